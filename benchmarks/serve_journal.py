@@ -1,9 +1,9 @@
-"""What a long journal costs: a start, and taking back its oldest, middle and newest entry.
+"""What a long journal costs: a start, with a snapshot and without, and taking back its newest, middle and oldest entry.
 
 Entries are preferences of a teacher over 60 short documents, for made-up queries; one in ten is about two documents and
 a query that somebody spoke of before. Times are those of this process (CPU), since others may be at work here.
-Taking back is what the learner does; what a service adds is a write and a sync. 10,000 entries; `--entries N` for
-others.
+A start reads the journal and has all of it learned; with a snapshot it has a hundred entries after that left. Taking
+back is what the learner does; what a service adds is a write and a sync. 10,000 entries; `--entries N` for others.
 """
 
 from __future__ import annotations
@@ -13,89 +13,137 @@ import one_thread  # noqa: F401
 
 # isort: split
 
+import itertools
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from common import machine_facts, parse_arguments, print_facts, print_table, write_json
-from tercet.serve import LearningBounds, read_journal, replay
-from tercet.serve.journal import HEADER, Entry, spelled_entry
+from tercet.serve import Journal, LearningBounds
+from tercet.serve.journal import HEADER, spelled_entry
 from tercet.serve.metrics import resident_bytes
 from tercet.serve.replay import Replay
+from tercet.serve.snapshots import Snapshots
 from tercet.store.digest import digest_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+PORTION, TAIL = 100_000, 100
 COLOURS, NOUNS = ("green", "blue", "red", "pale", "dark"), ("avocado", "eyes", "sky", "toast", "garden", "river", "oil")
 
 
-def entries_of(n: int, doc_ids: list[str], seed: int) -> list[Entry]:
+def write_journal(path: Path, n: int, doc_ids: list[str], seed: int) -> None:
     from support.serving import preferred
 
     rng = np.random.default_rng(seed)
-    entries: list[Entry] = []
-    for number in range(1, n + 1):
-        if number > 1 and rng.random() < 0.1:
-            said: Any = entries[int(rng.integers(len(entries)))]
-            query, better, worse = said.query, said.better, said.worse
-        else:
-            query = " ".join([*rng.choice(COLOURS, 2), *rng.choice(NOUNS, 2)])
-            better, worse = (str(doc) for doc in rng.choice(doc_ids, 2, replace=False))
-        entries.append(preferred(number, query, better, worse, "127.0.0.1", "teacher", number / 1000))
-    return entries
+    words = np.array([[*rng.choice(COLOURS, 2), *rng.choice(NOUNS, 2)] for _ in range(4096)])
+    queries, docs = [" ".join(four) for four in words], np.array(doc_ids)
+    last_sum, said = "", []
+    with open(path, "wb") as file:
+        file.write(HEADER.encode())
+        for start in range(0, n, PORTION):
+            m = min(PORTION, n - start)
+            asked, again = rng.integers(len(queries), size=m).tolist(), (rng.random(m) < 0.1).tolist()
+            first, offset = rng.integers(len(docs), size=m), rng.integers(1, len(docs), size=m)
+            second, earlier = (first + offset) % len(docs), rng.integers(0, max(1, start), size=m).tolist()
+            for i, (query, better, worse) in enumerate(zip(asked, docs[first], docs[second], strict=True)):
+                three = said[earlier[i]] if again[i] and start else (query, str(better), str(worse))
+                said.append(three)
+                number = start + i + 1
+                when = number / 1000
+                entry = preferred(number, queries[three[0]], three[1], three[2], "127.0.0.1", "teacher", when)
+                line, last_sum = spelled_entry(entry, last_sum)
+                file.write(line)
+
+
+class Clock:
+    """Seconds of this process."""
+
+    def __init__(self) -> None:
+        self._started = time.process_time()
+
+    def lap(self) -> float:
+        started, self._started = self._started, time.process_time()
+        return self._started - started
 
 
 def main() -> None:
-    from support.serving import made_docs, made_index, withdrawn
+    from support.serving import made_docs, made_index, preferred, withdrawn
 
     arguments = parse_arguments(__doc__, needs_data=False, entries=int)
     n = arguments.entries or (1_000 if arguments.quick else 10_000)
     facts = machine_facts()
     print_facts(facts)
-    index = made_index()
-    entries = entries_of(n, list(made_docs())[:-1], arguments.seed)
-    replay(index, entries[:10])  # compiles
+    index, bounds = made_index(), LearningBounds()
+    docs = list(made_docs())[:-1]
+    warm = Replay(index, bounds)
+    warm.apply([preferred(1, "green avocado", docs[0], docs[1])])  # compiles
     with tempfile.TemporaryDirectory() as folder:
-        path, last_sum, lines = Path(folder, "journal.jsonl"), "", [HEADER.encode()]
-        for entry in entries:
-            line, last_sum = spelled_entry(entry, last_sum)
-            lines.append(line)
-        path.write_bytes(b"".join(lines))
-        del lines, entries
+        path = Path(folder, "journal.jsonl")
+        write_journal(path, n - TAIL, docs, arguments.seed)
         memory = resident_bytes()
-        started = time.process_time()
-        read = list(read_journal(path).entries)
-        reading = time.process_time() - started
-    state = Replay(index, LearningBounds())
-    state.apply(read)
-    applying = time.process_time() - started - reading
-    memory = resident_bytes() - memory
-    undo = {}
-    for number, (title, gone) in enumerate((("newest", n), ("middle", n // 2), ("oldest", 1)), n + 1):
-        started = time.process_time()
-        state.apply([withdrawn(number, gone)])
-        undo[title] = time.process_time() - started
-    whole = replay(index, [*read, *(withdrawn(n + 1 + i, gone) for i, gone in enumerate((n, n // 2, 1)))])
-    is_same = digest_of(state.overlay.matrix())[:32] == whole.digest
+        clock = Clock()
+        with Journal(path, 2**40) as journal:
+            reading = clock.lap()
+            state = Replay(index, bounds)
+            state.apply(journal.entries)
+            applying = clock.lap()
+            snapshots = Snapshots(journal, 1)
+            assert snapshots.keep(state, "model", n - TAIL, 0)
+            saving = clock.lap()
+            kept = sum(file.stat().st_size for file in path.with_suffix(".snapshots").rglob("*") if file.is_file())
+            for number in range(n - TAIL + 1, n + 1):
+                query = f"{COLOURS[number % 5]} {NOUNS[number % 7]}"
+                journal.append(
+                    lambda i, query=query: preferred(i, query, docs[i % 50], docs[i % 50 + 1], "::1", "teacher")
+                )
+        del state
+        clock.lap()
+        with Journal(path, 2**40) as journal:
+            state = Replay(index, bounds)
+            number = Snapshots(journal, 1).restore(state, "model", journal.entries, 0)
+            assert number == n - TAIL
+            state.apply(journal.entries[number:])
+            starting = clock.lap()
+            memory = resident_bytes() - memory
+            undo, entries = {}, []
+            for number, (title, gone) in enumerate((("newest", n), ("middle", n // 2), ("oldest", 1)), n + 1):
+                entries.append(withdrawn(number, gone))
+                clock.lap()
+                state.apply(entries[-1:])
+                undo[title] = clock.lap()
+            whole = Replay(index, bounds)
+            whole.apply(itertools.chain(journal.entries, entries))
+            is_same = digest_of(state.overlay.matrix()) == digest_of(whole.overlay.matrix())
+            is_same = is_same and (n > 200_000 or state.steps() == whole.steps())
     print_table(
         f"a journal of {n:,} entries",
-        ["start s", "ms an entry", "of that reading", "kB an entry", *(f"undo {title} s" for title in undo), "bits"],
+        [
+            "start s",
+            "without a snapshot",
+            "saving one s",
+            "MB",
+            *(f"undo {title} s" for title in undo),
+            "kB an entry",
+            "bits",
+        ],
         [
             [
-                f"{reading + applying:.2f}",
-                f"{1000 * (reading + applying) / n:.2f}",
-                f"{1000 * reading / n:.2f}",
-                f"{memory / n / 1000:.1f}",
-                *(f"{seconds:.3f}" for seconds in undo.values()),
+                f"{starting:.2f}",
+                f"{reading + applying:.1f}",
+                f"{saving:.2f}",
+                f"{kept / 1e6:.1f}",
+                *(f"{seconds:.4f}" for seconds in undo.values()),
+                f"{memory / n / 1000:.2f}",
                 "those of a replay" if is_same else "others",
             ]
         ],
     )
-    results = {"entries": n, "reading": reading, "applying": applying, "memory": memory, "undo": undo, "same": is_same}
+    results = {"entries": n, "starting": starting, "reading": reading, "applying": applying, "saving": saving}
+    results |= {"snapshot_bytes": kept, "memory": memory, "undo": undo, "same": is_same}
     write_json(arguments.output, {"machine": facts, **results})
     sys.exit(0 if is_same else 1)
 

@@ -34,7 +34,10 @@ def main() -> None:
         tally = kill_again_and_again(Path(folder), 10 if arguments.quick else 100, arguments.seed)
     took = time.monotonic() - started
     print(f"\n{tally.restarts} kills in {took:.0f} s: {tally.acknowledged:,} entries acknowledged,", end=" ")
-    print(f"{tally.entries:,} kept, {tally.torn} torn last lines, {tally.archives} archives, {tally.lists:,} lists,")
+    print(
+        f"{tally.entries:,} kept, {tally.torn} torn last lines, {tally.archives} archives, {tally.snapshots} snapshots,"
+    )
+    print(f"{tally.lists:,} lists,", end=" ")
     models = ", ".join(f"{count} {name}" for name, count in sorted(tally.models.items()))
     print(f"{tally.documents:,} changes of documents; models: {models}; {len(tally.problems)} faults")
     for problem in tally.problems[:20]:

@@ -23,7 +23,8 @@ from tercet.search import Index
 from tercet.serve import Journal, Limits, Version, bake, journal_file, read_journal, replay
 from tercet.serve.app import create_app
 from tercet.serve.generations import IndexSource
-from tercet.serve.journal import Clicked, Entry, Renewed, Withdrawn, archive_path
+from tercet.serve.journal import Clicked, Entry, Renewed, Withdrawn
+from tercet.serve.journal_chain import archive_path
 from tercet.serve.service import Service
 
 TIME = "2026-01-01T00:00:00Z"

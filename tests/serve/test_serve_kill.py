@@ -17,4 +17,4 @@ def test_what_was_acknowledged_survives_kills(tmp_path):
     assert tally.restarts == 10
     assert tally.acknowledged > 10
     assert tally.entries >= tally.acknowledged
-    assert min(tally.lists, tally.documents, len(tally.models)) > 0
+    assert min(tally.lists, tally.documents, len(tally.models), tally.snapshots) > 0

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tercet as tc
+from oracles.teaching import taught
 from support.serving import clicked, made_docs, made_index, noisy, preferred, withdrawn, written
 from tercet.data.clicks import MOST_PREFERENCES
 from tercet.serve import Learner, LearningBounds, read_journal, replay
@@ -91,6 +92,32 @@ def test_entries_in_any_portions_give_the_bits_of_one_replay(entries, data, boun
 
 
 @settings(max_examples=50, deadline=None)
+@given(journals(), st.sampled_from([LearningBounds(), TIGHT]), st.sampled_from([INDEX, LATENT]))
+def test_a_replay_is_what_plain_python_gives(entries, bounds, index):
+    state = Replay(index, bounds)
+    state.apply(entries)
+    W, shares = taught(index, entries, bounds)
+    assert np.allclose(state.overlay.matrix().toarray(), W, atol=1e-4 * max(1e-3, np.abs(W).max()))
+    assert [step.share for step in state.steps()] == pytest.approx(shares, abs=1e-4)
+
+
+def test_going_back_takes_few_steps_and_gives_the_same_bits():
+    entries = noisy(1200, lambda n: f"10.0.{n % 7}.1", "teacher", hours=1200.0)
+    state = Replay(INDEX, TIGHT)
+    state.apply(entries[:900])
+    for start in range(900, 1200, 25):
+        state.apply(entries[start : start + 25])
+    for number, gone in enumerate((1200, 1100, 700, 2), 1201):
+        before = state.n_taken
+        entries.append(withdrawn(number, gone))
+        state.apply(entries[-1:])
+        assert state.n_taken - before <= 2 * (1200 - gone) + 2 * 256
+        whole = Replay(INDEX, TIGHT)
+        whole.apply(entries)
+        assert_same(state, whole)
+
+
+@settings(max_examples=50, deadline=None)
 @given(journals(), st.sampled_from([LearningBounds(), TIGHT]))
 def test_what_was_withdrawn_never_was(entries, bounds):
     gone = {number for entry in entries if isinstance(entry, Withdrawn) for number in entry.entries}
@@ -109,7 +136,7 @@ def assert_same(one: Replay, other: Replay) -> None:
     first, second = one.overlay.matrix(), other.overlay.matrix()
     for name in ("indptr", "indices", "data"):
         assert getattr(first, name).tobytes() == getattr(second, name).tobytes()
-    assert [(taken.position, taken.entries) for taken in one.steps] == [(t.position, t.entries) for t in other.steps]
+    assert one.steps() == other.steps()
     last = Moment(100, 0.0)
     for trust in (None, "visitor", "vouched", "teacher"):
         for client in ("10.0.0.1", "10.0.0.2", "10.0.0.1/ann"):
@@ -240,7 +267,7 @@ def test_steps_and_weights_are_bounded():
     for bounds in (LearningBounds(step=0.01), LearningBounds(weight=0.005), LearningBounds(pairs=3)):
         state = Replay(INDEX, bounds)
         state.apply(entries)
-        assert state.steps
+        assert state.steps()
         before = None
         for at in range(1, 12):
             one = replay(INDEX, entries[:at], bounds).overlay

@@ -137,7 +137,7 @@ def test_every_saved_kind_is_forged(saved) -> None:
         for name in KINDS
         if not name.endswith("Ranker")  # which are all of one kind
         for folder in bundles_in(saved(name))
-    } | set(kinds.REMOTE_KINDS)  # which name a server
+    }
     known = {value for name, value in vars(kinds).items() if name.isupper() and isinstance(value, str)}
     assert known == tried
 

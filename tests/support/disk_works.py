@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,15 @@ import numpy as np
 import tercet as tc
 from support.failing_disk import Work
 from support.indexes import answers, small_model
-from tercet.errors import MissingBundleError
+from tercet.errors import JournalError, MissingBundleError
 from tercet.fitting.click_log import learn_from_clicks
 from tercet.loading import load
 from tercet.search import Index
 from tercet.search.folder import Folder
-from tercet.serve import Journal, bake, read_journal
+from tercet.serve import Journal, bake, read_journal, replay
 from tercet.serve.journal import Preferred
+from tercet.serve.problems import HttpProblem
+from tercet.serve.service import Service
 from tercet.store import read_bundle
 from tercet.store.digest import state_digest
 from tercet.text import Vectors, vectorise
@@ -90,6 +93,25 @@ def _bake(path: Path) -> None:
     bake(Index.open(path / "index"), read_journal(path / "journal.jsonl").entries).save(path / "baked")
 
 
+def _serve(path: Path) -> None:
+    """Start a service, teach it, and end it; what it answers to a failing disk is raised."""
+    service = Service(Index.open(path / "index"), path / "journal.jsonl", snapshot_every=2)
+    try:
+        told = asyncio.run(service.teaching.prefer("10.0.0.1", "green toast", "a", "c", "teacher"))
+        assert told["entry"] == len(service.journal)
+    except HttpProblem as problem:
+        if (problem.status, problem.kind) == (507, "journal"):
+            raise JournalError(problem.detail) from problem
+        raise
+    finally:
+        service.close()
+
+
+def _served(path: Path) -> Any:
+    entries = read_journal(path / "journal.jsonl").entries
+    return len(entries), replay(Index.open(path / "index"), entries).digest
+
+
 WORKS: dict[str, Work] = {
     "save": Work(
         lambda path: MODEL.save(path / "model"),
@@ -115,5 +137,6 @@ WORKS: dict[str, Work] = {
         _or_none(lambda path: Vectors.open(path / "vectors", verify="open").docs.fingerprint()),
     ),
     "learn": Work(lambda path: (path / "log.jsonl").write_text(LOG), _learn, _or_none(_learned), resumes=True),
+    "serve": Work(_taught, _serve, _served),
     "bake": Work(_taught, _bake, _or_none(lambda path: state_digest(load(path / "baked").weights))),
 }

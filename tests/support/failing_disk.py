@@ -70,7 +70,7 @@ class FailingFile:
 @contextlib.contextmanager
 def failing(disk: Disk) -> Iterator[None]:
     """Have the disk fail within the block. Reading goes on, as it does on a disk that can no longer be written."""
-    real_open, real = builtins.open, {name: getattr(os, name) for name in CALLS if name not in ("write", "open")}
+    real_open, real = builtins.open, {name: getattr(os, name) for name in CALLS}
 
     def opened(file: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
         writes = any(letter in mode for letter in "wxa+")
@@ -81,7 +81,7 @@ def failing(disk: Disk) -> Iterator[None]:
 
     def instead(name: str) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
-            if name == disk.call:
+            if name == disk.call and (name != "open" or arguments[1] & (os.O_WRONLY | os.O_RDWR)):
                 disk.step()
             return real[name](*arguments, **options)
 

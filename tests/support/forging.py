@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import safetensors.numpy
@@ -37,11 +38,16 @@ import tercet as tc
 from support.bundles import canonical
 from support.learners import LEARNERS, N_TERMS
 from support.random_data import random_preferences, random_texts
-from tercet.errors import TercetError
+from tercet.errors import EngineError, TercetError
 from tercet.fitting.click_log import learn_from_clicks
 from tercet.loading import load
+from tercet.search.backends.records import Place, RemoteFolder
+from tercet.search.backends.remote_index import RemoteIndex
+from tercet.search.backends.sharded_engine import ShardedEngine
+from tercet.search.folder import vectoriser_fingerprint
 from tercet.store import read_bundle
 from tercet.store.block_sums import BlockSums
+from tercet.store.kinds import POSTGRES_INDEX, QDRANT_INDEX, SEEKDB_INDEX
 from tercet.text import Vectoriser, Vectors, vectorise
 from tercet.weights import Identity, Weights
 
@@ -183,6 +189,80 @@ def _stream(path: Path) -> None:
     FTRLRanker(l1=0.5, rate=0.5).fit_stream(chunks, checkpoint=tc.Checkpoint(path, every=5))
 
 
+def _make_remote(kind: str, *urls: str) -> Callable[[Path], None]:
+    """The folder of an index whose documents are elsewhere, on one server or on several."""
+
+    def make(path: Path) -> None:
+        model, _ = _small_model()
+        folder = RemoteFolder(path, kind)
+        folder.prepare()
+        name, digest = folder.write_model(model)
+        shards = urls if len(urls) > 1 else ()
+        words = vectoriser_fingerprint(model)
+        folder.commit_place(Place(urls[0], "tercet-index", "0" * 32, words, "", name, digest, shards))
+
+    return make
+
+
+def _use_remote(path: Path) -> None:
+    """All that is done with a folder before a server is asked, which there is none of."""
+
+    def nobody(cls: Any, urls: Any, collection: str, secret: Any, partial: bool, *, is_named: bool = False) -> Any:
+        shards = [cls.connect(url, collection, secret, is_named=is_named) for url in urls]
+        if len(shards) > 1:
+            ShardedEngine(shards, partial)
+        raise EngineError("nobody answers")
+
+    with mock.patch.object(RemoteIndex, "_reached", classmethod(nobody)), contextlib.suppress(EngineError):
+        load(path)
+
+
+def _taught(path: Path) -> tuple[Any, Any, Path]:
+    """An index, what a service would have to learn for it, and the journal of that."""
+    from tercet.search import Index
+    from tercet.serve.journal import Preferred, Withdrawn
+
+    model, docs = _small_model()
+    time = "2026-01-01T00:00:00Z"
+    entries: list[Any] = [
+        Preferred(i, time, f"10.0.0.{i % 3}", "green avocado", "abc"[i % 3], "abc"[(i + 1) % 3], "visitor")
+        for i in range(1, 9)
+    ]
+    entries[5] = Withdrawn(6, time, "10.0.0.1", "undo", (2,))
+    return Index.build(docs, model), entries, path / "journal.jsonl"
+
+
+def _make_snapshot(path: Path) -> None:
+    from tercet.serve import Journal, LearningBounds
+    from tercet.serve.replay import Replay
+    from tercet.serve.snapshots import Snapshots
+
+    index, entries, journal = _taught(path)
+    with Journal(journal) as own:
+        for entry in entries[:-1]:
+            own.append(lambda number, entry=entry: entry)
+        state = Replay(index, LearningBounds())
+        state.apply(own.entries)
+        assert Snapshots(own, 1).keep(state, "model", len(own), 0)
+
+
+def _use_snapshot(path: Path) -> None:
+    from tercet.serve import Journal, LearningBounds
+    from tercet.serve.replay import Replay
+    from tercet.serve.snapshots import Snapshots
+
+    index, entries, journal = _taught(path)
+    with Journal(journal) as own:
+        list(own.entries)
+        own.entries.votes_of("10.0.0.1")
+        state = Replay(index, LearningBounds())
+        if Snapshots(own, 1).restore(state, "model", own.entries, 0) is not None:
+            state.apply(entries[-1:])
+            state.outcomes(entries[-1])
+            state.entries_behind(state.overlay.pairs()[0])
+            state.over(index).steps()
+
+
 KINDS: dict[str, Forged] = {
     **{name: Forged(_make_ranker(name), _use_ranker) for name in LEARNERS},
     **{f"golden {name}": Forged(_copied(GOLDEN / name), _use_features) for name in ("ftrl", "rankrls", "features")},
@@ -195,6 +275,13 @@ KINDS: dict[str, Forged] = {
         for name in ("DenseRanker", "SparseRanker", "GroupSparseRanker", "LowRankRanker averaged", "PrunedRanker")
     },
     "checkpoint of clicks": Forged(_learn, _learn),
+    "index in Qdrant": Forged(_make_remote(QDRANT_INDEX, "http://127.0.0.1:6333"), _use_remote),
+    "index in PostgreSQL": Forged(_make_remote(POSTGRES_INDEX, "postgresql://me@127.0.0.1:5432/tercet"), _use_remote),
+    "index in seekdb": Forged(_make_remote(SEEKDB_INDEX, "seekdb://me@127.0.0.1:2881/tercet"), _use_remote),
+    "index in shards": Forged(
+        _make_remote(QDRANT_INDEX, "http://127.0.0.1:6333", "http://127.0.0.1:6334"), _use_remote
+    ),
+    "snapshot": Forged(_make_snapshot, _use_snapshot),
     "checkpoint of a stream": Forged(_stream, _stream),
 }
 

@@ -75,6 +75,7 @@ class Tally:
     documents: int = 0
     models: Counter[str] = field(default_factory=Counter)
     archives: int = 0
+    snapshots: int = 0
     problems: list[str] = field(default_factory=list)
 
 
@@ -177,6 +178,7 @@ def kill_again_and_again(folder: Path, restarts: int, seed: int = 0) -> Tally:
         _louder(index, scale).save(folder / name)
     journal = folder / "index.journal" / "journal.jsonl"
     command = [sys.executable, "-c", _PROGRAM, "serve", str(folder / "index"), "--port", "0"]
+    command += ["--snapshot-every", "5"]  # so that kills meet many
     command += ["--write-burst", "1000000", "--write-token", TOKEN, "--look-every", "0.05", "--deadline-ms", "20000"]
     command += ["--log-impressions", str(folder / "log"), "--interleave", str(folder / "candidate")]
     single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
@@ -236,6 +238,7 @@ def kill_again_and_again(folder: Path, restarts: int, seed: int = 0) -> Tally:
         forker.communicate()
     tally.acknowledged, tally.entries = len(acknowledged), len(read_journal(journal).entries)
     tally.archives = len(list(journal.parent.glob("journal-*.jsonl")))
+    tally.snapshots = len(list(journal.parent.glob("journal.snapshots/*/manifest.json")))
     tally.lists = len(lists)
     lost = set(lists) - set(_logged(folder / "log"))
     tally.problems += [f"{len(lost)} lists were shown and are not in the log"] if lost else []

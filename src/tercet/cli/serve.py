@@ -13,7 +13,7 @@ from tercet.cli.terminal import echo
 from tercet.data.ubi import CLICK_SECONDS
 from tercet.errors import MissingExtraError
 from tercet.measure.interleaving import METHODS, Method
-from tercet.serve.bounds import Limits
+from tercet.serve.bounds import SNAPSHOT_EVERY, Limits
 
 
 def journal_of(index: Path) -> Path:
@@ -37,6 +37,14 @@ def journal_of(index: Path) -> Path:
     "--journal",
     type=click.Path(path_type=Path),
     help="What is learned.  [default: INDEX.journal/journal.jsonl]",
+)
+@click.option(
+    "--snapshot-every",
+    type=click.IntRange(min=0),
+    default=SNAPSHOT_EVERY,
+    show_default=True,
+    metavar="ENTRIES",
+    help="Save what the journal taught beside it, for a fast start; 0 for never.",
 )
 @click.option("--model", type=FOLDER, help="Another text model over the same words.")
 @click.option("--read-token", envvar="TERCET_READ_TOKEN", help="Needed to read.  [env: TERCET_READ_TOKEN]")
@@ -137,6 +145,7 @@ def serve(
     host: str,
     port: int,
     journal: Path | None,
+    snapshot_every: int,
     model: Path | None,
     read_token: str | None,
     write_token: str | None,
@@ -206,6 +215,7 @@ def serve(
         source=source,
         look_seconds=look_every,
         interleaver=interleaver,
+        snapshot_every=snapshot_every,
     )
     try:
         if log is not None:

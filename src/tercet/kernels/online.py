@@ -119,15 +119,6 @@ def add_step(table, keys, change, share, largest, cum, before):
 
 
 @in_order
-def put_back(table, keys, before, cum):
-    """Set weights to what they were before a step; returns how many pairs are new."""
-    n_new = 0
-    for k in range(keys.size):
-        n_new += put_weight(table, keys[k], before[k], cum)
-    return n_new
-
-
-@in_order
 def online_advance(table, n_used, Q, D, n_doc_terms, chunk, shrinkage, first_step, bounds, scratch, tally):
     """Steps over preferences until all are done or the table is half full; returns steps done and slots used.
 

@@ -12,6 +12,7 @@ by it; the service bounds its steps, and may take them back.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -23,7 +24,7 @@ from scipy import sparse
 from tercet._validate import is_number
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, DivergedError, InputError, MemoryLimitError
-from tercet.kernels.online import FREE, add_step, fill_table, margin_of, online_advance, propose, put_back
+from tercet.kernels.online import FREE, fill_table, margin_of, online_advance
 from tercet.learn.matrices import check_matrix, kernel_rows
 from tercet.store.codec import decode, encode
 from tercet.store.schema import Shape
@@ -70,32 +71,18 @@ class OnlineRule:
 
 
 @dataclass(frozen=True, eq=False)
-class Contrast:
-    """What a step needs to know of a query and two documents, the same for whichever of them is better.
+class Contrasts:
+    """What steps need to know of queries and two documents each, the same for whichever of them is better.
 
-    ``margin`` is by how much the base puts the first ahead, ``target`` by how much the better one is to be.
+    ``margins`` are by how much the base puts the first ahead, ``targets`` by how much the better one is to be. Words
+    that differ are ``terms[starts[i] : starts[i + 1]]``, with ``differences`` as first minus second.
     """
 
-    query_terms: NDArray[np.int32]
-    query_values: NDArray[np.float32]
-    doc_terms: NDArray[np.int32]
-    differences: NDArray[np.float32]  # first minus second
-    margin: float
-    target: float
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """A step along pairs of words: by how much it changes each, and once it was taken, what they were before."""
-
-    keys: NDArray[np.int64]  # query term times the number of document terms, plus document term
-    change: NDArray[np.float64]
-    before: NDArray[np.float64]
-
-    @property
-    def size(self) -> float:
-        """Sizes of its changes, added up."""
-        return float(np.abs(self.change).sum())
+    margins: NDArray[np.float64]
+    targets: NDArray[np.float64]
+    starts: NDArray[np.int64]
+    terms: NDArray[np.int32]
+    differences: NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -137,8 +124,8 @@ class OnlineLearner:
     Notes
     -----
     A step costs the pairs of a query's words with those of two documents, and two scores of the base. Preferences may
-    come in any portions: the bits are the same. `learn` takes many; `contrast`, `propose`, `take` and `go_back` are for
-    those who look at each step and may undo it, which gives the very bits that were there.
+    come in any portions: the bits are the same. `learn` takes many; `contrasts`, `advance` and `go_back` are for those
+    who take steps by a rule of their own and may undo them, which gives the very bits that were there.
 
     Examples
     --------
@@ -185,10 +172,9 @@ class OnlineLearner:
 
     def _live(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Keys of the pairs that have a weight, rising, and their levels."""
-        keys, levels = self._table
-        live = (keys != FREE) & (np.abs(levels) > self._cum)
-        order = np.argsort(keys[live])
-        return keys[live][order], levels[live][order]
+        keys, levels = self.pairs()
+        order = np.argsort(keys)
+        return keys[order], levels[order]
 
     def matrix(self) -> sparse.csr_array:
         """The learned weights as a part holds them: CSR float32."""
@@ -220,15 +206,12 @@ class OnlineLearner:
         """Get ready; learning does it by itself otherwise."""
         Q, D = (sparse.csr_array((1, width), dtype=np.float32) for width in self.base.shape)
         self._advance(Q, Preferences([], [], []), D, np.zeros(2))
-        step = self.propose(self.contrast(Q, D, D), 1.0)  # an empty one
-        self.take(step)
-        self.go_back(step)
 
     def _advance(
         self, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr_array, tally: NDArray[np.float64]
     ) -> None:
         chunk = (prefs.query, prefs.better, prefs.worse, *self._plan(Q, prefs, D))
-        queries, docs = kernel_rows(self._learned(Q)), kernel_rows(self._learned(D))
+        queries, docs = kernel_rows(self.words_of(Q)), kernel_rows(self.words_of(D))
         n_words = 2 * int(np.diff(docs[0]).max(initial=0))
         n_pairs = n_words * int(np.diff(queries[0]).max(initial=0))
         scratch = (np.empty(n_words, np.int32), np.empty(n_words, np.float32), *_step_room(n_pairs))
@@ -261,7 +244,7 @@ class OnlineLearner:
         """For each preference the base's margin, the one to reach, how much of that a step may add, and its length."""
         q, better, worse = Q[prefs.query], D[prefs.better], D[prefs.worse]
         first, second = self.base.score_rows(q, better), self.base.score_rows(q, worse)
-        q, better, worse = self._learned(q), self._learned(better), self._learned(worse)
+        q, better, worse = self.words_of(q), self.words_of(better), self.words_of(worse)
         q_length, difference = _lengths(q), _lengths(better - worse)
         longer = np.maximum(_lengths(better), _lengths(worse))
         target = np.maximum(
@@ -277,7 +260,7 @@ class OnlineLearner:
             reach *= prefs.weight
         return first - second, target, reach, length
 
-    def _learned(self, rows: sparse.csr_array) -> sparse.csr_array:
+    def words_of(self, rows: sparse.csr_array) -> sparse.csr_array:
         """The columns that are learned."""
         return rows if self._n_words is None else sparse.csr_array(rows[:, : self._n_words])
 
@@ -293,71 +276,42 @@ class OnlineLearner:
         self._table, self._n_used = _empty_table(n_slots), keys.size
         fill_table(self._table, keys, levels)
 
-    # -- one preference at a time -------------------------------------------------------------------------------
+    # -- steps by another rule -------------------------------------------------------------------------------
 
-    def contrast(self, q: sparse.csr_array, first: sparse.csr_array, second: sparse.csr_array) -> Contrast:
-        """What steps need to know of a query and two documents, from one-row matrices."""
-        return self.contrasts(q, first, second)[0]
-
-    def contrasts(self, Q: sparse.csr_array, first: sparse.csr_array, second: sparse.csr_array) -> list[Contrast]:
-        """The same, row by row, of many: one by one, each takes ten times as long, and has the same bits."""
+    def contrasts(self, Q: sparse.csr_array, first: sparse.csr_array, second: sparse.csr_array) -> Contrasts:
+        """What steps need to know of queries and two documents each, row by row; the same bits in any portions."""
         n = Q.shape[0]
         both = sparse.csr_array(sparse.vstack([first, second], format="csr"))
         rows = np.arange(n)
         margins, targets, _, _ = self._plan(sparse.csr_array(Q), Preferences(rows, rows, n + rows), both)
-        Q, difference = self._learned(Q), self._learned(sparse.csr_array(first - second))
+        difference = self.words_of(sparse.csr_array(first - second))
         difference.sort_indices()
         difference.eliminate_zeros()
-        starts, terms, values = kernel_rows(Q)
-        doc_starts, doc_terms, differences = kernel_rows(difference)
-        contrasts = []
-        for i in range(n):
-            of_query, of_docs = slice(starts[i], starts[i + 1]), slice(doc_starts[i], doc_starts[i + 1])
-            # Copied, since one of them would keep all of them.
-            words = (
-                terms[of_query].copy(),
-                values[of_query].copy(),
-                doc_terms[of_docs].copy(),
-                differences[of_docs].copy(),
-            )
-            contrasts.append(Contrast(*words, float(margins[i]), float(targets[i])))
-        return contrasts
+        return Contrasts(margins, targets, *kernel_rows(difference))
 
-    def lead(self, contrast: Contrast) -> float:
-        """By how much the first document is ahead now, as base and learned part have it."""
-        words = (contrast.query_terms, contrast.query_values, contrast.doc_terms, contrast.differences)
-        return contrast.margin + float(
-            margin_of(self._table, self.base.shape[1], *words, contrast.doc_terms.size, self._cum)
-        )
+    def lead(self, words: tuple[NDArray[Any], NDArray[Any]], differs: tuple[NDArray[Any], NDArray[Any]]) -> float:
+        """By how much the learned part puts the first of two documents ahead, by words of the query and differences."""
+        return float(margin_of(self._table, self.base.shape[1], *words, *differs, differs[0].size, self._cum))
 
-    def propose(self, contrast: Contrast, weight: float, pairs: int | None = None) -> Step:
-        """The step for a preference of that weight, above 0 for the first document; nothing changes yet.
+    def advance(self, take: Callable[..., tuple[int, int]], first: int, stop: int, n_pairs: int, *known: Any) -> None:
+        """Have a kernel take steps on the learned part, each of so many pairs at most."""
+        while True:
+            first, self._n_used = take(self._table, self._n_used, self.base.shape[1], self._cum, first, stop, *known)
+            if first >= stop:
+                return
+            self._make_room(n_pairs)
 
-        ``pairs`` is the rule's, unless this step may change more or fewer.
-        """
-        sign = np.float32(1 if weight > 0 else -1)
-        n = contrast.doc_terms.size
-        differences = sign * contrast.differences
-        words = (contrast.query_terms, contrast.query_values, contrast.doc_terms, differences, n)
-        margin = margin_of(self._table, self.base.shape[1], *words, self._cum)
-        gap = contrast.target - (float(sign) * contrast.margin + margin)
-        keys, change, before = _step_room(contrast.query_terms.size * n)
-        reach = self.rule.rate * abs(weight)
-        bounds = self._bounds if pairs is None else np.array([pairs, *self._bounds[1:]])
-        m = propose(self.base.shape[1], *words, gap, contrast.target, reach, bounds, keys, change)
-        return Step(keys[:m].copy(), change[:m].copy(), before[:m].copy())
+    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """All that was learned, to go back to: keys of pairs, which are rows times columns, and their levels."""
+        keys, levels = self._table
+        live = (keys != FREE) & (np.abs(levels) > self._cum)
+        return keys[live], levels[live]
 
-    def take(self, step: Step, share: float = 1.0) -> None:
-        """Take a share of a step; what was there is noted in it."""
-        if 2 * (self._n_used + step.keys.size) > self._table[0].size:
-            self._make_room(step.keys.size)
-        self._n_used += add_step(self._table, step.keys, step.change, share, self._bounds[2], self._cum, step.before)
-
-    def go_back(self, step: Step) -> None:
-        """Undo the last step that was taken."""
-        if 2 * (self._n_used + step.keys.size) > self._table[0].size:
-            self._make_room(step.keys.size)
-        self._n_used += put_back(self._table, step.keys, step.before, self._cum)
+    def go_back(self, keys: NDArray[np.int64], levels: NDArray[np.float64]) -> None:
+        """Be where `pairs` was."""
+        n_slots = max(LEAST_SLOTS, 1 << int(4 * keys.size).bit_length())
+        self._table, self._n_used = _empty_table(n_slots), keys.size
+        fill_table(self._table, keys, levels)
 
     # -- saving -------------------------------------------------------------------------------------------------
 
@@ -373,9 +327,7 @@ class OnlineLearner:
             raise DamagedBundleError(f"what was learned on has shape {state.shape}, its base {self.base.shape}")
         self._shrinkage[:2] = state.cum, state.pending
         self.n_steps = state.n_steps
-        n_slots = max(LEAST_SLOTS, 1 << int(4 * state.keys.size).bit_length())
-        self._table, self._n_used = _empty_table(n_slots), state.keys.size
-        fill_table(self._table, state.keys, state.levels)
+        self.go_back(state.keys, state.levels)
 
 
 def _empty_table(n_slots: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -5,7 +5,7 @@ and `tercet.serve.run`, and needs the extra ``serve``.
 """
 
 from tercet.serve.bounds import LearningBounds, Limits
-from tercet.serve.journal import read_journal
+from tercet.serve.journal_chain import read_journal
 from tercet.serve.journal_file import Journal
 from tercet.serve.learner import Learner, Version, bake, replay
 

@@ -18,6 +18,7 @@ ID_CHARS: Final = 1_000  # of a document's id
 CLIENT_CHARS: Final = 64  # of a client's name
 DOCUMENTS_AT_ONCE: Final = 1_000  # that one request may add
 ENTRIES_AT_ONCE: Final = 10_000  # that one request may take back
+SNAPSHOT_EVERY: Final = 10_000  # entries between two snapshots of what was learned
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Limits:
     waiting: int = 64
     writes_per_minute: float = 60.0
     write_burst: int = 30
-    journal_bytes: int = 2**30
+    journal_bytes: int = 2**33
 
 
 @dataclass(frozen=True)

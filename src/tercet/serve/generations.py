@@ -18,8 +18,9 @@ from tercet.search.folder import model_fingerprint
 from tercet.serve.answers import Baseline
 from tercet.serve.bounds import LearningBounds
 from tercet.serve.journal import Entry
-from tercet.serve.learner import Learner, Version
+from tercet.serve.learner import Kept, Learner, Version
 from tercet.serve.replay import text_model
+from tercet.serve.snapshots import Snapshots
 from tercet.store import MANIFEST_NAME, Verify
 
 Marks: TypeAlias = tuple[tuple[int, int, int] | None, ...]  # of files: when they were written, their size and inode
@@ -35,7 +36,8 @@ class Generation:
     Attributes
     ----------
     index, baseline, learner : what is searched, what it is shown against, and what it learns by
-    index_label, model_label : by which answers, health and metrics name them; the same bytes have the same
+    index_label : by which answers, health and metrics name the index; the same bytes have the same
+    fingerprint : of the model, whose beginning is the ``model_label``
     loaded : when it was taken up, in UTC
     """
 
@@ -43,27 +45,37 @@ class Generation:
     baseline: Baseline
     learner: Learner
     index_label: str
-    model_label: str
+    fingerprint: str
     loaded: str
 
     @classmethod
     def of(
-        cls, index: BaseIndex, entries: Sequence[Entry], bounds: LearningBounds | None, before: Generation | None = None
+        cls,
+        index: BaseIndex,
+        entries: Sequence[Entry],
+        bounds: LearningBounds | None,
+        before: Generation | None = None,
+        snapshots: Snapshots | None = None,
     ) -> Generation:
         """Make ready to serve an index: replay the journal over it, and search once."""
         model = text_model(index)
         same_model = before is not None and before.index.model is model
-        model_label = before.model_label if before and same_model else model_fingerprint(model)[:_LABEL_CHARS]
+        fingerprint = before.fingerprint if before and same_model else model_fingerprint(model)
         baseline = Baseline(index)
-        learner = Learner(index, entries, bounds, None if before is None else before.learner)
+        kept = None if snapshots is None else Kept(snapshots, fingerprint)
+        learner = Learner(index, entries, bounds, None if before is None else before.learner, kept)
         index_label = index.digest[:_LABEL_CHARS] or "memory"
-        made = cls(index, baseline, learner, index_label, model_label, timestamp())
+        made = cls(index, baseline, learner, index_label, fingerprint, timestamp())
         try:
             made.warm_up()
         except BaseException:
             learner.close()
             raise
         return made
+
+    @property
+    def model_label(self) -> str:
+        return self.fingerprint[:_LABEL_CHARS]
 
     @property
     def version(self) -> Version:

@@ -25,6 +25,7 @@ from tercet.serve.impressions import ImpressionLog
 from tercet.serve.journal import Entry
 from tercet.serve.learner import Version
 from tercet.serve.replay import text_model
+from tercet.serve.snapshots import Snapshots
 from tercet.store import MANIFEST_NAME
 
 _log = logging.getLogger(__name__)
@@ -72,9 +73,9 @@ class Rival:
         version = self.generation.version
         return version.index.search_row(version.model.queries([query]), k, cutoff=not everything, where=where)
 
-    def close(self) -> None:
+    def close(self, at_end: bool = False) -> None:
         if self.generation is not None:
-            self.generation.learner.close()
+            self.generation.learner.close(at_end)
 
 
 class Draft:
@@ -174,6 +175,7 @@ class Interleaver:
         entries: Sequence[Entry],
         bounds: LearningBounds | None,
         model: TextModel | None = None,
+        snapshots: Snapshots | None = None,
     ) -> Rival | None:
         """Make ready who is compared with what is served: a candidate, or the one there was.
 
@@ -197,7 +199,7 @@ class Interleaver:
                 return None
             index = served.index.with_model(former)
         before = None if self._rival is None else self._rival.generation
-        generation = Generation.of(index, entries, bounds, before)
+        generation = Generation.of(index, entries, bounds, before, snapshots)
         return Rival(served, generation, Contest(served.model_label, generation.model_label, self.method, epoch))
 
     def _former_of(self, served: Generation) -> TextModel | None:
@@ -252,7 +254,7 @@ class Interleaver:
     def close(self) -> None:
         rival, self._rival = self._rival, None
         if rival is not None:
-            rival.close()
+            rival.close(at_end=True)
         if self._reader is not None:
             self._reader.close()
 

@@ -16,16 +16,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, overload
+from typing import Annotated, Any, ClassVar, Literal
 
-from tercet.errors import FormatError, InputError, JournalError
-from tercet.serve.journal_tail import check_tail, read_last
+from tercet.errors import FormatError, InputError
 from tercet.store.codec import decode, encode
 from tercet.store.schema import OMIT_DEFAULT, Bounds
 
@@ -151,166 +149,17 @@ class CompactedHeader:
         return f'{{"tercet-journal": 2, "archived": {self.archived}, "sum": "{self.sum}"}}\n'
 
 
-@dataclass(eq=False)
-class Chain:
-    """Entries after the ``n_archived`` first ones, and the sums after each; ``sums[0]`` is the one before them."""
-
-    path: Path
-    n_archived: int
-    sums: list[str]
-    entries: list[Entry] = field(default_factory=list)
-    _archive: Chain | None = None
-
-    @property
-    def n_entries(self) -> int:
-        return self.n_archived + len(self.entries)
-
-    def append(self, entry: Entry, own_sum: str) -> None:
-        self.sums.append(own_sum)
-        self.entries.append(entry)  # last, since it is what counts for those who read meanwhile
-
-    def archive(self) -> Chain:
-        """All that is archived, as one chain; read once."""
-        if self._archive is None:
-            chain = self
-            before: list[Chain] = []
-            while chain.n_archived:
-                path = archive_path(self.path, chain.n_archived)
-                try:
-                    piece = read_chain(path)[0]
-                except FileNotFoundError as error:
-                    raise JournalError(
-                        f"{path} is missing: it has entries of {self.path} that the model which is served does not have"
-                    ) from error
-                if (piece.n_entries, piece.sums[-1]) != (chain.n_archived, chain.sums[0]):
-                    raise JournalError(f"{path} is not the archive that {chain.path} follows; its checksum differs")
-                before.append(piece)
-                chain = piece
-            whole = Chain(self.path, 0, [""])
-            for piece in reversed(before):
-                whole.entries += piece.entries
-                whole.sums += piece.sums[1:]
-            self._archive = whole
-        return self._archive
-
-    def sum_after(self, number: int) -> str | None:
-        """The sum after an entry; None where there is no such entry."""
-        if not 0 <= number <= self.n_entries:
-            return None
-        return self.sums[number - self.n_archived] if number >= self.n_archived else self.archive().sums[number]
-
-    def between(self, first: int, stop: int) -> list[Entry]:
-        """Entries ``first + 1`` to ``stop``."""
-        archived = self.archive().entries[first:stop] if first < min(stop, self.n_archived) else []
-        return archived + self.entries[max(0, first - self.n_archived) : max(0, stop - self.n_archived)]
-
-
-class Entries(Sequence[Entry]):
-    """Entries of a journal, ``entries[0]`` being the first; slices look at the same journal, and are cheap.
-
-    Those in archives are read from disk only when somebody asks for one of them.
-    """
-
-    def __init__(self, chain: Chain, first: int = 0, stop: int | None = None) -> None:
-        self._chain, self._first = chain, first
-        self._stop = chain.n_entries if stop is None else stop
-
-    def __len__(self) -> int:
-        return max(0, self._stop - self._first)
-
-    @overload
-    def __getitem__(self, at: int) -> Entry: ...
-    @overload
-    def __getitem__(self, at: slice) -> Entries: ...
-    def __getitem__(self, at: int | slice) -> Entry | Entries:
-        if isinstance(at, slice):
-            start, stop, step = at.indices(len(self))
-            if step != 1:
-                raise ValueError("entries come in their order")
-            return Entries(self._chain, self._first + start, self._first + stop)
-        number = self._first + range(len(self))[at]
-        return self._chain.between(number, number + 1)[0]
-
-    def __iter__(self) -> Iterator[Entry]:
-        return iter(self._chain.between(self._first, self._stop))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"Entries({self._first + 1} to {self._stop} of {self._chain.path})"
-
-    def sum_after(self, number: int) -> str | None:
-        """The checksum of entries 1 to ``number`` of the journal; None where it has fewer."""
-        return self._chain.sum_after(number)
-
-
-@dataclass(frozen=True)
-class ReadJournal:
-    """A journal as it is on disk: its entries, the last sum, and how many of its bytes are whole lines."""
-
-    entries: Entries
-    last_sum: str
-    n_bytes: int
-    torn_bytes: int
-
-
-def archive_path(path: Path, number: int) -> Path:
-    """Where entries of a journal are when they were archived; the last of them has this number."""
-    return path.with_name(f"{path.stem}-{number:09d}{path.suffix}")
-
-
-def read_journal(path: str | PathLike[str]) -> ReadJournal:
-    """Read a journal. The beginning of a line at the end is left out; other damage raises `FormatError`.
-
-    One that lacks entries which were acknowledged raises `JournalError`.
-    """
-    last = read_last(Path(path))  # first, since a service may be writing: the journal is never behind it
-    chain, n_bytes, torn = read_chain(Path(path))
-    if last is not None:
-        check_tail(last, path, chain.n_entries, chain.sum_after(last.number))
-    return ReadJournal(Entries(chain), chain.sums[-1], n_bytes, torn)
-
-
-def read_chain(path: Path) -> tuple[Chain, int, int]:
-    """Its entries, and how many bytes are whole lines and how many are not; a last line may lack its newline."""
-    with open(path, "rb") as file:
-        data = file.read()
-    whole = data[: data.rfind(b"\n") + 1]
-    torn = len(data) - len(whole)
-    if not whole:
-        if data and not HEADER.encode().startswith(data):
-            raise FormatError(path, 1, f"found {data[:60]!r}; a journal begins with {HEADER.strip()}")
-        return Chain(path, 0, [""]), 0, torn
-    first, *lines = whole[:-1].split(b"\n")
-    chain = Chain(path, *_parsed_header(first, path))
-    for number, line in enumerate(lines, start=2):
-        entry, own_sum = _parsed(line, chain.sums[-1], path, number)
-        if entry.number != chain.n_entries + 1:
-            raise FormatError(path, number, f"found entry {entry.number}; expected entry {chain.n_entries + 1}")
-        chain.append(entry, own_sum)
-    if torn:
-        with suppress(FormatError):  # the beginning of a line
-            entry, own_sum = _parsed(data[len(whole) :], chain.sums[-1], path, len(lines) + 2)
-            if entry.number == chain.n_entries + 1:
-                chain.append(entry, own_sum)
-                return chain, len(data), 0
-    return chain, len(whole), torn
-
-
-def _parsed_header(line: bytes, path: Path) -> tuple[int, list[str]]:
+def parsed_header(line: bytes, path: Path) -> tuple[int, str]:
     """How many entries are archived, and the sum after them."""
     if line == HEADER.strip().encode():
-        return 0, [""]
+        return 0, ""
     with suppress(ValueError, RecursionError, InputError):
         content = json.loads(line)
         if isinstance(content, dict):
             content["version"] = content.pop("tercet-journal", None)
             header = decode(CompactedHeader, content, where="header", error=InputError)
             if header.spelled().strip().encode() == line:
-                return header.archived, [header.sum]
+                return header.archived, header.sum
     raise FormatError(path, 1, f"found {line[:60]!r}; a journal begins with {HEADER.strip()}")
 
 
@@ -324,11 +173,13 @@ def _sum_of(last_sum: str, body: bytes) -> str:
     return hashlib.sha256(last_sum.encode() + body).hexdigest()[:32]
 
 
-_BODY_START = len(b'{"sum":"","entry":') + 32
+BODY_START = len(b'{"sum":"","entry":') + 32
+SUM_OF_LINE = slice(len(b'{"sum":"'), len(b'{"sum":"') + 32)
 
 
-def _parsed(line: bytes, last_sum: str, path: str | PathLike[str], number: int) -> tuple[Entry, str]:
-    body = line[_BODY_START:-1]
+def parsed_line(line: bytes, last_sum: str, path: str | PathLike[str], number: int) -> tuple[Entry, str]:
+    """The entry of a line without its end, and the sum after it; ``number`` is the line's."""
+    body = line[BODY_START:-1]
     own_sum = _sum_of(last_sum, body)
     is_as_written = line == b'{"sum":"%s","entry":%s}' % (own_sum.encode(), body)
     try:

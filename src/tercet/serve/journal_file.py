@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import TypeVar
 
 from tercet.errors import JournalError, JournalInUseError
-from tercet.serve.journal import HEADER, Chain, CompactedHeader, Entries, Entry, archive_path, read_chain, spelled_entry
+from tercet.serve.journal import HEADER, CompactedHeader, Entry, spelled_entry
+from tercet.serve.journal_chain import Chain, Entries, archive_path, known_chain, read_chain
 from tercet.serve.journal_tail import Last, Tail, check_tail, read_last
 from tercet.store.atomic import sync_folder, try_lock
+from tercet.store.bundle import write_bundle
+from tercet.store.codec import encode
+from tercet.store.kinds import JOURNAL_LINES
 
 E = TypeVar("E", bound=Entry)
 
 _log = logging.getLogger(__name__)
+
+_LINES = "lines"
 
 
 class Journal:
@@ -32,7 +39,8 @@ class Journal:
     Examples
     --------
     >>> import tempfile
-    >>> from tercet.serve.journal import Preferred, read_journal
+    >>> from tercet.serve.journal import Preferred
+    >>> from tercet.serve.journal_chain import read_journal
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with Journal(Path(folder, "journal.jsonl")) as journal:
     ...         _ = journal.append(lambda n: Preferred(n, "2026-01-01T00:00:00Z", "me", "eyes", "a", "b"))
@@ -45,11 +53,18 @@ class Journal:
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
         self._broken: str | None = None
+        try:
+            self._open()
+        except OSError as error:  # of the disk; the journal is what it was
+            raise JournalError(f"{self.path} cannot be opened: {error.strerror or error}") from error
+
+    def _open(self) -> None:
         _make_folder(self.path.parent)
         self._file = self._locked()
         try:
             last = read_last(self.path)
-            self._chain, self._n_bytes, self.torn_bytes = read_chain(self.path)
+            known = known_chain(self.path, snapshot_folder(self.path) / _LINES)
+            self._chain, self._n_bytes, self.torn_bytes = read_chain(self.path, known)
             if last is not None:
                 check_tail(last, self.path, self._chain.n_entries, self._chain.sum_after(last.number))
             if self.torn_bytes:
@@ -62,6 +77,7 @@ class Journal:
             os.lseek(self._file, self._n_bytes, os.SEEK_SET)
             if not self._n_bytes:
                 self._write(HEADER.encode())
+                self._chain = Chain(self.path, 0, "", HEADER.encode())
             else:
                 os.lseek(self._file, -1, os.SEEK_END)
                 if os.read(self._file, 1) != b"\n":
@@ -102,7 +118,7 @@ class Journal:
 
     @property
     def _last(self) -> Last:
-        return Last(self._chain.n_entries, self._chain.sums[-1])
+        return Last(self._chain.n_entries, self._chain.last_sum)
 
     @property
     def entries(self) -> Entries:
@@ -112,6 +128,16 @@ class Journal:
     @property
     def n_archived(self) -> int:
         return self._chain.n_archived
+
+    @property
+    def withdrawn(self) -> set[int]:
+        """Numbers of entries that count no more, by those of the entries that are not archived."""
+        return self._chain.withdrawn
+
+    def has_renewed(self, name: str) -> bool:
+        """Whether allowances were made whole for a promotion or a bake, archived entries included."""
+        chain = self._chain
+        return name in chain.renewed or any(name in piece.renewed for piece in chain.archives())
 
     @property
     def n_bytes(self) -> int:
@@ -128,7 +154,7 @@ class Journal:
                 raise JournalError(self._broken)
             self._check_file()
             entry = make(self._chain.n_entries + 1)
-            line, own_sum = spelled_entry(entry, self._chain.sums[-1])
+            line, own_sum = spelled_entry(entry, self._chain.last_sum)
             if self._n_bytes + len(line) > self._most_bytes:
                 raise JournalError(f"the journal has {self._n_bytes:,} bytes; {self._most_bytes:,} are the most")
             before = self._n_bytes
@@ -139,10 +165,16 @@ class Journal:
             except OSError as error:
                 self._take_back(before, error)
                 raise JournalError(f"the journal cannot be written: {error.strerror}") from error
-            self._chain.append(entry, own_sum)
+            self._chain.append(entry, line, own_sum)
             if then is not None:
                 then(entry)
             return entry
+
+    def keep_lines(self) -> None:
+        """Save what stands where in the file, so that the next start need not read all of it."""
+        with self._lock:
+            saved, arrays = self._chain.arrays()
+        write_bundle(snapshot_folder(self.path) / _LINES, kind=JOURNAL_LINES, meta=encode(saved)[0], arrays=arrays)
 
     def compact(self, number: int) -> bool:
         """Move the entries up to ``number`` to an archive beside the journal; whether there were any.
@@ -158,29 +190,31 @@ class Journal:
             self._check_file()
             chain = self._chain
             n_moved = number - chain.n_archived
-            if not 0 < n_moved <= len(chain.entries):
+            if not 0 < n_moved <= len(chain.lines):
                 return False
-            lines = self.path.read_bytes().splitlines(keepends=True)
-            header = CompactedHeader(2, number, chain.sums[n_moved]).spelled().encode()
-            after = Chain(self.path, number, chain.sums[n_moved:], chain.entries[n_moved:])
+            sum_there = chain.sum_after(number)
+            assert sum_there is not None
+            header = CompactedHeader(2, number, sum_there).spelled().encode()
             try:
-                os.close(self._written(archive_path(self.path, number), lines[: n_moved + 1]))
-                file = self._written(self.path, [header, *lines[n_moved + 1 :]])
+                os.close(self._written(archive_path(self.path, number), chain.bytes_up_to(n_moved)))
+                file = self._written(self.path, itertools.chain([header], chain.bytes_after(n_moved)))
             except OSError as error:
                 raise JournalError(f"the journal cannot be compacted: {error.strerror}") from error
+            after = chain.without(n_moved, header)
             os.close(self._file)
             self._file, self._n_bytes, self._chain = file, os.lseek(file, 0, os.SEEK_END), after
             return True
 
-    def _written(self, path: Path, lines: Sequence[bytes]) -> int:
+    def _written(self, path: Path, pieces: Iterable[bytes]) -> int:
         """Put a whole file at a path, as private as the journal is; returns it, open and locked."""
         # Only who holds the journal's lock comes here, so one name is enough, and what a kill leaves is written over.
         temporary = self.path.with_name(f"{self.path.name}.tmp")
         file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
         try:
-            rest = memoryview(b"".join(lines))
-            while rest:
-                rest = rest[os.write(file, rest) :]
+            for piece in pieces:
+                rest = memoryview(piece)
+                while rest:
+                    rest = rest[os.write(file, rest) :]
             os.fsync(file)
             try_lock(file)  # before others can find it
             os.replace(temporary, path)
@@ -230,6 +264,11 @@ class Journal:
                 self._tail.close()
                 os.close(self._file)
                 self._file = -1
+
+
+def snapshot_folder(journal: Path) -> Path:
+    """Where what a start works out from a journal is saved."""
+    return journal.with_suffix(".snapshots")
 
 
 def _make_folder(folder: Path) -> None:

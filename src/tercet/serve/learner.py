@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +19,16 @@ from tercet.errors import EngineError, InputError
 from tercet.fitting.text_model import Baked, TextModel
 from tercet.search import BaseIndex, Index
 from tercet.serve.bounds import LearningBounds
-from tercet.serve.journal import Entries, Entry
-from tercet.serve.replay import Replay, TakenStep, VoteOutcome, text_model
+from tercet.serve.journal import Entry
+from tercet.serve.journal_chain import Entries
+from tercet.serve.replay import Replay, VoteOutcome, text_model
+from tercet.serve.snapshots import Snapshots
 from tercet.store.digest import digest_of
 from tercet.weights import Sparse, Weights
 
 _log = logging.getLogger(__name__)
+
+EntriesBehind: TypeAlias = Callable[[NDArray[np.int64]], Mapping[int, tuple[int, ...]]]
 
 _ENGINE_AWAY_SECONDS = 2.0  # between attempts to learn while the engine that keeps the documents is away
 
@@ -33,14 +38,15 @@ class Version:
     """All that a reader needs, none of which ever changes: the base and the overlay of the entries up to ``number``.
 
     The first ``n_baked`` entries are part of the base, and not of the overlay.
-    ``outcomes`` has, by their numbers, what came of the entries that it was the first to have.
+    ``outcomes`` has, by their numbers, what came of the entries that it was the first to have. ``entries_behind`` finds
+    the entries behind pairs of words, as they are when it is asked.
     """
 
     number: int
     index: BaseIndex
     overlay: sparse.csr_array
-    steps: tuple[TakenStep, ...]
     inactive: frozenset[int]
+    entries_behind: EntriesBehind
     n_baked: int = 0
     outcomes: Mapping[int, tuple[VoteOutcome, ...]] = field(default_factory=dict)
 
@@ -62,13 +68,10 @@ class Version:
         rows = np.repeat(np.arange(self.overlay.shape[0]), np.diff(self.overlay.indptr))
         order = np.argsort(-np.abs(self.overlay.data), kind="stable")[:k]
         keys: NDArray[np.int64] = rows[order] * self.overlay.shape[1] + self.overlay.indices[order].astype(np.int64)
-        behind: dict[int, set[int]] = {key: set() for key in keys.tolist()}
-        for taken in self.steps:
-            for key in taken.step.keys[np.isin(taken.step.keys, keys)].tolist():
-                behind[key].update(taken.entries)
+        behind = self.entries_behind(keys)
         query_words, doc_words = self.model.query_vectoriser.words_, self.model.doc_vectoriser.words_
         return [
-            (query_words[i], doc_words[j], float(weight), tuple(sorted(behind[i * self.overlay.shape[1] + j])))
+            (query_words[i], doc_words[j], float(weight), behind[i * self.overlay.shape[1] + j])
             for i, j, weight in zip(
                 rows[order].tolist(), self.overlay.indices[order].tolist(), self.overlay.data[order], strict=True
             )
@@ -129,20 +132,48 @@ def n_baked(model: TextModel, entries: Iterable[Entry]) -> int:
     return next(there, 0)
 
 
-def _begun(index: BaseIndex, entries: Iterable[Entry], bounds: LearningBounds | None) -> tuple[Replay, Version]:
-    """Entries replayed from nothing, those that the model has left out."""
+def _begun(
+    index: BaseIndex, entries: Iterable[Entry], bounds: LearningBounds | None, kept: Kept | None = None
+) -> tuple[Replay, Version]:
+    """Entries replayed from nothing, or from a snapshot; those that the model has left out."""
     state = Replay(index, bounds or LearningBounds())
-    n_left_out = n_baked(state.model, entries)
-    listed = list(entries[n_left_out:] if isinstance(entries, Entries) else entries)
-    state.apply(listed)
-    return state, _version(state, index, listed[-1].number if listed else n_left_out, n_left_out)
+    number = n_left_out = n_baked(state.model, entries)
+    if isinstance(entries, Entries):
+        if kept is not None:
+            saved = kept.snapshots.restore(state, kept.model, entries, n_left_out)
+            if saved is None:
+                state = Replay(index, state.bounds)
+            else:
+                number = saved
+        entries = entries[number:]
+    counted = _Counted(entries, number)
+    state.apply(counted)
+    return state, _version(state, index, counted.number, n_left_out)
 
 
-def _version(state: Replay, base: BaseIndex, number: int, n_baked: int) -> Version:
+class _Counted(Iterable[Entry]):
+    """Entries, and the number of the last one that somebody took."""
+
+    def __init__(self, entries: Iterable[Entry], number: int) -> None:
+        self._entries, self.number = entries, number
+
+    def __iter__(self) -> Iterator[Entry]:
+        for entry in self._entries:
+            self.number = entry.number
+            yield entry
+
+
+class Kept(NamedTuple):
+    """Where what is learned is kept for the next start, and the fingerprint of the model that learns."""
+
+    snapshots: Snapshots
+    model: str
+
+
+def _version(state: Replay, base: BaseIndex, number: int, n_baked: int, behind: EntriesBehind | None = None) -> Version:
     matrix = state.overlay.matrix()
     index = base.with_model(_with_overlay(state.model, matrix)) if matrix.nnz else base
-    inactive = frozenset(number for number, active in state.active.items() if not active)
-    return Version(number, index, matrix, tuple(state.steps), inactive, n_baked)
+    return Version(number, index, matrix, state.inactive, behind or state.entries_behind, n_baked)
 
 
 def _with_overlay(model: TextModel, matrix: sparse.csr_array) -> TextModel:
@@ -165,6 +196,7 @@ class Learner:
     entries : what the journal holds; applied before this returns
     before : a learner by the same journal and bounds over other documents: where the model is the same, what it has
         applied is gone on from, see `Replay.over`
+    kept : where snapshots are, or None
     """
 
     def __init__(
@@ -173,11 +205,13 @@ class Learner:
         entries: Sequence[Entry],
         bounds: LearningBounds | None = None,
         before: Learner | None = None,
+        kept: Kept | None = None,
     ) -> None:
-        self._base = index
+        self._base, self._kept = index, kept
         begun = None if before is None else before._begun_over(index, entries)
-        self._state, self.current = begun or _begun(index, entries, bounds)
-        self._state.overlay.compile()  # so that the first to teach does not wait for it
+        self._state, version = begun or _begun(index, entries, bounds, kept)
+        self.current = replace(version, entries_behind=self._entries_behind)
+        self._state.compile()  # so that the first to teach does not wait for it
         self.query_row = self._state.query_row
         self.failure: str | None = None
         self._todo: deque[Entry] = deque()
@@ -209,18 +243,30 @@ class Learner:
             if not self._is_whole:
                 return None
             state, number = self._state.over(index), self.current.number
-        later = list(entries[number:])
+        later = _Counted(entries[number:], number)
         state.apply(later)
-        return state, _version(state, index, later[-1].number if later else number, self.current.n_baked)
+        return state, _version(state, index, later.number, self.current.n_baked)
 
-    def close(self) -> None:
-        """Apply what was told, and stop."""
+    def _entries_behind(self, keys: NDArray[np.int64]) -> Mapping[int, tuple[int, ...]]:
+        with self._applying:
+            return self._state.entries_behind(keys)
+
+    def close(self, at_end: bool = False) -> None:
+        """Apply what was told, and stop; at the end of a service, keep what it has learned."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
         self._thread.join()
+        if at_end:
+            self._keep(at_end)
+
+    def _keep(self, at_end: bool = False) -> None:
+        if self._kept is not None and self._is_whole:
+            snapshots, model = self._kept
+            snapshots.keep(self._state, model, self.current.number, self.current.n_baked, at_end)
 
     def _run(self) -> None:
+        self._keep()  # what a start had to replay
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._todo or self._stopping)
@@ -242,7 +288,8 @@ class Learner:
                 with self._applying:
                     self._is_whole = False  # until it went well
                     self._state.apply(entries)
-                    version = _version(self._state, self._base, entries[-1].number, self.current.n_baked)
+                    number, behind = entries[-1].number, self._entries_behind
+                    version = _version(self._state, self._base, number, self.current.n_baked, behind)
                     outcomes = {entry.number: self._state.outcomes(entry) for entry in entries}
                     self.current = replace(version, outcomes=outcomes)  # the swap: one reference
                     self._is_whole = True
@@ -252,6 +299,7 @@ class Learner:
                 self._fail(f"the learner stopped: {type(error).__name__}")
                 return
             self._answer()
+            self._keep()
 
     def _answer(self) -> None:
         with self._changed:

@@ -17,15 +17,16 @@ from tercet.fitting.text_model import TextModel
 from tercet.search import BaseIndex, Index
 from tercet.search.folder import model_name
 from tercet.search.promotions import Evidence, Promotion
-from tercet.serve.bounds import LearningBounds
+from tercet.serve.bounds import SNAPSHOT_EVERY, LearningBounds
 from tercet.serve.generations import Generation, IndexSource
 from tercet.serve.impressions import ImpressionLog
 from tercet.serve.interleaving import Interleaver
-from tercet.serve.journal import Entry, Renewed, Withdrawn
+from tercet.serve.journal import Entry, Renewed
 from tercet.serve.journal_file import Journal
 from tercet.serve.learner import Learner, Version
 from tercet.serve.problems import HttpProblem
 from tercet.serve.replay import text_model
+from tercet.serve.snapshots import Snapshots
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class Reloader:
     look_seconds : between these looks; 0 looks only when `look_soon` asks for it
     impressions : tidied now and then, or None
     interleaver : has lists shared with another model, or None
+    snapshot_every : entries between two snapshots of what is learned; 0 for none
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Reloader:
         look_seconds: float = 2.0,
         impressions: ImpressionLog | None = None,
         interleaver: Interleaver | None = None,
+        snapshot_every: int = SNAPSHOT_EVERY,
     ) -> None:
         if interleaver is not None and interleaver.promotes:
             if not isinstance(index, Index):
@@ -69,20 +72,18 @@ class Reloader:
                 raise InputError("a model of its own is served in the place of the index's, so none can be promoted")
         self.journal, self.interleaver, self.look_seconds = journal, interleaver, look_seconds
         self.refused: str | None = None
-        self.withdrawn: set[int] = set()
         self.is_closing = False
         self.when_asked: Callable[[], None] | None = None  # called by the watcher where `look_soon` asked for a look
         self._bounds, self._source, self._impressions = bounds, source, impressions
+        self._snapshots = Snapshots(journal, snapshot_every)
         self._seen = None if source is None else source.opened_at
-        self._renewed: set[str] = set()  # promotions and bakes that made allowances whole
-        for entry in journal.entries[journal.n_archived :]:
-            self._note(entry)
         with ExitStack() as begun:
-            self.serving = Generation.of(index, journal.entries, bounds)
+            self.serving = Generation.of(index, journal.entries, bounds, None, self._snapshots)
             begun.callback(lambda: self.learner.close())
             if interleaver is not None:
                 candidate = interleaver.read_candidate()
-                interleaver.take(interleaver.rival_of(self.serving, journal.entries, bounds, candidate))
+                rival = interleaver.rival_of(self.serving, journal.entries, bounds, candidate, self._snapshots)
+                interleaver.take(rival)
             begun.pop_all()  # all went well: from here on `close` ends them
         self._n_told = len(journal)
         self._telling = threading.Lock()  # held while an entry is told to the learner, and while that is replaced
@@ -101,7 +102,7 @@ class Reloader:
     def close(self) -> None:
         """Have all learned that was recorded, and end."""
         self.stop()
-        self.learner.close()
+        self.learner.close(at_end=True)
         if self.interleaver is not None:
             self.interleaver.close()
 
@@ -152,7 +153,7 @@ class Reloader:
         with self._telling:
             entries = self.journal.entries[: self._n_told]
         before = self.serving
-        made = Generation.of(index, entries, self._bounds, before)
+        made = Generation.of(index, entries, self._bounds, before, self._snapshots)
         try:
             made.catch_up(self.journal.entries[len(entries) : self._n_told])
             with self._telling:
@@ -191,7 +192,7 @@ class Reloader:
         with self._telling:
             entries = self.journal.entries[: self._n_told]
         try:
-            rival = self.interleaver.rival_of(self.serving, entries, self._bounds, model)
+            rival = self.interleaver.rival_of(self.serving, entries, self._bounds, model, self._snapshots)
             with self._telling:
                 if rival is not None and rival.generation is not None:
                     self._catch_up(rival.generation)
@@ -266,17 +267,11 @@ class Reloader:
         due += [("bake", baked.name) for baked in self.version.model.baked if baked.entry == n_baked]
         try:
             for reason, name in due:
-                if not self._has_renewed(name):
+                if not self.journal.has_renewed(name):
                     self.record(partial(renewal, reason=reason, of=name))
             self.journal.compact(n_baked)
         except (JournalError, FormatError) as error:
             _log.warning("allowances and the journal stay as they are until the next start: %s", error)
-
-    def _has_renewed(self, name: str) -> bool:
-        if name not in self._renewed and self.journal.n_archived:
-            archived = self.journal.entries[: self.journal.n_archived]
-            self._renewed.update(entry.of for entry in archived if isinstance(entry, Renewed))
-        return name in self._renewed
 
     def record(self, make: Callable[[int], Entry]) -> tuple[Entry, Future[Version], Future[Version] | None]:
         """Write an entry to the journal and tell the learner; the future gives the first version that has it.
@@ -288,7 +283,6 @@ class Reloader:
 
         def then(entry: Entry) -> None:
             nonlocal beside
-            self._note(entry)
             with self._telling:
                 self._n_told = entry.number
                 applied.append(self.learner.tell(entry))
@@ -296,12 +290,6 @@ class Reloader:
                     beside = self.interleaver.tell(entry)
 
         return self.journal.append(make, then), applied[0], beside
-
-    def _note(self, entry: Entry) -> None:
-        if isinstance(entry, Withdrawn):
-            self.withdrawn.update(entry.entries)
-        elif isinstance(entry, Renewed):
-            self._renewed.add(entry.of)
 
     def _watch(self) -> None:
         tidied = time.monotonic()

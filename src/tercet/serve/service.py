@@ -13,7 +13,7 @@ from tercet.search import BaseIndex, Index
 from tercet.search.filtering import where_of
 from tercet.serve import answers
 from tercet.serve.answers import Baseline, Deadline
-from tercet.serve.bounds import LearningBounds, Limits
+from tercet.serve.bounds import SNAPSHOT_EVERY, LearningBounds, Limits
 from tercet.serve.collection import collection
 from tercet.serve.generations import Generation, IndexSource
 from tercet.serve.impressions import ImpressionLog
@@ -44,6 +44,7 @@ class Service:
     source : where the index came from; it is looked at, and what is new there is served without a restart
     look_seconds : between these looks; 0 looks only when `look_soon` asks for it
     interleaver : has lists shared with another model, or None; closed with the service
+    snapshot_every : entries between two snapshots of what is learned, which make the next start fast; 0 for none
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Service:
         source: IndexSource | None = None,
         look_seconds: float = 2.0,
         interleaver: Interleaver | None = None,
+        snapshot_every: int = SNAPSHOT_EVERY,
     ) -> None:
         self.limits, self.name = limits or Limits(), name
         self.impressions, self.interleaver = impressions, interleaver
@@ -64,7 +66,9 @@ class Service:
         self.metrics = Metrics()
         self.journal = Journal(journal, self.limits.journal_bytes)
         try:
-            self.reloader = Reloader(index, self.journal, bounds, source, look_seconds, impressions, interleaver)
+            self.reloader = Reloader(
+                index, self.journal, bounds, source, look_seconds, impressions, interleaver, snapshot_every
+            )
         except BaseException:
             self.journal.close()
             raise

@@ -143,9 +143,9 @@ class Teaching:
 
         if numbers is None:
             n_baked, entries = self._reloader.version.n_baked, self._reloader.journal.entries
-            for i in range(len(entries) - 1, n_baked - 1, -1):
-                if is_own(entries[i]):
-                    return [i + 1]
+            for number in reversed(entries[n_baked:].votes_of(client)):
+                if not self._is_gone(number):
+                    return [number]
             detail = "there is no entry of this client to take back"
             detail += f" after entry {n_baked}; {_BAKED}" if n_baked else ""
             raise HttpProblem(409, detail, "nothing-to-undo")
@@ -160,8 +160,10 @@ class Teaching:
 
         def targets() -> list[int]:
             if numbers is None:
-                taught = self._reloader.journal.entries[self._reloader.version.n_baked :]
-                return [e.number for e in taught if e.client == whose and self._can_go(e)]
+                assert whose is not None
+                entries = self._reloader.journal.entries
+                taught = entries[self._reloader.version.n_baked :].votes_of(whose)
+                return [number for number in taught if not self._is_gone(number)]
             return [number for number in sorted(set(numbers)) if self._can_go(self._known(number))]
 
         return await self._withdraw(client, "revoke", targets)
@@ -176,8 +178,11 @@ class Teaching:
         return self._reloader.journal.entries[number - 1]
 
     def _can_go(self, entry: Entry) -> bool:
-        is_gone = entry.number in self._reloader.withdrawn or entry.number in self._reloader.version.inactive
-        return isinstance(entry, (Preferred, Clicked)) and entry.number > self._reloader.version.n_baked and not is_gone
+        is_vote = isinstance(entry, (Preferred, Clicked))
+        return is_vote and entry.number > self._reloader.version.n_baked and not self._is_gone(entry.number)
+
+    def _is_gone(self, number: int) -> bool:
+        return number in self._reloader.journal.withdrawn or number in self._reloader.version.inactive
 
     async def _withdraw(self, client: str, reason: str, targets: Callable[[], list[int]]) -> dict[str, Any]:
         gone: list[int] = []
@@ -218,7 +223,7 @@ class Teaching:
         entries = self._reloader.journal.entries  # which grows meanwhile, at its end
         for i in range(len(entries) - 1, self._reloader.journal.n_archived - 1, -1):
             entry = entries[i]
-            active = entry.number not in self._reloader.withdrawn
+            active = entry.number not in self._reloader.journal.withdrawn
             if active_only and not self._can_go(entry):
                 continue
             history.append(_history_entry(entry, active))

@@ -29,10 +29,11 @@ where it is copied.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -204,6 +205,25 @@ def decode(
     return value
 
 
+class _Layout(NamedTuple):
+    """Of a dataclass: keys of its mapping but "kind", fields in the order in which they are read, and its lengths."""
+
+    keys: tuple[str, ...]
+    fields: tuple[StoredField, ...]
+    lengths: tuple[str, ...]
+
+
+@functools.cache
+def _layout_of(cls: type) -> _Layout:
+    stored = stored_fields(cls)
+    lengths = tuple(field.name for field in stored if LENGTH in field.markers)
+    read = [field for field in stored if field.name not in lengths]
+    read.sort(key=lambda field: field.is_array or field.is_csr)  # arrays last: they need lengths
+    flags = (same.flag for field in stored if (same := field.marker(SameAs)) is not None)
+    names = (field.name for field in read if not (field.is_array or field.is_csr))
+    return _Layout((*(("shape",) if hasattr(cls, "shape_lengths") else ()), *flags, *names), tuple(read), lengths)
+
+
 @dataclass(frozen=True)
 class _Reader:
     """How `decode` was asked to read, and which arrays it has used."""
@@ -220,27 +240,24 @@ class _Reader:
         if not isinstance(meta, Mapping):
             raise self.error(f"{where or 'it'} is {described(meta)}; expected a mapping")
         cls, own_kind = self._class(cls, meta, where)
-        stored = stored_fields(cls)
-        flags = [same.flag for field in stored if (same := field.marker(SameAs)) is not None]
-        own_shape = ["shape"] if hasattr(cls, "shape_lengths") else []
-        known = [*own_kind, *own_shape, *flags, *(field.name for field in stored if not self._is_outside_meta(field))]
+        layout = _layout_of(cls)
+        own_shape = hasattr(cls, "shape_lengths")
         for name in meta:
-            if name not in known:
-                raise self.error(f"{_key(where, name)} is unknown; known here: {', '.join(known)}")
+            if name not in layout.keys and name not in own_kind:
+                known = ", ".join([*own_kind, *layout.keys])
+                raise self.error(f"{_key(where, name)} is unknown; known here: {known}")
         lengths = {**self.lengths} if not prefix else {}
         if own_shape:
             self._read_shape(cls, meta, where, lengths)
         values: dict[str, Any] = {}
-        for field in sorted(stored, key=lambda field: self._is_outside_meta(field)):  # arrays last: they need lengths
-            if LENGTH not in field.markers:
-                value = self._read_field(field, meta, where, prefix, lengths, values)
-                if value is not MISSING:
-                    values[field.name] = value
-        for field in stored:
-            if LENGTH in field.markers:
-                if field.name not in lengths:
-                    raise self.error(f"{_key(where, field.name)} is the length of no array")
-                values[field.name] = lengths[field.name]
+        for field in layout.fields:
+            value = self._read_field(field, meta, where, prefix, lengths, values)
+            if value is not MISSING:
+                values[field.name] = value
+        for length in layout.lengths:
+            if length not in lengths:
+                raise self.error(f"{_key(where, length)} is the length of no array")
+            values[length] = lengths[length]
         try:
             value = cls(**values)
         except InputError as problem:
@@ -256,10 +273,6 @@ class _Reader:
         for name, length in zip(names, shape, strict=True):
             if not 0 <= length < 2**31 or lengths.setdefault(name, length) != length:
                 raise self.error(f"{_key(where, 'shape')} is {described(list(shape))}; expected {', '.join(names)}")
-
-    @staticmethod
-    def _is_outside_meta(field: StoredField) -> bool:
-        return field.is_array or field.is_csr or LENGTH in field.markers
 
     def _class(self, cls: type, meta: Mapping[Any, Any], where: str) -> tuple[type, list[str]]:
         """The class that a mapping is of, and the key that says so."""
@@ -354,6 +367,8 @@ class _Reader:
 
     def read(self, hint: Any, markers: tuple[Any, ...], value: Any, where: str, prefix: str) -> Any:
         """A JSON value as what its hint says."""
+        if hint is str and type(value) is str and markers in ((), (OMIT_DEFAULT,)):
+            return value  # most of what there is
         for marker in markers:
             if isinstance(marker, Via):
                 stored = self.read(marker.hint, (), value, where, prefix)

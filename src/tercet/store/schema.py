@@ -108,11 +108,12 @@ class StoredField:
     def may_be_none(self) -> bool:
         return type(None) in members_of(self.hint)
 
-    @property
+    # Asked for each value that is read, and journals have millions.
+    @functools.cached_property
     def is_array(self) -> bool:
         return any(get_origin(member) is np.ndarray for member in members_of(self.hint))
 
-    @property
+    @functools.cached_property
     def is_csr(self) -> bool:
         return self.marker(Csr) is not None
 
@@ -154,6 +155,7 @@ def unmarked(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     return hint, ()
 
 
+@functools.cache
 def members_of(hint: Any) -> tuple[Any, ...]:
     """The types that a union has, or the one type."""
     members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
@@ -166,6 +168,7 @@ def _without_alias(hint: Any) -> Any:
     return hint if value is None else value[get_args(hint)]
 
 
+@functools.cache
 def kind_of(cls: type) -> str | None:
     """The class's own name for itself, unless ``kind`` is a field like any other."""
     kind = getattr(cls, "kind", None)
