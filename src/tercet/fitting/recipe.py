@@ -75,7 +75,7 @@ def fit(
     preferences : threes (query, better document, worse document), or records or a frame of them: the id of a query or
         its text, and ids of documents; a fourth value is a weight
     clicks : lists of results that were shown, and what of each was clicked: (query, shown, clicked) in the order of
-        time, or a path, records or a frame as `read_click_log` takes them; see docs/clicks.md
+        time, or a path, records or a frame as `read_click_log` takes them; see docs/guides/clicks.md
     ranker : what is learned: a name ("low-rank", "sparse", "dense", "diagonal", "pruned", "hashed", "grouped",
         "correlated", "lsi" or "cosine"), a term-pair ranker such as ``tc.SparseRanker(density=0.05)``, or a list of
         these, of which the best on validation is taken; None is "low-rank". A ranker that leaves rate and schedule as
