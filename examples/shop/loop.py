@@ -49,6 +49,7 @@ from tercet.simulate import Traffic, Visitors
 N_THREADS = 4
 TRAFFIC = Traffic()
 ATTACKERS = Visitors(VISITORS.looking, chances=tuple(reversed(VISITORS.chances)))
+FIT_OPTIONS = ""  # of `tercet fit`, beside those of the loop
 SETTLE_SECONDS = 3  # people here click at once
 IDLE_SECONDS = 3
 TOKEN = "of-the-shop-alone"  # with it the shop vouches for the names of its visitors
@@ -259,7 +260,7 @@ class Loop:
     def learn(self) -> None:
         replace = " --replace" if (self.folder / "candidate").exists() else ""
         run(
-            f"tercet fit ../products.csv --clicks log/ --words index/ -o candidate/ --quiet{replace}",
+            f"tercet fit ../products.csv --clicks log/ --words index/ -o candidate/ --quiet{FIT_OPTIONS}{replace}",
             self.folder,
             show=False,
         )
