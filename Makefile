@@ -16,10 +16,10 @@ serve: $(VENV)/.serve
 	@test -d out/demo/index || $(BIN)/tercet demo
 	@$(BIN)/tercet serve out/demo/index
 
-# A file of tests stays with one process, so that what its tests share is made once. Three, because many tests wait for
-# services and browsers, so that two would leave cores idle.
+# A file of tests stays with one process, so that what its tests share is made once. Four, because many tests wait for
+# services and browsers; files in the order of tests/conftest.py.
 # One thread each for linear algebra: more would wait for each other.
-PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 test: lint engines
 	$(PYTEST)
@@ -102,7 +102,7 @@ sbom: $(TOOLS)/.done
 test-oldest: $(TOOLS)/.done
 	$(TOOLS)/bin/uv venv -q --clear --python $(PYTHON) $(VENV)-oldest
 	$(TOOLS)/bin/uv pip install -q --python $(VENV)-oldest/bin/python --resolution lowest-direct -e '.[test]'
-	$(VENV)-oldest/bin/python -m pytest -n 3 --dist loadfile -m "not slow" --hypothesis-profile=quick -W default::DeprecationWarning
+	$(VENV)-oldest/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not slow" --hypothesis-profile=quick -W default::DeprecationWarning
 
 clean:
 	rm -rf $(VENV) $(VENV)-oldest $(TOOLS) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,10 @@ settings.load_profile("tercet")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Hold properties that have a number of examples of their own to that of the quick profile, too."""
+    """Files with slow tests first, so that no process is left with one at the end. And hold properties that have a
+    number of examples of their own to that of the quick profile, too."""
+    n_slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -n_slow[item.path])
     if config.getoption("--hypothesis-profile") != "quick":
         return
     for item in items:

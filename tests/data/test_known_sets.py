@@ -99,7 +99,7 @@ def test_names_and_folders_are_checked(tmp_path):
 
 
 def test_the_page_lists_what_the_file_lists():
-    page = (PROJECT / "docs" / "data.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs" / "reference" / "data-sets.md").read_text(encoding="utf-8")
     for one in known_sets().values():
         assert re.fullmatch(r"https?://\S+", one.address)
         size = f"{one.size / 1e6:.1f} MB" if one.size else "not known"

@@ -217,11 +217,15 @@ def test_a_shard_that_is_killed_in_the_middle_of_a_query(
         execute, killed = shard._execute, []
 
         def slowly(
-            connection: Any, statement: str, parameters: Any, execute: Any = execute, killed: list[int] = killed
+            connection: Any,
+            statement: str,
+            parameters: Any,
+            execute: Any = execute,
+            killed: list[threading.Timer] = killed,
         ) -> Any:
             if "<#>" in statement and not killed:
-                killed.append(1)
-                threading.Timer(0.3, servers[1].kill).start()
+                killed.append(threading.Timer(0.3, servers[1].kill))
+                killed[0].start()
                 return execute(connection, "SELECT pg_sleep(30)", ())
             return execute(connection, statement, parameters)
 
@@ -236,6 +240,8 @@ def test_a_shard_that_is_killed_in_the_middle_of_a_query(
                     opened.search("green", 20)
             assert killed
         finally:
+            for timer in killed:
+                timer.join()
             servers[1].start()
     assert answers(open_index(tmp_path / "index")) == answers(embedded(MANY))
 

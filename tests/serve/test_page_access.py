@@ -140,6 +140,11 @@ def test_axe_finds_nothing(
     page = open_page(page_service.address, color_scheme=scheme, viewport=size)
 
     def check(state: str) -> None:
+        # Colours that are on their way from one to another have any contrast.
+        page.evaluate(
+            """() => Promise.allSettled(document.getAnimations()
+              .filter((one) => one.effect.getComputedTiming().endTime < Infinity).map((one) => one.finished))"""
+        )
         page.evaluate(axe)
         rules = {"runOnly": ["color-contrast"]} if scheme == "dark" else {}  # all that differs in the dark
         found = page.evaluate("rules => axe.run(document, rules)", rules)["violations"]
@@ -158,6 +163,7 @@ def test_axe_finds_nothing(
     second.get_by_role("button", name="Read the document").click()
     second.locator(".better").click()
     expect(page.locator("#toast-undo")).to_be_visible()
+    expect(second.locator(".worse")).to_be_enabled()
     check("reasons and a message")
     page.locator("#words button").first.click()
     expect(page.locator("#graph .node").first).to_be_visible()
