@@ -119,11 +119,11 @@ def test_a_slow_answer_shows_that_it_is_awaited(open_page: Callable[..., Any], p
     before = order(page)
     held: list[Any] = []
     page.route("**/search?*", lambda route: held.append(route))
-    page.evaluate(
+    page.evaluate(  # it captures the event, so that it is before the listener of the page
         """() => { document.querySelector("#search").addEventListener("submit", () => {
           const began = performance.now();
           new MutationObserver(() => { window.waited ??= performance.now() - began; }).observe(document.body,
-            { attributes: true, attributeFilter: ["class"] }); }); }"""
+            { attributes: true, attributeFilter: ["class"] }); }, { capture: true }); }"""
     )
     page.fill("#q", "green")
     page.keyboard.press("Enter")
