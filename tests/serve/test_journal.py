@@ -14,6 +14,7 @@ from tercet.serve import Journal, read_journal
 from tercet.serve import journal_file as journal_room
 from tercet.serve.journal import Renewed, entry_of
 from tercet.serve.journal_tail import Last, read_last, tail_path
+from tercet.store.bundle import UNCONFIRMED
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
 
@@ -211,18 +212,28 @@ def test_what_the_disk_refuses_is_not_kept(tmp_path, monkeypatch, call, which):
     assert [entry.query for entry in read_journal(path).entries] == ["q", "kept"]
 
 
-def test_a_journal_that_cannot_be_put_right_takes_no_more(tmp_path, monkeypatch):
-    with Journal(tmp_path / "journal.jsonl") as journal:
-        with monkeypatch.context() as patched:
+@pytest.mark.parametrize(("which", "kept"), [(1, []), (2, ["q"])])
+def test_a_journal_that_cannot_be_put_right_takes_no_more(tmp_path, monkeypatch, which, kept):
+    """An entry whose note may be on disk stays, and the error says so: without it the next start would be refused."""
+    path = tmp_path / "journal.jsonl"
+    with Journal(path) as journal:
+        real, times = os.fsync, []
 
-            def broken(*_):
+        def broken(file):
+            times.append(1)
+            if len(times) >= which:  # that of the entry, or that of its note, and from then on
                 raise OSError(errno.EIO, "Input/output error")
+            return real(file)
 
+        with monkeypatch.context() as patched:
             patched.setattr(os, "fsync", broken)
-            with pytest.raises(JournalError):
+            with pytest.raises(JournalError) as told:
                 journal.append(lambda number: preferred(number, "q", "a", "b"))
+        assert (UNCONFIRMED in str(told.value)) == bool(kept)
         with pytest.raises(JournalError, match="until a restart"):
             journal.append(lambda number: preferred(number, "q", "a", "b"))
+    with Journal(path) as journal:
+        assert [entry.query for entry in journal.entries] == kept
 
 
 def test_a_full_journal_takes_no_more(tmp_path):

@@ -17,7 +17,7 @@ from tercet.serve.journal import HEADER, CompactedHeader, Entry, spelled_entry
 from tercet.serve.journal_chain import Chain, Entries, archive_path, known_chain, read_chain
 from tercet.serve.journal_tail import Last, Tail, check_tail, read_last
 from tercet.store.atomic import sync_folder, try_lock
-from tercet.store.bundle import write_bundle
+from tercet.store.bundle import UNCONFIRMED, write_bundle
 from tercet.store.codec import encode
 from tercet.store.kinds import JOURNAL_LINES
 
@@ -161,10 +161,14 @@ class Journal:
             try:
                 self._write(line)
                 os.fsync(self._file)
-                self._tail.note(Last(entry.number, own_sum))
             except OSError as error:
                 self._take_back(before, error)
                 raise JournalError(f"the journal cannot be written: {error.strerror}") from error
+            try:
+                self._tail.note(Last(entry.number, own_sum))
+            except OSError as error:
+                which = "" if self._take_back_noted(before, error) else f"; {UNCONFIRMED}"
+                raise JournalError(f"the journal cannot be written: {error.strerror}{which}") from error
             self._chain.append(entry, line, own_sum)
             if then is not None:
                 then(entry)
@@ -252,10 +256,26 @@ class Journal:
             os.ftruncate(self._file, n_bytes)
             os.lseek(self._file, n_bytes, os.SEEK_SET)
             os.fsync(self._file)
+        except OSError as second:
+            self._break(error, second)
+
+    def _take_back_noted(self, n_bytes: int, error: OSError) -> bool:
+        """Take back an entry that may be noted as acknowledged; whether it is gone.
+
+        The note goes first. Where it may still be on disk the entry stays, too: a journal behind its note would be
+        refused by the next start as one that lost its end.
+        """
+        try:
             self._tail.take_back(self._last)
         except OSError as second:
-            self._broken = f"the journal takes no more until a restart: {error.strerror}, then {second.strerror}"
-            _log.error("%s: %s", self.path, self._broken)
+            self._break(error, second)
+            return False
+        self._take_back(n_bytes, error)
+        return True
+
+    def _break(self, first: OSError, second: OSError) -> None:
+        self._broken = f"the journal takes no more until a restart: {first.strerror}, then {second.strerror}"
+        _log.error("%s: %s", self.path, self._broken)
 
     def close(self) -> None:
         with self._lock:
