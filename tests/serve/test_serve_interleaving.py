@@ -17,6 +17,7 @@ from tercet.data import read_click_log
 from tercet.data.ubi import CLICK_SECONDS
 from tercet.errors import BundleError, InputError
 from tercet.measure.duels import Assignment
+from tercet.report import Report, SystemResult
 from tercet.search import Index
 from tercet.serve import messages
 from tercet.serve.guard import Access
@@ -213,6 +214,34 @@ def test_a_candidate_that_changes_is_taken_and_a_bad_one_refused(tmp_path):
         candidate_of(model).save(tmp_path / "candidate")
         assert service.reloader.look_at_candidate()
         assert (service.interleaver.contest, service.interleaver.refused) == (before, None)
+
+
+def declined(model: tc.TextModel) -> tc.TextModel:
+    """What a fit saves that did not help: its start."""
+    start = SystemResult("BM25", {"nDCG@10": (0.3, 0.2, 0.4)})
+    report = Report("nDCG@10", 9, 9, 9, "As given.", (start,), accepted=False, decision="Learning was declined.")
+    return replace(model, report=report)
+
+
+def test_a_candidate_that_was_declined_is_not_shown_to_anybody(tmp_path, caplog):
+    with sharing(tmp_path) as (api, service, _):
+        before = service.interleaver.contest
+        declined(service.index.model).save(tmp_path / "candidate")
+        assert not service.reloader.look_at_candidate()
+        assert service.interleaver.contest == before  # the one before goes on
+        assert "what was learned was declined (Learning was declined.)" in caplog.text
+    with sharing(tmp_path) as (api, service, _):  # a restart does not fail for it
+        assert not search(api)["interleaved"]
+        told = api.get("/health").json()["interleaving"]
+        assert (told["challenger"], told["refused"] is not None) == (None, True)
+        assert service.interleaver.said == "there is no candidate to compare yet"
+        Index.open(tmp_path / "index").add({"more": "green avocado"})
+        assert service.reloader.look()
+        assert api.get("/health").json()["interleaving"]["refused"] is not None
+        candidate_of(service.index.model).save(tmp_path / "candidate")
+        assert service.reloader.look_at_candidate()
+        assert search(api)["interleaved"]
+        assert service.interleaver.refused is None
 
 
 def test_an_index_of_other_words_is_served_without_the_candidate(tmp_path):

@@ -33,6 +33,10 @@ _log = logging.getLogger(__name__)
 BASELINE: Final = "baseline"
 
 
+class DeclinedCandidate(InputError):
+    """A model that is its own start, since what it learned was declined: nobody need be shown that."""
+
+
 class CandidateSource:
     """Where the model of a candidate is.
 
@@ -162,7 +166,13 @@ class Interleaver:
         if self._source is None:
             return None
         self._seen = self._source.marks()  # before it is read, so that no later one is missed
-        return self._source.read()
+        model = self._source.read()
+        if model.report is not None and not model.report.accepted:
+            raise DeclinedCandidate(
+                f"{self._source.folder}: what was learned was declined ({model.report.decision}), so there is nothing "
+                "to compare"
+            )
+        return model
 
     @property
     def has_news(self) -> bool:
@@ -177,7 +187,7 @@ class Interleaver:
         model: TextModel | None = None,
         snapshots: Snapshots | None = None,
     ) -> Rival | None:
-        """Make ready who is compared with what is served: a candidate, or the one there was.
+        """Make ready who is compared with what is served: a candidate, or the one there was; None before the first.
 
         Where that is served already, as after its promotion, it is the model that was served before it; None without
         one. What is wrong with the candidate is raised.
@@ -187,7 +197,8 @@ class Interleaver:
         if self._source is None:
             return Rival(served, None, Contest(served.model_label, BASELINE, self.method, epoch))
         candidate = model or self._model
-        assert candidate is not None
+        if candidate is None:
+            return None
         try:
             index = served.index.with_model(candidate)
         except InputError as error:
@@ -213,7 +224,9 @@ class Interleaver:
 
     def take(self, rival: Rival | None) -> Rival | None:
         """Have lists shared with this one from now on; gives the one before, to be closed."""
-        before, self._rival, self.refused, self._is_broken = self._rival, rival, None, False
+        before, self._rival, self._is_broken = self._rival, rival, False
+        if rival is not None or self._model is not None:  # else there was no candidate yet that could be compared
+            self.refused = None
         return before
 
     def refuse(self, error: Exception, served: Generation | None = None) -> None:
@@ -293,6 +306,8 @@ class Interleaver:
     def said(self) -> str:
         """Who is compared, as a sentence."""
         contest = self.contest
+        if contest is None and self._model is None:
+            return "there is no candidate to compare yet"
         if contest is None:
             return "the candidate is the model that is served, so there is nothing to compare"
         return f"{contest.first}, which is served, is compared with {contest.second} by {contest.method} lists"

@@ -20,7 +20,7 @@ from tercet.search.promotions import Evidence, Promotion
 from tercet.serve.bounds import SNAPSHOT_EVERY, LearningBounds
 from tercet.serve.generations import Generation, IndexSource
 from tercet.serve.impressions import ImpressionLog
-from tercet.serve.interleaving import Interleaver
+from tercet.serve.interleaving import DeclinedCandidate, Interleaver
 from tercet.serve.journal import Entry, Renewed
 from tercet.serve.journal_file import Journal
 from tercet.serve.learner import Learner, Version
@@ -81,7 +81,11 @@ class Reloader:
             self.serving = Generation.of(index, journal.entries, bounds, None, self._snapshots)
             begun.callback(lambda: self.learner.close())
             if interleaver is not None:
-                candidate = interleaver.read_candidate()
+                try:
+                    candidate = interleaver.read_candidate()
+                except DeclinedCandidate as error:  # the next one may be better: a restart must not fail for it
+                    candidate = None
+                    interleaver.refuse(error)
                 rival = interleaver.rival_of(self.serving, journal.entries, bounds, candidate, self._snapshots)
                 interleaver.take(rival)
             begun.pop_all()  # all went well: from here on `close` ends them
