@@ -174,7 +174,7 @@ def test_imports_are_found_wherever_they_stand(tmp_path, monkeypatch):
 
 
 def test_the_rooms_are_those_of_the_document():
-    text = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    text = (PROJECT / "docs" / "project" / "architecture.md").read_text(encoding="utf-8")
     listed = re.findall(r"^    ([a-z_]+(?:/|\.py)) ", text, re.M)
     rooms = {path.name + "/" for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
     assert set(listed) == rooms | {path.name for path in SOURCE.glob("*.py")}

@@ -318,13 +318,13 @@ def test_near_texts_look_at_so_many_only(monkeypatch: pytest.MonkeyPatch) -> Non
 # -- the table of limits ----------------------------------------------------------------------------------------------
 
 LIMIT = re.compile(r"^\| `([A-Z_]+)`(?: \(`([\w.]+)`\))? \| ([\d,]+) \|", re.MULTILINE)
-PROMISES = Path(__file__).parents[2] / "docs" / "promises.md"
+LIMITS = Path(__file__).parents[2] / "docs" / "reference" / "limits.md"
 
 
 def test_every_limit_is_in_the_docs_with_its_default() -> None:
     listed = {
         (module or "tercet.data.limits", name): int(default.replace(",", ""))
-        for name, module, default in LIMIT.findall(PROMISES.read_text(encoding="utf-8"))
+        for name, module, default in LIMIT.findall(LIMITS.read_text(encoding="utf-8"))
     }
     assert listed == {(module, name): getattr(importlib.import_module(module), name) for module, name in listed}
     named = {name for name in vars(limits) if name.isupper()}

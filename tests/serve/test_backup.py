@@ -1,4 +1,4 @@
-"""What docs/operate.md promises: copies made while it runs, answers that are the same, a dashboard of real names."""
+"""What docs/guides/operate.md promises: copies made while it runs, the same answers, a dashboard of real names."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_journal_that_was_copied_within_a_line_is_read_up_to_it(tmp_path):
 def test_the_dashboard_asks_for_names_that_there_are(tmp_path):
     dashboard = json.loads((DEPLOY / "grafana.json").read_text(encoding="utf-8"))
     asked = {name for panel in dashboard["panels"] for one in panel["targets"] for name in names_in(one["expr"])}
-    page = (DEPLOY.parent / "docs" / "operate.md").read_text(encoding="utf-8")
+    page = (DEPLOY.parent / "docs" / "guides" / "operate.md").read_text(encoding="utf-8")
     asked |= set(re.findall(r"`(tercet_[a-z_]+)", page))
     with ImpressionLog(tmp_path / "impressions") as log:
         service_metrics = metrics_of(tmp_path, log)

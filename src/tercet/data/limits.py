@@ -1,4 +1,4 @@
-"""What a file may make a reader hold. Beyond it a typed error says so; docs/promises.md lists every limit.
+"""What a file may make a reader hold. Beyond it a typed error says so; docs/reference/limits.md lists every limit.
 
 Files come from others: a line, a header or a packed file of a few megabytes must not fill the memory. Whoever reads
 looks a limit up here when it needs it, so that a test may lower it.
