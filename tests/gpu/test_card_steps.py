@@ -19,6 +19,7 @@ from tercet.gpu.scoring import CardScorer
 from tercet.gpu.stepper import CardExecutor
 from tercet.learn import HashedRanker, MultiTaskRanker, SampledSource
 from tercet.learn.loop import executing_on
+from tercet.text import vectorise
 from tercet.weights import Dense, Diagonal, Identity, LowRank, Sparse, Weights, scoring_by
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler builds the kernels for this machine")
@@ -171,6 +172,22 @@ def test_texts_that_do_not_fit_are_gathered_chunk_by_chunk():
     with on_host_card(small):
         there = make().fit(Q, prefs)
     same(there, here)
+
+
+def test_vectors_on_disk_are_learned_from_on_a_card(tmp_path, monkeypatch):
+    docs = {f"d{at}": f"w{at % 5} w{at % 7} w{at % 11}" for at in range(60)}
+    queries = {f"q{at}": f"w{at % 5} w{at % 11}" for at in range(40)}
+    qrels = {f"q{at}": {f"d{at}": 1} for at in range(40)}
+    vectors = vectorise(docs, queries, tmp_path / "vectors")
+    card = HostCard()
+    monkeypatch.setattr("tercet.gpu.find_card", lambda: card)
+    here, there = tc.LowRankRanker(n_components=5), tc.LowRankRanker(n_components=5)
+    tc.fit_vectors(vectors, qrels, here, n_steps=2000)
+    assert not card.launched
+    tc.fit_vectors(vectors, qrels, there, n_steps=2000, device="cuda")
+    assert len(card.launched) >= 2
+    Q = vectors.queries.rows(np.arange(40))
+    np.testing.assert_allclose(there.weights_.score(Q, Q), here.weights_.score(Q, Q), rtol=1e-4, atol=1e-5)
 
 
 def test_what_a_card_cannot_take_is_refused_or_left_to_the_cpu():

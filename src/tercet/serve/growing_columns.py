@@ -1,4 +1,4 @@
-"""GrowingColumns that grow at their end, and names by number: millions of rows without an object for each."""
+"""Columns that grow at their end, and names by number: millions of rows without an object for each."""
 
 from __future__ import annotations
 

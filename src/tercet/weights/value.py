@@ -34,7 +34,21 @@ _BLOCK_BYTES = 256 * 2**20  # a block of dense scores
 
 
 class ScoringDevice(ABC):
-    """Scores texts elsewhere, such as on a card; None leaves them to be scored here."""
+    """Scores texts elsewhere, such as on a card; None leaves them to be scored here.
+
+    Examples
+    --------
+    >>> class Elsewhere(ScoringDevice):
+    ...     def score(self, weights, Q, D):
+    ...         print("scores of", Q.shape[0], "by", D.shape[0])
+    ...
+    ...     def rank(self, weights, Q, D, k):
+    ...         return None
+    >>> with scoring_by(Elsewhere()):
+    ...     Weights([Identity(n_terms=2)]).score(np.eye(2), np.eye(2)).tolist()
+    scores of 2 by 2
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
 
     @abstractmethod
     def score(self, weights: Weights, Q: Matrix, D: Matrix) -> NDArray[np.float64] | None:
@@ -52,7 +66,17 @@ _scorer: ContextVar[ScoringDevice | None] = ContextVar("scorer", default=None)
 
 @contextmanager
 def scoring_by(scorer: ScoringDevice) -> Iterator[None]:
-    """Within the block, have weights score and rank texts by this scorer."""
+    """Within the block, have weights score and rank texts by this scorer.
+
+    Examples
+    --------
+    >>> class Busy(ScoringDevice):
+    ...     score = rank = lambda self, *asked: print("asked, and left to the CPU")
+    >>> with scoring_by(Busy()):
+    ...     Weights([Identity(n_terms=1)]).score(np.eye(1), np.eye(1)).tolist()
+    asked, and left to the CPU
+    [[1.0]]
+    """
     token = _scorer.set(scorer)
     try:
         yield
