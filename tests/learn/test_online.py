@@ -16,6 +16,7 @@ from support.indexes import KINDS, N_TERMS, random_weights
 from support.random_data import random_preferences, random_texts
 from tercet import Preferences
 from tercet.errors import DamagedBundleError, InputError, MemoryLimitError
+from tercet.kernels.online import propose
 from tercet.learn.online import OnlineLearner, OnlineRule
 from tercet.weights import Identity, Weights
 
@@ -47,6 +48,21 @@ def expected_of(base: Weights, Q, prefs: Preferences, D, rule: OnlineRule, unit:
         rule,
         unit,
     )
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=30), st.integers(1, 40))
+def test_a_step_is_confined_to_its_largest_pairs_ties_by_lower_key(values, most):
+    vals = np.array(values, np.float32)
+    cols, bounds = 2 * np.arange(vals.size, dtype=np.int32), np.array([float(most), 0.0, 0.0])
+    keys, change, slots = np.empty(vals.size, np.int64), np.empty(vals.size), 7 * np.arange(vals.size)
+    query = np.array([1], np.int32), np.ones(1, np.float32)
+    m = propose(100, *query, cols, vals, vals.size, 1.0, 1.0, 1.0, bounds, keys, change, slots)
+    kept = np.sort(np.argsort(-np.abs(vals), kind="stable")[:most])
+    assert m == (kept.size if vals.any() else 0)
+    assert keys[:m].tolist() == (100 + cols[kept[:m]]).tolist()
+    assert slots[:m].tolist() == (7 * kept[:m]).tolist()
+    assert np.allclose(change[:m] * (vals.astype(float) ** 2)[kept].sum(), vals[kept[:m]])
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -25,34 +25,28 @@ def in_order(function):
 
 
 @in_order
-def slot_of(keys, key):
-    """The slot that has a key, or the free one where it would be."""
+def probed(keys, key, slot):
+    """The first slot from one on that has a key, or is free."""
     last = keys.size - 1
-    slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)) & last
     while keys[slot] != key and keys[slot] != FREE:
         slot = (slot + 1) & last
     return slot
 
 
 @in_order
-def weight_at(table, key, cum):
-    keys, levels = table
-    slot = slot_of(keys, key)
-    if keys[slot] == FREE:
-        return 0.0
-    level = levels[slot]
-    return max(level - cum, 0.0) + min(level + cum, 0.0)
+def slot_of(keys, key):
+    """The slot that has a key, or the free one where it would be."""
+    hashed = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20))
+    return probed(keys, key, hashed & (keys.size - 1))
 
 
 @in_order
-def put_weight(table, key, weight, cum):
-    """Set a weight; returns 1 where the key is new. There must be a free slot."""
-    keys, levels = table
-    slot = slot_of(keys, key)
-    new = keys[slot] == FREE
-    keys[slot] = key
-    levels[slot] = weight + np.copysign(cum, weight)
-    return np.int64(new)
+def weight_in(table, slot, cum):
+    """The weight in a slot, 0 in a free one."""
+    if table[0][slot] == FREE:
+        return 0.0
+    level = table[1][slot]
+    return max(level - cum, 0.0) + min(level + cum, 0.0)
 
 
 @in_order
@@ -64,20 +58,25 @@ def fill_table(table, keys, levels):
 
 
 @in_order
-def margin_of(table, n_doc_terms, q_terms, q_values, cols, vals, n, cum):
-    """``q' W x`` for the sparse x (cols, vals, n)."""
+def margin_of(table, n_doc_terms, q_terms, q_values, cols, vals, n, cum, slots):
+    """``q' W x`` for the sparse x (cols, vals, n); ``slots`` (int64) get those of its pairs, by rising key."""
     total = 0.0
     for a in range(q_terms.size):
         expanded = 0.0
         for j in range(n):
-            expanded += weight_at(table, np.int64(q_terms[a]) * n_doc_terms + cols[j], cum) * vals[j]
+            slot = slot_of(table[0], np.int64(q_terms[a]) * n_doc_terms + cols[j])
+            slots[a * n + j] = slot
+            expanded += weight_in(table, slot, cum) * vals[j]
         total += q_values[a] * expanded
     return total
 
 
 @in_order
-def propose(n_doc_terms, q_terms, q_values, cols, vals, n, gap, target, reach, bounds, step_keys, step_change):
-    """The step for a gap above 0: writes the pairs it changes, by rising key, and by how much; returns their number."""
+def propose(n_doc_terms, q_terms, q_values, cols, vals, n, gap, target, reach, bounds, step_keys, step_change, slots):
+    """The step for a gap above 0: writes the pairs it changes, by rising key, and by how much; returns their number.
+
+    ``slots`` are those of all pairs of the query with x; what is left in front are those of the step.
+    """
     m = q_terms.size * n
     move = min(gap, reach * target)
     if m == 0 or not move > 0:
@@ -87,11 +86,20 @@ def propose(n_doc_terms, q_terms, q_values, cols, vals, n, gap, target, reach, b
             step_keys[a * n + j] = np.int64(q_terms[a]) * n_doc_terms + cols[j]
             step_change[a * n + j] = np.float64(q_values[a]) * vals[j]
     if 0 < bounds[PAIRS] < m:
-        largest = np.argsort(-np.abs(step_change[:m]), kind="mergesort")[: int(bounds[PAIRS])]  # ties by lower key
-        largest.sort()
-        for k in range(largest.size):
-            step_keys[k], step_change[k] = step_keys[largest[k]], step_change[largest[k]]
-        m = largest.size
+        most = int(bounds[PAIRS])
+        sizes = np.abs(step_change[:m])
+        least = np.partition(sizes, m - most)[m - most]  # of those that stay
+        n_ties = most
+        for k in range(m):
+            n_ties -= sizes[k] > least
+        kept = 0
+        for k in range(m):
+            is_tie = sizes[k] == least
+            if sizes[k] > least or (is_tie and n_ties > 0):  # ties by lower key
+                n_ties -= is_tie
+                step_keys[kept], step_change[kept], slots[kept] = step_keys[k], step_change[k], slots[k]
+                kept += 1
+        m = kept
     squared = 0.0
     for k in range(m):
         squared += step_change[k] * step_change[k]
@@ -106,15 +114,19 @@ def propose(n_doc_terms, q_terms, q_values, cols, vals, n, gap, target, reach, b
 
 
 @in_order
-def add_step(table, keys, change, share, largest, cum, before):
-    """Add a share of a step, weights kept within ``largest``; writes what was there; returns how many pairs are new."""
+def add_step(table, keys, change, slots, share, largest, cum):
+    """Add a share of a step, weights kept within ``largest``; returns how many pairs are new.
+
+    ``slots`` are those of its pairs, as `margin_of` found them; there must be free ones.
+    """
     n_new = 0
     for k in range(keys.size):
-        before[k] = weight_at(table, keys[k], cum)
-        weight = before[k] + share * change[k]
+        slot = probed(table[0], keys[k], slots[k])  # a free one may have been taken by a pair before it
+        weight = weight_in(table, slot, cum) + share * change[k]
         if largest > 0:
             weight = max(-largest, min(largest, weight))
-        n_new += put_weight(table, keys[k], weight, cum)
+        n_new += table[0][slot] == FREE
+        table[0][slot], table[1][slot] = keys[k], weight + np.copysign(cum, weight)
     return n_new
 
 
@@ -125,11 +137,11 @@ def online_advance(table, n_used, Q, D, n_doc_terms, chunk, shrinkage, first_ste
     ``chunk`` is (query, better, worse int32, base, target, reach, length float64), one of each per preference: the
     margin of weights that stay, and what a step hands out as shrinkage. ``shrinkage`` is (cum, pending, l1, T): lengths
     of steps since the last shrinkage are pending, and every T steps ``l1`` times their sum is handed out. ``scratch``
-    is (cols int32, vals float32, keys int64, change float64, before float64), with room for two documents, and for all
+    is (cols int32, vals float32, keys int64, change float64, slots int64), with room for two documents, and for all
     pairs with a query. ``tally`` gets the violations and the sum of their gaps.
     """
     query, better, worse, base, target, reach, length = chunk
-    cols, vals, step_keys, step_change, before = scratch
+    cols, vals, step_keys, step_change, slots = scratch
     q_indptr, q_indices, q_data = Q
     for s in range(query.size):
         lo, hi = q_indptr[query[s]], q_indptr[query[s] + 1]
@@ -137,7 +149,7 @@ def online_advance(table, n_used, Q, D, n_doc_terms, chunk, shrinkage, first_ste
         if 2 * (n_used + (hi - lo) * n) > table[0].size:
             return s, n_used
         q_terms, q_values, cum = q_indices[lo:hi], q_data[lo:hi], shrinkage[CUM]
-        gap = target[s] - base[s] - margin_of(table, n_doc_terms, q_terms, q_values, cols, vals, n, cum)
+        gap = target[s] - base[s] - margin_of(table, n_doc_terms, q_terms, q_values, cols, vals, n, cum, slots)
         if not gap <= 0 and length[s] > 0:
             tally[0] += 1
             tally[1] += gap
@@ -154,8 +166,9 @@ def online_advance(table, n_used, Q, D, n_doc_terms, chunk, shrinkage, first_ste
                 bounds,
                 step_keys,
                 step_change,
+                slots,
             )
-            n_used += add_step(table, step_keys[:m], step_change[:m], 1.0, bounds[LARGEST], cum, before)
+            n_used += add_step(table, step_keys[:m], step_change[:m], slots, 1.0, bounds[LARGEST], cum)
         shrinkage[PENDING] += length[s]
         if (first_step + s + 1) % int(shrinkage[EVERY]) == 0:
             shrinkage[CUM] += shrinkage[L1] * shrinkage[PENDING]

@@ -207,6 +207,9 @@ def sort_payers(payers, asking, parts, n):
 def note_asked(payers, asking, n):
     """Count who asked, and whether somebody of another place did, too."""
     voters, addresses = payers.voters, payers.addresses
+    if n == 1:
+        addresses.asked[voters.address[asking[0]]] += voters.trust[asking[0]] != NOBODY
+        return
     named = np.empty(n, np.int32)
     m = 0
     for k in range(n):
@@ -225,10 +228,11 @@ def note_asked(payers, asking, n):
 
 
 @in_order
-def charge(size, asking, parts, n, number, seconds, payers, terms):
+def charge(size, asking, parts, n, number, seconds, payers, terms, own):
     """The share of a step that those who asked for it can afford; each pays for its part of the votes.
 
-    ``asking`` (voters, int32) and ``parts`` (int64) are n long, and are put in the order in which they pay.
+    ``asking`` (voters, int32) and ``parts`` (int64) are n long, and are put in the order in which they pay. ``own``
+    (int32) has room for the purses of one of them.
     """
     purses = payers.purses
     sort_payers(payers, asking, parts, n)
@@ -237,7 +241,6 @@ def charge(size, asking, parts, n, number, seconds, payers, terms):
     for k in range(n):
         votes += parts[k]
     affordable = 0.0
-    own = np.empty(4, np.int32)
     for k in range(n):
         payment = size * (parts[k] / votes)
         price = max(1.0, terms.alone) if is_alone(payers, asking[k]) else 1.0
@@ -342,8 +345,10 @@ def take_steps(table, n_used, n_doc_terms, cum, first, stop, ballots, questions,
             n_query_words = np.int64(queries.n[questions.query[question]])
             room = max(room, n_query_words * np.int64(questions.n_words[question]))
     signed = np.empty(width, np.float32)
-    keys, change, before = np.empty(room, np.int64), np.empty(room), np.empty(room)
+    keys, change, slots = np.empty(room, np.int64), np.empty(room), np.empty(room, np.int64)
     bounds = np.array([0.0, terms.length, terms.weight])
+    purses = np.empty(4, np.int32)
+    one_voter, its_parts = np.empty(1, np.int32), np.empty(1, np.int64)
     for ballot in range(first, stop):
         question = ballots.question[ballot]
         if questions.last[question] != ballot:
@@ -357,7 +362,12 @@ def take_steps(table, n_used, n_doc_terms, cum, first, stop, ballots, questions,
         questions.share[question], questions.n_pairs[question] = NO_STEP, 0
         if questions.known[question] != LOOKED_UP:
             continue
-        said, parts = count_votes(ballots, ballot, payers.voters, terms.most_parts)
+        if ballots.before[ballot] < 0:  # most questions have one vote: nothing is allocated for it
+            one_voter[0], its_parts[0] = ballots.voter[ballot], ballots.parts[ballot]
+            its_parts[0] = max(-terms.most_parts, min(terms.most_parts, its_parts[0]))
+            said, parts = one_voter, its_parts
+        else:
+            said, parts = count_votes(ballots, ballot, payers.voters, terms.most_parts)
         net = np.int64(0)
         for i in range(said.size):
             net += parts[i]
@@ -375,20 +385,21 @@ def take_steps(table, n_used, n_doc_terms, cum, first, stop, ballots, questions,
         cols = words.terms[start : start + n]
         for j in range(n):
             signed[j] = sign * words.values[start + j]
-        margin = margin_of(table, n_doc_terms, q_terms, q_values, cols, signed, n, cum)
+        margin = margin_of(table, n_doc_terms, q_terms, q_values, cols, signed, n, cum, slots)
         target = questions.target[question]
         gap = target - (sign * questions.margin[question] + margin)
         bounds[0] = terms.teacher_pairs if is_taught else terms.pairs
         reach = terms.rate * (abs(net) / ONE_CLICK)
-        m = propose(n_doc_terms, q_terms, q_values, cols, signed, n, gap, target, reach, bounds, keys, change)
+        m = propose(n_doc_terms, q_terms, q_values, cols, signed, n, gap, target, reach, bounds, keys, change, slots)
         size = 0.0
         for k in range(m):
             size += abs(change[k])
         share = 0.0
         if m > 0:
             number, seconds = ballots.number[ballot], ballots.seconds[ballot]
-            share = charge(size, said, parts, n_asking, number, seconds, payers, terms)
-        n_used += add_step(table, keys[:m], change[:m], share, terms.weight, cum, before)
+            share = charge(size, said, parts, n_asking, number, seconds, payers, terms, purses)
+        if share > 0:
+            n_used += add_step(table, keys[:m], change[:m], slots, share, terms.weight, cum)
         questions.share[question], questions.n_pairs[question] = share, m
     return stop, n_used
 
@@ -406,7 +417,7 @@ def ballots_behind(wanted, n_doc_terms, n_ballots, ballots, questions, queries, 
         question = ballots.question[ballot]
         if questions.last[question] == ballot and questions.n_pairs[question] > 0:
             room = max(room, np.int64(queries.n[questions.query[question]]) * np.int64(questions.n_words[question]))
-    keys, change = np.empty(room, np.int64), np.empty(room)
+    keys, change, slots = np.empty(room, np.int64), np.empty(room), np.empty(room, np.int64)
     bounds = np.array([0.0, 0.0, 0.0])
     for ballot in range(n_ballots):
         question = ballots.question[ballot]
@@ -418,7 +429,7 @@ def ballots_behind(wanted, n_doc_terms, n_ballots, ballots, questions, queries, 
         q_values = words.values[of_query : of_query + queries.n[questions.query[question]]]
         cols, values = words.terms[start : start + n], words.values[start : start + n]
         bounds[0] = questions.n_pairs[question]
-        m = propose(n_doc_terms, q_terms, q_values, cols, values, n, 1.0, 1.0, 1.0, bounds, keys, change)
+        m = propose(n_doc_terms, q_terms, q_values, cols, values, n, 1.0, 1.0, 1.0, bounds, keys, change, slots)
         for k in range(m):
             if wanted[slot_of(wanted, keys[k])] == keys[k]:
                 if n_found == found.size:

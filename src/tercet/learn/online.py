@@ -291,7 +291,9 @@ class OnlineLearner:
 
     def lead(self, words: tuple[NDArray[Any], NDArray[Any]], differs: tuple[NDArray[Any], NDArray[Any]]) -> float:
         """By how much the learned part puts the first of two documents ahead, by words of the query and differences."""
-        return float(margin_of(self._table, self.base.shape[1], *words, *differs, differs[0].size, self._cum))
+        n = differs[0].size
+        slots = np.empty(words[0].size * n, np.int64)
+        return float(margin_of(self._table, self.base.shape[1], *words, *differs, n, self._cum, slots))
 
     def advance(self, take: Callable[..., tuple[int, int]], first: int, stop: int, n_pairs: int, *known: Any) -> None:
         """Have a kernel take steps on the learned part, each of so many pairs at most."""
@@ -334,9 +336,9 @@ def _empty_table(n_slots: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     return np.full(n_slots, FREE), np.zeros(n_slots)
 
 
-def _step_room(n_pairs: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Room for the keys of a step, its changes, and what was there before."""
-    return np.empty(n_pairs, np.int64), np.empty(n_pairs), np.empty(n_pairs)
+def _step_room(n_pairs: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    """Room for the keys of a step, its changes, and where they are in the table."""
+    return np.empty(n_pairs, np.int64), np.empty(n_pairs), np.empty(n_pairs, np.int64)
 
 
 def _lengths(rows: sparse.csr_array) -> NDArray[np.float64]:

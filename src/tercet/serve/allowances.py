@@ -170,7 +170,8 @@ class Allowances:
         """
         asking = np.array([self.number_of(voter) for voter in voters], np.int32)
         parts = np.array(list(voters.values()), np.int64)
-        return float(charge(size, asking, parts, len(parts), *moment, self.payers, self.terms))
+        own = np.empty(4, np.int32)
+        return float(charge(size, asking, parts, len(parts), *moment, self.payers, self.terms, own))
 
     def spent(self, voter: Voter, moment: Moment) -> tuple[float, ...]:
         """What is missing in each of the allowances that somebody pays from, its own first."""
