@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import numpy as np
@@ -115,6 +116,27 @@ def test_going_back_takes_few_steps_and_gives_the_same_bits():
         whole = Replay(INDEX, TIGHT)
         whole.apply(entries)
         assert_same(state, whole)
+
+
+def test_it_can_be_asked_how_long_steps_will_take(monkeypatch):
+    module = sys.modules[Replay.__module__]
+    monkeypatch.setattr(module, "_TAKEN_AT_ONCE", 30)
+    entries = noisy(100, lambda _: "10.0.0.1", "teacher")
+    state, whole = Replay(INDEX, LearningBounds()), Replay(INDEX, LearningBounds())
+    advance, left = state.overlay.advance, []
+
+    def told(*given):
+        left.append((state._going.done, state.seconds_left))
+        advance(*given)
+
+    monkeypatch.setattr(state.overlay, "advance", told)
+    state.apply(entries)
+    assert [done for done, _ in left] == [0, 30, 60, 90]
+    assert all(seconds > 0 for _, seconds in left)
+    assert state.seconds_left == 0
+    monkeypatch.setattr(module, "_TAKEN_AT_ONCE", 10**6)
+    whole.apply(entries)
+    assert_same(state, whole)
 
 
 @settings(max_examples=50, deadline=None)

@@ -72,7 +72,7 @@ def test_a_learner_that_stopped_is_told(tmp_path, monkeypatch):
             patched.setattr(service.learner._state, "apply", broken)
             told = checked(api.post("/prefer", json=given), messages.Taught, 202)
         del told["receipt"]
-        assert told == {"entry": 1, "version": "v0", "applied": False, "effect": None}
+        assert told == {"entry": 1, "version": "v0", "applied": False, "ready_in": None, "effect": None}
         body = refused(api.get("/health"), 503, "the learner stopped")
         assert (body["version"], body["documents"]) == ("v0", 60)
         lines = api.get("/metrics").text.splitlines()
@@ -83,6 +83,23 @@ def test_a_learner_that_stopped_is_told(tmp_path, monkeypatch):
         assert api.get("/search", params={"q": QUERY}).status_code == 200
     with served(tmp_path / "journal.jsonl", INDEX) as (api, _):
         assert api.get("/health").json()["version"] == "v1"
+
+
+def test_a_long_undo_keeps_nobody_waiting(tmp_path):
+    given = {"query": QUERY, "better": "d3", "worse": "d9"}
+    with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
+        checked(api.post("/prefer", json=given), messages.Taught, 202)
+        with service.learner._applying:  # as while steps are taken
+            told = checked(api.post("/undo", json={}), messages.TakenBack, 202)
+            assert (told["entry"], told["version"], told["applied"]) == (2, "v1", False)
+            assert told["ready_in"] >= 0.1
+            response = api.get("/learned")
+            refused(response, 503, "is being learned again")
+            assert int(response.headers["retry-after"]) >= 1
+            assert api.get("/search", params={"q": QUERY}).json()["version"] == "v1"
+        told = checked(api.post("/prefer", json=given), messages.Taught, 202)
+        assert (told["applied"], told["ready_in"]) == (True, 0.0)
+        assert api.get("/learned").status_code == 200
 
 
 def test_clients_see_no_trace_of_a_defect(tmp_path, monkeypatch, caplog):

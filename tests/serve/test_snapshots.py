@@ -231,7 +231,7 @@ def test_a_journal_that_is_known_is_read_from_there_on(kept, monkeypatch):
     with Journal(path) as journal:
         expected = list(journal.entries)
         monkeypatch.setattr("tercet.serve.journal_chain.parsed_line", None)
-        assert journal.entries.votes_of("10.0.0.1") == list(range(1, 41))
+        assert journal.entries.votes_of("10.0.0.1").tolist() == list(range(1, 41))
     monkeypatch.undo()
     read = []
     from tercet.serve import journal_chain

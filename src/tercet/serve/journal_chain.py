@@ -238,16 +238,17 @@ class Chain:
                 yield entry
             i = at_once
 
-    def votes_of(self, client: str, first: int, stop: int) -> list[int]:
+    def votes_of(self, client: str, first: int, stop: int) -> NDArray[np.int64]:
         """Numbers of the votes of a client among entries ``first + 1`` to ``stop``."""
-        numbers: list[int] = []
+        numbers = [np.zeros(0, np.int64)]
         chains = [*(self.archives() if first < min(stop, self.n_archived) else []), self]
         for chain in chains:
             number = chain.clients.find(client.encode("utf-8", "surrogatepass"))
             if number is not None:
                 own = np.flatnonzero((chain.lines.column("client") == number) & chain.lines.column("votes"))
-                numbers += (own + chain.n_archived + 1).tolist()
-        return [number for number in numbers if first < number <= stop]
+                numbers.append(own + chain.n_archived + 1)
+        found = np.concatenate(numbers)
+        return found[(found > first) & (found <= stop)]
 
 
 class Entries(Sequence[Entry]):
@@ -291,7 +292,7 @@ class Entries(Sequence[Entry]):
         """The checksum of entries 1 to ``number`` of the journal; None where it has fewer."""
         return self._chain.sum_after(number)
 
-    def votes_of(self, client: str) -> list[int]:
+    def votes_of(self, client: str) -> NDArray[np.int64]:
         """Numbers of the votes of a client, rising."""
         return self._chain.votes_of(client, self._first, self._stop)
 

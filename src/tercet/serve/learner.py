@@ -21,6 +21,7 @@ from tercet.search import BaseIndex, Index
 from tercet.serve.bounds import LearningBounds
 from tercet.serve.journal import Entry
 from tercet.serve.journal_chain import Entries
+from tercet.serve.problems import HttpProblem
 from tercet.serve.replay import Replay, VoteOutcome, text_model
 from tercet.serve.snapshots import Snapshots
 from tercet.store.digest import digest_of
@@ -30,6 +31,7 @@ _log = logging.getLogger(__name__)
 
 EntriesBehind: TypeAlias = Callable[[NDArray[np.int64]], Mapping[int, tuple[int, ...]]]
 
+_LOOK_WAIT_SECONDS = 0.25  # how long who looks at what is behind the weights waits while they change
 _ENGINE_AWAY_SECONDS = 2.0  # between attempts to learn while the engine that keeps the documents is away
 
 
@@ -247,9 +249,21 @@ class Learner:
         state.apply(later)
         return state, _version(state, index, later.number, self.current.n_baked)
 
+    @property
+    def seconds_left(self) -> float:
+        """About how long it will be until all is learned that is being learned now; any thread may ask."""
+        return self._state.seconds_left
+
     def _entries_behind(self, keys: NDArray[np.int64]) -> Mapping[int, tuple[int, ...]]:
-        with self._applying:
+        # Going far back takes its time; who waits for that has one of the few threads that search.
+        if not self._applying.acquire(timeout=_LOOK_WAIT_SECONDS):
+            seconds = self.seconds_left
+            detail = f"what was taught is being learned again, for about {seconds:.0f} s; come again"
+            raise HttpProblem(503, detail, "learning", seconds)
+        try:
             return self._state.entries_behind(keys)
+        finally:
+            self._applying.release()
 
     def close(self, at_end: bool = False) -> None:
         """Apply what was told, and stop; at the end of a service, keep what it has learned."""

@@ -353,10 +353,15 @@ class Collection(BaseModel):
 class Acknowledged(BaseModel):
     """It is on disk. ``applied`` says whether ``version`` has it already; soon one will."""
 
-    model_config = _example(entry=12, version="v12", applied=True)
+    model_config = _example(entry=12, version="v12", applied=True, ready_in=0.0)
     entry: int
     version: str = VERSION
     applied: bool
+    ready_in: float | None = Field(
+        description="About how many seconds it will be until a version has it; 0 where one has, null where nothing is "
+        "learned until a restart. What was said long ago and is taken back, or said again, has all that came after it "
+        "learned again."
+    )
 
 
 class ClickLogged(BaseModel):
@@ -393,6 +398,7 @@ class Taught(Acknowledged):
         entry=12,
         version="v12",
         applied=True,
+        ready_in=0.0,
         receipt="12.mY3bq0VpXk1vWJ8xZtR2aQ",
         effect={
             "reason": "learned",
@@ -409,7 +415,7 @@ class Taught(Acknowledged):
 class TakenBack(Acknowledged):
     """The entries that count no more."""
 
-    model_config = _example(entry=13, version="v13", applied=True, withdrawn=[12])
+    model_config = _example(entry=13, version="v13", applied=True, ready_in=0.0, withdrawn=[12])
     withdrawn: list[int]
 
 

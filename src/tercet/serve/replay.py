@@ -13,6 +13,7 @@ votes takes some 2 n of them again.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterable, Iterator
 from copy import copy
 from functools import lru_cache, partial
@@ -39,6 +40,8 @@ from tercet.store.fields import take_array
 _LOOKED_UP_AT_ONCE = 1024
 _ROWS_KEPT = 2048
 _LAST_STRETCH = 256  # votes between the last two places to go back to
+_TAKEN_AT_ONCE = 65_536  # votes of one compiled call: a tenth of a second or so, after which it is seen how far it is
+_STEP_SECONDS = 2e-6  # of one vote, until it is measured
 
 
 class Waypoint(NamedTuple):
@@ -48,6 +51,15 @@ class Waypoint(NamedTuple):
     keys: NDArray[np.int64]
     levels: NDArray[np.float64]
     spent: Spent
+
+
+class Going(NamedTuple):
+    """How far steps are that are being taken: since when, and at which ballots they began, are and will end."""
+
+    since: float
+    first: int
+    done: int
+    stop: int
 
 
 class TakenStep(NamedTuple):
@@ -90,6 +102,7 @@ class Replay:
         self._box = BallotBox()
         self._places: list[Waypoint] = []
         self._n_done = 0  # ballots whose steps are in the overlay
+        self._going = Going(0.0, 0, 0, 0)
 
     def over(self, index: BaseIndex) -> Replay:
         """The same entries over documents that have changed, the model being the same; this one stays what it is.
@@ -206,12 +219,23 @@ class Replay:
         if changed < start:
             start = self._go_back(changed)
         self.n_taken += stop - start
+        self._going = Going(time.monotonic(), start, start, stop)
         for pause in self._pauses(start, stop):
-            self.overlay.advance(take_steps, start, pause, self._box.most_pairs, *self._known)
-            start = self._n_done = pause
+            while start < pause:
+                until = min(pause, start + _TAKEN_AT_ONCE)
+                self.overlay.advance(take_steps, start, until, self._box.most_pairs, *self._known)
+                start = self._n_done = until
+                self._going = self._going._replace(done=until)
             if pause - (self._places[-1].ballot if self._places else 0) >= _LAST_STRETCH:
                 self._places.append(Waypoint(pause, *self.overlay.pairs(), self.allowances.to_spent()))
         self._thin_places()
+
+    @property
+    def seconds_left(self) -> float:
+        """About how long it will be until the steps are taken that are being taken now; any thread may ask."""
+        since, first, done, stop = self._going
+        a_vote = (time.monotonic() - since) / (done - first) if done > first else _STEP_SECONDS
+        return a_vote * (stop - done)
 
     @staticmethod
     def _pauses(start: int, stop: int) -> list[int]:

@@ -143,7 +143,7 @@ class Teaching:
 
         if numbers is None:
             n_baked, entries = self._reloader.version.n_baked, self._reloader.journal.entries
-            for number in reversed(entries[n_baked:].votes_of(client)):
+            for number in map(int, reversed(entries[n_baked:].votes_of(client))):
                 if not self._is_gone(number):
                     return [number]
             detail = "there is no entry of this client to take back"
@@ -162,7 +162,7 @@ class Teaching:
             if numbers is None:
                 assert whose is not None
                 entries = self._reloader.journal.entries
-                taught = entries[self._reloader.version.n_baked :].votes_of(whose)
+                taught = entries[self._reloader.version.n_baked :].votes_of(whose).tolist()
                 return [number for number in taught if not self._is_gone(number)]
             return [number for number in sorted(set(numbers)) if self._can_go(self._known(number))]
 
@@ -213,9 +213,15 @@ class Teaching:
         both = [asyncio.wrap_future(one) for one in learning if one is not None]  # a shared list needs either
         await asyncio.wait(both, timeout=_APPLY_WAIT_SECONDS)
         version = self._reloader.version
-        told = {"entry": entry.number, "version": version.name, "applied": version.number >= entry.number}
+        is_applied = version.number >= entry.number
+        told = {"entry": entry.number, "version": version.name, "applied": is_applied}
+        told["ready_in"] = 0.0 if is_applied else self._ready_in()
         applied, beside = map(_result_of, learning)
         return told, applied, beside
+
+    def _ready_in(self) -> float | None:
+        learner = self._reloader.learner
+        return None if learner.failure is not None else max(0.1, round(learner.seconds_left, 1))
 
     def history(self, limit: int, *, active_only: bool = False) -> list[dict[str, Any]]:
         """Entries of the journal, latest first."""
