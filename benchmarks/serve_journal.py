@@ -1,9 +1,11 @@
-"""What a long journal costs: a start, with a snapshot and without, and taking back its newest, middle and oldest entry.
+"""What a long journal costs: a start, with a snapshot and without, and taking back single entries.
 
 Entries are preferences of a teacher over 60 short documents, for made-up queries; one in ten is about two documents and
 a query that somebody spoke of before. Times are those of this process (CPU), since others may be at work here.
 A start reads the journal and has all of it learned; with a snapshot it has a hundred entries after that left. Taking
-back is what the learner does; what a service adds is a write and a sync. 10,000 entries; `--entries N` for others.
+back is what the learner does; what a service adds is a write and a sync. It costs what comes after the first step that
+changes: that of the entry, of an earlier vote on the same question, or of a later one. The costliest entry is that with
+the earliest such step. 10,000 entries; `--entries N` for others.
 
 Above 200,000 entries nothing is parsed to make the snapshot: the columns that it consists of are drawn, as below that
 they are compared with those of the entries. So a start without a snapshot is not measured there, and what is taken back
@@ -105,6 +107,19 @@ def write_journal(path: Path, given: Drawn) -> Chain:
     return chain
 
 
+def save_lines(chain: Chain) -> None:
+    saved, arrays = chain.arrays()
+    write_bundle(snapshot_folder(chain.path) / "lines", kind=JOURNAL_LINES, meta=encode(saved)[0], arrays=arrays)
+
+
+def costliest(state: Replay) -> int:
+    """The entry, of one vote each, whose undo goes back farthest."""
+    ballots, last = state._box.ballots, state._box.questions.column("last")[state._box.ballots.column("question")]
+    before, own = ballots.column("before"), np.arange(len(ballots))
+    changed = np.where(last > own, last, np.where(before >= 0, before, own))
+    return int(ballots.column("number")[np.where(ballots.column("counts"), changed, changed.max()).argmin()])
+
+
 def put_columns(state: Replay, given: Drawn) -> None:
     """Have a new replay take in what was drawn, as it takes in entries."""
     box, n = state._box, len(given.query)
@@ -178,13 +193,11 @@ def main() -> None:
         path = Path(folder, "journal.jsonl")
         memory = resident_bytes()
         given = drawn(n - TAIL, docs, arguments.seed)
-        chain = write_journal(path, given)
-        saved, lines = chain.arrays()
-        write_bundle(snapshot_folder(path) / "lines", kind=JOURNAL_LINES, meta=encode(saved)[0], arrays=lines)
+        save_lines(write_journal(path, given))
         clock, whole_start = Clock(), float("nan")
         state = Replay(index, bounds)
         put_columns(state, given)
-        del given, chain, lines
+        del given
         taking = clock.lap()
         is_same = True
         if n <= MOST_PARSED:
@@ -221,7 +234,8 @@ def main() -> None:
             elapsed = time.monotonic() - began
             memory = resident_bytes() - memory
             undo, entries = {}, []
-            for number, (title, gone) in enumerate((("newest", n), ("middle", n // 2), ("oldest", 1)), n + 1):
+            which = {"newest": n, "middle": n // 2, "oldest": 1, "costliest": costliest(state)}
+            for number, (title, gone) in enumerate(which.items(), n + 1):
                 entries.append(withdrawn(number, gone))
                 clock.lap()
                 state.apply(entries[-1:])

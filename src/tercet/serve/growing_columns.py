@@ -88,8 +88,10 @@ class GrowingColumns(Generic[R]):
             take_array(arrays, f"{name}.{field}", self._types[field], (n,), where="snapshot")
             for field in _fields(self._kind)
         )
-        # Copied, since what is read cannot be written to.
-        self.all, self._n = self._kind(*(np.array(column) for column in columns)), n
+        # Copied, since what is read cannot be written to; with room, lest the first row that is added copies it again.
+        fresh: GrowingColumns[R] = GrowingColumns(self._kind, **self._types)
+        fresh.extend(*columns)
+        self.all, self._n = fresh.all, n
 
 
 def _fields(kind: Any) -> tuple[str, ...]:

@@ -1,0 +1,118 @@
+"""Searches while a long undo is worked out: a service with a journal of a million entries takes back the costliest.
+
+The journal is that of `serve_journal.py`, with a snapshot beside it, so the service starts at once. Two readers search,
+one request after the other, for some seconds; then the entry is taken back whose undo goes back farthest, and they
+search on until a version without it is served. Times are those that clients see, others may be at work here.
+1,000,000 entries; `--entries N` for others.
+"""
+
+from __future__ import annotations
+
+# Before anything numerical is imported.
+import one_thread  # noqa: F401
+
+# isort: split
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common import machine_facts, parse_arguments, print_facts, print_table, write_json
+from serve_journal import COLOURS, NOUNS, costliest, drawn, put_columns, save_lines, write_journal
+from serve_load import Client, served
+from tercet.search import Index
+from tercet.serve import Journal, LearningBounds
+from tercet.serve.generations import model_fingerprint
+from tercet.serve.replay import Replay
+from tercet.serve.snapshots import Snapshots
+
+N_READERS = 2
+PATIENCE_SECONDS = 300.0
+
+
+class Searcher(Client):
+    """Searches for words of the documents, and notes when."""
+
+    def __init__(self, address: str, seed: int) -> None:
+        super().__init__(address, seed, float("inf"), False)
+        self.when: list[float] = []
+
+    def read(self) -> None:
+        query = f"{self.rng.choice(COLOURS)}+{self.rng.choice(NOUNS)}"
+        if self.ask("GET", f"/search?q={query}"):
+            self.when.append(time.monotonic())
+
+
+def make(folder: Path, n: int, seed: int) -> int:
+    """An index with a journal and a snapshot; returns the entry whose undo costs most."""
+    from support.serving import made_docs, made_index
+
+    index, path = made_index(folder / "index"), folder / "index.journal" / "journal.jsonl"
+    path.parent.mkdir()
+    given = drawn(n, list(made_docs())[:-1], seed)
+    save_lines(write_journal(path, given))
+    state = Replay(index, LearningBounds())
+    put_columns(state, given)
+    with Journal(path, 2**40) as journal:
+        model = Index.open(folder / "index").model
+        assert Snapshots(journal, 1).keep(state, model_fingerprint(model), n, 0)
+    return costliest(state)
+
+
+def summary(searches: list[tuple[float, float]], start: float, stop: float) -> dict[str, float]:
+    times = np.array([1000 * seconds for when, seconds in searches if start <= when < stop])
+    return {"n": times.size, "p50": np.quantile(times, 0.5), "p99": np.quantile(times, 0.99), "max": times.max()}
+
+
+def main() -> None:
+    arguments = parse_arguments(__doc__, needs_data=False, entries=int)
+    n = arguments.entries or (20_000 if arguments.quick else 1_000_000)
+    facts = machine_facts()
+    print_facts(facts)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        gone = make(folder, n, arguments.seed)
+        began = time.monotonic()
+        with served(folder / "index") as (address, _):
+            started = time.monotonic() - began
+            readers = [Searcher(address, seed) for seed in range(N_READERS)]
+            for reader in readers:
+                reader.start()
+            quiet = time.monotonic()
+            time.sleep(2.0 if arguments.quick else 15.0)
+            teacher = Client(address, 99, 0.0, False)
+            asked = time.monotonic()
+            told = teacher.ask("POST", "/undo", {"entry": gone})
+            answered = time.monotonic() - asked
+            health: dict[str, Any] = {}
+            while health.get("version") != f"v{n + 1}" and time.monotonic() < asked + PATIENCE_SECONDS:
+                time.sleep(0.02)
+                health = teacher.ask("GET", "/health") or {}
+            done = time.monotonic()
+            for reader in readers:
+                reader.until = 0.0
+            for reader in readers:
+                reader.join()
+    is_done = health.get("version") == f"v{n + 1}"
+    searches = [both for reader in readers for both in zip(reader.when, reader.times, strict=False)]
+    found = {"before": summary(searches, quiet, asked), "meanwhile": summary(searches, asked, done)}
+    print_table(
+        f"entry {gone:,} of {n:,} is taken back: answered in {answered:.2f} s, {json.dumps(told)}, "
+        f"and in effect after {done - asked:.2f} s; the service had started in {started:.1f} s",
+        ["searches", "number", "p50 ms", "p99 ms", "longest ms"],
+        [[title, *(f"{value:.0f}" for value in row.values())] for title, row in found.items()],
+    )
+    statuses = sum((reader.statuses for reader in readers), start=teacher.statuses)
+    print(f"answers: {dict(statuses)}")
+    results = {"entries": n, "entry": gone, "answered": answered, "told": told, "done": done - asked, **found}
+    write_json(arguments.output, {"machine": facts, **results, "started": started})
+    sys.exit(0 if is_done and set(statuses) <= {"200", "202"} else 1)
+
+
+if __name__ == "__main__":
+    main()
