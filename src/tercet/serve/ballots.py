@@ -25,7 +25,7 @@ from tercet.kernels.votes import (
 from tercet.learn.matrices import kernel_rows
 from tercet.learn.online import Contrasts
 from tercet.serve.allowances import spelled
-from tercet.serve.growing_columns import Arrays, GrowingColumns, Numbered
+from tercet.serve.growing_columns import Arrays, GrowingColumns, Numbered, is_within, pieces, rises
 from tercet.store.fields import take_array
 
 _LEAST_SLOTS = 256
@@ -252,9 +252,8 @@ class BallotBox:
         ballots, questions, spans = self.ballots, self.questions, self.query_spans
         n_ballots, n_words = len(ballots), len(self.words)
 
-        def inside(columns: GrowingColumns[Any], name: str, least: int, stop: Any) -> bool:
-            column = columns.column(name)
-            return bool(((column >= least) & (column < stop)).all())
+        def inside(columns: GrowingColumns[Any], name: str, least: int, stop: int) -> bool:
+            return is_within(columns.column(name), least, stop)
 
         def ends(columns: GrowingColumns[Any], name: str) -> bool:
             stops = columns.column("start") + columns.column(name).astype(np.int64)
@@ -263,9 +262,9 @@ class BallotBox:
         return (
             inside(ballots, "question", 0, len(questions))
             and inside(ballots, "voter", 0, n_voters)
-            and inside(ballots, "before", -1, np.arange(n_ballots))
+            and inside(ballots, "before", -1, n_ballots)
             and inside(ballots, "number", self.first_number, 2**62)
-            and bool((np.diff(ballots.column("number")) >= 0).all())
+            and rises(ballots.column("number"), 0)
             and inside(questions, "query", 0, len(self.queries))
             and inside(questions, "first", 0, len(self.docs))
             and inside(questions, "second", 0, len(self.docs))
@@ -284,12 +283,20 @@ class BallotBox:
         )
 
     def _asks_what_is_answered(self) -> bool:
-        """Whether each last ballot, and each before another, is on the same question."""
-        ballots, last = self.ballots, self.questions.column("last")
-        asked, of_ballot = np.flatnonzero(last >= 0), ballots.column("question")
-        before = ballots.column("before")
-        linked = np.flatnonzero(before >= 0)
-        return bool((of_ballot[last[asked]] == asked).all() and (of_ballot[before[linked]] == of_ballot[linked]).all())
+        """Whether each last ballot, and each before another, which must come before it, is on the same question."""
+        last, before, of_ballot = (
+            self.questions.column("last"),
+            self.ballots.column("before"),
+            self.ballots.column("question"),
+        )
+        asked = np.flatnonzero(last >= 0)
+        if not (of_ballot[last[asked]] == asked).all():
+            return False
+        for rows in pieces(before.size):
+            linked = np.flatnonzero(before[rows] >= 0) + rows.start
+            if not ((before[linked] < linked) & (of_ballot[before[linked]] == of_ballot[linked])).all():
+                return False
+        return True
 
     def _has_words_of(self, shape: tuple[int, int]) -> bool:
         terms, spans = self.words.column("terms"), self.query_spans

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -15,6 +15,29 @@ R = TypeVar("R", bound=tuple[Any, ...])
 Arrays = Mapping[str, NDArray[Any]]
 
 _LEAST_ROOM = 64
+_ROWS_AT_ONCE = 65_536
+
+
+def pieces(n: int) -> Iterator[slice]:
+    """So many rows, some at a time: what is worked out of them then stays in the processor's cache.
+
+    Examples
+    --------
+    >>> list(pieces(100_000))
+    [slice(0, 65536, None), slice(65536, 100000, None)]
+    """
+    for start in range(0, n, _ROWS_AT_ONCE):
+        yield slice(start, min(n, start + _ROWS_AT_ONCE))
+
+
+def rises(numbers: NDArray[Any], least: int) -> bool:
+    """Whether each number is above the one before it by so much at least."""
+    return all((np.diff(numbers[max(0, rows.start - 1) : rows.stop]) >= least).all() for rows in pieces(numbers.size))
+
+
+def is_within(numbers: NDArray[Any], least: int, stop: int) -> bool:
+    """Whether all numbers are at least one and below another."""
+    return not numbers.size or (int(numbers.min()) >= least and int(numbers.max()) < stop)
 
 
 class GrowingColumns(Generic[R]):

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.errors import DamagedBundleError, FormatError, JournalError, MissingBundleError, TercetError
-from tercet.serve.growing_columns import Arrays, GrowingColumns, Numbered
+from tercet.serve.growing_columns import Arrays, GrowingColumns, Numbered, is_within, rises
 from tercet.serve.journal import (
     BODY_START,
     HEADER,
@@ -130,9 +130,8 @@ class Chain:
         self.lines.restore(arrays, "lines")
         self.clients.restore(arrays, "clients")
         stops, clients = self.lines.column("stop"), self.lines.column("client")
-        rising = np.diff(stops, prepend=self._n_header) > BODY_START
-        named = (clients >= 0) & (clients < len(self.clients))
-        if not (rising.all() and named.all() and self.n_bytes == saved.n_bytes):
+        rise = rises(stops, BODY_START + 1) and bool((stops[:1] > self._n_header + BODY_START).all())
+        if not (rise and is_within(clients, 0, len(self.clients)) and self.n_bytes == saved.n_bytes):
             raise DamagedBundleError("snapshot: lines of the journal do not follow each other")
         renewed = Numbered()
         renewed.restore(arrays, "renewed")
@@ -327,7 +326,7 @@ def read_journal(path: str | PathLike[str]) -> ReadJournal:
 def known_chain(path: Path, folder: Path) -> Chain | None:
     """What is saved of the lines of a journal, where they are as they were; None where all must be read."""
     try:
-        bundle = read_bundle(folder, kind=JOURNAL_LINES)
+        bundle = read_bundle(folder, kind=JOURNAL_LINES, mapped=True)  # all of it is copied
         saved = decode(SavedLines, bundle.meta, where=str(folder))
         with open(path, "rb") as file:
             header = file.readline(_LONGEST_HEADER)

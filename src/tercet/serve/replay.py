@@ -348,7 +348,7 @@ class Replay:
 
     def _saved_place(self, arrays: Arrays, i: int, ballot: int) -> Waypoint:
         def take(name: str, kind: Any) -> NDArray[Any]:
-            return take_array(arrays, f"place.{i}.{name}", kind, 1, where="snapshot")
+            return take_array(arrays, f"place.{i}.{name}", kind, 1, where="snapshot").copy()
 
         reals, wholes = ("amount", "seconds"), ("number", "asked", "agreed")
         spent = {name: take(name, np.float64) for name in reals} | {name: take(name, np.int64) for name in wholes}

@@ -89,7 +89,7 @@ class Snapshots:
         if not self._every:
             return None
         try:
-            bundle = read_bundle(folder, kind=REPLAY)
+            bundle = read_bundle(folder, kind=REPLAY, mapped=True)  # all of it is copied
             stamp = decode(Stamp, bundle.meta, where=str(folder))
             current = _stamp(stamp.number, stamp.sum, n_baked, model, state)
             if not stamp.is_of(current) or entries.sum_after(stamp.number) != stamp.sum:
