@@ -78,6 +78,7 @@ def test_from_sources_that_were_not_installed(monkeypatch, tmp_path):
         raise installed.PackageNotFoundError(name)
 
     monkeypatch.setattr(installed, "distribution", none)
+    monkeypatch.setattr(installed, "find_spec", lambda module: object())  # an environment with pip
     assert install_command("serve").endswith(f" install -e '{installed.CHECKOUT}[serve]'") or Path.cwd() == (
         installed.CHECKOUT
     )

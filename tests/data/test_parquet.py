@@ -58,8 +58,12 @@ def test_strings_of_every_kind_are_read(kind, tmp_path):
         "dictionary": pa.dictionary(pa.int32(), pa.string()),
         "string_view": pa.string_view(),
     }
-    columns = {name: pa.array(values).cast(kinds[kind]) for name, values in GOOD.items()}
-    [found] = read(write(tmp_path / "p.parquet", columns))
+    try:
+        columns = {name: pa.array(values).cast(kinds[kind]) for name, values in GOOD.items()}
+        path = write(tmp_path / "p.parquet", columns)
+    except pa.ArrowNotImplementedError as error:
+        pytest.skip(f"pyarrow {pa.__version__} cannot write {kind}, which it reads: {error}")
+    [found] = read(path)
     assert found.qid == tuple(GOOD["query"])
 
 

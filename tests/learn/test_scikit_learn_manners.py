@@ -18,6 +18,8 @@ from tercet.errors import InputError
 from tercet.learn.linear import LINEAR_RANKERS
 
 RANKERS = {**LINEAR_RANKERS, "RankRLS": tc.RankRLS}
+# Before, a pipeline's own ``score`` gets no qid from ``cross_val_score``.
+PIPELINES_PASS_ON = tuple(map(int, sklearn.__version__.split(".")[:2])) >= (1, 8)
 every_ranker = pytest.mark.parametrize("make", RANKERS.values(), ids=RANKERS.keys())
 
 
@@ -75,8 +77,14 @@ def test_a_pipeline_with_routing_and_without(rows, routing):
     X, y, qid = rows
     pipeline = make_pipeline(StandardScaler(), tc.FTRLRanker())
     fitted = clone(pipeline).fit(X, y, qid=qid)
-    values = cross_val_score(pipeline, X, y, cv=tc.query_folds(qid, 3), params={"qid": qid}, error_score="raise")
+    options = {"cv": tc.query_folds(qid, 3), "params": {"qid": qid}, "error_score": "raise"}
+    values = cross_val_score(pipeline, X, y, scoring=tc.scorer(), **options)
     assert values.shape == (3,)
+    if PIPELINES_PASS_ON:
+        assert cross_val_score(pipeline, X, y, **options).tolist() == values.tolist()
+    else:
+        with pytest.raises(InputError, match=r"before scikit-learn 1\.8 with scoring=tc\.scorer\(\)"):
+            cross_val_score(pipeline, X, y, **options)
     by_hand = tc.measure_rows(y, fitted.predict(X), qid, "nDCG@10").mean("nDCG@10")
     assert fitted.score(X, y, qid=qid) == tc.scorer()(fitted, X, y, qid=qid) == by_hand
     with sklearn.config_context(enable_metadata_routing=False):

@@ -531,6 +531,15 @@ def test_a_page_of_a_measure_where_lower_is_better_says_so():
     assert ("better" in classes, "worse" in classes) == (found.n_better > 0, found.n_worse > 0)
 
 
+@pytest.mark.parametrize("high", [5e-324, 1e-323, 2.3e-308, 1e-300])
+def test_ticks_of_next_to_nothing(high):
+    found = ticks(0.0, high)
+    assert found[0] == 0.0
+    assert 1 <= len(found) <= 12
+    assert all(tick <= high * (1 + 1e-6) for tick in found)
+    assert "nan" not in bars([high], label="bars", y_label="y")
+
+
 @given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e9))
 def test_ticks_are_few_round_and_within(low, width):
     found = ticks(low, low + width)

@@ -95,7 +95,8 @@ class RowScorer:
             raise InputError(
                 "rows were learned from by query, so they are measured by query: give qid=. In cross_val_score, "
                 "GridSearchCV and their like scikit-learn passes it on after "
-                "sklearn.set_config(enable_metadata_routing=True); a frame X with a column qid needs no switch"
+                "sklearn.set_config(enable_metadata_routing=True), to a pipeline before scikit-learn 1.8 with "
+                "scoring=tc.scorer() only; a frame X with a column qid needs no switch"
             )
         scores = estimator.predict(X)
         numbers, _ = query_numbers(ids, len(scores))

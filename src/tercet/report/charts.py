@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -26,6 +27,8 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     if not high > low:
         return [low]
     rough = (high - low) / about
+    if rough < sys.float_info.min:  # too close for a step that is a number of full precision
+        return [low]
     size = 10.0 ** math.floor(math.log10(rough))
     step = next((m * size for m in (1, 2, 5) if m * size >= rough * 0.8), 10 * size)
     digits = max(0, -math.floor(math.log10(step)) + 1)
