@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -104,7 +105,8 @@ def test_documents_are_given_as_they_were_indexed(api):
 def test_documents_have_any_id(tmp_path, doc_id):
     with served(tmp_path / "journal.jsonl", made_index(docs={doc_id: "green avocado"})) as (api, _):
         assert ids(api.get("/search", params={"q": QUERY})) == [doc_id]
-        assert checked(api.get("/documents", params={"id": doc_id}), messages.Document)["id"] == doc_id
+        # Quoted here, since httpx 0.26 takes "%2e" among its params for something quoted.
+        assert checked(api.get(f"/documents?{urlencode({'id': doc_id})}"), messages.Document)["id"] == doc_id
 
 
 def test_hostile_text_stays_text(api):
