@@ -92,10 +92,13 @@ audit: $(TOOLS)/.done $(VENV)/.test
 	$(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes \
 	  -r requirements/test.lock -r requirements/serve.lock -r requirements/build.lock
 
-# A wheel, and beside it what a service that is made of it consists of (CycloneDX).
+# A wheel, and beside it what a service that is made of it consists of (CycloneDX). The version is that of the package, which
+# pyproject.toml leaves to the build.
 sbom: $(TOOLS)/.done
 	$(TOOLS)/bin/pyproject-build --wheel
-	$(TOOLS)/bin/cyclonedx-py requirements requirements/serve.lock --pyproject pyproject.toml -o dist/tercet.cdx.json
+	sed "s/^dynamic = .*/$$(sed -n 's/^__version__/version/p' src/tercet/__init__.py)/" pyproject.toml > dist/described.toml
+	$(TOOLS)/bin/cyclonedx-py requirements requirements/serve.lock --pyproject dist/described.toml -o dist/tercet.cdx.json
+	@rm dist/described.toml
 
 # The quick tests with the oldest versions that pyproject.toml allows. These warn of what has changed in packages below them
 # since; elsewhere a warning is an error.
