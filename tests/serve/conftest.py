@@ -14,6 +14,13 @@ PATIENCE_MS = 60_000  # for what a page should do soon: the machine may have mor
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
+@pytest.fixture(autouse=True)
+def _patient_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers wait until what was taught is learned, however busy the machine is."""
+    monkeypatch.setattr("tercet.serve.teaching._APPLY_WAIT_SECONDS", PATIENCE_MS / 1000)
+    monkeypatch.setattr("tercet.serve.learner._LOOK_WAIT_SECONDS", PATIENCE_MS / 1000)
+
+
 @pytest.fixture(scope="session")
 def browser_program() -> str:
     program = next(filter(None, map(shutil.which, _BROWSERS)), None)

@@ -85,11 +85,13 @@ def test_a_learner_that_stopped_is_told(tmp_path, monkeypatch):
         assert api.get("/health").json()["version"] == "v1"
 
 
-def test_a_long_undo_keeps_nobody_waiting(tmp_path):
+def test_a_long_undo_keeps_nobody_waiting(tmp_path, monkeypatch):
     given = {"query": QUERY, "better": "d3", "worse": "d9"}
     with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
         checked(api.post("/prefer", json=given), messages.Taught, 202)
-        with service.learner._applying:  # as while steps are taken
+        with monkeypatch.context() as patched, service.learner._applying:  # as while steps are taken
+            patched.setattr("tercet.serve.teaching._APPLY_WAIT_SECONDS", 0.1)
+            patched.setattr("tercet.serve.learner._LOOK_WAIT_SECONDS", 0.1)
             told = checked(api.post("/undo", json={}), messages.TakenBack, 202)
             assert (told["entry"], told["version"], told["applied"]) == (2, "v1", False)
             assert told["ready_in"] >= 0.1
