@@ -140,6 +140,20 @@ def test_without_the_key_a_client_is_another(tmp_path):
         ImpressionLog(tmp_path / "log")
 
 
+def test_as_many_lists_are_remembered_as_there_is_memory_for(tmp_path, monkeypatch):
+    shown = ["d1", 'a "quoted" id', "zwölf", "\x00\n"]
+    monkeypatch.setattr("tercet.serve.impressions._BYTES_REMEMBERED", 5_000)
+    log = ImpressionLog(tmp_path / "impressions")
+    lists = [log.search("reader", QUERY, shown, {}) for _ in range(100)]
+    assert [log.click("reader", lists[-1], doc_id) for doc_id in shown] == [1, 2, 3, 4]
+    with pytest.raises(ValueError, match="d9"):
+        log.click("reader", lists[-1], "d9")
+    known = [query_id for query_id in lists if query_id in log._shown]
+    assert known == lists[-len(known) :]
+    assert 10 < len(known) < 20
+    log.close()
+
+
 def test_a_restart_goes_on_and_drops_half_a_line(tmp_path):
     clock = Clock()
     with ImpressionLog(tmp_path / "log", clock=clock) as log:

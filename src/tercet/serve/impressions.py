@@ -37,7 +37,8 @@ _log = logging.getLogger(__name__)
 
 KEEP_DAYS = 30
 _FILE_BYTES = 64 << 20  # after which the next pair begins
-_IDS_REMEMBERED = 500_000  # of lists that clicks may come for; the oldest lists go
+_BYTES_REMEMBERED = 32 << 20  # of lists that clicks may come for; the oldest lists go
+_LIST_BYTES = 256  # about what one takes beside its ids
 _TAIL_BYTES = 4 << 20  # of the latest file, that are looked through at the start
 _KEY_BYTES, _ID_BYTES = 32, 16
 
@@ -76,7 +77,7 @@ class ImpressionLog:
         self.n_searches = self.n_clicks = self.n_lost = 0
         self.keep_days, self._file_bytes, self.clock = keep_days, file_bytes, clock
         self._lock = threading.Lock()
-        self._shown: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+        self._shown: OrderedDict[str, str] = OrderedDict()  # ids as JSON: one string takes a fifth of what ten take
         self._n_remembered = 0
         self._files: dict[str, int] = {}
         self._day, self._count = date.min, 0
@@ -110,7 +111,7 @@ class ImpressionLog:
             if not self._append(QUERIES, record):
                 return None
             self.n_searches += 1
-            self._remember(query_id, tuple(shown))
+            self._remember(query_id, shown)
         return query_id
 
     def click(self, client: str, query_id: str, doc_id: str) -> int:
@@ -120,7 +121,7 @@ class ImpressionLog:
         and `JournalError` where it cannot be written.
         """
         with self._lock:
-            rank = self._shown[query_id].index(doc_id) + 1
+            rank = int(json.loads(self._shown[query_id]).index(doc_id)) + 1
             record = {
                 "application": "tercet",
                 "action_name": CLICK,
@@ -269,12 +270,12 @@ class ImpressionLog:
             raise JournalError(f"{self.key_path} has {len(key)} bytes; a key has {_KEY_BYTES}; remove it")
         return key
 
-    def _remember(self, query_id: str, shown: tuple[str, ...]) -> None:
-        self._shown[query_id] = shown
-        self._n_remembered += len(shown) + 1
-        while self._n_remembered > _IDS_REMEMBERED:
+    def _remember(self, query_id: str, shown: Sequence[str]) -> None:
+        ids = self._shown[query_id] = json.dumps(list(shown))
+        self._n_remembered += len(ids) + _LIST_BYTES
+        while self._n_remembered > _BYTES_REMEMBERED:
             _, oldest = self._shown.popitem(last=False)
-            self._n_remembered -= len(oldest) + 1
+            self._n_remembered -= len(oldest) + _LIST_BYTES
 
     def _remember_latest(self) -> None:
         """Know the lists of before a restart, since pages that show them are still open."""
@@ -286,7 +287,7 @@ class ImpressionLog:
             for line in lines:
                 try:
                     record = json.loads(line)
-                    self._remember(record["query_id"], tuple(record["query_response_hit_ids"]))
+                    self._remember(record["query_id"], record["query_response_hit_ids"])
                 except (ValueError, KeyError, TypeError):
                     continue  # the tail may begin within a line
 
