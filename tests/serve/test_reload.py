@@ -6,8 +6,6 @@ import shutil
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +15,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import tercet as tc
-from support.serving import made_docs, made_index, running
+from support.serving import eventually, made_docs, made_index, running
 from tercet.errors import InputError
 from tercet.search import Index
 from tercet.search.folder import model_fingerprint
@@ -48,15 +46,6 @@ def living(tmp_path: Path, model: Path | None = None, look_seconds: float = 0.0)
 
 def found(api: Any, k: int = 10) -> list[str]:
     return [hit["id"] for hit in api.get("/search", params={"q": QUERY, "k": k}).json()["learned"]]
-
-
-def eventually(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if holds():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_new_documents_are_served_and_what_was_taught_is_kept(tmp_path):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import time
 import urllib.parse
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 import tercet as tc
-from support.serving import Running, made_docs, made_index, running
+from support.serving import Running, eventually, made_docs, made_index, running
 from support.sharing import QUERIES, QUERY, Clock, candidate_of, ids, logged, search, sharing, visit
 from tercet.cli.main import cli
 from tercet.data.ubi import CLICK_SECONDS
@@ -145,15 +143,6 @@ def test_filters_hold_for_both(tmp_path):
 
 
 # -- as a process -----------------------------------------------------------------------------------------------------
-
-
-def eventually(holds: Callable[[], bool], seconds: float = 90.0) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if holds():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 @pytest.mark.slow

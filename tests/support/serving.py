@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -147,6 +148,16 @@ def running(index: Path, *options: str, patience: float = 60, **environment: str
         if process.poll() is None:
             process.kill()
         process.communicate()
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 90.0) -> bool:
+    """Whether it holds before so many seconds are over, on a machine that may be busy."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False
 
 
 def refused(response: Any, status: int, word: str) -> Any:
