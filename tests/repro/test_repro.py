@@ -18,9 +18,10 @@ from scipy import sparse
 
 import tercet.repro.cache
 import tercet.repro.term_jobs
+from support.host_card import COMPILER, HostCard
 from support.reproducing import Quiet, run, run_whole
 from tercet._installed import install_command
-from tercet.errors import FormatError, InputError
+from tercet.errors import DeviceError, FormatError, InputError
 from tercet.fitting.rankers import make_ranker
 from tercet.repro import find_plan, read_plan, reproduce
 from tercet.repro.check import faults
@@ -192,6 +193,38 @@ def test_a_quick_run_compares_nothing(home, plan_file, tmp_path):
     assert {record["verdict"] for record in found["tables"]["main"]} <= {"", "not compared"}
     assert "its numbers mean little" in (tmp_path / "index.html").read_text()
     assert "Table III: rows. " in result.output  # not asked for: a line, no table
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+def test_word_pairs_are_learned_on_a_card_into_cells_of_its_own(whole, home, plan_file, tmp_path, monkeypatch):
+    card = HostCard()
+    monkeypatch.setattr("tercet.gpu.find_card", lambda: card)
+    (tmp_path / "cells").mkdir()
+    for file in (whole[0] / "cells").iterdir():
+        (tmp_path / "cells" / file.name).write_bytes(file.read_bytes())
+    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--device", "cuda")
+    assert result.exit_code == 0, result.output
+    assert {"pairs_advance", "lowrank_advance"} <= set(card.launched)
+    assert "1 process and host" in result.output
+    assert len(list((tmp_path / "cells").iterdir())) == 2 * N_CELLS
+    here, there = (json.loads((folder / "results.json").read_text()) for folder in (whole[0], tmp_path))
+    assert (here["card"], there["card"]) == ("", "host")
+    assert "learned on host" in (tmp_path / "index.html").read_text()
+    for one, other in zip(here["methods"], there["methods"], strict=True):  # the same preferences, one after the other
+        for model, means in one["models"].items():
+            assert other["models"][model]["map"] == pytest.approx(means["map"], abs=1e-4)
+            assert other["models"][model]["error"] == pytest.approx(means["error"], abs=1e-2)
+
+
+def test_without_a_card_nothing_is_begun(home, plan_file, tmp_path, monkeypatch):
+    def find_none():
+        raise DeviceError("this machine has no GPU. Use device='cpu'")
+
+    monkeypatch.setattr("tercet.gpu.find_card", find_none)
+    result = run(plan_file, "--data-home", home, "-o", tmp_path / "out", "--device", "cuda")
+    assert result.exit_code == 1
+    assert "this machine has no GPU" in result.output
+    assert not (tmp_path / "out").exists()
 
 
 # -- going on -----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
-from tercet.cli.options import FOLDER, NEW
+from tercet.cli.options import FOLDER, NEW, device_option
 from tercet.cli.progress import open_bar
 from tercet.cli.terminal import open_console
 from tercet.report.table import Cell, Table
@@ -27,6 +27,7 @@ _TONES = {"good": "green", "bad": "red", "plain": ""}
 @click.option("--only", multiple=True, metavar="DATASET", help="Only this data set; may be repeated.")
 @click.option("--seeds", type=click.IntRange(min=1), help="How many seeds, instead of the paper file's number.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes, of one thread each.")
+@device_option
 @click.option("--budget", type=float, metavar="MINUTES", help="Stop after this time; what it cut is listed.")
 @click.option("--fresh", is_flag=True, help="Do again what an earlier run has finished.")
 def repro(
@@ -37,6 +38,7 @@ def repro(
     only: tuple[str, ...],
     seeds: int | None,
     jobs: int,
+    device: str,
     budget: float | None,
     fresh: bool,
 ) -> None:
@@ -59,6 +61,7 @@ def repro(
             fresh=fresh,
             budget=budget,
             jobs=jobs,
+            device=device,
         )
     tables, missing = write_results(results, folder)
     for table in tables:
@@ -72,7 +75,7 @@ def repro(
     if missing is not None:
         console.print(f"No PNG files: {missing}", markup=False, soft_wrap=True)
     n_run, n_all = results.n_fits()
-    done = "1 process" if jobs == 1 else f"{jobs} processes"
+    done = ("1 process" if jobs == 1 else f"{jobs} processes") + (f" and {results.card}" if results.card else "")
     console.print(f"{n_run:,} of {n_all:,} fits have run; this run took {results.seconds:,.0f} s with {done}.")
     console.print(f"Written to {folder}; open {folder / 'index.html'}", markup=False)
 

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 from scipy import sparse
@@ -39,6 +39,7 @@ from tercet.learn import (
     TermPairRanker,
 )
 from tercet.learn.base import SgdRanker
+from tercet.learn.devices import Device, learning_on
 from tercet.learn.dual import bytes_by_texts
 from tercet.learn.features import FeatureRanker
 from tercet.learn.linear import (
@@ -533,6 +534,11 @@ def warm_up(name: str) -> None:
     prefs = Preferences([0], [1], [2])
     more = {"second": (X, prefs)} if RANKERS[name] is MultiTaskRanker else {}
     make_ranker(name, {}).fit(X, prefs, X, **more)
+
+
+def learning_there(device: str) -> AbstractContextManager[str]:
+    """Have what is learned within the block learned on a device, as far as it can be; gives the name of a card."""
+    return learning_on(cast("Device", device))
 
 
 def decomposing_once(known: dict[Any, Any]) -> AbstractContextManager[None]:

@@ -34,11 +34,14 @@ def executor_of(device: Device, *, alone: bool = True, deterministic: bool = Fal
 
 
 @contextmanager
-def learning_on(device: Device) -> Iterator[None]:
-    """Have every fit within the block learn there, as far as it can be learned there, and rankings be made there."""
+def learning_on(device: Device) -> Iterator[str]:
+    """Have every fit within the block learn there, as far as it can be learned there, and rankings be made there.
+
+    Gives the name of the card, if there is one.
+    """
     executor = executor_of(device, alone=False)
     with executing_on(executor), executor.scoring():
-        yield
+        yield executor.name
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -24,6 +24,8 @@ _ASIDE = (
     "tercet.repro.verdicts",
     "tercet.store",
 )
+# What a module reads from files beside it, below our root.
+_READ = {"tercet.gpu.hardware": ("gpu/kernels", "*.cu*")}
 # It knows all rankers; a number depends on those that it names.
 _NOT_FOLLOWED = ("tercet.fitting.rankers",)
 
@@ -32,7 +34,11 @@ _NOT_FOLLOWED = ("tercet.fitting.rankers",)
 def code_digest(modules: tuple[str, ...]) -> str:
     """Of the files behind these modules, so that what one learner gave is never taken for what another gives."""
     digest = hashlib.sha256()
-    for name, file in sorted(files_behind(modules).items()):
+    behind = files_behind(modules)
+    for name in behind.keys() & _READ.keys():
+        folder, pattern = _READ[name]
+        behind |= {f"{folder}/{file.name}": file for file in (_ROOT / folder).glob(pattern)}
+    for name, file in sorted(behind.items()):
         digest.update(f"{name}\n".encode() + file.read_bytes())
     return digest.hexdigest()
 

@@ -127,6 +127,8 @@ def ran_how(overview: PaperOverview) -> str:
     if overview.seconds >= 1:
         jobs = f" in {overview.jobs} jobs at once" if overview.jobs > 1 else ""
         parts.append(f"{_duration(overview.seconds)} of work{jobs}")
+    if overview.card:
+        parts.append(f"learned on {overview.card}")
     if overview.budget is not None and overview.n_cut:
         parts.append(f"cut by a budget of {overview.budget:g} minutes")
     return ", ".join(parts)

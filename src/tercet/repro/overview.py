@@ -64,6 +64,7 @@ class PaperOverview:
     n_cut: int = 0
     jobs: int = 1  # pieces that were done at once
     seconds: float = 0.0  # of all pieces, one after the other
+    card: str = ""  # the GPU that took steps
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -112,6 +113,7 @@ def make_overview(results: PaperResults, tables: list[Table], drawings: list[Dra
         len(results.cut),
         jobs,
         seconds,
+        results.card,
     )
 
 

@@ -34,6 +34,7 @@ class PaperResults:
     seeds: int | None = None  # how many were asked for, instead of the plan's
     budget: float | None = None  # minutes
     jobs: int = 1  # pieces that were done at once
+    card: str = ""  # the GPU that took steps
     seconds: float = 0.0  # of this run; what was kept took its own when it was done
     cut: list[str] = field(default_factory=list)  # what the budget left out or cut short
     failed: list[str] = field(default_factory=list)  # what diverged, ran out of memory, or lacked what it needs
@@ -192,7 +193,7 @@ class PaperResults:
 
         Values of each query are among it where queries have names; those of others stay in the cells.
         """
-        names = ("quick", "version", "data", "missing", "unavailable", "budget", "cut", "failed")
+        names = ("quick", "version", "data", "missing", "unavailable", "budget", "card", "cut", "failed")
         return {name: getattr(self, name) for name in names} | {
             "paper": self.plan.paper.key,
             "took": dict(zip(("seconds", "jobs"), self.took(), strict=True)),

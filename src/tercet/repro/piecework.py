@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 from tercet.errors import MissingDataError, MissingExtraError, TercetError
-from tercet.fitting.rankers import OF_ROWS, OF_WORDS
+from tercet.fitting.rankers import OF_ROWS, OF_WORDS, learning_there
 from tercet.repro.cache import CellCache, CellSetting, ComponentStore, RunDeadline
 from tercet.repro.cost_jobs import cost_jobs
 from tercet.repro.datasets import DataSet, load_dataset
@@ -64,7 +64,8 @@ class Answer:
 class PieceWorker:
     """Does pieces one after the other; the same in this process and in others.
 
-    ``data`` are the data sets at hand. Where ``n_kept`` is set only so many stay, those used last.
+    ``data`` are the data sets at hand. Where ``n_kept`` is set only so many stay, those used last. Of what learns word
+    pairs, what ``device`` can learn is learned there.
     """
 
     plan: Plan
@@ -74,6 +75,7 @@ class PieceWorker:
     fresh: bool = False
     deadline: RunDeadline = field(default_factory=RunDeadline)
     n_jobs: int = 1
+    device: str = "cpu"
     n_kept: int | None = None
     data: OrderedDict[str, DataSet] = field(default_factory=OrderedDict)
 
@@ -148,12 +150,20 @@ class PieceWorker:
             return CellSetting(cost.key, cost.setting(), modules), cost.run
         task = self._task(piece)
         method = self.plan.method(piece.method)
-        if isinstance(piece, CurvePiece):
-            return self._curve(piece, method, task, found)
         if isinstance(task, FoldTask):
+            assert isinstance(piece, MethodPiece)
             return self._rows(piece, method, task)
-        job = self._term_job(piece.dataset, method, piece.seed, found)
-        return self._term_cell(job), lambda: job.measure(task, self._fit(job, task))
+        if isinstance(piece, CurvePiece):
+            cell, work = self._curve(piece, method, task, found)
+        else:
+            job = self._term_job(piece.dataset, method, piece.seed, found)
+            cell, work = self._term_cell(job), lambda: job.measure(task, self._fit(job, task))
+
+        def there() -> dict[str, Any]:
+            with learning_there(self.device):
+                return work()
+
+        return cell, there
 
     # -- rows -------------------------------------------------------------------------------------------------------
 
@@ -198,7 +208,13 @@ class PieceWorker:
 
     def _term_cell(self, job: TermJob) -> CellSetting:
         name = f"{job.dataset}-{job.method.key}-{job.seed}"
-        return CellSetting(name, job.setting(self.data[job.dataset].digest), term_modules(job))
+        return self._placed(CellSetting(name, job.setting(self.data[job.dataset].digest), term_modules(job)))
+
+    def _placed(self, cell: CellSetting) -> CellSetting:
+        """The cell of what is learned on this worker's device: a card draws and rounds otherwise than a CPU."""
+        if self.device == "cpu":
+            return cell
+        return replace(cell, values=cell.values | {"device": self.device}, modules=(*cell.modules, "tercet.gpu"))
 
     def _fit(self, job: TermJob, task: PreferenceTask) -> FittedMethod:
         """Learn, and keep what blends are made of."""
@@ -238,7 +254,8 @@ class PieceWorker:
         )
         name = f"{piece.dataset}-{method.key}-{curves.key}"
         modules = (*_OF_WORDS, OF_WORDS[method.ranker].__module__)
-        return CellSetting(name, job.setting(self.data[piece.dataset].digest), modules), lambda: job.run(task)
+        cell = CellSetting(name, job.setting(self.data[piece.dataset].digest), modules)
+        return self._placed(cell), lambda: job.run(task)
 
 
 _OF_WORDS = ("tercet.repro.term_jobs", "tercet.repro.tasks", "tercet.repro.links")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tercet.errors import InputError
-from tercet.fitting.rankers import bytes_of_whole_w
+from tercet.fitting.rankers import bytes_of_whole_w, learning_there
 from tercet.repro.cache import Listener, RunDeadline
 from tercet.repro.cost_jobs import cost_jobs
 from tercet.repro.datasets import with_data_found
@@ -51,6 +51,7 @@ def reproduce(
     fresh: bool = False,
     budget: float | None = None,
     jobs: int = 1,
+    device: str = "cpu",
 ) -> PaperResults:
     """Run a plan, keeping every finished cell in ``output/cells``. Takes minutes to hours.
 
@@ -66,6 +67,8 @@ def reproduce(
         out; neither is kept
     jobs : processes, each with one thread; the numbers are the same with any number of them. More than one need a
         main module that can be imported without running.
+    device : where word pairs are learned and ranked, "cpu", "cuda" or "auto"; what a card cannot learn stays on the
+        CPU. Cells of a card are other cells.
 
     Notes
     -----
@@ -74,11 +77,13 @@ def reproduce(
     second, slow ones last.
     """
     chosen = _check_request(plan, only, seeds, budget, jobs)
+    with learning_there(device) as card:  # fails here where there is none, and not in every piece
+        pass
     started = time.monotonic()
     plan = with_data_found(plan, data_home)
     plan = made_quick(plan) if quick else plan
-    worker = PieceWorker(plan, data_home, output, quick, fresh, RunDeadline.after(budget))
-    results = PaperResults(plan, quick, version("tercet"), seeds=seeds, budget=budget, jobs=jobs)
+    worker = PieceWorker(plan, data_home, output, quick, fresh, RunDeadline.after(budget), device=device)
+    results = PaperResults(plan, quick, version("tercet"), seeds=seeds, budget=budget, jobs=jobs, card=card)
     with ThisProcess(worker) if jobs == 1 else OtherProcesses(worker, jobs) as force:
         _load(results, chosen, data_home, force, listener)
         n_tasks = {name: len(known.get("splits", [""])) for name, known in results.data.items()}
