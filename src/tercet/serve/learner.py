@@ -189,6 +189,28 @@ def _with_overlay(model: TextModel, matrix: sparse.csr_array) -> TextModel:
     return replace(model, weights=model.weights + Weights([Sparse(weights=matrix)]))
 
 
+class _LookBehind:
+    """Finds the entries behind pairs of words in a state that a thread may be changing.
+
+    Versions have this and not the learner, which has them: in such a circle a learner that is closed, and with it the
+    index that it served, would stay in memory until the garbage collector looks at all objects, minutes later.
+    """
+
+    def __init__(self, state: Replay, applying: threading.Lock) -> None:
+        self._state, self._applying = state, applying
+
+    def __call__(self, keys: NDArray[np.int64]) -> Mapping[int, tuple[int, ...]]:
+        # Going far back takes its time; who waits for that has one of the few threads that search.
+        if not self._applying.acquire(timeout=_LOOK_WAIT_SECONDS):
+            seconds = self._state.seconds_left
+            detail = f"what was taught is being learned again, for about {seconds:.0f} s; come again"
+            raise HttpProblem(503, detail, "learning", seconds)
+        try:
+            return self._state.entries_behind(keys)
+        finally:
+            self._applying.release()
+
+
 class Learner:
     """Keeps the current `Version`. `tell` it of each entry; a thread of its own takes it in and swaps the version.
 
@@ -210,16 +232,17 @@ class Learner:
         kept: Kept | None = None,
     ) -> None:
         self._base, self._kept = index, kept
+        self._applying = threading.Lock()  # held while the state changes, and while it is copied
         begun = None if before is None else before._begun_over(index, entries)
         self._state, version = begun or _begun(index, entries, bounds, kept)
-        self.current = replace(version, entries_behind=self._entries_behind)
+        self._look_behind = _LookBehind(self._state, self._applying)
+        self.current = replace(version, entries_behind=self._look_behind)
         self._state.compile()  # so that the first to teach does not wait for it
         self.query_row = self._state.query_row
         self.failure: str | None = None
         self._todo: deque[Entry] = deque()
         self._waiting: list[tuple[int, Future[Version]]] = []
         self._changed = threading.Condition()
-        self._applying = threading.Lock()  # held while the state changes, and while it is copied
         self._is_whole = True
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="tercet-learner", daemon=True)
@@ -253,17 +276,6 @@ class Learner:
     def seconds_left(self) -> float:
         """About how long it will be until all is learned that is being learned now; any thread may ask."""
         return self._state.seconds_left
-
-    def _entries_behind(self, keys: NDArray[np.int64]) -> Mapping[int, tuple[int, ...]]:
-        # Going far back takes its time; who waits for that has one of the few threads that search.
-        if not self._applying.acquire(timeout=_LOOK_WAIT_SECONDS):
-            seconds = self.seconds_left
-            detail = f"what was taught is being learned again, for about {seconds:.0f} s; come again"
-            raise HttpProblem(503, detail, "learning", seconds)
-        try:
-            return self._state.entries_behind(keys)
-        finally:
-            self._applying.release()
 
     def close(self, at_end: bool = False) -> None:
         """Apply what was told, and stop; at the end of a service, keep what it has learned."""
@@ -302,7 +314,7 @@ class Learner:
                 with self._applying:
                     self._is_whole = False  # until it went well
                     self._state.apply(entries)
-                    number, behind = entries[-1].number, self._entries_behind
+                    number, behind = entries[-1].number, self._look_behind
                     version = _version(self._state, self._base, number, self.current.n_baked, behind)
                     outcomes = {entry.number: self._state.outcomes(entry) for entry in entries}
                     self.current = replace(version, outcomes=outcomes)  # the swap: one reference

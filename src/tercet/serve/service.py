@@ -62,7 +62,7 @@ class Service:
     ) -> None:
         self.limits, self.name = limits or Limits(), name
         self.impressions, self.interleaver = impressions, interleaver
-        self._collection: tuple[Generation, dict[str, Any]] | None = None
+        self._collection: tuple[tuple[str, str], dict[str, Any]] | None = None  # of which index and model, and what
         self.metrics = Metrics()
         self.journal = Journal(journal, self.limits.journal_bytes)
         try:
@@ -192,10 +192,11 @@ class Service:
         return {"query_id": query_id, "doc": doc_id, "rank": rank}
 
     async def collection(self, deadline: Deadline) -> dict[str, Any]:
-        if self._collection is None or self._collection[0] is not self.serving:
-            self._collection = await self.read(
-                deadline, lambda _, now: (now, collection(now.index, self.name, now.baseline.name))
-            )
+        def told(_: Version, now: Generation) -> tuple[tuple[str, str], dict[str, Any]]:
+            return now.labels, collection(now.index, self.name, now.baseline.name)
+
+        if self._collection is None or self._collection[0] != self.serving.labels:
+            self._collection = await self.read(deadline, told)
         return self._collection[1]
 
     def gauges(self) -> dict[str, tuple[str, float]]:
