@@ -76,6 +76,23 @@ def test_draws_are_those_of_a_cpu():
             np.testing.assert_array_equal(one, CARD.to_host(other))
 
 
+@pytest.mark.parametrize("kind", [tc.DenseRanker, lambda **p: tc.SparseRanker(l1=0.0, refit=False, **p)])
+def test_no_change_is_lost_where_all_blocks_change_one_entry(kind):
+    Q, D = sparse.csr_array(np.eye(1, 3, dtype=np.float32)), sparse.csr_array(np.eye(3, dtype=np.float32)[1:])
+    n = 20_000
+    prefs = tc.Preferences(np.zeros(n, np.int32), np.zeros(n, np.int32), np.ones(n, np.int32))
+    learned = kind(rate=2.0**-20, schedule="constant", device="cuda").fit(Q, prefs, D).weights_.rows([0])
+    np.testing.assert_array_equal(np.asarray(learned)[0, 1:], [n * 2.0**-20, -n * 2.0**-20])
+
+
+def test_a_product_of_more_terms_than_the_library_for_sparse_matrices_takes(monkeypatch):
+    monkeypatch.setattr("tercet.gpu.scoring._LEAST", 0)
+    Q, pairs = sparse.csr_array(np.ones((2200, 1000), np.float32)), sparse.csr_array(np.ones((1000, 1000), np.float32))
+    D = sparse.csr_array(np.eye(60, 1000, dtype=np.float32))  # the product has 2.2e9 terms
+    scores = CardScorer(CARD).score(Weights([Sparse(weights=pairs, scale=0.5)]), Q, D)
+    np.testing.assert_array_equal(scores, np.full((2200, 60), 500.0))
+
+
 def test_scores_and_rankings_are_those_of_a_cpu(monkeypatch):
     monkeypatch.setattr("tercet.gpu.scoring._LEAST", 0)
     rng = np.random.default_rng(1)

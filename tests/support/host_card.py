@@ -62,6 +62,7 @@ class HostCard(Card):
         return np.array(array)
 
     def launch(self, name: str, n_blocks: int, n_threads: int, shared_bytes: int, args: Any) -> None:
+        assert shared_bytes % 16 == 0  # it is an array of float4 to kernels
         self.launched.append(name)
         library = _built(name)
         library.reserve_shared(ctypes.c_longlong(shared_bytes))

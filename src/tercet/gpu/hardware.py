@@ -20,6 +20,7 @@ _SOURCES = {  # kernel -> the file it is in
     "cosine_advance": "lowrank.cu",
     "pairs_advance": "pairs.cu",
     "diagonal_advance": "diagonal.cu",
+    "expand_queries": "expand.cu",
 }
 _INCLUDE = '#include "common.cuh"\n'
 
@@ -141,7 +142,12 @@ def card_errors() -> Iterator[None]:
             f"the card has no memory left: {error}. Use fewer words or components, close what else uses the card, or "
             "use device='cpu'"
         ) from error
-    except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
+    except (
+        cupy.cuda.runtime.CUDARuntimeError,
+        cupy.cuda.driver.CUDADriverError,
+        cupy.cuda.cublas.CUBLASError,
+        cupy.cuda.cusparse.CuSparseError,
+    ) as error:
         raise DeviceError(
             f"the card failed: {error}. What was learned since the last checkpoint is lost; the process needs to be "
             "started anew to use the card again"

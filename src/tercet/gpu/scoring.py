@@ -14,6 +14,8 @@ from tercet.weights import Dense, Diagonal, Identity, LowRank, ScoringDevice, Sp
 _LEAST = 1 << 27  # multiply-adds from which on the way to the card and back is worth it
 _BLOCK_BYTES = 2 << 30  # of scores, and of expanded queries
 _KEPT = 4  # matrices of documents that stay on the card
+_THREADS = 256  # of a block that expands a query
+_BLOCKS_PER_PROCESSOR = 8
 
 
 class CardScorer(ScoringDevice):
@@ -22,6 +24,7 @@ class CardScorer(ScoringDevice):
     def __init__(self, card: Card) -> None:
         self.card = card
         self._docs: dict[int, tuple[Any, Any]] = {}  # by the id of their values, which are kept so that it stays theirs
+        self._last: tuple[Weights, list[Any]] | None = None  # weights, and those of their parts that are matrices
 
     def score(self, weights: Weights, Q: sparse.csr_array, D: sparse.csr_array) -> NDArray[np.float64] | None:
         if not self._repays(weights, Q, D):
@@ -60,33 +63,52 @@ class CardScorer(ScoringDevice):
         docs = self._placed(D)
         latent = [self._latent(part, Q, docs) for part in weights.parts if isinstance(part, LowRank)]
         others = [part for part in weights.parts if not isinstance(part, LowRank)]
-        matrices = {
-            id(part): self._csr(part.weights) if isinstance(part, Sparse) else xp.asarray(part.weights, np.float64)
-            for part in others
-            if isinstance(part, Sparse | Dense | Diagonal)
-        }
-        height = max(1, _BLOCK_BYTES // (8 * max(D.shape)))
+        matrices = self._matrices(weights, others)
+        height = max(1, _BLOCK_BYTES // (8 * max(*D.shape, Q.shape[1])))
         for start in range(0, Q.shape[0], height):
             n = min(height, Q.shape[0] - start)
             scores = xp.zeros((n, D.shape[0]))
             if others:
                 queries = self._csr(Q[start : start + n])
-                expanded = xp.zeros((D.shape[1], n))
-                for part in others:
-                    expanded += part.scale * self._expanded(part, queries, matrices.get(id(part)))
-                scores += (docs @ expanded).T
+                expanded = xp.zeros((n, D.shape[1]))
+                for part, matrix in zip(others, matrices, strict=True):
+                    self._expand(part, queries, matrix, expanded)
+                scores += (docs @ expanded.T).T
             for of_queries, of_docs in latent:
                 scores += of_queries[start : start + n] @ of_docs.T
             yield start, scores
 
-    def _expanded(self, part: Any, queries: Any, matrix: Any) -> Any:
-        """``(q'W)'`` in columns (n_doc_terms, n_queries), dense."""
+    def _matrices(self, weights: Weights, parts: list[Any]) -> list[Any]:
+        """The weights of parts on the card; those asked for last stay there, since queries come in blocks."""
+        if self._last is None or self._last[0] is not weights:
+            self._last = None  # its room first
+            self._last = weights, [self._matrix(part) for part in parts]
+        return self._last[1]
+
+    def _matrix(self, part: Any) -> Any:
         if isinstance(part, Identity):
-            return queries.toarray().T
-        if isinstance(part, Diagonal):
-            return (queries.toarray() * matrix).T
-        product = queries @ matrix
-        return (product.toarray() if isinstance(part, Sparse) else product).T
+            return None
+        return self._csr(part.weights) if isinstance(part, Sparse) else self.card.xp.asarray(part.weights, np.float64)
+
+    def _expand(self, part: Any, queries: Any, matrix: Any, expanded: Any) -> None:
+        """Add ``q'W``, dense, to the rows of queries (n_queries, n_doc_terms)."""
+        if isinstance(part, Identity):
+            expanded += part.scale * queries.toarray()
+        elif isinstance(part, Diagonal):
+            expanded += part.scale * (queries.toarray() * matrix)
+        elif isinstance(part, Dense):
+            expanded += part.scale * (queries @ matrix)
+        else:
+            # A product of two sparse matrices would need room for all its terms, and has at most 2^31 of them.
+            n, width = expanded.shape
+            rows = (*self._rows(queries), *self._rows(matrix))
+            args = (*rows, np.float64(part.scale), np.int64(n), np.int64(width), expanded)
+            n_blocks = min(n, self.card.n_processors * _BLOCKS_PER_PROCESSOR)
+            self.card.launch("expand_queries", n_blocks, _THREADS, 0, args)
+
+    def _rows(self, matrix: Any) -> tuple[Any, Any, Any]:
+        """A matrix as kernels read it."""
+        return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False), matrix.data
 
     def _latent(self, part: LowRank, Q: sparse.csr_array, docs: Any) -> tuple[Any, Any]:
         xp = self.card.xp

@@ -27,6 +27,7 @@ PLAIN, LEVELS, SUPPORT = 0, 1, 2  # as in kernels/pairs.cu
 TILE = 1024
 _WARP = 32
 _SECTOR = 8  # floats that memory moves at once; rows of factors begin at such a border
+_FLOAT4 = 16  # bytes
 _MOST_SHARED = 96 * 1024  # bytes of a block
 _ROWS_AT_ONCE = 1 << 27  # entries of W that are looked at together
 
@@ -132,7 +133,8 @@ class StateOnCard(ABC, Generic[AnyState]):
         self.first_step = first_step
         common = (chunk.query, chunk.better, chunk.worse, chunk.step_size, chunk.margin, np.int64(n), scores, tally)
         args = (*self.args, *texts.args, *common, np.int32(phase))
-        self.card.launch(self.kernel, max(1, min(self.n_blocks, n)), self.n_threads, self.shared_bytes, args)
+        shared = -(-self.shared_bytes // _FLOAT4) * _FLOAT4  # kernels know it as such, and may read a whole one
+        self.card.launch(self.kernel, max(1, min(self.n_blocks, n)), self.n_threads, shared, args)
 
     def sums_for(self, array: Any, instead: str) -> Any:
         """Room for sums of changes, where steps must give the same bits every time."""

@@ -87,6 +87,11 @@ DEVICE void add4(float* to, float4 change) {
   atomicAdd(to, change.x), atomicAdd(to + 1, change.y), atomicAdd(to + 2, change.z), atomicAdd(to + 3, change.w);
 #endif
 }
+// Puts a number where `expected` is, bit for bit; returns what was there.
+DEVICE float swap_if(float* at, float expected, float number) {
+  return __int_as_float(atomicCAS((int*)at, __float_as_int(expected), __float_as_int(number)));
+}
+DEVICE bool same_bits(float one, float other) { return __float_as_int(one) == __float_as_int(other); }
 DEVICE void collect(fixed_point* to, float change) { atomicAdd(to, to_fixed(change)); }
 DEVICE fixed_point take(fixed_point* from) { return atomicExch(from, 0ULL); }
 #else
@@ -96,6 +101,12 @@ DEVICE void add(float* to, float change) { *to += change; }
 DEVICE void add_double(double* to, double change) { *to += change; }
 DEVICE void add4(float* to, float4 change) {
   to[0] += change.x, to[1] += change.y, to[2] += change.z, to[3] += change.w;
+}
+DEVICE bool same_bits(float one, float other) { return std::memcmp(&one, &other, sizeof(float)) == 0; }
+DEVICE float swap_if(float* at, float expected, float number) {
+  const float found = *at;
+  if (same_bits(found, expected)) *at = number;
+  return found;
 }
 DEVICE void collect(fixed_point* to, float change) { *to += to_fixed(change); }
 DEVICE fixed_point take(fixed_point* from) {

@@ -43,9 +43,8 @@ DEVICE int load_difference(const Rows& D, long long b_lo, long long b_hi, long l
 // adds to the score. `cum` (n) has the shrinkage handed out before each step. `scores` (n) gets z; in APPLY it says which
 // preferences missed their margin. `tally` (n_blocks, 2) gains violations and loss.
 //
-// Races: of two blocks that change an entry of LEVELS or SUPPORT at once one change may be lost, and a level written at
-// one cum may be read at that of a step before or after: one preference more or less among many. Changes of PLAIN are
-// atomic.
+// Races: two blocks may read an entry while the other changes it, and a level written at one cum may be read at that of
+// a step before or after: one preference more or less among many. Changes are atomic, so none is lost.
 KERNEL pairs_advance(float* W, fixed_point* sums, long long stride, int form, const int* own, const int* order,
                      const float* cum, const long long* q_indptr, const int* q_indices, const float* q_data,
                      const long long* d_indptr, const int* d_indices, const float* d_data, const int* query,
@@ -104,13 +103,12 @@ KERNEL pairs_advance(float* W, fixed_point* sums, long long stride, int form, co
             if (!taken) continue;
             sum = from_fixed(taken);
           }
-          const float entry = load(W + at);
-          if (!(entry == entry)) continue;
-          if (form == SUPPORT) {
-            W[at] = entry + sum;
-          } else {
-            const float weight = soft(entry, shrunk) + sum;
-            W[at] = weight + copysignf(shrunk, weight);
+          float entry = load(W + at);
+          while (entry == entry) {  // until nobody else has changed it meanwhile; NaN stays
+            const float weight = weight_of(entry, shrunk, form) + sum;
+            const float found = swap_if(W + at, entry, form == SUPPORT ? weight : weight + copysignf(shrunk, weight));
+            if (same_bits(found, entry)) break;
+            entry = found;
           }
         }
       }
