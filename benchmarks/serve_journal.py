@@ -1,12 +1,16 @@
-"""What a long journal costs: a start, with a snapshot and without, and taking back single entries.
+"""What a long journal costs: a start, a vote, taking back single entries, until they count and until they are exact.
 
-Entries are preferences of a teacher over 60 short documents, for made-up queries; one in ten is about two documents and
-a query that somebody spoke of before. Times are those of this process (CPU), since others may be at work here.
-A start reads the journal and has all of it learned; with a snapshot it has a hundred entries after that left, which in
-a long journal are about what was spoken of before, so that learning them costs as much as taking back does. Taking
-back is what the learner does; what a service adds is a write and a sync. It costs what comes after the first step that
-changes: that of the entry, of an earlier vote on the same question, or of a later one. The costliest entry is that with
-the earliest such step. 10,000 entries; `--entries N` for others.
+Entries are preferences of a teacher. By default they are over 60 short documents, for made-up queries of four words out
+of twelve, so that nearly all questions of a long journal were asked before; one in ten is about two documents and a
+query that somebody spoke of before. With `--documents N --queries M` documents have 30 words of 20,000, queries two of
+them, words and queries are as frequent as their ranks have it (Zipf), and all votes on a query are among ten documents.
+Times are those of this process (CPU), since others may be at work here.
+
+A start reads the journal, restores the snapshot, and has the hundred entries after that count, in the interim way where
+they go far back; then it learns them exactly. Taking back is what the learner does, with the version that is served;
+what a service adds is a write and a sync. The exact replay costs what comes after the first step that changes: that of
+the entry, of an earlier vote on the same question, or of a later one. The costliest entry is that with the earliest
+such step. 10,000 entries; `--entries N` for others.
 
 Above 200,000 entries nothing is parsed to make the snapshot: the columns that it consists of are drawn, as below that
 they are compared with those of the entries. So a start without a snapshot is not measured there, and what is taken back
@@ -33,13 +37,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+import tercet as tc
 from common import machine_facts, parse_arguments, print_facts, print_table, write_json
 from tercet.kernels.votes import NO_STEP, NOT_LOOKED_UP, ONE_CLICK
+from tercet.search import BaseIndex, Index
 from tercet.serve import Journal, LearningBounds
 from tercet.serve.allowances import Voter
-from tercet.serve.journal import HEADER, entry_of, spelled_entry
+from tercet.serve.interim import Interim
+from tercet.serve.journal import HEADER, Entry, entry_of, spelled_entry
 from tercet.serve.journal_chain import Chain
 from tercet.serve.journal_file import snapshot_folder
+from tercet.serve.learner import _INTERIM_SECONDS, _version
 from tercet.serve.metrics import resident_bytes
 from tercet.serve.replay import Replay
 from tercet.serve.snapshots import Snapshots
@@ -47,12 +55,48 @@ from tercet.store.bundle import write_bundle
 from tercet.store.codec import encode
 from tercet.store.digest import digest_of
 from tercet.store.kinds import JOURNAL_LINES
+from tercet.weights import Identity, Weights
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 PORTION, TAIL, MOST_PARSED = 100_000, 100, 200_000
+N_WORDS = 20_000
 CLIENT = "127.0.0.1"
 COLOURS, NOUNS = ("green", "blue", "red", "pale", "dark"), ("avocado", "eyes", "sky", "toast", "garden", "river", "oil")
+
+
+class Collection(NamedTuple):
+    """Documents, queries, and for each of these the documents that are voted on, (n_queries, n); None for any."""
+
+    index: Index
+    docs: list[str]
+    queries: list[str]
+    among: NDArray[np.int64] | None = None
+
+
+def short_texts(seed: int, folder: Path | None = None) -> Collection:
+    from support.serving import made_docs, made_index
+
+    rng = np.random.default_rng(seed)
+    queries = [" ".join([*rng.choice(COLOURS, 2), *rng.choice(NOUNS, 2)]) for _ in range(4096)]
+    return Collection(made_index(folder), list(made_docs())[:-1], queries)
+
+
+def many_texts(n_docs: int, n_queries: int, seed: int, folder: Path | None = None) -> Collection:
+    rng = np.random.default_rng(seed)
+    words, frequencies = np.array([f"word{i}" for i in range(N_WORDS)]), by_rank(N_WORDS, 20)
+    texts = {f"d{i}": " ".join(words[rng.choice(N_WORDS, 30, p=frequencies)]) for i in range(n_docs)}
+    queries = [" ".join(words[rng.choice(N_WORDS, 2, p=frequencies)]) for _ in range(n_queries)]
+    vectoriser = tc.Vectoriser(weighting="bm25").fit(texts.values())
+    weights = Weights([Identity(n_terms=len(vectoriser.words_))])
+    index = Index.build(texts, tc.TextModel(vectoriser, vectoriser, weights), folder)
+    among = np.array([rng.choice(n_docs, 10, replace=False) for _ in range(n_queries)])
+    return Collection(index, list(texts), queries, among)
+
+
+def by_rank(n: int, first: int) -> NDArray[np.float64]:
+    frequencies = 1 / np.arange(first, n + first)
+    return frequencies / frequencies.sum()
 
 
 class Drawn(NamedTuple):
@@ -66,16 +110,20 @@ class Drawn(NamedTuple):
     time: NDArray[np.int64]
 
 
-def drawn(n: int, docs: list[str], seed: int) -> Drawn:
-    rng = np.random.default_rng(seed)
-    words = np.array([[*rng.choice(COLOURS, 2), *rng.choice(NOUNS, 2)] for _ in range(4096)])
+def drawn(n: int, collection: Collection, seed: int) -> Drawn:
+    rng, (_, docs, queries, among) = np.random.default_rng(seed), collection
+    came = np.datetime64("2026-01-01", "ms").astype(np.int64) + 3600 * np.arange(1, n + 1)
+    if among is not None:
+        query, n_among = rng.choice(len(queries), n, p=by_rank(len(queries), 50)), among.shape[1]
+        better = rng.integers(n_among, size=n)
+        worse = (better + rng.integers(1, n_among, size=n)) % n_among
+        return Drawn(queries, docs, query, among[query, better], among[query, worse], came)
     better = rng.integers(len(docs), size=n)
-    three = [rng.integers(len(words), size=n), better, (better + rng.integers(1, len(docs), size=n)) % len(docs)]
+    three = [rng.integers(len(queries), size=n), better, (better + rng.integers(1, len(docs), size=n)) % len(docs)]
     said = np.where(rng.random(n) < 0.1, (rng.random(n) * np.arange(n)).astype(np.int64), np.arange(n))
     while (said[said] != said).any():  # what was said again was itself said again
         said = said[said]
-    came = np.datetime64("2026-01-01", "ms").astype(np.int64) + 3600 * np.arange(1, n + 1)
-    return Drawn([" ".join(four) for four in words], docs, *(column[said] for column in three), came)
+    return Drawn(queries, docs, *(column[said] for column in three), came)
 
 
 def write_journal(path: Path, given: Drawn) -> Chain:
@@ -115,7 +163,7 @@ def save_lines(chain: Chain) -> None:
 
 def costliest(state: Replay) -> int:
     """The entry, of one vote each, whose undo goes back farthest."""
-    ballots, last = state._box.ballots, state._box.questions.column("last")[state._box.ballots.column("question")]
+    ballots, last = state.box.ballots, state.box.questions.column("last")[state.box.ballots.column("question")]
     before, own = ballots.column("before"), np.arange(len(ballots))
     changed = np.where(last > own, last, np.where(before >= 0, before, own))
     return int(ballots.column("number")[np.where(ballots.column("counts"), changed, changed.max()).argmin()])
@@ -123,7 +171,7 @@ def costliest(state: Replay) -> int:
 
 def put_columns(state: Replay, given: Drawn) -> None:
     """Have a new replay take in what was drawn, as it takes in entries."""
-    box, n = state._box, len(given.query)
+    box, n = state.box, len(given.query)
     voter = state.allowances.number_of(Voter.of(CLIENT, "teacher"))
     by_name = np.argsort(np.argsort(given.docs))
     is_first = by_name[given.better] < by_name[given.worse]
@@ -146,7 +194,7 @@ def put_columns(state: Replay, given: Drawn) -> None:
     columns = [query[asked], *_renumbered(np.stack([first[asked], second[asked]], 1)).T, last]
     nothing = [np.zeros(asked.size)] * 5
     known, none = np.full(asked.size, NOT_LOOKED_UP), np.full(asked.size, NO_STEP)
-    box.questions.extend(*columns, known, *nothing[:4], none, nothing[0])
+    box.questions.extend(*columns, known, *nothing[:4], none, *nothing[:2])
     box._fill_slots()
     box.first_number = 1
     parts = np.where(is_first, 1, -1) * int(state.bounds.preference * ONE_CLICK)
@@ -179,21 +227,52 @@ class Clock:
         return self._started - started
 
 
-def main() -> None:
-    from support.serving import made_docs, made_index, preferred, withdrawn
+class Learning(NamedTuple):
+    """How long entries took until they counted, and until they were exact after that."""
 
-    arguments = parse_arguments(__doc__, needs_data=False, entries=int)
+    counting: float
+    exact: float
+
+
+def learn(state: Replay, index: BaseIndex, entries: list[Entry], clock: Clock) -> Learning:
+    """As the learner does it."""
+    clock.lap()
+    number, counting = entries[-1].number, 0.0
+    state.prepare(entries)
+    if state.seconds_back(entries) > _INTERIM_SECONDS:
+        interim = Interim(state)
+        interim.apply(entries)
+        _version(state, index, number, 0, interim)
+        counting = clock.lap()
+    state.apply(entries)
+    _version(state, index, number, 0)
+    exact = clock.lap()
+    return Learning(counting, exact) if counting else Learning(exact, 0.0)
+
+
+def main() -> None:
+    from support.serving import preferred, withdrawn
+
+    arguments = parse_arguments(__doc__, needs_data=False, entries=int, documents=int, queries=int)
     n = arguments.entries or (1_000 if arguments.quick else 10_000)
     facts = machine_facts()
     print_facts(facts)
-    index, bounds = made_index(), LearningBounds()
-    docs = list(made_docs())[:-1]
+    bounds = LearningBounds()
+    if arguments.documents:
+        collection = many_texts(arguments.documents, arguments.queries or 4 * arguments.documents, arguments.seed)
+    else:
+        collection = short_texts(arguments.seed)
+    index = collection.index
     warm = Replay(index, bounds)
-    warm.apply([preferred(1, "green avocado", docs[0], docs[1])])  # compiles
+    warm.compile()
+    first = drawn(1, collection, arguments.seed)
+    one = preferred(1, first.queries[first.query[0]], first.docs[first.better[0]], first.docs[first.worse[0]])
+    warm.apply([one])  # compiles
+    Interim(warm).apply([withdrawn(2, 1)])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "journal.jsonl")
         memory = resident_bytes()
-        given = drawn(n - TAIL, docs, arguments.seed)
+        given = drawn(n - TAIL, collection, arguments.seed)
         save_lines(write_journal(path, given))
         clock, whole_start = Clock(), float("nan")
         state = Replay(index, bounds)
@@ -217,11 +296,11 @@ def main() -> None:
             assert Snapshots(journal, 1).keep(state, "model", n - TAIL, 0)
             saving = clock.lap()
             kept = sum(file.stat().st_size for file in snapshot_folder(path).rglob("*") if file.is_file())
-            for number in range(n - TAIL + 1, n + 1):
-                query = f"{COLOURS[number % 5]} {NOUNS[number % 7]}"
-                journal.append(
-                    lambda i, query=query: preferred(i, query, docs[i % 50], docs[i % 50 + 1], "::1", "teacher")
-                )
+            late = drawn(n, collection, arguments.seed + 1)
+            for i in range(n - TAIL, n):
+                three = late.queries[late.query[i]], late.docs[late.better[i]], late.docs[late.worse[i]]
+                journal.append(lambda number, three=three: preferred(number, *three, "::1", "teacher"))
+            del late
         del state
         clock.lap()
         began = time.monotonic()
@@ -230,58 +309,70 @@ def main() -> None:
             state = Replay(index, bounds)
             number = Snapshots(journal, 1).restore(state, "model", journal.entries, 0)
             assert number == n - TAIL
+            state.matrix()
             restoring = clock.lap()
-            state.apply(journal.entries[number:])
-            learning = clock.lap()
+            start = learn(state, index, list(journal.entries[number:]), clock)
             elapsed = time.monotonic() - began
             memory = resident_bytes() - memory
-            undo, entries = {}, []
-            which = {"newest": n, "middle": n // 2, "oldest": 1, "costliest": None}  # of those that are left then
-            for number, (title, gone) in enumerate(which.items(), n + 1):
-                entries.append(withdrawn(number, gone or costliest(state)))
-                clock.lap()
-                state.apply(entries[-1:])
-                undo[title] = clock.lap()
-            found, steps = digest_of(state.overlay.matrix()), digest_of(state._box.questions.column("share").copy())
+            times, entries = {}, []
+            said, gone = journal.entries[n // 3], {"undo newest": n, "undo middle": n // 2, "undo oldest": 1}
+            for title in ("new vote", "old question", "undo newest", "undo middle", "undo oldest", "undo costliest"):
+                number = n + 1 + len(entries)
+                if title == "new vote":  # no query has one word
+                    word = collection.queries[0].split()[0]
+                    entry = preferred(number, word, *collection.docs[:2], "::1", "teacher", 1e5)
+                elif title == "old question":
+                    entry = preferred(number, said.query, said.worse, said.better, "::1", "teacher", 1e5)
+                else:
+                    entry = withdrawn(number, gone.get(title) or costliest(state))
+                entries.append(entry)
+                times[title] = learn(state, index, entries[-1:], clock)
+            found, steps = digest_of(state.overlay.matrix()), digest_of(state.box.questions.column("share").copy())
+            n_pairs = state.overlay.matrix().nnz
+            is_same = is_same and digest_of(state.matrix()) == found
             if n <= MOST_PARSED:
                 state = Replay(index, bounds)
                 state.apply(itertools.chain(journal.entries, entries))
             else:
                 state._advance(0)
             is_same = is_same and digest_of(state.overlay.matrix()) == found
-            is_same = is_same and digest_of(state._box.questions.column("share").copy()) == steps
+            is_same = is_same and digest_of(state.box.questions.column("share").copy()) == steps
     print_table(
-        f"a journal of {n:,} entries",
+        f"a journal of {n:,} entries, {n_pairs:,} learned pairs; the bits are "
+        f"{'those of a replay' if is_same else 'OTHERS'}",
         [
-            "start s",
+            "start",
             "reading",
             "restoring",
-            "learning",
+            "counting",
+            "exact after",
             "without a snapshot",
-            "saving one s",
+            "saving one",
             "MB",
-            *(f"undo {title} s" for title in undo),
             "kB an entry",
-            "bits",
         ],
         [
             [
-                f"{reading + restoring + learning:.2f}",
+                f"{reading + restoring + start.counting:.2f} s",
                 f"{reading:.2f}",
                 f"{restoring:.2f}",
-                f"{learning:.2f}",
+                f"{start.counting:.2f}",
+                f"{start.exact:.2f}",
                 f"{whole_start:.1f}",
                 f"{saving:.2f}",
                 f"{kept / 1e6:.1f}",
-                *(f"{seconds:.4f}" for seconds in undo.values()),
                 f"{memory / n / 1000:.2f}",
-                "those of a replay" if is_same else "others",
             ]
         ],
     )
-    results = {"entries": n, "reading": reading, "restoring": restoring, "learning": learning, "elapsed": elapsed}
+    print_table(
+        "seconds until it counts, and until it is exact after that",
+        ["", *times],
+        [[title, *(f"{getattr(one, title):.4f}" for one in times.values())] for title in Learning._fields],
+    )
+    results = {"entries": n, "reading": reading, "restoring": restoring, "start": start, "elapsed": elapsed}
     results |= {"saving": saving, "without": whole_start if n <= MOST_PARSED else None, "taking": taking}
-    results |= {"snapshot_bytes": kept, "memory": memory, "undo": undo, "same": is_same}
+    results |= {"snapshot_bytes": kept, "memory": memory, "times": times, "same": is_same, "pairs": n_pairs}
     write_json(arguments.output, {"machine": facts, **results})
     sys.exit(0 if is_same else 1)
 

@@ -196,7 +196,7 @@ class Visitor(Client):
         if at is None:
             self.faults.append(f"index {told['index']} was never committed")
             return
-        here = (at, int(told["version"][1:]))
+        here = (at, int(told["version"][1:].rstrip("~")))
         if min(here[0] - self.last[0], here[1] - self.last[1]) < 0:
             self.faults.append(f"commit and version {here} came after {self.last}")
         self.last = here

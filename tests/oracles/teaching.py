@@ -15,8 +15,33 @@ from tercet.weights.value import unit_of
 
 def taught(index, entries, bounds):
     """The overlay (n_terms, n_terms), and of each step its share, in their order."""
+    learned = Learned(index, bounds)
+    learned.take(entries, in_order(questions_of(index, entries, bounds), bounds))
+    return learned.W, list(learned.shares.values())
+
+
+def interim(index, entries, portions, bounds):
+    """What is served after portions of entries that came when others were learned, and are not in their places yet.
+
+    The steps of questions that a portion changes are taken out, and are taken anew on top of all others.
+    """
+    learned = Learned(index, bounds)
+    before = questions_of(index, entries, bounds)
+    learned.take(entries, in_order(before, bounds))
+    for portion in portions:
+        entries = [*entries, *portion]
+        after = questions_of(index, entries, bounds)
+        asked = set(questions_of(index, [entry for entry in portion if not isinstance(entry, Withdrawn)], bounds))
+        changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)} | asked
+        learned.take_out(changed)
+        learned.take(entries, in_order({key: after[key] for key in changed & after.keys()}, bounds))
+        before = after
+    return learned.W
+
+
+def questions_of(index, entries, bounds):
+    """By query and documents: the text of the query, and all votes that count."""
     gone = {number for entry in entries if isinstance(entry, Withdrawn) for number in entry.entries}
-    renewals = [entry.number for entry in entries if isinstance(entry, Renewed)]
     questions = {}
     for entry in entries:
         if isinstance(entry, (Preferred, Clicked)) and entry.number not in gone:
@@ -26,32 +51,55 @@ def taught(index, entries, bounds):
                 first, second = sorted((vote.better, vote.worse))
                 sign = 1 if vote.better == first else -1
                 questions.setdefault((query, first, second), (entry.query, []))[1].append((entry, sign * vote.parts))
-    places = {}  # by last votes, which are in the order in which their entry casts them
-    for key, (_, votes) in questions.items():
-        entry = votes[-1][0]
+    return questions
+
+
+def in_order(questions, bounds):
+    """The same by last votes, which are in the order in which their entry casts them."""
+
+    def place(key):
+        entry = questions[key][1][-1][0]
         pairs = [tuple(sorted((vote.better, vote.worse))) for vote in votes_of(entry, bounds)]
-        places[key] = (entry.number, pairs.index(key[1:]))
-    W = np.zeros(index.model.weights.shape)
-    purses, asked, agreed, shares = {}, Counter(), Counter(), []
-    unit = unit_of(index.model.weights)
-    for key in sorted(questions, key=places.__getitem__):
-        text, votes = questions[key]
-        voters = by_voter(votes, int(bounds.preference * ONE_CLICK))
-        net = sum(voters.values())
-        q = index.model.queries([text])
-        if not q.nnz or not net or key[1] not in index or key[2] not in index:
-            continue
-        change = step_of(index, q, key[1:], net, voters, W, bounds, unit)
-        share = 0.0
-        if change is not None:
-            asking = {voter: abs(parts) for voter, parts in voters.items() if (parts > 0) == (net > 0) and parts}
-            share = paid(np.abs(change).sum(), asking, votes[-1][0], bounds, unit, purses, asked, agreed, renewals)
-            W = W + share * change
-            touched = change != 0
-            largest = bounds.weight * unit
-            W[touched] = np.clip(W[touched], -largest, largest)
-        shares.append(share)
-    return W, shares
+        return entry.number, pairs.index(key[1:])
+
+    return {key: questions[key] for key in sorted(questions, key=place)}
+
+
+class Learned:
+    """Steps that were taken, and what is left of allowances."""
+
+    def __init__(self, index, bounds):
+        self.index, self.bounds, self.unit = index, bounds, unit_of(index.model.weights)
+        self.W = np.zeros(index.model.weights.shape)
+        self.purses, self.asked, self.agreed, self.shares, self.steps = {}, Counter(), Counter(), {}, {}
+
+    def take(self, entries, questions):
+        """A step for each question, in this order."""
+        renewals = [entry.number for entry in entries if isinstance(entry, Renewed)]
+        spent = self.purses, self.asked, self.agreed, renewals
+        for key, (text, votes) in questions.items():
+            voters = by_voter(votes, int(self.bounds.preference * ONE_CLICK))
+            net = sum(voters.values())
+            q = self.index.model.queries([text])
+            if not q.nnz or not net or key[1] not in self.index or key[2] not in self.index:
+                continue
+            change = step_of(self.index, q, key[1:], net, voters, self.W, self.bounds, self.unit)
+            self.shares[key] = 0.0
+            if change is not None:
+                asking = {voter: abs(parts) for voter, parts in voters.items() if (parts > 0) == (net > 0) and parts}
+                self.shares[key] = paid(np.abs(change).sum(), asking, votes[-1][0], self.bounds, self.unit, *spent)
+                self.steps[key] = self.shares[key] * change
+                self.add(self.steps[key])
+
+    def take_out(self, keys):
+        nothing = np.zeros_like(self.W)
+        self.add(-sum((self.steps.pop(key, nothing) for key in keys), start=nothing))
+
+    def add(self, change):
+        """Weights that are touched stay within their bound."""
+        self.W = self.W + change
+        touched, largest = change != 0, self.bounds.weight * self.unit
+        self.W[touched] = np.clip(self.W[touched], -largest, largest)
 
 
 def by_voter(votes, most):

@@ -155,7 +155,7 @@ def test_a_preference_moves_the_list_and_undo_moves_it_back(api):
     told = checked(api.post("/prefer", json=given), messages.Taught, 202)
     effect = told.pop("effect")
     assert told.pop("receipt").startswith("1.")
-    assert told == {"entry": 1, "version": "v1", "applied": True, "ready_in": 0.0}
+    assert told == {"entry": 1, "version": "v1", "applied": True, "ready_in": 0.0, "exact_in": 0.0}
     after = api.get("/search", params={"q": QUERY})
     assert after.json()["version"] == "v1"
     ranks = [ids(after).index(doc_id) + 1 for doc_id in (before[4], before[0])]

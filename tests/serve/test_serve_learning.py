@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 
 import numpy as np
@@ -12,11 +11,12 @@ from hypothesis import strategies as st
 
 import tercet as tc
 from oracles.teaching import taught
+from support.drawn_journals import journals
 from support.serving import clicked, made_docs, made_index, noisy, preferred, withdrawn, written
 from tercet.data.clicks import MOST_PREFERENCES
 from tercet.serve import Learner, LearningBounds, read_journal, replay
 from tercet.serve.allowances import Moment, Voter
-from tercet.serve.journal import Entry, Renewed, Trust, Withdrawn
+from tercet.serve.journal import Entry, Renewed, Withdrawn
 from tercet.serve.replay import Replay
 from tercet.serve.snippets import passage_of, title_of
 from tercet.serve.votes import ONE_CLICK, votes_of
@@ -28,8 +28,6 @@ pytestmark = pytest.mark.slow  # make test has it, make check has not
 INDEX = made_index()
 LATENT = made_index(latent=True)
 DOCS = list(made_docs())
-QUERIES = ("green avocado", "blue sky", "avocado", "Green AVOCADO", "toast of the dark garden", "unknownword")
-TIME = "2026-01-01T00:00:00Z"
 
 
 # -- votes ----------------------------------------------------------------------------------------------------------
@@ -51,30 +49,6 @@ def test_one_list_counts_no_more_than_one_click():
 
 
 # -- the replay -----------------------------------------------------------------------------------------------------
-
-
-@st.composite
-def journals(draw):
-    """Few documents and queries, so that the same questions come up again and again."""
-    docs = DOCS[:5]
-    entries: list[Entry] = []
-    for number in range(1, draw(st.integers(1, 14)) + 1):
-        kind = draw(st.sampled_from(["prefer", "prefer", "prefer", "clicks", "withdraw", "renew"]))
-        client = draw(st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.0.1/ann"]))
-        trust: Trust | None = draw(st.sampled_from([None, None, "visitor", "vouched", "teacher"]))
-        order = draw(st.permutations(docs))
-        query = draw(st.sampled_from(QUERIES))
-        if kind == "prefer":
-            hours = draw(st.sampled_from([0.0, 0.0, number, 100.0]))  # clocks may be set back
-            entries.append(preferred(number, query, order[0], order[1], client, trust, hours))
-        elif kind == "clicks":
-            entries.append(clicked(number, query, tuple(order), *order[1:3], client=client, trust=trust))
-        elif kind == "renew":
-            entries.append(Renewed(number, TIME, "local", "promote"))
-        else:
-            gone = draw(st.lists(st.integers(1, max(1, number - 1)), min_size=1, max_size=3, unique=True))
-            entries.append(withdrawn(number, *gone))
-    return entries
 
 
 TIGHT = LearningBounds(client=0.3, teacher=0.3, step=0.1, weight=0.05, pairs=8)
@@ -119,8 +93,7 @@ def test_going_back_takes_few_steps_and_gives_the_same_bits():
 
 
 def test_it_can_be_asked_how_long_steps_will_take(monkeypatch):
-    module = sys.modules[Replay.__module__]
-    monkeypatch.setattr(module, "_TAKEN_AT_ONCE", 30)
+    monkeypatch.setattr(Replay, "_votes_at_once", lambda _: 30)
     entries = noisy(100, lambda _: "10.0.0.1", "teacher")
     state, whole = Replay(INDEX, LearningBounds()), Replay(INDEX, LearningBounds())
     advance, left = state.overlay.advance, []
@@ -134,7 +107,7 @@ def test_it_can_be_asked_how_long_steps_will_take(monkeypatch):
     assert [done for done, _ in left] == [0, 30, 60, 90]
     assert all(seconds > 0 for _, seconds in left)
     assert state.seconds_left == 0
-    monkeypatch.setattr(module, "_TAKEN_AT_ONCE", 10**6)
+    monkeypatch.undo()
     whole.apply(entries)
     assert_same(state, whole)
 

@@ -72,7 +72,8 @@ def test_a_learner_that_stopped_is_told(tmp_path, monkeypatch):
             patched.setattr(service.learner._state, "apply", broken)
             told = checked(api.post("/prefer", json=given), messages.Taught, 202)
         del told["receipt"]
-        assert told == {"entry": 1, "version": "v0", "applied": False, "ready_in": None, "effect": None}
+        waits = {"applied": False, "ready_in": None, "exact_in": None}
+        assert told == {"entry": 1, "version": "v0", "effect": None} | waits
         body = refused(api.get("/health"), 503, "the learner stopped")
         assert (body["version"], body["documents"]) == ("v0", 60)
         lines = api.get("/metrics").text.splitlines()

@@ -33,6 +33,7 @@ TRUSTS = (None, "visitor", "vouched", "teacher")
 def quickly():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
+        patch.setattr("tercet.serve.learner._INTERIM_SECONDS", 0.0)  # whatever goes back is served in the interim
         yield
 
 
@@ -81,7 +82,7 @@ class Kept:
     def wait(self) -> None:
         """Until all is learned that the journal has."""
         end = time.monotonic() + 60
-        while self.service.version.number < len(self.service.journal):
+        while self.service.version.number < len(self.service.journal) or not self.service.version.exact:
             assert time.monotonic() < end
             time.sleep(0.002)
         self.n_entries = len(self.service.journal)
@@ -253,7 +254,7 @@ def test_what_does_not_fit_together_is_refused(kept):
         arrays = {name: np.array(array) for name, array in state.arrays().items()}
     for name, array in arrays.items():
         for hostile in (-7, 2**30):
-            if array.dtype.kind == "i" and array.size and name not in ("inactive", "renewals", "taken", "box"):
+            if array.dtype.kind == "i" and array.size and name not in ("inactive", "renewals", "box"):
                 forged = array.copy()
                 forged[-1] = min(hostile, np.iinfo(array.dtype).max)
                 other = Replay(index, LearningBounds())

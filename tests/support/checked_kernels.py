@@ -36,6 +36,7 @@ from tercet.measure import compare_orders
 from tercet.search import Index
 from tercet.serve import LearningBounds
 from tercet.serve.allowances import Moment, Voter
+from tercet.serve.interim import Interim
 from tercet.serve.replay import Replay
 from tercet.text import CorrelatedWords
 from tercet.text.fielded import ColumnLayout
@@ -277,7 +278,9 @@ def votes(rng: np.random.Generator, folder: Path) -> None:
         trust: Any = (None, "visitor", "vouched", "teacher")[rng.integers(4)]
         entry = preferred(number, query, better, worse, f"{client}/{rng.integers(9)}", trust, number)
         state.apply([withdrawn(number, int(rng.integers(1, number + 1))) if number % 7 == 0 else entry])
+        state.matrix()
     state.outcomes(entry)
+    Interim(state).apply([withdrawn(400, *range(1, 400, 3))])
     state.entries_behind(state.overlay.pairs()[0][:9])
     state.allowances.charge(1.0, {Voter("10.0.0.1", "visitor"): 1, Voter("10.0.0.2", "visitor"): 2}, Moment(400, 0.0))
     state.allowances.spent(Voter("10.0.0.1", "visitor"), Moment(400, 0.0))

@@ -3,7 +3,7 @@
 Ballots are in the order in which they were cast, and a question is answered at its last one, so that a pass over the
 ballots takes all steps in their order. A ballot knows the one before it on the same question. Steps themselves are
 those of ``online.py``. What changes in place: the table of weights, what purses and addresses spent and asked for, and
-``share`` and ``n_pairs`` of the questions that were answered.
+``share``, ``n_pairs`` and ``moved`` of the questions that were answered.
 """
 
 from typing import Any, NamedTuple
@@ -49,6 +49,7 @@ class Questions(NamedTuple):
     target: Any  # float64
     share: Any  # float64
     n_pairs: Any  # int32
+    moved: Any  # float64, sizes of its step's changes added up; below 0 where that put the second document ahead
 
 
 class Spans(NamedTuple):
@@ -284,12 +285,8 @@ def fill_slots(slots, questions, n):
 
 
 @in_order
-def count_votes(ballots, last, voters, most):
-    """What each voter says on the question of a last ballot, however often: at most so many parts for or against.
-
-    A preference is a voter's last word: what it said before counts no more. That of a teacher stands against all
-    others. Votes for which allowances were for life have neither rule. Returns voters and their parts.
-    """
+def cast_until(ballots, last):
+    """The ballots that count on the question of a last one, in their order."""
     n = 0
     ballot = last
     while ballot >= 0:
@@ -302,6 +299,18 @@ def count_votes(ballots, last, voters, most):
             i -= 1
             cast[i] = ballot
         ballot = ballots.before[ballot]
+    return cast
+
+
+@in_order
+def count_votes(ballots, last, voters, most):
+    """What each voter says on the question of a last ballot, however often: at most so many parts for or against.
+
+    A preference is a voter's last word: what it said before counts no more. That of a teacher stands against all
+    others. Votes for which allowances were for life have neither rule. Returns voters and their parts.
+    """
+    cast = cast_until(ballots, last)
+    n = cast.size
     names = np.empty(n, np.int32)
     for i in range(n):
         names[i] = voters.name[ballots.voter[cast[i]]]
@@ -359,7 +368,7 @@ def take_steps(table, n_used, n_doc_terms, cum, first, stop, ballots, questions,
         q_values = words.values[of_query : of_query + queries.n[questions.query[question]]]
         if 2 * (n_used + q_terms.size * n) > table[0].size:
             return ballot, n_used
-        questions.share[question], questions.n_pairs[question] = NO_STEP, 0
+        questions.share[question], questions.n_pairs[question], questions.moved[question] = NO_STEP, 0, 0.0
         if questions.known[question] != LOOKED_UP:
             continue
         if ballots.before[ballot] < 0:  # most questions have one vote: nothing is allocated for it
@@ -401,14 +410,56 @@ def take_steps(table, n_used, n_doc_terms, cum, first, stop, ballots, questions,
         if share > 0:
             n_used += add_step(table, keys[:m], change[:m], slots, share, terms.weight, cum)
         questions.share[question], questions.n_pairs[question] = share, m
+        questions.moved[question] = sign * share * size
     return stop, n_used
+
+
+@helper_in_order
+def step_pairs(question, n_doc_terms, questions, queries, words, bounds, keys, change, slots):
+    """Write the pairs that the step of a question changed, in what proportion; returns how many.
+
+    They are the same whatever the weights are. The others, but for ``questions`` and words, are room for it.
+    """
+    start, n = questions.start[question], questions.n_words[question]
+    of_query = queries.start[questions.query[question]]
+    q_terms = words.terms[of_query : of_query + queries.n[questions.query[question]]]
+    q_values = words.values[of_query : of_query + queries.n[questions.query[question]]]
+    cols, values = words.terms[start : start + n], words.values[start : start + n]
+    bounds[0] = questions.n_pairs[question]
+    return propose(n_doc_terms, q_terms, q_values, cols, values, n, 1.0, 1.0, 1.0, bounds, keys, change, slots)
+
+
+@in_order
+def recorded_steps(which, n_doc_terms, questions, queries, words):
+    """What the steps of questions (which, int64) changed, to rounding: keys of pairs (int64), and by how much."""
+    n, room = 0, 0
+    for question in which:
+        n_all = np.int64(queries.n[questions.query[question]]) * np.int64(questions.n_words[question])
+        n += min(n_all, np.int64(questions.n_pairs[question]))
+        room = max(room, n_all)
+    all_keys, all_changes = np.empty(n, np.int64), np.empty(n)
+    keys, change, slots = np.empty(room, np.int64), np.empty(room), np.empty(room, np.int64)
+    bounds = np.array([0.0, 0.0, 0.0])
+    n = 0
+    for question in which:
+        if questions.n_pairs[question] == 0:
+            continue
+        m = step_pairs(question, n_doc_terms, questions, queries, words, bounds, keys, change, slots)
+        size = 0.0
+        for k in range(m):
+            size += abs(change[k])
+        scale = questions.moved[question] / size if m > 0 else 0.0
+        for k in range(m):
+            all_keys[n], all_changes[n] = keys[k], scale * change[k]
+            n += 1
+    return all_keys[:n], all_changes[:n]
 
 
 @in_order
 def ballots_behind(wanted, n_doc_terms, n_ballots, ballots, questions, queries, words):
     """Which steps changed which of the pairs ``wanted`` (int64, an open table of keys): two arrays of int64.
 
-    They are a last ballot and a key for each. The pairs of a step are the same whatever the weights are.
+    They are a last ballot and a key for each.
     """
     found, pair = np.empty(16, np.int64), np.empty(16, np.int64)
     n_found = 0
@@ -423,13 +474,7 @@ def ballots_behind(wanted, n_doc_terms, n_ballots, ballots, questions, queries, 
         question = ballots.question[ballot]
         if questions.last[question] != ballot or questions.n_pairs[question] == 0:
             continue
-        start, n = questions.start[question], questions.n_words[question]
-        of_query = queries.start[questions.query[question]]
-        q_terms = words.terms[of_query : of_query + queries.n[questions.query[question]]]
-        q_values = words.values[of_query : of_query + queries.n[questions.query[question]]]
-        cols, values = words.terms[start : start + n], words.values[start : start + n]
-        bounds[0] = questions.n_pairs[question]
-        m = propose(n_doc_terms, q_terms, q_values, cols, values, n, 1.0, 1.0, 1.0, bounds, keys, change, slots)
+        m = step_pairs(question, n_doc_terms, questions, queries, words, bounds, keys, change, slots)
         for k in range(m):
             if wanted[slot_of(wanted, keys[k])] == keys[k]:
                 if n_found == found.size:

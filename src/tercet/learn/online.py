@@ -24,7 +24,15 @@ from scipy import sparse
 from tercet._validate import is_number
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, DivergedError, InputError, MemoryLimitError
-from tercet.kernels.online import FREE, fill_table, margin_of, online_advance
+from tercet.kernels.online import (
+    FREE,
+    LARGEST,
+    fill_table,
+    margin_of,
+    merge_weights,
+    online_advance,
+    subtract_changes,
+)
 from tercet.learn.matrices import check_matrix, kernel_rows
 from tercet.store.codec import decode, encode
 from tercet.store.schema import Shape
@@ -184,6 +192,19 @@ class OnlineLearner:
         data = (levels - np.copysign(self._cum, levels)).astype(np.float32)
         return sparse.csr_array((data, columns.astype(np.int32), indptr), shape=self.base.shape)
 
+    def matrix_after(self, before: sparse.csr_array, keys: NDArray[np.int64]) -> sparse.csr_array:
+        """The same, where ``before`` is what it was and only weights of these pairs have changed since.
+
+        Costs a copy of it, where `matrix` costs a look at the whole table, and sorting.
+        """
+        keys = np.unique(keys)
+        most = before.nnz + keys.size
+        merged = np.empty(before.indptr.size, np.int64), np.empty(most, np.int32), np.empty(most, np.float32)
+        rows = before.indptr, before.indices, before.data
+        n = merge_weights(self._table, self._cum, *rows, keys, self.base.shape[1], merged)
+        indptr, indices, data = merged
+        return sparse.csr_array((data[:n], indices[:n], indptr), shape=self.base.shape)
+
     @property
     def weights(self) -> Weights:
         """The base's parts and, last, the learned one."""
@@ -302,6 +323,21 @@ class OnlineLearner:
             if first >= stop:
                 return
             self._make_room(n_pairs)
+
+    def subtract(self, keys: NDArray[np.int64], change: NDArray[np.float64]) -> None:
+        """Take changes out of the weights, to rounding; a weight that they reach stays within the rule's bound."""
+        if 2 * (self._n_used + keys.size) > self._table[0].size:
+            self._make_room(keys.size)
+        self._n_used += subtract_changes(self._table, keys, change, self._bounds[LARGEST], self._cum)
+
+    @property
+    def n_pairs(self) -> int:
+        """How many pairs there are room for in use; some may have no weight any more."""
+        return self._n_used
+
+    def handed_over(self) -> OnlineLearner:
+        """One that goes on with what was learned so far, uncopied; this one must `go_back` before anything else."""
+        return copy(self)
 
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """All that was learned, to go back to: keys of pairs, which are rows times columns, and their levels."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import copy
 from typing import NamedTuple
 
@@ -160,8 +161,9 @@ class Allowances:
         return Payers(self._voters.all, self._purses.all, self._addresses.all, letters, self._renewals)
 
     def renew(self, number: int) -> None:
-        """From the entry of this number on, every allowance is whole again."""
-        self._renewals = np.append(self._renewals, np.int64(number))
+        """From the entry of this number on, every allowance is whole again; it may be said twice."""
+        if not self._renewals.size or number > self._renewals[-1]:
+            self._renewals = np.append(self._renewals, np.int64(number))
 
     def charge(self, size: float, voters: Mapping[Voter, int], moment: Moment) -> float:
         """Which share of a step those who asked for it can afford.
@@ -260,6 +262,16 @@ class Allowances:
             if spent is not None:
                 saved = getattr(spent, name)
                 column[: len(saved)] = saved
+
+    @contextmanager
+    def having(self, spent: Spent) -> Iterator[None]:
+        """Be where `to_spent` was for the time of a block; afterwards, where it is now."""
+        now = self.to_spent()
+        self.restore(spent)
+        try:
+            yield
+        finally:
+            self.restore(now)
 
     @property
     def n_voters(self) -> int:

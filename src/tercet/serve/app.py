@@ -227,8 +227,10 @@ def _add_reading(app: FastAPI, service: Service, access: Access) -> None:
     async def health() -> Response:
         """Say whether the service is well; 503 when it no longer learns."""
         now = service.serving
+        version = now.version
         facts = {
-            "version": now.version.name,
+            "version": version.name,
+            "exact_in": now.learner.exact_in(version),
             "documents": len(now.index),
             "index": now.index_label,
             "model": now.model_label,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Iterator
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from tercet.learn.matrices import kernel_rows
 from tercet.learn.online import Contrasts
 from tercet.serve.allowances import spelled
 from tercet.serve.growing_columns import Arrays, GrowingColumns, Numbered, is_within, pieces, rises
+from tercet.serve.votes import Vote
 from tercet.store.fields import take_array
 
 _LEAST_SLOTS = 256
@@ -70,6 +72,7 @@ class BallotBox:
             target=real,
             share=real,
             n_pairs=whole,
+            moved=real,
         )
         self.query_spans = GrowingColumns(Spans, start=np.int64, n=whole)
         self.words = GrowingColumns(WordPool, terms=whole, values=np.float32)
@@ -126,7 +129,7 @@ class BallotBox:
         slot = find_question(self._slots, self.questions.all, query, first, second)
         number = int(self._slots[slot])
         if number < 0:
-            number = self.questions.append(query, first, second, -1, NOT_LOOKED_UP, 0, 0, 0.0, 0.0, NO_STEP, 0)
+            number = self.questions.append(query, first, second, -1, NOT_LOOKED_UP, 0, 0, 0.0, 0.0, NO_STEP, 0, 0.0)
             self._slots[slot] = number
             if 2 * len(self.questions) > self._slots.size:
                 self._fill_slots()
@@ -137,8 +140,10 @@ class BallotBox:
         self._slots = np.full(max(_LEAST_SLOTS, 1 << int(3 * n).bit_length()), -1, np.int32)
         fill_slots(self._slots, self.questions.all, n)
 
-    def is_first(self, question: int, doc_id: str) -> bool:
-        return spelled(doc_id) == self.docs[self.questions.all.first[question]]
+    def signed_parts(self, question: int, vote: Vote) -> int:
+        """The parts of a vote, below 0 where it is for the second document of its question."""
+        is_first = spelled(vote.better) == self.docs[self.questions.all.first[question]]
+        return vote.parts if is_first else -vote.parts
 
     # -- votes -------------------------------------------------------------------------------------------------
 
@@ -156,20 +161,31 @@ class BallotBox:
             return changed  # baked, or withdrawn before
         self.inactive.add(number)
         ballots, questions = self.ballots.all, self.questions.all
-        numbers = self.ballots.column("number")
-        for ballot in range(int(np.searchsorted(numbers, number)), int(np.searchsorted(numbers, number, side="right"))):
-            question = ballots.question[ballot]
+        for ballot in self.ballots_of((number,)):
+            question = int(ballots.question[ballot])
             ballots.counts[ballot] = False
-            last = int(questions.last[question])
-            changed = min(changed, last)
-            while last >= 0 and not ballots.counts[last]:
-                last = int(ballots.before[last])
+            before, last = self.last_without(question)
+            changed = min(changed, before)
             questions.last[question] = last
             if last >= 0:
                 changed = min(changed, last)
             else:
-                questions.share[question], questions.n_pairs[question] = NO_STEP, 0
+                questions.share[question], questions.n_pairs[question], questions.moved[question] = NO_STEP, 0, 0.0
         return changed
+
+    def ballots_of(self, entries: Iterable[int]) -> Iterator[int]:
+        """The ballots that entries cast."""
+        numbers = self.ballots.column("number")
+        for number in entries:
+            yield from range(*(int(np.searchsorted(numbers, number, side=side)) for side in ("left", "right")))
+
+    def last_without(self, question: int, gone: Container[int] = ()) -> tuple[int, int]:
+        """The last ballot of a question, and what is the last that counts without some entries; -1 for none."""
+        ballots, last = self.ballots.all, int(self.questions.all.last[question])
+        left = last
+        while left >= 0 and (not ballots.counts[left] or int(ballots.number[left]) in gone):
+            left = int(ballots.before[left])
+        return last, left
 
     def position(self, ballot: int) -> tuple[int, int]:
         """The entry of a ballot, and which of the entry's votes it is."""

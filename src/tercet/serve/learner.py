@@ -1,4 +1,8 @@
-"""Learning while serving: a thread applies entries and publishes whole versions; readers take the one that is there."""
+"""Learning while serving: a thread applies entries and publishes whole versions; readers take the one that is there.
+
+Where an entry changes what was learned long ago, it counts at once in an interim version, and the exact one, which has
+the bits of a replay from nothing, follows when all that came after is learned again.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,8 @@ from scipy import sparse
 from tercet.errors import EngineError, InputError
 from tercet.fitting.text_model import Baked, TextModel
 from tercet.search import BaseIndex, Index
-from tercet.serve.bounds import LearningBounds
+from tercet.serve.bounds import SNAPSHOT_EVERY, LearningBounds
+from tercet.serve.interim import Interim
 from tercet.serve.journal import Entry
 from tercet.serve.journal_chain import Entries
 from tercet.serve.problems import HttpProblem
@@ -32,6 +37,7 @@ _log = logging.getLogger(__name__)
 EntriesBehind: TypeAlias = Callable[[NDArray[np.int64]], Mapping[int, tuple[int, ...]]]
 
 _LOOK_WAIT_SECONDS = 0.25  # how long who looks at what is behind the weights waits while they change
+_INTERIM_SECONDS = 0.05  # what takes longer to learn is served in the interim way until it is learned
 _ENGINE_AWAY_SECONDS = 2.0  # between attempts to learn while the engine that keeps the documents is away
 
 
@@ -41,7 +47,8 @@ class Version:
 
     The first ``n_baked`` entries are part of the base, and not of the overlay.
     ``outcomes`` has, by their numbers, what came of the entries that it was the first to have. ``entries_behind`` finds
-    the entries behind pairs of words, as they are when it is asked.
+    the entries behind pairs of words, as they are when it is asked. An `Interim` version is not ``exact``: a replay
+    gives other bits, and is under way.
     """
 
     number: int
@@ -51,10 +58,11 @@ class Version:
     entries_behind: EntriesBehind
     n_baked: int = 0
     outcomes: Mapping[int, tuple[VoteOutcome, ...]] = field(default_factory=dict)
+    exact: bool = True
 
     @property
     def name(self) -> str:
-        return f"v{self.number}"
+        return f"v{self.number}" if self.exact else f"v{self.number}~"
 
     @property
     def model(self) -> TextModel:
@@ -62,7 +70,7 @@ class Version:
 
     @cached_property
     def digest(self) -> str:
-        """What the overlay is known by; a replay of the same journal gives the same."""
+        """What the overlay is known by; where it is exact, a replay of the same journal gives the same."""
         return digest_of(self.overlay)[:32]
 
     def strongest(self, k: int) -> list[tuple[str, str, float, tuple[int, ...]]]:
@@ -97,7 +105,7 @@ def replay(index: BaseIndex, entries: Iterable[Entry], bounds: LearningBounds | 
     >>> [hit.doc_id for hit in learned.index.search("green")]
     ['b', 'a']
     """
-    return _begun(index, entries, bounds)[1]
+    return _learned(index, entries, bounds)[1]
 
 
 def bake(index: BaseIndex, entries: Entries, bounds: LearningBounds | None = None) -> TextModel:
@@ -112,7 +120,7 @@ def bake(index: BaseIndex, entries: Entries, bounds: LearningBounds | None = Non
     entries : of a journal, see `read_journal`
     bounds : as the service has them
     """
-    state, version = _begun(index, entries, bounds)
+    state, version = _learned(index, entries, bounds)
     sum_there = entries.sum_after(version.number)
     assert sum_there is not None
     if version.number == version.n_baked:
@@ -134,23 +142,26 @@ def n_baked(model: TextModel, entries: Iterable[Entry]) -> int:
     return next(there, 0)
 
 
+def _learned(index: BaseIndex, entries: Iterable[Entry], bounds: LearningBounds | None) -> tuple[Replay, Version]:
+    """Entries replayed from nothing; those that the model has left out."""
+    state, number, n_left_out = _begun(index, entries, bounds)
+    later = _Counted(entries[number:] if isinstance(entries, Entries) else entries, number)
+    state.apply(later)
+    return state, _version(state, index, later.number, n_left_out)
+
+
 def _begun(
     index: BaseIndex, entries: Iterable[Entry], bounds: LearningBounds | None, kept: Kept | None = None
-) -> tuple[Replay, Version]:
-    """Entries replayed from nothing, or from a snapshot; those that the model has left out."""
+) -> tuple[Replay, int, int]:
+    """A replay from nothing, or from a snapshot; up to which entry that is, and how many of these the model has."""
     state = Replay(index, bounds or LearningBounds())
-    number = n_left_out = n_baked(state.model, entries)
-    if isinstance(entries, Entries):
-        if kept is not None:
-            saved = kept.snapshots.restore(state, kept.model, entries, n_left_out)
-            if saved is None:
-                state = Replay(index, state.bounds)
-            else:
-                number = saved
-        entries = entries[number:]
-    counted = _Counted(entries, number)
-    state.apply(counted)
-    return state, _version(state, index, counted.number, n_left_out)
+    n_left_out = n_baked(state.model, entries)
+    if kept is not None and isinstance(entries, Entries):
+        saved = kept.snapshots.restore(state, kept.model, entries, n_left_out)
+        if saved is not None:
+            return state, saved, n_left_out
+        state = Replay(index, state.bounds)
+    return state, n_left_out, n_left_out
 
 
 class _Counted(Iterable[Entry]):
@@ -172,10 +183,10 @@ class Kept(NamedTuple):
     model: str
 
 
-def _version(state: Replay, base: BaseIndex, number: int, n_baked: int, behind: EntriesBehind | None = None) -> Version:
-    matrix = state.overlay.matrix()
+def _version(state: Replay, base: BaseIndex, number: int, n_baked: int, interim: Interim | None = None) -> Version:
+    matrix, inactive = (state.matrix(), state.inactive) if interim is None else (interim.matrix, interim.inactive)
     index = base.with_model(_with_overlay(state.model, matrix)) if matrix.nnz else base
-    return Version(number, index, matrix, state.inactive, behind or state.entries_behind, n_baked)
+    return Version(number, index, matrix, inactive, state.entries_behind, n_baked, exact=interim is None)
 
 
 def _with_overlay(model: TextModel, matrix: sparse.csr_array) -> TextModel:
@@ -234,19 +245,39 @@ class Learner:
         self._base, self._kept = index, kept
         self._applying = threading.Lock()  # held while the state changes, and while it is copied
         begun = None if before is None else before._begun_over(index, entries)
-        self._state, version = begun or _begun(index, entries, bounds, kept)
-        self._look_behind = _LookBehind(self._state, self._applying)
-        self.current = replace(version, entries_behind=self._look_behind)
-        self._state.compile()  # so that the first to teach does not wait for it
-        self.query_row = self._state.query_row
-        self.failure: str | None = None
+        self._state, self._n_exact, n_left_out = begun or _begun(index, entries, bounds, kept)
         self._todo: deque[Entry] = deque()
         self._waiting: list[tuple[int, Future[Version]]] = []
         self._changed = threading.Condition()
-        self._is_whole = True
+        self._is_whole, self._is_saving = True, False
+        self._interim: Interim | None = None
+        self._seconds_back = 0.0  # that going back was to take, until it is done
         self._stopping = False
+        self.failure: str | None = None
+        self.query_row = self._state.query_row
+        self._look_behind = _LookBehind(self._state, self._applying)
+        self._state.compile()  # so that the first to teach does not wait for it
+        self._start(entries, n_left_out)
         self._thread = threading.Thread(target=self._run, name="tercet-learner", daemon=True)
         self._thread.start()
+
+    def _start(self, entries: Sequence[Entry], n_left_out: int) -> None:
+        """Have the entries learned that came after what there is, or where that goes far back, have them count."""
+        n_later = len(entries) - self._n_exact
+        later = entries[self._n_exact :]
+        if self._n_exact > n_left_out and 0 < n_later <= SNAPSHOT_EVERY:
+            later = list(later)
+            self._state.prepare(later)
+            self._seconds_back = self._state.seconds_back(later)
+            if self._seconds_back > _INTERIM_SECONDS:
+                self._todo.extend(later)
+                self.current = _version(self._state, self._base, self._n_exact, n_left_out)
+                self._serve_interim(later)
+                return
+        counted = _Counted(later, self._n_exact)
+        self._state.apply(counted)
+        self._n_exact = counted.number
+        self._publish(_version(self._state, self._base, self._n_exact, n_left_out))
 
     def tell(self, entry: Entry) -> Future[Version]:
         """Have an entry applied; the future gives the first version with it."""
@@ -260,22 +291,25 @@ class Learner:
             self._changed.notify()
         return applied
 
-    def _begun_over(self, index: BaseIndex, entries: Sequence[Entry]) -> tuple[Replay, Version] | None:
-        """What this one has applied, and entries after that, over other documents; None where the model differs."""
+    def _begun_over(self, index: BaseIndex, entries: Sequence[Entry]) -> tuple[Replay, int, int] | None:
+        """As `_begun`, what this one has applied over other documents; None where the model differs."""
         if index.model is not self._base.model or not (isinstance(index, Index) and isinstance(self._base, Index)):
             return None  # another engine has rows no sooner than a replay has
         with self._applying:
             if not self._is_whole:
                 return None
-            state, number = self._state.over(index), self.current.number
-        later = _Counted(entries[number:], number)
-        state.apply(later)
-        return state, _version(state, index, later.number, self.current.n_baked)
+            return self._state.over(index), self._n_exact, self.current.n_baked
 
     @property
     def seconds_left(self) -> float:
         """About how long it will be until all is learned that is being learned now; any thread may ask."""
-        return self._state.seconds_left
+        return self._state.seconds_left or self._seconds_back
+
+    def exact_in(self, version: Version) -> float | None:
+        """The same of a version, for those who are told: 0 where it is exact, None where none will be."""
+        if version.exact:
+            return 0.0
+        return None if self.failure is not None else max(0.1, round(self.seconds_left, 1))
 
     def close(self, at_end: bool = False) -> None:
         """Apply what was told, and stop; at the end of a service, keep what it has learned."""
@@ -287,45 +321,111 @@ class Learner:
             self._keep(at_end)
 
     def _keep(self, at_end: bool = False) -> None:
-        if self._kept is not None and self._is_whole:
-            snapshots, model = self._kept
-            snapshots.keep(self._state, model, self.current.number, self.current.n_baked, at_end)
+        """Save what is learned, where that is due; entries that come meanwhile count in the interim."""
+        if self._kept is None or not self._is_whole:
+            return
+        snapshots, model = self._kept
+        save = snapshots.due(self._state, model, self._n_exact, self.current.n_baked, at_end)
+        if save is None:
+            return
+        self._is_saving = True
+        saving = threading.Thread(target=self._save, args=(save,), name="tercet-snapshot")
+        saving.start()
+        goes_on = not at_end
+        while goes_on:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._is_saving or self._later())
+                goes_on = self._is_saving
+            if goes_on:
+                with self._applying:
+                    goes_on = self._serve_later()
+        saving.join()
+
+    def _save(self, save: Callable[[], bool]) -> None:
+        try:
+            save()
+        finally:
+            with self._changed:
+                self._is_saving = False
+                self._changed.notify()
 
     def _run(self) -> None:
-        self._keep()  # what a start had to replay
-        while True:
+        try:
+            self._keep()  # what a start had to replay
+            while self._learn_next():
+                self._keep()
+        except Exception as error:
+            # A defect. Readers keep the last whole version; the journal keeps the entries for a restart.
+            _log.exception("the learner stopped after entry %d", self._n_exact)
+            self._fail(f"the learner stopped: {type(error).__name__}")
+
+    def _learn_next(self) -> bool:
+        """Wait for entries, and learn them; False where there will be none."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._todo or self._stopping)
+            entries = list(self._todo)
+        if not entries:
+            return False
+        try:
+            with self._applying:
+                self._state.prepare(entries)
+        except EngineError as error:
+            _log.warning("entry %d waits to be learned: %s", entries[0].number, error)
             with self._changed:
-                self._changed.wait_for(lambda: self._todo or self._stopping)
-                entries = list(self._todo)
-                self._todo.clear()
-            if not entries:
-                return
+                # Where it ends, they are in the journal for the next start.
+                return not self._changed.wait_for(lambda: self._stopping, timeout=_ENGINE_AWAY_SECONDS)
+        with self._applying:
+            self._learn(entries)
+        return True
+
+    def _learn(self, entries: Sequence[Entry]) -> None:
+        """Have entries learned exactly; where that takes long they count before, as do others that come meanwhile."""
+        if self._interim is not None:
+            self._serve_later()  # before the state has them
+        else:
+            self._seconds_back = self._state.seconds_back(entries)
+            if self._seconds_back > _INTERIM_SECONDS:
+                self._serve_interim(entries)
+        self._is_whole = False  # until it went well
+        self._state.apply(entries, None if self._interim is None else self._serve_later)
+        self._n_exact, self._interim, self._seconds_back = entries[-1].number, None, 0.0
+        with self._changed:
+            for _ in entries:
+                self._todo.popleft()
+        if self._n_exact >= self.current.number:  # else what came meanwhile is served in the interim, and is next
+            version = _version(self._state, self._base, self._n_exact, self.current.n_baked)
+            outcomes = {entry.number: self._state.outcomes(entry) for entry in entries}
+            self._publish(replace(version, outcomes=outcomes))
+        self._is_whole = True
+
+    def _serve_interim(self, entries: Sequence[Entry]) -> None:
+        """Have entries count, which are not learned yet, in a version that is not exact."""
+        if self._interim is None:
+            self._is_whole = False  # the interim takes over its weights
+            self._interim = Interim(self._state)
+        outcomes = self._interim.apply(entries)
+        version = _version(self._state, self._base, entries[-1].number, self.current.n_baked, self._interim)
+        self._publish(replace(version, outcomes=outcomes))
+
+    def _later(self) -> list[Entry]:
+        """What came, and does not count yet; for who holds ``_changed``."""
+        return [entry for entry in self._todo if entry.number > self.current.number]
+
+    def _serve_later(self) -> bool:
+        """Have entries count that came while the state is busy; whether all that they speak of could be looked up."""
+        with self._changed:
+            later = self._later()
+        if later:
             try:
-                with self._applying:
-                    self._state.prepare(entries)
-            except EngineError as error:
-                _log.warning("entry %d waits to be learned: %s", entries[0].number, error)
-                with self._changed:
-                    self._todo.extendleft(reversed(entries))
-                    if self._changed.wait_for(lambda: self._stopping, timeout=_ENGINE_AWAY_SECONDS):
-                        return  # they are in the journal for the next start
-                continue
-            try:
-                with self._applying:
-                    self._is_whole = False  # until it went well
-                    self._state.apply(entries)
-                    number, behind = entries[-1].number, self._look_behind
-                    version = _version(self._state, self._base, number, self.current.n_baked, behind)
-                    outcomes = {entry.number: self._state.outcomes(entry) for entry in entries}
-                    self.current = replace(version, outcomes=outcomes)  # the swap: one reference
-                    self._is_whole = True
-            except Exception as error:
-                # A defect. Readers keep the last whole version; the journal keeps the entries for a restart.
-                _log.exception("the learner stopped at entry %d", entries[0].number)
-                self._fail(f"the learner stopped: {type(error).__name__}")
-                return
-            self._answer()
-            self._keep()
+                self._state.prepare(later)
+            except EngineError:
+                return False  # tried again, and told, when it is their turn
+            self._serve_interim(later)
+        return True
+
+    def _publish(self, version: Version) -> None:
+        self.current = replace(version, entries_behind=self._look_behind)  # the swap: one reference
+        self._answer()
 
     def _answer(self) -> None:
         with self._changed:

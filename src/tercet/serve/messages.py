@@ -37,7 +37,16 @@ CLIENT = Field(
     examples=["reader-7"],
 )
 CARRIED = Field(description="Values that the document carries along, by column; some of many, long texts cut.")
-VERSION = Field(description="The version of the model that answered.", examples=["v12"], pattern="^v[0-9]+$")
+VERSION = Field(
+    description="The version of the model that answered: v12 has all entries up to the 12th, exactly; v12~ has them in "
+    "the interim way, until what they change is learned again.",
+    examples=["v12"],
+    pattern="^v[0-9]+~?$",
+)
+EXACT_IN = Field(
+    description="About how many seconds it will be until what is served is exact, with the bits of a replay of the "
+    "journal; 0 where it is, null where nothing is learned until a restart."
+)
 INDEX = Field(description="The index that answered: documents and model, as they were committed.")
 
 # -- questions ------------------------------------------------------------------------------------------------------
@@ -351,17 +360,17 @@ class Collection(BaseModel):
 
 
 class Acknowledged(BaseModel):
-    """It is on disk. ``applied`` says whether ``version`` has it already; soon one will."""
+    """It is on disk. ``applied`` says whether it counts in ``version`` already; soon it will."""
 
-    model_config = _example(entry=12, version="v12", applied=True, ready_in=0.0)
+    model_config = _example(entry=12, version="v12", applied=True, ready_in=0.0, exact_in=0.0)
     entry: int
     version: str = VERSION
     applied: bool
     ready_in: float | None = Field(
         description="About how many seconds it will be until a version has it; 0 where one has, null where nothing is "
-        "learned until a restart. What was said long ago and is taken back, or said again, has all that came after it "
-        "learned again."
+        "learned until a restart."
     )
+    exact_in: float | None = EXACT_IN
 
 
 class ClickLogged(BaseModel):
@@ -399,6 +408,7 @@ class Taught(Acknowledged):
         version="v12",
         applied=True,
         ready_in=0.0,
+        exact_in=0.0,
         receipt="12.mY3bq0VpXk1vWJ8xZtR2aQ",
         effect={
             "reason": "learned",
@@ -415,7 +425,7 @@ class Taught(Acknowledged):
 class TakenBack(Acknowledged):
     """The entries that count no more."""
 
-    model_config = _example(entry=13, version="v13", applied=True, ready_in=0.0, withdrawn=[12])
+    model_config = _example(entry=13, version="v13", applied=True, ready_in=0.0, exact_in=0.0, withdrawn=[12])
     withdrawn: list[int]
 
 
@@ -516,6 +526,7 @@ class Health(BaseModel):
     model_config = _example(
         status="ok",
         version="v12",
+        exact_in=0.0,
         documents=3633,
         index="0123456789ab",
         model="ba9876543210",
@@ -543,6 +554,7 @@ class Health(BaseModel):
     )
     status: Literal["ok"]
     version: str = VERSION
+    exact_in: float | None = EXACT_IN
     documents: int
     index: str = INDEX
     model: str = Field(description="Known by it: the same words and weights have the same.")

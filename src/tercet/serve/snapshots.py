@@ -12,14 +12,16 @@ import hashlib
 import logging
 import platform
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 import scipy
 from numba.core.codegen import get_host_cpu_features
+from numpy.typing import NDArray
 
 from tercet.errors import MissingBundleError, TercetError
 from tercet.kernels.compiler import own_fingerprint
@@ -35,10 +37,10 @@ from tercet.store.schema import Bounds
 
 _log = logging.getLogger(__name__)
 
-_WORK: Final = 20  # votes that were taken again count as much as one new entry
 _AT_THE_END: Final = 10  # when a service ends, a tenth of that is enough for another
 _MOST_KEPT: Final = 3  # models
 _PREFIX: Final = "replay-"
+_NOT_SAVED: Final = "no snapshot of the journal is saved: %s"
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Snapshots:
     def __init__(self, journal: Journal, every: int = SNAPSHOT_EVERY) -> None:
         self._journal, self._every = journal, every
         self._folder = snapshot_folder(journal.path)
-        self._saved: dict[str, tuple[int, int]] = {}  # by model: up to which entry, and what had been taken by then
+        self._saved: dict[str, int] = {}  # by model: up to which entry
 
     def restore(self, state: Replay, model: str, entries: Entries, n_baked: int) -> int | None:
         """Have a new replay go on from what is saved for a model; up to which entry that is, or None.
@@ -101,29 +103,43 @@ class Snapshots:
         except (TercetError, OSError, MemoryError) as error:
             _log.warning("%s cannot be used, and all entries are replayed: %s", folder, error)
             return None
-        self._saved[model] = stamp.number, state.n_taken
+        self._saved[model] = stamp.number
         return stamp.number
 
     def keep(self, state: Replay, model: str, number: int, n_baked: int, at_end: bool = False) -> bool:
-        """Save a replay that has all entries up to a number, where one is due; whether it was.
+        """Save a replay that has all entries up to a number, where one is due; whether it was."""
+        save = self.due(state, model, number, n_baked, at_end)
+        return save is not None and save()
 
-        What cannot be written is logged: the journal has it all.
+    def due(
+        self, state: Replay, model: str, number: int, n_baked: int, at_end: bool = False
+    ) -> Callable[[], bool] | None:
+        """What saves a replay that has all entries up to a number, and says whether it did; None where none is due.
+
+        It may be called by another thread; until it ends, the replay may look up documents, and apply nothing. What
+        cannot be written is logged: the journal has it all.
         """
-        saved, taken = self._saved.get(model, (n_baked, 0))
         due = self._every / (_AT_THE_END if at_end else 1)
-        if not self._every or max(number - saved, (state.n_taken - taken) / _WORK) < due:
-            return False
-        self._saved[model] = number, state.n_taken  # also where it fails, lest every entry tries it again
+        if not self._every or number - self._saved.get(model, n_baked) < due:
+            return None
+        self._saved[model] = number  # also where it fails, lest every entry tries it again
+        own_sum = self._journal.entries.sum_after(number)
+        assert own_sum is not None
+        try:
+            arrays = state.arrays()
+        except MemoryError as error:
+            _log.warning(_NOT_SAVED, error)
+            return None
+        return partial(self._write, _stamp(number, own_sum, n_baked, model, state), arrays)
+
+    def _write(self, stamp: Stamp, arrays: dict[str, NDArray[Any]]) -> bool:
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)  # as private as the journal is
             self._journal.keep_lines()
-            own_sum = self._journal.entries.sum_after(number)
-            assert own_sum is not None
-            meta = encode(_stamp(number, own_sum, n_baked, model, state))[0]
-            write_bundle(self._folder_of(model), kind=REPLAY, meta=meta, arrays=state.arrays())
+            write_bundle(self._folder_of(stamp.model), kind=REPLAY, meta=encode(stamp)[0], arrays=arrays)
             self._remove_others()
         except (TercetError, OSError, MemoryError) as error:
-            _log.warning("no snapshot of the journal is saved: %s", error)
+            _log.warning(_NOT_SAVED, error)
             return False
         return True
 

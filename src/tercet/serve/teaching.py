@@ -216,6 +216,7 @@ class Teaching:
         is_applied = version.number >= entry.number
         told = {"entry": entry.number, "version": version.name, "applied": is_applied}
         told["ready_in"] = 0.0 if is_applied else self._ready_in()
+        told["exact_in"] = self._reloader.learner.exact_in(version) if is_applied else told["ready_in"]
         applied, beside = map(_result_of, learning)
         return told, applied, beside
 

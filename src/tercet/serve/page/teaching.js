@@ -14,6 +14,7 @@ import { dismiss, isMixed, readmit, state } from "./state.js";
 const MOST_PASSED = 9; // preferences of one move; more of those that were passed are skipped evenly
 const BELOW = 3; // results that are better than one that is not relevant
 const PATIENCE = 10_000; // milliseconds that we wait for a change to be applied
+const STILL_LEARNING = " What was taught after it is being learned again, so ranks may still change a little.";
 const BEYOND = 101; // the rank of what is below those that the service looks at
 
 let display = () => []; // shows an answer and returns what moved
@@ -28,7 +29,7 @@ const pause = (milliseconds) =>
   new Promise((resolve) => {
     setTimeout(resolve, milliseconds);
   });
-const numberOf = (version) => Number.parseInt(version.slice(1), 10); // "v12" has all entries up to the 12th
+const numberOf = (version) => Number.parseInt(version.slice(1), 10); // "v12" and "v12~" have all entries up to the 12th
 
 // Asks until the answer has an entry in it, and shows it. Returns what moved, or null when it took too long.
 async function awaitEntry(entry) {
@@ -52,7 +53,9 @@ async function showLearned(entry, said, outcome) {
     tell(`${said} It is kept, but the list could not be asked for again. ${problem.message}`);
     return;
   }
-  tell(`${said} ${moves === null ? "It is kept, and counts soon." : outcome(moves)}`, moves ? sayMoves(moves) : "");
+  const soon = state.answer?.version.endsWith("~") ? STILL_LEARNING : "";
+  const outcomes = moves === null ? "It is kept, and counts soon." : outcome(moves) + soon;
+  tell(`${said} ${outcomes}`, moves ? sayMoves(moves) : "");
 }
 
 function refusal(what, problem) {
