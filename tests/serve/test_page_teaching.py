@@ -355,3 +355,19 @@ def test_what_is_refused_halfway_is_told(open_page: Callable[..., Any], page_ser
     row_of(page, before[0]).locator(".away").click()
     expect(page.locator("#toast-text")).to_contain_text("The rest was not taken. Too many changes.")
     undo(page, before)
+
+
+def test_an_interim_version_is_told(open_page: Callable[..., Any], page_service: Served) -> None:
+    page = open_page(page_service.at("green avocado"))
+    before = order(page)
+
+    def search(route: Any) -> None:
+        found = route.fetch().json()
+        route.fulfill(json=found | {"version": f"{found['version']}~"})
+
+    page.route("**/search?*", search)
+    row_of(page, before[2]).locator(".better").click()
+    expect(page.locator("#toast-text")).to_contain_text("is being learned again, so ranks may still change a little.")
+    page.unroute("**/search?*")
+    undo(page, before)
+    expect(page.locator("#toast-text")).not_to_contain_text("learned again")

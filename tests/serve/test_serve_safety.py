@@ -52,6 +52,7 @@ def test_health_and_metrics(api):
         "tercet_version 1.0",
         "tercet_journal_entries 1.0",
         "tercet_queue_length 0.0",
+        "tercet_version_exact 1.0",
         "tercet_learner_up 1.0",
         "tercet_learner_backlog 0.0",
     ):

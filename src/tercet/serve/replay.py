@@ -286,8 +286,8 @@ class Replay:
         if changed < first or self._is_without:
             first = self._go_back(changed)
         self.n_taken += stop - first
-        began = time.monotonic()
-        self._going = Going(began, first, first, stop)
+        worked = time.thread_time()  # others may be at work here, too
+        self._going = Going(time.monotonic(), first, first, stop)
         start = first
         for pause in self._pauses(start, stop):
             while start < pause:
@@ -296,7 +296,7 @@ class Replay:
                 start = self._n_done = until
                 self._going = self._going._replace(done=until)
                 if until - first >= _LAST_STRETCH:
-                    self._a_vote = max(_LEAST_STEP_SECONDS, (time.monotonic() - began) / (until - first))
+                    self._a_vote = max(_LEAST_STEP_SECONDS, (time.thread_time() - worked) / (until - first))
                 if meanwhile is not None:
                     meanwhile()
             if pause - (self._places[-1].ballot if self._places else 0) >= _LAST_STRETCH:

@@ -218,6 +218,7 @@ class Service:
             | {
                 "tercet_queue_length": ("Requests that wait for a worker.", self.reads.length + self.writes.length),
                 "tercet_version": ("Number of the version that is served.", version.number),
+                "tercet_version_exact": ("1, or 0 while an interim version is served.", float(version.exact)),
                 "tercet_learner_up": ("1, or 0 when it stopped.", float(self.learner.failure is None)),
                 "tercet_learner_backlog": (
                     "Entries that the learner has not applied.",
