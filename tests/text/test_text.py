@@ -58,6 +58,21 @@ def bm25_scores(queries: list[str], docs: list[str], fitted: list[str], k1: floa
     return scores
 
 
+@pytest.mark.parametrize(
+    "settings", [{"weighting": "tfidf"}, {"weighting": "bm25"}, {"weighting": "bm25", "idf_power": 0.3}]
+)
+def test_a_text_alone_has_the_bits_that_it_has_among_many(settings):
+    texts = made_corpus()  # together they have more entries than there are words, alone fewer
+    vectoriser = Vectoriser(**settings).fit(texts)
+    for transform in (vectoriser.transform_queries, vectoriser.transform_docs):
+        together = transform(texts)
+        assert together.nnz > len(vectoriser.words_)
+        for number in range(0, len(texts), 7):
+            alone = transform([texts[number]])
+            assert alone.indices.tobytes() == together[[number]].indices.tobytes()
+            assert alone.data.tobytes() == together[[number]].data.tobytes()
+
+
 def test_english_stop_words_are_those_of_scikit_learn():
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 

@@ -335,17 +335,27 @@ class Vectoriser(TextEstimator):
     def idf_(self) -> NDArray[np.float64]:
         """Inverse document frequency of each word, as this weighting defines it."""
         check_fitted(self, "words_")
-        n, df = self.n_docs_, self.document_frequency_
+        return self._idf(self.document_frequency_)
+
+    def _idf(self, df: NDArray[np.int64]) -> NDArray[np.float64]:
+        n = self.n_docs_
         if self.weighting == "tfidf":
             return np.log((1 + n) / (1 + df)) + 1
         return np.log1p((n - df + 0.5) / (df + 0.5))
+
+    def _entry_idf(self, rows: sp.csr_array, power: float = 1.0) -> NDArray[np.float64]:
+        """``idf_ ** power`` of the word of each entry; a query has too few of them to look at all words."""
+        df = self.document_frequency_
+        if rows.nnz < len(df):
+            return self._idf(df[rows.indices]) ** power
+        return (self._idf(df) ** power)[rows.indices]
 
     def query_rows(self, counts: WordCounts) -> sp.csr_array:
         """What `transform_queries` gives for texts with these counts, by column."""
         if self.weighting == "tfidf":
             return self.doc_rows(counts)
         rows = counts.rows(len(self.words_))
-        rows.data *= (self.idf_**self.idf_power)[rows.indices]
+        rows.data *= self._entry_idf(rows, self.idf_power)
         return _finished(_unit_rows(rows))
 
     def doc_rows(self, counts: WordCounts) -> sp.csr_array:
@@ -355,14 +365,14 @@ class Vectoriser(TextEstimator):
         rows = counts.rows(len(self.words_))
         if self.sublinear_tf:
             rows.data = 1 + np.log(rows.data)
-        rows.data *= self.idf_[rows.indices]
+        rows.data *= self._entry_idf(rows)
         return _finished(_unit_rows(rows))
 
     def _bm25_rows(self, counts: WordCounts) -> sp.csr_array:
         rows = counts.rows(len(self.words_))
         held_back = self.k1 * (1 - self.b + self.b * counts.n_words / self.mean_length_)
         rows.data *= (self.k1 + 1) / (rows.data + np.repeat(held_back, np.diff(rows.indptr)))
-        rows.data *= (self.idf_ ** (1 - self.idf_power) / self.doc_scale_)[rows.indices]
+        rows.data *= self._entry_idf(rows, 1 - self.idf_power) / self.doc_scale_
         return rows
 
     def _check_parameters(self) -> None:

@@ -231,7 +231,8 @@ class Sparse(Part):
         return product(Q, self.weights) * self.scale
 
     def expand_block(self, Q: Matrix) -> Any:
-        n_products = int(np.diff(self.weights.indptr)[Q.indices].sum())
+        starts = self.weights.indptr
+        n_products = int((starts[Q.indices + 1] - starts[Q.indices]).sum())
         if n_products <= _THIN * Q.shape[0] * self.shape[1]:
             return self.expand(Q)
         expanded = np.zeros((Q.shape[0], self.shape[1]))
