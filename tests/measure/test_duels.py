@@ -98,6 +98,14 @@ def test_one_client_counts_so_often_and_one_address():
     assert tally.standings[CONTEST].losses == duels.ADDRESS_LISTS + 300
 
 
+def test_what_a_client_asks_whose_lists_count_no_more_is_not_kept():
+    tally = Tally()
+    for i in range(500):
+        tally.take(shown(query=f"tea {i}", at=i))
+    assert tally.left_out == {"client": 500 - duels.CLIENT_LISTS}
+    assert len(tally._days[0].asked) == duels.CLIENT_LISTS
+
+
 def test_the_same_search_counts_once_a_day():
     tally = Tally()
     for i in range(4):

@@ -239,10 +239,12 @@ class Tally:
         asked = assignment.contest, shown.client, shown.query
         if asked in day.asked:
             return "repeated"
-        day.asked.add(asked)
+        is_spent = day.by_client[shown.client] >= CLIENT_LISTS
+        if not is_spent:  # else no list of this client counts any more, and what it asks all day need not be kept
+            day.asked.add(asked)
         if odd is not None:
             return "odd"
-        if day.by_client[shown.client] >= CLIENT_LISTS:
+        if is_spent:
             return "client"
         address = assignment.address
         if address is not None and day.by_address[address] >= ADDRESS_LISTS:
