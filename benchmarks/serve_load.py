@@ -2,7 +2,8 @@
 
 Documents are made up: 80 words each, drawn by Zipf's law from 30,000; the model is BM25 and 300,000 learned pairs.
 Readers search for two to four words and now and then ask for reasons; writers prefer documents, and take every
-fourth preference back. Reports requests a second, times as clients see them, errors, and the service's memory.
+fourth preference back. Reports requests a second, times as clients see them, errors, and the service's memory: its own,
+and that of files it has mapped, by minute (read from /proc, so on Linux).
 
 Then everything at once, for a minute or for `--minutes 10`, which leaves out the rest: impressions and requests are
 logged, a third of the lists get a click, lists are shared with a candidate, documents come and go, by requests and by
@@ -274,13 +275,13 @@ class Promoter(threading.Thread):
         return done.returncode == 0
 
 
-def living(address: str, folder: Path, seconds: float, seed: int, commits: Commits) -> dict[str, Any]:
+def living(address: str, process: int, folder: Path, seconds: float, seed: int, commits: Commits) -> dict[str, Any]:
     """All that can happen to a service, for so many seconds."""
     until = time.monotonic() + seconds
     clients = [Visitor(address, seed + at, until, at >= N_READERS, commits) for at in range(N_READERS + N_WRITERS)]
     changer = Changer(address, seed, until, commits)
     promoter = Promoter(folder, until, commits, pause=min(15.0, seconds / 8))
-    found = measured(address, [*clients, changer], until, beside=[promoter])
+    found = measured(address, process, [*clients, changer], until, beside=[promoter])
     journal = folder / "index.journal" / "journal.jsonl"
     found["changes"], found["promotions"] = changer.changes, dict(promoter.done)
     found["change_p50_ms"] = 1000 * float(np.median(changer.waits))
@@ -293,6 +294,7 @@ def living(address: str, folder: Path, seconds: float, seed: int, commits: Commi
             found["faults"].append(f"{name} is {gauge(address, name)}")
     found["archived"] = len(list(journal.parent.glob("journal-*.jsonl")))
     found["shared"] = gauge(address, "tercet_interleaving")
+    found["lists"] = gauge(address, "tercet_impressions_logged")
     return found
 
 
@@ -338,22 +340,49 @@ def gauge(address: str, name: str) -> float:
     return float(next(line for line in got(address, "/metrics").splitlines() if line.startswith(f"{name} ")).split()[1])
 
 
-def loaded(address: str, seconds: float, seed: int, n_writers: int = N_WRITERS) -> dict[str, Any]:
+def memory_of(process: int) -> dict[str, float]:
+    """What a process has in RAM, in MB: for itself, and of files that are mapped, which the system can take away."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines())
+    own, *mapped = (int(status[name].split()[0]) * 1024 / 1e6 for name in ("RssAnon", "RssFile", "RssShmem"))
+    return {"own_mb": own, "mapped_mb": sum(mapped)}
+
+
+def slope_mb(samples: Sequence[dict[str, float]]) -> float:
+    """By how much a process's own memory rose a minute, in the second half: least squares."""
+    late = samples[len(samples) // 2 :]
+    if len(late) < 2:
+        return float("nan")
+    minutes, own = ([sample[name] for sample in late] for name in ("minute", "own_mb"))
+    return float(np.polyfit(minutes, own, 1)[0])
+
+
+def by_minute(samples: Sequence[dict[str, float]]) -> list[list[str]]:
+    """The mean of each whole minute, the last samples with it where they are fewer than half a minute."""
+    n_minutes = max(1, round(samples[-1]["minute"]))
+    rows = []
+    for minute in range(n_minutes):
+        some = [sample for sample in samples if min(int(sample["minute"]), n_minutes - 1) == minute]
+        means = (np.mean([sample[name] for sample in some]) for name in ("own_mb", "mapped_mb"))
+        rows.append([str(minute + 1), *(f"{mean:.0f}" for mean in means)])
+    return rows
+
+
+def loaded(address: str, process: int, seconds: float, seed: int, n_writers: int = N_WRITERS) -> dict[str, Any]:
     until = time.monotonic() + seconds
     clients = [Client(address, seed + at, until, at >= N_READERS) for at in range(N_READERS + n_writers)]
-    return measured(address, clients, until)
+    return measured(address, process, clients, until)
 
 
 def measured(
-    address: str, clients: Sequence[Client], until: float, beside: Sequence[threading.Thread] = ()
+    address: str, process: int, clients: Sequence[Client], until: float, beside: Sequence[threading.Thread] = ()
 ) -> dict[str, Any]:
-    memory = []
+    memory: list[dict[str, float]] = []
     started = time.monotonic()
     for client in (*clients, *beside):
         client.start()
     while time.monotonic() < until:
         time.sleep(min(5.0, max(0.0, until - time.monotonic())))
-        memory.append(gauge(address, "process_resident_memory_bytes"))
+        memory.append({"minute": (time.monotonic() - started) / 60, **memory_of(process)})
     for client in (*clients, *beside):
         client.join()
     took = time.monotonic() - started
@@ -367,7 +396,8 @@ def measured(
         "most_ms": 1000 * float(times[-1]),
         "statuses": dict(statuses),
         "errors": sum(count for status, count in statuses.items() if status.split()[0] not in FINE),
-        "memory_mb": [round(each / 1e6, 1) for each in memory],
+        "memory": memory,
+        "memory_mb": [round(sample["own_mb"] + sample["mapped_mb"], 1) for sample in memory],
         "entries": gauge(address, "tercet_journal_entries"),
     }
 
@@ -406,10 +436,10 @@ def main() -> None:
 
 
 def ordinary_load(index: Path, n_docs: int, seconds: float, seed: int) -> dict[str, Any]:
-    with served(index) as (address, _):
-        warm_up = loaded(address, seconds / 4, seed + 1000)
-        found = loaded(address, seconds, seed)
-        reading = loaded(address, seconds / 2, seed + 2000, n_writers=0)
+    with served(index) as (address, service):
+        warm_up = loaded(address, service.pid, seconds / 4, seed + 1000)
+        found = loaded(address, service.pid, seconds, seed)
+        reading = loaded(address, service.pid, seconds / 2, seed + 2000, n_writers=0)
     growth = found["memory_mb"][-1] - warm_up["memory_mb"][-1]
     learned = found["entries"] - warm_up["entries"]
     idle_growth = reading["memory_mb"][-1] - reading["memory_mb"][0]
@@ -443,11 +473,9 @@ def everything(folder: Path, seconds: float, seed: int) -> dict[str, Any]:
     options = ["--log-impressions", folder / "log", "--access-log", folder / "access.jsonl", "--look-every", "0.5"]
     # A deadline that others on the machine do not make us miss: what is looked for is what a reload would break.
     options += ["--interleave", folder / "candidate", "--deadline-ms", "5000"]
-    with served(folder / "index", *map(str, options)) as (address, _):
-        found = living(address, folder, seconds, seed + 4000, Commits(folder / "index"))
-    memory = found["memory_mb"]
-    minute = min(len(memory), max(1, round(60 / 5)))
-    first, last = np.mean(memory[:minute]), np.mean(memory[-minute:])
+    with served(folder / "index", *map(str, options)) as (address, service):
+        found = living(address, service.pid, folder, seconds, seed + 4000, Commits(folder / "index"))
+    memory = by_minute(found["memory"])
     answered = f"half within {found['p50_ms']:.0f} ms, 99 % within {found['p99_ms']:.0f} ms"
     told = {
         "requests": f"{found['requests']:,}, {found['per_second']:.0f} a second, {found['errors']} errors",
@@ -456,10 +484,13 @@ def everything(folder: Path, seconds: float, seed: int) -> dict[str, Any]:
         "documents": f"{found['changes']} rounds; a request {found['change_p50_ms']:.0f} ms, at most "
         f"{found['change_most_ms']:.0f}",
         "models": ", ".join(f"{count} {name}" for name, count in found["promotions"].items()),
-        "memory": f"{first:.0f} MB in the first minute, {last:.0f} in the last, at most {max(memory):.0f}",
+        "lists": f"{found['lists']:.0f} in the log",
+        "memory": f"at most {max(found['memory_mb']):.0f} MB; its own rises by {slope_mb(found['memory']):+.1f} MB a "
+        "minute in the second half",
         "faults": str(len(found["faults"])),
     }
     print_table(f"Everything at once, {seconds:.0f} s", ["", ""], [[name, value] for name, value in told.items()])
+    print_table("Memory in the mean of each minute, MB", ["minute", "own", "mapped files"], memory)
     print(f"answers: {found['statuses']}")
     for fault in found["faults"][:20]:
         print(f"  {fault}")

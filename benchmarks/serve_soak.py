@@ -40,7 +40,9 @@ from serve_load import (
     lost_entries,
     made_index,
     measured,
+    memory_of,
     served,
+    slope_mb,
     unlike_replay,
 )
 
@@ -94,13 +96,12 @@ class Sampler(threading.Thread):
         begun, seen = time.monotonic(), [0] * len(self._clients)
         while time.monotonic() < self._until:
             time.sleep(self._pause)
-            status = Path(f"/proc/{self._process}/status").read_text().splitlines()
             latest = np.concatenate([one.times[n:] for one, n in zip(self._clients, seen, strict=True)] or [[]])
             seen = [len(one.times) for one in self._clients]
             self.samples.append(
                 {
                     "minute": (time.monotonic() - begun) / 60,
-                    "memory_mb": next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1000,
+                    **memory_of(self._process),
                     "files": len(os.listdir(f"/proc/{self._process}/fd")),
                     "p50_ms": 1000 * float(np.quantile(latest, 0.5)) if latest.size else float("nan"),
                     "p99_ms": 1000 * float(np.quantile(latest, 0.99)) if latest.size else float("nan"),
@@ -135,10 +136,16 @@ def draw(samples: list[dict[str, float]], path: Path) -> None:
     minutes = [sample["minute"] for sample in samples]
     with matplotlib.rc_context(SETTINGS):
         figure: Any = Figure(figsize=(8, 6.4), dpi=150, layout="constrained")
-        titles = {"memory_mb": "Memory, MB", "files": "Open files", "p50_ms": "Times of requests, ms: half and 99 %"}
+        titles = {
+            "own_mb": "Memory, MB: its own, and mapped files",
+            "files": "Open files",
+            "p50_ms": "Times of requests, ms: half and 99 %",
+        }
         for axes, (name, title) in zip(figure.subplots(3, 1, sharex=True), titles.items(), strict=True):
             axes.set_title(title, loc="left", fontsize=TITLE_SIZE)
             axes.plot(minutes, [sample[name] for sample in samples], color=BLUE)
+            if name == "own_mb":
+                axes.plot(minutes, [sample["mapped_mb"] for sample in samples], color=RED)
             if name == "p50_ms":
                 axes.plot(minutes, [sample["p99_ms"] for sample in samples], color=RED)
                 axes.set_xlabel("minutes")
@@ -154,7 +161,7 @@ def soak(address: str, process: int, folder: Path, seconds: float, seed: int) ->
     promoter = Promoter(folder, until, commits, pause=min(15.0, seconds / 8))
     loiterers = Loiterers(address, until)
     sampler = Sampler(process, [*clients, changer], until, max(2.0, seconds / 120))
-    found = measured(address, [*clients, changer], until, beside=[promoter, loiterers, sampler])
+    found = measured(address, process, [*clients, changer], until, beside=[promoter, loiterers, sampler])
     journal = folder / "index.journal" / "journal.jsonl"
     found["faults"] = [fault for one in [*clients, changer, promoter] for fault in one.faults]
     found["faults"] += lost_entries(journal, [*clients, changer]) + unlike_replay(address, folder / "index", journal)
@@ -162,11 +169,12 @@ def soak(address: str, process: int, folder: Path, seconds: float, seed: int) ->
     return found | {"slow_answers": loiterers.answers}
 
 
-def shedding(address: str, seconds: float, seed: int) -> list[dict[str, Any]]:
+def shedding(address: str, process: int, seconds: float, seed: int) -> list[dict[str, Any]]:
     rows = []
     for n in CROWDS:
         until = time.monotonic() + seconds
-        found = measured(address, [Reader(address, seed + 1000 * n + at, until, False) for at in range(n)], until)
+        readers = [Reader(address, seed + 1000 * n + at, until, False) for at in range(n)]
+        found = measured(address, process, readers, until)
         statuses = found["statuses"]
         rows.append({"readers": n, "shed": shed_of(statuses), **found})
     return rows
@@ -193,18 +201,19 @@ def main() -> None:
         options = ["--log-impressions", folder / "log", "--look-every", "0.5", "--deadline-ms", "5000"]
         with served(folder / "index", *map(str, options)) as (address, service):
             found = soak(address, service.pid, folder, seconds, arguments.seed)
-            crowds = shedding(address, 3.0 if arguments.quick else 10.0, arguments.seed)
+            crowds = shedding(address, service.pid, 3.0 if arguments.quick else 10.0, arguments.seed)
     samples = found["samples"]
     part = max(1, len(samples) // 6)
     print_table(
         f"{seconds / 60:.1f} minutes: {found['requests']:,} requests, {found['errors']} errors, "
         f"{len(found['faults'])} faults, {found['entries']:.0f} entries, models {found['promotions']}",
-        ["", "memory MB", "files", "p50 ms", "p99 ms", "requests/s"],
+        ["", "own memory MB", "mapped MB", "files", "p50 ms", "p99 ms", "requests/s"],
         [
             [title, *(f"{np.nanmean([sample[name] for sample in some]):.0f}" for name in list(samples[0])[1:])]
             for title, some in (("first sixth", samples[:part]), ("last sixth", samples[-part:]))
         ],
     )
+    print(f"own memory rises by {slope_mb(samples):+.1f} MB a minute in the second half")
     print(f"answers: {found['statuses']}; to slow clients: {found['slow_answers']}")
     for fault in found["faults"][:20]:
         print(f"  {fault}")
