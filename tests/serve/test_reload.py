@@ -208,8 +208,23 @@ def test_a_signal_has_the_index_looked_at(tmp_path):
         assert "new" not in service.ask("/search?q=green+avocado").body.decode()
         service.process.send_signal(signal.SIGHUP)
         assert eventually(lambda: service.ask("/search?q=green+avocado").json()["learned"][0]["id"] == "new")
+        # Made anew, so that nothing of what it began with is there any more, neither on disk nor mapped.
+        Index.build({"other": "green avocado"}, Index.open(tmp_path / "index").model, tmp_path / "index")
+        service.process.send_signal(signal.SIGHUP)
+        assert eventually(lambda: service.ask("/search?q=green+avocado").json()["learned"][0]["id"] == "other")
+        if sys.platform == "linux":
+            assert mapped_files(service.process.pid, tmp_path / "index")
+            assert eventually(
+                lambda: not any("(deleted)" in line for line in mapped_files(service.process.pid, tmp_path / "index")),
+                seconds=20.0,
+            )
         service.process.send_signal(signal.SIGTERM)
         assert service.process.wait(20) == 0
+
+
+def mapped_files(process: int, folder: Path) -> list[str]:
+    """What a process has mapped of the files of a folder, those that are deleted marked as such."""
+    return [line for line in Path(f"/proc/{process}/maps").read_text().splitlines() if str(folder) in line]
 
 
 def renewals(service: Service) -> list[str]:

@@ -1,8 +1,12 @@
-"""What is no longer served is let go of at once, not when the garbage collector next looks at all there is."""
+"""What is no longer served is freed at once, not when the garbage collector looks at all there is; and given back."""
 
 from __future__ import annotations
 
 import gc
+import os
+import platform
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +17,7 @@ import pytest
 from support.serving import eventually
 from support.sharing import QUERY, candidate_of, search, sharing
 from tercet.search import Index
+from tercet.serve import allocator
 from tercet.serve.generations import Generation
 from tercet.serve.service import Service
 
@@ -106,3 +111,58 @@ def test_a_version_is_gone_once_another_is_served(tmp_path):
         teach(api, service)
         gc.collect()  # the client that tests ask by leaves circles behind
         assert kept(before) == []
+
+
+# A large piece that is freed first is what makes glibc put later ones among others.
+_APART = """
+import ctypes, runpy, sys
+
+class Mallinfo(ctypes.Structure):
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
+
+libc = ctypes.CDLL(None)
+if not hasattr(libc, "mallinfo2"):
+    sys.exit("older than 2.33")
+libc.mallinfo2.restype = Mallinfo
+libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+allocator = runpy.run_path(sys.argv[1])
+if sys.argv[2] == "apart":
+    allocator["keep_large_arrays_apart"]()
+libc.free(libc.malloc(8 << 20))
+before = libc.mallinfo2().hblkhd
+libc.malloc(2 << 20)
+print("apart" if libc.mallinfo2().hblkhd - before >= 2 << 20 else "among others")
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries are left as they are")
+@pytest.mark.parametrize(
+    ("asked", "environment", "where"),
+    [
+        ("apart", {}, "apart"),
+        ("not", {}, "among others"),
+        ("apart", {"MALLOC_MMAP_THRESHOLD_": "33554432"}, "among others"),
+        ("apart", {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=33554432"}, "among others"),
+    ],
+)
+def test_large_arrays_have_pages_of_their_own_unless_the_user_says_otherwise(asked, environment, where):
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", _APART, allocator.__file__, asked],
+        env=inherited | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    if "older than" in done.stderr:
+        pytest.skip("this glibc does not tell how much is mapped")
+    assert done.stdout.strip() == where, done.stderr
+
+
+def test_other_c_libraries_are_left_as_they_are(monkeypatch):
+    monkeypatch.setattr(allocator, "_of_glibc", allocator._of_glibc.__wrapped__)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert allocator._of_glibc("mallopt") is None
+    allocator.keep_large_arrays_apart()
+    allocator.return_free_memory()

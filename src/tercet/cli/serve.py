@@ -171,6 +171,7 @@ def serve(
     """Serve an index over HTTP with a page to search it, and learn from preferences meanwhile."""
     try:
         from tercet.serve.access_log import AccessLog
+        from tercet.serve.allocator import keep_large_arrays_apart
         from tercet.serve.generations import IndexSource
         from tercet.serve.impressions import ImpressionLog
         from tercet.serve.interleaving import BASELINE, CandidateSource, Interleaver
@@ -195,6 +196,7 @@ def serve(
         writes_per_minute=writes_per_minute,
         write_burst=write_burst,
     )
+    keep_large_arrays_apart()
     read_model = None if model is None else lambda: open_model(model)
     source = IndexSource(index, model, read_model, verify="never" if unverified else "open", partial=partial)
     opened = source.open()
@@ -217,6 +219,7 @@ def serve(
         interleaver=interleaver,
         snapshot_every=snapshot_every,
     )
+    del opened  # the service goes on from it, and it is not to stay when that has another
     try:
         if log is not None:
             echo(f"{log.folder}: impressions are logged and kept for {keep_days} days; key: {log.key_path}", err=True)
@@ -224,7 +227,7 @@ def serve(
             echo(f"lists are shared: {interleaver.said}", err=True)
         if service.journal.torn_bytes:
             echo(f"note: {path}: {service.journal.torn_bytes} bytes of an entry cut short are dropped", err=True)
-        echo(f"{index}: {len(opened):,} documents; {path}: {len(service.journal):,} entries", err=True)
+        echo(f"{index}: {len(service.index):,} documents; {path}: {len(service.journal):,} entries", err=True)
         settings = LiveSettings(click.get_current_context(), service, requests)
         run(service, access, host, port, echo, requests, settings.reread)
     finally:

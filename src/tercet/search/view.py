@@ -79,12 +79,20 @@ class LiveSegment:
 
 
 class Workspace:
-    """Arrays that a search writes to; one search at a time has it."""
+    """Arrays that a search writes to; one search at a time has it.
+
+    They are one piece of memory of more than a megabyte, which allocators keep apart from all that is small: every
+    version of a model has its own, and where one was among others it would leave a hole.
+    """
 
     def __init__(self, scorer: Scorer) -> None:
-        self.words = np.zeros((len(scorer.plain), scorer.n_terms))
-        self.sums = np.zeros(MOST_DOCS, dtype=np.float32)
-        self.candidates = Candidates(np.empty(MOST_DOCS, dtype=np.int32), np.empty(MOST_DOCS))
+        shape = (len(scorer.plain), scorer.n_terms)
+        n_words = shape[0] * shape[1]
+        doubles = np.zeros(n_words + 2 * MOST_DOCS)
+        self.words = doubles[:n_words].reshape(shape)
+        scores, halves = np.split(doubles[n_words:], 2)
+        rows, self.sums = halves[: MOST_DOCS // 2].view(np.int32), halves[MOST_DOCS // 2 :].view(np.float32)
+        self.candidates = Candidates(rows, scores)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from tercet.fitting.text_model import TextModel
 from tercet.search import BaseIndex, Index
 from tercet.search.folder import model_name
 from tercet.search.promotions import Evidence, Promotion
+from tercet.serve.allocator import return_free_memory
 from tercet.serve.bounds import SNAPSHOT_EVERY, LearningBounds
 from tercet.serve.generations import Generation, IndexSource
 from tercet.serve.impressions import ImpressionLog
@@ -167,7 +168,9 @@ class Reloader:
             made.learner.close()
             raise
         before.learner.close()
+        del before  # so that only those who still read it have it
         self._share(None)
+        return_free_memory()
 
     def _catch_up(self, generation: Generation) -> None:
         """Have a generation learn what was told since it was made; held by `_telling`, so that nothing more comes."""
@@ -183,7 +186,9 @@ class Reloader:
             except _CANNOT_SERVE as error:
                 self.interleaver.refuse(error)
                 return False
-            return self._share(model)
+            is_other = self._share(model)
+            return_free_memory()
+            return is_other
 
     def _share(self, model: TextModel | None) -> bool:
         """Share lists of what is served now with a model, or with the one of before; whether others are compared now.
