@@ -10,7 +10,7 @@ A start reads the journal, restores the snapshot, and has the hundred entries af
 they go far back; then it learns them exactly. Taking back is what the learner does, with the version that is served;
 what a service adds is a write and a sync. The exact replay costs what comes after the first step that changes: that of
 the entry, of an earlier vote on the same question, or of a later one. The costliest entry is that with the earliest
-such step. 10,000 entries; `--entries N` for others.
+such step. 10,000 entries; `--entries N` for others. `--undos N` takes N more back, and says how near the interim is.
 
 Above 200,000 entries nothing is parsed to make the snapshot: the columns that it consists of are drawn, as below that
 they are compared with those of the entries. So a start without a snapshot is not measured there, and what is taken back
@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 import tercet as tc
 from common import machine_facts, parse_arguments, print_facts, print_table, write_json
 from tercet.kernels.votes import NO_STEP, NOT_LOOKED_UP, ONE_CLICK
+from tercet.learn.online import OnlineLearner
 from tercet.search import BaseIndex, Index
 from tercet.serve import Journal, LearningBounds
 from tercet.serve.allowances import Voter
@@ -61,6 +62,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 PORTION, TAIL, MOST_PARSED = 100_000, 100, 200_000
 N_WORDS = 20_000
+N_SAMPLED = 2_000  # questions
 CLIENT = "127.0.0.1"
 COLOURS, NOUNS = ("green", "blue", "red", "pale", "dark"), ("avocado", "eyes", "sky", "toast", "garden", "river", "oil")
 
@@ -228,7 +230,7 @@ class Clock:
 
 
 class Learning(NamedTuple):
-    """How long entries took until they counted, and until they were exact after that."""
+    """How long entries took until they counted, and until they were exact after that, in seconds."""
 
     counting: float
     exact: float
@@ -250,10 +252,47 @@ def learn(state: Replay, index: BaseIndex, entries: list[Entry], clock: Clock) -
     return Learning(counting, exact) if counting else Learning(exact, 0.0)
 
 
+class Agreement(NamedTuple):
+    """Of two documents for a query: how often they are in the order that the exact version has, in percent."""
+
+    own_before: float
+    own_interim: float
+    others_before: float
+    others_interim: float
+
+
+def agreement(state: Replay, first_number: int, n: int, seed: int) -> Agreement:
+    """Take back n entries, one after the other; what was taught of the same two documents, and of any others."""
+    from support.serving import withdrawn
+
+    rng, box = np.random.default_rng(seed), state.box
+    asked = np.flatnonzero((box.questions.column("last") >= 0) & (box.questions.column("n_words") > 0))
+    sample = rng.choice(asked, min(N_SAMPLED, asked.size), replace=False).tolist()
+    found = []
+    for number in range(first_number, first_number + n):
+        ballot = int(rng.choice(np.flatnonzero(box.ballots.column("counts"))))
+        questions = [int(box.ballots.all.question[ballot]), *sample]
+        entry = withdrawn(number, int(box.ballots.all.number[ballot]))
+        before = orders(state, state.overlay, questions)
+        interim = Interim(state)
+        interim.apply([entry])
+        between = orders(state, interim._overlay, questions)
+        state.apply([entry])
+        exact = orders(state, state.overlay, questions)
+        same = before == exact, between == exact
+        found.append([same[0][0], same[1][0], same[0][1:].mean(), same[1][1:].mean()])
+    return Agreement(*(100 * np.mean(found, axis=0)).tolist())
+
+
+def orders(state: Replay, overlay: OnlineLearner, questions: list[int]) -> NDArray[np.float64]:
+    leads = [overlay.lead(*state.box.words_of(question)) for question in questions]
+    return np.sign(state.box.questions.column("margin")[questions] + leads)
+
+
 def main() -> None:
     from support.serving import preferred, withdrawn
 
-    arguments = parse_arguments(__doc__, needs_data=False, entries=int, documents=int, queries=int)
+    arguments = parse_arguments(__doc__, needs_data=False, entries=int, documents=int, queries=int, undos=int)
     n = arguments.entries or (1_000 if arguments.quick else 10_000)
     facts = machine_facts()
     print_facts(facts)
@@ -339,6 +378,8 @@ def main() -> None:
                 state._advance(0)
             is_same = is_same and digest_of(state.overlay.matrix()) == found
             is_same = is_same and digest_of(state.box.questions.column("share").copy()) == steps
+            if arguments.undos:
+                agreed = agreement(state, n + 1 + len(entries), arguments.undos, arguments.seed)
     print_table(
         f"a journal of {n:,} entries, {n_pairs:,} learned pairs, read from the table in {whole:.2f} s; the bits are "
         f"{'those of a replay' if is_same else 'OTHERS'}",
@@ -372,6 +413,15 @@ def main() -> None:
         ["", *times],
         [[title, *(f"{getattr(one, title):.4f}" for one in times.values())] for title in Learning._fields],
     )
+    if arguments.undos:
+        print_table(
+            f"{arguments.undos} entries taken back: pairs of documents in the order of the exact version, %",
+            ["", "own", "others"],
+            [
+                ["before", f"{agreed.own_before:.1f}", f"{agreed.others_before:.3f}"],
+                ["interim", f"{agreed.own_interim:.1f}", f"{agreed.others_interim:.3f}"],
+            ],
+        )
     results = {"entries": n, "reading": reading, "restoring": restoring, "start": start, "elapsed": elapsed}
     results |= {"saving": saving, "without": whole_start if n <= MOST_PARSED else None, "taking": taking}
     results |= {"snapshot_bytes": kept, "memory": memory, "times": times, "same": is_same, "pairs": n_pairs}
