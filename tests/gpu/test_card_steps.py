@@ -11,12 +11,13 @@ from scipy import sparse
 import tercet as tc
 from support.card_rankers import N_TERMS, RANKERS, same, some_preferences, some_texts
 from support.host_card import COMPILER, HostCard
-from support.random_data import random_texts
+from support.random_data import random_preferences, random_texts
 from tercet.data.sampling import JudgementSampler
 from tercet.errors import DeviceError, MemoryLimitError, MissingExtraError, ParameterError
 from tercet.gpu import find_card
 from tercet.gpu.scoring import CardScorer
-from tercet.gpu.stepper import CardExecutor
+from tercet.gpu.states import LowRankOnCard, shared_words
+from tercet.gpu.stepper import CardExecutor, CardStepper
 from tercet.learn import HashedRanker, MultiTaskRanker, SampledSource
 from tercet.learn.loop import executing_on
 from tercet.text import vectorise
@@ -238,13 +239,17 @@ def test_a_failure_in_mid_run_leaves_the_last_checkpoint(tmp_path):
 
     class Failing(HostCard):
         def launch(self, *args):
-            if len(self.launched) == 5:
+            if len(looked) == 5:
                 raise DeviceError("the card failed")
             super().launch(*args)
 
+    looked = []
     make = lambda: tc.LowRankRanker(n_components=5, rate=0.02, validate_every=1000, patience=None)  # noqa: E731
     steps = iter(range(1000))
-    how = {"validation": lambda _: next(steps), "callbacks": [tc.Checkpoint(tmp_path / "run", every=1000)]}
+    how = {
+        "validation": lambda _: looked.append(1) or next(steps),
+        "callbacks": [tc.Checkpoint(tmp_path / "run", every=1000)],
+    }
     with on_host_card(Failing()), pytest.raises(DeviceError):
         make().fit(Q, prefs, **how)
     whole = make().fit(Q, prefs, validation=lambda _: next(steps))
@@ -276,3 +281,55 @@ def test_scores_and_rankings_are_those_without_a_scorer(monkeypatch):
         expected = weights.rank(Q, D, 20)
         np.testing.assert_array_equal(docs, expected[0])
         np.testing.assert_allclose(scores, expected[1], rtol=1e-10, atol=1e-12)
+
+
+def test_fewer_steps_at_once_where_texts_share_their_words(monkeypatch):
+    """A hundred blocks are too many where all texts have the same words, and not where each has its own."""
+    same_words, own_words = np.ones((50, 20), np.float32), np.eye(50, 50, dtype=np.float32)
+    taken = {}
+    for name, rows in (("same", same_words), ("own", own_words)):
+        texts = sparse.csr_array(rows)
+        for ranker in (tc.LowRankRanker(n_components=2), tc.DenseRanker(), tc.DiagonalRanker()):
+            card = HostCard()
+            card.n_processors = 100
+            noted = []
+
+            def begin_and_note(self, begin=CardStepper.begin, noted=noted):
+                begin(self)
+                noted.append(self._state.n_blocks)
+
+            with on_host_card(card), monkeypatch.context() as patch:
+                patch.setattr(CardStepper, "begin", begin_and_note)
+                ranker.fit(texts, random_preferences(np.random.default_rng(0), 100, 50, 50))
+            taken[name, type(ranker).__name__] = noted[0]
+    assert taken["same", "DenseRanker"] == taken["same", "DiagonalRanker"] == 4
+    assert taken["same", "LowRankRanker"] == LowRankOnCard.most_at_a_weight
+    assert taken["own", "DenseRanker"] == taken["own", "LowRankRanker"] == 800
+    assert taken["own", "DiagonalRanker"] == 1600
+
+
+def test_shared_words_are_counted_over_pairs_of_texts():
+    rng = np.random.default_rng(3)
+    texts = random_texts(rng, 40, N_TERMS)
+    has = texts.toarray() != 0
+    both = sum((one & other).sum() for one in has for other in has)
+    assert shared_words(texts) == pytest.approx(both / (40 * has.sum()))
+    assert shared_words(sparse.csr_array((3, 5), dtype=np.float32)) == 0
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_few_steps_at_once_at_the_beginning(deterministic):
+    """A card of many blocks begins with one, and has at most so many at once as a share of the steps before."""
+
+    class Noting(HostCard):
+        def launch(self, name, n_blocks, *args):
+            asked.append(n_blocks)
+            super().launch(name, n_blocks, *args)
+
+    asked, card = [], Noting()
+    card.n_processors = 100
+    X = sparse.csr_array(np.eye(50, dtype=np.float32))
+    with on_host_card(card, deterministic=deterministic):
+        tc.LowRankRanker(n_components=2).fit(X, random_preferences(np.random.default_rng(0), 20_000, 50, 50))
+    assert asked[:9] == [1] * 9
+    assert 200 < max(asked) <= 1 + 20_000 // 64

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.data.mapped_rows import Texts
 from tercet.errors import ParameterError
 from tercet.gpu.hardware import Card
 from tercet.kernels.sparse_rows import CUM, N_SIZES, PENDING, SHRINK_EVERY, SIZE_BITS, SIZE_SHIFT
 from tercet.learn.dense import DenseState
 from tercet.learn.diagonal import DiagonalState
 from tercet.learn.lowrank import LowRankState
-from tercet.learn.matrices import kernel_rows, reorder_columns
+from tercet.learn.matrices import column_counts, kernel_rows, reorder_columns
 from tercet.learn.multitask import MultiTaskState
 from tercet.learn.on_support import OnSupportState
 from tercet.learn.sparse_state import LARGEST_CUM, SWEEP_EVERY, SparseState
@@ -28,6 +29,7 @@ TILE = 1024
 _WARP = 32
 _SECTOR = 8  # floats that memory moves at once; rows of factors begin at such a border
 _FLOAT4 = 16  # bytes
+_STEPS_BEFORE = 64  # for each that is taken at once: the first ones are large, and have nothing to stand on
 _MOST_SHARED = 96 * 1024  # bytes of a block
 _ROWS_AT_ONCE = 1 << 27  # entries of W that are looked at together
 
@@ -77,6 +79,7 @@ class StateOnCard(ABC, Generic[AnyState]):
     kernel: str
     n_threads: ClassVar[int] = 128
     blocks_per_processor: ClassVar[int] = 8
+    most_at_a_weight: ClassVar[float] = 4.0
 
     def __init__(self, card: Card, state: AnyState, *, deterministic: bool) -> None:
         self.card, self.state, self.deterministic = card, state, deterministic
@@ -115,26 +118,43 @@ class StateOnCard(ABC, Generic[AnyState]):
         """Take a step for each preference; ``tally`` (n_blocks, 2) on the card gains violations and loss."""
         self.take_steps(texts, chunk, first_step, tally)
 
+    def take_as_many_as_texts_allow(self, Q: Texts, D: Texts) -> None:
+        """Take fewer steps at once where they would change the same weights.
+
+        Steps that are under way do not see each other, so that of k which change a weight each takes a step that all of
+        them together need: too long a way, where many do, and with a large rate no way back. Of two steps, the second
+        changes a share of the weights of the first; as many are taken at once as have ``most_at_a_weight`` of them at
+        a weight in the mean.
+        """
+        self.n_blocks = max(1, min(self.n_blocks, int(self.most_at_a_weight / max(self._overlap(Q, D), 1e-12))))
+
+    def _overlap(self, Q: Texts, D: Texts) -> float:
+        """The share of the weights that a step changes which another one changes, too: pairs of words."""
+        return shared_words(Q) * shared_words(D)
+
     def take_steps(self, texts: TextsOnCard, chunk: ChunkOnCard, first_step: int, tally: Any) -> None:
-        scores = self.card.xp.empty(max(len(chunk), 1), dtype=np.float32)
-        if not self.deterministic:
-            self._launch(texts, chunk, first_step, scores, tally, DIRECT)
-            return
-        # As many as are under way at once without it, so that steps see weights as old as those do.
-        for start in range(0, max(len(chunk), 1), self.n_blocks):
-            some = chunk.part(start, start + self.n_blocks)
-            for phase in (COLLECT, APPLY):
-                self._launch(texts, some, first_step + start, scores[start : start + self.n_blocks], tally, phase)
+        n = max(len(chunk), 1)
+        scores = self.card.xp.empty(n, dtype=np.float32)
+        done = 0
+        while done < n:
+            step = first_step + done
+            at_once = min(self.n_blocks, 1 + step // _STEPS_BEFORE)
+            # With sums, a launch is what sees the same weights: as many as are under way at once without them.
+            longest = at_once if self.deterministic else n if at_once == self.n_blocks else max(1, step // 8)
+            some = slice(done, min(n, done + longest))
+            for phase in (COLLECT, APPLY) if self.deterministic else (DIRECT,):
+                self._launch(texts, chunk.at(some), step, scores[some], tally, phase, at_once)
+            done = some.stop
 
     def _launch(
-        self, texts: TextsOnCard, chunk: ChunkOnCard, first_step: int, scores: Any, tally: Any, phase: int
+        self, texts: TextsOnCard, chunk: ChunkOnCard, first_step: int, scores: Any, tally: Any, phase: int, at_once: int
     ) -> None:
         n = len(chunk)
         self.first_step = first_step
         common = (chunk.query, chunk.better, chunk.worse, chunk.step_size, chunk.margin, np.int64(n), scores, tally)
         args = (*self.args, *texts.args, *common, np.int32(phase))
         shared = -(-self.shared_bytes // _FLOAT4) * _FLOAT4  # kernels know it as such, and may read a whole one
-        self.card.launch(self.kernel, max(1, min(self.n_blocks, n)), self.n_threads, shared, args)
+        self.card.launch(self.kernel, max(1, min(at_once, n)), self.n_threads, shared, args)
 
     def sums_for(self, array: Any, instead: str) -> Any:
         """Room for sums of changes, where steps must give the same bits every time."""
@@ -142,6 +162,12 @@ class StateOnCard(ABC, Generic[AnyState]):
             return None
         self.card.check_room(8 * array.size, "what deterministic=True needs beside the weights", instead)
         return self.card.xp.zeros(array.shape, dtype=np.uint64)
+
+
+def shared_words(texts: Texts) -> float:
+    """The share of a text's words that another text has, in the mean over pairs of texts."""
+    frequency = column_counts(texts) / max(1, texts.shape[0])
+    return float((frequency**2).sum() / max(frequency.sum(), 1e-12))
 
 
 class DiagonalOnCard(StateOnCard[DiagonalState]):
@@ -166,6 +192,8 @@ class DiagonalOnCard(StateOnCard[DiagonalState]):
 
 class LowRankOnCard(StateOnCard[LowRankState]):
     """Factors with rows that begin at a border of memory, a diagonal, and sums for averages where they are wanted."""
+
+    most_at_a_weight = 32.0
 
     def __init__(self, card: Card, state: LowRankState, *, deterministic: bool) -> None:
         super().__init__(card, state, deterministic=deterministic)
@@ -232,6 +260,9 @@ class LowRankOnCard(StateOnCard[LowRankState]):
             self.latent = self.card.xp.ascontiguousarray(docs @ self.V)
         return texts
 
+    def _overlap(self, Q: Texts, D: Texts) -> float:
+        return max(shared_words(Q), shared_words(D))
+
     def bring_back(self) -> None:
         state, width = self.state, self.width
         state.U[:] = self.card.to_host(self.U[:, :width])
@@ -278,6 +309,7 @@ class PairsOnCard(StateOnCard[AnyState]):
             self.own,
             self.identity,
             self.chunk_cum,
+            self.card.xp.zeros(1, dtype=np.int64),
         )
 
     @property
@@ -381,12 +413,12 @@ class SparseOnCard(PairsOnCard[SparseState]):
             self.take_steps(texts, chunk, first_step, tally)
 
     def _launch(
-        self, texts: TextsOnCard, chunk: ChunkOnCard, first_step: int, scores: Any, tally: Any, phase: int
+        self, texts: TextsOnCard, chunk: ChunkOnCard, first_step: int, scores: Any, tally: Any, phase: int, at_once: int
     ) -> None:
         whole = self.chunk_cum
-        if self.deterministic and len(chunk):
+        if len(chunk):
             self.chunk_cum = whole[first_step - self._cum_from :][: len(chunk)]
-        super()._launch(texts, chunk, first_step, scores, tally, phase)
+        super()._launch(texts, chunk, first_step, scores, tally, phase, at_once)
         self.chunk_cum = whole
 
     def _hand_out(self, rate: Any, first_step: int) -> tuple[Any, float]:

@@ -48,6 +48,7 @@ class CardStepper(Stepper):
         run, xp = self.run, self.card.xp
         with self.card.errors():
             self._state = _kind_of(run.state)(self.card, run.state, deterministic=self.deterministic)
+            self._state.take_as_many_as_texts_allow(run.Q, run.D)
             self._texts: TextsOnCard | None = None
             if self._texts_fit(run.Q, run.D):
                 self._texts = self._state.lay_out(run.Q, run.D)

@@ -128,6 +128,21 @@ DEVICE void change_weight(float* weights, fixed_point* sums, long long at, float
   }
 }
 
+// The next step that no block has taken. Blocks that always took every so-manieth would drift apart by thousands of
+// steps, since some texts are long; so, those under way at once are neighbours.
+DEVICE long long next_step(long long* taken) {
+#ifdef __CUDACC__
+  __shared__ long long mine;
+  if (THREAD == 0) mine = (long long)atomicAdd((unsigned long long*)taken, 1ULL);
+  SYNC();
+  const long long step = mine;
+  SYNC();
+  return step;
+#else
+  return (*taken)++;
+#endif
+}
+
 // The sum over all threads of the block, in an order that depends on nothing else; every thread gets it.
 DEVICE float block_sum(float value, float* room) {  // room for a number of each warp
 #ifdef __CUDACC__

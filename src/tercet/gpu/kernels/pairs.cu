@@ -40,21 +40,23 @@ DEVICE int load_difference(const Rows& D, long long b_lo, long long b_hi, long l
 // One pass over n preferences, a block for each; changes W (n_query_terms, stride), whose columns are those of D. A warp
 // takes a word of the query, its lanes the words of the documents. `own` has the column of each query word itself where
 // those weights are held at zero. `order` has the query word of each column where the identity is fixed beside W and
-// adds to the score. `cum` (n) has the shrinkage handed out before each step. `scores` (n) gets z; in APPLY it says which
-// preferences missed their margin. `tally` (n_blocks, 2) gains violations and loss.
+// adds to the score. `cum` (n) has the shrinkage handed out before each step. `taken` counts the steps that blocks have
+// begun. `scores` (n) gets z; in APPLY it says which preferences missed their margin. `tally` (n_blocks, 2) gains
+// violations and loss.
 //
 // Races: two blocks may read an entry while the other changes it, and a level written at one cum may be read at that of
 // a step before or after: one preference more or less among many. Changes are atomic, so none is lost.
 KERNEL pairs_advance(float* W, fixed_point* sums, long long stride, int form, const int* own, const int* order,
-                     const float* cum, const long long* q_indptr, const int* q_indices, const float* q_data,
-                     const long long* d_indptr, const int* d_indices, const float* d_data, const int* query,
-                     const int* better, const int* worse, const float* step_size, const float* margin, long long n,
-                     float* scores, double* tally, int phase) {
+                     const float* cum, long long* taken, const long long* q_indptr, const int* q_indices,
+                     const float* q_data, const long long* d_indptr, const int* d_indices, const float* d_data,
+                     const int* query, const int* better, const int* worse, const float* step_size,
+                     const float* margin, long long n, float* scores, double* tally, int phase) {
   int* cols = (int*)shared_memory;
   float* vals = (float*)(cols + TILE);
   float* room = vals + TILE;
   const Rows Q = {q_indptr, q_indices, q_data}, D = {d_indptr, d_indices, d_data};
-  for (long long s = BLOCK; s < n; s += N_BLOCKS) {
+  for (long long s = phase == DIRECT ? next_step(taken) : BLOCK; s < n;
+       s = phase == DIRECT ? next_step(taken) : s + N_BLOCKS) {
     const auto [q_lo, q_hi, b_lo, b_hi, w_lo, w_hi] = entries_of(Q, D, query[s], better[s], worse[s]);
     const long long n_words = (b_hi - b_lo) + (w_hi - w_lo);
     const float shrunk = form == LEVELS ? cum[phase == APPLY ? n - 1 : s] : 0.0f;
