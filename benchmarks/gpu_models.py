@@ -1,6 +1,7 @@
-"""What a GPU learns, against one core: ten seeds side by side, and the time to a model.
+"""What a GPU learns, against one core: ten seeds side by side, steps that do not see each other, the time to a model.
 
-Fits of the core run in processes of their own, as many as there are cores, each with one thread.
+Fits of the core run in processes of their own, as many as there are cores, each with one thread. The part ``at_once``
+needs no card: where there is none, the kernels run on the CPU.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ import one_thread  # noqa: F401
 
 import argparse
 import os
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -38,12 +42,19 @@ from common import (
     write_json,
 )
 from tercet.data import read_beir
-from tercet.gpu import find_card
+from tercet.errors import DeviceError, DivergedError, MissingExtraError
+from tercet.gpu import Card, find_card
+from tercet.gpu.states import StateOnCard
+from tercet.gpu.stepper import CardExecutor
 from tercet.learn import SampledSource
 from tercet.learn.devices import learning_on
+from tercet.learn.loop import executing_on
 from tercet.measure import average_precision_of_classes
+from tercet.repro import find_plan
+from tercet.repro.datasets import load_dataset
+from tercet.repro.tasks import PreferenceTask
 
-PARTS = ("seeds", "sparse", "nfcorpus", "words")
+PARTS = ("seeds", "sparse", "nfcorpus", "words", "at_once")
 KINDS = {
     "low rank, tied, 100": (lambda **p: tc.LowRankRanker(n_components=100, tied=True, rate=0.1, **p), 300_000),
     "dense": (lambda **p: tc.DenseRanker(**p), 100_000),
@@ -198,6 +209,71 @@ def words(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     return [{"rows": rows}]
 
 
+def at_once(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Error on MNIST, whose images share most of their pixels, by the number of steps that do not see each other.
+
+    They are batches, as ``deterministic=True`` has them: of that many from the first step on, and as it is done, where
+    they grow with the steps before them.
+    """
+    plan = find_plan("chen2010")
+    task = load_dataset(plan.datasets["mnist"], arguments.data_home, plan.quick if arguments.quick else None).tasks[0]
+    assert isinstance(task, PreferenceTask)
+    test = task.test(10_000, 0)
+    rows = []
+    rivals = {
+        "dense, rate 200 / √t": (lambda **p: tc.DenseRanker(rate=200.0, schedule="inverse-sqrt", **p), 100_000),
+        "low rank, tied, 100": (
+            lambda **p: tc.LowRankRanker(n_components=100, tied=True, rate=0.1, schedule="linear", **p),
+            60_000,
+        ),
+    }
+    for name, (make, steps) in rivals.items():
+        prefs = task.train(steps // (50 if arguments.quick else 1), arguments.seed)
+        for n in (0, 16, 64, 256, 1024):
+            row = [name, f"{n:,}" if n else "one after the other, on the CPU"]
+            for steps_before in (1e-9, StateOnCard.steps_before) if n else (0,):
+                ranker = make(random_state=arguments.seed)
+                with batches_of(n, steps_before) if n else nullcontext():
+                    try:
+                        ranker.fit(task.Q, prefs, task.D)
+                    except DivergedError:
+                        row.append("no longer finite")
+                        continue
+                row.append(f"{float((ranker.margins(task.Q_test, test) <= 0).mean()):.4f}")
+            rows.append(row if n else [*row, ""])
+            print(*rows[-1], flush=True)
+    print_table(
+        "MNIST, error on 10,000 test preferences by the number of steps at once",
+        ["W", "steps at once", "from the first step on", "growing"],
+        rows,
+    )
+    return [{"rows": rows}]
+
+
+@contextmanager
+def batches_of(n: int, steps_before: float) -> Iterator[None]:
+    """Have so many steps not see each other, as soon as so many times n were taken."""
+    card = any_card()
+    with (
+        patch.object(card, "n_processors", n),
+        patch.object(StateOnCard, "blocks_per_processor", 1),
+        patch.object(StateOnCard, "take_as_many_as_texts_allow", lambda *_: None),
+        patch.object(StateOnCard, "steps_before", steps_before),
+        executing_on(CardExecutor(card, deterministic=True)),
+    ):
+        yield
+
+
+def any_card() -> Card:
+    """The card, or this machine in its place."""
+    try:
+        return find_card()
+    except (DeviceError, MissingExtraError):
+        sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+        card: Card = import_module("support.host_card").HostCard()
+        return card
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_shared_options(parser)
@@ -205,7 +281,8 @@ def main() -> None:
     parser.add_argument("--kind", choices=KINDS, action="append", help="of seeds, these alone; may be repeated")
     arguments = parser.parse_args()
     check_data_home(parser, arguments)
-    print_facts({**machine_facts(), "card": find_card().describe()})
+    card = any_card() if arguments.only == ["at_once"] else find_card()
+    print_facts({**machine_facts(), "card": card.describe()})
     write_json(arguments.output, {part: globals()[part](arguments) for part in arguments.only or PARTS})
 
 

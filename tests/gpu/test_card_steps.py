@@ -16,7 +16,7 @@ from tercet.data.sampling import JudgementSampler
 from tercet.errors import DeviceError, MemoryLimitError, MissingExtraError, ParameterError
 from tercet.gpu import find_card
 from tercet.gpu.scoring import CardScorer
-from tercet.gpu.states import LowRankOnCard, shared_words
+from tercet.gpu.states import LowRankOnCard, PairsOnCard, shared_words
 from tercet.gpu.stepper import CardExecutor, CardStepper
 from tercet.learn import HashedRanker, MultiTaskRanker, SampledSource
 from tercet.learn.loop import executing_on
@@ -302,7 +302,7 @@ def test_fewer_steps_at_once_where_texts_share_their_words(monkeypatch):
                 patch.setattr(CardStepper, "begin", begin_and_note)
                 ranker.fit(texts, random_preferences(np.random.default_rng(0), 100, 50, 50))
             taken[name, type(ranker).__name__] = noted[0]
-    assert taken["same", "DenseRanker"] == taken["same", "DiagonalRanker"] == 4
+    assert taken["same", "DenseRanker"] == taken["same", "DiagonalRanker"] == PairsOnCard.most_at_a_weight
     assert taken["same", "LowRankRanker"] == LowRankOnCard.most_at_a_weight
     assert taken["own", "DenseRanker"] == taken["own", "LowRankRanker"] == 800
     assert taken["own", "DiagonalRanker"] == 1600

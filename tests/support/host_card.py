@@ -45,6 +45,9 @@ class HostCard(Card):
         self.memory = memory
         self.launched: list[str] = []
 
+    def describe(self) -> str:
+        return "none, kernels run on the CPU"
+
     def free_bytes(self) -> int:
         return self.memory
 

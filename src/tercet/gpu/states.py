@@ -29,7 +29,6 @@ TILE = 1024
 _WARP = 32
 _SECTOR = 8  # floats that memory moves at once; rows of factors begin at such a border
 _FLOAT4 = 16  # bytes
-_STEPS_BEFORE = 64  # for each that is taken at once: the first ones are large, and have nothing to stand on
 _MOST_SHARED = 96 * 1024  # bytes of a block
 _ROWS_AT_ONCE = 1 << 27  # entries of W that are looked at together
 
@@ -79,7 +78,8 @@ class StateOnCard(ABC, Generic[AnyState]):
     kernel: str
     n_threads: ClassVar[int] = 128
     blocks_per_processor: ClassVar[int] = 8
-    most_at_a_weight: ClassVar[float] = 4.0
+    most_at_a_weight: ClassVar[float] = 32.0
+    steps_before: ClassVar[float] = 64  # for each that is taken at once: the first are large, with little to stand on
 
     def __init__(self, card: Card, state: AnyState, *, deterministic: bool) -> None:
         self.card, self.state, self.deterministic = card, state, deterministic
@@ -138,7 +138,7 @@ class StateOnCard(ABC, Generic[AnyState]):
         done = 0
         while done < n:
             step = first_step + done
-            at_once = min(self.n_blocks, 1 + step // _STEPS_BEFORE)
+            at_once = min(self.n_blocks, 1 + int(step / self.steps_before))
             # With sums, a launch is what sees the same weights: as many as are under way at once without them.
             longest = at_once if self.deterministic else n if at_once == self.n_blocks else max(1, step // 8)
             some = slice(done, min(n, done + longest))
@@ -193,7 +193,7 @@ class DiagonalOnCard(StateOnCard[DiagonalState]):
 class LowRankOnCard(StateOnCard[LowRankState]):
     """Factors with rows that begin at a border of memory, a diagonal, and sums for averages where they are wanted."""
 
-    most_at_a_weight = 32.0
+    most_at_a_weight = 256.0
 
     def __init__(self, card: Card, state: LowRankState, *, deterministic: bool) -> None:
         super().__init__(card, state, deterministic=deterministic)
