@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from oracles.teaching import interim
 from support.drawn_journals import journals
 from support.serving import checked, eventually, made_docs, made_index, noisy, preferred, served, withdrawn
-from tercet.serve import Learner, LearningBounds, messages, read_journal, replay
+from tercet.serve import Learner, LearningBounds, Version, messages, read_journal, replay
 from tercet.serve.interim import Interim
 from tercet.serve.journal import Entry
 from tercet.serve.replay import Replay
@@ -243,9 +244,10 @@ def test_a_start_serves_what_came_after_the_snapshot_at_once(tmp_path, always, m
         service.close()
 
 
-def test_what_comes_while_a_snapshot_is_saved_counts_meanwhile(tmp_path, monkeypatch):
+@contextmanager
+def saving_held(monkeypatch: pytest.MonkeyPatch, service: Service) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """Snapshots wait for the second event, which is set at the end; the first one says that one waits."""
     entered, free = threading.Event(), threading.Event()
-    service = Service(INDEX, tmp_path / "journal.jsonl", snapshot_every=3)
     save = service.reloader._snapshots._write
 
     def slow(*given: object) -> bool:
@@ -253,8 +255,18 @@ def test_what_comes_while_a_snapshot_is_saved_counts_meanwhile(tmp_path, monkeyp
         assert free.wait(120)
         return save(*given)
 
-    monkeypatch.setattr(service.reloader._snapshots, "_write", slow)
-    try:
+    with monkeypatch.context() as patched:
+        patched.setattr(service.reloader._snapshots, "_write", slow)
+        try:
+            yield entered, free
+        finally:
+            free.set()
+            service.close()
+
+
+def test_what_comes_while_a_snapshot_is_saved_counts_meanwhile(tmp_path, monkeypatch):
+    service = Service(INDEX, tmp_path / "journal.jsonl", snapshot_every=3)
+    with saving_held(monkeypatch, service) as (entered, free):
         for entry in noisy(3, lambda n: "10.0.0.1", "teacher", hours=3.0):
             service.reloader.record(lambda _, entry=entry: entry)[1].result(timeout=120)
         assert entered.wait(120)
@@ -264,9 +276,27 @@ def test_what_comes_while_a_snapshot_is_saved_counts_meanwhile(tmp_path, monkeyp
         assert eventually(lambda: service.version.exact)
         expected = replay(INDEX, read_journal(tmp_path / "journal.jsonl").entries)
         assert service.version.digest == expected.digest
-    finally:
-        free.set()
-        service.close()
     again = Service(INDEX, Path(tmp_path / "journal.jsonl"), snapshot_every=3)
     assert again.version.digest == expected.digest
     again.close()
+
+
+def test_what_counted_in_an_interim_goes_on_to_count_while_a_snapshot_is_saved(tmp_path, always, monkeypatch):
+    service = Service(INDEX, tmp_path / "journal.jsonl", snapshot_every=10)
+
+    def take_back(entry: int) -> Future[Version]:
+        return service.reloader.record(lambda number: withdrawn(number, entry))[1]
+
+    with saving_held(monkeypatch, service) as (entered, free):
+        for entry in noisy(9, lambda n: "10.0.0.1", "teacher", hours=9.0):
+            service.reloader.record(lambda _, entry=entry: entry)[1].result(timeout=120)
+        with held(monkeypatch):
+            assert take_back(2).result(timeout=120).name == "v10~"
+            second = take_back(3)  # counts as soon as the first is learned, and is itself not learned then
+        assert (second.result(timeout=120).name, second.result().inactive) == ("v11~", {2, 3})
+        assert entered.wait(120)  # what has the first only is saved
+        third = take_back(4).result(timeout=120)
+        assert (third.name, third.inactive) == ("v12~", {2, 3, 4})
+        free.set()
+        assert eventually(lambda: service.version.exact)
+        assert service.version.digest == replay(INDEX, read_journal(tmp_path / "journal.jsonl").entries).digest

@@ -334,7 +334,7 @@ class Learner:
         goes_on = not at_end
         while goes_on:
             with self._changed:
-                self._changed.wait_for(lambda: not self._is_saving or self._later())
+                self._changed.wait_for(lambda: not self._is_saving or self._uncounted(self._todo))
                 goes_on = self._is_saving
             if goes_on:
                 with self._applying:
@@ -380,12 +380,10 @@ class Learner:
 
     def _learn(self, entries: Sequence[Entry]) -> None:
         """Have entries learned exactly; where that takes long they count before, as do others that come meanwhile."""
-        if self._interim is not None:
-            self._serve_later()  # before the state has them
-        else:
+        if self._interim is None:
             self._seconds_back = self._state.seconds_back(entries)
-            if self._seconds_back > _INTERIM_SECONDS:
-                self._serve_interim(entries)
+        if self._interim is not None or self._seconds_back > _INTERIM_SECONDS:
+            self._serve_interim(self._uncounted(entries))  # before the state has them
         self._is_whole = False  # until it went well
         self._state.apply(entries, None if self._interim is None else self._serve_later)
         self._n_exact, self._interim, self._seconds_back = entries[-1].number, None, 0.0
@@ -399,7 +397,9 @@ class Learner:
         self._is_whole = True
 
     def _serve_interim(self, entries: Sequence[Entry]) -> None:
-        """Have entries count, which are not learned yet, in a version that is not exact."""
+        """Have entries, which are prepared and `_uncounted`, count in a version that is not exact."""
+        if not entries:
+            return
         if self._interim is None:
             self._is_whole = False  # the interim takes over its weights
             self._interim = Interim(self._state)
@@ -407,20 +407,20 @@ class Learner:
         version = _version(self._state, self._base, entries[-1].number, self.current.n_baked, self._interim)
         self._publish(replace(version, outcomes=outcomes))
 
-    def _later(self) -> list[Entry]:
-        """What came, and does not count yet; for who holds ``_changed``."""
-        return [entry for entry in self._todo if entry.number > self.current.number]
+    def _uncounted(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Those that neither the state has nor the interim; another interim of before may have had some of them."""
+        counted = self._n_exact if self._interim is None else self.current.number
+        return [entry for entry in entries if entry.number > counted]
 
     def _serve_later(self) -> bool:
         """Have entries count that came while the state is busy; whether all that they speak of could be looked up."""
         with self._changed:
-            later = self._later()
-        if later:
-            try:
-                self._state.prepare(later)
-            except EngineError:
-                return False  # tried again, and told, when it is their turn
-            self._serve_interim(later)
+            later = self._uncounted(self._todo)
+        try:
+            self._state.prepare(later)
+        except EngineError:
+            return False  # tried again, and told, when it is their turn
+        self._serve_interim(later)
         return True
 
     def _publish(self, version: Version) -> None:
