@@ -15,15 +15,15 @@ import pytest
 from starlette.testclient import TestClient
 
 import tercet as tc
-from support.serving import eventually, made_docs, made_index, running
+from support.serving import clicked, eventually, made_docs, made_index, running
 from tercet.errors import InputError
 from tercet.search import Index
 from tercet.search.folder import model_fingerprint
 from tercet.search.promotions import Evidence
-from tercet.serve import Limits, messages, read_journal, replay
+from tercet.serve import Learner, Limits, messages, read_journal, replay
 from tercet.serve.app import create_app
 from tercet.serve.generations import IndexSource
-from tercet.serve.journal import Renewed
+from tercet.serve.journal import Entry, Renewed
 from tercet.serve.service import Service
 from tercet.weights import Identity, Weights
 
@@ -86,6 +86,30 @@ def test_a_preference_after_a_reload_is_learned_over_the_new_documents(tmp_path)
         assert answer["applied"]
         ranked = found(api, 100)
         assert ranked.index(last) < ranked.index("new")
+
+
+def test_what_is_taught_while_a_generation_is_made_is_learned_once(tmp_path, monkeypatch):
+    made_index(tmp_path / "index")
+    begun_over = Learner._begun_over
+    with living(tmp_path) as (api, service):
+        shown = found(api)
+
+        def click(number: int) -> Entry:
+            return clicked(number, QUERY, tuple(shown[:5]), shown[4])
+
+        def after_a_click(before: Learner, *given: Any) -> Any:
+            """The learner that the next one goes on from has learned more than the next one was told of."""
+            service.reloader.record(click)[1].result(timeout=120)
+            return begun_over(before, *given)
+
+        service.reloader.record(click)[1].result(timeout=120)
+        monkeypatch.setattr(Learner, "_begun_over", after_a_click)
+        Index.open(tmp_path / "index").add(NEW)
+        assert service.reloader.look()
+        entries = read_journal(tmp_path / "journal.jsonl").entries
+        assert len(entries) == service.version.number == 2
+        assert service.version.digest == replay(Index.open(tmp_path / "index"), entries).digest
+        assert len(service.learner._state.box.ballots) == 2 * 4
 
 
 def test_a_damaged_index_is_refused_and_a_repaired_one_taken(tmp_path):

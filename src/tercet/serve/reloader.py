@@ -160,7 +160,7 @@ class Reloader:
         before = self.serving
         made = Generation.of(index, entries, self._bounds, before, self._snapshots)
         try:
-            made.catch_up(self.journal.entries[len(entries) : self._n_told])
+            self._catch_up(made)  # with most, while entries still come
             with self._telling:
                 self._catch_up(made)
                 self.serving, self.refused = made, None  # the swap: one reference
@@ -173,7 +173,10 @@ class Reloader:
         return_free_memory()
 
     def _catch_up(self, generation: Generation) -> None:
-        """Have a generation learn what was told since it was made; held by `_telling`, so that nothing more comes."""
+        """Have a generation learn what was told since it was made; who holds `_telling` has it learn all.
+
+        What it has is what its version says: the learner that it went on from may have had more than it was made of.
+        """
         generation.catch_up(self.journal.entries[generation.version.number : self._n_told])
 
     def look_at_candidate(self, anew: bool = False) -> bool:
