@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import re
+import shutil
 import sys
 import tarfile
 from dataclasses import replace
@@ -216,15 +217,28 @@ def test_word_pairs_are_learned_on_a_card_into_cells_of_its_own(whole, home, pla
             assert other["models"][model]["error"] == pytest.approx(means["error"], abs=1e-2)
 
 
-def test_without_a_card_nothing_is_begun(home, plan_file, tmp_path, monkeypatch):
+@pytest.fixture
+def no_card(monkeypatch):
     def find_none():
         raise DeviceError("this machine has no GPU. Use device='cpu'")
 
     monkeypatch.setattr("tercet.gpu.find_card", find_none)
+
+
+@pytest.mark.usefixtures("no_card")
+def test_without_a_card_nothing_is_begun(home, plan_file, tmp_path):
     result = run(plan_file, "--data-home", home, "-o", tmp_path / "out", "--device", "cuda")
     assert result.exit_code == 1
     assert "this machine has no GPU" in result.output
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("no_card")
+def test_where_auto_finds_no_card_the_cells_are_those_of_a_cpu(whole, home, plan_file, tmp_path):
+    shutil.copytree(whole[0] / "cells", tmp_path / "cells")
+    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--device", "auto")
+    assert result.exit_code == 0, result.output
+    assert result.output.count(": kept") == N_CELLS
 
 
 # -- going on -----------------------------------------------------------------------------------------------------

@@ -82,6 +82,7 @@ def reproduce(
     started = time.monotonic()
     plan = with_data_found(plan, data_home)
     plan = made_quick(plan) if quick else plan
+    device = device if card else "cpu"  # "auto" may have found none, and cells are then those of a CPU
     worker = PieceWorker(plan, data_home, output, quick, fresh, RunDeadline.after(budget), device=device)
     results = PaperResults(plan, quick, version("tercet"), seeds=seeds, budget=budget, jobs=jobs, card=card)
     with ThisProcess(worker) if jobs == 1 else OtherProcesses(worker, jobs) as force:
