@@ -93,6 +93,13 @@ def test_a_request_is_taken_whole_or_not_at_all(tmp_path):
         assert Index.open(tmp_path / "index").digest[:12] == health["index"]
 
 
+def test_what_is_told_of_a_collection_in_memory_is_of_its_documents_now(tmp_path):
+    with living(tmp_path, made_index()) as (api, _):
+        assert api.get("/collection").json()["documents"] == 60
+        assert api.post("/documents", json=posted("new")).json()["documents"] == 61
+        assert api.get("/collection").json()["documents"] == 61
+
+
 def test_only_the_write_token_changes_documents(tmp_path):
     made_index(tmp_path / "index")
     with living(tmp_path) as (api, _):

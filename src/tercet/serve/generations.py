@@ -78,11 +78,6 @@ class Generation:
         return self.fingerprint[:_LABEL_CHARS]
 
     @property
-    def labels(self) -> tuple[str, str]:
-        """Of the index and the model: what says the same of both, says it of any generation with these."""
-        return self.index_label, self.fingerprint
-
-    @property
     def version(self) -> Version:
         return self.learner.current
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import Any, TypeVar
+from weakref import ref
 
 from tercet.errors import JournalError
 from tercet.measure.duels import ATTRIBUTE, Assignment
@@ -62,7 +63,7 @@ class Service:
     ) -> None:
         self.limits, self.name = limits or Limits(), name
         self.impressions, self.interleaver = impressions, interleaver
-        self._collection: tuple[tuple[str, str], dict[str, Any]] | None = None  # of which index and model, and what
+        self._collection: tuple[ref[Generation], dict[str, Any]] | None = None  # of what, which it does not keep
         self.metrics = Metrics()
         self.journal = Journal(journal, self.limits.journal_bytes)
         try:
@@ -192,10 +193,10 @@ class Service:
         return {"query_id": query_id, "doc": doc_id, "rank": rank}
 
     async def collection(self, deadline: Deadline) -> dict[str, Any]:
-        def told(_: Version, now: Generation) -> tuple[tuple[str, str], dict[str, Any]]:
-            return now.labels, collection(now.index, self.name, now.baseline.name)
+        def told(_: Version, now: Generation) -> tuple[ref[Generation], dict[str, Any]]:
+            return ref(now), collection(now.index, self.name, now.baseline.name)
 
-        if self._collection is None or self._collection[0] != self.serving.labels:
+        if self._collection is None or self._collection[0]() is not self.serving:
             self._collection = await self.read(deadline, told)
         return self._collection[1]
 
