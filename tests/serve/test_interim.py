@@ -18,11 +18,14 @@ from hypothesis import strategies as st
 from oracles.teaching import interim
 from support.drawn_journals import journals
 from support.serving import checked, eventually, made_docs, made_index, noisy, preferred, served, withdrawn
+from tercet.errors import EngineError
+from tercet.kernels.votes import LOOKED_UP
 from tercet.serve import Learner, LearningBounds, Version, messages, read_journal, replay
 from tercet.serve.interim import Interim
 from tercet.serve.journal import Entry
 from tercet.serve.replay import Replay
 from tercet.serve.service import Service
+from tercet.serve.snapshots import Stamp
 from tercet.store.digest import digest_of
 
 INDEX = made_index()
@@ -300,3 +303,38 @@ def test_what_counted_in_an_interim_goes_on_to_count_while_a_snapshot_is_saved(t
         free.set()
         assert eventually(lambda: service.version.exact)
         assert service.version.digest == replay(INDEX, read_journal(tmp_path / "journal.jsonl").entries).digest
+
+
+def test_nothing_is_saved_that_looking_up_would_change_meanwhile(tmp_path, always, monkeypatch):
+    service = Service(INDEX, tmp_path / "journal.jsonl", snapshot_every=3)
+    write, look_up = service.reloader._snapshots._write, Replay._look_up_some
+    saved: list[tuple[int, set[int]]] = []
+    refused: list[int] = []
+    there = threading.Event()
+
+    def look_up_where_it_is_there(self: Replay, some: np.ndarray) -> None:
+        if not there.is_set():
+            refused.append(some.size)
+            raise EngineError("the engine is away")
+        look_up(self, some)
+
+    def note(stamp: Stamp, arrays: dict[str, np.ndarray]) -> bool:
+        saved.append((stamp.number, set(arrays["questions.known"].tolist())))
+        return write(stamp, arrays)
+
+    monkeypatch.setattr("tercet.serve.learner._ENGINE_AWAY_SECONDS", 0.01)
+    monkeypatch.setattr(service.reloader._snapshots, "_write", note)
+    try:
+        for entry in noisy(2, lambda n: "10.0.0.1", "teacher", hours=2.0):
+            service.reloader.record(lambda _, entry=entry: entry)[1].result(timeout=120)
+        monkeypatch.setattr(Replay, "_look_up_some", look_up_where_it_is_there)
+        with held(monkeypatch):
+            assert service.reloader.record(lambda number: withdrawn(number, 1))[1].result(timeout=120).name == "v3~"
+            last = service.reloader.record(lambda number: preferred(number, QUERY, DOCS[7], DOCS[8]))[1]
+        assert eventually(lambda: len(refused) > 1)  # while the first was learned, and when it was
+        there.set()
+        last.result(timeout=120)
+    finally:
+        there.set()
+        service.close()
+    assert saved == [(4, {LOOKED_UP})]

@@ -146,6 +146,11 @@ class Replay:
         """Look up the documents that entries speak of. Nothing changes, so this can be tried again where it fails."""
         self._look_up(dict.fromkeys(question for entry in entries for question, _ in self.asked(entry)))
 
+    @property
+    def is_looked_up(self) -> bool:
+        """Whether nothing is left to `prepare`; where another engine is away, something may be."""
+        return bool((self.box.questions.column("known") != NOT_LOOKED_UP).all())
+
     def seconds_back(self, entries: Iterable[Entry]) -> float:
         """About how long it takes to go back for entries that come next, and to take steps again; 0 for no need."""
         changed = min((self._first_changed(entry) for entry in entries), default=self._n_done)

@@ -116,11 +116,14 @@ class Snapshots:
     ) -> Callable[[], bool] | None:
         """What saves a replay that has all entries up to a number, and says whether it did; None where none is due.
 
-        It may be called by another thread; until it ends, the replay may look up documents, and apply nothing. What
-        cannot be written is logged: the journal has it all.
+        It may be called by another thread; until it ends, the replay may look up documents of questions that come, and
+        apply nothing. Where documents of others are still to be looked up it waits until they are, as that would change
+        what is being written. What cannot be written is logged: the journal has it all.
         """
         due = self._every / (_AT_THE_END if at_end else 1)
         if not self._every or number - self._saved.get(model, n_baked) < due:
+            return None
+        if not (at_end or state.is_looked_up):
             return None
         self._saved[model] = number  # also where it fails, lest every entry tries it again
         own_sum = self._journal.entries.sum_after(number)
