@@ -227,7 +227,7 @@ def test_readers_and_teachers_move_from_one_version_to_the_next_as_a_whole(tmp_p
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGHUP")
 def test_a_signal_has_the_index_looked_at(tmp_path):
     made_index(tmp_path / "index")
-    with running(tmp_path / "index", "--look-every", "0") as service:
+    with running(tmp_path / "index", "--look-every", "0", patience=240) as service:
         Index.open(tmp_path / "index").add(NEW)
         assert "new" not in service.ask("/search?q=green+avocado").body.decode()
         service.process.send_signal(signal.SIGHUP)
@@ -243,7 +243,7 @@ def test_a_signal_has_the_index_looked_at(tmp_path):
                 seconds=20.0,
             )
         service.process.send_signal(signal.SIGTERM)
-        assert service.process.wait(20) == 0
+        assert service.process.wait(60) == 0
 
 
 def mapped_files(process: int, folder: Path) -> list[str]:
