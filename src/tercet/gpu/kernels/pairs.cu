@@ -101,9 +101,9 @@ KERNEL pairs_advance(float* W, fixed_point* sums, long long stride, int form, co
           }
           float sum = change;
           if (phase == APPLY) {
-            const fixed_point taken = take(sums + at);
-            if (!taken) continue;
-            sum = from_fixed(taken);
+            const fixed_point collected = take(sums + at);
+            if (!collected) continue;
+            sum = from_fixed(collected);
           }
           float entry = load(W + at);
           while (entry == entry) {  // until nobody else has changed it meanwhile; NaN stays
