@@ -11,7 +11,7 @@ import pytest
 from support.commands import ok, run
 from support.indexes import DOCS, small_model
 from support.qdrant_server import fake_qdrant
-from support.serving import made_docs, made_index, preferred, served
+from support.serving import eventually, made_docs, made_index, preferred, served
 from tercet.data import read_run, write_beir
 from tercet.search import Index, open_index
 from tercet.search.backends import engine as engine_module
@@ -153,6 +153,7 @@ def test_the_service_searches_explains_and_learns(tmp_path: Path, latent: bool) 
                     "/prefer", json={"query": "green avocado", "better": better["id"], "worse": first["id"]}
                 )
                 assert said.status_code == 202, said.text
+            assert eventually(lambda served=service: served.version.number == 2)
             answers += [ask("/search?q=green+avocado&k=5"), ask("/explain?q=green+avocado&doc=d3&versus=d4")]
             assert answers[3]["version"] == "v2"
             assert answers[3]["learned"] != answers[0]["learned"]

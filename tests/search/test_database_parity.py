@@ -21,7 +21,7 @@ import tercet as tc
 from support.commands import ok, run
 from support.databases import DatabaseServer, database_server
 from support.indexes import DOCS, KINDS, answers, random_rows, random_weights, small_model
-from support.serving import made_docs, made_index, served
+from support.serving import eventually, made_docs, made_index, served
 from tercet.data import read_run, write_beir
 from tercet.errors import BundleError, InputError
 from tercet.search import Index, open_index
@@ -265,6 +265,7 @@ def test_the_service_searches_explains_and_learns(database: DatabaseServer, tmp_
             first, *_, last = answers[0]["learned"]
             liked = {"query": "green avocado", "better": last["id"], "worse": first["id"]}
             assert client.post("/prefer", json=liked).status_code == 202
+            assert eventually(lambda: service.version.number == 1)  # an answer waits for half a second only
             answers.append(client.get(asked[0]).json())
             assert answers[3]["learned"] != answers[0]["learned"]
             for answer in answers:

@@ -85,6 +85,10 @@ class CardScorer(ScoringDevice):
             self._last = weights, [self._matrix(part) for part in parts]
         return self._last[1]
 
+    def let_go(self) -> None:
+        """Leave the room of the last weights to those that are learned next."""
+        self._last = None
+
     def _matrix(self, part: Any) -> Any:
         if isinstance(part, Identity):
             return None

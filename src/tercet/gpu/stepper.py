@@ -235,6 +235,7 @@ class CardExecutor(Executor):
         if self.auto and seconds_on_a_core(run) < REPAID:
             return LocalStepper(run)
         _log.info("learning on %s", self.card.name)
+        self._scorer.let_go()
         return CardStepper(run, self.card, deterministic=self.deterministic)
 
     def take_pass(self, work: QueryPass) -> tuple[float, float]:
