@@ -11,14 +11,17 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numba
 import pytest
+from numba.core.errors import NumbaWarning
 
 import tercet.kernels.compiler as compiler
 from support.bundles import posix_only
 from support.checked_kernels import GROUPS, WORKLOADS, kernels_of
 from tercet.kernels import code_cache
+from tercet.kernels.topk import sort_heap
 
 TESTS = Path(__file__).parents[1]
 
@@ -382,3 +385,11 @@ def test_python_cannot_call_a_helper_but_kernels_can(fresh):
     assert outer(1) == 4
     with pytest.raises(TypeError, match="add_one is a helper, which only kernels call"):
         inner(1)
+
+
+def test_code_that_cannot_be_kept_is_named_by_numba():
+    """As it is with NUMBA_OPT=0, where some code holds addresses of this process."""
+    library, called = SimpleNamespace(has_dynamic_globals=True), SimpleNamespace(qualname="sort_heap")
+    code = SimpleNamespace(lifted=(), library=library, fndesc=called)
+    with pytest.warns(NumbaWarning, match=r"Cannot cache compiled function \"sort_heap\" as it uses dynamic globals"):
+        assert not compiler.KernelCacheImpl(sort_heap.py_func).check_cachable(code)

@@ -49,8 +49,8 @@ _OURS = re.compile(r"(?:tercet-)?[0-9a-f]{16}")  # names of cache folders
 
 
 def fingerprint(folder: Path) -> str:
-    """A short digest of all sources in a folder, of Numba's version and of whether indices are checked."""
-    digest = hashlib.sha256(f"{numba.__version__} {config.BOUNDSCHECK}".encode())
+    """A short digest of all sources in a folder, of Numba's version, and of how it checks indices and optimises."""
+    digest = hashlib.sha256(f"{numba.__version__} {config.BOUNDSCHECK} {int(config.OPT)}".encode())
     for path in sorted(folder.glob("*.py")):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
@@ -138,12 +138,13 @@ def _compiled(function: Callable[..., Any], fast_math: Iterable[str], **options:
 class KernelLocator(_CacheLocator):
     """Says that code is kept in `cache_folder`, whose name stands for the sources."""
 
-    def __init__(self, first_line: int) -> None:
+    def __init__(self, py_file: str, first_line: int) -> None:
+        self._py_file = py_file  # Numba names it when it warns of code that cannot be kept
         self._first_line = first_line
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> KernelLocator:
-        return cls(py_func.__code__.co_firstlineno)
+        return cls(py_file, py_func.__code__.co_firstlineno)
 
     def get_cache_path(self) -> str:
         return str(cache_folder())
