@@ -32,6 +32,7 @@ def counted(lists):
     """The rules one by one, each list against all before it: slow and obvious."""
     outcomes = []
     n_counting = []  # the lists that count, with their days
+    were_odd = set()
     asked = set()
     for i, one in enumerate(lists):
         day = datetime.fromtimestamp(one.shown_at, UTC).date()
@@ -42,7 +43,9 @@ def counted(lists):
         for other in until_now:
             by_client[other.client] = by_client.get(other.client, 0) + 1
         usual = sorted(by_client.values())[(len(by_client) - 1) // 2]
-        odd = (n_shown >= 10 and n_clicked >= 0.8 * n_shown) or len(mine) > max(100, 20 * usual)
+        if (n_shown >= 10 and n_clicked >= 0.8 * n_shown) or len(mine) > max(100, 20 * usual):
+            were_odd.add((day, one.client))
+        odd = (day, one.client) in were_odd
         repeated = (day, one.client, one.query) in asked
         asked.add((day, one.client, one.query))
         meta = one.attributes["interleaved"]
@@ -142,7 +145,7 @@ def test_lists_that_are_not_shared_or_broken_do_not_count():
         who | {"method": "dice", "teams": [1] * 5},
         who | {"method": "team-draft", "teams": [1]},
         who | {"method": "team-draft", "teams": [1, 2, 3, 0, 0]},
-        who | {"method": "balanced", "ranks": [[None] * 5, [1, 2, 3, 4, None]]},
+        who | {"method": "balanced", "ranks": [[None] * 5, [1, 2, 3, 4, "5"]]},
     ):
         with pytest.raises(InputError, match="does not say whose"):
             Assignment.from_meta(broken, 5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
+from itertools import product
 from math import comb
 
 import numpy as np
@@ -76,13 +77,35 @@ def test_rankings_share_their_documents_fairly():
 
 
 @given(rankings, rankings, st.integers(0, 12), st.integers(0, 100))
-def test_where_rankings_begin_alike_documents_are_nobodys(first, second, k, seed):
+def test_where_rankings_begin_alike_or_one_has_ended_documents_are_nobodys(first, second, k, seed):
     shown = team_draft(first, second, k, np.random.default_rng(seed))
     n_alike = next((i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), None)
     n_alike = min(len(first), len(second)) if n_alike is None else n_alike
-    assert [team is None for team in shown.teams] == [rank < n_alike for rank in range(len(shown.docs))]
+    ended = [not set(ranking) - set(shown.docs[:rank]) for rank in range(len(shown.docs)) for ranking in (first, second)]
+    assert [team is None for team in shown.teams] == [
+        rank < n_alike or any(ended[2 * rank : 2 * rank + 2]) for rank in range(len(shown.docs))
+    ]
     assert shown.docs[:n_alike] == tuple(first[: min(n_alike, k)])
     assert Interleaved(("a", "b"), (None, "first")).credit({"a"}) == 0
+
+
+@given(rankings, rankings, st.integers(0, 12), st.sets(st.integers(0, 9), max_size=1))
+def test_no_ranking_wins_by_being_longer(first, second, k, clicked):
+    """Each click gives as much to the one as to the other, over all coins, where it is on what both have."""
+    both = set(first) & set(second)
+    for doc in clicked & both if len(set(first) | set(second)) <= k else ():
+        outcomes = [
+            team_draft(first, second, k, Coins(list(heads))).credit({doc}) for heads in product((True, False), repeat=8)
+        ]
+        if first.index(doc) == second.index(doc):
+            assert sum(outcomes) == 0
+    n = min(len(first), len(second))
+    beyond = {doc for doc in clicked if doc not in first[:n] and doc not in second[:n]}
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        assert balanced_credit(first, second, balanced(first, second, k, rng), beyond) == 0
+        if first == second[: len(first)]:
+            assert team_draft(first, second, k, rng).credit(clicked) == 0
 
 
 def test_a_balanced_list_has_tops_of_both_rankings():
@@ -115,6 +138,9 @@ def test_balanced_credit_is_that_of_joachims(first, second, clicked, seed):
     """The clicks among the first c of each ranking, c the shallowest top of either that has the lowest click."""
     shown = balanced(first, second, 10, np.random.default_rng(seed))
     seen = [doc for doc in shown if doc in clicked]
+    n = min(len(first), len(second))
+    first, second = first[:n], second[:n]  # what is beyond the end of the other is nobody's
+    seen = [doc for doc in seen if doc in first or doc in second]
     expected = 0
     if seen:
         c = next(c for c in range(1, 11) if seen[-1] in first[:c] or seen[-1] in second[:c])

@@ -117,8 +117,10 @@ def _sentences(contest: Contest, course: DuelCourse) -> list[str]:
     to_go = course.duel.n_to_go
     if to_go is not None:
         lines.append(f"about {to_go:,} more lists would decide it, if they go on so")
-    elif duel.winner is None:
+    elif duel.n_to_go is None:
         lines.append("it is so close that a billion more lists like these would not decide it")
+    else:
+        lines.append("all of the lead is one client's, so how many more lists it takes cannot be told")
     return lines
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -54,25 +54,29 @@ class SessionCounts:
     Attributes
     ----------
     seen : lists, documents shown and clicks of each session
+    odd : sessions that no person made, by what they had done at some time
 
     Examples
     --------
     >>> counts = SessionCounts()
-    >>> counts.note("s1", 10, 2), counts.note("s2", 10, 9)
-    (None, 'clicks everything')
+    >>> counts.note("s1", 10, 2), counts.note("s2", 10, 9), counts.note("s2", 10, 0)
+    (False, True, True)
     """
 
-    def __init__(self, seen: Mapping[str, Sequence[int]] | None = None) -> None:
+    def __init__(self, seen: Mapping[str, Sequence[int]] | None = None, odd: Iterable[str] = ()) -> None:
+        self.odd = set(odd)
         self.seen: dict[str, list[int]] = {session: list(counts) for session, counts in (seen or {}).items()}
         self._sizes = Counter(n_lists for n_lists, _, _ in self.seen.values())  # sessions that have so many lists
 
-    def note(self, session: str, n_shown: int, n_clicked: int) -> str | None:
-        """Take in a list of a session; why no person made what it has done, or None."""
+    def note(self, session: str, n_shown: int, n_clicked: int) -> bool:
+        """Take in a list of a session; whether it is odd now."""
         seen = self.seen.setdefault(session, [0, 0, 0])
         self._sizes[seen[0]] -= 1
         seen[0], seen[1], seen[2] = seen[0] + 1, seen[1] + n_shown, seen[2] + n_clicked
         self._sizes[seen[0]] += 1
-        return oddness(seen[0], seen[1], seen[2], self._median)
+        if session not in self.odd and oddness(seen[0], seen[1], seen[2], self._median) is not None:
+            self.odd.add(session)
+        return session in self.odd
 
     def _median(self) -> float:
         half, n_sessions = 0, len(self.seen)

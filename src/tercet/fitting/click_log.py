@@ -169,7 +169,7 @@ class People:
 
     Parameters
     ----------
-    odd : sessions of the first ``n_known`` lists that are left out
+    odd : sessions that are left out
     seen : lists, documents shown and clicks of each session, in these and in those that came since
     n_known : lists that were there when learning began
     n_met : lists that came so far
@@ -178,7 +178,7 @@ class People:
     def __init__(
         self, odd: Iterable[str] = (), seen: Mapping[str, Sequence[int]] | None = None, n_known: int = 0, n_met: int = 0
     ) -> None:
-        self._odd, self._counts = frozenset(odd), SessionCounts(seen)
+        self._counts = SessionCounts(seen, odd)
         self._n_known, self._n_met = n_known, n_met
 
     @staticmethod
@@ -186,7 +186,7 @@ class People:
         return People(stored.odd, stored.seen, stored.n_known, stored.n_met)
 
     def to_stored(self) -> _StoredPeople:
-        return _StoredPeople(tuple(sorted(self._odd)), self._counts.seen, self._n_known, self._n_met)
+        return _StoredPeople(tuple(sorted(self._counts.odd)), self._counts.seen, self._n_known, self._n_met)
 
     def meet_anew(self) -> None:
         """From here on it is another log."""
@@ -199,8 +199,8 @@ class People:
         if session is None:
             return oddness(1, *size, lambda: 1.0) is None
         if self._n_met <= self._n_known:
-            return session not in self._odd
-        return self._counts.note(session, *size) is None
+            return session not in self._counts.odd
+        return not self._counts.note(session, *size)
 
 
 class _Ahead(NamedTuple):

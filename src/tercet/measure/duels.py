@@ -55,7 +55,7 @@ class Assignment:
     ----------
     contest : who is compared
     teams : of a team draft, whose each document shown is; None is nobody's
-    ranks : of a balanced list, the ranks of what was shown in the first and in the second ranking; None is not there
+    ranks : of a balanced list, the ranks of what was shown in the first and in the second ranking, `ranks_of_both`
     address : what an address is called where nobody vouches for the names that come from it
     """
 
@@ -101,7 +101,6 @@ class Assignment:
                 ranks = tuple(tuple(one) for one in meta["ranks"])
                 valid = valid and len(ranks) == 2 and all(len(one) == n_shown for one in ranks)
                 valid = valid and all(isinstance(rank, int | None) for one in ranks for rank in one)
-                valid = valid and all(pair != (None, None) for pair in zip(*ranks, strict=True))
             else:
                 teams = tuple((None, *TEAMS)[int(team)] for team in meta["teams"])
                 valid = valid and len(teams) == n_shown
@@ -160,10 +159,12 @@ class RunningDuel:
 
     @property
     def n_to_go(self) -> int | None:
-        """How many more lists a decision takes if they go on as so far; None where nobody leads."""
+        """How many more lists a decision takes if they go on as so far; None where nobody leads without one client."""
         if self.winner is not None:
             return 0
-        to_go = self.without_one.n_to_go
+        without = self.without_one
+        lead = (self.wins - self.losses) * (without.wins - without.losses)
+        to_go = without.n_to_go if lead > 0 else None
         return to_go if to_go is None else max(1, to_go)
 
     def to_meta(self) -> dict[str, Any]:
@@ -199,8 +200,8 @@ class Tally:
     """Takes settled lists in the order in which they were shown, and counts those that count.
 
     Of the lists of one client and query on a day, the first of a contest counts. Of a client count 20 lists a day, of
-    an address 200 where nobody vouches for the names it sends. None counts from where on a client is odd by `oddness`:
-    clicks everything, or comes too often, on that day.
+    an address 200 where nobody vouches for the names it sends. From where on a client is odd by `oddness`, that is clicks
+    everything or comes too often, none counts for the rest of that day.
 
     Attributes
     ----------
@@ -235,14 +236,14 @@ class Tally:
         self.standings[assignment.contest].take(shown.client, outcome)
         return assignment.contest, outcome
 
-    def _left_out(self, day: _Day, shown: LoggedList, assignment: Assignment, odd: str | None) -> LeftOut | None:
+    def _left_out(self, day: _Day, shown: LoggedList, assignment: Assignment, odd: bool) -> LeftOut | None:
         asked = assignment.contest, shown.client, shown.query
         if asked in day.asked:
             return "repeated"
         is_spent = day.by_client[shown.client] >= CLIENT_LISTS
         if not is_spent:  # else no list of this client counts any more, and what it asks all day need not be kept
             day.asked.add(asked)
-        if odd is not None:
+        if odd:
             return "odd"
         if is_spent:
             return "client"

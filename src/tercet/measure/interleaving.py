@@ -74,7 +74,8 @@ def team_draft(
     """Two rankings take turns to add their best document that is not in the list yet; a coin says who begins each turn.
 
     A ranking that has nothing left to add leaves the rest to the other. As long as both rankings are the same from the
-    top, a document is nobody's: it would be there whoever added it, and its clicks would be noise.
+    top, a document is nobody's: it would be there whoever added it, and its clicks would be noise. So is what one adds
+    when the other has nothing left: a ranking would win by being longer.
 
     Examples
     --------
@@ -83,6 +84,8 @@ def team_draft(
     (('b', 'a', 'c', 'd'), ('second', 'first', 'first', 'second'))
     >>> team_draft(["a", "b", "c"], ["a", "c", "b"], 3, np.random.default_rng(0)).teams
     (None, 'first', 'first')
+    >>> team_draft(["a", "b"], ["a", "b", "c", "d"], 4, np.random.default_rng(0)).teams
+    (None, None, None, None)
     """
     left = {"first": list(dict.fromkeys(first)), "second": list(dict.fromkeys(second))}
     n_alike = next(
@@ -95,7 +98,7 @@ def team_draft(
         for team in TEAMS if random_state.random() < 0.5 else TEAMS[::-1]:
             if left[team] and len(docs) < k:
                 chosen = left[team][0]
-                teams.append(None if len(docs) < n_alike else team)
+                teams.append(team if len(docs) >= n_alike and all(left.values()) else None)
                 docs.append(chosen)
                 for listed in left.values():
                     if chosen in listed:
@@ -129,24 +132,38 @@ def balanced_credit(first: Sequence[Doc], second: Sequence[Doc], shown: Sequence
     """Who wins a balanced list: 1 the first ranking, -1 the second, 0 neither.
 
     What counts is the shallower top of both rankings that had to be read for the lowest click: who has more of the
-    clicked documents in it.
+    clicked documents in it. Of the longer ranking, what is beyond the end of the other is nobody's.
 
     Examples
     --------
     >>> balanced_credit(["a", "b", "c"], ["b", "d", "a"], ["b", "a", "d"], {"a"})
     1
     """
-    places = ({doc: rank for rank, doc in enumerate(ranking, 1)} for ranking in (first, second))
-    ranks = [tuple(place.get(doc) for doc in shown) for place in places]
-    return ranks_credit(ranks[0], ranks[1], [doc in clicked for doc in shown])
+    return ranks_credit(*ranks_of_both(first, second, shown), [doc in clicked for doc in shown])
+
+
+def ranks_of_both(
+    first: Sequence[Doc], second: Sequence[Doc], shown: Sequence[Doc]
+) -> tuple[tuple[int | None, ...], tuple[int | None, ...]]:
+    """The ranks that two rankings give to documents shown, as far down as both go; None for what is not there.
+
+    Examples
+    --------
+    >>> ranks_of_both(["a", "b"], ["b", "d", "c"], ["a", "b", "d", "c"])
+    ((1, 2, None, None), (None, 1, 2, None))
+    """
+    n = min(len(first), len(second))
+    one, other = ({doc: rank for rank, doc in enumerate(ranking[:n], 1)} for ranking in (first, second))
+    return tuple(map(one.get, shown)), tuple(map(other.get, shown))
 
 
 def ranks_credit(first: Sequence[int | None], second: Sequence[int | None], clicked: Sequence[bool]) -> int:
-    """`balanced_credit` by the ranks that two rankings give to the documents shown; None where one has it nowhere."""
-    last = max((place for place, click in enumerate(clicked) if click), default=None)
+    """`balanced_credit` by `ranks_of_both`."""
+    owned = [[rank for rank in ranks if rank is not None] for ranks in zip(first, second, strict=True)]
+    last = max((place for place, click in enumerate(clicked) if click and owned[place]), default=None)
     if last is None:
         return 0
-    depth = min(rank for rank in (first[last], second[last]) if rank is not None)
+    depth = min(owned[last])
     tops = [
         sum(click and rank is not None and rank <= depth for rank, click in zip(ranks, clicked, strict=True))
         for ranks in (first, second)

@@ -39,7 +39,7 @@ def _draw_course(axes: Any, contest: Contest, course: DuelCourse) -> None:
     axes.plot(lists, shares, color=BLUE, label="share of the lists that somebody won")
     axes.axhline(0.5, color=GREY, linestyle="--", linewidth=0.8)
     decided = [n for n, bottom, top in zip(lists, low, high, strict=True) if bottom > 0.5 or top < 0.5]
-    if decided:
+    if decided and course.duel.winner is not None:  # else one client decides it
         axes.axvline(decided[0], color=RED, linewidth=0.8, label=f"decided after {decided[0]:,} lists")
     since = f", since promotion {contest.promotion}" if contest.promotion else ""
     axes.set_title(

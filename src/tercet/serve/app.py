@@ -154,7 +154,7 @@ def _add_reading(app: FastAPI, service: Service, access: Access) -> None:
     async def search(request: Request, params: Annotated[messages.SearchQuery, Query()]) -> Response:
         """Find documents: the learned list beside that of matching words alone."""
         client, is_vouched = _client(request, params.client), access.vouches(request.headers)
-        wanted = (params.q, params.k, deadline(request), params.all, client, params.filter, is_vouched)
+        wanted = (params.q, params.k, deadline(request), params.all, client, params.filter, is_vouched, params.log)
         return JSONResponse(await service.search(*wanted))
 
     @app.get("/explain", response_model=messages.Reasons)

@@ -15,7 +15,7 @@ from tercet.data.ubi import CLICK_SECONDS, GrowingUbi
 from tercet.errors import EngineError, InputError, TercetError
 from tercet.fitting.text_model import TextModel
 from tercet.measure.duels import Assignment, Contest, RunningDuel, Tally
-from tercet.measure.interleaving import Method, balanced, team_draft
+from tercet.measure.interleaving import Method, balanced, ranks_of_both, team_draft
 from tercet.search import Results
 from tercet.search.filtering import Where
 from tercet.search.promotions import Evidence
@@ -109,9 +109,7 @@ class Draft:
         address = None if self._address is None else log.client_id(self._address)
         if contest.method == "balanced":
             docs = balanced(served, other, k, coins)
-            places = [{doc_id: rank for rank, doc_id in enumerate(ranking, 1)} for ranking in (served, other)]
-            first, second = (tuple(place.get(doc_id) for doc_id in docs) for place in places)
-            self.assignment = Assignment(contest, ranks=(first, second), address=address)
+            self.assignment = Assignment(contest, ranks=ranks_of_both(served, other, docs), address=address)
             return docs
         drafted = team_draft(served, other, k, coins)
         self.assignment = Assignment(contest, drafted.teams, address=address)

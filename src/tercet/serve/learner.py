@@ -213,7 +213,7 @@ class _LookBehind:
     def __call__(self, keys: NDArray[np.int64]) -> Mapping[int, tuple[int, ...]]:
         # Going far back takes its time; who waits for that has one of the few threads that search.
         if not self._applying.acquire(timeout=_LOOK_WAIT_SECONDS):
-            seconds = self._state.seconds_left
+            seconds = max(1.0, self._state.seconds_left)  # 0 until the first is learned again
             detail = f"what was taught is being learned again, for about {seconds:.0f} s; come again"
             raise HttpProblem(503, detail, "learning", seconds)
         try:

@@ -64,6 +64,12 @@ class SearchQuery(BaseModel):
         "out. Filters on one column are alternatives, those on others must hold, too.",
         examples=[["year:2011"]],
     )
+    log: bool = Field(
+        True,
+        description="Whether the lists go into the impressions log, where there is one; not those that nobody is shown "
+        "or that somebody looks at again.",
+        examples=[True],
+    )
     client: str | None = CLIENT
 
 

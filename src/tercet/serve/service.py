@@ -147,6 +147,7 @@ class Service:
         client: str = "local",
         filters: Sequence[str] = (),
         is_vouched: bool = False,
+        logged: bool = True,
     ) -> dict[str, Any]:
         """Both lists for a query; ``is_vouched`` where somebody we trust says that this is the client's name."""
         check_query(self.version, query)
@@ -160,7 +161,7 @@ class Service:
             answer = answers.search(version, generation.baseline, query, k, deadline, everything, where, mixed)
             answer["index"] = generation.index_label
             assignment = None if draft is None else draft.assignment
-            return answer | {"query_id": self._log_list(client, answer, assignment)}
+            return answer | {"query_id": self._log_list(client, answer, assignment) if logged else None}
 
         return await self.read(deadline, find, always=True)
 

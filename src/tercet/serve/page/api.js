@@ -102,17 +102,24 @@ export async function glance(path) {
   }
 }
 
-const noted = new Set();
+const noted = new Map(); // documents by list
 
 // A click, for the impressions log: once for a document of a list. Nobody waits for it, and nothing is said where it is
 // not taken.
 export function noteClick(queryId, doc) {
-  if (!queryId || noted.has(`${queryId} ${doc}`)) return;
-  noted.add(`${queryId} ${doc}`);
+  if (!queryId) return;
+  const docs = noted.get(queryId) ?? new Set();
+  if (docs.has(doc)) return;
+  noted.set(queryId, docs.add(doc));
   const token = sessionStorage.getItem(READ) ?? sessionStorage.getItem(WRITE);
   const headers = { "Content-Type": "application/json", ...(token ? { Authorization: `Bearer ${token}` } : {}) };
   const body = JSON.stringify({ query_id: queryId, doc });
   fetch("events", { method: "POST", headers, body, keepalive: true }).catch(() => {});
+}
+
+// The clicks on a list, for one that shows more of the same: without them it would seem that they were passed over.
+export function noteAgain(before, now) {
+  if (before !== now) for (const doc of noted.get(before) ?? []) noteClick(now, doc);
 }
 
 // A parameter with several values is an array of them.

@@ -1,6 +1,6 @@
 // The page: the query and its filters live in the address, the answer in two lists.
 
-import { ask, glance } from "./api.js";
+import { ask, glance, noteAgain } from "./api.js";
 import { describe, emptiness, failed, notice, stopRetrying } from "./notices.js";
 import { byId, counted, el, openDialog, prepareDialogs, quoted, say, shortened } from "./dom.js";
 import { prepareDragging } from "./dragging.js";
@@ -111,11 +111,12 @@ function offerMore(answer) {
 
 // The list grows where the reader is: what was the first new result gets the focus.
 async function extend(size, all) {
-  const before = state.answer.learned.length;
+  const before = state.answer;
   state.size = size;
   state.all = all;
-  await search(state.answer.query, state.filters);
-  rowsOf(byId("lists").dataset.shown)[before]?.querySelector(".title").focus();
+  await search(before.query, state.filters);
+  if (state.answer?.query === before.query) noteAgain(before.query_id, state.answer.query_id);
+  rowsOf(byId("lists").dataset.shown)[before.learned.length]?.querySelector(".title").focus();
 }
 
 // -- the address ------------------------------------------------------------------------------------------------------

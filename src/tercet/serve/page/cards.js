@@ -26,7 +26,7 @@ function labelOf(kind, result, above, below) {
 }
 
 // What a document carries along: a price, a date; addresses can be followed.
-function carriedParts(result) {
+function carriedParts(system, result) {
   return Object.entries(result.carried ?? {}).map(([name, value]) => {
     const text = String(value);
     const shownValue = /^https?:\/\/\S+$/i.test(text)
@@ -36,7 +36,8 @@ function carriedParts(result) {
             href: text,
             target: "_blank",
             rel: "noopener noreferrer",
-            onclick: () => noteClick(state.answer?.query_id, result.id),
+            // The log has the learned list alone: a rank of it says nothing of where this was clicked.
+            onclick: () => system === "learned" && noteClick(state.answer?.query_id, result.id),
           },
           shortened(text.replace(/^https?:\/\/(www\.)?|\/$/gi, ""), 32),
         )
@@ -126,7 +127,7 @@ export function fillCard(card, system, result, above, below) {
   part("line").classList.toggle("twin", hasTwin(result));
   part("tag").textContent = isDismissed(result.id) ? "not relevant" : "";
   part("snippet").replaceChildren(...marked(result.snippet ?? "", state.answer.query));
-  const values = carriedParts(result);
+  const values = carriedParts(system, result);
   part("carried").hidden = !values.length;
   part("carried").replaceChildren(...values);
   part("moved").className = `moved ${at.way}`;

@@ -7,13 +7,23 @@ export const state = {
   size: PAGE_SIZE,
   all: false, // whether those below the last match are shown, too
   filters: [], // "column:value"
-  dismissed: new Set(), // what was called not relevant here, by query and document
+  dismissed: new Map(), // what was called not relevant here, by query and document, and the entries that say so
 };
 
 const keyOf = (id) => `${state.answer?.query}\n${id}`;
 export const isDismissed = (id) => state.dismissed.has(keyOf(id));
-export const dismiss = (id) => state.dismissed.add(keyOf(id));
-export const readmit = (id) => state.dismissed.delete(keyOf(id));
+
+// Returns the key by which it is told of and taken back: by then another query may be shown.
+export function dismiss(id) {
+  const key = keyOf(id);
+  state.dismissed.set(key, []);
+  return key;
+}
+
+// What was called not relevant by any of these entries no longer is.
+export function readmitBy(entries) {
+  for (const [key, own] of state.dismissed) if (own.some((entry) => entries.includes(entry))) state.dismissed.delete(key);
+}
 
 // Where two models share a list, it has no order of scores, and nothing is told of whose a result is.
 export const isMixed = (answer) => answer.interleaved === true;

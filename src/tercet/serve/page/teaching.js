@@ -9,17 +9,16 @@ import { ask, send } from "./api.js";
 import { byId, counted, say } from "./dom.js";
 import { nameOf } from "./names.js";
 import { flash, rowOf, rowsOf, sayMoves, setWorking } from "./results.js";
-import { dismiss, isMixed, readmit, state } from "./state.js";
+import { dismiss, isMixed, readmitBy, state } from "./state.js";
 
 const MOST_PASSED = 9; // preferences of one move; more of those that were passed are skipped evenly
 const BELOW = 3; // results that are better than one that is not relevant
 const PATIENCE = 10_000; // milliseconds that we wait for a change to be applied
 const STILL_LEARNING = " What was taught after it is being learned again, so ranks may still change a little.";
-const BEYOND = 101; // the rank of what is below those that the service looks at
 
 let display = () => []; // shows an answer and returns what moved
 let asked = () => ({});
-let last = null; // what Undo takes back: { entries, label, id }
+let last = null; // what Undo takes back: { entries, label, id, key }, the last where it was called not relevant
 let busy = false;
 let about = null; // the document that the message is about
 
@@ -31,13 +30,17 @@ const pause = (milliseconds) =>
   });
 const numberOf = (version) => Number.parseInt(version.slice(1), 10); // "v12" and "v12~" have all entries up to the 12th
 
-// Asks until the answer has an entry in it, and shows it. Returns what moved, or null when it took too long.
+// Asks until the answer has an entry in it, and shows it. Returns what moved, or null when it took too long or other
+// results were asked for meanwhile. None of these lists is one that somebody came to look at, so they are not logged.
 async function awaitEntry(entry) {
   const { query } = state.answer;
+  const wanted = { ...asked(query), log: false };
+  const isWanted = () =>
+    state.answer?.query === query && JSON.stringify({ ...asked(query), log: false }) === JSON.stringify(wanted);
   const until = performance.now() + PATIENCE;
   for (let wait = 40; ; wait = Math.min(wait * 1.6, 600)) {
-    const answer = await ask("search", asked(query));
-    if (state.answer?.query !== query) return null;
+    const answer = await ask("search", wanted);
+    if (!isWanted()) return null;
     if (numberOf(answer.version) >= entry) return display(answer, true);
     if (performance.now() > until) return null;
     await pause(wait);
@@ -64,8 +67,8 @@ function refusal(what, problem) {
 }
 
 // Sends the preferences that `steps` makes; whether any was taken. `label` is what was said of a result and another one,
-// as in "A over B".
-async function teach(result, other, label, steps) {
+// as in "A over B"; `key` that by which it is called not relevant, if it is.
+async function teach(result, other, label, steps, key = null) {
   if (busy) return false;
   const entries = [];
   const effects = [];
@@ -74,17 +77,18 @@ async function teach(result, other, label, steps) {
   busy = true;
   about = result.id;
   setWorking(result.id);
-  // Gives the rank of the result after it, as far as the service could tell.
+  // Gives the rank of the result after it, as far as the service could tell; null where it is below those it looks at.
   const prefer = async (better, worse, rank) => {
     const accepted = await send("prefer", { query, better: better.id, worse: worse.id });
     newest = accepted.entry;
     entries.push(newest);
     if (!accepted.effect) return rank;
     effects.push(accepted.effect);
-    return accepted.effect.ranks.find((change) => change.id === result.id)?.after ?? BEYOND;
+    return accepted.effect.ranks.find((change) => change.id === result.id)?.after ?? null;
   };
   const takeBack = async () => {
-    newest = (await send("undo", { entries: [entries.pop()] })).entry;
+    newest = (await send("undo", { entries: entries.slice(-1) })).entry;
+    entries.pop();
     effects.pop();
   };
   try {
@@ -101,7 +105,8 @@ async function teach(result, other, label, steps) {
       }
       return false;
     }
-    last = { entries, label, id: result.id };
+    last = { entries, label, id: result.id, key };
+    if (key !== null) state.dismissed.set(key, entries);
     const cut = problem === null ? "" : ` ${refusal("The rest was not taken.", problem)}`;
     await showLearned(newest, `You said: ${label}.`, () => outcomeOf(result, other, effects) + cut);
     flash(result.id);
@@ -152,14 +157,14 @@ export function place(from, to) {
   return teach(result, end, label, async (prefer, takeBack) => {
     let rank = result.rank;
     for (const other of evenly(passed, MOST_PASSED)) {
-      if (isWhole() && (up ? rank <= other.rank : rank >= other.rank)) continue;
+      if (isWhole() && (rank === null ? !up : up ? rank <= other.rank : rank >= other.rank)) continue;
       rank = await (up ? prefer(result, other, rank) : prefer(other, result, rank));
     }
     const goal = order[to].rank;
     const neighbour = up ? above : below;
-    if (!isWhole() || !neighbour || (up ? rank >= goal : rank <= goal)) return;
+    if (!isWhole() || !neighbour || rank === null || (up ? rank >= goal : rank <= goal)) return;
     rank = await (up ? prefer(neighbour, result, rank) : prefer(result, neighbour, rank));
-    if (up ? rank > goal : rank < goal) await takeBack();
+    if (rank === null ? up : up ? rank > goal : rank < goal) await takeBack();
   });
 }
 
@@ -170,21 +175,22 @@ async function reject(row) {
   const at = order.indexOf(result);
   const below = order.slice(at + 1, at + 1 + BELOW);
   const label = `${nameOf(result, 40)} is not relevant`;
-  dismiss(result.id);
+  const key = dismiss(result.id);
   if (!below.length) {
     about = result.id;
-    last = { entries: [], label, id: result.id };
+    last = { entries: [], label, id: result.id, key };
     display(state.answer, true);
     tell(`You said: ${label}. Nothing is below it that could be better, so nothing was learned.`);
     return;
   }
   const taken = await teach(result, below[0], label, async (prefer) => {
     let { rank } = result;
-    for (const other of below) if (!isWhole() || rank < other.rank) rank = await prefer(other, result, rank);
-  });
+    for (const other of below)
+      if (!isWhole() || (rank !== null && rank < other.rank)) rank = await prefer(other, result, rank);
+  }, key);
   if (!taken) {
-    readmit(result.id);
-    display(state.answer, true);
+    state.dismissed.delete(key);
+    if (state.answer !== null) display(state.answer, true);
   }
 }
 
@@ -196,20 +202,20 @@ export function sayOf(row, kind) {
   return reject(row);
 }
 
-export async function undo(entries, label, id = null) {
+export async function undo(entries, label, id = null, key = null) {
   if (busy) return null;
   busy = true;
   try {
     if (!entries.length) {
       last = null;
-      readmit(id);
-      display(state.answer, true);
+      state.dismissed.delete(key);
+      if (state.answer !== null) display(state.answer, true);
       tell(`Taken back: ${label}.`);
       return null;
     }
     const taken = await send("undo", { entries });
     if (last?.entries.some((entry) => entries.includes(entry))) last = null;
-    if (id !== null) readmit(id);
+    readmitBy(entries);
     about = id;
     const ranked = () => {
       const now = state.answer?.learned.find((result) => result.id === id)?.rank;
@@ -229,7 +235,7 @@ export async function undo(entries, label, id = null) {
 export function undoLast() {
   if (busy || last === null) return null;
   closeMessage();
-  return undo(last.entries, last.label, last.id);
+  return undo(last.entries, last.label, last.id, last.key);
 }
 
 // -- the message ------------------------------------------------------------------------------------------------------
