@@ -69,6 +69,13 @@ def test_who_wins_is_said_in_words(log):
     assert {path: path.read_bytes() for path in log.iterdir()} == before  # only read
 
 
+def test_a_lead_that_is_one_clients_is_no_forecast(tmp_path):
+    write_log(tmp_path / "log", Contest("served", "better"), 1, 1.0, rng=np.random.default_rng(0), clock=Clock())
+    output = ok("interleave", tmp_path / "log")
+    assert "all of the lead is one client's" in output
+    assert "billion" not in output
+
+
 def test_the_same_as_json(log):
     told = json.loads(ok("interleave", log, "--json"))
     assert (told["lists"], told["interleaved"], told["waits"]) == (600, 600, False)

@@ -24,7 +24,7 @@ from tercet.data.archives import archive_members
 from tercet.data.checking.near_duplicates import near_texts
 from tercet.data.clicks import MOST_PREFERENCES, click_preferences, examination_guess
 from tercet.data.gathered_columns import GatheredColumns
-from tercet.data.shown_lists import ShownLists
+from tercet.data.shown_lists import ListKey, ShownLists
 from tercet.errors import LONGEST_MESSAGE, FormatError, InputError
 
 
@@ -276,13 +276,14 @@ def test_click_preferences_are_those_of_all_pairs(n_shown, seed, skipped, examin
     events=st.lists(st.tuples(st.booleans(), st.sampled_from("ab"), st.integers(0, 3), st.integers(0, 3))),
 )
 def test_clicks_go_to_the_lists_that_a_search_of_all_finds(by_id, events) -> None:
-    lists, clicks = ShownLists(by_id=by_id), []
-    for is_click, key, doc, place in events:
+    lists, clicks = ShownLists(), []
+    for is_click, group, doc, place in events:
+        key = ListKey(group, "q", by_id)
         if is_click:
             clicks.append((key, f"d{doc}", len(clicks)))
             lists.click(key, f"d{doc}")
         else:
-            lists.show((key, "q")[0], "q", f"d{doc}", float(place), None)
+            lists.show(key, f"d{doc}", float(place), None)
     expected = []
     for key, doc_id, order in clicks:
         matching = [one for one in lists._of_key.get(key, ()) if doc_id in one.positions]

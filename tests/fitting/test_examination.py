@@ -73,6 +73,24 @@ def test_random_lists_give_the_rates_by_rank():
     np.testing.assert_allclose(curve.values, rates[1] / rates[0] / (rates[1, 0] / rates[0, 0]))
 
 
+def test_random_lists_of_other_lengths_are_no_lower_ranks():
+    # Short lists are of what people like; everybody looks at everything.
+    rng = np.random.default_rng(0)
+    lists = []
+    for number in range(4000):
+        n, liked = (2, 0.8) if number % 2 else (10, 0.1)
+        docs = tuple(f"d{doc}" for doc in rng.permutation(n))
+        clicked = tuple(doc_id for doc_id in docs if rng.random() < liked)
+        lists.append(Impression(f"q{number % 20}", docs, clicked))
+    # And longer ones that were not random, whose ranks the curve is not asked for.
+    lists.append(Impression("q", tuple(f"d{doc}" for doc in range(20)), ("d0",)))
+    log = ClickLog(tuple(lists), randomised=(True,) * 4000 + (False,))
+    curve = next(one for one in estimate_examination(log, with_em=False) if one.method == "randomised")
+    assert len(curve.values) == 10
+    np.testing.assert_allclose(curve.values, 1.0, atol=0.2)
+    assert all(low <= 1 <= high for low, high in zip(curve.low, curve.high, strict=True))
+
+
 @pytest.mark.parametrize(("method", "traffic"), [("harvested", {}), ("randomised", {"shuffled": 0.4})])
 def test_what_the_simulator_put_in_is_recovered_better_from_a_longer_log(method, traffic):
     errors = {}

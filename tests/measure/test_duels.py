@@ -134,6 +134,28 @@ def test_who_clicks_everything_or_comes_too_often_is_left_out():
     assert tally.left_out["odd"] == 4 + 50
 
 
+def test_a_client_that_was_odd_does_not_count_again_on_that_day():
+    tally = Tally()
+    for i in range(2):
+        tally.take(shown("bot", f"q{i}", DOCS, i))
+    for i in range(9):  # by now it has clicked little of what it was shown
+        tally.take(shown("bot", f"later-{i}", ["a"], 10 + i))
+    assert tally.left_out["odd"] == 10
+    tally.take(shown("bot", "tomorrow", ["a"], 86_400))
+    assert tally.standings[CONTEST].wins == 1
+
+
+def test_how_many_more_it_takes_is_not_told_by_one_client():
+    first = RunningDuel()
+    first.take("a", 1)
+    assert first.n_to_go is None
+    assert first.duel.n_to_go is not None
+    alone = RunningDuel(wins=40, losses=20, by_client={"a": [40, 0]} | {f"b{i}": [0, 1] for i in range(20)})
+    assert (alone.winner, alone.n_to_go) == (None, None)
+    many = RunningDuel(wins=30, losses=20, by_client={f"c{i}": [1, 0] for i in range(30)})
+    assert many.n_to_go == Duel(29, 20).n_to_go
+
+
 def test_lists_that_are_not_shared_or_broken_do_not_count():
     tally = Tally()
     assert tally.take(LoggedList(NOON, "id", "c", "tea", DOCS, ("a",), {})) is None

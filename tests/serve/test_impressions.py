@@ -278,6 +278,46 @@ def test_a_broken_line_is_named(tmp_path):
         file.read(10)
 
 
+@pytest.mark.parametrize("kind", ["ubi_queries", "ubi_events"])
+def test_a_broken_line_costs_no_list_before_it_and_learning_goes_on_once_it_is_mended(tmp_path, kind):
+    docs, log = made_docs(), tmp_path / "log"
+    simulated(log, 60, Clock())
+    once = learn_from_clicks(INDEX.model, log, docs)
+    [path] = log.glob(f"{kind}*")
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:7], lines[7].replace('"query_id"', '"no_id"', 1), *lines[8:]]))
+    with GrowingUbi(log) as file:
+        n_read = len(file.read(1000))
+        assert 0 < n_read < 60
+        place, digest = file.position, file.digest()
+        for _ in range(2):  # it is met again, and nothing is passed over
+            with pytest.raises(FormatError, match=rf"{kind}.*:8: .*query_id"):
+                file.read(1000)
+        assert (file.position, file.digest()) == (place, digest)
+    for _ in range(2):
+        with pytest.raises(FormatError, match=rf"{kind}.*:8: "):
+            learn_from_clicks(INDEX.model, log, docs, checkpoint=tmp_path / "state")
+    path.write_text("".join([*lines[:7], lines[7], *lines[8:]]))
+    mended = learn_from_clicks(INDEX.model, log, docs, checkpoint=tmp_path / "state")
+    assert mended.rank({"q": QUERY}, docs) == once.rank({"q": QUERY}, docs)
+
+
+def test_a_list_without_a_query_is_browsing(tmp_path):
+    simulated(tmp_path / "log", 3, Clock())
+    [path] = (tmp_path / "log").glob("ubi_queries*")
+    first, *others = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(line) + "\n" for line in (first | {"user_query": None}, *others)))
+    with GrowingUbi(tmp_path / "log") as file:
+        assert [bool(text) for _, text in file.read(10)] == [False, True, True]
+
+
+def test_a_list_that_is_only_looked_at_again_is_not_logged(tmp_path):
+    with logging_service(tmp_path) as api:
+        assert api.get("/search", params={"q": QUERY, "log": False}).json()["query_id"] is None
+        assert api.get("/search", params={"q": QUERY}).json()["query_id"] is not None
+    assert len(records(tmp_path / "impressions", "ubi_queries")) == 1
+
+
 def test_learn_takes_the_folder_and_goes_on_in_it(tmp_path):
     """Learned in two runs, with a kill's worth of loss between, the model has the bits of one run."""
     docs = made_docs()

@@ -325,12 +325,15 @@ def test_what_is_opened_is_a_click_once_for_each_list(open_page: Callable[..., A
         page,
         query_id=lambda found: f"list of {found['query']}",
         learned=lambda found: [hit | {"carried": carried} for hit in found["learned"]],
+        baseline=lambda found: [hit | {"carried": carried} for hit in found["baseline"]],
     )
     page.goto(page_service.at("green"))
     first, second, *_ = order(page)
     for _ in range(3):
         row_of(page, second).locator(".title").click()
     page.locator("#baseline .title").first.click()
+    with page.expect_popup():  # no rank of the list that is logged
+        page.locator("#baseline .carried a").last.click()
     with page.expect_popup():
         row_of(page, first).locator(".carried a").click()
     page.goto(page_service.at("avocado"))
@@ -341,3 +344,41 @@ def test_what_is_opened_is_a_click_once_for_each_list(open_page: Callable[..., A
         ("list of green", first),
     ]
     assert clicks[2]["query_id"] == "list of avocado"
+
+
+def test_more_of_a_list_has_the_clicks_on_it_and_what_is_looked_at_again_is_not_logged(
+    open_page: Callable[..., Any], page_service: Served
+) -> None:
+    page = open_page(page_service.address)
+    clicks: list[Any] = []
+    sent: list[str] = []
+
+    def note(route: Any) -> None:
+        clicks.append(route.request.post_data_json)
+        route.fulfill(status=202, json={})
+
+    def answer(route: Any) -> None:
+        sent.append(route.request.url.partition("?")[2])
+        found = route.fetch().json()
+        route.fulfill(json=found | {"query_id": None if "log=false" in sent[-1] else sent[-1], "left_off": 3})
+
+    page.route("**/events", note)
+    page.route("**/search?*", answer)
+    page.goto(page_service.at("green"))
+    first, second, *_ = order(page)
+    row_of(page, second).locator(".title").click()
+    page.locator("#more button").first.click()
+    expect(page.locator("#results[aria-busy]")).to_have_count(0)
+    row_of(page, first).locator(".title").click()
+    expect(page.locator("#learned .pairs").first).to_be_visible()
+    assert [(click["query_id"], click["doc"]) for click in clicks] == [
+        ("q=green&k=10", second),
+        ("q=green&k=10&all=true", second),
+        ("q=green&k=10&all=true", first),
+    ]
+    row_of(page, second).locator(".better").click()
+    expect(page.locator("#toast-undo")).to_be_visible()
+    assert sent[2:]
+    assert all("log=false" in one for one in sent[2:])
+    page.locator("#toast-undo").click()
+    expect(page.locator("#toast-text")).to_contain_text("Taken back")

@@ -211,6 +211,62 @@ def test_not_relevant_of_the_last_one_teaches_nothing(open_page: Callable[..., A
     assert listed(page) == before
 
 
+def test_not_relevant_is_taken_back_from_the_history_and_from_another_query(
+    open_page: Callable[..., Any], page_service: Served
+) -> None:
+    page = open_page(page_service.at("green avocado"))
+    before = order(page)
+    row = row_of(page, before[-2])
+    row.locator(".away").click()
+    expect(page.locator("#toast-text")).to_contain_text("is not relevant.")
+    page.locator("#open-history").click()
+    page.locator(".entries li button").first.click()
+    expect(page.locator("#toast-text")).to_contain_text("Taken back")
+    page.locator("#history .close").click()
+    expect(row.locator(".tag")).to_be_hidden()
+    assert order(page) == before
+    row.locator(".away").click()
+    expect(page.locator("#toast-text")).to_contain_text("is not relevant.")
+    page.locator("#q").fill("oil")
+    page.keyboard.press("Enter")
+    order(page)
+    page.locator("#learned .title").first.focus()
+    page.keyboard.press("u")
+    expect(page.locator("#toast-text")).to_contain_text("Taken back")
+    page.go_back()
+    expect(row).to_be_visible()
+    expect(row.locator(".tag")).to_be_hidden()
+    assert order(page) == before
+
+
+def test_a_correction_that_cannot_be_taken_back_stays_with_what_undo_takes_back(
+    open_page: Callable[..., Any], page_service: Served
+) -> None:
+    page = open_page(page_service.at("green avocado"))
+    before = order(page)
+    ranks = iter([1, 4])  # too far, and then thrown back
+
+    def answer(route: Any) -> None:
+        found = route.fetch().json()
+        found["effect"]["ranks"] = [{"id": before[3], "before": 4, "after": next(ranks)}]
+        route.fulfill(json=found, status=202)
+
+    page.route("**/prefer", answer)
+    refused = {"title": "Too many", "status": 429, "detail": "wait"}
+    page.route("**/undo", lambda route: route.fulfill(json=refused, status=429))
+    preferences = told(page)
+    row = row_of(page, before[3])
+    row.locator(".better").click()
+    expect(page.locator("#toast-text")).to_contain_text("The rest was not taken.")
+    assert preferences == [(before[3], before[2]), (before[1], before[3])]
+    page.unroute("**/undo")
+    with page.expect_request("**/undo") as undone:
+        page.locator("#toast-undo").click()
+    assert len(undone.value.post_data_json["entries"]) == 2
+    expect(page.locator("#toast-text")).to_contain_text("Taken back")
+    assert order(page) == before
+
+
 def told(page: Any) -> list[tuple[str, str]]:
     """The preferences that the page sends."""
     preferences: list[tuple[str, str]] = []

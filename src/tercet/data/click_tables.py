@@ -34,6 +34,7 @@ from tercet.data.roles import (
 )
 from tercet.data.shown_lists import (
     NO_LISTS,
+    ListKey,
     PlacedList,
     ShownLists,
     Times,
@@ -155,6 +156,9 @@ def click_log_of(
     given = dict(columns or {})
     for table in tables:
         table.lists_as_json = True
+    for role, column in given.items():
+        if tables and not any(column in table.columns for table in tables):
+            raise column_error(tables[0], role, f"there is no column {column!r}", role)
     if len(tables) == 2:
         return _two_tables(tables, given, refused)
     if len(tables) != 1:
@@ -173,7 +177,9 @@ def click_log_of(
 def _two_tables(tables: Sequence[DataTable], given: Columns, refused: Refused | None) -> ClickLog:
     events = [table for table in tables if named_column(table, ACTIONS, given.get("action")) is not None]
     others = [table for table in tables if table not in events]
-    if len(events) != 1 or (named_column(others[0], HITS) is None and named_column(others[0], QUERIES) is None):
+    if len(events) != 1 or not any(
+        named_column(others[0], names, given.get(role)) for role, names in (("shown", HITS), ("query", QUERIES))
+    ):
         listed = "; ".join(f"{table.name}: {', '.join(table.columns)}" for table in tables)
         raise InputError(f"of two tables one must have events (action_name) and one queries (user_query); got {listed}")
     return _Events(events[0], others[0], given, refused).log()
@@ -222,7 +228,7 @@ def _rows_of_documents(table: DataTable, given: Columns, refused: Refused | None
     session = find_column(table, "session", SESSIONS, given.get("session"))
     randomised = find_column(table, "randomised", RANDOMISED, given.get("randomised"))
     times = Times(table, given.get("time"), refused)
-    lists = ShownLists(by_id=search is not None)
+    lists = ShownLists()
     for number, row in table.rows(refused):
         try:
             text = query_in(row.get(query), table, number, query)
@@ -230,13 +236,13 @@ def _rows_of_documents(table: DataTable, given: Columns, refused: Refused | None
             is_clicked = _truth_in(row.get(clicked), table, number, clicked)
             is_random = randomised is not None and _truth_in(row.get(randomised), table, number, randomised)
             place = None if position is None else _position_in(row.get(position), table, number, position)
-            group = row.get(search) if search is not None else row.get(session) if session is not None else None
+            ids = (None if column is None else row.get(column) for column in (search, session))
+            key = ListKey.of(*ids, text)
             time = times.of(row, number)
         except FormatError as problem:
             refuse(problem, refused)
             continue
-        key = group, text
-        shown = lists.show(key, text, doc_id, place, time)
+        shown = lists.show(key, doc_id, place, time)
         shown.is_random |= is_random
         shown.session = shown.session or (None if session is None else session_in(row.get(session)))
         if is_clicked:
@@ -301,6 +307,8 @@ class _Events:
         self.action = named_column(events, ACTIONS, given.get("action")) or need_column(events, "action", ACTIONS)
         self.search = named_column(events, LISTS, given.get("list")) or named_column(events, (("query_id",),))
         self.session = named_column(events, SESSIONS, given.get("session"))
+        self.randomised = named_column(events, RANDOMISED, given.get("randomised"))
+        self.given = given
         self.doc = given.get("doc")
         self.position = given.get("position")
         self.query = named_column(events, QUERIES[:2], given.get("query"))
@@ -312,7 +320,7 @@ class _Events:
         self.notes: list[str] = []
 
     def log(self) -> ClickLog:
-        lists = ShownLists(by_id=self.search is not None)
+        lists = ShownLists()
         searches = self._searches(lists)
         has_hits = bool(lists.lists)
         n_other = n_unknown = 0
@@ -322,21 +330,24 @@ class _Events:
                 if action not in CLICK_ACTIONS and action not in SHOW_ACTIONS:
                     n_other += 1
                     continue
-                found = self._query_of(row, number, searches)
-                if found is None:
+                key = self._key_of(row, number, searches)
+                if key is None:
                     n_unknown += 1
                     continue
-                key, query = found
                 doc_id = self._document(row, number)
                 place = self._place(row, number)
                 time = self.times.of(row, number)
+                is_random = self.randomised is not None and _truth_in(
+                    row.get(self.randomised), self.events, number, self.randomised
+                )
             except FormatError as problem:
                 refuse(problem, self.refused)
                 continue
             if action in CLICK_ACTIONS:
                 lists.click(key, doc_id)
-            elif not has_hits or key not in searches:
-                shown = lists.show(key, query, doc_id, place, time)
+            elif not has_hits or key.group not in searches:
+                shown = lists.show(key, doc_id, place, time)
+                shown.is_random |= is_random
                 shown.session = shown.session or (None if self.session is None else session_in(row.get(self.session)))
         lists.close()
         for count, what in (
@@ -363,15 +374,19 @@ class _Events:
         if self.queries is None:
             return {}
         table = self.queries
-        search, text, hits = (
-            named_column(table, (("query_id",), *LISTS)),
-            named_column(table, QUERIES[:2]),
-            named_column(table, HITS),
+        search, text, hits, client, randomised = (
+            named_column(table, names, self.given.get(role))
+            for role, names in (
+                ("list", (("query_id",), *LISTS)),
+                ("query", QUERIES[:2]),
+                ("shown", HITS),
+                ("session", SESSIONS),
+                ("randomised", RANDOMISED),
+            )
         )
         if search is None or text is None:
             raise column_error(table, "query", "queries need an id and a text", "query_id and user_query")
-        client = named_column(table, SESSIONS)
-        times = Times(table, None, self.refused)
+        times = Times(table, self.given.get("time"), self.refused)
         searches: dict[Any, str] = {}
         for number, row in table.rows(self.refused):
             try:
@@ -384,25 +399,26 @@ class _Events:
                 who = None if client is None else session_in(row.get(client))
                 is_interleaved = _attribute(row, (ATTRIBUTES, INTERLEAVED, "method")) is not None
                 is_random = _attribute(row, (ATTRIBUTES, "randomised")) is True
+                if randomised is not None:
+                    is_random |= _truth_in(row.get(randomised), table, number, randomised)
             except FormatError as problem:
                 refuse(problem, self.refused)
                 continue
             searches[key] = query
             for place, doc_id in enumerate(dict.fromkeys(shown)):
-                one = lists.show(key, query, doc_id, place, time)
+                one = lists.show(ListKey(key, query, True), doc_id, place, time)
                 one.session, one.is_interleaved, one.is_random = who, is_interleaved, is_random
         self.notes += times.notes
         return searches
 
-    def _query_of(self, row: Record, number: int, searches: Mapping[Any, str]) -> tuple[Any, str] | None:
+    def _key_of(self, row: Record, number: int, searches: Mapping[Any, str]) -> ListKey | None:
+        """Of the list that an event belongs to; None where its search is not there."""
+        search, session = (None if column is None else row.get(column) for column in (self.search, self.session))
         if self.search is not None and self.queries is not None:
-            key = row.get(self.search)
-            key = str(key) if isinstance(key, int) else key
-            return None if key not in searches else (key, searches[key])
+            search = str(search) if isinstance(search, int) else search
+            return None if search not in searches else ListKey(search, searches[search], True)
         assert self.query is not None
-        text = query_in(row.get(self.query), self.events, number, self.query)
-        group = row.get(self.search) if self.search else row.get(self.session) if self.session else None
-        return (group, text), text
+        return ListKey.of(search, session, query_in(row.get(self.query), self.events, number, self.query))
 
     def _document(self, row: Record, number: int) -> str:
         if self.doc is not None:

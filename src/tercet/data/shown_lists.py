@@ -51,26 +51,37 @@ class ShownList:
         return Impression(self.query, tuple(docs), tuple(doc_id for doc_id in self.clicks if doc_id in self.positions))
 
 
-class ShownLists:
-    """Puts documents that were shown together, by a key, into lists."""
+class ListKey(NamedTuple):
+    """What rows of one list have in common: the id of the search, or else who searched, if that is known; the query."""
 
-    def __init__(self, *, by_id: bool) -> None:
-        self.by_id = by_id
+    group: Any
+    query: str
+    is_id: bool
+
+    @staticmethod
+    def of(search: Value, session: Value, query: str) -> ListKey:
+        return ListKey(session, query, False) if search in (None, "") else ListKey(search, query, True)
+
+
+class ShownLists:
+    """Puts documents that were shown together into lists."""
+
+    def __init__(self) -> None:
         self.lists: list[ShownList] = []
         self.n_lost = self.n_repeated = 0
-        self._of_key: dict[Any, list[ShownList]] = {}
-        self._clicks: list[tuple[Any, str, int]] = []
-        self._last_key: Any = None
+        self._of_key: dict[ListKey, list[ShownList]] = {}
+        self._clicks: list[tuple[ListKey, str, int]] = []
+        self._last_key: ListKey | None = None
 
-    def show(self, key: Any, query: str, doc_id: str, position: float | None, time: float | None) -> ShownList:
+    def show(self, key: ListKey, doc_id: str, position: float | None, time: float | None) -> ShownList:
         """Take a document into the list it was shown in."""
         lists = self._of_key.setdefault(key, [])
         shown = lists[-1] if lists else None
-        if shown is not None and not self.by_id:
+        if shown is not None and not key.is_id:
             again = doc_id in shown.positions or position in shown.taken
-            shown = None if again or (key[0] is None and key != self._last_key) else shown
+            shown = None if again or (key.group is None and key != self._last_key) else shown
         if shown is None:
-            shown = ShownList(query, len(self._clicks), time)
+            shown = ShownList(key.query, len(self._clicks), time)
             lists.append(shown)
             self.lists.append(shown)
         if shown.positions.setdefault(doc_id, position) is not None:
@@ -80,14 +91,14 @@ class ShownLists:
         self._last_key = key
         return shown
 
-    def click(self, key: Any, doc_id: str) -> None:
+    def click(self, key: ListKey, doc_id: str) -> None:
         """A click; the list it belongs to may come later in the file."""
         self._clicks.append((key, doc_id, len(self._clicks)))
 
     def close(self) -> None:
         """Give each click to the last list of its key that had begun and shows the document, else to the first."""
         clicked_keys = {key for key, _, _ in self._clicks}
-        lists_with: dict[tuple[Any, str], list[ShownList]] = {}
+        lists_with: dict[tuple[ListKey, str], list[ShownList]] = {}
         for key in clicked_keys:
             for shown in self._of_key.get(key, ()):
                 for doc_id in shown.positions:
@@ -105,8 +116,11 @@ class ShownLists:
 
 
 def named_column(table: DataTable, tiers: Sequence[Sequence[str]], given: str | None = None) -> str | None:
-    """A column by its name, or its name within ``_source``, as exports of OpenSearch have it."""
-    if given is not None:
+    """A column by its name, or its name within ``_source``, as exports of OpenSearch have it.
+
+    The one that is ``given`` may be of another table that is read with this one.
+    """
+    if given in table.columns:
         return given
     for tier in tiers:
         for column in table.columns:
@@ -122,7 +136,7 @@ class Times:
         self.table = table
         self.column = named_column(table, TIMES, given)
         self.notes: tuple[str, ...] = ()
-        if self.column is None or given is not None:
+        if self.column is None or self.column == given:
             return
         first = next((row[self.column] for _, row in table.rows(refused) if row.get(self.column) is not None), None)
         if first is None or _seconds(first) is None:

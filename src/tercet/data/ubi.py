@@ -189,6 +189,16 @@ class _NumberedFiles:
         self.offset = offset
         self._file = GrowingFile(path, StreamPosition(offset, 0))
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """The number of the file, and where in it the next line begins."""
+        return self.number, self.offset
+
+    def go_to(self, place: tuple[int, int]) -> None:
+        """Have the line there be the next one."""
+        self.close()
+        self.number, self.offset = place
+
     def error(self, message: str) -> FormatError:
         """What is wrong with the line that was read last."""
         path, offset, n_lines = self._counted
@@ -251,6 +261,7 @@ class GrowingUbi:
         self._events = _NumberedFiles(path, EVENTS, number)  # both are rotated together
         self._clicks: dict[str, list[tuple[float, str]]] = {}
         self._next_event: tuple[float, str, str] | None = None
+        self._at_event: tuple[int, int] | None = None  # place of an event that is not known to be right yet
         self._n_young = 0
         if not _numbered(path, QUERIES):
             raise InputError(
@@ -258,12 +269,24 @@ class GrowingUbi:
             )
 
     def read(self, limit: int) -> list[tuple[int, str]]:
-        """At most so many lists, numbered, of those that are old enough now."""
-        n_before = self.position.within
-        lines = []
-        for number, one in enumerate(islice(self.lists(), limit), n_before + 1):
-            line = {"query": one.query, "shown": one.shown, "clicked": one.clicked, "session": one.client}
-            lines.append((number, json.dumps(line, ensure_ascii=False) if one.shown and one.query else ""))
+        """At most so many lists, numbered, of those that are old enough now.
+
+        Lists before a line that is wrong are handed out; the next call raises a FormatError, and so does each after it
+        as long as the line is as it is: nothing is passed over.
+        """
+        lines: list[tuple[int, str]] = []
+        try:
+            for one in islice(self.lists(), limit):
+                line = {"query": one.query, "shown": one.shown, "clicked": one.clicked, "session": one.client}
+                text = json.dumps(line, ensure_ascii=False) if one.shown and one.query else ""
+                lines.append((self.position.within, text))
+        except FormatError:
+            number, offset = divmod(self.position.at, _MOST_BYTES)
+            self._queries.go_to((number, offset))
+            if self._at_event is not None:
+                self._events.go_to(self._at_event)
+            if not lines:
+                raise
         return lines
 
     def lists(self) -> Iterator[LoggedList]:
@@ -297,14 +320,14 @@ class GrowingUbi:
         if not isinstance(hits, list) or not all(isinstance(doc_id, str) for doc_id in hits):
             raise self._queries.error('"query_response_hit_ids" must be an array of strings')
         query, query_id = record.get("user_query"), record.get("query_id")
-        if not isinstance(query, str) or not isinstance(query_id, str):
+        if not isinstance(query, str | None) or not isinstance(query_id, str):
             raise self._queries.error('"user_query" and "query_id" must be strings')
         client, attributes = record.get("client_id"), record.get(ATTRIBUTES)
         return LoggedList(
             self._time(record, self._queries),
             query_id,
             client if isinstance(client, str) else "",
-            query.strip(),
+            (query or "").strip(),  # none is browsing
             tuple(dict.fromkeys(hits)),
             (),
             attributes if isinstance(attributes, dict) else {},
@@ -331,7 +354,11 @@ class GrowingUbi:
 
     def _read_event(self) -> bool:
         """Go on to the next click."""
-        while (text := self._events.next()) is not None:
+        while True:
+            self._at_event = self._events.place
+            text = self._events.next()
+            if text is None:
+                break
             if not text.strip():
                 continue
             record = self._record(text, self._events)
@@ -343,7 +370,9 @@ class GrowingUbi:
             if not isinstance(doc_id, str) or not isinstance(record.get("query_id"), str):
                 raise self._events.error('a click needs "query_id" and "event_attributes.object.object_id"')
             self._next_event = self._time(record, self._events), record["query_id"], doc_id
+            self._at_event = None
             return True
+        self._at_event = None
         return False
 
     def _record(self, text: str, lines: _NumberedFiles) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 A document is clicked when it is looked at and liked: ``P(click) = p[rank] * g[query, document]``, the position-based
 model. What is wanted is p, relative to rank 1. Four ways lead there:
 
-- randomised: where lists were shown in random order, every rank had documents alike, and p follows the click rates
+- randomised: where lists were shown in random order, every rank of a list had documents alike, and p follows the clicks
 - interleaved: where lists were made of two rankings by chance, documents moved by nothing else; as harvested
 - harvested: the same document, shown for the same query at two ranks, has one g, so that its click rates are in the
   ratio of the two p (intervention harvesting; Agarwal et al. 2019, AllPairs)
@@ -176,12 +176,14 @@ class ShownDocuments:
     Attributes
     ----------
     pair, rank, unit : numbers, from 0; a unit is a session or a query, what the bootstrap draws
+    lowest : the last rank of the list that each was in
     clicked, is_random, is_interleaved : of each
     """
 
     pair: Rows
     rank: Rows
     unit: Rows
+    lowest: Rows
     clicked: NDArray[np.bool_]
     is_random: NDArray[np.bool_]
     is_interleaved: NDArray[np.bool_]
@@ -191,27 +193,30 @@ class ShownDocuments:
     def of(log: ClickLog) -> ShownDocuments:
         pairs: dict[tuple[str, str], int] = {}
         names: dict[str, int] = {}
-        columns: list[tuple[int, int, int, bool, bool, bool]] = []
+        columns: list[tuple[int, int, int, int, bool, bool, bool]] = []
         for number, (query, docs, clicks) in enumerate(log.impressions):
             unit = names.setdefault(log.sessions[number] if log.sessions else query, len(names))
             is_random = bool(log.randomised) and log.randomised[number]
             is_mixed = bool(log.interleaved) and log.interleaved[number]
+            shown = docs[:MOST_RANKS]
+            same = (unit, len(shown) - 1)
             columns += [
-                (pairs.setdefault((query, doc_id), len(pairs)), rank, unit, doc_id in clicks, is_random, is_mixed)
-                for rank, doc_id in enumerate(docs[:MOST_RANKS])
+                (pairs.setdefault((query, doc_id), len(pairs)), rank, *same, doc_id in clicks, is_random, is_mixed)
+                for rank, doc_id in enumerate(shown)
             ]
-        table = np.array(columns, dtype=np.int64).reshape(-1, 6)
+        table = np.array(columns, dtype=np.int64).reshape(-1, 7)
         by_column = np.ascontiguousarray(table.T)
         units = "sessions" if log.sessions else "queries"
-        pair, rank, unit_of = by_column[:3]
-        clicked, is_random, is_interleaved = by_column[3:] > 0
-        return ShownDocuments(pair, rank, unit_of, clicked, is_random, is_interleaved, units)
+        pair, rank, unit_of, lowest = by_column[:4]
+        clicked, is_random, is_interleaved = by_column[4:] > 0
+        return ShownDocuments(pair, rank, unit_of, lowest, clicked, is_random, is_interleaved, units)
 
     def some(self, kept: NDArray[np.bool_]) -> ShownDocuments:
         return ShownDocuments(
             self.pair[kept],
             self.rank[kept],
             self.unit[kept],
+            self.lowest[kept],
             self.clicked[kept],
             self.is_random[kept],
             self.is_interleaved[kept],
@@ -234,7 +239,7 @@ class ShownDocuments:
         rows = self.some(self.is_random) if method == "randomised" else self
         if not rows.clicked.any():
             return None
-        n_ranks = int(self.rank.max()) + 1
+        n_ranks = int(rows.rank.max()) + 1
         cells = Cells(rows, n_ranks)
         fit = {"randomised": cells.by_rates, "em": cells.by_em}.get(method, cells.by_moves)
         values = fit(np.ones(rows.rank.size))
@@ -288,11 +293,16 @@ class Cells:
         return sums_by(self.cell, weights, size), sums_by(self.cell, weights * self.rows.clicked, size)
 
     def by_rates(self, weights: Array) -> Array:
-        """Click rates by rank, relative to the first."""
-        shown, clicks = (sums_by(self.rank, column, self.n_ranks) for column in self.counts(weights))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rates = np.where(shown > 0, clicks / shown, np.nan)
-            return np.asarray(rates / rates[0] if rates[0] > 0 else np.full(self.n_ranks, np.nan))
+        """Clicks at each rank, relative to those at the first rank of the lists that go as far.
+
+        Those of all lists would not do: where a query has few results, these may be liked more, or less.
+        """
+        rows, clicks = self.rows, weights * self.rows.clicked
+        at_top = rows.rank == 0
+        by_end = sums_by(rows.lowest[at_top], clicks[at_top], self.n_ranks)
+        top = by_end[::-1].cumsum()[::-1]
+        at_rank = sums_by(rows.rank, clicks, self.n_ranks)
+        return np.divide(at_rank, top, out=np.full(self.n_ranks, np.nan), where=top > 0)
 
     def by_moves(self, weights: Array) -> Array:
         """AllPairs, of all comparisons between two ranks."""
