@@ -70,7 +70,8 @@ def test_who_wins_is_said_in_words(log):
 
 
 def test_a_lead_that_is_one_clients_is_no_forecast(tmp_path):
-    write_log(tmp_path / "log", Contest("served", "better"), 1, 1.0, rng=np.random.default_rng(0), clock=Clock())
+    rng = np.random.default_rng(0)
+    write_log(tmp_path / "log", Contest("served", "better"), 1, 1.0, rng=rng, clock=Clock(), clicks=1.0)
     output = ok("interleave", tmp_path / "log")
     assert "all of the lead is one client's" in output
     assert "billion" not in output

@@ -313,12 +313,16 @@ def test_lists_that_a_service_made_by_chance_are_marked(tmp_path, form):
     assert log.some([1]).interleaved == (True,)
 
 
-EVENTS = ("search_id,session_id,action,user_query,object_id,position", "1,s,impression,tea,a,1", "1,s,impression,tea,b,2")
+SHOWN_BY_EVENTS = (
+    "search_id,session_id,action,user_query,object_id,position",
+    "1,s,impression,tea,a,1",
+    "1,s,impression,tea,b,2",
+)
 
 
 @pytest.mark.parametrize("role", ["list", "session", "action", "doc", "time", "randomised"])
 def test_a_named_column_of_events_must_be_there(tmp_path, role):
-    file = written(tmp_path / "events.csv", *EVENTS, "1,s,click,tea,b,2")
+    file = written(tmp_path / "events.csv", *SHOWN_BY_EVENTS, "1,s,click,tea,b,2")
     assert read_click_log(file).impressions == (Impression("tea", ("a", "b"), ("b",)),)
     with pytest.raises(FormatError, match=f"there is no column 'serach_id'.*name the one of the {role}"):
         read_click_log(file, columns={role: "serach_id"})
@@ -328,8 +332,10 @@ def test_columns_of_two_tables_can_be_named(tmp_path):
     queries = written(tmp_path / "q.csv", "id,words,who,hits,mixed", "7,tea,ann,a|b,1", "8,milk,bob,b|a,0")
     events = written(tmp_path / "e.csv", "search,kind,object_id", "7,click,b", "8,click,b")
     columns = {"action": "kind", "query": "words", "session": "who", "shown": "hits", "randomised": "mixed"}
-    with pytest.raises(FormatError, match="queries need an id"):
+    with pytest.raises(FormatError, match="no column says which query an event belongs to"):
         read_click_log([queries, events], columns=columns)
+    with pytest.raises(FormatError, match="queries need an id"):
+        read_click_log([queries, events], columns=columns | {"list": "search"})
     queries = written(tmp_path / "q.csv", "query_id,words,who,hits,mixed", "7,tea,ann,a|b,1", "8,milk,bob,b|a,0")
     log = read_click_log([queries, events], columns=columns | {"list": "search"})
     assert log.impressions == (Impression("tea", ("a", "b"), ("b",)), Impression("milk", ("b", "a"), ("b",)))

@@ -88,7 +88,7 @@ def test_random_lists_of_other_lengths_are_no_lower_ranks():
     curve = next(one for one in estimate_examination(log, with_em=False) if one.method == "randomised")
     assert len(curve.values) == 10
     np.testing.assert_allclose(curve.values, 1.0, atol=0.2)
-    assert all(low <= 1 <= high for low, high in zip(curve.low, curve.high, strict=True))
+    assert np.mean([low <= 1 <= high for low, high in zip(curve.low, curve.high, strict=True)]) > 0.8
 
 
 @pytest.mark.parametrize(("method", "traffic"), [("harvested", {}), ("randomised", {"shuffled": 0.4})])

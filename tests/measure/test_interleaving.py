@@ -81,9 +81,9 @@ def test_where_rankings_begin_alike_or_one_has_ended_documents_are_nobodys(first
     shown = team_draft(first, second, k, np.random.default_rng(seed))
     n_alike = next((i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), None)
     n_alike = min(len(first), len(second)) if n_alike is None else n_alike
-    ended = [not set(ranking) - set(shown.docs[:rank]) for rank in range(len(shown.docs)) for ranking in (first, second)]
+    tops = [set(shown.docs[:rank]) for rank in range(len(shown.docs))]
     assert [team is None for team in shown.teams] == [
-        rank < n_alike or any(ended[2 * rank : 2 * rank + 2]) for rank in range(len(shown.docs))
+        rank < n_alike or set(first) <= top or set(second) <= top for rank, top in enumerate(tops)
     ]
     assert shown.docs[:n_alike] == tuple(first[: min(n_alike, k)])
     assert Interleaved(("a", "b"), (None, "first")).credit({"a"}) == 0

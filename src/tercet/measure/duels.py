@@ -200,8 +200,8 @@ class Tally:
     """Takes settled lists in the order in which they were shown, and counts those that count.
 
     Of the lists of one client and query on a day, the first of a contest counts. Of a client count 20 lists a day, of
-    an address 200 where nobody vouches for the names it sends. From where on a client is odd by `oddness`, that is clicks
-    everything or comes too often, none counts for the rest of that day.
+    an address 200 where nobody vouches for the names it sends. From where on a client is odd by `oddness`, since it
+    clicks everything or comes too often, none counts for the rest of that day.
 
     Attributes
     ----------
