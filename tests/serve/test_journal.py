@@ -119,6 +119,24 @@ def test_a_journal_that_is_not_at_its_place_takes_nothing(tmp_path):
     assert [entry.number for entry in read_journal(path).entries] == [1, 2, 3]
 
 
+def test_the_sum_after_an_entry_stays_while_the_next_is_taken_in(tmp_path, monkeypatch):
+    """Another thread may ask for it then: a model whose sum does not fit would be taken for one without the entries."""
+    path = written(tmp_path / "journal.jsonl", ENTRIES)
+    with Journal(path) as journal:
+        lines, before, meanwhile = journal._chain.lines, journal.entries.sum_after(6), []
+        take_in = lines.append
+
+        def looked_at(*row):
+            meanwhile.append(journal.entries.sum_after(6))
+            return take_in(*row)
+
+        monkeypatch.setattr(lines, "append", looked_at)
+        journal.append(lambda number: preferred(number, "q", "a", "b"))
+        assert meanwhile == [before]
+        assert journal.entries.sum_after(6) == before
+        assert journal.entries.sum_after(7) == read_journal(path).last_sum
+
+
 def test_a_lost_end_is_named(tmp_path):
     path = written(tmp_path / "journal.jsonl", ENTRIES)
     whole = path.read_bytes()

@@ -179,13 +179,14 @@ class Chain:
         return data
 
     def _sum(self, i: int) -> str:
-        """The sum after the first i entries of the file, as it stands there."""
+        """The sum after the first i entries of the file, as it stands there.
+
+        Also after the last: `last_sum` may be that of an entry which is just being taken in.
+        """
         if not i:
             return self._first_sum
-        if i == len(self.lines):
-            return self.last_sum
         start = self._start(i - 1)
-        return self._read(start, self._start(i))[SUM_OF_LINE].decode("ascii", "replace")
+        return self._read(start, start + SUM_OF_LINE.stop)[SUM_OF_LINE].decode("ascii", "replace")
 
     def archives(self) -> list[Chain]:
         """All that is archived, one file after the other; read once."""
