@@ -91,7 +91,7 @@ class Chain:
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115 (held open, and closed when nobody reads it any more)
         self._reading = threading.Lock()
         weakref.finalize(self, self._file.close)
-        self._pieces: list[Chain] | None = None
+        self._archive: Chain | None = None
 
     @property
     def n_entries(self) -> int:
@@ -188,24 +188,30 @@ class Chain:
         start = self._start(i - 1)
         return self._read(start, start + SUM_OF_LINE.stop)[SUM_OF_LINE].decode("ascii", "replace")
 
-    def archives(self) -> list[Chain]:
-        """All that is archived, one file after the other; read once."""
-        if self._pieces is None:
-            chain, pieces = self, []
-            while chain.n_archived:
-                path = archive_path(self.path, chain.n_archived)
-                try:
-                    piece = read_chain(path)[0]
-                except FileNotFoundError as error:
-                    raise JournalError(
-                        f"{path} is missing: it has entries of {self.path} that the model which is served does not have"
-                    ) from error
-                if (piece.n_entries, piece.last_sum) != (chain.n_archived, chain._first_sum):
-                    raise JournalError(f"{path} is not the archive that {chain.path} follows; its checksum differs")
-                pieces.append(piece)
-                chain = piece
-            self._pieces = pieces[::-1]
-        return self._pieces
+    def archives(self, after: int) -> list[Chain]:
+        """Archives that have entries above a number, one file after the other; each is read once."""
+        chain, pieces = self, []
+        while chain.n_archived > after:
+            if chain._archive is None:
+                chain._archive = chain._read_archive(self.path)
+            chain = chain._archive
+            pieces.append(chain)
+        return pieces[::-1]
+
+    def _read_archive(self, journal: Path) -> Chain:
+        """The archive that this file follows, which is the journal or an archive of it."""
+        path = archive_path(journal, self.n_archived)
+        try:
+            archive = read_chain(path)[0]
+        except FileNotFoundError as error:
+            raise JournalError(
+                f"{path} is missing: it has entries of {journal} that the model which is served does not have"
+            ) from error
+        except OSError as error:
+            raise JournalError(f"{path} cannot be read: {error.strerror}") from error
+        if (archive.n_entries, archive.last_sum) != (self.n_archived, self._first_sum):
+            raise JournalError(f"{path} is not the archive that {self.path} follows; its checksum differs")
+        return archive
 
     def sum_after(self, number: int) -> str | None:
         """The sum after an entry; None where there is no such entry."""
@@ -213,13 +219,13 @@ class Chain:
             return None
         if number >= self.n_archived:
             return self._sum(number - self.n_archived)
-        piece = next(piece for piece in self.archives() if number <= piece.n_entries)
+        piece = self.archives(number)[0]
         return piece._sum(number - piece.n_archived)
 
     def between(self, first: int, stop: int) -> Iterator[Entry]:
         """Entries ``first + 1`` to ``stop``, each checked as it is read."""
-        if first < min(stop, self.n_archived):
-            for piece in self.archives():
+        if first < stop:
+            for piece in self.archives(first):
                 yield from piece.between(max(first, piece.n_archived), min(stop, piece.n_entries))
         i, n = max(0, first - self.n_archived), stop - self.n_archived
         if i >= n:
@@ -241,8 +247,7 @@ class Chain:
     def votes_of(self, client: str, first: int, stop: int) -> NDArray[np.int64]:
         """Numbers of the votes of a client among entries ``first + 1`` to ``stop``."""
         numbers = [np.zeros(0, np.int64)]
-        chains = [*(self.archives() if first < min(stop, self.n_archived) else []), self]
-        for chain in chains:
+        for chain in [*self.archives(first), self]:
             number = chain.clients.find(client.encode("utf-8", "surrogatepass"))
             if number is not None:
                 own = np.flatnonzero((chain.lines.column("client") == number) & chain.lines.column("votes"))

@@ -134,10 +134,13 @@ class Journal:
         """Numbers of entries that count no more, by those of the entries that are not archived."""
         return self._chain.withdrawn
 
-    def has_renewed(self, name: str) -> bool:
-        """Whether allowances were made whole for a promotion or a bake, archived entries included."""
+    def has_renewed(self, name: str, after: int) -> bool:
+        """Whether an entry made allowances whole for a promotion or a bake; one that did is above the number ``after``.
+
+        So archives of entries up to that number are not read.
+        """
         chain = self._chain
-        return name in chain.renewed or any(name in piece.renewed for piece in chain.archives())
+        return name in chain.renewed or any(name in archive.renewed for archive in chain.archives(after))
 
     @property
     def n_bytes(self) -> int:

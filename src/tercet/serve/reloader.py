@@ -279,7 +279,8 @@ class Reloader:
         due += [("bake", baked.name) for baked in self.version.model.baked if baked.entry == n_baked]
         try:
             for reason, name in due:
-                if not self.journal.has_renewed(name):
+                # A model is taken up after the entries that it has, and so its allowances were renewed after them.
+                if not self.journal.has_renewed(name, after=n_baked):
                     self.record(partial(renewal, reason=reason, of=name))
             self.journal.compact(n_baked)
         except (JournalError, FormatError) as error:
