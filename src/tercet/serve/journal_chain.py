@@ -71,6 +71,7 @@ class Chain:
     path : where the file is; it is held open, so that it may be renamed or replaced there
     n_archived, first_sum : how many entries came before those of the file, and the sum after them
     header : its first line
+    until_then : where the file is until it is renamed to ``path``; None where it was
 
     Attributes
     ----------
@@ -79,7 +80,9 @@ class Chain:
     crc : the CRC-32 of the file up to its last entry
     """
 
-    def __init__(self, path: Path, n_archived: int, first_sum: str, header: bytes) -> None:
+    def __init__(
+        self, path: Path, n_archived: int, first_sum: str, header: bytes, until_then: Path | None = None
+    ) -> None:
         self.path, self.n_archived = path, n_archived
         self.withdrawn: set[int] = set()
         self.renewed: set[str] = set()
@@ -88,7 +91,8 @@ class Chain:
         self._n_header = len(header)
         self.lines = GrowingColumns(Lines, stop=np.int64, client=np.int32, votes=np.bool_)
         self.clients = Numbered()
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 (held open, and closed when nobody reads it any more)
+        # Held open, and closed when nobody reads it any more.
+        self._file = open(until_then or path, "rb", buffering=0)  # noqa: SIM115
         self._reading = threading.Lock()
         weakref.finalize(self, self._file.close)
         self._archive: Chain | None = None
@@ -140,9 +144,12 @@ class Chain:
         self.last_sum, self.crc = saved.last_sum, saved.crc
         return _crc_of(self._file, self.n_bytes) == self.crc
 
-    def without(self, n_moved: int, header: bytes) -> Chain:
-        """What is left when the first entries of the file have moved to an archive, and the file was written again."""
-        other = Chain(self.path, self.n_archived + n_moved, self._sum(n_moved), header)
+    def without(self, n_moved: int, header: bytes, until_then: Path) -> Chain:
+        """What is left when the first entries of the file have moved to an archive.
+
+        The file without them is written, at ``until_then``, and is about to be renamed to the path of this one.
+        """
+        other = Chain(self.path, self.n_archived + n_moved, self._sum(n_moved), header, until_then)
         other.withdrawn, other.renewed, other.clients = set(self.withdrawn), set(self.renewed), self.clients.copy()
         stops, *others = (column[n_moved:] for column in (self.lines.column(name) for name in Lines._fields))
         other.lines.extend(stops - self._start(n_moved) + len(header), *others)
