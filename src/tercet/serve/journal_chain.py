@@ -251,14 +251,22 @@ class Chain:
                 yield entry
             i = at_once
 
-    def votes_of(self, client: str, first: int, stop: int) -> NDArray[np.int64]:
-        """Numbers of the votes of a client among entries ``first + 1`` to ``stop``."""
-        numbers = [np.zeros(0, np.int64)]
+    def voter(self, number: int) -> str | None:
+        """Whose vote an entry is; None where it is no vote."""
+        piece = self if number > self.n_archived else self.archives(number - 1)[0]
+        i, lines = number - piece.n_archived - 1, piece.lines.all
+        return piece.clients[int(lines.client[i])].decode("utf-8", "surrogatepass") if lines.votes[i] else None
+
+    def votes_of(self, client: str | None, first: int, stop: int) -> NDArray[np.int64]:
+        """Numbers of the votes of a client, or of everybody, among entries ``first + 1`` to ``stop``."""
+        numbers = []
         for chain in [*self.archives(first), self]:
-            number = chain.clients.find(client.encode("utf-8", "surrogatepass"))
-            if number is not None:
-                own = np.flatnonzero((chain.lines.column("client") == number) & chain.lines.column("votes"))
-                numbers.append(own + chain.n_archived + 1)
+            counts = chain.lines.column("votes")
+            if client is not None:
+                number = chain.clients.find(client.encode("utf-8", "surrogatepass"))
+                whose = chain.lines.column("client")[: counts.size]  # an entry may just have come
+                counts = counts & (whose == (-1 if number is None else number))
+            numbers.append(np.flatnonzero(counts) + chain.n_archived + 1)
         found = np.concatenate(numbers)
         return found[(found > first) & (found <= stop)]
 
@@ -304,8 +312,12 @@ class Entries(Sequence[Entry]):
         """The checksum of entries 1 to ``number`` of the journal; None where it has fewer."""
         return self._chain.sum_after(number)
 
-    def votes_of(self, client: str) -> NDArray[np.int64]:
-        """Numbers of the votes of a client, rising."""
+    def voter(self, number: int) -> str | None:
+        """Whose vote an entry of the journal is; None where it is no vote. What is not archived need not be read."""
+        return self._chain.voter(number)
+
+    def votes_of(self, client: str | None) -> NDArray[np.int64]:
+        """Numbers of the votes of a client, or of everybody, rising. What is not archived need not be read."""
         return self._chain.votes_of(client, self._first, self._stop)
 
 
