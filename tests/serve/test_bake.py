@@ -339,6 +339,46 @@ def test_what_was_baked_while_nothing_was_served(tmp_path):
         assert service.version.digest == replayed(tmp_path).digest
 
 
+def promote_what_was_taught(index: Index, service: Service) -> None:
+    index.promote(bake(service.index, service.journal.entries))
+    assert service.reloader.look()
+
+
+def test_a_lost_archive_that_no_model_needs_is_not_missed(tmp_path):
+    index = made_index(tmp_path / "index")
+    with living(tmp_path) as (api, service):
+        teach(api, 4)
+        promote_what_was_taught(index, service)
+        archive_path(tmp_path / "journal.jsonl", 4).unlink()
+        teach(api, 3, seed=1)
+        settled(service)
+        promote_what_was_taught(index, service)
+        assert (service.version.n_baked, service.journal.n_archived) == (9, 9)
+        assert [entry.reason for entry in service.journal.entries[9:]] == ["promote", "bake"]
+    with living(tmp_path) as (_, service):
+        assert len(service.journal) == 11
+
+
+def test_allowances_are_renewed_once_also_where_the_entry_is_archived(tmp_path):
+    index = made_index(tmp_path / "index")
+    with living(tmp_path) as (api, service):
+        teach(api, 4)
+        promote_what_was_taught(index, service)
+        teach(api, 2, seed=1)
+        settled(service)
+        promote_what_was_taught(index, service)
+        assert service.journal.n_archived == 8
+    archive_path(tmp_path / "journal.jsonl", 4).unlink()  # which the model before the last one has
+    with living(tmp_path) as (_, service):
+        index.take_back()
+        assert service.reloader.look()
+        assert (settled(service).n_baked, service.version.number) == (4, 11)
+        kept = service.journal.entries[4:]
+        assert [entry.reason for entry in kept if isinstance(entry, Renewed)] == ["promote", "bake"] * 2 + ["promote"]
+    with living(tmp_path) as (_, service):
+        assert len(service.journal) == 11
+
+
 def test_without_its_archive_a_model_that_needs_it_is_refused(tmp_path):
     index = made_index(tmp_path / "index")
     with living(tmp_path) as (api, service):

@@ -10,7 +10,7 @@ import pytest
 
 from support.serving import TIME, clicked, preferred, withdrawn, written
 from tercet.errors import FormatError, InputError, JournalError
-from tercet.serve import Journal, read_journal
+from tercet.serve import Journal, journal_chain, read_journal
 from tercet.serve import journal_file as journal_room
 from tercet.serve.journal import Renewed, entry_of
 from tercet.serve.journal_tail import Last, read_last, tail_path
@@ -119,6 +119,24 @@ def test_a_journal_that_is_not_at_its_place_takes_nothing(tmp_path):
     assert [entry.number for entry in read_journal(path).entries] == [1, 2, 3]
 
 
+def test_the_sum_after_an_entry_stays_while_the_next_is_taken_in(tmp_path, monkeypatch):
+    """Another thread may ask for it then: a model whose sum does not fit would be taken for one without the entries."""
+    path = written(tmp_path / "journal.jsonl", ENTRIES)
+    with Journal(path) as journal:
+        lines, before, meanwhile = journal._chain.lines, journal.entries.sum_after(6), []
+        take_in = lines.append
+
+        def looked_at(*row):
+            meanwhile.append(journal.entries.sum_after(6))
+            return take_in(*row)
+
+        monkeypatch.setattr(lines, "append", looked_at)
+        journal.append(lambda number: preferred(number, "q", "a", "b"))
+        assert meanwhile == [before]
+        assert journal.entries.sum_after(6) == before
+        assert journal.entries.sum_after(7) == read_journal(path).last_sum
+
+
 def test_a_lost_end_is_named(tmp_path):
     path = written(tmp_path / "journal.jsonl", ENTRIES)
     whole = path.read_bytes()
@@ -184,6 +202,49 @@ def test_compaction_keeps_the_note(tmp_path):
     path.write_bytes(b"".join(lines[:1]))
     with pytest.raises(JournalError, match="ends after entry 4, but entry 7"):
         read_journal(path)
+
+
+def broken_disk(*_, **__):
+    raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_journal_goes_on_where_the_disk_did_not_confirm_its_compaction(tmp_path, monkeypatch):
+    path = written(tmp_path / "journal.jsonl", ENTRIES)
+    with Journal(path) as journal:
+        real, synced = journal_room.sync_folder, []
+
+        def fails_after_the_archive(folder):
+            synced.append(folder)
+            (real if len(synced) == 1 else broken_disk)(folder)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(journal_room, "sync_folder", fails_after_the_archive)
+            with pytest.raises(JournalError, match=UNCONFIRMED):
+                journal.compact(4)
+            assert journal.n_archived == 4
+            with pytest.raises(JournalError, match="written: Input/output error"):  # a power cut could take the entry
+                journal.append(lambda number: preferred(number, "q", "a", "b"))
+        assert journal.append(lambda number: preferred(number, "q", "a", "b")).number == 7
+        assert journal.entries[:6] == ENTRIES
+        assert journal.compact(6)
+    with Journal(path) as journal:
+        assert journal.entries == [*ENTRIES, preferred(7, "q", "a", "b")]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="open files are counted in /proc")
+def test_a_compaction_that_cannot_open_its_file_leaves_the_journal_as_it_was(tmp_path, monkeypatch):
+    path = written(tmp_path / "journal.jsonl", ENTRIES)
+    with Journal(path) as journal:
+        before, n_open = path.read_bytes(), len(os.listdir("/proc/self/fd"))
+        with monkeypatch.context() as patched:
+            patched.setattr(journal_chain, "open", broken_disk, raising=False)
+            with pytest.raises(JournalError, match="cannot be compacted: Input/output error"):
+                journal.compact(4)
+        assert len(os.listdir("/proc/self/fd")) == n_open
+        assert (path.read_bytes(), journal.entries == ENTRIES, journal.n_archived) == (before, True, 0)
+        assert not path.with_name("journal.jsonl.tmp").exists()
+        journal.append(lambda number: preferred(number, "q", "a", "b"))
+        assert journal.compact(4)
 
 
 @pytest.mark.parametrize("call", ["write", "fsync"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import threading
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,8 +13,9 @@ import pytest
 import tercet as tc
 from support.serving import HOSTILE, checked, made_index, refused, served
 from tercet.search import Index
-from tercet.serve import messages, read_journal, replay
+from tercet.serve import Limits, journal_chain, messages, read_journal, replay
 from tercet.serve.generations import Generation
+from tercet.serve.journal import parsed_line
 from tercet.serve.service import Service
 from tercet.weights import Identity, Sparse, Weights
 
@@ -287,6 +290,75 @@ def test_what_was_taught_for_a_client_is_taken_back_by_receipts_alone(api):
     assert "receipt" not in api.get("/versions").json()["versions"][-1]
     journal = api.get("/versions").json()
     assert all(secret.partition(".")[2] not in str(journal) for secret in receipts)
+
+
+@pytest.fixture
+def read_lines(monkeypatch):
+    """Lines of the journal that were read from disk, by their numbers."""
+    lines: list[int] = []
+
+    def noted(line: bytes, last_sum: str, path: Any, number: int) -> Any:
+        lines.append(number)
+        return parsed_line(line, last_sum, path, number)
+
+    monkeypatch.setattr(journal_chain, "parsed_line", noted)
+    return lines
+
+
+def test_what_is_listed_is_read_and_nothing_else(api, read_lines):
+    given = {"query": QUERY, "better": "d3", "worse": "d9"}
+    for _ in range(9):
+        api.post("/prefer", json=given)
+    api.post("/undo", json={"entries": [4, 5, 6, 7, 8, 9]})
+    read_lines.clear()
+    assert [each["entry"] for each in api.get("/learned", params={"limit": 2}).json()["entries"]] == [3, 2]
+    assert read_lines == [4, 3]  # the first line is no entry
+    read_lines.clear()
+    assert [each["entry"] for each in api.get("/versions", params={"limit": 3}).json()["versions"]] == [10, 9, 8]
+    assert read_lines == [9, 10, 11]
+
+
+def test_an_entry_that_is_named_again_and_again_is_looked_at_once(api, read_lines):
+    given = {"query": QUERY, "better": "d3", "worse": "d9"}
+    api.post("/prefer", json=given)
+    receipt = api.post("/prefer", json=given | {"client": "ann"}).json()["receipt"]
+    read_lines.clear()
+    refused(api.post("/undo", json={"entries": [1] * 99 + [2]}), 409, "entry 2 is not an active one of this client")
+    assert api.post("/undo", json={"entries": [1] * 99}).json()["withdrawn"] == [1]
+    refused(api.post("/revoke", json={"entries": [1] * 99}), 409, "none")
+    assert read_lines == []  # whose votes they are is in memory
+    assert api.post("/undo", json={"receipts": [receipt] * 99}).json()["withdrawn"] == [2]
+    assert read_lines == [3]
+
+
+def test_the_history_is_read_by_a_thread_for_readers(tmp_path, monkeypatch):
+    with served(tmp_path / "journal.jsonl", INDEX, Limits(deadline_ms=0)) as (api, _):
+        assert refused(api.get("/versions"), 503, "deadline")["type"].endswith("deadline")
+    threads = []
+    with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
+        history = service.teaching.history
+
+        def noted(limit: int) -> Any:
+            threads.append(threading.current_thread().name)
+            return history(limit)
+
+        monkeypatch.setattr(service.teaching, "history", noted)
+        assert api.get("/versions").json()["total"] == 0
+    assert [name.rpartition("_")[0] for name in threads] == ["tercet-reader"]
+
+
+def test_a_journal_that_cannot_be_read_is_told_and_logged(tmp_path, monkeypatch, caplog):
+    def broken(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with served(tmp_path / "journal.jsonl", INDEX) as (api, _):
+        receipt = api.post("/prefer", json={"query": QUERY, "better": "d3", "worse": "d9"}).json()["receipt"]
+        with monkeypatch.context() as patched:
+            patched.setattr(journal_chain.Chain, "_read", broken)
+            for answer in (api.get("/versions"), api.get("/learned"), api.post("/undo", json={"receipts": [receipt]})):
+                assert refused(answer, 503, "the journal cannot be read")["type"].endswith("journal")
+        assert "Input/output error" in caplog.text
+        assert api.get("/versions").json()["total"] == 1
 
 
 def test_true_is_no_number_of_an_entry(api):

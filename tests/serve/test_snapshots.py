@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -263,6 +264,23 @@ def test_what_does_not_fit_together_is_refused(kept):
                 except DamagedBundleError:
                     continue
                 other.apply(ENTRIES[30:])  # what is not refused does no harm
+
+
+def test_a_disk_that_cannot_be_read_while_a_snapshot_is_due_is_no_matter(tmp_path, monkeypatch, caplog):
+    def broken(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    service = Service(made_index(), tmp_path / "journal.jsonl", snapshot_every=2)
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr("tercet.serve.journal_chain.Chain._read", broken)
+            for entry in ENTRIES[:6]:
+                service.reloader.record(lambda number, entry=entry: entry)[1].result(timeout=30)
+            assert service.learner.failure is None
+    finally:
+        service.close()
+    assert "no snapshot of the journal is saved: [Errno 5] Input/output error" in caplog.text
+    assert service.version.digest == replay(made_index(), ENTRIES[:6]).digest
 
 
 def test_a_snapshot_that_cannot_be_written_is_no_matter(tmp_path, monkeypatch, caplog):

@@ -93,6 +93,11 @@ def _bake(path: Path) -> None:
     bake(Index.open(path / "index"), read_journal(path / "journal.jsonl").entries).save(path / "baked")
 
 
+def _compact(path: Path) -> None:
+    with Journal(path / "journal.jsonl") as journal:
+        journal.compact(2)
+
+
 def _serve(path: Path) -> None:
     """Start a service, teach it, and end it; what it answers to a failing disk is raised."""
     service = Service(Index.open(path / "index"), path / "journal.jsonl", snapshot_every=2)
@@ -138,5 +143,10 @@ WORKS: dict[str, Work] = {
     ),
     "learn": Work(lambda path: (path / "log.jsonl").write_text(LOG), _learn, _or_none(_learned), resumes=True),
     "serve": Work(_taught, _serve, _served),
+    "compact": Work(
+        _taught,
+        _compact,
+        lambda path: ((path / "journal.jsonl").read_bytes(), len(list(read_journal(path / "journal.jsonl").entries))),
+    ),
     "bake": Work(_taught, _bake, _or_none(lambda path: state_digest(load(path / "baked").weights))),
 }

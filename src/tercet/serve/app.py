@@ -202,9 +202,9 @@ def _add_reading(app: FastAPI, service: Service, access: Access) -> None:
         return JSONResponse(answer)
 
     @app.get("/versions", response_model=messages.History)
-    async def versions(params: Annotated[messages.LimitQuery, Query()]) -> Response:
+    async def versions(request: Request, params: Annotated[messages.LimitQuery, Query()]) -> Response:
         """List what changed, the latest first."""
-        history = service.teaching.history(params.limit)
+        history = await service.read(deadline(request), lambda *_: service.teaching.history(params.limit))
         return JSONResponse({"version": service.version.name, "total": len(service.journal), "versions": history})
 
     @app.get("/learned", response_model=messages.LearnedOnline)

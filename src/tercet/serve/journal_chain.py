@@ -71,6 +71,7 @@ class Chain:
     path : where the file is; it is held open, so that it may be renamed or replaced there
     n_archived, first_sum : how many entries came before those of the file, and the sum after them
     header : its first line
+    until_then : where the file is until it is renamed to ``path``; None where it was
 
     Attributes
     ----------
@@ -79,7 +80,9 @@ class Chain:
     crc : the CRC-32 of the file up to its last entry
     """
 
-    def __init__(self, path: Path, n_archived: int, first_sum: str, header: bytes) -> None:
+    def __init__(
+        self, path: Path, n_archived: int, first_sum: str, header: bytes, until_then: Path | None = None
+    ) -> None:
         self.path, self.n_archived = path, n_archived
         self.withdrawn: set[int] = set()
         self.renewed: set[str] = set()
@@ -88,10 +91,11 @@ class Chain:
         self._n_header = len(header)
         self.lines = GrowingColumns(Lines, stop=np.int64, client=np.int32, votes=np.bool_)
         self.clients = Numbered()
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 (held open, and closed when nobody reads it any more)
+        # Held open, and closed when nobody reads it any more.
+        self._file = open(until_then or path, "rb", buffering=0)  # noqa: SIM115
         self._reading = threading.Lock()
         weakref.finalize(self, self._file.close)
-        self._pieces: list[Chain] | None = None
+        self._archive: Chain | None = None
 
     @property
     def n_entries(self) -> int:
@@ -140,9 +144,12 @@ class Chain:
         self.last_sum, self.crc = saved.last_sum, saved.crc
         return _crc_of(self._file, self.n_bytes) == self.crc
 
-    def without(self, n_moved: int, header: bytes) -> Chain:
-        """What is left when the first entries of the file have moved to an archive, and the file was written again."""
-        other = Chain(self.path, self.n_archived + n_moved, self._sum(n_moved), header)
+    def without(self, n_moved: int, header: bytes, until_then: Path) -> Chain:
+        """What is left when the first entries of the file have moved to an archive.
+
+        The file without them is written, at ``until_then``, and is about to be renamed to the path of this one.
+        """
+        other = Chain(self.path, self.n_archived + n_moved, self._sum(n_moved), header, until_then)
         other.withdrawn, other.renewed, other.clients = set(self.withdrawn), set(self.renewed), self.clients.copy()
         stops, *others = (column[n_moved:] for column in (self.lines.column(name) for name in Lines._fields))
         other.lines.extend(stops - self._start(n_moved) + len(header), *others)
@@ -179,32 +186,39 @@ class Chain:
         return data
 
     def _sum(self, i: int) -> str:
-        """The sum after the first i entries of the file, as it stands there."""
+        """The sum after the first i entries of the file, as it stands there.
+
+        Also after the last: `last_sum` may be that of an entry which is just being taken in.
+        """
         if not i:
             return self._first_sum
-        if i == len(self.lines):
-            return self.last_sum
         start = self._start(i - 1)
-        return self._read(start, self._start(i))[SUM_OF_LINE].decode("ascii", "replace")
+        return self._read(start, start + SUM_OF_LINE.stop)[SUM_OF_LINE].decode("ascii", "replace")
 
-    def archives(self) -> list[Chain]:
-        """All that is archived, one file after the other; read once."""
-        if self._pieces is None:
-            chain, pieces = self, []
-            while chain.n_archived:
-                path = archive_path(self.path, chain.n_archived)
-                try:
-                    piece = read_chain(path)[0]
-                except FileNotFoundError as error:
-                    raise JournalError(
-                        f"{path} is missing: it has entries of {self.path} that the model which is served does not have"
-                    ) from error
-                if (piece.n_entries, piece.last_sum) != (chain.n_archived, chain._first_sum):
-                    raise JournalError(f"{path} is not the archive that {chain.path} follows; its checksum differs")
-                pieces.append(piece)
-                chain = piece
-            self._pieces = pieces[::-1]
-        return self._pieces
+    def archives(self, after: int) -> list[Chain]:
+        """Archives that have entries above a number, one file after the other; each is read once."""
+        chain, pieces = self, []
+        while chain.n_archived > after:
+            if chain._archive is None:
+                chain._archive = chain._read_archive(self.path)
+            chain = chain._archive
+            pieces.append(chain)
+        return pieces[::-1]
+
+    def _read_archive(self, journal: Path) -> Chain:
+        """The archive that this file follows, which is the journal or an archive of it."""
+        path = archive_path(journal, self.n_archived)
+        try:
+            archive = read_chain(path)[0]
+        except FileNotFoundError as error:
+            raise JournalError(
+                f"{path} is missing: it has entries of {journal} that the model which is served does not have"
+            ) from error
+        except OSError as error:
+            raise JournalError(f"{path} cannot be read: {error.strerror}") from error
+        if (archive.n_entries, archive.last_sum) != (self.n_archived, self._first_sum):
+            raise JournalError(f"{path} is not the archive that {self.path} follows; its checksum differs")
+        return archive
 
     def sum_after(self, number: int) -> str | None:
         """The sum after an entry; None where there is no such entry."""
@@ -212,13 +226,13 @@ class Chain:
             return None
         if number >= self.n_archived:
             return self._sum(number - self.n_archived)
-        piece = next(piece for piece in self.archives() if number <= piece.n_entries)
+        piece = self.archives(number)[0]
         return piece._sum(number - piece.n_archived)
 
     def between(self, first: int, stop: int) -> Iterator[Entry]:
         """Entries ``first + 1`` to ``stop``, each checked as it is read."""
-        if first < min(stop, self.n_archived):
-            for piece in self.archives():
+        if first < stop:
+            for piece in self.archives(first):
                 yield from piece.between(max(first, piece.n_archived), min(stop, piece.n_entries))
         i, n = max(0, first - self.n_archived), stop - self.n_archived
         if i >= n:
@@ -237,15 +251,22 @@ class Chain:
                 yield entry
             i = at_once
 
-    def votes_of(self, client: str, first: int, stop: int) -> NDArray[np.int64]:
-        """Numbers of the votes of a client among entries ``first + 1`` to ``stop``."""
-        numbers = [np.zeros(0, np.int64)]
-        chains = [*(self.archives() if first < min(stop, self.n_archived) else []), self]
-        for chain in chains:
-            number = chain.clients.find(client.encode("utf-8", "surrogatepass"))
-            if number is not None:
-                own = np.flatnonzero((chain.lines.column("client") == number) & chain.lines.column("votes"))
-                numbers.append(own + chain.n_archived + 1)
+    def voter(self, number: int) -> str | None:
+        """Whose vote an entry is; None where it is no vote."""
+        piece = self if number > self.n_archived else self.archives(number - 1)[0]
+        i, lines = number - piece.n_archived - 1, piece.lines.all
+        return piece.clients[int(lines.client[i])].decode("utf-8", "surrogatepass") if lines.votes[i] else None
+
+    def votes_of(self, client: str | None, first: int, stop: int) -> NDArray[np.int64]:
+        """Numbers of the votes of a client, or of everybody, among entries ``first + 1`` to ``stop``."""
+        numbers = []
+        for chain in [*self.archives(first), self]:
+            counts = chain.lines.column("votes")
+            if client is not None:
+                number = chain.clients.find(client.encode("utf-8", "surrogatepass"))
+                whose = chain.lines.column("client")[: counts.size]  # an entry may just have come
+                counts = counts & (whose == (-1 if number is None else number))
+            numbers.append(np.flatnonzero(counts) + chain.n_archived + 1)
         found = np.concatenate(numbers)
         return found[(found > first) & (found <= stop)]
 
@@ -291,8 +312,12 @@ class Entries(Sequence[Entry]):
         """The checksum of entries 1 to ``number`` of the journal; None where it has fewer."""
         return self._chain.sum_after(number)
 
-    def votes_of(self, client: str) -> NDArray[np.int64]:
-        """Numbers of the votes of a client, rising."""
+    def voter(self, number: int) -> str | None:
+        """Whose vote an entry of the journal is; None where it is no vote. What is not archived need not be read."""
+        return self._chain.voter(number)
+
+    def votes_of(self, client: str | None) -> NDArray[np.int64]:
+        """Numbers of the votes of a client, or of everybody, rising. What is not archived need not be read."""
         return self._chain.votes_of(client, self._first, self._stop)
 
 

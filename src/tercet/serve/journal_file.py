@@ -6,8 +6,8 @@ import itertools
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from typing import TypeVar
@@ -51,6 +51,8 @@ class Journal:
     def __init__(self, path: str | PathLike[str], most_bytes: int = 2**30) -> None:
         self.path = Path(path)
         self._most_bytes = most_bytes
+        self._temporary = self.path.with_name(f"{self.path.name}.tmp")
+        self._is_placed = True  # whether the disk has confirmed that the file is at its path
         self._lock = threading.Lock()
         self._broken: str | None = None
         try:
@@ -134,10 +136,13 @@ class Journal:
         """Numbers of entries that count no more, by those of the entries that are not archived."""
         return self._chain.withdrawn
 
-    def has_renewed(self, name: str) -> bool:
-        """Whether allowances were made whole for a promotion or a bake, archived entries included."""
+    def has_renewed(self, name: str, after: int) -> bool:
+        """Whether an entry made allowances whole for a promotion or a bake; one that did is above the number ``after``.
+
+        So archives of entries up to that number are not read.
+        """
         chain = self._chain
-        return name in chain.renewed or any(name in piece.renewed for piece in chain.archives())
+        return name in chain.renewed or any(name in archive.renewed for archive in chain.archives(after))
 
     @property
     def n_bytes(self) -> int:
@@ -153,6 +158,10 @@ class Journal:
             if self._broken is not None:
                 raise JournalError(self._broken)
             self._check_file()
+            try:
+                self._confirm_place()
+            except OSError as error:
+                raise JournalError(f"the journal cannot be written: {error.strerror}") from error
             entry = make(self._chain.n_entries + 1)
             line, own_sum = spelled_entry(entry, self._chain.last_sum)
             if self._n_bytes + len(line) > self._most_bytes:
@@ -186,7 +195,8 @@ class Journal:
         The archive is written first, then the journal without them takes the place of the one with them, in one
         rename. A kill leaves the one or the other, and an archive that nobody asks for does no harm.
 
-        Raises `JournalError` where the disk refuses; the journal is then what it was.
+        Raises `JournalError` where the disk refuses; the journal is then what it was. Where the disk only does not
+        confirm the rename the error says so: the shorter journal is in its place, and goes on.
         """
         with self._lock:
             if self._broken is not None:
@@ -196,24 +206,37 @@ class Journal:
             n_moved = number - chain.n_archived
             if not 0 < n_moved <= len(chain.lines):
                 return False
-            sum_there = chain.sum_after(number)
-            assert sum_there is not None
-            header = CompactedHeader(2, number, sum_there).spelled().encode()
             try:
-                os.close(self._written(archive_path(self.path, number), chain.bytes_up_to(n_moved)))
-                file = self._written(self.path, itertools.chain([header], chain.bytes_after(n_moved)))
+                sum_there = chain.sum_after(number)
+                assert sum_there is not None
+                header = CompactedHeader(2, number, sum_there).spelled().encode()
+                with self._written(chain.bytes_up_to(n_moved)) as archive:
+                    os.replace(self._temporary, archive_path(self.path, number))
+                    sync_folder(self.path.parent)
+                os.close(archive)
+                with self._written(itertools.chain([header], chain.bytes_after(n_moved))) as file:
+                    after = chain.without(n_moved, header, self._temporary)
+                    os.replace(self._temporary, self.path)  # last: what fails before leaves the journal as it was
             except OSError as error:
                 raise JournalError(f"the journal cannot be compacted: {error.strerror}") from error
-            after = chain.without(n_moved, header)
-            os.close(self._file)
-            self._file, self._n_bytes, self._chain = file, os.lseek(file, 0, os.SEEK_END), after
+            before = self._file
+            self._file, self._n_bytes, self._chain, self._is_placed = file, after.n_bytes, after, False
+            with suppress(OSError):  # nobody needs it any more
+                os.close(before)
+            try:
+                self._confirm_place()
+            except OSError as error:
+                raise JournalError(f"the journal is compacted: {error.strerror}; {UNCONFIRMED}") from error
             return True
 
-    def _written(self, path: Path, pieces: Iterable[bytes]) -> int:
-        """Put a whole file at a path, as private as the journal is; returns it, open and locked."""
+    @contextmanager
+    def _written(self, pieces: Iterable[bytes]) -> Iterator[int]:
+        """A whole file under the temporary name, as private as the journal is, open and locked.
+
+        The block gives it its name; where that fails the file is closed and removed.
+        """
         # Only who holds the journal's lock comes here, so one name is enough, and what a kill leaves is written over.
-        temporary = self.path.with_name(f"{self.path.name}.tmp")
-        file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
+        file = os.open(self._temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
         try:
             for piece in pieces:
                 rest = memoryview(piece)
@@ -221,14 +244,21 @@ class Journal:
                     rest = rest[os.write(file, rest) :]
             os.fsync(file)
             try_lock(file)  # before others can find it
-            os.replace(temporary, path)
-            sync_folder(path.parent)
+            yield file
         except BaseException:
             os.close(file)
             with suppress(OSError):
-                os.unlink(temporary)
+                os.unlink(self._temporary)
             raise
-        return file
+
+    def _confirm_place(self) -> None:
+        """Have the disk confirm that the file is at its path.
+
+        Until it has, a power cut may bring back the file before, without what was written to this one.
+        """
+        if not self._is_placed:
+            sync_folder(self.path.parent)
+            self._is_placed = True
 
     def _check_file(self) -> None:
         try:

@@ -279,11 +279,12 @@ class Reloader:
         due += [("bake", baked.name) for baked in self.version.model.baked if baked.entry == n_baked]
         try:
             for reason, name in due:
-                if not self.journal.has_renewed(name):
+                # A model is taken up after the entries that it has, and so its allowances were renewed after them.
+                if not self.journal.has_renewed(name, after=n_baked):
                     self.record(partial(renewal, reason=reason, of=name))
             self.journal.compact(n_baked)
         except (JournalError, FormatError) as error:
-            _log.warning("allowances and the journal stay as they are until the next start: %s", error)
+            _log.warning("the model is served; of what is due with it, the rest waits for the next start: %s", error)
 
     def record(self, make: Callable[[int], Entry]) -> tuple[Entry, Future[Version], Future[Version] | None]:
         """Write an entry to the journal and tell the learner; the future gives the first version that has it.

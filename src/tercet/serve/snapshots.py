@@ -126,11 +126,11 @@ class Snapshots:
         if not (at_end or state.is_looked_up):
             return None
         self._saved[model] = number  # also where it fails, lest every entry tries it again
-        own_sum = self._journal.entries.sum_after(number)
-        assert own_sum is not None
         try:
+            own_sum = self._journal.entries.sum_after(number)
+            assert own_sum is not None
             arrays = state.arrays()
-        except MemoryError as error:
+        except (TercetError, OSError, MemoryError) as error:
             _log.warning(_NOT_SAVED, error)
             return None
         return partial(self._write, _stamp(number, own_sum, n_baked, model, state), arrays)

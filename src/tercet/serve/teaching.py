@@ -5,25 +5,30 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import islice
 from typing import Any, Literal
 
 from tercet.data.clicks import Impression, impression_problem
 from tercet.data.values import timestamp
-from tercet.errors import EngineError, JournalError
+from tercet.errors import EngineError, FormatError, JournalError
 from tercet.serve import answers
 from tercet.serve.bounds import QUERY_TERMS
 from tercet.serve.generations import Generation
 from tercet.serve.journal import Clicked, Entry, Preferred, Trust, Withdrawn
+from tercet.serve.journal_chain import Entries
 from tercet.serve.learner import Version
 from tercet.serve.problems import HttpProblem, limit_problem
 from tercet.serve.queues import Queue
 from tercet.serve.reloader import Reloader, renewal
 from tercet.serve.replay import VoteOutcome
+
+_log = logging.getLogger(__name__)
 
 _BAKED = (
     "what came before is part of the model. Prefer the other way round; or take the promotion of that model back, and "
@@ -126,31 +131,30 @@ class Teaching:
 
     def _proven(self, receipts: Sequence[str]) -> list[int]:
         numbers = set()
-        for receipt in receipts:
+        for receipt in dict.fromkeys(receipts):  # each is read once, however often it is sent
             number, _, secret = receipt.partition(".")
-            entry = self._known(int(number))
+            self._check_known(int(number))
+            with _reading():
+                entry = self._reloader.journal.entries[int(number) - 1]
             expected = entry.receipt if isinstance(entry, (Preferred, Clicked)) else ""
             if not (expected and hmac.compare_digest(_hashed(secret), expected)):
                 raise HttpProblem(409, f"this is not the receipt of entry {number}", "not-yours")
-            if not self._can_go(entry):
+            if self._is_gone(entry.number):
                 raise HttpProblem(409, f"entry {number} is not an active one", "nothing-to-undo")
             numbers.add(entry.number)
         return sorted(numbers)
 
     def _own(self, client: str, numbers: Sequence[int] | None) -> list[int]:
-        def is_own(entry: Entry) -> bool:
-            return entry.client == client and self._can_go(entry)
-
         if numbers is None:
-            n_baked, entries = self._reloader.version.n_baked, self._reloader.journal.entries
-            for number in map(int, reversed(entries[n_baked:].votes_of(client))):
-                if not self._is_gone(number):
-                    return [number]
+            n_baked = self._reloader.version.n_baked
+            last = next(self._active_votes(self._reloader.journal.entries[n_baked:], client), None)
+            if last is not None:
+                return [last]
             detail = "there is no entry of this client to take back"
             detail += f" after entry {n_baked}; {_BAKED}" if n_baked else ""
             raise HttpProblem(409, detail, "nothing-to-undo")
-        for number in numbers:
-            if not is_own(self._known(number)):
+        for number in dict.fromkeys(numbers):
+            if self._voter(number) != client or self._is_gone(number):
                 raise HttpProblem(409, f"entry {number} is not an active one of this client", "not-yours")
         return sorted(set(numbers))
 
@@ -162,24 +166,31 @@ class Teaching:
             if numbers is None:
                 assert whose is not None
                 entries = self._reloader.journal.entries
-                taught = entries[self._reloader.version.n_baked :].votes_of(whose).tolist()
-                return [number for number in taught if not self._is_gone(number)]
-            return [number for number in sorted(set(numbers)) if self._can_go(self._known(number))]
+                return sorted(self._active_votes(entries[self._reloader.version.n_baked :], whose))
+            asked = sorted(set(numbers))
+            return [number for number in asked if self._voter(number) is not None and not self._is_gone(number)]
 
         return await self._withdraw(client, "revoke", targets)
 
-    def _known(self, number: int) -> Entry:
+    def _voter(self, number: int) -> str | None:
+        """Whose vote an entry is that may be taken back; None where it is no vote."""
+        self._check_known(number)
+        return self._reloader.journal.entries.voter(number)
+
+    def _check_known(self, number: int) -> None:
         if not 1 <= number <= len(self._reloader.journal):
             raise HttpProblem(
                 404, f"there is no entry {number}; the last one is {len(self._reloader.journal)}", "unknown-entry"
             )
         if number <= self._reloader.version.n_baked:
             raise HttpProblem(409, f"entry {number} cannot be taken back; {_BAKED}", "baked")
-        return self._reloader.journal.entries[number - 1]
 
-    def _can_go(self, entry: Entry) -> bool:
-        is_vote = isinstance(entry, (Preferred, Clicked))
-        return is_vote and entry.number > self._reloader.version.n_baked and not self._is_gone(entry.number)
+    def _active_votes(self, entries: Entries, client: str | None = None) -> Iterator[int]:
+        """Numbers of the votes that count, of a client or of everybody, the latest first."""
+        withdrawn, inactive = self._reloader.journal.withdrawn, self._reloader.version.inactive
+        for number in map(int, reversed(entries.votes_of(client))):
+            if number not in withdrawn and number not in inactive:
+                yield number
 
     def _is_gone(self, number: int) -> bool:
         return number in self._reloader.journal.withdrawn or number in self._reloader.version.inactive
@@ -226,17 +237,26 @@ class Teaching:
 
     def history(self, limit: int, *, active_only: bool = False) -> list[dict[str, Any]]:
         """Entries of the journal, latest first."""
-        history: list[dict[str, Any]] = []
-        entries = self._reloader.journal.entries  # which grows meanwhile, at its end
-        for i in range(len(entries) - 1, self._reloader.journal.n_archived - 1, -1):
-            entry = entries[i]
-            active = entry.number not in self._reloader.journal.withdrawn
-            if active_only and not self._can_go(entry):
-                continue
-            history.append(_history_entry(entry, active))
-            if len(history) == limit:
-                break
-        return history
+        journal = self._reloader.journal
+        entries, n_archived = journal.entries, journal.n_archived
+        with _reading():
+            if active_only:
+                numbers = self._active_votes(entries[max(n_archived, self._reloader.version.n_baked) :])
+                listed = [entries[number - 1] for number in islice(numbers, limit)]
+            else:
+                listed = list(entries[max(n_archived, len(entries) - limit) :])[::-1]
+        return [_history_entry(entry, entry.number not in journal.withdrawn) for entry in listed]
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Entries are read from the journal, whose disk may fail."""
+    try:
+        yield
+    except (JournalError, FormatError, OSError) as error:
+        _log.warning("the journal cannot be read: %s", error)
+        detail = "the journal cannot be read; the service's log says why"
+        raise HttpProblem(503, detail, "journal", 60.0) from error
 
 
 def _result_of(applied: Future[Version] | None) -> Version | None:
