@@ -75,7 +75,7 @@ def team_draft(
 
     A ranking that has nothing left to add leaves the rest to the other. As long as both rankings are the same from the
     top, a document is nobody's: it would be there whoever added it, and its clicks would be noise. So is what one adds
-    when the other has nothing left: a ranking would win by being longer.
+    when the other has nothing to add in return: a ranking would win by being longer.
 
     Examples
     --------
@@ -95,15 +95,27 @@ def team_draft(
     docs: list[Doc] = []
     teams: list[Team | None] = []
     while len(docs) < k and any(left.values()):
+        n_owned = _owned_in_turn(*left.values())
         for team in TEAMS if random_state.random() < 0.5 else TEAMS[::-1]:
             if left[team] and len(docs) < k:
                 chosen = left[team][0]
-                teams.append(team if len(docs) >= n_alike and all(left.values()) else None)
+                teams.append(team if len(docs) >= n_alike and n_owned > 0 else None)
+                n_owned -= 1
                 docs.append(chosen)
                 for listed in left.values():
                     if chosen in listed:
                         listed.remove(chosen)
     return Interleaved(tuple(docs), tuple(teams))
+
+
+def _owned_in_turn(first: Sequence[Doc], second: Sequence[Doc]) -> int:
+    """How many documents of a turn are somebody's, so that over both sides of the coin each ranking has as many.
+
+    Both add one, unless the one has nothing left, or only what the other adds before it.
+    """
+    if not first or not second:
+        return 0
+    return 2 if first[0] != second[0] or min(len(first), len(second)) > 1 else 1
 
 
 def balanced(first: Sequence[Doc], second: Sequence[Doc], k: int, random_state: np.random.Generator) -> tuple[Doc, ...]:
