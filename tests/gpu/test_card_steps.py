@@ -15,8 +15,9 @@ from support.random_data import random_preferences, random_texts
 from tercet.data.sampling import JudgementSampler
 from tercet.errors import DeviceError, MemoryLimitError, MissingExtraError, ParameterError
 from tercet.gpu import find_card
+from tercet.gpu.all_pairs import PairsOnCard
 from tercet.gpu.scoring import CardScorer
-from tercet.gpu.states import LowRankOnCard, PairsOnCard, shared_words
+from tercet.gpu.states import LowRankOnCard, shared_words
 from tercet.gpu.stepper import CardExecutor, CardStepper
 from tercet.learn import HashedRanker, MultiTaskRanker, SampledSource
 from tercet.learn.loop import executing_on

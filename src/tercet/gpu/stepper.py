@@ -13,12 +13,19 @@ from tercet.data.counters import Counters, draw_by_counters, drawn_by_counters, 
 from tercet.data.mapped_rows import StoredRows, Texts, take
 from tercet.data.preferences import Preferences
 from tercet.errors import ParameterError
+from tercet.gpu.all_pairs import DenseOnCard, SparseOnCard, SupportOnCard
 from tercet.gpu.hardware import Card
 from tercet.gpu.scoring import CardScorer
-from tercet.gpu.states import ON_CARD, ChunkOnCard, StateOnCard, TextsOnCard
+from tercet.gpu.states import ChunkOnCard, DiagonalOnCard, LowRankOnCard, StateOnCard, TextsOnCard
 from tercet.learn import RANKERS
+from tercet.learn.dense import DenseState
+from tercet.learn.diagonal import DiagonalState
 from tercet.learn.loop import Executor, InRounds, LocalStepper, QueryPass, Run, Stepper
+from tercet.learn.lowrank import LowRankState
+from tercet.learn.multitask import MultiTaskState
+from tercet.learn.on_support import OnSupportState
 from tercet.learn.sources import BLOCK, ArraySource, SampledSource
+from tercet.learn.sparse_state import SparseState
 from tercet.learn.state import State, rates
 from tercet.learn.stored import gathered
 from tercet.weights import scoring_by
@@ -30,6 +37,15 @@ FROM_HOST = 1 << 17  # where they are drawn, or texts gathered, on this side whi
 REPAID = 3.0  # seconds on a core from which on a card, which takes about two to get ready, is worth it
 _OPERATIONS = 1e9  # multiply-adds of a core in a second, about
 _SHARE_FOR_TEXTS = 0.8  # of the memory that weights leave
+
+ON_CARD: dict[type[State], type[StateOnCard[Any]]] = {
+    LowRankState: LowRankOnCard,
+    MultiTaskState: LowRankOnCard,
+    DenseState: DenseOnCard,
+    SparseState: SparseOnCard,
+    OnSupportState: SupportOnCard,
+    DiagonalState: DiagonalOnCard,
+}
 
 
 class CardStepper(Stepper):
