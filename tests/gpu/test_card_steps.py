@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 import tercet as tc
-from support.card_rankers import N_TERMS, RANKERS, same, some_preferences, some_texts
+from support.card_rankers import N_TERMS, RANKERS, NeverSomeRanker, same, some_preferences, some_texts
 from support.host_card import COMPILER, HostCard
 from support.random_data import random_preferences, random_texts
 from tercet.data.sampling import JudgementSampler
@@ -55,6 +55,15 @@ def test_steps_with_the_same_bits_every_time(name):
     with on_host_card(card, deterministic=True):
         there = RANKERS[name]().fit(Q, prefs, D)
     same(there, here)
+
+
+@pytest.mark.parametrize("name", [name for name in RANKERS if "never" in name])
+def test_pairs_that_are_never_learned_are_zero(name):
+    with on_host_card():
+        learned = RANKERS[name]().fit(some_texts(), some_preferences(3000), some_texts(seed=7))
+    weights = learned.weights_.rows(np.arange(N_TERMS))
+    assert not weights[NeverSomeRanker.never.toarray() != 0].any()
+    assert np.count_nonzero(weights) > N_TERMS**2 / 10
 
 
 def test_batches_of_integer_sums_are_the_mean_step_of_a_batch():

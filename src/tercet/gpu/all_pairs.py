@@ -187,11 +187,12 @@ class SparseOnCard(PairsOnCard[SparseState]):
             state.shrinkage[CUM] = 0.0
 
     def _cut(self, density: float, absent: float) -> None:
-        """Drop the smallest weights, as ``SparseRows.cut`` does; nothing is owed."""
+        """Drop the smallest weights, as ``SparseRows.cut`` does; nothing is owed, and what is never learned stays so."""
         xp = self.card.xp
         counts = xp.zeros(N_SIZES, dtype=np.int64)
         for block in self._blocks():
             sizes = (block.view(np.int32) & int(SIZE_BITS)) >> SIZE_SHIFT
+            sizes[xp.isnan(block)] = 0
             counts += xp.bincount(sizes.reshape(-1), minlength=N_SIZES)
         n_of_size = self.card.to_host(counts)
         n_of_size[0] = 0  # zeros
@@ -199,7 +200,7 @@ class SparseOnCard(PairsOnCard[SparseState]):
         edge = max(1, int(np.count_nonzero(np.cumsum(n_of_size[::-1])[::-1] >= wanted)) - 1)
         smallest = np.array(edge << SIZE_SHIFT, dtype=np.uint32).view(np.float32)[()]
         for block in self._blocks():
-            block[~(abs(block) >= smallest)] = absent
+            block[abs(block) < smallest] = absent
 
     def _blocks(self) -> Any:
         height = max(1, _ROWS_AT_ONCE // max(1, self.W.shape[1]))
