@@ -13,7 +13,7 @@ from support.card_rankers import N_TERMS, RANKERS, NeverSomeRanker, same, some_p
 from support.host_card import COMPILER, HostCard
 from support.random_data import random_preferences, random_texts
 from tercet.data.sampling import JudgementSampler
-from tercet.errors import DeviceError, MemoryLimitError, MissingExtraError, ParameterError
+from tercet.errors import DeviceError, InputError, MemoryLimitError, MissingExtraError, ParameterError
 from tercet.gpu import find_card
 from tercet.gpu.all_pairs import PairsOnCard
 from tercet.gpu.scoring import CardScorer
@@ -91,6 +91,14 @@ def test_weights_margins_and_passes_of_given_preferences():
     with on_host_card():
         there = make().fit(Q, prefs)
     same(there, here)
+
+
+def test_a_refit_by_hand_refuses_rows_that_there_are_not():
+    Q, beyond = some_texts(), tc.Preferences([0], [10**6], [1])
+    with on_host_card():
+        ranker = tc.SparseRanker(rate=3.0, l1=2e-3).fit(Q, some_preferences())
+        with pytest.raises(InputError, match="1000000"):
+            ranker.refit(Q, beyond)
 
 
 def test_sources_of_other_kinds_are_drawn_here():

@@ -87,6 +87,7 @@ class CardStepper(Stepper):
             else:
                 self.most_steps = FROM_HOST
         elif isinstance(source, ArraySource):
+            source.prefs.check_rows(self.run.Q.shape[0], self.run.D.shape[0])  # the kernels do not
             self._given, self._epoch, self._order = self._chunk_of(source.prefs, None), -1, None
 
     def step(self, limit: int) -> tuple[float, float]:
