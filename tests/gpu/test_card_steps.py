@@ -20,6 +20,7 @@ from tercet.gpu.scoring import CardScorer
 from tercet.gpu.states import LowRankOnCard, shared_words
 from tercet.gpu.stepper import CardExecutor, CardStepper
 from tercet.learn import HashedRanker, MultiTaskRanker, SampledSource
+from tercet.learn.devices import learning_on
 from tercet.learn.loop import executing_on
 from tercet.text import vectorise
 from tercet.weights import Dense, Diagonal, Identity, LowRank, Sparse, Weights, scoring_by
@@ -55,6 +56,24 @@ def test_steps_with_the_same_bits_every_time(name):
     with on_host_card(card, deterministic=True):
         there = RANKERS[name]().fit(Q, prefs, D)
     same(there, here)
+
+
+@pytest.mark.parametrize("name", ["dense", "sparse", "sparse, on low rank"])
+def test_a_ranker_has_its_own_bits_where_all_fits_learn_on_a_card(name, monkeypatch):
+    """`deterministic` of a ranker holds within `learning_on`, which knows nothing of it."""
+    began = []
+    monkeypatch.setattr("tercet.gpu.find_card", HostCard)
+    monkeypatch.setattr(
+        CardStepper, "begin", lambda self, begin=CardStepper.begin: began.append(self.deterministic) or begin(self)
+    )
+    with learning_on("cuda"):
+        RANKERS[name](deterministic=True).fit(some_texts(), some_preferences())
+        assert began
+        assert all(began)
+        began.clear()
+        RANKERS[name]().fit(some_texts(), some_preferences())
+        assert began
+        assert not any(began)
 
 
 @pytest.mark.parametrize("name", [name for name in RANKERS if "never" in name])

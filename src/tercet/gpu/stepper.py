@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -257,6 +258,11 @@ class CardExecutor(Executor):
 
     def take_pass(self, work: QueryPass) -> tuple[float, float]:
         return work.run()
+
+    def with_same_bits(self) -> Executor:
+        other = copy(self)
+        other.deterministic = True
+        return other
 
     @contextmanager
     def scoring(self) -> Iterator[None]:

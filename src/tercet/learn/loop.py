@@ -128,6 +128,10 @@ class Executor(ABC):
     def take_pass(self, work: QueryPass) -> tuple[float, float]:
         """Take a pass over queries; returns what ``work.run()`` would."""
 
+    def with_same_bits(self) -> Executor:
+        """What takes steps in the same place and gives the same bits every time, as all but a card do anyway."""
+        return self
+
     def scoring(self) -> AbstractContextManager[None]:
         """Within the block, texts are scored where steps are taken, if that is elsewhere."""
         return nullcontext()
