@@ -190,6 +190,47 @@ def test_checkpoints_of_both_hold_the_same_run(tmp_path):
     same(here_then_there, there_then_here)
 
 
+def test_checkpoints_are_written_and_listeners_told_in_mid_run(tmp_path, monkeypatch):
+    """Chunks of a card are long, but not so long that a checkpoint comes late, or a curve has one point."""
+    Q, prefs, written = some_texts(), some_preferences(200_000), {}
+
+    def write(self, run):
+        written.setdefault(run.executor.name, []).append(run.done)
+        self._written_at = run.done
+
+    monkeypatch.setattr(tc.Checkpoint, "write", write)
+    fit = lambda: tc.DiagonalRanker().fit(Q, prefs, callbacks=[tc.Checkpoint(tmp_path / "run", every=50_000)])  # noqa: E731
+    fit()
+    with on_host_card():
+        there = fit()
+        unwatched = tc.DiagonalRanker().fit(Q, prefs)
+    assert written["host"] == written[""] == [53_248, 106_496, 159_744, 200_000]
+    for ranker in there, unwatched:
+        assert 20 <= len(ranker.history_) <= 30
+        assert ranker.history_[-1].step == 200_000
+
+
+def test_the_same_bits_after_a_kill_where_texts_are_gathered(tmp_path, monkeypatch):
+    """Which preferences see the same weights depends neither on what was drawn ahead nor on checkpoints."""
+    Q, prefs, card = some_texts(), some_preferences(9000), HostCard()
+    card.n_processors = 4
+    monkeypatch.setattr("tercet.gpu.stepper.FROM_HOST", 4096)
+    monkeypatch.setattr(CardStepper, "_texts_fit", lambda *_: False)
+    values = iter(range(100))
+
+    def fit(*callbacks):
+        ranker = tc.LowRankRanker(n_components=5, rate=0.3, validate_every=3000, patience=None, deterministic=True)
+        return ranker.fit(Q, prefs, validation=lambda _: next(values), callbacks=callbacks)
+
+    with on_host_card(card):
+        whole = fit()
+        with pytest.raises(Kill):
+            fit(tc.Checkpoint(tmp_path / "run", every=3000), kill_at(6000))
+        resumed = fit(tc.Checkpoint(tmp_path / "run", every=3000))
+    terms = np.arange(N_TERMS)
+    np.testing.assert_array_equal(resumed.weights_.rows(terms), whole.weights_.rows(terms))
+
+
 def test_what_was_learned_on_a_card_is_saved_and_learns_on_here(tmp_path):
     Q, prefs = some_texts(), some_preferences()
     with on_host_card():

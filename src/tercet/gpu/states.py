@@ -14,6 +14,7 @@ from tercet.data.mapped_rows import Texts
 from tercet.errors import ParameterError
 from tercet.gpu.hardware import Card
 from tercet.learn.diagonal import DiagonalState
+from tercet.learn.loop import CHUNK
 from tercet.learn.lowrank import LowRankState
 from tercet.learn.matrices import column_counts, kernel_rows
 from tercet.learn.state import State
@@ -131,8 +132,12 @@ class StateOnCard(ABC, Generic[AnyState]):
         while done < n:
             step = first_step + done
             at_once = min(self.n_blocks, 1 + int(step / self.steps_before))
-            # With sums, a launch is what sees the same weights: as many as are under way at once without them.
-            longest = at_once if self.deterministic else n if at_once == self.n_blocks else max(1, step // 8)
+            if self.deterministic:
+                # A launch is what sees the same weights: as many as are under way at once without sums. None goes
+                # beyond the end of a chunk of the CPU's, so that stopping there leaves the bits as they are.
+                longest = min(at_once, CHUNK - step % CHUNK)
+            else:
+                longest = n if at_once == self.n_blocks else max(1, step // 8)
             some = slice(done, min(n, done + longest))
             for phase in (COLLECT, APPLY) if self.deterministic else (DIRECT,):
                 self._launch(texts, chunk.at(some), step, scores[some], tally, phase, at_once)

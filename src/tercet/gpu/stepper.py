@@ -21,7 +21,7 @@ from tercet.gpu.states import ChunkOnCard, DiagonalOnCard, LowRankOnCard, StateO
 from tercet.learn import RANKERS
 from tercet.learn.dense import DenseState
 from tercet.learn.diagonal import DiagonalState
-from tercet.learn.loop import Executor, InRounds, LocalStepper, QueryPass, Run, Stepper
+from tercet.learn.loop import CHUNK, Executor, InRounds, LocalStepper, QueryPass, Run, Stepper
 from tercet.learn.lowrank import LowRankState
 from tercet.learn.multitask import MultiTaskState
 from tercet.learn.on_support import OnSupportState
@@ -33,8 +33,9 @@ from tercet.weights import scoring_by
 
 _log = logging.getLogger(__name__)
 
-MOST_STEPS = 1 << 21  # of one launch, where preferences are on the card
+MOST_STEPS = 1 << 21  # of a chunk, where preferences are on the card
 FROM_HOST = 1 << 17  # where they are drawn, or texts gathered, on this side while the card is at work
+LOOKS = 20  # at a run, at least: curves, and fits that are compared on their way, are made of them
 REPAID = 3.0  # seconds on a core from which on a card, which takes about two to get ready, is worth it
 _OPERATIONS = 1e9  # multiply-adds of a core in a second, about
 _SHARE_FOR_TEXTS = 0.8  # of the memory that weights leave
@@ -57,9 +58,22 @@ class CardStepper(Stepper):
     before.
     """
 
+    stops_for_checkpoints = True
+
     def __init__(self, run: Run, card: Card, *, deterministic: bool) -> None:
         self.run, self.card, self.deterministic = run, card, deterministic
-        self.most_steps = MOST_STEPS
+        self._pace = self._pace_of(MOST_STEPS)
+
+    @property
+    def most_steps(self) -> int:  # type: ignore[override]
+        """Up to the next place where a chunk ends: the same places in a run that was resumed."""
+        return self._pace - self.run.done % self._pace
+
+    def _pace_of(self, most: int) -> int:
+        """Steps between ends of chunks: at most so many, and as many of the CPU's chunks as leave enough looks."""
+        if self.run.total is None:
+            return most
+        return min(most, max(1, self.run.total // LOOKS // CHUNK) * CHUNK)
 
     def begin(self) -> None:
         run, xp = self.run, self.card.xp
@@ -79,14 +93,14 @@ class CardStepper(Stepper):
         self._sampler: Any = None
         self._given: ChunkOnCard | None = None
         if self._texts is None or type(source) not in (SampledSource, ArraySource):
-            self.most_steps = BLOCK if source.looks_at_weights else FROM_HOST
+            self._pace = self._pace_of(BLOCK if source.looks_at_weights else FROM_HOST)
         elif isinstance(source, SampledSource):
             if not self.run.done and drawn_by_counters(source.sampler):
                 source.drawn_by = "counters"  # a run that began block by block goes on so
             if source.drawn_by == "counters":
                 self._sampler = placed(source.sampler, xp)
             else:
-                self.most_steps = FROM_HOST
+                self._pace = self._pace_of(FROM_HOST)
         elif isinstance(source, ArraySource):
             source.prefs.check_rows(self.run.Q.shape[0], self.run.D.shape[0])  # the kernels do not
             self._given, self._epoch, self._order = self._chunk_of(source.prefs, None), -1, None

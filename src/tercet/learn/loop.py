@@ -70,6 +70,7 @@ class Stepper(ABC):
     """Takes the steps of one run."""
 
     most_steps: int  # that are taken at once, between two looks at the state
+    stops_for_checkpoints: bool = False  # where most steps are so many that a checkpoint would have to wait for them
     identity: str = ""  # all of it that decides the outcome of a run
 
     @abstractmethod
@@ -272,6 +273,8 @@ class Run:
                     limit = min(limit, self.total - self.done)
                 if self.validation is not None:
                     limit = min(limit, self.stopping.every - self.done % self.stopping.every)
+                if self.stepper.stops_for_checkpoints:
+                    limit = min([limit, *(checkpoint.due_in(self.done) for checkpoint in checkpoints)])
                 violation_rate, loss = self.stepper.step(limit)
                 validation = None
                 if self.validation is not None and (self.done % self.stopping.every == 0 or self.done == self.total):
@@ -411,6 +414,10 @@ class Checkpoint:
         self.every = every
         self._written_at = 0
         self._identity = ""
+
+    def due_in(self, done: int) -> int:
+        """Steps from here to the next write, at the end of a chunk of the CPU's, wherever they are taken."""
+        return -(-(self._written_at + self.every) // CHUNK) * CHUNK - done
 
     def after_chunk(self, run: Run) -> None:
         if run.finished or run.done - self._written_at >= self.every:
