@@ -19,7 +19,7 @@ from tercet.gpu.all_pairs import PairsOnCard
 from tercet.gpu.scoring import CardScorer
 from tercet.gpu.states import LowRankOnCard, shared_words
 from tercet.gpu.stepper import CardExecutor, CardStepper
-from tercet.learn import HashedRanker, MultiTaskRanker, SampledSource
+from tercet.learn import HardSource, HashedRanker, MultiTaskRanker, SampledSource
 from tercet.learn.devices import learning_on
 from tercet.learn.loop import executing_on
 from tercet.text import vectorise
@@ -134,6 +134,21 @@ def judgements() -> JudgementSampler:
     rng = np.random.default_rng(0)
     pairs = np.unique(rng.integers(0, 60, (200, 2)), axis=0)
     return JudgementSampler(pairs[:, 0], pairs[:, 1], rng.integers(0, 3, len(pairs)), n_docs=60)
+
+
+def test_hard_negatives_are_ranked_by_the_weights_of_the_same_steps():
+    """Though somebody wants to look at the weights between two rankings."""
+    Q = some_texts()
+
+    def fit():
+        source = HardSource(judgements(), Q, Q, 20_000, depth=5, hard=1.0)
+        ranker = tc.LowRankRanker(n_components=5, rate=0.02, validate_every=5000, patience=None)
+        return ranker.fit(Q, source, validation=lambda _, values=iter(range(100)): next(values))
+
+    here = fit()
+    with on_host_card():
+        there = fit()
+    same(there, here)
 
 
 class Kill(Exception):

@@ -179,7 +179,8 @@ class CardStepper(Stepper):
     def _from_host(self, limit: int, after: int) -> tuple[int, ChunkOnCard, TextsOnCard]:
         """Preferences that are ``after`` steps away, drawn here, with their texts where these are not on the card."""
         run = self.run
-        prefs, rate = run.draw_all(limit, after)
+        # A source that looks at the weights is asked again only when its part is learned from, as on a CPU.
+        prefs, rate = (run.draw if run.source.looks_at_weights else run.draw_all)(limit, after)
         texts = self._texts
         with self.card.copying():
             if texts is None:
