@@ -376,6 +376,33 @@ def test_scores_and_rankings_are_those_without_a_scorer(monkeypatch):
         np.testing.assert_allclose(scores, expected[1], rtol=1e-10, atol=1e-12)
 
 
+def test_what_a_card_has_no_memory_to_score_is_scored_here(monkeypatch):
+    monkeypatch.setattr("tercet.gpu.scoring._LEAST", 0)
+
+    class Full(HostCard):
+        freed = 0
+
+        def launch(self, *args):
+            raise MemoryLimitError("the card has no memory left")
+
+        def free_unused(self):
+            self.freed += 1
+
+    rng = np.random.default_rng(1)
+    Q, D = random_texts(rng, 30, N_TERMS), random_texts(rng, 80, N_TERMS)
+    pairs = sparse.random_array((N_TERMS, N_TERMS), density=0.2, format="csr", dtype=np.float32, rng=rng)
+    weights, card = Weights([Sparse(weights=pairs)]), Full()
+    scorer = CardScorer(card)
+    scores, ranked = weights.score(Q, D), weights.rank(Q, D, 20)
+    with scoring_by(scorer):
+        np.testing.assert_array_equal(weights.score(Q, D), scores)
+        for one, other in zip(weights.rank(Q, D, 20), ranked, strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert card.freed >= 2
+    assert not scorer._docs
+    assert scorer._last is None
+
+
 def test_fewer_steps_at_once_where_texts_share_their_words(monkeypatch):
     """A hundred blocks are too many where all texts have the same words, and not where each has its own."""
     same_words, own_words = np.ones((50, 20), np.float32), np.eye(50, 50, dtype=np.float32)
