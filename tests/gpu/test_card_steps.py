@@ -268,6 +268,16 @@ def test_texts_that_do_not_fit_are_gathered_chunk_by_chunk():
     same(there, here)
 
 
+def test_latent_vectors_of_texts_stay_theirs_while_the_next_are_laid_out():
+    """Though a kernel may still read them then."""
+    state = tc.LowRankRanker(n_components=5, start="lsi", learn_documents=False)._start(some_texts(), some_texts())
+    on_card = LowRankOnCard(HostCard(), state, deterministic=False)
+    first, last = (on_card.lay_out(D, D) for D in (some_texts(), some_texts(20, seed=7)))
+    for texts, D in ((first, some_texts()), (last, some_texts(20, seed=7))):
+        np.testing.assert_allclose(texts.latent[:, :5], D @ state.V, rtol=1e-5)
+        assert texts.latent is on_card.args(texts)[-2]
+
+
 def test_vectors_on_disk_are_learned_from_on_a_card(tmp_path, monkeypatch):
     docs = {f"d{at}": f"w{at % 5} w{at % 7} w{at % 11}" for at in range(60)}
     queries = {f"q{at}": f"w{at % 5} w{at % 11}" for at in range(40)}

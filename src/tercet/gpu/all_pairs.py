@@ -37,8 +37,7 @@ class PairsOnCard(StateOnCard[AnyState]):
     def shared_bytes(self) -> int:
         return 8 * TILE + super().shared_bytes
 
-    @property
-    def args(self) -> tuple[Any, ...]:
+    def args(self, texts: TextsOnCard) -> tuple[Any, ...]:
         return (
             self.W,
             self.sums,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -52,10 +52,15 @@ class ChunkOnCard:
 
 @dataclass(frozen=True)
 class TextsOnCard:
-    """Q and D as kernels read them: indptr, indices and data of each."""
+    """Q and D as kernels read them: indptr, indices and data of each.
+
+    ``latent`` (n_docs, stride) has the latent vectors of D for a learner that leaves them as they are. They are kept here
+    since the next texts are laid out while a kernel still reads these.
+    """
 
     Q: tuple[Any, Any, Any]
     D: tuple[Any, Any, Any]
+    latent: Any = None
 
     @property
     def args(self) -> tuple[Any, ...]:
@@ -81,10 +86,9 @@ class StateOnCard(ABC, Generic[AnyState]):
 
     # -- what subclasses say --------------------------------------------------------------------------------------
 
-    @property
     @abstractmethod
-    def args(self) -> tuple[Any, ...]:
-        """Arguments of the kernel before the texts."""
+    def args(self, texts: TextsOnCard) -> tuple[Any, ...]:
+        """Arguments of the kernel before Q and D of these texts."""
 
     @abstractmethod
     def bring_back(self) -> None:
@@ -149,7 +153,7 @@ class StateOnCard(ABC, Generic[AnyState]):
         n = len(chunk)
         self.first_step = first_step
         common = (chunk.query, chunk.better, chunk.worse, chunk.step_size, chunk.margin, np.int64(n), scores, tally)
-        args = (*self.args, *texts.args, *common, np.int32(phase))
+        args = (*self.args(texts), *texts.args, *common, np.int32(phase))
         shared = -(-self.shared_bytes // _FLOAT4) * _FLOAT4  # kernels know it as such, and may read a whole one
         self.card.launch(self.kernel, max(1, min(at_once, n)), self.n_threads, shared, args)
 
@@ -179,8 +183,7 @@ class DiagonalOnCard(StateOnCard[DiagonalState]):
         self.weights = card.xp.asarray(state.weights)
         self.sums = self.sums_for(self.weights, "Use device='cpu'")
 
-    @property
-    def args(self) -> tuple[Any, ...]:
+    def args(self, texts: TextsOnCard) -> tuple[Any, ...]:
         return self.weights, self.sums
 
     def bring_back(self) -> None:
@@ -228,7 +231,6 @@ class LowRankOnCard(StateOnCard[LowRankState]):
         self.kept = None
         if deterministic:
             self.kept = card.xp.empty((self.n_blocks, n_vectors, self.stride), dtype=np.float32)
-        self.latent: Any = None
 
     @property
     def n_threads(self) -> int:  # type: ignore[override]
@@ -238,24 +240,23 @@ class LowRankOnCard(StateOnCard[LowRankState]):
     def shared_bytes(self) -> int:
         return 4 * self.n_warps * (self.n_vectors * self.stride + 1)
 
-    @property
-    def args(self) -> tuple[Any, ...]:
+    def args(self, texts: TextsOnCard) -> tuple[Any, ...]:
         stride, kept = np.int32(self.stride), self.kept
         if self.state.cosine:
             return self.U, self.V, self.sums[0], self.sums[1], stride, *self.rare, kept
         learn_diagonal, first = np.int32(self.state.learn_diagonal), np.float64(self.first_step)
         arrays = self.U, self.V, self.diagonal, *self.sums, *self.before
-        return *arrays, first, stride, learn_diagonal, *self.rare, self.latent, kept
+        return *arrays, first, stride, learn_diagonal, *self.rare, texts.latent, kept
 
     def lay_out(self, Q: sparse.csr_array, D: sparse.csr_array) -> TextsOnCard:
         texts = super().lay_out(Q, D)
-        if not self.state.learn_documents:
-            needed = 4 * D.shape[0] * self.stride
-            self.card.check_room(needed, f"the latent vectors of {D.shape[0]:,} documents", "Use device='cpu'")
-            indptr, indices, data = texts.D
-            docs = self.card.sparse.csr_matrix((data, indices, indptr), shape=(D.shape[0], self.V.shape[0]))
-            self.latent = self.card.xp.ascontiguousarray(docs @ self.V)
-        return texts
+        if self.state.learn_documents:
+            return texts
+        needed = 4 * D.shape[0] * self.stride
+        self.card.check_room(needed, f"the latent vectors of {D.shape[0]:,} documents", "Use device='cpu'")
+        indptr, indices, data = texts.D
+        docs = self.card.sparse.csr_matrix((data, indices, indptr), shape=(D.shape[0], self.V.shape[0]))
+        return replace(texts, latent=self.card.xp.ascontiguousarray(docs @ self.V))
 
     def _overlap(self, Q: Texts, D: Texts) -> float:
         return max(shared_words(Q), shared_words(D))
