@@ -18,7 +18,7 @@ from tercet.gpu import find_card
 from tercet.gpu.all_pairs import PairsOnCard
 from tercet.gpu.scoring import CardScorer
 from tercet.gpu.states import LowRankOnCard, shared_words
-from tercet.gpu.stepper import CardExecutor, CardStepper
+from tercet.gpu.stepper import ON_CARD, CardExecutor, CardStepper
 from tercet.learn import HardSource, HashedRanker, MultiTaskRanker, SampledSource
 from tercet.learn.devices import learning_on
 from tercet.learn.loop import executing_on
@@ -266,6 +266,19 @@ def test_texts_that_do_not_fit_are_gathered_chunk_by_chunk():
     with on_host_card(small):
         there = make().fit(Q, prefs)
     same(there, here)
+
+
+@pytest.mark.parametrize("name", ["low rank", "low rank, documents stay", "dense", "sparse"])
+def test_texts_are_counted_as_they_are_put_on_a_card(name):
+    """Documents that are the queries are there once, unless their columns are in another order."""
+    Q, ranker = some_texts(), RANKERS[name]()
+    ranker.l1_ = 0.0
+    state = ranker._start(Q, Q)
+    on_card = ON_CARD[type(state)](HostCard(), state, deterministic=False)
+    texts = on_card.lay_out(Q, Q)
+    latent = () if texts.latent is None else (texts.latent,)
+    n_bytes = sum({id(array): array.nbytes for array in (*texts.args, *latent)}.values())
+    assert n_bytes - 32 <= on_card.bytes_of_texts(Q, Q) <= n_bytes  # less the ends of the last rows
 
 
 def test_latent_vectors_of_texts_stay_theirs_while_the_next_are_laid_out():

@@ -54,9 +54,6 @@ class PairsOnCard(StateOnCard[AnyState]):
         order: NDArray[np.int32] = self.state.order  # type: ignore[attr-defined]
         return order
 
-    def in_order(self, D: sparse.csr_array) -> sparse.csr_array:
-        return reorder_columns(D, self.order)
-
     def _reserve(self, shape: tuple[int, int]) -> None:
         """Check that W, and what it takes to give the same bits, fits."""
         n = shape[0] * shape[1]

@@ -16,7 +16,7 @@ from tercet.gpu.hardware import Card
 from tercet.learn.diagonal import DiagonalState
 from tercet.learn.loop import CHUNK
 from tercet.learn.lowrank import LowRankState
-from tercet.learn.matrices import column_counts, kernel_rows
+from tercet.learn.matrices import column_counts, kernel_rows, reorder_columns
 from tercet.learn.state import State
 
 DIRECT, COLLECT, APPLY = 0, 1, 2  # as in kernels/common.cuh
@@ -100,14 +100,27 @@ class StateOnCard(ABC, Generic[AnyState]):
         return 4 * (self.n_threads // _WARP)
 
     def lay_out(self, Q: sparse.csr_array, D: sparse.csr_array) -> TextsOnCard:
-        """Texts as the kernel reads them."""
-        rows = kernel_rows(Q), kernel_rows(self.in_order(D))
-        Q_rows, D_rows = (tuple(self.card.xp.asarray(array) for array in matrix) for matrix in rows)
-        return TextsOnCard(Q_rows, D_rows)
+        """Texts as the kernel reads them: once, where the documents are the queries and have the same columns."""
+        queries = self._rows(Q)
+        if self._are_once(Q, D):
+            return TextsOnCard(queries, queries)
+        return TextsOnCard(queries, self._rows(D if self.order is None else reorder_columns(D, self.order)))
 
-    def in_order(self, D: sparse.csr_array) -> sparse.csr_array:
-        """Documents with their columns as the arrays on the card have them."""
-        return D
+    def bytes_of_texts(self, Q: sparse.csr_array, D: sparse.csr_array) -> int:
+        """What ``lay_out`` takes on the card."""
+        return sum(8 * (texts.nnz + texts.shape[0]) for texts in ((Q,) if self._are_once(Q, D) else (Q, D)))
+
+    @property
+    def order(self) -> NDArray[np.int32] | None:
+        """That columns of documents have on the card, where it is another than they are given in."""
+        return None
+
+    def _are_once(self, Q: sparse.csr_array, D: sparse.csr_array) -> bool:
+        return Q is D and self.order is None
+
+    def _rows(self, texts: sparse.csr_array) -> tuple[Any, Any, Any]:
+        indptr, indices, data = map(self.card.xp.asarray, kernel_rows(texts))
+        return indptr, indices, data
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
@@ -252,11 +265,13 @@ class LowRankOnCard(StateOnCard[LowRankState]):
         texts = super().lay_out(Q, D)
         if self.state.learn_documents:
             return texts
-        needed = 4 * D.shape[0] * self.stride
-        self.card.check_room(needed, f"the latent vectors of {D.shape[0]:,} documents", "Use device='cpu'")
         indptr, indices, data = texts.D
         docs = self.card.sparse.csr_matrix((data, indices, indptr), shape=(D.shape[0], self.V.shape[0]))
         return replace(texts, latent=self.card.xp.ascontiguousarray(docs @ self.V))
+
+    def bytes_of_texts(self, Q: sparse.csr_array, D: sparse.csr_array) -> int:
+        latent = 0 if self.state.learn_documents else 4 * D.shape[0] * self.stride
+        return latent + super().bytes_of_texts(Q, D)
 
     def _overlap(self, Q: Texts, D: Texts) -> float:
         return max(shared_words(Q), shared_words(D))

@@ -218,8 +218,7 @@ class CardStepper(Stepper):
     def _texts_fit(self, Q: Texts, D: Texts) -> bool:
         if isinstance(Q, StoredRows) or isinstance(D, StoredRows):
             return False
-        n_bytes = sum(8 * (X.nnz + X.shape[0]) for X in ((Q,) if Q is D else (Q, D)))
-        return n_bytes < _SHARE_FOR_TEXTS * self.card.free_bytes()
+        return self._state.bytes_of_texts(Q, D) < _SHARE_FOR_TEXTS * self.card.free_bytes()
 
     def _compile(self) -> None:
         """Have the kernel compiled, and run once over nothing."""
