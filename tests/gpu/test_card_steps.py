@@ -18,10 +18,13 @@ from tercet.gpu import find_card
 from tercet.gpu.all_pairs import PairsOnCard
 from tercet.gpu.scoring import CardScorer
 from tercet.gpu.states import LowRankOnCard, shared_words
-from tercet.gpu.stepper import ON_CARD, CardExecutor, CardStepper
-from tercet.learn import HardSource, HashedRanker, MultiTaskRanker, SampledSource
+from tercet.gpu.stepper import ON_CARD, CardExecutor, CardStepper, seconds_on_a_core
+from tercet.learn import ArraySource, HardSource, HashedRanker, MultiTaskRanker, SampledSource
 from tercet.learn.devices import learning_on
-from tercet.learn.loop import executing_on
+from tercet.learn.diagonal import DiagonalState
+from tercet.learn.loop import Run, executing_on
+from tercet.learn.progress import ProgressBar
+from tercet.learn.state import Sgd
 from tercet.text import vectorise
 from tercet.weights import Dense, Diagonal, Identity, LowRank, Sparse, Weights, scoring_by
 
@@ -259,13 +262,41 @@ def test_what_was_learned_on_a_card_is_saved_and_learns_on_here(tmp_path):
 
 
 def test_texts_that_do_not_fit_are_gathered_chunk_by_chunk():
-    Q, prefs = some_texts(), some_preferences(2000)
+    Q, prefs = some_texts(600), some_preferences(2000)
     make = lambda: tc.LowRankRanker(n_components=5, rate=0.2)  # noqa: E731
     here = make().fit(Q, prefs)
-    small = HostCard(memory=4 * 2 * N_TERMS * 8 + 100)
+    small = HostCard(memory=(4 + 8) * 2 * N_TERMS * 8)  # the factors, and what is copied of them at once
+    assert 0.8 * small.memory < 8 * Q.nnz
     with on_host_card(small):
         there = make().fit(Q, prefs)
     same(there, here)
+
+
+@pytest.mark.parametrize("name", ["low rank", "low rank, averaged, tied", "sparse", "sparse, some never"])
+def test_what_is_learned_is_brought_back_a_few_rows_at_a_time(name, monkeypatch):
+    """The card makes copies of what it brings back, and may have little room for them."""
+
+    class Noting(HostCard):
+        def to_host(self, array):
+            sizes.append(array.size)
+            return super().to_host(array)
+
+    sizes = []
+    Q, prefs = some_texts(), some_preferences()
+    here = RANKERS[name]().fit(Q, prefs)
+    monkeypatch.setattr("tercet.gpu.states.AT_ONCE", 100)
+    with on_host_card(Noting()):
+        there = RANKERS[name]().fit(Q, prefs)
+    same(there, here)
+    assert max(sizes) <= 100
+
+
+def test_a_sparse_w_is_refused_where_there_is_no_room_to_bring_it_back():
+    memory = 4 * N_TERMS**2
+    with on_host_card(HostCard(memory)):
+        tc.DenseRanker().fit(some_texts(), some_preferences())
+        with pytest.raises(MemoryLimitError, match=rf"W of 40 by 40 words takes [\d,]+ bytes on host; {memory:,} are free"):
+            tc.SparseRanker().fit(some_texts(), some_preferences())
 
 
 @pytest.mark.parametrize("name", ["low rank", "low rank, documents stay", "dense", "sparse"])
@@ -319,6 +350,49 @@ def test_what_a_card_cannot_take_is_refused_or_left_to_the_cpu():
         tc.DenseRanker(form="texts").fit(Q, prefs)
     with on_host_card(HostCard(memory=100)), pytest.raises(MemoryLimitError, match=r"W of 40 by 40 words takes 6,400"):
         tc.DenseRanker().fit(Q, prefs)
+
+
+@pytest.mark.parametrize("how", [{"auto": True}, {"alone": False}])
+@pytest.mark.parametrize("name", ["dense", "sparse", "low rank"])
+def test_what_a_card_has_no_room_for_is_left_to_the_cpu(name, how, monkeypatch):
+    monkeypatch.setattr("tercet.gpu.stepper.REPAID", 0.0)
+    Q, prefs, card = some_texts(), some_preferences(), HostCard(memory=100)
+    with on_host_card(card, **how):
+        there = RANKERS[name]().fit(Q, prefs)
+    assert not card.launched
+    same(there, RANKERS[name]().fit(Q, prefs))
+
+
+def test_averages_of_the_same_bits_are_left_to_the_cpu_or_refused():
+    Q, prefs, card = some_texts(), some_preferences(), HostCard()
+    make = lambda: tc.LowRankRanker(n_components=5, averaged=True, deterministic=True)  # noqa: E731
+    with on_host_card(card, alone=False):
+        make().fit(Q, prefs)
+    assert not card.launched
+    with on_host_card(card), pytest.raises(ParameterError, match="averaged=True on a GPU"):
+        make().fit(Q, prefs)
+
+
+def test_progress_names_the_card_where_it_is_at_work(monkeypatch):
+    titles = []
+
+    class Noting(ProgressBar):
+        def __init__(self, title, *args):
+            titles.append(title)
+            super().__init__(title, *args)
+
+    monkeypatch.setattr("tercet.learn.loop.ProgressBar", Noting)
+    with on_host_card(alone=False):
+        tc.DiagonalRanker().fit(some_texts(), some_preferences())
+        HashedRanker(n_buckets=64).fit(some_texts(), some_preferences())
+    assert titles == ["DiagonalRanker on host", "HashedRanker"]
+
+
+def test_a_step_of_a_diagonal_costs_the_words_of_its_texts():
+    texts = sparse.csr_array(np.ones((60, 100), np.float32))
+    state = DiagonalState(np.ones(100, np.float32))
+    run = Run(state, ArraySource(some_preferences()), texts, texts, Sgd(1.0, "constant", 1.0), total=1_000_000)
+    assert 1 < seconds_on_a_core(run) < 10
 
 
 def test_auto_leaves_little_work_to_the_cpu():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.gpu.hardware import Card
-from tercet.gpu.states import AnyState, ChunkOnCard, StateOnCard, TextsOnCard
+from tercet.gpu.states import AT_ONCE, AnyState, ChunkOnCard, StateOnCard, TextsOnCard, row_blocks
 from tercet.kernels.sparse_rows import CUM, N_SIZES, PENDING, SHRINK_EVERY, SIZE_BITS, SIZE_SHIFT
 from tercet.learn.dense import DenseState
 from tercet.learn.matrices import reorder_columns
@@ -18,7 +19,8 @@ from tercet.learn.sparse_state import LARGEST_CUM, SWEEP_EVERY, SparseState
 
 PLAIN, LEVELS, SUPPORT = 0, 1, 2  # as in kernels/pairs.cu
 TILE = 1024
-_ROWS_AT_ONCE = 1 << 27  # entries of W that are looked at together
+_BYTES_TO_LOOK = 40  # for each entry of W that is looked at: sizes, masks, places of those that are kept, a copy
+_BYTES_OF_A_PLACE = 16  # for each entry of a support: where it is in W, and its weight on the way there or back
 
 
 class PairsOnCard(StateOnCard[AnyState]):
@@ -54,13 +56,19 @@ class PairsOnCard(StateOnCard[AnyState]):
         order: NDArray[np.int32] = self.state.order  # type: ignore[attr-defined]
         return order
 
-    def _reserve(self, shape: tuple[int, int]) -> None:
-        """Check that W, and what it takes to give the same bits, fits."""
-        n = shape[0] * shape[1]
-        instead = "Use fewer words, LowRankRanker, or device='cpu'"
-        self.card.check_room(4 * n, f"W of {shape[0]:,} by {shape[1]:,} words", instead)
-        if self.deterministic:
-            self.card.check_room(12 * n, "W with what deterministic=True needs beside it", instead)
+    @classmethod
+    def check(cls, card: Card, state: AnyState, *, deterministic: bool) -> None:
+        n, m = state.shape
+        card.check_room(
+            (12 if deterministic else 4) * n * m + cls.bytes_beside(state),
+            f"W of {n:,} by {m:,} words" + (", with sums of its changes," if deterministic else ""),
+            f"Use fewer words, LowRankRanker, {'no deterministic, ' if deterministic else ''}or device='cpu'",
+        )
+
+    @classmethod
+    def bytes_beside(cls, state: AnyState) -> int:
+        """What W takes beside it on the way to the card and back."""
+        return 0
 
 
 class DenseOnCard(PairsOnCard[DenseState]):
@@ -68,10 +76,9 @@ class DenseOnCard(PairsOnCard[DenseState]):
 
     def __init__(self, card: Card, state: DenseState, *, deterministic: bool) -> None:
         super().__init__(card, state, deterministic=deterministic)
-        self._reserve(state.shape)
         self.W = card.xp.asarray(state.W)
         self.own = card.xp.asarray(state._own) if state.zero_diagonal else None
-        self.sums = self.sums_for(self.W, "Leave out deterministic")
+        self.sums = self.sums_for(self.W)
 
     def bring_back(self) -> None:
         self.state.W[:] = self.card.to_host(self.W)
@@ -85,12 +92,14 @@ class SupportOnCard(PairsOnCard[OnSupportState]):
     def __init__(self, card: Card, state: OnSupportState, *, deterministic: bool) -> None:
         super().__init__(card, state, deterministic=deterministic)
         xp = card.xp
-        self._reserve(state.shape)
         self.W = xp.full(state.shape, np.nan, dtype=np.float32)
-        rows = xp.asarray(np.repeat(np.arange(state.shape[0]), np.diff(state.indptr)))
-        self._places = rows * state.shape[1] + xp.asarray(state.columns[0].view(np.int32))
+        self._places = xp.asarray(_places(state.indptr, state.columns[0].view(np.int32), state.shape[1]))
         self.W.reshape(-1)[self._places] = xp.asarray(state.values[0])
-        self.sums = self.sums_for(self.W, "Leave out deterministic")
+        self.sums = self.sums_for(self.W)
+
+    @classmethod
+    def bytes_beside(cls, state: OnSupportState) -> int:
+        return _BYTES_OF_A_PLACE * state.values.size
 
     def bring_back(self) -> None:
         self.state.values[0][:] = self.card.to_host(self.W.reshape(-1)[self._places])
@@ -102,7 +111,6 @@ class SparseOnCard(PairsOnCard[SparseState]):
     def __init__(self, card: Card, state: SparseState, *, deterministic: bool) -> None:
         super().__init__(card, state, deterministic=deterministic)
         xp, shape = card.xp, state.shape
-        self._reserve(shape)
         self.W = xp.full(shape, np.nan, dtype=np.float32) if state.frozen else xp.zeros(shape, dtype=np.float32)
         self._put(state.live())
         if state.never is not None:
@@ -110,8 +118,13 @@ class SparseOnCard(PairsOnCard[SparseState]):
             self._put(sparse.csr_array((np.full(never.nnz, np.nan, np.float32), never.indices, never.indptr), shape))
         if state.around_identity:
             self.identity = xp.asarray(state.order)
-        self.sums = self.sums_for(self.W, "Leave out deterministic")
+        self.sums = self.sums_for(self.W)
         self._cuts = {} if state.thinning is None or state.frozen else dict(state.thinning.due())
+
+    @classmethod
+    def bytes_beside(cls, state: SparseState) -> int:
+        n, m = state.shape
+        return _BYTES_TO_LOOK * min(n * m, max(m, AT_ONCE))
 
     @property
     def form(self) -> int:  # type: ignore[override]
@@ -119,8 +132,10 @@ class SparseOnCard(PairsOnCard[SparseState]):
 
     def _put(self, entries: sparse.csr_array) -> None:
         xp = self.card.xp
-        rows = xp.asarray(np.repeat(np.arange(entries.shape[0]), np.diff(entries.indptr)))
-        self.W.reshape(-1)[rows * entries.shape[1] + xp.asarray(entries.indices)] = xp.asarray(entries.data)
+        for rows in row_blocks(self.W.shape):
+            some = entries[rows]
+            places = _places(some.indptr, some.indices, some.shape[1])
+            self.W[rows].reshape(-1)[xp.asarray(places)] = xp.asarray(some.data)
 
     def advance(self, texts: TextsOnCard, chunk: ChunkOnCard, first_step: int, tally: Any) -> None:
         """Shrinkage is handed out as on a CPU; rebasing and cutting happen at the same steps."""
@@ -198,9 +213,8 @@ class SparseOnCard(PairsOnCard[SparseState]):
         for block in self._blocks():
             block[abs(block) < smallest] = absent
 
-    def _blocks(self) -> Any:
-        height = max(1, _ROWS_AT_ONCE // max(1, self.W.shape[1]))
-        return (self.W[start : start + height] for start in range(0, self.W.shape[0], height))
+    def _blocks(self) -> Iterator[Any]:
+        return (self.W[rows] for rows in row_blocks(self.W.shape))
 
     def bring_back(self) -> None:
         """The live entries, or the whole support, as the state keeps them."""
@@ -215,6 +229,11 @@ class SparseOnCard(PairsOnCard[SparseState]):
         indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
         live = sparse.csr_array((np.concatenate(levels), np.concatenate(columns), indptr), shape=state.shape)
         state.set_levels(live, state.cum, float(state.shrinkage[PENDING]))
+
+
+def _places(indptr: NDArray[Any], columns: NDArray[Any], width: int) -> NDArray[np.int64]:
+    """Where the entries of rows are in an array of all pairs, one row after the other."""
+    return np.repeat(np.arange(indptr.size - 1, dtype=np.int64) * width, np.diff(indptr)) + columns
 
 
 assert SHRINK_EVERY == 3  # the last number of ``SparseState.shrinkage``, as ``_hand_out`` takes them apart

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -24,6 +25,7 @@ _WARP = 32
 _SECTOR = 8  # floats that memory moves at once; rows of factors begin at such a border
 _FLOAT4 = 16  # bytes
 _MOST_SHARED = 96 * 1024  # bytes of a block
+AT_ONCE = 1 << 24  # entries of large arrays that are copied, or looked at, together
 
 AnyState = TypeVar("AnyState", bound=State)
 
@@ -85,6 +87,16 @@ class StateOnCard(ABC, Generic[AnyState]):
         self.first_step = state.step
 
     # -- what subclasses say --------------------------------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def check(cls, card: Card, state: AnyState, *, deterministic: bool) -> None:
+        """Refuse, before anything is put there, what a card cannot take, or has no room for on the way there and back.
+
+        Raises
+        ------
+        ParameterError, MemoryLimitError
+        """
 
     @abstractmethod
     def args(self, texts: TextsOnCard) -> tuple[Any, ...]:
@@ -170,11 +182,10 @@ class StateOnCard(ABC, Generic[AnyState]):
         shared = -(-self.shared_bytes // _FLOAT4) * _FLOAT4  # kernels know it as such, and may read a whole one
         self.card.launch(self.kernel, max(1, min(at_once, n)), self.n_threads, shared, args)
 
-    def sums_for(self, array: Any, instead: str) -> Any:
+    def sums_for(self, array: Any) -> Any:
         """Room for sums of changes, where steps must give the same bits every time."""
         if not self.deterministic or array is None:
             return None
-        self.card.check_room(8 * array.size, "what deterministic=True needs beside the weights", instead)
         return self.card.xp.zeros(array.shape, dtype=np.uint64)
 
 
@@ -182,6 +193,12 @@ def shared_words(texts: Texts) -> float:
     """The share of a text's words that another text has, in the mean over pairs of texts."""
     frequency = column_counts(texts) / max(1, texts.shape[0])
     return float((frequency**2).sum() / max(frequency.sum(), 1e-12))
+
+
+def row_blocks(shape: tuple[int, int]) -> Iterator[slice]:
+    """Rows of an array, so many at a time that what is made of them takes little room."""
+    height = max(1, AT_ONCE // max(1, shape[1]))
+    return (slice(start, start + height) for start in range(0, shape[0], height))
 
 
 class DiagonalOnCard(StateOnCard[DiagonalState]):
@@ -194,7 +211,12 @@ class DiagonalOnCard(StateOnCard[DiagonalState]):
     def __init__(self, card: Card, state: DiagonalState, *, deterministic: bool) -> None:
         super().__init__(card, state, deterministic=deterministic)
         self.weights = card.xp.asarray(state.weights)
-        self.sums = self.sums_for(self.weights, "Use device='cpu'")
+        self.sums = self.sums_for(self.weights)
+
+    @classmethod
+    def check(cls, card: Card, state: DiagonalState, *, deterministic: bool) -> None:
+        n_words = state.weights.size
+        card.check_room((12 if deterministic else 4) * n_words, f"a diagonal of {n_words:,} words", "Use device='cpu'")
 
     def args(self, texts: TextsOnCard) -> tuple[Any, ...]:
         return self.weights, self.sums
@@ -210,23 +232,10 @@ class LowRankOnCard(StateOnCard[LowRankState]):
 
     def __init__(self, card: Card, state: LowRankState, *, deterministic: bool) -> None:
         super().__init__(card, state, deterministic=deterministic)
-        if deterministic and state.before is not None:
-            raise ParameterError("deterministic=True cannot be had with averaged=True on a GPU")
         self.kernel = "cosine_advance" if state.cosine else "lowrank_advance"
         self.width = state.U.shape[1]
-        self.stride = -(-self.width // _SECTOR) * _SECTOR
-        n_vectors = 3 if state.cosine else 2
-        fitting = _MOST_SHARED // (4 * (n_vectors * self.stride + 1))
-        if fitting < 1:
-            raise ParameterError(f"{self.width:,} components are more than a block of the card has room for")
-        self.n_warps = min(self.n_threads // _WARP, fitting)
-        self.n_vectors = n_vectors
-        n_rows = state.U.shape[0] + (0 if state.tied else state.V.shape[0])
-        card.check_room(
-            4 * n_rows * self.stride,
-            f"the factors of {n_rows:,} words",
-            "Use fewer words or components, or device='cpu'",
-        )
+        self.stride, self.n_vectors, n_warps = _room_of_a_block(state)
+        self.n_warps = min(self.n_threads // _WARP, n_warps)
         self.U = self._padded(state.U)
         self.V = self.U if state.tied else self._padded(state.V)
         self.diagonal = card.xp.asarray(state.diagonal) if state.diagonal.size else None
@@ -237,13 +246,29 @@ class LowRankOnCard(StateOnCard[LowRankState]):
             self.before[1] = self.before[0] if state.tied else self._padded(before.V)
             self.before[2] = card.xp.asarray(before.diagonal) if state.learn_diagonal else None
         self.rare = [None, None] if state.rare is None else [card.xp.asarray(words) for words in state.rare]
-        instead = "Leave out deterministic, or use device='cpu'"
-        sums_u = self.sums_for(self.U, instead)
-        sums_v = sums_u if state.tied else self.sums_for(self.V if state.learn_documents else None, instead)
-        self.sums = [sums_u, sums_v, self.sums_for(self.diagonal if state.learn_diagonal else None, instead)]
+        sums_u = self.sums_for(self.U)
+        sums_v = sums_u if state.tied else self.sums_for(self.V if state.learn_documents else None)
+        self.sums = [sums_u, sums_v, self.sums_for(self.diagonal if state.learn_diagonal else None)]
         self.kept = None
         if deterministic:
-            self.kept = card.xp.empty((self.n_blocks, n_vectors, self.stride), dtype=np.float32)
+            self.kept = card.xp.empty((self.n_blocks, self.n_vectors, self.stride), dtype=np.float32)
+
+    @classmethod
+    def check(cls, card: Card, state: LowRankState, *, deterministic: bool) -> None:
+        if deterministic and state.before is not None:
+            raise ParameterError("deterministic=True cannot be had with averaged=True on a GPU")
+        stride, _, n_warps = _room_of_a_block(state)
+        if n_warps < 1:
+            raise ParameterError(f"{state.U.shape[1]:,} components are more than a block of the card has room for")
+        n_rows = state.U.shape[0] + (0 if state.tied else state.V.shape[0])
+        n_learned = n_rows if state.learn_documents else state.U.shape[0]
+        has_sums = deterministic or state.before is not None
+        copied = 8 * min(n_rows * stride, AT_ONCE)
+        card.check_room(
+            stride * (4 * n_rows + (8 * n_learned if has_sums else 0)) + copied,
+            f"the factors of {n_rows:,} words" + (", with sums of their changes," if has_sums else ""),
+            f"Use fewer words or components,{' leave out deterministic,' if deterministic else ''} or device='cpu'",
+        )
 
     @property
     def n_threads(self) -> int:  # type: ignore[override]
@@ -277,20 +302,33 @@ class LowRankOnCard(StateOnCard[LowRankState]):
         return max(shared_words(Q), shared_words(D))
 
     def bring_back(self) -> None:
-        state, width = self.state, self.width
-        state.U[:] = self.card.to_host(self.U[:, :width])
+        state = self.state
+        self._fetch(self.U, state.U)
         if not state.tied and state.learn_documents:
-            state.V[:] = self.card.to_host(self.V[:, :width])
+            self._fetch(self.V, state.V)
         if state.learn_diagonal:
             state.diagonal[:] = self.card.to_host(self.diagonal)
         for sums, there in ((state.before_u, self.before[0]), (state.before_v, self.before[1])):
             if sums is not None:
-                sums[:] = self.card.to_host(there[:, :width])
+                self._fetch(there, sums)
         if state.before_diagonal is not None and self.before[2] is not None:
             state.before_diagonal[:] = self.card.to_host(self.before[2])
 
     def _padded(self, factors: NDArray[Any]) -> Any:
         xp = self.card.xp
         padded = xp.zeros((factors.shape[0], self.stride), dtype=factors.dtype)
-        padded[:, : self.width] = xp.asarray(factors)
+        for rows in row_blocks(padded.shape):
+            padded[rows, : self.width] = xp.asarray(factors[rows])
         return padded
+
+    def _fetch(self, padded: Any, factors: NDArray[Any]) -> None:
+        """Copy factors back, some rows at a time: the card makes a copy without what they are padded with first."""
+        for rows in row_blocks(padded.shape):
+            factors[rows] = self.card.to_host(padded[rows, : self.width])
+
+
+def _room_of_a_block(state: LowRankState) -> tuple[int, int, int]:
+    """The floats that a row of factors takes, the vectors that a warp keeps, and the warps that a block has room for."""
+    stride = -(-state.U.shape[1] // _SECTOR) * _SECTOR
+    n_vectors = 3 if state.cosine else 2
+    return stride, n_vectors, _MOST_SHARED // (4 * (n_vectors * stride + 1))

@@ -72,6 +72,7 @@ class Stepper(ABC):
     most_steps: int  # that are taken at once, between two looks at the state
     stops_for_checkpoints: bool = False  # where most steps are so many that a checkpoint would have to wait for them
     identity: str = ""  # all of it that decides the outcome of a run
+    name: str = ""  # of the place where it takes them, if the title of progress is to say it
 
     @abstractmethod
     def begin(self) -> None:
@@ -115,7 +116,7 @@ class Executor(ABC):
 
     pass_identity: str = ""  # all of it that decides the outcome of passes over queries
     in_rounds: bool = False  # whether several learn from the same weights at once and have their changes mixed
-    name: str = ""  # of the place, where a title of progress is to say it
+    name: str = ""  # of the place, where a report is to say it
 
     @abstractmethod
     def check(self, ranker: InRounds) -> None:
@@ -262,7 +263,7 @@ class Run:
         self, checkpoints: list[Checkpoint], listeners: list[Callable[[Event], Any]], title: str, verbose: bool | None
     ) -> None:
         started = time.perf_counter()
-        title = f"{title} on {self.executor.name}" if self.executor.name else title
+        title = f"{title} on {self.stepper.name}" if self.stepper.name else title
         with ProgressBar(title, self.total, self.done, verbose) as bar:
             if self.validation is not None and self.stopping.best_step < 0:
                 self._validate()  # the start counts: learning must beat it
