@@ -134,9 +134,9 @@ def test_hard_negatives_are_ranked_by_the_weights_of_the_same_steps():
     Q = some_texts()
 
     def fit():
-        source = HardSource(judgements(), Q, Q, 20_000, depth=5, hard=1.0)
+        source, values = HardSource(judgements(), Q, Q, 20_000, depth=5, hard=1.0), iter(range(100))
         ranker = tc.LowRankRanker(n_components=5, rate=0.02, validate_every=5000, patience=None)
-        return ranker.fit(Q, source, validation=lambda _, values=iter(range(100)): next(values))
+        return ranker.fit(Q, source, validation=lambda _: next(values))
 
     here = fit()
     with on_host_card():
@@ -227,10 +227,10 @@ def test_the_same_bits_after_a_kill_where_texts_are_gathered(tmp_path, monkeypat
     values = iter(range(100))
 
     def fit(*callbacks):
-        ranker = tc.LowRankRanker(n_components=5, rate=0.3, validate_every=3000, patience=None, deterministic=True)
+        ranker = tc.LowRankRanker(n_components=5, rate=0.3, validate_every=3000, patience=None)
         return ranker.fit(Q, prefs, validation=lambda _: next(values), callbacks=callbacks)
 
-    with on_host_card(card):
+    with on_host_card(card, deterministic=True):
         whole = fit()
         with pytest.raises(Kill):
             fit(tc.Checkpoint(tmp_path / "run", every=3000), kill_at(6000))

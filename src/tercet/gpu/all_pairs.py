@@ -198,7 +198,7 @@ class SparseOnCard(PairsOnCard[SparseState]):
             state.shrinkage[CUM] = 0.0
 
     def _cut(self, density: float, absent: float) -> None:
-        """Drop the smallest weights, as ``SparseRows.cut`` does; nothing is owed, and what is never learned stays so."""
+        """Drop the smallest weights, as ``SparseRows.cut`` does; nothing is owed. What is never learned stays so."""
         xp = self.card.xp
         counts = xp.zeros(N_SIZES, dtype=np.int64)
         for block in self._blocks():

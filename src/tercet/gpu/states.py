@@ -56,8 +56,8 @@ class ChunkOnCard:
 class TextsOnCard:
     """Q and D as kernels read them: indptr, indices and data of each.
 
-    ``latent`` (n_docs, stride) has the latent vectors of D for a learner that leaves them as they are. They are kept here
-    since the next texts are laid out while a kernel still reads these.
+    ``latent`` (n_docs, stride) has the latent vectors of D for a learner that leaves them as they are. They are kept
+    here since the next texts are laid out while a kernel still reads these.
     """
 
     Q: tuple[Any, Any, Any]
@@ -328,7 +328,7 @@ class LowRankOnCard(StateOnCard[LowRankState]):
 
 
 def _room_of_a_block(state: LowRankState) -> tuple[int, int, int]:
-    """The floats that a row of factors takes, the vectors that a warp keeps, and the warps that a block has room for."""
+    """Floats that a row of factors takes, vectors that a warp keeps, and warps that a block has room for."""
     stride = -(-state.U.shape[1] // _SECTOR) * _SECTOR
     n_vectors = 3 if state.cosine else 2
     return stride, n_vectors, _MOST_SHARED // (4 * (n_vectors * stride + 1))
