@@ -24,6 +24,14 @@ SAMPLERS = {
     "all documents": some_judgements(n_docs=35),
     "uniform over judgements": some_judgements(n_docs=35, uniform_over="judgements", exclude_self=True),
     "popular": some_judgements(n_docs=35, popular=0.5),
+    # Query 0 has judged nearly all that are ever relevant, so that rejection often finds no other.
+    "popular, nearly all judged": JudgementSampler(
+        np.arange(61) // 60, np.arange(61), np.ones(61, np.int64), n_docs=64, uniform_over="judgements", popular=1.0
+    ),
+    # There is no other.
+    "popular, all judged": JudgementSampler(
+        np.zeros(30, np.int64), np.arange(30), np.ones(30, np.int64), n_docs=35, popular=0.5
+    ),
     "some withheld": some_judgements(n_docs=35, popular=0.2, without_docs=[1, 2, 34]),
     "threes": PreferenceSampler(Preferences([0, 1, 2], [1, 2, 3], [3, 0, 1])),
     "weighted threes": PreferenceSampler(Preferences([0, 1, 2], [1, 2, 3], [3, 0, 1], weight=[1.0, 3.0, 0.5])),

@@ -9,25 +9,20 @@ import pytest
 from scipy import sparse
 
 import tercet as tc
-from support.card_rankers import N_TERMS, RANKERS, same, some_preferences, some_texts
-from support.host_card import COMPILER, HostCard
+from support.card_rankers import N_TERMS, RANKERS, NeverSomeRanker, same, some_preferences, some_texts
+from support.host_card import COMPILER, HostCard, on_host_card
 from support.random_data import random_preferences, random_texts
 from tercet.data.sampling import JudgementSampler
-from tercet.errors import DeviceError, MemoryLimitError, MissingExtraError, ParameterError
+from tercet.errors import DeviceError, InputError, MissingExtraError, ParameterError
 from tercet.gpu import find_card
-from tercet.gpu.scoring import CardScorer
-from tercet.gpu.states import LowRankOnCard, PairsOnCard, shared_words
-from tercet.gpu.stepper import CardExecutor, CardStepper
-from tercet.learn import HashedRanker, MultiTaskRanker, SampledSource
-from tercet.learn.loop import executing_on
+from tercet.gpu.all_pairs import PairsOnCard
+from tercet.gpu.states import LowRankOnCard, shared_words
+from tercet.gpu.stepper import CardStepper
+from tercet.learn import HardSource, MultiTaskRanker, SampledSource
+from tercet.learn.devices import learning_on
 from tercet.text import vectorise
-from tercet.weights import Dense, Diagonal, Identity, LowRank, Sparse, Weights, scoring_by
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler builds the kernels for this machine")
-
-
-def on_host_card(card: HostCard | None = None, **how) -> executing_on:
-    return executing_on(CardExecutor(card or HostCard(), **how))
 
 
 @pytest.mark.parametrize("name", RANKERS)
@@ -54,6 +49,33 @@ def test_steps_with_the_same_bits_every_time(name):
     with on_host_card(card, deterministic=True):
         there = RANKERS[name]().fit(Q, prefs, D)
     same(there, here)
+
+
+@pytest.mark.parametrize("name", ["dense", "sparse", "sparse, on low rank"])
+def test_a_ranker_has_its_own_bits_where_all_fits_learn_on_a_card(name, monkeypatch):
+    """`deterministic` of a ranker holds within `learning_on`, which knows nothing of it."""
+    began = []
+    monkeypatch.setattr("tercet.gpu.find_card", HostCard)
+    monkeypatch.setattr(
+        CardStepper, "begin", lambda self, begin=CardStepper.begin: began.append(self.deterministic) or begin(self)
+    )
+    with learning_on("cuda"):
+        RANKERS[name](deterministic=True).fit(some_texts(), some_preferences())
+        assert began
+        assert all(began)
+        began.clear()
+        RANKERS[name]().fit(some_texts(), some_preferences())
+        assert began
+        assert not any(began)
+
+
+@pytest.mark.parametrize("name", [name for name in RANKERS if "never" in name])
+def test_pairs_that_are_never_learned_are_zero(name):
+    with on_host_card():
+        learned = RANKERS[name]().fit(some_texts(), some_preferences(3000), some_texts(seed=7))
+    weights = learned.weights_.rows(np.arange(N_TERMS))
+    assert not weights[NeverSomeRanker.never.toarray() != 0].any()
+    assert np.count_nonzero(weights) > N_TERMS**2 / 10
 
 
 def test_batches_of_integer_sums_are_the_mean_step_of_a_batch():
@@ -83,6 +105,14 @@ def test_weights_margins_and_passes_of_given_preferences():
     same(there, here)
 
 
+def test_a_refit_by_hand_refuses_rows_that_there_are_not():
+    Q, beyond = some_texts(), tc.Preferences([0], [10**6], [1])
+    with on_host_card():
+        ranker = tc.SparseRanker(rate=3.0, l1=2e-3).fit(Q, some_preferences())
+        with pytest.raises(InputError, match="1000000"):
+            ranker.refit(Q, beyond)
+
+
 def test_sources_of_other_kinds_are_drawn_here():
     Q = some_texts()
     second = (some_texts(seed=4), some_preferences(200, seed=5))
@@ -97,6 +127,21 @@ def judgements() -> JudgementSampler:
     rng = np.random.default_rng(0)
     pairs = np.unique(rng.integers(0, 60, (200, 2)), axis=0)
     return JudgementSampler(pairs[:, 0], pairs[:, 1], rng.integers(0, 3, len(pairs)), n_docs=60)
+
+
+def test_hard_negatives_are_ranked_by_the_weights_of_the_same_steps():
+    """Though somebody wants to look at the weights between two rankings."""
+    Q = some_texts()
+
+    def fit():
+        source, values = HardSource(judgements(), Q, Q, 20_000, depth=5, hard=1.0), iter(range(100))
+        ranker = tc.LowRankRanker(n_components=5, rate=0.02, validate_every=5000, patience=None)
+        return ranker.fit(Q, source, validation=lambda _: next(values))
+
+    here = fit()
+    with on_host_card():
+        there = fit()
+    same(there, here)
 
 
 class Kill(Exception):
@@ -153,6 +198,47 @@ def test_checkpoints_of_both_hold_the_same_run(tmp_path):
     same(here_then_there, there_then_here)
 
 
+def test_checkpoints_are_written_and_listeners_told_in_mid_run(tmp_path, monkeypatch):
+    """Chunks of a card are long, but not so long that a checkpoint comes late, or a curve has one point."""
+    Q, prefs, written = some_texts(), some_preferences(200_000), {}
+
+    def write(self, run):
+        written.setdefault(run.executor.name, []).append(run.done)
+        self._written_at = run.done
+
+    monkeypatch.setattr(tc.Checkpoint, "write", write)
+    fit = lambda: tc.DiagonalRanker().fit(Q, prefs, callbacks=[tc.Checkpoint(tmp_path / "run", every=50_000)])  # noqa: E731
+    fit()
+    with on_host_card():
+        there = fit()
+        unwatched = tc.DiagonalRanker().fit(Q, prefs)
+    assert written["host"] == written[""] == [53_248, 106_496, 159_744, 200_000]
+    for ranker in there, unwatched:
+        assert 20 <= len(ranker.history_) <= 30
+        assert ranker.history_[-1].step == 200_000
+
+
+def test_the_same_bits_after_a_kill_where_texts_are_gathered(tmp_path, monkeypatch):
+    """Which preferences see the same weights depends neither on what was drawn ahead nor on checkpoints."""
+    Q, prefs, card = some_texts(), some_preferences(9000), HostCard()
+    card.n_processors = 4
+    monkeypatch.setattr("tercet.gpu.stepper.FROM_HOST", 4096)
+    monkeypatch.setattr(CardStepper, "_texts_fit", lambda *_: False)
+    values = iter(range(100))
+
+    def fit(*callbacks):
+        ranker = tc.LowRankRanker(n_components=5, rate=0.3, validate_every=3000, patience=None)
+        return ranker.fit(Q, prefs, validation=lambda _: next(values), callbacks=callbacks)
+
+    with on_host_card(card, deterministic=True):
+        whole = fit()
+        with pytest.raises(Kill):
+            fit(tc.Checkpoint(tmp_path / "run", every=3000), kill_at(6000))
+        resumed = fit(tc.Checkpoint(tmp_path / "run", every=3000))
+    terms = np.arange(N_TERMS)
+    np.testing.assert_array_equal(resumed.weights_.rows(terms), whole.weights_.rows(terms))
+
+
 def test_what_was_learned_on_a_card_is_saved_and_learns_on_here(tmp_path):
     Q, prefs = some_texts(), some_preferences()
     with on_host_card():
@@ -163,16 +249,6 @@ def test_what_was_learned_on_a_card_is_saved_and_learns_on_here(tmp_path):
     same(again, ranker)
     again.partial_fit(Q, prefs[:50])
     assert again.n_steps_ == ranker.n_steps_ + 50
-
-
-def test_texts_that_do_not_fit_are_gathered_chunk_by_chunk():
-    Q, prefs = some_texts(), some_preferences(2000)
-    make = lambda: tc.LowRankRanker(n_components=5, rate=0.2)  # noqa: E731
-    here = make().fit(Q, prefs)
-    small = HostCard(memory=4 * 2 * N_TERMS * 8 + 100)
-    with on_host_card(small):
-        there = make().fit(Q, prefs)
-    same(there, here)
 
 
 def test_vectors_on_disk_are_learned_from_on_a_card(tmp_path, monkeypatch):
@@ -189,28 +265,6 @@ def test_vectors_on_disk_are_learned_from_on_a_card(tmp_path, monkeypatch):
     assert len(card.launched) >= 2
     Q = vectors.queries.rows(np.arange(40))
     np.testing.assert_allclose(there.weights_.score(Q, Q), here.weights_.score(Q, Q), rtol=1e-4, atol=1e-5)
-
-
-def test_what_a_card_cannot_take_is_refused_or_left_to_the_cpu():
-    Q, prefs = some_texts(), some_preferences()
-    with on_host_card(), pytest.raises(ParameterError, match="HashedRanker does not learn on a GPU"):
-        HashedRanker(n_buckets=64).fit(Q, prefs)
-    card = HostCard()
-    with on_host_card(card, alone=False):
-        HashedRanker(n_buckets=64).fit(Q, prefs)
-    assert not card.launched
-    with on_host_card(), pytest.raises(ParameterError, match="use device='cpu', or form='words'"):
-        tc.DenseRanker(form="texts").fit(Q, prefs)
-    with on_host_card(HostCard(memory=100)), pytest.raises(MemoryLimitError, match=r"W of 40 by 40 words takes 6,400"):
-        tc.DenseRanker().fit(Q, prefs)
-
-
-def test_auto_leaves_little_work_to_the_cpu():
-    Q, prefs = some_texts(), some_preferences()
-    card = HostCard()
-    with on_host_card(card, auto=True):
-        tc.LowRankRanker(n_components=5).fit(Q, prefs)
-    assert not card.launched
 
 
 def test_without_a_card_what_is_missing_is_named(monkeypatch):
@@ -259,28 +313,6 @@ def test_a_failure_in_mid_run_leaves_the_last_checkpoint(tmp_path):
     )
     assert began_again[0] > 4000
     same(resumed, whole)
-
-
-def test_scores_and_rankings_are_those_without_a_scorer(monkeypatch):
-    """The arithmetic of `CardScorer`, by NumPy and SciPy in the place of CuPy."""
-    monkeypatch.setattr("tercet.gpu.scoring._LEAST", 0)
-    rng = np.random.default_rng(1)
-    Q, D = random_texts(rng, 30, N_TERMS), random_texts(rng, 80, N_TERMS)
-    U, V = rng.standard_normal((2, N_TERMS, 6)).astype(np.float32)
-    pairs = sparse.random_array((N_TERMS, N_TERMS), density=0.2, format="csr", dtype=np.float32, rng=rng)
-    for parts in (
-        [Identity(n_terms=N_TERMS, scale=2.0), LowRank(query_factors=U, doc_factors=V, scale=-0.5)],
-        [LowRank(query_factors=U, doc_factors=V, typical_length=1.0, unit_queries=True, scale=-2.0)],
-        [Sparse(weights=pairs), Diagonal(weights=np.abs(U[:, 0]))],
-        [Dense(weights=pairs.toarray())],
-    ):
-        weights, scorer = Weights(parts), CardScorer(HostCard())
-        np.testing.assert_allclose(scorer.score(weights, Q, D), weights.score(Q, D), rtol=1e-10, atol=1e-12)
-        with scoring_by(scorer):
-            docs, scores = weights.rank(Q, D, 20)
-        expected = weights.rank(Q, D, 20)
-        np.testing.assert_array_equal(docs, expected[0])
-        np.testing.assert_allclose(scores, expected[1], rtol=1e-10, atol=1e-12)
 
 
 def test_fewer_steps_at_once_where_texts_share_their_words(monkeypatch):

@@ -67,8 +67,12 @@ def test_draws_are_those_of_a_cpu():
     rng = np.random.default_rng(0)
     pairs = np.unique(rng.integers(0, 300, (4000, 2)), axis=0)
     judged = JudgementSampler(pairs[:, 0], pairs[:, 1], rng.integers(0, 3, len(pairs)), n_docs=300, popular=0.3)
+    ones = np.ones(61, np.int64)
+    hardly_any_left = JudgementSampler(
+        np.arange(61) // 60, np.arange(61), ones, n_docs=64, uniform_over="judgements", popular=1.0
+    )
     labels = LabelSampler(rng.integers(0, 5, 300))
-    for sampler in (judged, labels, MixtureSampler([(judged, 1.0), (labels, 2.0)])):
+    for sampler in (judged, hardly_any_left, labels, MixtureSampler([(judged, 1.0), (labels, 2.0)])):
         steps = np.arange(5_000_000_000, 5_000_100_000)
         here = draw_by_counters(placed(sampler, np), Counters(np, 7, steps))
         there = draw_by_counters(placed(sampler, CARD.xp), Counters(CARD.xp, 7, CARD.xp.asarray(steps)))

@@ -19,6 +19,8 @@ import numpy as np
 from scipy import sparse
 
 from tercet.gpu.hardware import Card, kernel_source
+from tercet.gpu.stepper import CardExecutor
+from tercet.learn.loop import executing_on
 
 COMPILER = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 _TYPES = {np.int32: ctypes.c_int, np.int64: ctypes.c_longlong, np.float64: ctypes.c_double}
@@ -70,6 +72,11 @@ class HostCard(Card):
         library = _built(name)
         library.reserve_shared(ctypes.c_longlong(shared_bytes))
         getattr(library, name)(*map(_argument, args))
+
+
+def on_host_card(card: HostCard | None = None, **how: Any) -> AbstractContextManager[None]:
+    """Within the block, fits learn on a card of this kind; ``how`` are parameters of `CardExecutor`."""
+    return executing_on(CardExecutor(card or HostCard(), **how))
 
 
 def _argument(value: Any) -> Any:

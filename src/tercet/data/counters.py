@@ -147,6 +147,7 @@ def _draw_judgements(sampler: JudgementSampler, counters: Counters) -> tuple[Any
     if sampler.popular:
         popular = counters.uniform(2) < sampler.popular
         left = _reject(sampler, counters, at, worse, xp.flatnonzero(popular), popular=True)
+        left = _choose_popular(sampler, counters, at, worse, left)
         is_open = xp.concatenate((xp.flatnonzero(~popular), left))
     left = _reject(sampler, counters, at, worse, is_open, popular=False)
     for place in left.tolist():  # hardly any: its query has judged nearly all documents
@@ -171,7 +172,7 @@ def _reject(sampler: JudgementSampler, counters: Counters, at: Any, worse: Any, 
         if not places.size:
             break
         some = counters.of(places)
-        # Slots 3 to 42 are those of candidates by popularity, 43 to 62 those of others.
+        # Slots 3 to 42 are those of candidates by popularity, 43 to 62 those of others; 63 and 64 choose among all.
         if popular:
             docs = sampler._doc[_draw_better(sampler, some, 3 + 2 * number)].astype(counters.xp.int64)
         else:
@@ -183,6 +184,29 @@ def _reject(sampler: JudgementSampler, counters: Counters, at: Any, worse: Any, 
         worse[places[is_worse]] = docs[is_worse]
         places = places[~is_worse]
     return places
+
+
+def _choose_popular(sampler: JudgementSampler, counters: Counters, at: Any, worse: Any, places: Any) -> Any:
+    """As rejection would at last, by looking through all popular documents; returns the places that have none."""
+    xp = counters.xp
+    if not places.size:
+        return places
+    # Popularity in whole numbers, whose sums are the same wherever they are made.
+    share = (sampler._better_share() * 2.0**40).astype(xp.int64)
+    docs = xp.flatnonzero(share)
+    without = [places[:0]]
+    run_ends = sampler._lower[at[places]]  # judgements of one query and grade are next to each other
+    for end in xp.unique(run_ends).tolist():
+        same, judgement = places[run_ends == end], end - 1
+        lower = docs[_is_worse(xp, sampler, sampler._query[judgement], docs, sampler._grade[judgement])]
+        if lower.size:
+            up_to = xp.cumsum(share[lower])
+            drawn = counters.of(same).uniform(64) * up_to[-1].astype(xp.float64)
+            place = xp.searchsorted(up_to, drawn.astype(xp.int64), side="right")
+            worse[same] = lower[xp.minimum(place, lower.size - 1)]
+        else:
+            without.append(same)
+    return xp.concatenate(without)
 
 
 def _is_worse(xp: Any, sampler: JudgementSampler, query: Any, docs: Any, grade: Any) -> Any:

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.errors import MemoryLimitError
 from tercet.gpu.hardware import Card
 from tercet.weights import Dense, Diagonal, Identity, LowRank, ScoringDevice, Sparse, Weights
 
+_log = logging.getLogger(__name__)
+
 _LEAST = 1 << 27  # multiply-adds from which on the way to the card and back is worth it
 _BLOCK_BYTES = 2 << 30  # of scores, and of expanded queries
+_BLOCKS_IN_USE = 6  # of that size at a time, with those that products and sums are put into
 _KEPT = 4  # matrices of documents that stay on the card
 _THREADS = 256  # of a block that expands a query
 _BLOCKS_PER_PROCESSOR = 8
 
+Found = TypeVar("Found")
+
 
 class CardScorer(ScoringDevice):
-    """Scores on a card what has parts that it knows, and is large enough; leaves the rest to the CPU."""
+    """Scores on a card what has parts that it knows, is large enough and fits; leaves the rest to the CPU."""
 
     def __init__(self, card: Card) -> None:
         self.card = card
@@ -27,29 +35,44 @@ class CardScorer(ScoringDevice):
         self._last: tuple[Weights, list[Any]] | None = None  # weights, and those of their parts that are matrices
 
     def score(self, weights: Weights, Q: sparse.csr_array, D: sparse.csr_array) -> NDArray[np.float64] | None:
-        if not self._repays(weights, Q, D):
-            return None
-        scores = np.empty((Q.shape[0], D.shape[0]))
-        with self.card.errors():
-            for start, block in self._blocks(weights, Q, D):
-                scores[start : start + len(block)] = self.card.to_host(block)
-        return scores
+        return self._if_it_fits(lambda: self._score(weights, Q, D)) if self._repays(weights, Q, D) else None
 
     def rank(
         self, weights: Weights, Q: sparse.csr_array, D: sparse.csr_array, k: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]] | None:
-        if not self._repays(weights, Q, D):
-            return None
+        return self._if_it_fits(lambda: self._rank(weights, Q, D, k)) if self._repays(weights, Q, D) else None
+
+    def _if_it_fits(self, compute: Callable[[], Found]) -> Found | None:
+        """What is computed on the card; None, and all room given back, where its memory is not enough."""
+        try:
+            with self.card.errors():
+                return compute()
+        except MemoryLimitError as error:
+            _log.info("scoring on the CPU: %s", error)
+        # Only now is the error forgotten, and with it the arrays that were being made.
+        self._docs.clear()
+        self._last = None
+        self.card.free_unused()
+        return None
+
+    def _score(self, weights: Weights, Q: sparse.csr_array, D: sparse.csr_array) -> NDArray[np.float64]:
+        scores = np.empty((Q.shape[0], D.shape[0]))
+        for start, block in self._blocks(weights, Q, D):
+            scores[start : start + len(block)] = self.card.to_host(block)
+        return scores
+
+    def _rank(
+        self, weights: Weights, Q: sparse.csr_array, D: sparse.csr_array, k: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         xp, docs, scores = self.card.xp, np.empty((Q.shape[0], k), np.int32), np.empty((Q.shape[0], k))
-        with self.card.errors():
-            for start, block in self._blocks(weights, Q, D):
-                for row, of_query in enumerate(block):
-                    # Those above the k-th score and, of those that have it, the lowest rows.
-                    kth = xp.partition(of_query, of_query.size - k)[of_query.size - k]
-                    rows = xp.flatnonzero(of_query >= kth)
-                    best = rows[xp.lexsort(xp.stack((rows.astype(np.float64), -of_query[rows])))[:k]]
-                    docs[start + row] = self.card.to_host(best)
-                    scores[start + row] = self.card.to_host(of_query[best])
+        for start, block in self._blocks(weights, Q, D):
+            for row, of_query in enumerate(block):
+                # Those above the k-th score and, of those that have it, the lowest rows.
+                kth = xp.partition(of_query, of_query.size - k)[of_query.size - k]
+                rows = xp.flatnonzero(of_query >= kth)
+                best = rows[xp.lexsort(xp.stack((rows.astype(np.float64), -of_query[rows])))[:k]]
+                docs[start + row] = self.card.to_host(best)
+                scores[start + row] = self.card.to_host(of_query[best])
         return docs, scores
 
     def _repays(self, weights: Weights, Q: sparse.csr_array, D: sparse.csr_array) -> bool:
@@ -64,7 +87,8 @@ class CardScorer(ScoringDevice):
         latent = [self._latent(part, Q, docs) for part in weights.parts if isinstance(part, LowRank)]
         others = [part for part in weights.parts if not isinstance(part, LowRank)]
         matrices = self._matrices(weights, others)
-        height = max(1, _BLOCK_BYTES // (8 * max(*D.shape, Q.shape[1])))
+        room = min(_BLOCK_BYTES, self.card.free_bytes() // _BLOCKS_IN_USE)
+        height = max(1, room // (8 * max(*D.shape, Q.shape[1])))
         for start in range(0, Q.shape[0], height):
             n = min(height, Q.shape[0] - start)
             scores = xp.zeros((n, D.shape[0]))

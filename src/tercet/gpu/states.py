@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -13,24 +14,18 @@ from scipy import sparse
 from tercet.data.mapped_rows import Texts
 from tercet.errors import ParameterError
 from tercet.gpu.hardware import Card
-from tercet.kernels.sparse_rows import CUM, N_SIZES, PENDING, SHRINK_EVERY, SIZE_BITS, SIZE_SHIFT
-from tercet.learn.dense import DenseState
 from tercet.learn.diagonal import DiagonalState
+from tercet.learn.loop import CHUNK
 from tercet.learn.lowrank import LowRankState
 from tercet.learn.matrices import column_counts, kernel_rows, reorder_columns
-from tercet.learn.multitask import MultiTaskState
-from tercet.learn.on_support import OnSupportState
-from tercet.learn.sparse_state import LARGEST_CUM, SWEEP_EVERY, SparseState
 from tercet.learn.state import State
 
 DIRECT, COLLECT, APPLY = 0, 1, 2  # as in kernels/common.cuh
-PLAIN, LEVELS, SUPPORT = 0, 1, 2  # as in kernels/pairs.cu
-TILE = 1024
 _WARP = 32
 _SECTOR = 8  # floats that memory moves at once; rows of factors begin at such a border
 _FLOAT4 = 16  # bytes
 _MOST_SHARED = 96 * 1024  # bytes of a block
-_ROWS_AT_ONCE = 1 << 27  # entries of W that are looked at together
+AT_ONCE = 1 << 24  # entries of large arrays that are copied, or looked at, together
 
 AnyState = TypeVar("AnyState", bound=State)
 
@@ -59,10 +54,15 @@ class ChunkOnCard:
 
 @dataclass(frozen=True)
 class TextsOnCard:
-    """Q and D as kernels read them: indptr, indices and data of each."""
+    """Q and D as kernels read them: indptr, indices and data of each.
+
+    ``latent`` (n_docs, stride) has the latent vectors of D for a learner that leaves them as they are. They are kept
+    here since the next texts are laid out while a kernel still reads these.
+    """
 
     Q: tuple[Any, Any, Any]
     D: tuple[Any, Any, Any]
+    latent: Any = None
 
     @property
     def args(self) -> tuple[Any, ...]:
@@ -88,10 +88,19 @@ class StateOnCard(ABC, Generic[AnyState]):
 
     # -- what subclasses say --------------------------------------------------------------------------------------
 
-    @property
+    @classmethod
     @abstractmethod
-    def args(self) -> tuple[Any, ...]:
-        """Arguments of the kernel before the texts."""
+    def check(cls, card: Card, state: AnyState, *, deterministic: bool) -> None:
+        """Refuse, before anything is put there, what a card cannot take, or has no room for on the way there and back.
+
+        Raises
+        ------
+        ParameterError, MemoryLimitError
+        """
+
+    @abstractmethod
+    def args(self, texts: TextsOnCard) -> tuple[Any, ...]:
+        """Arguments of the kernel before Q and D of these texts."""
 
     @abstractmethod
     def bring_back(self) -> None:
@@ -103,14 +112,27 @@ class StateOnCard(ABC, Generic[AnyState]):
         return 4 * (self.n_threads // _WARP)
 
     def lay_out(self, Q: sparse.csr_array, D: sparse.csr_array) -> TextsOnCard:
-        """Texts as the kernel reads them."""
-        rows = kernel_rows(Q), kernel_rows(self.in_order(D))
-        Q_rows, D_rows = (tuple(self.card.xp.asarray(array) for array in matrix) for matrix in rows)
-        return TextsOnCard(Q_rows, D_rows)
+        """Texts as the kernel reads them: once, where the documents are the queries and have the same columns."""
+        queries = self._rows(Q)
+        if self._are_once(Q, D):
+            return TextsOnCard(queries, queries)
+        return TextsOnCard(queries, self._rows(D if self.order is None else reorder_columns(D, self.order)))
 
-    def in_order(self, D: sparse.csr_array) -> sparse.csr_array:
-        """Documents with their columns as the arrays on the card have them."""
-        return D
+    def bytes_of_texts(self, Q: sparse.csr_array, D: sparse.csr_array) -> int:
+        """What ``lay_out`` takes on the card."""
+        return sum(8 * (texts.nnz + texts.shape[0]) for texts in ((Q,) if self._are_once(Q, D) else (Q, D)))
+
+    @property
+    def order(self) -> NDArray[np.int32] | None:
+        """That columns of documents have on the card, where it is another than they are given in."""
+        return None
+
+    def _are_once(self, Q: sparse.csr_array, D: sparse.csr_array) -> bool:
+        return Q is D and self.order is None
+
+    def _rows(self, texts: sparse.csr_array) -> tuple[Any, Any, Any]:
+        indptr, indices, data = map(self.card.xp.asarray, kernel_rows(texts))
+        return indptr, indices, data
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
@@ -139,8 +161,12 @@ class StateOnCard(ABC, Generic[AnyState]):
         while done < n:
             step = first_step + done
             at_once = min(self.n_blocks, 1 + int(step / self.steps_before))
-            # With sums, a launch is what sees the same weights: as many as are under way at once without them.
-            longest = at_once if self.deterministic else n if at_once == self.n_blocks else max(1, step // 8)
+            if self.deterministic:
+                # A launch is what sees the same weights: as many as are under way at once without sums. None goes
+                # beyond the end of a chunk of the CPU's, so that stopping there leaves the bits as they are.
+                longest = min(at_once, CHUNK - step % CHUNK)
+            else:
+                longest = n if at_once == self.n_blocks else max(1, step // 8)
             some = slice(done, min(n, done + longest))
             for phase in (COLLECT, APPLY) if self.deterministic else (DIRECT,):
                 self._launch(texts, chunk.at(some), step, scores[some], tally, phase, at_once)
@@ -152,15 +178,14 @@ class StateOnCard(ABC, Generic[AnyState]):
         n = len(chunk)
         self.first_step = first_step
         common = (chunk.query, chunk.better, chunk.worse, chunk.step_size, chunk.margin, np.int64(n), scores, tally)
-        args = (*self.args, *texts.args, *common, np.int32(phase))
+        args = (*self.args(texts), *texts.args, *common, np.int32(phase))
         shared = -(-self.shared_bytes // _FLOAT4) * _FLOAT4  # kernels know it as such, and may read a whole one
         self.card.launch(self.kernel, max(1, min(at_once, n)), self.n_threads, shared, args)
 
-    def sums_for(self, array: Any, instead: str) -> Any:
+    def sums_for(self, array: Any) -> Any:
         """Room for sums of changes, where steps must give the same bits every time."""
         if not self.deterministic or array is None:
             return None
-        self.card.check_room(8 * array.size, "what deterministic=True needs beside the weights", instead)
         return self.card.xp.zeros(array.shape, dtype=np.uint64)
 
 
@@ -168,6 +193,12 @@ def shared_words(texts: Texts) -> float:
     """The share of a text's words that another text has, in the mean over pairs of texts."""
     frequency = column_counts(texts) / max(1, texts.shape[0])
     return float((frequency**2).sum() / max(frequency.sum(), 1e-12))
+
+
+def row_blocks(shape: tuple[int, int]) -> Iterator[slice]:
+    """Rows of an array, so many at a time that what is made of them takes little room."""
+    height = max(1, AT_ONCE // max(1, shape[1]))
+    return (slice(start, start + height) for start in range(0, shape[0], height))
 
 
 class DiagonalOnCard(StateOnCard[DiagonalState]):
@@ -180,10 +211,14 @@ class DiagonalOnCard(StateOnCard[DiagonalState]):
     def __init__(self, card: Card, state: DiagonalState, *, deterministic: bool) -> None:
         super().__init__(card, state, deterministic=deterministic)
         self.weights = card.xp.asarray(state.weights)
-        self.sums = self.sums_for(self.weights, "Use device='cpu'")
+        self.sums = self.sums_for(self.weights)
 
-    @property
-    def args(self) -> tuple[Any, ...]:
+    @classmethod
+    def check(cls, card: Card, state: DiagonalState, *, deterministic: bool) -> None:
+        n_words = state.weights.size
+        card.check_room((12 if deterministic else 4) * n_words, f"a diagonal of {n_words:,} words", "Use device='cpu'")
+
+    def args(self, texts: TextsOnCard) -> tuple[Any, ...]:
         return self.weights, self.sums
 
     def bring_back(self) -> None:
@@ -197,23 +232,10 @@ class LowRankOnCard(StateOnCard[LowRankState]):
 
     def __init__(self, card: Card, state: LowRankState, *, deterministic: bool) -> None:
         super().__init__(card, state, deterministic=deterministic)
-        if deterministic and state.before is not None:
-            raise ParameterError("deterministic=True cannot be had with averaged=True on a GPU")
         self.kernel = "cosine_advance" if state.cosine else "lowrank_advance"
         self.width = state.U.shape[1]
-        self.stride = -(-self.width // _SECTOR) * _SECTOR
-        n_vectors = 3 if state.cosine else 2
-        fitting = _MOST_SHARED // (4 * (n_vectors * self.stride + 1))
-        if fitting < 1:
-            raise ParameterError(f"{self.width:,} components are more than a block of the card has room for")
-        self.n_warps = min(self.n_threads // _WARP, fitting)
-        self.n_vectors = n_vectors
-        n_rows = state.U.shape[0] + (0 if state.tied else state.V.shape[0])
-        card.check_room(
-            4 * n_rows * self.stride,
-            f"the factors of {n_rows:,} words",
-            "Use fewer words or components, or device='cpu'",
-        )
+        self.stride, self.n_vectors, n_warps = _room_of_a_block(state)
+        self.n_warps = min(self.n_threads // _WARP, n_warps)
         self.U = self._padded(state.U)
         self.V = self.U if state.tied else self._padded(state.V)
         self.diagonal = card.xp.asarray(state.diagonal) if state.diagonal.size else None
@@ -224,14 +246,29 @@ class LowRankOnCard(StateOnCard[LowRankState]):
             self.before[1] = self.before[0] if state.tied else self._padded(before.V)
             self.before[2] = card.xp.asarray(before.diagonal) if state.learn_diagonal else None
         self.rare = [None, None] if state.rare is None else [card.xp.asarray(words) for words in state.rare]
-        instead = "Leave out deterministic, or use device='cpu'"
-        sums_u = self.sums_for(self.U, instead)
-        sums_v = sums_u if state.tied else self.sums_for(self.V if state.learn_documents else None, instead)
-        self.sums = [sums_u, sums_v, self.sums_for(self.diagonal if state.learn_diagonal else None, instead)]
+        sums_u = self.sums_for(self.U)
+        sums_v = sums_u if state.tied else self.sums_for(self.V if state.learn_documents else None)
+        self.sums = [sums_u, sums_v, self.sums_for(self.diagonal if state.learn_diagonal else None)]
         self.kept = None
         if deterministic:
-            self.kept = card.xp.empty((self.n_blocks, n_vectors, self.stride), dtype=np.float32)
-        self.latent: Any = None
+            self.kept = card.xp.empty((self.n_blocks, self.n_vectors, self.stride), dtype=np.float32)
+
+    @classmethod
+    def check(cls, card: Card, state: LowRankState, *, deterministic: bool) -> None:
+        if deterministic and state.before is not None:
+            raise ParameterError("deterministic=True cannot be had with averaged=True on a GPU")
+        stride, _, n_warps = _room_of_a_block(state)
+        if n_warps < 1:
+            raise ParameterError(f"{state.U.shape[1]:,} components are more than a block of the card has room for")
+        n_rows = state.U.shape[0] + (0 if state.tied else state.V.shape[0])
+        n_learned = n_rows if state.learn_documents else state.U.shape[0]
+        has_sums = deterministic or state.before is not None
+        copied = 8 * min(n_rows * stride, AT_ONCE)
+        card.check_room(
+            stride * (4 * n_rows + (8 * n_learned if has_sums else 0)) + copied,
+            f"the factors of {n_rows:,} words" + (", with sums of their changes," if has_sums else ""),
+            f"Use fewer words or components,{' leave out deterministic,' if deterministic else ''} or device='cpu'",
+        )
 
     @property
     def n_threads(self) -> int:  # type: ignore[override]
@@ -241,253 +278,57 @@ class LowRankOnCard(StateOnCard[LowRankState]):
     def shared_bytes(self) -> int:
         return 4 * self.n_warps * (self.n_vectors * self.stride + 1)
 
-    @property
-    def args(self) -> tuple[Any, ...]:
+    def args(self, texts: TextsOnCard) -> tuple[Any, ...]:
         stride, kept = np.int32(self.stride), self.kept
         if self.state.cosine:
             return self.U, self.V, self.sums[0], self.sums[1], stride, *self.rare, kept
         learn_diagonal, first = np.int32(self.state.learn_diagonal), np.float64(self.first_step)
         arrays = self.U, self.V, self.diagonal, *self.sums, *self.before
-        return *arrays, first, stride, learn_diagonal, *self.rare, self.latent, kept
+        return *arrays, first, stride, learn_diagonal, *self.rare, texts.latent, kept
 
     def lay_out(self, Q: sparse.csr_array, D: sparse.csr_array) -> TextsOnCard:
         texts = super().lay_out(Q, D)
-        if not self.state.learn_documents:
-            needed = 4 * D.shape[0] * self.stride
-            self.card.check_room(needed, f"the latent vectors of {D.shape[0]:,} documents", "Use device='cpu'")
-            indptr, indices, data = texts.D
-            docs = self.card.sparse.csr_matrix((data, indices, indptr), shape=(D.shape[0], self.V.shape[0]))
-            self.latent = self.card.xp.ascontiguousarray(docs @ self.V)
-        return texts
+        if self.state.learn_documents:
+            return texts
+        indptr, indices, data = texts.D
+        docs = self.card.sparse.csr_matrix((data, indices, indptr), shape=(D.shape[0], self.V.shape[0]))
+        return replace(texts, latent=self.card.xp.ascontiguousarray(docs @ self.V))
+
+    def bytes_of_texts(self, Q: sparse.csr_array, D: sparse.csr_array) -> int:
+        latent = 0 if self.state.learn_documents else 4 * D.shape[0] * self.stride
+        return latent + super().bytes_of_texts(Q, D)
 
     def _overlap(self, Q: Texts, D: Texts) -> float:
         return max(shared_words(Q), shared_words(D))
 
     def bring_back(self) -> None:
-        state, width = self.state, self.width
-        state.U[:] = self.card.to_host(self.U[:, :width])
+        state = self.state
+        self._fetch(self.U, state.U)
         if not state.tied and state.learn_documents:
-            state.V[:] = self.card.to_host(self.V[:, :width])
+            self._fetch(self.V, state.V)
         if state.learn_diagonal:
             state.diagonal[:] = self.card.to_host(self.diagonal)
         for sums, there in ((state.before_u, self.before[0]), (state.before_v, self.before[1])):
             if sums is not None:
-                sums[:] = self.card.to_host(there[:, :width])
+                self._fetch(there, sums)
         if state.before_diagonal is not None and self.before[2] is not None:
             state.before_diagonal[:] = self.card.to_host(self.before[2])
 
     def _padded(self, factors: NDArray[Any]) -> Any:
         xp = self.card.xp
         padded = xp.zeros((factors.shape[0], self.stride), dtype=factors.dtype)
-        padded[:, : self.width] = xp.asarray(factors)
+        for rows in row_blocks(padded.shape):
+            padded[rows, : self.width] = xp.asarray(factors[rows])
         return padded
 
-
-class PairsOnCard(StateOnCard[AnyState]):
-    """An array of all pairs of words."""
-
-    kernel = "pairs_advance"
-    n_threads = 256
-    form: int = PLAIN
-    own: Any = None
-    identity: Any = None
-    W: Any
-    sums: Any
-    chunk_cum: Any = None  # shrinkage handed out before each step of what is launched next
-
-    @property
-    def shared_bytes(self) -> int:
-        return 8 * TILE + super().shared_bytes
-
-    @property
-    def args(self) -> tuple[Any, ...]:
-        return (
-            self.W,
-            self.sums,
-            np.int64(self.W.shape[1]),
-            np.int32(self.form),
-            self.own,
-            self.identity,
-            self.chunk_cum,
-            self.card.xp.zeros(1, dtype=np.int64),
-        )
-
-    @property
-    def order(self) -> NDArray[np.int32]:
-        order: NDArray[np.int32] = self.state.order  # type: ignore[attr-defined]
-        return order
-
-    def in_order(self, D: sparse.csr_array) -> sparse.csr_array:
-        return reorder_columns(D, self.order)
-
-    def _reserve(self, shape: tuple[int, int]) -> None:
-        """Check that W, and what it takes to give the same bits, fits."""
-        n = shape[0] * shape[1]
-        instead = "Use fewer words, LowRankRanker, or device='cpu'"
-        self.card.check_room(4 * n, f"W of {shape[0]:,} by {shape[1]:,} words", instead)
-        if self.deterministic:
-            self.card.check_room(12 * n, "W with what deterministic=True needs beside it", instead)
+    def _fetch(self, padded: Any, factors: NDArray[Any]) -> None:
+        """Copy factors back, some rows at a time: the card makes a copy without what they are padded with first."""
+        for rows in row_blocks(padded.shape):
+            factors[rows] = self.card.to_host(padded[rows, : self.width])
 
 
-class DenseOnCard(PairsOnCard[DenseState]):
-    """W, every pair a weight."""
-
-    def __init__(self, card: Card, state: DenseState, *, deterministic: bool) -> None:
-        super().__init__(card, state, deterministic=deterministic)
-        self._reserve(state.shape)
-        self.W = card.xp.asarray(state.W)
-        self.own = card.xp.asarray(state._own) if state.zero_diagonal else None
-        self.sums = self.sums_for(self.W, "Leave out deterministic")
-
-    def bring_back(self) -> None:
-        self.state.W[:] = self.card.to_host(self.W)
-
-
-class SupportOnCard(PairsOnCard[OnSupportState]):
-    """W on its support, NaN elsewhere."""
-
-    form = SUPPORT
-
-    def __init__(self, card: Card, state: OnSupportState, *, deterministic: bool) -> None:
-        super().__init__(card, state, deterministic=deterministic)
-        xp = card.xp
-        self._reserve(state.shape)
-        self.W = xp.full(state.shape, np.nan, dtype=np.float32)
-        rows = xp.asarray(np.repeat(np.arange(state.shape[0]), np.diff(state.indptr)))
-        self._places = rows * state.shape[1] + xp.asarray(state.columns[0].view(np.int32))
-        self.W.reshape(-1)[self._places] = xp.asarray(state.values[0])
-        self.sums = self.sums_for(self.W, "Leave out deterministic")
-
-    def bring_back(self) -> None:
-        self.state.values[0][:] = self.card.to_host(self.W.reshape(-1)[self._places])
-
-
-class SparseOnCard(PairsOnCard[SparseState]):
-    """Levels of all pairs, 0 where there is no entry; NaN for those that are never learned, and outside a support."""
-
-    def __init__(self, card: Card, state: SparseState, *, deterministic: bool) -> None:
-        super().__init__(card, state, deterministic=deterministic)
-        xp, shape = card.xp, state.shape
-        self._reserve(shape)
-        self.W = xp.full(shape, np.nan, dtype=np.float32) if state.frozen else xp.zeros(shape, dtype=np.float32)
-        self._put(state.live())
-        if state.never is not None:
-            never = reorder_columns(state.never, state.order)
-            self._put(sparse.csr_array((np.full(never.nnz, np.nan, np.float32), never.indices, never.indptr), shape))
-        if state.around_identity:
-            self.identity = xp.asarray(state.order)
-        self.sums = self.sums_for(self.W, "Leave out deterministic")
-        self._cuts = {} if state.thinning is None or state.frozen else dict(state.thinning.due())
-
-    @property
-    def form(self) -> int:  # type: ignore[override]
-        return SUPPORT if self.state.frozen else LEVELS
-
-    def _put(self, entries: sparse.csr_array) -> None:
-        xp = self.card.xp
-        rows = xp.asarray(np.repeat(np.arange(entries.shape[0]), np.diff(entries.indptr)))
-        self.W.reshape(-1)[rows * entries.shape[1] + xp.asarray(entries.indices)] = xp.asarray(entries.data)
-
-    def advance(self, texts: TextsOnCard, chunk: ChunkOnCard, first_step: int, tally: Any) -> None:
-        """Shrinkage is handed out as on a CPU; rebasing and cutting happen at the same steps."""
-        xp, done = self.card.xp, 0
-        while done < len(chunk):
-            step = first_step + done
-            cuts = [cut for cut in self._cuts if cut > step]
-            stop = min([len(chunk), *(cut - first_step for cut in cuts)])
-            some = chunk.part(done, stop)
-            handed, pending = self._hand_out(some.rate, step)
-            looks = np.arange(SWEEP_EVERY - step % SWEEP_EVERY, len(some) + 1, SWEEP_EVERY)
-            if looks.size and not self.state.frozen:
-                over = np.flatnonzero(self.card.to_host(handed[xp.asarray(looks)]) > LARGEST_CUM)
-                if over.size:
-                    some = some.part(0, int(looks[over[0]]))
-                    handed, pending = self._hand_out(some.rate, step)
-            self.chunk_cum = handed[: len(some)].astype(np.float32)
-            self.take_steps(texts, some, step, tally)
-            done += len(some)
-            self.state.shrinkage[CUM], self.state.shrinkage[PENDING] = float(handed[-1]), pending
-            self._tidy(first_step + done)
-        if not len(chunk):  # only compiles
-            self.chunk_cum = xp.zeros(1, dtype=np.float32)
-            self.take_steps(texts, chunk, first_step, tally)
-
-    def _launch(
-        self, texts: TextsOnCard, chunk: ChunkOnCard, first_step: int, scores: Any, tally: Any, phase: int, at_once: int
-    ) -> None:
-        whole = self.chunk_cum
-        if len(chunk):
-            self.chunk_cum = whole[first_step - self._cum_from :][: len(chunk)]
-        super()._launch(texts, chunk, first_step, scores, tally, phase, at_once)
-        self.chunk_cum = whole
-
-    def _hand_out(self, rate: Any, first_step: int) -> tuple[Any, float]:
-        """Shrinkage handed out before each step and after the last (n + 1), and the rates that are pending then."""
-        xp, (cum, pending, l1, every) = self.card.xp, self.state.shrinkage
-        self._cum_from = first_step
-        total = xp.concatenate((xp.zeros(1), xp.cumsum(rate.astype(np.float64)))) + pending  # (n + 1,)
-        steps = first_step + xp.arange(total.size)  # steps done by then
-        due = xp.flatnonzero((steps[1:] % int(every)) == 0) + 1
-        handed = xp.full(total.size, cum, dtype=np.float64)
-        if not due.size:
-            return handed, float(total[-1])
-        before = xp.concatenate((xp.zeros(1), total[due[:-1]]))
-        change = xp.zeros(total.size, dtype=np.float64)
-        change[due] = l1 * (total[due] - before)
-        return handed + xp.cumsum(change), float(total[-1] - total[due[-1]])
-
-    def _tidy(self, step: int) -> None:
-        """What is due after a step: a cut, or taking what is owed from the levels."""
-        state, xp = self.state, self.card.xp
-        if step in self._cuts:
-            state.frozen = step == max(self._cuts)
-            self._cut(self._cuts[step], np.nan if state.frozen else 0.0)
-        if not state.frozen and step % SWEEP_EVERY == 0 and state.cum > LARGEST_CUM:
-            cum = np.float32(state.cum)
-            for block in self._blocks():
-                block[:] = xp.where(xp.isnan(block), block, xp.maximum(block - cum, 0) + xp.minimum(block + cum, 0))
-            state.shrinkage[CUM] = 0.0
-
-    def _cut(self, density: float, absent: float) -> None:
-        """Drop the smallest weights, as ``SparseRows.cut`` does; nothing is owed."""
-        xp = self.card.xp
-        counts = xp.zeros(N_SIZES, dtype=np.int64)
-        for block in self._blocks():
-            sizes = (block.view(np.int32) & int(SIZE_BITS)) >> SIZE_SHIFT
-            counts += xp.bincount(sizes.reshape(-1), minlength=N_SIZES)
-        n_of_size = self.card.to_host(counts)
-        n_of_size[0] = 0  # zeros
-        wanted = max(1, round(density * self.W.size))
-        edge = max(1, int(np.count_nonzero(np.cumsum(n_of_size[::-1])[::-1] >= wanted)) - 1)
-        smallest = np.array(edge << SIZE_SHIFT, dtype=np.uint32).view(np.float32)[()]
-        for block in self._blocks():
-            block[~(abs(block) >= smallest)] = absent
-
-    def _blocks(self) -> Any:
-        height = max(1, _ROWS_AT_ONCE // max(1, self.W.shape[1]))
-        return (self.W[start : start + height] for start in range(0, self.W.shape[0], height))
-
-    def bring_back(self) -> None:
-        """The live entries, or the whole support, as the state keeps them."""
-        xp, state = self.card.xp, self.state
-        counts, columns, levels = [], [], []
-        for block in self._blocks():
-            kept = ~xp.isnan(block) if state.frozen else abs(block) > np.float32(state.cum)
-            counts.append(self.card.to_host(kept.sum(axis=1)))
-            rows, cols = xp.nonzero(kept)
-            columns.append(self.card.to_host(cols.astype(np.int32)))
-            levels.append(self.card.to_host(block[rows, cols]))
-        indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
-        live = sparse.csr_array((np.concatenate(levels), np.concatenate(columns), indptr), shape=state.shape)
-        state.set_levels(live, state.cum, float(state.shrinkage[PENDING]))
-
-
-ON_CARD: dict[type[State], type[StateOnCard[Any]]] = {
-    LowRankState: LowRankOnCard,
-    MultiTaskState: LowRankOnCard,
-    DenseState: DenseOnCard,
-    SparseState: SparseOnCard,
-    OnSupportState: SupportOnCard,
-    DiagonalState: DiagonalOnCard,
-}
-assert SHRINK_EVERY == 3  # the last number of ``SparseState.shrinkage``, as ``_hand_out`` takes them apart
+def _room_of_a_block(state: LowRankState) -> tuple[int, int, int]:
+    """Floats that a row of factors takes, vectors that a warp keeps, and warps that a block has room for."""
+    stride = -(-state.U.shape[1] // _SECTOR) * _SECTOR
+    n_vectors = 3 if state.cosine else 2
+    return stride, n_vectors, _MOST_SHARED // (4 * (n_vectors * stride + 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -12,24 +13,42 @@ import numpy as np
 from tercet.data.counters import Counters, draw_by_counters, drawn_by_counters, placed
 from tercet.data.mapped_rows import StoredRows, Texts, take
 from tercet.data.preferences import Preferences
-from tercet.errors import ParameterError
+from tercet.errors import MemoryLimitError, ParameterError
+from tercet.gpu.all_pairs import DenseOnCard, SparseOnCard, SupportOnCard
 from tercet.gpu.hardware import Card
 from tercet.gpu.scoring import CardScorer
-from tercet.gpu.states import ON_CARD, ChunkOnCard, StateOnCard, TextsOnCard
+from tercet.gpu.states import ChunkOnCard, DiagonalOnCard, LowRankOnCard, StateOnCard, TextsOnCard
 from tercet.learn import RANKERS
-from tercet.learn.loop import Executor, InRounds, LocalStepper, QueryPass, Run, Stepper
+from tercet.learn.dense import DenseState
+from tercet.learn.diagonal import DiagonalState
+from tercet.learn.loop import CHUNK, Executor, InRounds, LocalStepper, QueryPass, Run, Stepper
+from tercet.learn.lowrank import LowRankState
+from tercet.learn.multitask import MultiTaskState
+from tercet.learn.on_support import OnSupportState
 from tercet.learn.sources import BLOCK, ArraySource, SampledSource
+from tercet.learn.sparse_state import SparseState
 from tercet.learn.state import State, rates
 from tercet.learn.stored import gathered
 from tercet.weights import scoring_by
 
 _log = logging.getLogger(__name__)
 
-MOST_STEPS = 1 << 21  # of one launch, where preferences are on the card
+MOST_STEPS = 1 << 21  # of a chunk, where preferences are on the card
 FROM_HOST = 1 << 17  # where they are drawn, or texts gathered, on this side while the card is at work
+LOOKS = 20  # at a run, at least: curves, and fits that are compared on their way, are made of them
 REPAID = 3.0  # seconds on a core from which on a card, which takes about two to get ready, is worth it
 _OPERATIONS = 1e9  # multiply-adds of a core in a second, about
+_OPERATIONS_OF_A_WORD = 16  # that a diagonal looks for in the other texts: as long as so many multiply-adds
 _SHARE_FOR_TEXTS = 0.8  # of the memory that weights leave
+
+ON_CARD: dict[type[State], type[StateOnCard[Any]]] = {
+    LowRankState: LowRankOnCard,
+    MultiTaskState: LowRankOnCard,
+    DenseState: DenseOnCard,
+    SparseState: SparseOnCard,
+    OnSupportState: SupportOnCard,
+    DiagonalState: DiagonalOnCard,
+}
 
 
 class CardStepper(Stepper):
@@ -40,14 +59,28 @@ class CardStepper(Stepper):
     before.
     """
 
+    stops_for_checkpoints = True
+
     def __init__(self, run: Run, card: Card, *, deterministic: bool) -> None:
         self.run, self.card, self.deterministic = run, card, deterministic
-        self.most_steps = MOST_STEPS
+        self.name = card.name
+        self._pace = self._pace_of(MOST_STEPS)
+
+    @property
+    def most_steps(self) -> int:  # type: ignore[override]
+        """Up to the next place where a chunk ends: the same places in a run that was resumed."""
+        return self._pace - self.run.done % self._pace
+
+    def _pace_of(self, most: int) -> int:
+        """Steps between ends of chunks: at most so many, and as many of the CPU's chunks as leave enough looks."""
+        if self.run.total is None:
+            return most
+        return min(most, max(1, self.run.total // LOOKS // CHUNK) * CHUNK)
 
     def begin(self) -> None:
         run, xp = self.run, self.card.xp
         with self.card.errors():
-            self._state = _kind_of(run.state)(self.card, run.state, deterministic=self.deterministic)
+            self._state = ON_CARD[type(run.state)](self.card, run.state, deterministic=self.deterministic)
             self._state.take_as_many_as_texts_allow(run.Q, run.D)
             self._texts: TextsOnCard | None = None
             if self._texts_fit(run.Q, run.D):
@@ -62,15 +95,16 @@ class CardStepper(Stepper):
         self._sampler: Any = None
         self._given: ChunkOnCard | None = None
         if self._texts is None or type(source) not in (SampledSource, ArraySource):
-            self.most_steps = BLOCK if source.looks_at_weights else FROM_HOST
+            self._pace = self._pace_of(BLOCK if source.looks_at_weights else FROM_HOST)
         elif isinstance(source, SampledSource):
             if not self.run.done and drawn_by_counters(source.sampler):
                 source.drawn_by = "counters"  # a run that began block by block goes on so
             if source.drawn_by == "counters":
                 self._sampler = placed(source.sampler, xp)
             else:
-                self.most_steps = FROM_HOST
+                self._pace = self._pace_of(FROM_HOST)
         elif isinstance(source, ArraySource):
+            source.prefs.check_rows(self.run.Q.shape[0], self.run.D.shape[0])  # the kernels do not
             self._given, self._epoch, self._order = self._chunk_of(source.prefs, None), -1, None
 
     def step(self, limit: int) -> tuple[float, float]:
@@ -147,7 +181,8 @@ class CardStepper(Stepper):
     def _from_host(self, limit: int, after: int) -> tuple[int, ChunkOnCard, TextsOnCard]:
         """Preferences that are ``after`` steps away, drawn here, with their texts where these are not on the card."""
         run = self.run
-        prefs, rate = run.draw_all(limit, after)
+        # A source that looks at the weights is asked again only when its part is learned from, as on a CPU.
+        prefs, rate = (run.draw if run.source.looks_at_weights else run.draw_all)(limit, after)
         texts = self._texts
         with self.card.copying():
             if texts is None:
@@ -185,8 +220,7 @@ class CardStepper(Stepper):
     def _texts_fit(self, Q: Texts, D: Texts) -> bool:
         if isinstance(Q, StoredRows) or isinstance(D, StoredRows):
             return False
-        n_bytes = sum(8 * (X.nnz + X.shape[0]) for X in ((Q,) if Q is D else (Q, D)))
-        return n_bytes < _SHARE_FOR_TEXTS * self.card.free_bytes()
+        return self._state.bytes_of_texts(Q, D) < _SHARE_FOR_TEXTS * self.card.free_bytes()
 
     def _compile(self) -> None:
         """Have the kernel compiled, and run once over nothing."""
@@ -197,17 +231,13 @@ class CardStepper(Stepper):
         self._state.advance(texts, chunk, run.state.step, self._tally)
 
 
-def _kind_of(state: State) -> type[StateOnCard[Any]]:
-    return ON_CARD[type(state)]
-
-
 class CardExecutor(Executor):
     """Takes the steps of fits on a card.
 
     Parameters
     ----------
-    alone : refuse learners that a card cannot take; else they learn on the CPU
-    auto : leave work to the CPU that a card would not repay
+    alone : refuse learners that a card cannot take, or has no room for; else they learn on the CPU
+    auto : leave such learners, and work that a card would not repay, to the CPU in any case
     deterministic : give the same bits every time
     """
 
@@ -216,30 +246,49 @@ class CardExecutor(Executor):
         self.name = card.name
         self._scorer = CardScorer(card)
 
+    @property
+    def _leaves_to_cpu(self) -> bool:
+        """Whether what a card cannot take is learned on the CPU, and not refused."""
+        return self.auto or not self.alone
+
     def check(self, ranker: InRounds) -> None:
         state_class = getattr(ranker, "_state_class", None)
-        if self.alone and not self.auto and state_class not in ON_CARD:
+        if not self._leaves_to_cpu and state_class not in ON_CARD:
             able = [name for name, cls in RANKERS.items() if getattr(cls, "_state_class", None) in ON_CARD]
             raise ParameterError(
                 f"{type(ranker).__name__} does not learn on a GPU; {', '.join(able[:-1])} and {able[-1]} do"
             )
 
     def stepper(self, run: Run) -> Stepper:
-        if type(run.state) not in ON_CARD:
-            if self.alone and not self.auto:
-                raise ParameterError(
-                    f"a {type(run.state).__name__} is not learned on a GPU; use device='cpu'"
-                    + (", or form='words'" if type(run.state).__name__ == "DualState" else "")
-                )
-            return LocalStepper(run)
         if self.auto and seconds_on_a_core(run) < REPAID:
             return LocalStepper(run)
-        _log.info("learning on %s", self.card.name)
         self._scorer.let_go()
+        try:
+            self._check_state(run.state)
+        except (ParameterError, MemoryLimitError) as error:
+            if not self._leaves_to_cpu:
+                raise
+            _log.info("learning on the CPU: %s", error)
+            return LocalStepper(run)
+        _log.info("learning on %s", self.card.name)
         return CardStepper(run, self.card, deterministic=self.deterministic)
+
+    def _check_state(self, state: State) -> None:
+        if type(state) not in ON_CARD:
+            raise ParameterError(
+                f"a {type(state).__name__} is not learned on a GPU; use device='cpu'"
+                + (", or form='words'" if type(state).__name__ == "DualState" else "")
+            )
+        with self.card.errors():
+            ON_CARD[type(state)].check(self.card, state, deterministic=self.deterministic)
 
     def take_pass(self, work: QueryPass) -> tuple[float, float]:
         return work.run()
+
+    def with_same_bits(self) -> Executor:
+        other = copy(self)
+        other.deterministic = True
+        return other
 
     @contextmanager
     def scoring(self) -> Iterator[None]:
@@ -252,6 +301,10 @@ def seconds_on_a_core(run: Run) -> float:
     if run.total is None:
         return np.inf
     q, d = (X.nnz / max(1, X.shape[0]) if not isinstance(X, StoredRows) else 100.0 for X in (run.Q, run.D))
-    factors = getattr(run.state, "U", None)
-    operations = 2 * (q + 2 * d) * factors.shape[1] if factors is not None else 4 * q * 2 * d
+    if isinstance(run.state, LowRankState):
+        operations = 2 * (q + 2 * d) * run.state.U.shape[1]
+    elif isinstance(run.state, DiagonalState):
+        operations = _OPERATIONS_OF_A_WORD * (q + 2 * d)
+    else:
+        operations = 4 * q * 2 * d
     return float((run.total - run.done) * operations / _OPERATIONS)

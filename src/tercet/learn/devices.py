@@ -21,12 +21,14 @@ ON_DEVICE: dict[str, Any] = {"device": "cpu", "deterministic": False}
 def executor_of(device: Device, *, alone: bool = True, deterministic: bool = False) -> Executor:
     """What takes steps there. With ``alone``, a learner that a card cannot take is refused, else it is left to the CPU.
 
+    ``"cpu"`` is where all fits of the block learn (``learning_on``, or a cluster), with the same bits where asked for.
     The room of the card stands above this one, and is looked up by its name when a card is asked for.
     """
     if device not in get_args(Device):
         raise ParameterError(f"device must be one of {', '.join(map(repr, get_args(Device)))}; got {device!r}")
     if device == "cpu":
-        return current_executor()
+        current = current_executor()
+        return current.with_same_bits() if deterministic else current
     if current_executor().in_rounds:
         raise ParameterError(f"device={device!r} takes all steps on one card; a cluster shares them among its workers")
     executor: Executor = import_module("tercet.gpu").executor_of(device, alone=alone, deterministic=deterministic)

@@ -70,7 +70,9 @@ class Stepper(ABC):
     """Takes the steps of one run."""
 
     most_steps: int  # that are taken at once, between two looks at the state
+    stops_for_checkpoints: bool = False  # where most steps are so many that a checkpoint would have to wait for them
     identity: str = ""  # all of it that decides the outcome of a run
+    name: str = ""  # of the place where it takes them, if the title of progress is to say it
 
     @abstractmethod
     def begin(self) -> None:
@@ -114,7 +116,7 @@ class Executor(ABC):
 
     pass_identity: str = ""  # all of it that decides the outcome of passes over queries
     in_rounds: bool = False  # whether several learn from the same weights at once and have their changes mixed
-    name: str = ""  # of the place, where a title of progress is to say it
+    name: str = ""  # of the place, where a report is to say it
 
     @abstractmethod
     def check(self, ranker: InRounds) -> None:
@@ -127,6 +129,10 @@ class Executor(ABC):
     @abstractmethod
     def take_pass(self, work: QueryPass) -> tuple[float, float]:
         """Take a pass over queries; returns what ``work.run()`` would."""
+
+    def with_same_bits(self) -> Executor:
+        """What takes steps in the same place and gives the same bits every time, as all but a card do anyway."""
+        return self
 
     def scoring(self) -> AbstractContextManager[None]:
         """Within the block, texts are scored where steps are taken, if that is elsewhere."""
@@ -257,7 +263,7 @@ class Run:
         self, checkpoints: list[Checkpoint], listeners: list[Callable[[Event], Any]], title: str, verbose: bool | None
     ) -> None:
         started = time.perf_counter()
-        title = f"{title} on {self.executor.name}" if self.executor.name else title
+        title = f"{title} on {self.stepper.name}" if self.stepper.name else title
         with ProgressBar(title, self.total, self.done, verbose) as bar:
             if self.validation is not None and self.stopping.best_step < 0:
                 self._validate()  # the start counts: learning must beat it
@@ -268,6 +274,8 @@ class Run:
                     limit = min(limit, self.total - self.done)
                 if self.validation is not None:
                     limit = min(limit, self.stopping.every - self.done % self.stopping.every)
+                if self.stepper.stops_for_checkpoints:
+                    limit = min([limit, *(checkpoint.due_in(self.done) for checkpoint in checkpoints)])
                 violation_rate, loss = self.stepper.step(limit)
                 validation = None
                 if self.validation is not None and (self.done % self.stopping.every == 0 or self.done == self.total):
@@ -407,6 +415,10 @@ class Checkpoint:
         self.every = every
         self._written_at = 0
         self._identity = ""
+
+    def due_in(self, done: int) -> int:
+        """Steps from here to the next write, at the end of a chunk of the CPU's, wherever they are taken."""
+        return -(-(self._written_at + self.every) // CHUNK) * CHUNK - done
 
     def after_chunk(self, run: Run) -> None:
         if run.finished or run.done - self._written_at >= self.every:

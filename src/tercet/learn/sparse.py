@@ -186,7 +186,9 @@ class SparseRanker(PenalisedRanker, DeviceRanker):
         first = LowRankRanker(schedule="linear", random_state=self.random_state, verbose=self.verbose)
         first = first if self.low_rank is None else clone(self.low_rank)
         if self.device != "cpu":
-            first.set_params(device=self.device, deterministic=self.deterministic)
+            first.set_params(device=self.device)
+        if self.deterministic:
+            first.set_params(deterministic=True)
         first.fit(Q, prefs, D, callbacks=callbacks)
         self.l1_, self.n_fits_, self.history_ = 0.0, 1, first.history_
         queries, docs = self._check_pair(Q, D)

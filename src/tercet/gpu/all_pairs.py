@@ -1,0 +1,239 @@
+"""A W with a weight for every pair of words on a card: dense, kept sparse, or on a given support."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.gpu.hardware import Card
+from tercet.gpu.states import AT_ONCE, AnyState, ChunkOnCard, StateOnCard, TextsOnCard, row_blocks
+from tercet.kernels.sparse_rows import CUM, N_SIZES, PENDING, SHRINK_EVERY, SIZE_BITS, SIZE_SHIFT
+from tercet.learn.dense import DenseState
+from tercet.learn.matrices import reorder_columns
+from tercet.learn.on_support import OnSupportState
+from tercet.learn.sparse_state import LARGEST_CUM, SWEEP_EVERY, SparseState
+
+PLAIN, LEVELS, SUPPORT = 0, 1, 2  # as in kernels/pairs.cu
+TILE = 1024
+_BYTES_TO_LOOK = 40  # for each entry of W that is looked at: sizes, masks, places of those that are kept, a copy
+_BYTES_OF_A_PLACE = 16  # for each entry of a support: where it is in W, and its weight on the way there or back
+
+
+class PairsOnCard(StateOnCard[AnyState]):
+    """An array of all pairs of words."""
+
+    kernel = "pairs_advance"
+    n_threads = 256
+    form: int = PLAIN
+    own: Any = None
+    identity: Any = None
+    W: Any
+    sums: Any
+    chunk_cum: Any = None  # shrinkage handed out before each step of what is launched next
+
+    @property
+    def shared_bytes(self) -> int:
+        return 8 * TILE + super().shared_bytes
+
+    def args(self, texts: TextsOnCard) -> tuple[Any, ...]:
+        return (
+            self.W,
+            self.sums,
+            np.int64(self.W.shape[1]),
+            np.int32(self.form),
+            self.own,
+            self.identity,
+            self.chunk_cum,
+            self.card.xp.zeros(1, dtype=np.int64),
+        )
+
+    @property
+    def order(self) -> NDArray[np.int32]:
+        order: NDArray[np.int32] = self.state.order  # type: ignore[attr-defined]
+        return order
+
+    @classmethod
+    def check(cls, card: Card, state: AnyState, *, deterministic: bool) -> None:
+        n, m = state.shape
+        card.check_room(
+            (12 if deterministic else 4) * n * m + cls.bytes_beside(state),
+            f"W of {n:,} by {m:,} words" + (", with sums of its changes," if deterministic else ""),
+            f"Use fewer words, LowRankRanker, {'no deterministic, ' if deterministic else ''}or device='cpu'",
+        )
+
+    @classmethod
+    def bytes_beside(cls, state: AnyState) -> int:
+        """What W takes beside it on the way to the card and back."""
+        return 0
+
+
+class DenseOnCard(PairsOnCard[DenseState]):
+    """W, every pair a weight."""
+
+    def __init__(self, card: Card, state: DenseState, *, deterministic: bool) -> None:
+        super().__init__(card, state, deterministic=deterministic)
+        self.W = card.xp.asarray(state.W)
+        self.own = card.xp.asarray(state._own) if state.zero_diagonal else None
+        self.sums = self.sums_for(self.W)
+
+    def bring_back(self) -> None:
+        self.state.W[:] = self.card.to_host(self.W)
+
+
+class SupportOnCard(PairsOnCard[OnSupportState]):
+    """W on its support, NaN elsewhere."""
+
+    form = SUPPORT
+
+    def __init__(self, card: Card, state: OnSupportState, *, deterministic: bool) -> None:
+        super().__init__(card, state, deterministic=deterministic)
+        xp = card.xp
+        self.W = xp.full(state.shape, np.nan, dtype=np.float32)
+        self._places = xp.asarray(_places(state.indptr, state.columns[0].view(np.int32), state.shape[1]))
+        self.W.reshape(-1)[self._places] = xp.asarray(state.values[0])
+        self.sums = self.sums_for(self.W)
+
+    @classmethod
+    def bytes_beside(cls, state: OnSupportState) -> int:
+        return _BYTES_OF_A_PLACE * state.values.size
+
+    def bring_back(self) -> None:
+        self.state.values[0][:] = self.card.to_host(self.W.reshape(-1)[self._places])
+
+
+class SparseOnCard(PairsOnCard[SparseState]):
+    """Levels of all pairs, 0 where there is no entry; NaN for those that are never learned, and outside a support."""
+
+    def __init__(self, card: Card, state: SparseState, *, deterministic: bool) -> None:
+        super().__init__(card, state, deterministic=deterministic)
+        xp, shape = card.xp, state.shape
+        self.W = xp.full(shape, np.nan, dtype=np.float32) if state.frozen else xp.zeros(shape, dtype=np.float32)
+        self._put(state.live())
+        if state.never is not None:
+            never = reorder_columns(state.never, state.order)
+            self._put(sparse.csr_array((np.full(never.nnz, np.nan, np.float32), never.indices, never.indptr), shape))
+        if state.around_identity:
+            self.identity = xp.asarray(state.order)
+        self.sums = self.sums_for(self.W)
+        self._cuts = {} if state.thinning is None or state.frozen else dict(state.thinning.due())
+
+    @classmethod
+    def bytes_beside(cls, state: SparseState) -> int:
+        n, m = state.shape
+        return _BYTES_TO_LOOK * min(n * m, max(m, AT_ONCE))
+
+    @property
+    def form(self) -> int:  # type: ignore[override]
+        return SUPPORT if self.state.frozen else LEVELS
+
+    def _put(self, entries: sparse.csr_array) -> None:
+        xp = self.card.xp
+        for rows in row_blocks(self.W.shape):
+            some = entries[rows]
+            places = _places(some.indptr, some.indices, some.shape[1])
+            self.W[rows].reshape(-1)[xp.asarray(places)] = xp.asarray(some.data)
+
+    def advance(self, texts: TextsOnCard, chunk: ChunkOnCard, first_step: int, tally: Any) -> None:
+        """Shrinkage is handed out as on a CPU; rebasing and cutting happen at the same steps."""
+        xp, done = self.card.xp, 0
+        while done < len(chunk):
+            step = first_step + done
+            cuts = [cut for cut in self._cuts if cut > step]
+            stop = min([len(chunk), *(cut - first_step for cut in cuts)])
+            some = chunk.part(done, stop)
+            handed, pending = self._hand_out(some.rate, step)
+            looks = np.arange(SWEEP_EVERY - step % SWEEP_EVERY, len(some) + 1, SWEEP_EVERY)
+            if looks.size and not self.state.frozen:
+                over = np.flatnonzero(self.card.to_host(handed[xp.asarray(looks)]) > LARGEST_CUM)
+                if over.size:
+                    some = some.part(0, int(looks[over[0]]))
+                    handed, pending = self._hand_out(some.rate, step)
+            self.chunk_cum = handed[: len(some)].astype(np.float32)
+            self.take_steps(texts, some, step, tally)
+            done += len(some)
+            self.state.shrinkage[CUM], self.state.shrinkage[PENDING] = float(handed[-1]), pending
+            self._tidy(first_step + done)
+        if not len(chunk):  # only compiles
+            self.chunk_cum = xp.zeros(1, dtype=np.float32)
+            self.take_steps(texts, chunk, first_step, tally)
+
+    def _launch(
+        self, texts: TextsOnCard, chunk: ChunkOnCard, first_step: int, scores: Any, tally: Any, phase: int, at_once: int
+    ) -> None:
+        whole = self.chunk_cum
+        if len(chunk):
+            self.chunk_cum = whole[first_step - self._cum_from :][: len(chunk)]
+        super()._launch(texts, chunk, first_step, scores, tally, phase, at_once)
+        self.chunk_cum = whole
+
+    def _hand_out(self, rate: Any, first_step: int) -> tuple[Any, float]:
+        """Shrinkage handed out before each step and after the last (n + 1), and the rates that are pending then."""
+        xp, (cum, pending, l1, every) = self.card.xp, self.state.shrinkage
+        self._cum_from = first_step
+        total = xp.concatenate((xp.zeros(1), xp.cumsum(rate.astype(np.float64)))) + pending  # (n + 1,)
+        steps = first_step + xp.arange(total.size)  # steps done by then
+        due = xp.flatnonzero((steps[1:] % int(every)) == 0) + 1
+        handed = xp.full(total.size, cum, dtype=np.float64)
+        if not due.size:
+            return handed, float(total[-1])
+        before = xp.concatenate((xp.zeros(1), total[due[:-1]]))
+        change = xp.zeros(total.size, dtype=np.float64)
+        change[due] = l1 * (total[due] - before)
+        return handed + xp.cumsum(change), float(total[-1] - total[due[-1]])
+
+    def _tidy(self, step: int) -> None:
+        """What is due after a step: a cut, or taking what is owed from the levels."""
+        state, xp = self.state, self.card.xp
+        if step in self._cuts:
+            state.frozen = step == max(self._cuts)
+            self._cut(self._cuts[step], np.nan if state.frozen else 0.0)
+        if not state.frozen and step % SWEEP_EVERY == 0 and state.cum > LARGEST_CUM:
+            cum = np.float32(state.cum)
+            for block in self._blocks():
+                block[:] = xp.where(xp.isnan(block), block, xp.maximum(block - cum, 0) + xp.minimum(block + cum, 0))
+            state.shrinkage[CUM] = 0.0
+
+    def _cut(self, density: float, absent: float) -> None:
+        """Drop the smallest weights, as ``SparseRows.cut`` does; nothing is owed. What is never learned stays so."""
+        xp = self.card.xp
+        counts = xp.zeros(N_SIZES, dtype=np.int64)
+        for block in self._blocks():
+            sizes = (block.view(np.int32) & int(SIZE_BITS)) >> SIZE_SHIFT
+            sizes[xp.isnan(block)] = 0
+            counts += xp.bincount(sizes.reshape(-1), minlength=N_SIZES)
+        n_of_size = self.card.to_host(counts)
+        n_of_size[0] = 0  # zeros
+        wanted = max(1, round(density * self.W.size))
+        edge = max(1, int(np.count_nonzero(np.cumsum(n_of_size[::-1])[::-1] >= wanted)) - 1)
+        smallest = np.array(edge << SIZE_SHIFT, dtype=np.uint32).view(np.float32)[()]
+        for block in self._blocks():
+            block[abs(block) < smallest] = absent
+
+    def _blocks(self) -> Iterator[Any]:
+        return (self.W[rows] for rows in row_blocks(self.W.shape))
+
+    def bring_back(self) -> None:
+        """The live entries, or the whole support, as the state keeps them."""
+        xp, state = self.card.xp, self.state
+        counts, columns, levels = [], [], []
+        for block in self._blocks():
+            kept = ~xp.isnan(block) if state.frozen else abs(block) > np.float32(state.cum)
+            counts.append(self.card.to_host(kept.sum(axis=1)))
+            rows, cols = xp.nonzero(kept)
+            columns.append(self.card.to_host(cols.astype(np.int32)))
+            levels.append(self.card.to_host(block[rows, cols]))
+        indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+        live = sparse.csr_array((np.concatenate(levels), np.concatenate(columns), indptr), shape=state.shape)
+        state.set_levels(live, state.cum, float(state.shrinkage[PENDING]))
+
+
+def _places(indptr: NDArray[Any], columns: NDArray[Any], width: int) -> NDArray[np.int64]:
+    """Where the entries of rows are in an array of all pairs, one row after the other."""
+    return np.repeat(np.arange(indptr.size - 1, dtype=np.int64) * width, np.diff(indptr)) + columns
+
+
+assert SHRINK_EVERY == 3  # the last number of ``SparseState.shrinkage``, as ``_hand_out`` takes them apart
