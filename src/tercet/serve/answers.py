@@ -123,7 +123,9 @@ def search(
         "baseline": plain_list,
         "baseline_name": baseline.name,
         "where": dict(where or {}),
-        "facets": [] if deadline.passed else facets(version.index, row, learned, everything, where or {}),
+        "facets": []
+        if deadline.passed
+        else facets(version.index, row, learned, everything, where or {}, lambda: deadline.passed),
     }
 
 
