@@ -186,6 +186,37 @@ def test_a_disk_that_refuses_loses_lines_and_no_search(tmp_path, monkeypatch):
     assert len(records(tmp_path / "impressions", "ubi_events")) == 1
 
 
+def test_a_disk_that_cannot_sync_leaves_no_closed_file_in_use(tmp_path, monkeypatch):
+    clock = Clock()
+    with ImpressionLog(tmp_path / "log", clock=clock) as log:
+        log.search("a", "eyes", ["d1"], {})
+        clock.now += DAY
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", lambda _: _full())
+            assert log.search("a", "sky", ["d1"], {}) is None
+        with open(tmp_path / "one", "w+b") as one, open(tmp_path / "other", "w+b") as other:  # numbers that were closed
+            assert log.search("a", "toast", ["d1"], {}) is not None
+            assert (one.read(), other.read()) == (b"", b"")
+    assert [record["user_query"] for record in records(tmp_path / "log", "ubi_queries")] == ["eyes", "toast"]
+
+
+def test_a_pair_of_files_is_opened_as_a_whole(tmp_path, monkeypatch):
+    with ImpressionLog(tmp_path / "log", file_bytes=1000, clock=Clock()) as log:
+        query_id = log.search("a", "eyes", ["d1", "d2"], {})
+        opened = os.open
+
+        def without_events(path, *given):
+            return _full() if "ubi_events" in str(path) else opened(path, *given)
+
+        monkeypatch.setattr(os, "open", without_events)
+        while log.search("a", "eyes", ["d1", "d2"], {}) is not None:
+            pass  # until the next pair begins
+        with pytest.raises(JournalError, match="cannot be written"):
+            log.click("a", query_id, "d2")
+        monkeypatch.setattr(os, "open", opened)
+        assert log.click("a", query_id, "d2") == 2
+
+
 def _full() -> int:
     raise OSError(28, "No space left on device")
 
