@@ -14,6 +14,7 @@ from oracles.teaching import taught
 from support.drawn_journals import journals
 from support.serving import clicked, made_docs, made_index, noisy, preferred, withdrawn, written
 from tercet.data.clicks import MOST_PREFERENCES
+from tercet.learn.online import LEAST_SLOTS, SLOT_BYTES, OnlineLearner
 from tercet.serve import Learner, LearningBounds, read_journal, replay
 from tercet.serve.allowances import Moment, Voter
 from tercet.serve.journal import Entry, Renewed, Withdrawn
@@ -303,6 +304,32 @@ def test_pairs_are_traced_to_their_entries():
         assert weight != 0
         assert entries == ((1,) if query_word in ("green", "avocado") else (2,))
     assert len(version.strongest(3)) == 3
+
+
+def long_texts() -> tc.Index:
+    names = [f"doc{letter}" for letter in "abcdef"]
+    return tc.Index.build({name: " ".join(f"{name}{at}" for at in range(400)) for name in names})
+
+
+LONG_QUERY = " ".join(f"doca{at} docb{at}" for at in range(8))
+
+
+def test_whatever_is_in_a_journal_is_learned(monkeypatch):
+    """A limit on memory would stop the learner, each start after it, and the bake that makes room."""
+    index = long_texts()
+    entries = [preferred(i, LONG_QUERY, f"doc{letter}", "doca", trust="teacher") for i, letter in enumerate("bcdef", 1)]
+    learned = replay(index, entries)
+    assert learned.overlay.nnz > LEAST_SLOTS
+    monkeypatch.setitem(OnlineLearner.__init__.__kwdefaults__, "max_memory", LEAST_SLOTS * SLOT_BYTES)
+    assert replay(index, entries).digest == learned.digest
+
+
+def test_room_is_made_for_the_pairs_that_a_step_may_change():
+    state = Replay(long_texts(), LearningBounds())
+    state.apply([preferred(1, LONG_QUERY, "docb", "doca", trust="teacher")])
+    assert state.box.most_pairs > 8 * state.bounds.teacher_pairs
+    assert 0 < state.overlay.n_pairs <= state.bounds.teacher_pairs
+    assert state.overlay._table[0].size <= 8 * state.bounds.teacher_pairs
 
 
 def test_the_row_of_a_document_is_that_of_its_text():

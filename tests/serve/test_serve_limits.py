@@ -39,6 +39,7 @@ QUERY = "green avocado"
 READ, WRITE, REVOKE = "the-reading-token", "the-writing-token", "the-revoking-token"
 GIVEN = {"query": QUERY, "better": "d3", "worse": "d9"}
 CLICKED = {"query": QUERY, "shown": ["d9", "d3"], "clicked": ["d3"]}
+FIRST, *_, LAST = (hit.doc_id for hit in INDEX.search(QUERY, 8))
 JSON = {"Content-Type": "application/json"}
 
 
@@ -329,6 +330,24 @@ def test_buckets_of_ever_new_names_are_forgotten():
     for at in range(10_050):
         buckets.take(str(at))
     assert len(buckets._levels) == 10_000
+
+
+# -- how much is learned, and told ----------------------------------------------------------------------------------
+
+
+def test_up_to_so_many_pairs_are_taught(tmp_path, monkeypatch):
+    with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
+        given = {"query": QUERY, "better": LAST, "worse": FIRST}
+        assert api.post("/prefer", json=given).status_code == 202
+        n_pairs = service.version.overlay.nnz
+        monkeypatch.setattr("tercet.serve.teaching.LEARNED_PAIRS", n_pairs)
+        for path, body in (("/prefer", given), ("/clicks", CLICKED)):
+            named(api.post(path, json=body), "pairs", n_pairs, n_pairs, 507)
+        assert "tercet bake" in api.post("/prefer", json=given).json()["detail"]
+        assert len(service.journal) == 1
+        assert api.post("/undo", json={}).status_code == 202
+        assert api.post("/prefer", json=given).status_code == 202
+        assert api.get("/health").status_code == 200
 
 
 # -- where it may be reached ----------------------------------------------------------------------------------------

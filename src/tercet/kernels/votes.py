@@ -341,6 +341,14 @@ def count_votes(ballots, last, voters, most):
 
 
 @in_order
+def most_step_pairs(n_all, terms):
+    """How many pairs a step may change at most, of all that the words of a query and of two documents make."""
+    if terms.pairs <= 0 or terms.teacher_pairs <= 0:
+        return n_all
+    return min(n_all, max(terms.pairs, terms.teacher_pairs))
+
+
+@in_order
 def take_steps(table, n_used, n_doc_terms, cum, first, stop, ballots, questions, queries, words, payers, terms):
     """Steps at the ballots from first to stop, until the table is half full; returns where it ended, and slots used.
 
@@ -366,7 +374,7 @@ def take_steps(table, n_used, n_doc_terms, cum, first, stop, ballots, questions,
         of_query = queries.start[questions.query[question]]
         q_terms = words.terms[of_query : of_query + queries.n[questions.query[question]]]
         q_values = words.values[of_query : of_query + queries.n[questions.query[question]]]
-        if 2 * (n_used + q_terms.size * n) > table[0].size:
+        if 2 * (n_used + most_step_pairs(q_terms.size * np.int64(n), terms)) > table[0].size:
             return ballot, n_used
         questions.share[question], questions.n_pairs[question], questions.moved[question] = NO_STEP, 0, 0.0
         if questions.known[question] != LOOKED_UP:

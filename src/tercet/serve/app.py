@@ -55,7 +55,7 @@ _PROBLEMS = {
     429: "Too many changes, or too many that cannot be understood; Retry-After says when.",
     500: "A defect of the service.",
     503: "Too much to do, or the deadline passed; Retry-After says when.",
-    507: "The journal or the index cannot be written, so nothing is kept.",
+    507: "The journal or the index cannot be written, or as much is learned as may be, so nothing is kept.",
 }
 _DOC_ID = InPath(min_length=1, max_length=ID_CHARS, description="Id of a document.", examples=["MED-10"])
 _READING = (400, 401, 404, 421, 422, 500, 503)

@@ -35,6 +35,7 @@ from tercet.kernels.votes import (
     ballots_behind,
     cast_until,
     count_votes,
+    most_step_pairs,
     recorded_steps,
     take_steps,
 )
@@ -106,7 +107,8 @@ class Replay:
     def __init__(self, index: BaseIndex, bounds: LearningBounds) -> None:
         self.model = text_model(index)
         self.bounds = bounds
-        self.overlay = OnlineLearner(self.model.weights, bounds, n_words=self.model.n_words)
+        # What is in the journal is learned whatever it takes; how much that may be is asked before it is there.
+        self.overlay = OnlineLearner(self.model.weights, bounds, max_memory=None, n_words=self.model.n_words)
         self.allowances = Allowances(bounds, self.overlay.unit)
         self.n_taken = 0  # votes that steps were taken for, again and again
         # Asked for by whoever checks, prepares and applies.
@@ -135,7 +137,7 @@ class Replay:
 
     def compile(self) -> None:
         """Get ready; applying does it by itself otherwise."""
-        self.overlay.advance(take_steps, 0, 0, 0, *self._known)
+        self.overlay.advance(take_steps, 0, 0, self.step_room, *self._known)
         none = np.zeros(0, np.int64)
         cast_until(self.box.ballots.all, -1)
         keys, change = recorded_steps(none, self.model.weights.shape[1], *self.box.rows[1:])
@@ -297,7 +299,7 @@ class Replay:
         for pause in self._pauses(start, stop):
             while start < pause:
                 until = min(pause, start + self._votes_at_once())
-                self.overlay.advance(take_steps, start, until, self.box.most_pairs, *self._known)
+                self.overlay.advance(take_steps, start, until, self.step_room, *self._known)
                 start = self._n_done = until
                 self._going = self._going._replace(done=until)
                 if until - first >= _LAST_STRETCH:
@@ -307,6 +309,11 @@ class Replay:
             if pause - (self._places[-1].ballot if self._places else 0) >= _LAST_STRETCH:
                 self._places.append(Waypoint(pause, *self.overlay.pairs(), self.allowances.to_spent()))
         self._thin_places()
+
+    @property
+    def step_room(self) -> int:
+        """How many pairs of words a step may add, at most."""
+        return int(most_step_pairs(self.box.most_pairs, self.allowances.terms))
 
     def _votes_at_once(self) -> int:
         return max(_LAST_STRETCH, int(_STRETCH_SECONDS / self._a_vote))
