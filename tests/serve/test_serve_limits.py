@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from support.serving import made_docs, made_index, refused, served
+from support.serving import made_docs, made_index, preferred, refused, served, written
 from tercet.cli.main import cli
 from tercet.errors import InputError
 from tercet.serve import Limits, answers, guard
 from tercet.serve.bounds import (
     BODY_BYTES,
     ENTRIES_AT_ONCE,
+    ENTRIES_BEHIND,
     ID_CHARS,
     MOST_RESULTS,
     QUERY_CHARS,
@@ -348,6 +349,17 @@ def test_up_to_so_many_pairs_are_taught(tmp_path, monkeypatch):
         assert api.post("/undo", json={}).status_code == 202
         assert api.post("/prefer", json=given).status_code == 202
         assert api.get("/health").status_code == 200
+
+
+def test_up_to_so_many_entries_are_named_behind_a_pair(tmp_path):
+    n = ENTRIES_BEHIND + 20
+    entries = [preferred(number, QUERY, LAST, FIRST, f"10.0.0.{number}", "visitor") for number in range(1, n + 1)]
+    with served(written(tmp_path / "journal.jsonl", entries), INDEX) as (api, _):
+        learned = api.get("/learned", params={"limit": MOST_RESULTS}).json()
+        assert learned["pairs"]
+        assert not learned["partial"]
+        for pair in learned["pairs"]:
+            assert (pair["entries"], pair["n_votes"]) == (list(range(21, n + 1)), n)
 
 
 # -- where it may be reached ----------------------------------------------------------------------------------------

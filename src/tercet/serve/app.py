@@ -221,10 +221,11 @@ def _add_reading(app: FastAPI, service: Service, access: Access) -> None:
     @app.get("/learned", response_model=messages.LearnedOnline)
     async def learned(request: Request, params: Annotated[messages.LimitQuery, Query()]) -> Response:
         """List what was learned online: pairs of words, and the entries behind them."""
+        until = deadline(request)
         answer = await service.read(
-            deadline(request),
+            until,
             lambda version, _: answers.learned(
-                version, service.teaching.history(params.limit, active_only=True), params.limit
+                version, service.teaching.history(params.limit, active_only=True), params.limit, until
             ),
         )
         return JSONResponse(answer)

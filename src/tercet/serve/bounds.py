@@ -20,6 +20,7 @@ ID_CHARS: Final = 1_000  # of a document's id
 CLIENT_CHARS: Final = 64  # of a client's name
 DOCUMENTS_AT_ONCE: Final = 1_000  # that one request may add
 ENTRIES_AT_ONCE: Final = 10_000  # that one request may take back
+ENTRIES_BEHIND: Final = 100  # that are told of a learned pair of words, the latest
 LEARNED_PAIRS: Final = 10_000_000  # of words; what is learned then is to be baked before more is taught
 SNAPSHOT_EVERY: Final = 10_000  # entries between two snapshots of what was learned
 

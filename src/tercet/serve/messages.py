@@ -504,7 +504,8 @@ class LearnedPair(BaseModel):
     query_word: str
     doc_word: str
     weight: float
-    entries: list[int] = Field(description="Active entries that changed it.")
+    entries: list[int] = Field(description="Active entries that changed it; of more than 100 the latest.")
+    n_votes: int = Field(description="All votes that changed it; an entry of clicks may have several.")
 
 
 class LearnedOnline(BaseModel):
@@ -514,13 +515,18 @@ class LearnedOnline(BaseModel):
         version="v12",
         digest="0123456789abcdef0123456789abcdef",
         total_pairs=64,
-        pairs=[{"query_word": "avocado", "doc_word": "lutein", "weight": 0.1, "entries": [12]}],
+        pairs=[{"query_word": "avocado", "doc_word": "lutein", "weight": 0.1, "entries": [12], "n_votes": 1}],
+        partial=False,
         entries=[],
     )
     version: str = VERSION
     digest: str = Field(description="Known by it: a replay of the journal gives the same.")
     total_pairs: int
     pairs: list[LearnedPair]
+    partial: bool = Field(
+        description="True when the deadline passed, so that entries and votes behind the pairs are of the latest "
+        "questions only."
+    )
     entries: list[HistoryEntry]
 
 
