@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 import tercet as tc
 from support.commands import ok
 from support.indexes import small_model
-from tercet.errors import InputError
+from tercet.errors import DamagedBundleError, InputError
+from tercet.search import segment
 from tercet.search.carried import packed_record
-from tercet.search.filtering import range_in, rows_with, where_of
+from tercet.search.filtering import columns_of, range_in, rows_with, where_of
 from tercet.store.strings import PackedStrings
 
 VALUES = st.one_of(
@@ -52,6 +53,30 @@ def test_rows_are_those_of_a_look_at_every_record(records: list[dict[str, Any]],
     if isinstance(sought, str) and range_in(sought) is not None:
         return
     assert rows_with(packed, column, [text_of(sought)]).tolist() == expected
+
+
+@given(RECORDS)
+def test_columns_are_those_of_every_record(records: list[dict[str, Any]]) -> None:
+    packed = PackedStrings.pack([packed_record(record, str(i)) for i, record in enumerate(records)])
+    assert list(columns_of(packed)) == list(
+        dict.fromkeys(name for record in records for name, value in record.items() if value != "")
+    )
+
+
+def test_damaged_names_of_columns_are_told() -> None:
+    with pytest.raises(DamagedBundleError, match="whose name is no JSON"):
+        columns_of(PackedStrings.pack(['{"a":1}', '{"\\x":1}']))
+
+
+def test_names_are_looked_for_once_however_many_colons_a_filter_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = []
+    monkeypatch.setattr(segment, "columns_of", lambda records: looked.append(records) or columns_of(records))
+    index = tc.Index.build([*coloured(40), ("last", "green", {"dc:type": "map"})], segment_docs=17)
+    for _ in range(2):
+        assert where_of([":" * 400] * 16, index.has_column) == {"": [":" * 399] * 16}
+        assert where_of(["dc:type:map"], index.has_column) == {"dc:type": ["map"]}
+    assert [hit.doc_id for hit in index.search("green", where={"dc:type": "map"})] == ["last"]
+    assert len(looked) == 3
 
 
 def test_numbers_are_numbers_however_they_are_written() -> None:

@@ -12,6 +12,7 @@ from support.serving import made_docs, made_index, refused, served
 from tercet.errors import InputError
 from tercet.search.backends.remote_view import RemoteView
 from tercet.serve import messages
+from tercet.serve.facets import facets
 
 SHELVES = ("oak", "pine", "oak: old")
 
@@ -64,6 +65,16 @@ def test_what_there_is_to_choose_from(tmp_path, index):
         again = {facet["column"]: facet for facet in narrowed["facets"]}
         assert again["shelf"] == facets["shelf"], "another shelf can still be chosen"
         assert sum(value["count"] for value in again["price"]["values"]) == shelves.count("oak")
+
+
+def test_facets_are_left_out_when_it_gets_late(index, monkeypatch):
+    row, where = index.model.queries(["green"]), {"shelf": ["oak"], "price": ["1..9"], "sku": ["x3", "x6"]}
+    hits, searched, search_row = index.search_row(row, 60, where=where), [], index.search_row
+    monkeypatch.setattr(index, "search_row", lambda *given, **more: searched.append(more) or search_row(*given, **more))
+    assert {facet["column"] for facet in facets(index, row, hits, False, where, lambda: False)} == set(where)
+    searched.clear()
+    assert facets(index, row, hits, False, where, lambda: bool(searched)) == []
+    assert len(searched) == 1
 
 
 def test_many_different_numbers_are_ranges(tmp_path):

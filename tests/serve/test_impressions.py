@@ -40,11 +40,11 @@ class Clock:
 
 
 @contextmanager
-def logging_service(tmp_path: Path, access: Access | None = None, **options):
+def logging_service(tmp_path: Path, access: Access | None = None, limits: Limits | None = None, **options):
     from starlette.testclient import TestClient
 
     log = ImpressionLog(tmp_path / "impressions", **options)
-    service = Service(INDEX, tmp_path / "journal.jsonl", Limits(write_burst=1000), impressions=log)
+    service = Service(INDEX, tmp_path / "journal.jsonl", limits or Limits(write_burst=1000), impressions=log)
     try:
         with TestClient(create_app(service, access), base_url="http://127.0.0.1:8080", client=("10.0.0.1", 5)) as api:
             yield api
@@ -101,6 +101,17 @@ def test_the_read_token_is_enough_for_a_click(tmp_path):
         assert api.post("/events", json=click, headers=headers).status_code == 202
         preference = {"query": QUERY, "better": "d1", "worse": "d2"}
         refused(api.post("/prefer", json=preference, headers=headers), 403, "write token")
+
+
+def test_who_taught_as_much_as_it_may_can_still_click(tmp_path):
+    with logging_service(tmp_path, limits=Limits(writes_per_minute=0.01, write_burst=1)) as api:
+        preference = {"query": QUERY, "better": "d1", "worse": "d2"}
+        taught = [api.post("/prefer", json=preference | {"client": f"c{at}"}).status_code for at in range(11)]
+        assert taught == [202] * 10 + [429]
+        found = api.get("/search", params={"q": QUERY}).json()
+        click = {"query_id": found["query_id"], "doc": found["learned"][0]["id"]}
+        assert api.post("/events", json=click).status_code == 202
+        refused(api.post("/events", json=click), 429, "too many clicks by this client")
 
 
 def test_files_are_rotated_by_size_and_day_and_removed_after_their_time(tmp_path):
@@ -184,6 +195,37 @@ def test_a_disk_that_refuses_loses_lines_and_no_search(tmp_path, monkeypatch):
         assert "tercet_impressions_lost 2.0\n" in api.get("/metrics").text
     assert len(records(tmp_path / "impressions", "ubi_queries")) == 1
     assert len(records(tmp_path / "impressions", "ubi_events")) == 1
+
+
+def test_a_disk_that_cannot_sync_leaves_no_closed_file_in_use(tmp_path, monkeypatch):
+    clock = Clock()
+    with ImpressionLog(tmp_path / "log", clock=clock) as log:
+        log.search("a", "eyes", ["d1"], {})
+        clock.now += DAY
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", lambda _: _full())
+            assert log.search("a", "sky", ["d1"], {}) is None
+        with open(tmp_path / "one", "w+b") as one, open(tmp_path / "other", "w+b") as other:  # numbers that were closed
+            assert log.search("a", "toast", ["d1"], {}) is not None
+            assert (one.read(), other.read()) == (b"", b"")
+    assert [record["user_query"] for record in records(tmp_path / "log", "ubi_queries")] == ["eyes", "toast"]
+
+
+def test_a_pair_of_files_is_opened_as_a_whole(tmp_path, monkeypatch):
+    with ImpressionLog(tmp_path / "log", file_bytes=1000, clock=Clock()) as log:
+        query_id = log.search("a", "eyes", ["d1", "d2"], {})
+        opened = os.open
+
+        def without_events(path, *given):
+            return _full() if "ubi_events" in str(path) else opened(path, *given)
+
+        monkeypatch.setattr(os, "open", without_events)
+        while log.search("a", "eyes", ["d1", "d2"], {}) is not None:
+            pass  # until the next pair begins
+        with pytest.raises(JournalError, match="cannot be written"):
+            log.click("a", query_id, "d2")
+        monkeypatch.setattr(os, "open", opened)
+        assert log.click("a", query_id, "d2") == 2
 
 
 def _full() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import numpy as np
@@ -14,8 +15,11 @@ from oracles.teaching import taught
 from support.drawn_journals import journals
 from support.serving import clicked, made_docs, made_index, noisy, preferred, withdrawn, written
 from tercet.data.clicks import MOST_PREFERENCES
+from tercet.kernels.votes import recorded_steps
+from tercet.learn.online import LEAST_SLOTS, SLOT_BYTES, OnlineLearner
 from tercet.serve import Learner, LearningBounds, read_journal, replay
 from tercet.serve.allowances import Moment, Voter
+from tercet.serve.bounds import ENTRIES_BEHIND
 from tercet.serve.journal import Entry, Renewed, Withdrawn
 from tercet.serve.replay import Replay
 from tercet.serve.snippets import passage_of, title_of
@@ -299,10 +303,77 @@ def test_entries_on_documents_that_are_gone_have_no_effect():
 def test_pairs_are_traced_to_their_entries():
     top = [hit.doc_id for hit in INDEX.search("green avocado", 8)]
     version = replay(INDEX, [preferred(1, "green avocado", top[7], top[0]), preferred(2, "blue sky", top[0], top[7])])
-    for query_word, _, weight, entries in version.strongest(1000):
+    strongest = version.strongest(1000)
+    for query_word, _, weight, behind in strongest.pairs:
         assert weight != 0
-        assert entries == ((1,) if query_word in ("green", "avocado") else (2,))
-    assert len(version.strongest(3)) == 3
+        assert behind == ((1,) if query_word in ("green", "avocado") else (2,), 1)
+    assert strongest.is_whole
+    assert version.strongest(3).pairs == strongest.pairs[:3]
+
+
+def test_pairs_are_traced_as_a_look_at_every_step_does():
+    """Votes of all kinds on questions that share words, some withdrawn; of many entries the latest are named."""
+    top = [hit.doc_id for hit in INDEX.search("green avocado", 12)]
+    entries = noisy(2000, lambda number: f"10.0.{number % 50}.1", "visitor")
+    entries += [clicked(2001, "green", tuple(top), top[5], top[9]), withdrawn(2002, *range(3, 2000, 11))]
+    state = Replay(INDEX, LearningBounds(client=1e6, crowd=1e6))
+    state.apply(entries)
+    box, n_columns = state.box, INDEX.model.weights.shape[1]
+    expected: dict[int, list[int]] = {}
+    for question in np.flatnonzero(box.questions.column("last") >= 0):
+        keys, _ = recorded_steps(np.array([question]), n_columns, *box.rows[1:])
+        for key in keys.tolist():
+            expected.setdefault(key, []).extend(box.entries(int(box.questions.all.last[question])))
+    assert max(map(len, expected.values())) > ENTRIES_BEHIND
+    *_, behind = state.look_behind(np.array(sorted(expected), np.int64))
+    for key, numbers in expected.items():
+        assert behind[key] == (tuple(sorted(set(numbers))[-ENTRIES_BEHIND:]), len(numbers))
+
+
+def test_who_looks_behind_pairs_takes_turns_with_the_learner_and_stops_when_it_is_late(monkeypatch):
+    entries = [preferred(i, query, *DOCS[i : i + 2]) for i, query in enumerate(["green", "blue sky"] * 3, 1)]
+    learner = Learner(INDEX, entries)
+    try:
+        for name, value in (("_LOOKED_AT_FIRST", 2), ("_LAST_STRETCH", 2), ("_STRETCH_SECONDS", 0.0)):
+            monkeypatch.setattr(sys.modules[Replay.__module__], name, value)
+        late = iter([False, True])
+        early, whole = learner.current.strongest(1000, lambda: next(late)), learner.current.strongest(1000)
+        assert (early.is_whole, whole.is_whole) == (False, True)
+        named = [{number for pair in each.pairs for number in pair.behind.entries} for each in (early, whole)]
+        assert named[0] == {number for number in named[1] if number > 2}
+        assert named[1] > named[0] > set()
+        looks = learner.current.look_behind(np.array([0], np.int64))
+        next(looks)
+        assert learner._applying.acquire(blocking=False)
+        learner._applying.release()
+    finally:
+        learner.close()
+
+
+def long_texts() -> tc.Index:
+    names = [f"doc{letter}" for letter in "abcdef"]
+    return tc.Index.build({name: " ".join(f"{name}{at}" for at in range(400)) for name in names})
+
+
+LONG_QUERY = " ".join(f"doca{at} docb{at}" for at in range(8))
+
+
+def test_whatever_is_in_a_journal_is_learned(monkeypatch):
+    """A limit on memory would stop the learner, each start after it, and the bake that makes room."""
+    index = long_texts()
+    entries = [preferred(i, LONG_QUERY, f"doc{letter}", "doca", trust="teacher") for i, letter in enumerate("bcdef", 1)]
+    learned = replay(index, entries)
+    assert learned.overlay.nnz > LEAST_SLOTS
+    monkeypatch.setitem(OnlineLearner.__init__.__kwdefaults__, "max_memory", LEAST_SLOTS * SLOT_BYTES)
+    assert replay(index, entries).digest == learned.digest
+
+
+def test_room_is_made_for_the_pairs_that_a_step_may_change():
+    state = Replay(long_texts(), LearningBounds())
+    state.apply([preferred(1, LONG_QUERY, "docb", "doca", trust="teacher")])
+    assert state.box.most_pairs > 8 * state.bounds.teacher_pairs
+    assert 0 < state.overlay.n_pairs <= state.bounds.teacher_pairs
+    assert state.overlay._table[0].size <= 8 * state.bounds.teacher_pairs
 
 
 def test_the_row_of_a_document_is_that_of_its_text():

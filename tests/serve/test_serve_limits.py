@@ -14,11 +14,22 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from support.serving import made_docs, made_index, refused, served
+from support.serving import made_docs, made_index, preferred, refused, served, written
 from tercet.cli.main import cli
 from tercet.errors import InputError
 from tercet.serve import Limits, answers, guard
-from tercet.serve.bounds import BODY_BYTES, ID_CHARS, MOST_RESULTS, QUERY_CHARS, QUERY_TERMS, SHOWN
+from tercet.serve.bounds import (
+    BODY_BYTES,
+    ENTRIES_AT_ONCE,
+    ENTRIES_BEHIND,
+    ID_CHARS,
+    MOST_RESULTS,
+    QUERY_CHARS,
+    QUERY_TERMS,
+    SHOWN,
+    UNKNOWN_MEMBERS,
+    VOTE_BYTES,
+)
 from tercet.serve.connections import Server
 from tercet.serve.guard import LOOPBACK_HOSTS, Access
 from tercet.serve.rates import Buckets
@@ -28,6 +39,8 @@ INDEX = made_index()
 QUERY = "green avocado"
 READ, WRITE, REVOKE = "the-reading-token", "the-writing-token", "the-revoking-token"
 GIVEN = {"query": QUERY, "better": "d3", "worse": "d9"}
+CLICKED = {"query": QUERY, "shown": ["d9", "d3"], "clicked": ["d3"]}
+FIRST, *_, LAST = (hit.doc_id for hit in INDEX.search(QUERY, 8))
 JSON = {"Content-Type": "application/json"}
 
 
@@ -47,15 +60,24 @@ def named(response: Any, name: str, limit: int, value: int, status: int = 422) -
 # -- sizes ----------------------------------------------------------------------------------------------------------
 
 
-def padded(size: int) -> bytes:
-    body = json.dumps(GIVEN).encode()
+def padded(size: int, given: Any = CLICKED) -> bytes:
+    body = json.dumps(given).encode()
     return body + b" " * (size - len(body))
 
 
 def test_bodies_up_to_a_megabyte(api):
-    assert api.post("/prefer", content=padded(BODY_BYTES), headers=JSON).status_code == 202
-    response = api.post("/prefer", content=padded(BODY_BYTES + 1), headers=JSON)
+    assert api.post("/clicks", content=padded(BODY_BYTES), headers=JSON).status_code == 202
+    response = api.post("/clicks", content=padded(BODY_BYTES + 1), headers=JSON)
     named(response, "body", BODY_BYTES, BODY_BYTES + 1, 413)
+
+
+def test_bodies_of_one_vote_up_to_what_their_texts_may_take(api):
+    for path, given, status in (("/prefer", GIVEN, 202), ("/events", {"query_id": "0" * 32, "doc": "d1"}, 409)):
+        assert api.post(path, content=padded(VOTE_BYTES, given), headers=JSON).status_code == status
+        response = api.post(path, content=padded(VOTE_BYTES + 1, given), headers=JSON)
+        named(response, "body", VOTE_BYTES, VOTE_BYTES + 1, 413)
+    longest = {"query": "😀" * QUERY_CHARS, "better": "😀" * ID_CHARS, "worse": "🥑" * ID_CHARS, "client": "😀" * 64}
+    refused(api.post("/prefer", content=json.dumps(longest), headers=JSON), 404, "no document")
 
 
 def test_bodies_of_untold_size_up_to_a_megabyte(api):
@@ -63,14 +85,14 @@ def test_bodies_of_untold_size_up_to_a_megabyte(api):
         body = padded(size)
         yield from (body[at : at + 65_536] for at in range(0, size, 65_536))
 
-    assert api.post("/prefer", content=pieces(BODY_BYTES), headers=JSON).status_code == 202
-    response = api.post("/prefer", content=pieces(BODY_BYTES + 1), headers=JSON)
+    assert api.post("/clicks", content=pieces(BODY_BYTES), headers=JSON).status_code == 202
+    response = api.post("/clicks", content=pieces(BODY_BYTES + 1), headers=JSON)
     assert response.status_code == 413
     assert refused(response, 413, "1,000,000")["limit"] == BODY_BYTES
 
 
 def test_a_large_body_is_refused_before_it_is_read(api):
-    response = api.post("/prefer", content=b"{}", headers=JSON | {"Content-Length": "999999999999999999999999"})
+    response = api.post("/clicks", content=b"{}", headers=JSON | {"Content-Length": "999999999999999999999999"})
     assert refused(response, 413, "1,000,000")["limit"] == BODY_BYTES
 
 
@@ -262,6 +284,32 @@ def test_changes_are_rationed_by_client_and_by_address(tmp_path):
         refused(api.post("/prefer", json=GIVEN | {"client": "one-more"}), 429, "address")
 
 
+def test_what_cannot_be_understood_costs_a_change(tmp_path):
+    with served(tmp_path / "journal.jsonl", INDEX, Limits(writes_per_minute=0.5, write_burst=1)) as (api, _):
+        for path, sent, status in (("/clicks", b'{"more": 1}', 422), ("/prefer", b"{", 422), ("/undo", b"[]", 422)):
+            for _ in range(3):
+                assert api.post(path, content=sent, headers=JSON).status_code == status
+        refused(api.post("/prefer", content=b"{}", headers={"Content-Type": "text/plain"}), 415, "application/json")
+        refused(api.post("/prefer", content=b"{", headers=JSON), 429, "address")
+        refused(api.post("/prefer", json=GIVEN), 429, "address")
+        assert api.get("/search", params={"q": QUERY, "k": "ten"}).status_code == 422
+        events = [api.post("/events", content=b"{", headers=JSON).status_code for _ in range(12)]
+        assert events == [422] * 10 + [429] * 2
+
+
+def test_a_body_of_many_faults_is_answered_by_few(api):
+    def faults(path: str, body: Any) -> list[Any]:
+        return refused(api.post(path, json=body), 422, "")["errors"]
+
+    few = {f"unknown-{at}": at for at in range(UNKNOWN_MEMBERS)}
+    assert len(faults("/clicks", CLICKED | few)) == UNKNOWN_MEMBERS
+    [fault] = faults("/clicks", CLICKED | {f"unknown-{at}": at for at in range(20_000)})
+    assert "an object of 20,003 members; expected query, shown, clicked, client" in fault["detail"]
+    assert len(faults("/undo", {"receipts": ["no receipt"] * ENTRIES_AT_ONCE})) == 1
+    assert len(faults("/revoke", {"entries": ["1"] * ENTRIES_AT_ONCE})) == 1
+    named(api.post("/undo", json={"entries": [1] * 10_001}), "entries", ENTRIES_AT_ONCE, ENTRIES_AT_ONCE + 1)
+
+
 def test_buckets_fill_again():
     now = [0.0]
     buckets = Buckets(60, 2, lambda: now[0])
@@ -283,6 +331,35 @@ def test_buckets_of_ever_new_names_are_forgotten():
     for at in range(10_050):
         buckets.take(str(at))
     assert len(buckets._levels) == 10_000
+
+
+# -- how much is learned, and told ----------------------------------------------------------------------------------
+
+
+def test_up_to_so_many_pairs_are_taught(tmp_path, monkeypatch):
+    with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
+        given = {"query": QUERY, "better": LAST, "worse": FIRST}
+        assert api.post("/prefer", json=given).status_code == 202
+        n_pairs = service.version.overlay.nnz
+        monkeypatch.setattr("tercet.serve.teaching.LEARNED_PAIRS", n_pairs)
+        for path, body in (("/prefer", given), ("/clicks", CLICKED)):
+            named(api.post(path, json=body), "pairs", n_pairs, n_pairs, 507)
+        assert "tercet bake" in api.post("/prefer", json=given).json()["detail"]
+        assert len(service.journal) == 1
+        assert api.post("/undo", json={}).status_code == 202
+        assert api.post("/prefer", json=given).status_code == 202
+        assert api.get("/health").status_code == 200
+
+
+def test_up_to_so_many_entries_are_named_behind_a_pair(tmp_path):
+    n = ENTRIES_BEHIND + 20
+    entries = [preferred(number, QUERY, LAST, FIRST, f"10.0.0.{number}", "visitor") for number in range(1, n + 1)]
+    with served(written(tmp_path / "journal.jsonl", entries), INDEX) as (api, _):
+        learned = api.get("/learned", params={"limit": MOST_RESULTS}).json()
+        assert learned["pairs"]
+        assert not learned["partial"]
+        for pair in learned["pairs"]:
+            assert (pair["entries"], pair["n_votes"]) == (list(range(21, n + 1)), n)
 
 
 # -- where it may be reached ----------------------------------------------------------------------------------------

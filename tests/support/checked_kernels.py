@@ -281,7 +281,7 @@ def votes(rng: np.random.Generator, folder: Path) -> None:
         state.matrix()
     state.outcomes(entry)
     Interim(state).apply([withdrawn(400, *range(1, 400, 3))])
-    state.entries_behind(state.overlay.pairs()[0][:9])
+    list(state.look_behind(state.overlay.pairs()[0][:9]))
     state.allowances.charge(1.0, {Voter("10.0.0.1", "visitor"): 1, Voter("10.0.0.2", "visitor"): 2}, Moment(400, 0.0))
     state.allowances.spent(Voter("10.0.0.1", "visitor"), Moment(400, 0.0))
 

@@ -259,7 +259,7 @@ def _use_snapshot(path: Path) -> None:
         if Snapshots(own, 1).restore(state, "model", own.entries, 0) is not None:
             state.apply(entries[-1:])
             state.outcomes(entries[-1])
-            state.entries_behind(state.overlay.pairs()[0])
+            list(state.look_behind(state.overlay.pairs()[0]))
             state.over(index).steps()
 
 

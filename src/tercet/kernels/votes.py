@@ -341,6 +341,14 @@ def count_votes(ballots, last, voters, most):
 
 
 @in_order
+def most_step_pairs(n_all, terms):
+    """How many pairs a step may change at most, of all that the words of a query and of two documents make."""
+    if terms.pairs <= 0 or terms.teacher_pairs <= 0:
+        return n_all
+    return min(n_all, max(terms.pairs, terms.teacher_pairs))
+
+
+@in_order
 def take_steps(table, n_used, n_doc_terms, cum, first, stop, ballots, questions, queries, words, payers, terms):
     """Steps at the ballots from first to stop, until the table is half full; returns where it ended, and slots used.
 
@@ -366,7 +374,7 @@ def take_steps(table, n_used, n_doc_terms, cum, first, stop, ballots, questions,
         of_query = queries.start[questions.query[question]]
         q_terms = words.terms[of_query : of_query + queries.n[questions.query[question]]]
         q_values = words.values[of_query : of_query + queries.n[questions.query[question]]]
-        if 2 * (n_used + q_terms.size * n) > table[0].size:
+        if 2 * (n_used + most_step_pairs(q_terms.size * np.int64(n), terms)) > table[0].size:
             return ballot, n_used
         questions.share[question], questions.n_pairs[question], questions.moved[question] = NO_STEP, 0, 0.0
         if questions.known[question] != LOOKED_UP:
@@ -455,30 +463,60 @@ def recorded_steps(which, n_doc_terms, questions, queries, words):
     return all_keys[:n], all_changes[:n]
 
 
-@in_order
-def ballots_behind(wanted, n_doc_terms, n_ballots, ballots, questions, queries, words):
-    """Which steps changed which of the pairs ``wanted`` (int64, an open table of keys): two arrays of int64.
+@helper_in_order
+def put_among_latest(latest, numbers):
+    """Put numbers (int64, falling) among the largest so far, falling and distinct, 0 where there are fewer."""
+    place = 0
+    for number in numbers:
+        if number <= latest[-1]:
+            return
+        while latest[place] > number:
+            place += 1
+        if latest[place] != number:
+            for i in range(latest.size - 1, place, -1):
+                latest[i] = latest[i - 1]
+            latest[place] = number
 
-    They are a last ballot and a key for each.
+
+@in_order
+def note_votes_behind(
+    wanted, is_wanted_word, first, stop, n_doc_terms, ballots, questions, queries, words, latest, n_votes
+):
+    """Note which votes are behind pairs of words, of the questions from first to stop, the latest question first.
+
+    ``wanted`` (int64) is an open table of the pairs' keys, and ``is_wanted_word`` (bool) says which query words are in
+    them. By the slots of that table, ``latest`` (int64, (n_slots, n)) has the numbers of the n latest entries, falling,
+    0 where there are fewer, and ``n_votes`` (int64) counts all votes; both change in place.
     """
-    found, pair = np.empty(16, np.int64), np.empty(16, np.int64)
-    n_found = 0
+    has_word = np.zeros(stop - first, np.bool_)
     room = 0
-    for ballot in range(n_ballots):
-        question = ballots.question[ballot]
-        if questions.last[question] == ballot and questions.n_pairs[question] > 0:
-            room = max(room, np.int64(queries.n[questions.query[question]]) * np.int64(questions.n_words[question]))
+    for question in range(first, stop):
+        if questions.last[question] < 0 or questions.n_pairs[question] == 0:
+            continue
+        of_query, n = queries.start[questions.query[question]], queries.n[questions.query[question]]
+        for term in words.terms[of_query : of_query + n]:
+            if is_wanted_word[term]:
+                has_word[question - first] = True
+                room = max(room, np.int64(n) * np.int64(questions.n_words[question]))
+                break
     keys, change, slots = np.empty(room, np.int64), np.empty(room), np.empty(room, np.int64)
     bounds = np.array([0.0, 0.0, 0.0])
-    for ballot in range(n_ballots):
-        question = ballots.question[ballot]
-        if questions.last[question] != ballot or questions.n_pairs[question] == 0:
+    numbers = np.empty(latest.shape[1], np.int64)
+    for question in range(stop - 1, first - 1, -1):
+        if not has_word[question - first]:
             continue
+        n_cast, n_numbers = 0, 0
+        ballot = questions.last[question]
+        while ballot >= 0:
+            if ballots.counts[ballot]:
+                n_cast += 1
+                if n_numbers < numbers.size:
+                    numbers[n_numbers] = ballots.number[ballot]
+                    n_numbers += 1
+            ballot = ballots.before[ballot]
         m = step_pairs(question, n_doc_terms, questions, queries, words, bounds, keys, change, slots)
         for k in range(m):
-            if wanted[slot_of(wanted, keys[k])] == keys[k]:
-                if n_found == found.size:
-                    found, pair = np.append(found, found), np.append(pair, pair)
-                found[n_found], pair[n_found] = ballot, keys[k]
-                n_found += 1
-    return found[:n_found], pair[:n_found]
+            slot = slot_of(wanted, keys[k])
+            if wanted[slot] == keys[k]:
+                n_votes[slot] += n_cast
+                put_among_latest(latest[slot], numbers[:n_numbers])

@@ -126,7 +126,7 @@ class OnlineLearner:
     ----------
     base : what is learned on from; it never changes
     rule : how far steps go
-    max_memory : bytes that the learned part may take while learning
+    max_memory : bytes that the learned part may take while learning; None for any
     n_words : columns from the left that are learned; others count in scores of the base alone. None learns all
 
     Notes
@@ -153,7 +153,7 @@ class OnlineLearner:
         base: Weights,
         rule: OnlineRule | None = None,
         *,
-        max_memory: int = 2**30,
+        max_memory: int | None = 2**30,
         n_words: int | None = None,
     ) -> None:
         self.base = base
@@ -289,7 +289,7 @@ class OnlineLearner:
         """A table with room for so many pairs more, without those that have no weight any more."""
         keys, levels = self._live()
         n_slots = max(LEAST_SLOTS, 1 << int(4 * (keys.size + n_pairs)).bit_length())
-        if n_slots * SLOT_BYTES > self._max_memory:
+        if self._max_memory is not None and n_slots * SLOT_BYTES > self._max_memory:
             raise MemoryLimitError(
                 f"{keys.size:,} learned weights and {n_pairs:,} pairs of a preference need {n_slots * SLOT_BYTES:,} "
                 f"bytes; {self._max_memory:,} are allowed"

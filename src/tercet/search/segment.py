@@ -14,7 +14,7 @@ from scipy import sparse
 from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.postings import SegmentArrays, fill_postings
 from tercet.kernels.rows import CsrRows
-from tercet.search.filtering import rows_with
+from tercet.search.filtering import columns_of, rows_with
 from tercet.store import Bundle, forget_pages, take_array
 from tercet.store.codec import decode, encode
 from tercet.store.fields import csr_problem
@@ -119,6 +119,11 @@ class Segment:
                 self._filtered.pop(oldest, None)
             self._filtered[key] = rows
         return rows
+
+    @cached_property
+    def columns(self) -> dict[str, None]:
+        """The columns in which documents carry values, looked for once: whoever filters may ask for any name."""
+        return {} if self.carried is None else columns_of(self.carried)
 
     @cached_property
     def empty_rows(self) -> NDArray[np.uint16]:

@@ -17,7 +17,7 @@ from tercet.kernels.postings import Candidates, Heap, SearchScratch, lay_out, ta
 from tercet.kernels.search import N_BUCKETS, search_segments, search_segments_for_all
 from tercet.kernels.topk import sort_heap
 from tercet.search.carried import unpacked_record
-from tercet.search.filtering import columns_of, has_column, unknown_column
+from tercet.search.filtering import unknown_column
 from tercet.search.scorer import ExpandedQueries, Scorer
 from tercet.search.segment import MOST_DOCS, Segment
 from tercet.store.strings import hash_of
@@ -150,15 +150,18 @@ class View:
         packed = "" if segment.carried is None else segment.carried[local]
         return unpacked_record(packed, f"document {segment.ids.strings[local]!r}")
 
+    @cached_property
+    def _columns(self) -> dict[str, None]:
+        return dict.fromkeys(name for entry in self.entries for name in entry.segment.columns)
+
     def has_column(self, column: str) -> bool:
-        return any(has_column(entry.segment.carried, column) for entry in self.entries)
+        return column in self._columns
 
     def only(self, where: Mapping[str, Collection[str]]) -> View:
         """The same as if documents that do not have one of the values in each of the columns were no more."""
         for column in where:
             if not self.has_column(column):
-                columns = dict.fromkeys(name for entry in self.entries for name in columns_of(entry.segment.carried))
-                raise unknown_column(column, columns)
+                raise unknown_column(column, self._columns)
         return replace(self, entries=tuple(entry.only(where) for entry in self.entries))
 
     def matrix(self, row: int) -> sparse.csr_array:

@@ -123,7 +123,9 @@ def search(
         "baseline": plain_list,
         "baseline_name": baseline.name,
         "where": dict(where or {}),
-        "facets": [] if deadline.passed else facets(version.index, row, learned, everything, where or {}),
+        "facets": []
+        if deadline.passed
+        else facets(version.index, row, learned, everything, where or {}, lambda: deadline.passed),
     }
 
 
@@ -274,15 +276,17 @@ def document(index: BaseIndex, doc_id: str) -> dict[str, Any]:
     return {"id": doc_id, "title": shown_title(doc_id, text, carried), "text": text, "carried": carried}
 
 
-def learned(version: Version, history: Sequence[Mapping[str, Any]], limit: int) -> dict[str, Any]:
-    """All that was learned online: the pairs of words that changed, and the entries behind them."""
+def learned(version: Version, history: Sequence[Mapping[str, Any]], limit: int, deadline: Deadline) -> dict[str, Any]:
+    """All that was learned online: the pairs of words that changed, and the votes behind them."""
+    strongest = version.strongest(limit, lambda: deadline.passed)
     return {
         "version": version.name,
         "digest": version.digest,
         "total_pairs": int(version.overlay.nnz),
         "pairs": [
-            {"query_word": a, "doc_word": b, "weight": weight, "entries": list(entries)}
-            for a, b, weight, entries in version.strongest(limit)
+            {"query_word": a, "doc_word": b, "weight": weight, "entries": behind.entries, "n_votes": behind.n_votes}
+            for a, b, weight, behind in strongest.pairs
         ],
+        "partial": not strongest.is_whole,
         "entries": list(history),
     }

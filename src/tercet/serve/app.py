@@ -25,6 +25,7 @@ from tercet.serve.learner import Version
 from tercet.serve.metrics import TEXT_TYPE
 from tercet.serve.networks import household
 from tercet.serve.problems import PROBLEM_TYPE, HttpProblem, validation_problem
+from tercet.serve.rates import Rates
 from tercet.serve.reference import reference_page
 from tercet.serve.service import Service
 from tercet.serve.teaching import check_documents, check_query
@@ -47,14 +48,14 @@ _PROBLEMS = {
     405: "The path takes other methods.",
     408: "The body came too slowly.",
     409: "It is there already, nothing there can be taken back, or nothing is logged.",
-    413: "The body is larger than 1 MB.",
+    413: "The body is larger than 1 MB, or 64 KiB at /prefer and /events.",
     415: "The body is not sent as application/json.",
     421: "The service is not known by this host name.",
     422: "Something is missing, wrong or beyond a limit, which is named.",
-    429: "Too many changes; Retry-After says when.",
+    429: "Too many changes, or too many that cannot be understood; Retry-After says when.",
     500: "A defect of the service.",
     503: "Too much to do, or the deadline passed; Retry-After says when.",
-    507: "The journal or the index cannot be written, so nothing is kept.",
+    507: "The journal or the index cannot be written, or as much is learned as may be, so nothing is kept.",
 }
 _DOC_ID = InPath(min_length=1, max_length=ID_CHARS, description="Id of a document.", examples=["MED-10"])
 _READING = (400, 401, 404, 421, 422, 500, 503)
@@ -88,9 +89,9 @@ def create_app(service: Service, access: Access | None = None, access_log: Acces
         metrics=service.metrics,
         open_paths=OPEN_PATHS,
         access_log=access_log,
-        check_rate=service.check_rate,
+        check_rate=lambda address, path: _rates_of(service, path).check(address),
     )
-    _add_errors(app)
+    _add_errors(app, service)
     _add_reading(app, service, access)
     _add_changing(app, service, access)
     _add_documents(app, service, access)
@@ -99,7 +100,12 @@ def create_app(service: Service, access: Access | None = None, access_log: Acces
     return app
 
 
-def _add_errors(app: FastAPI) -> None:
+def _rates_of(service: Service, path: str) -> Rates:
+    """What rations requests with a body: clicks for the log are none of what is taught."""
+    return service.clicking if path == "/events" else service.changing
+
+
+def _add_errors(app: FastAPI, service: Service) -> None:
     def answered(request: Request, problem: HttpProblem) -> Response:
         request.scope["state"]["problem"] = problem  # for the logs
         return problem.response()
@@ -110,6 +116,11 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
+        if request.method == "POST":
+            try:
+                _rates_of(service, request.scope["path"]).charge(_client(request, None))
+            except HttpProblem as too_many:
+                return answered(request, too_many)
         if request.method == "POST" and not _is_json(sent_as := request.headers.get("content-type", "")):
             said = f"the body is sent as {sent_as[:80]!r}" if sent_as else "the body has no content type"
             return answered(request, HttpProblem(415, f"{said}; send it as application/json", "media-type"))
@@ -210,10 +221,11 @@ def _add_reading(app: FastAPI, service: Service, access: Access) -> None:
     @app.get("/learned", response_model=messages.LearnedOnline)
     async def learned(request: Request, params: Annotated[messages.LimitQuery, Query()]) -> Response:
         """List what was learned online: pairs of words, and the entries behind them."""
+        until = deadline(request)
         answer = await service.read(
-            deadline(request),
+            until,
             lambda version, _: answers.learned(
-                version, service.teaching.history(params.limit, active_only=True), params.limit
+                version, service.teaching.history(params.limit, active_only=True), params.limit, until
             ),
         )
         return JSONResponse(answer)
@@ -293,10 +305,11 @@ def _add_changing(app: FastAPI, service: Service, access: Access) -> None:
     @app.post("/undo", response_model=messages.TakenBack, **changing)  # type: ignore[arg-type]
     async def undo(request: Request, given: messages.Undo) -> Response:
         """Take back an entry of one's own, or several at once."""
+        client = admitted(request, None)
         if sum(named is not None for named in (given.entry, given.entries, given.receipts)) > 1:
             raise HttpProblem(422, "name an entry, entries or receipts, not several of them", "invalid")
         numbers = given.entries if given.entry is None else [given.entry]
-        return JSONResponse(await service.teaching.undo(admitted(request, None), numbers, given.receipts), 202)
+        return JSONResponse(await service.teaching.undo(client, numbers, given.receipts), 202)
 
     @app.post("/revoke", response_model=messages.TakenBack, **changing)  # type: ignore[arg-type]
     async def revoke(request: Request, given: messages.Revoke) -> Response:

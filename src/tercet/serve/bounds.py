@@ -8,6 +8,8 @@ from typing import Final
 from tercet.learn.online import OnlineRule
 
 BODY_BYTES: Final = 1_000_000  # of a request; more is answered by 413
+VOTE_BYTES: Final = 65_536  # the same of a preference and of a click, more than their longest texts take as JSON
+UNKNOWN_MEMBERS: Final = 20  # of an object that is sent, each of which is named; more are refused as a whole
 QUERY_CHARS: Final = 1_000  # of a query; more of these and the following is answered by 422
 QUERY_TERMS: Final = 64  # words of a query, as the model cuts it
 MOST_RESULTS: Final = 1_000  # the largest k
@@ -18,6 +20,8 @@ ID_CHARS: Final = 1_000  # of a document's id
 CLIENT_CHARS: Final = 64  # of a client's name
 DOCUMENTS_AT_ONCE: Final = 1_000  # that one request may add
 ENTRIES_AT_ONCE: Final = 10_000  # that one request may take back
+ENTRIES_BEHIND: Final = 100  # that are told of a learned pair of words, the latest
+LEARNED_PAIRS: Final = 10_000_000  # of words; what is learned then is to be baked before more is taught
 SNAPSHOT_EVERY: Final = 10_000  # entries between two snapshots of what was learned
 
 

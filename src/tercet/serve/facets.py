@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
@@ -23,9 +23,14 @@ _RANGES, _NUMBERS = 4, 8  # ranges of a column of numbers, and from how many num
 
 
 def facets(
-    index: BaseIndex, row: sparse.csr_array, hits: Sequence[Hit], everything: bool, where: Where
+    index: BaseIndex,
+    row: sparse.csr_array,
+    hits: Sequence[Hit],
+    everything: bool,
+    where: Where,
+    is_late: Callable[[], bool],
 ) -> list[dict[str, Any]]:
-    """Columns with values that some of the first results share, and how many have each.
+    """Columns with values that some of the first results share, and how many have each; none where it gets late.
 
     A column that is filtered is counted among what the other filters leave, so that one can choose another value.
     """
@@ -41,6 +46,8 @@ def facets(
             continue
         column, n = columns.get(name, _Column()), n_hits
         if name in where:
+            if is_late():  # each of these is a search
+                return []
             others = {other: values for other, values in where.items() if other != name}
             rest = index.search_row(row, COUNTED, cutoff=not everything, where=others)
             column, n = _columns(rest).get(name, _Column()), len(rest)

@@ -16,7 +16,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tercet.serve.access_log import AccessLog, request_id_of
-from tercet.serve.bounds import BODY_BYTES
+from tercet.serve.bounds import BODY_BYTES, VOTE_BYTES
 from tercet.serve.journal import Trust
 from tercet.serve.metrics import Metrics
 from tercet.serve.networks import Network, client_address, household
@@ -29,7 +29,8 @@ _BODIES = 64  # that arrive at a time; with the largest size of one, this bounds
 _BODIES_OF_ONE = 16  # of these, from one address
 _REST_BYTES, _REST_SECONDS = 65_536, 0.5  # of a body that nobody reads, and in which time, before an answer is sent
 _READERS_POST = frozenset({"/events"})  # who may search may say what it clicked: that is logged, and changes nothing
-_WITH_BODY = frozenset({"/clicks", "/documents", "/events", "/prefer", "/revoke", "/undo"})  # by POST
+_MOST_BYTES = dict.fromkeys(("/clicks", "/documents", "/revoke", "/undo"), BODY_BYTES)  # of bodies, by POST
+_MOST_BYTES |= dict.fromkeys(("/events", "/prefer"), VOTE_BYTES)
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 _FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")  # what proxies send along
 
@@ -158,7 +159,8 @@ class Guard:
     access : who may ask
     metrics, access_log : told of every request
     open_paths : that need no token
-    check_rate : given an address before the body of a change is read; raises a problem where it changes too much
+    check_rate : given an address and a path before the body of a change is read; raises a problem where it changes too
+        much
     """
 
     def __init__(
@@ -168,7 +170,7 @@ class Guard:
         metrics: Metrics,
         open_paths: frozenset[str],
         access_log: AccessLog | None = None,
-        check_rate: Callable[[str], None] | None = None,
+        check_rate: Callable[[str, str], None] | None = None,
     ) -> None:
         self._app, self._access, self._metrics, self._open_paths = app, access, metrics, open_paths
         self._access_log = access_log
@@ -238,14 +240,14 @@ class Guard:
         self._access.check_host(method, headers)
         if path not in self._open_paths:
             self._access.check(method, path, headers)
-        if not (method == "POST" and path in _WITH_BODY):
+        if not (method == "POST" and path in _MOST_BYTES):
             if not body.is_read:
                 raise HttpProblem(400, f"{_method(scope)} takes no body at this path", "no-body")
             await self._app(scope, body.handed_over, send)
             return
         address = scope["client"][0] if scope.get("client") else "local"
         if self._check_rate is not None:
-            self._check_rate(address)
+            self._check_rate(address, path)
         place = household(address)
         if self._bodies[place] >= _BODIES_OF_ONE or self._bodies.total() >= _BODIES:
             n = self._bodies[place]
@@ -253,7 +255,7 @@ class Guard:
             raise HttpProblem(503, f"{said}; try again soon", "busy", 1.0)
         self._bodies[place] += 1
         try:
-            await body.read()
+            await body.read(_MOST_BYTES[path])
         finally:
             self._bodies[place] -= 1
             if not self._bodies[place]:
@@ -281,13 +283,13 @@ class Body:
         self.is_read = "transfer-encoding" not in headers and not self._length
         self.is_short = self._length is not None and self._length <= _REST_BYTES and "expect" not in headers
 
-    async def read(self) -> None:
-        """Have it come in as a whole."""
-        if self._length is not None and self._length > BODY_BYTES:
-            raise _too_large(self._length)
+    async def read(self, most: int) -> None:
+        """Have it come in as a whole, of so many bytes at most."""
+        if self._length is not None and self._length > most:
+            raise _too_large(self._length, most)
         try:
             async with asyncio.timeout(_BODY_SECONDS):
-                self._content = await self._received(BODY_BYTES)
+                self._content = await self._received(most)
         except TimeoutError as error:
             raise HttpProblem(408, f"the body did not arrive within {_BODY_SECONDS:.0f} seconds", "slow") from error
 
@@ -317,14 +319,14 @@ class Body:
             chunks.append(message.get("body", b""))
             size += len(chunks[-1])
             if size > most:
-                raise _too_large(size)
+                raise _too_large(size, most)
             self.is_read = not message.get("more_body", False)
         return b"".join(chunks)
 
 
-def _too_large(size: int) -> HttpProblem:
-    detail = f"the body has {size:,} bytes or more; at most {BODY_BYTES:,} are allowed"
-    return HttpProblem(413, detail, "limit", name="body", limit=BODY_BYTES, value=size)
+def _too_large(size: int, most: int) -> HttpProblem:
+    detail = f"the body has {size:,} bytes or more; at most {most:,} are allowed here"
+    return HttpProblem(413, detail, "limit", name="body", limit=most, value=size)
 
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

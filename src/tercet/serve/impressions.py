@@ -21,7 +21,8 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import UTC, date, datetime
 from os import PathLike
 from pathlib import Path
@@ -167,10 +168,12 @@ class ImpressionLog:
 
     def close(self) -> None:
         with self._lock:
-            self._end()
-            if self._claim >= 0:
-                os.close(self._claim)
-                self._claim = -1
+            try:
+                self._end()
+            finally:
+                if self._claim >= 0:
+                    os.close(self._claim)
+                    self._claim = -1
 
     def __enter__(self) -> ImpressionLog:
         return self
@@ -219,22 +222,19 @@ class ImpressionLog:
         if any(path.exists() and path.stat().st_size >= self._file_bytes // 2 for path in paths.values()):
             count += 1
             paths = {kind: self._path(kind, today, count) for kind in (QUERIES, EVENTS)}
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
-        for kind, path in paths.items():
-            self._files[kind] = os.open(path, flags, 0o600)
-            _cut_torn_line(self._files[kind], path)
+        self._files = _opened(paths)
         self._day, self._count = today, count
         sync_folder(self.folder)
         if not self.key_path.exists():  # thrown away since
             self._key = self._kept_key()
 
     def _end(self) -> None:
-        for file in self._files.values():
-            try:
-                os.fsync(file)
-            finally:
-                os.close(file)
-        self._files = {}
+        # Whatever the disk says, no number of a closed file stays here: the next connection may get it.
+        files, self._files = self._files, {}
+        with ExitStack() as closing:
+            for file in files.values():
+                closing.callback(os.close, file)
+                closing.callback(os.fsync, file)
 
     def _path(self, kind: str, day: date, count: int) -> Path:
         return self.folder / f"{kind}-{day:%Y%m%d}-{count:04d}.jsonl"
@@ -290,6 +290,18 @@ class ImpressionLog:
                     self._remember(record["query_id"], record["query_response_hit_ids"])
                 except (ValueError, KeyError, TypeError):
                     continue  # the tail may begin within a line
+
+
+def _opened(paths: Mapping[str, Path]) -> dict[str, int]:
+    """Files to append to, all of them or, where one cannot be opened, none."""
+    files: dict[str, int] = {}
+    with ExitStack() as begun:
+        for kind, path in paths.items():
+            files[kind] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
+            begun.callback(os.close, files[kind])
+            _cut_torn_line(files[kind], path)
+        begun.pop_all()
+    return files
 
 
 def _cut_torn_line(file: int, path: Path) -> None:

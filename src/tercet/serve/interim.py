@@ -81,7 +81,7 @@ class Interim:
         with self._state.allowances.having(self._spent):
             known = ballots, rows, queries, words, self._state.allowances.payers, self._state.allowances.terms
             rows.share[:], rows.n_pairs[:], rows.moved[:] = NO_STEP, 0, 0.0
-            self._overlay.advance(take_steps, 0, ballots.number.size, self._state.box.most_pairs, *known)
+            self._overlay.advance(take_steps, 0, ballots.number.size, self._state.step_room, *known)
             self._spent = self._state.allowances.to_spent()
             places = {question: row for row, question in enumerate(questions)}
             outcomes = {entry.number: self._outcomes(entry, places, ballots, rows) for entry in entries}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -22,6 +23,7 @@ from scipy import sparse
 from tercet.errors import EngineError, InputError
 from tercet.fitting.text_model import Baked, TextModel
 from tercet.search import BaseIndex, Index
+from tercet.serve.behind import Behind, LookBehind
 from tercet.serve.bounds import SNAPSHOT_EVERY, LearningBounds
 from tercet.serve.interim import Interim
 from tercet.serve.journal import Entry
@@ -34,11 +36,28 @@ from tercet.weights import Sparse, Weights
 
 _log = logging.getLogger(__name__)
 
-EntriesBehind: TypeAlias = Callable[[NDArray[np.int64]], Mapping[int, tuple[int, ...]]]
+Looking: TypeAlias = Callable[[NDArray[np.int64]], Iterator[LookBehind]]
 
 _LOOK_WAIT_SECONDS = 0.25  # how long who looks at what is behind the weights waits while they change
+_LOOK_PAUSE_SECONDS = 0.001  # between two looks, so that who changes them gets its turn
 _INTERIM_SECONDS = 0.05  # what takes longer to learn is served in the interim way until it is learned
 _ENGINE_AWAY_SECONDS = 2.0  # between attempts to learn while the engine that keeps the documents is away
+
+
+class ChangedPair(NamedTuple):
+    """A pair of words, its weight in the overlay, and the votes behind it."""
+
+    query_word: str
+    doc_word: str
+    weight: float
+    behind: Behind
+
+
+class Strongest(NamedTuple):
+    """Pairs of words, those that were changed most first, and whether all votes were looked at that are behind them."""
+
+    pairs: list[ChangedPair]
+    is_whole: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,16 +65,16 @@ class Version:
     """All that a reader needs, none of which ever changes: the base and the overlay of the entries up to ``number``.
 
     The first ``n_baked`` entries are part of the base, and not of the overlay.
-    ``outcomes`` has, by their numbers, what came of the entries that it was the first to have. ``entries_behind`` finds
-    the entries behind pairs of words, as they are when it is asked. An `Interim` version is not ``exact``: a replay
-    gives other bits, and is under way.
+    ``outcomes`` has, by their numbers, what came of the entries that it was the first to have. ``look_behind`` finds
+    the votes behind pairs of words, as they are when it is asked, a stretch of them at a time. An `Interim` version is
+    not ``exact``: a replay gives other bits, and is under way.
     """
 
     number: int
     index: BaseIndex
     overlay: sparse.csr_array
     inactive: frozenset[int]
-    entries_behind: EntriesBehind
+    look_behind: Looking
     n_baked: int = 0
     outcomes: Mapping[int, tuple[VoteOutcome, ...]] = field(default_factory=dict)
     exact: bool = True
@@ -73,19 +92,23 @@ class Version:
         """What the overlay is known by; where it is exact, a replay of the same journal gives the same."""
         return digest_of(self.overlay)[:32]
 
-    def strongest(self, k: int) -> list[tuple[str, str, float, tuple[int, ...]]]:
-        """The k pairs of words that were changed most: their weights in the overlay, and the entries behind them."""
-        rows = np.repeat(np.arange(self.overlay.shape[0]), np.diff(self.overlay.indptr))
-        order = np.argsort(-np.abs(self.overlay.data), kind="stable")[:k]
-        keys: NDArray[np.int64] = rows[order] * self.overlay.shape[1] + self.overlay.indices[order].astype(np.int64)
-        behind = self.entries_behind(keys)
+    def strongest(self, k: int, is_late: Callable[[], bool] = lambda: False) -> Strongest:
+        """The k pairs of words that were changed most; once it is late, no more is looked for behind them."""
+        sizes = np.abs(self.overlay.data)
+        # Of all those that are large enough: there may be millions of others, which need no order.
+        large = np.flatnonzero(sizes >= np.partition(sizes, -k)[-k]) if k < sizes.size else np.arange(sizes.size)
+        places = large[np.argsort(-sizes[large], kind="stable")[:k]]
+        rows: NDArray[np.int64] = np.searchsorted(self.overlay.indptr, places, side="right") - 1
+        columns = self.overlay.indices[places].astype(np.int64)
+        keys = rows * self.overlay.shape[1] + columns
+        looks = self.look_behind(keys)
+        behind = next(looks)
+        while not (behind.is_whole or is_late()):
+            behind = next(looks)
         query_words, doc_words = self.model.query_vectoriser.words_, self.model.doc_vectoriser.words_
-        return [
-            (query_words[i], doc_words[j], float(weight), behind[i * self.overlay.shape[1] + j])
-            for i, j, weight in zip(
-                rows[order].tolist(), self.overlay.indices[order].tolist(), self.overlay.data[order], strict=True
-            )
-        ]
+        pairs = zip(rows.tolist(), columns.tolist(), self.overlay.data[places].tolist(), keys.tolist(), strict=True)
+        changed = [ChangedPair(query_words[i], doc_words[j], weight, behind[key]) for i, j, weight, key in pairs]
+        return Strongest(changed, behind.is_whole)
 
 
 def replay(index: BaseIndex, entries: Iterable[Entry], bounds: LearningBounds | None = None) -> Version:
@@ -186,7 +209,7 @@ class Kept(NamedTuple):
 def _version(state: Replay, base: BaseIndex, number: int, n_baked: int, interim: Interim | None = None) -> Version:
     matrix, inactive = (state.matrix(), state.inactive) if interim is None else (interim.matrix, interim.inactive)
     index = base.with_model(_with_overlay(state.model, matrix)) if matrix.nnz else base
-    return Version(number, index, matrix, inactive, state.entries_behind, n_baked, exact=interim is None)
+    return Version(number, index, matrix, inactive, state.look_behind, n_baked, exact=interim is None)
 
 
 def _with_overlay(model: TextModel, matrix: sparse.csr_array) -> TextModel:
@@ -200,8 +223,8 @@ def _with_overlay(model: TextModel, matrix: sparse.csr_array) -> TextModel:
     return replace(model, weights=model.weights + Weights([Sparse(weights=matrix)]))
 
 
-class _LookBehind:
-    """Finds the entries behind pairs of words in a state that a thread may be changing.
+class _LooksInTurns:
+    """Finds the votes behind pairs of words in a state that a thread changes, in turns with it.
 
     Versions have this and not the learner, which has them: in such a circle a learner that is closed, and with it the
     index that it served, would stay in memory until the garbage collector looks at all objects, minutes later.
@@ -210,14 +233,21 @@ class _LookBehind:
     def __init__(self, state: Replay, applying: threading.Lock) -> None:
         self._state, self._applying = state, applying
 
-    def __call__(self, keys: NDArray[np.int64]) -> Mapping[int, tuple[int, ...]]:
+    def __call__(self, keys: NDArray[np.int64]) -> Iterator[LookBehind]:
+        looks = self._state.look_behind(keys)
+        while (behind := self._next(looks)) is not None:
+            yield behind
+            if not behind.is_whole:
+                time.sleep(_LOOK_PAUSE_SECONDS)
+
+    def _next(self, looks: Iterator[LookBehind]) -> LookBehind | None:
         # Going far back takes its time; who waits for that has one of the few threads that search.
         if not self._applying.acquire(timeout=_LOOK_WAIT_SECONDS):
             seconds = max(1.0, self._state.seconds_left)  # 0 until the first is learned again
             detail = f"what was taught is being learned again, for about {seconds:.0f} s; come again"
             raise HttpProblem(503, detail, "learning", seconds)
         try:
-            return self._state.entries_behind(keys)
+            return next(looks, None)
         finally:
             self._applying.release()
 
@@ -255,7 +285,7 @@ class Learner:
         self._stopping = False
         self.failure: str | None = None
         self.query_row = self._state.query_row
-        self._look_behind = _LookBehind(self._state, self._applying)
+        self._look_behind = _LooksInTurns(self._state, self._applying)
         self._state.compile()  # so that the first to teach does not wait for it
         self._start(entries, n_left_out)
         self._thread = threading.Thread(target=self._run, name="tercet-learner", daemon=True)
@@ -424,7 +454,7 @@ class Learner:
         return True
 
     def _publish(self, version: Version) -> None:
-        self.current = replace(version, entries_behind=self._look_behind)  # the swap: one reference
+        self.current = replace(version, look_behind=self._look_behind)  # the swap: one reference
         self._answer()
 
     def _answer(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tercet.serve.bounds import (
     CLIENT_CHARS,
@@ -16,6 +16,7 @@ from tercet.serve.bounds import (
     MOST_RESULTS,
     QUERY_CHARS,
     SHOWN,
+    UNKNOWN_MEMBERS,
 )
 
 _TIME = "2026-11-15T18:20:00.123Z"
@@ -29,6 +30,9 @@ QUERY = Field(max_length=QUERY_CHARS, description="Text of the query.", examples
 DOC_ID = Field(min_length=1, max_length=ID_CHARS, description="Id of a document.", examples=["MED-10"])
 # Strict, since true would be 1 otherwise, and take back the first entry.
 ENTRY = Annotated[int, Field(ge=1, lt=2**53, strict=True)]
+RECEIPT = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,14}\.[\w-]{1,64}$")]
+# Thousands may be sent, and only the first that is wrong is named.
+MANY = Field(None, min_length=1, max_length=ENTRIES_AT_ONCE, fail_fast=True)
 CLIENT = Field(
     default=None,
     min_length=1,
@@ -100,7 +104,18 @@ class LimitQuery(BaseModel):
     limit: int = Field(100, ge=1, le=MOST_RESULTS, description="How many at most.", examples=[100])
 
 
-class Prefer(BaseModel):
+class Posted(BaseModel):
+    """What is sent as a body. Objects with far more members than there are get one fault, not one for each of them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_members(cls, given: Any) -> Any:
+        if isinstance(given, dict) and len(given) > len(cls.model_fields) + UNKNOWN_MEMBERS:
+            raise ValueError(f"an object of {len(given):,} members; expected {', '.join(cls.model_fields)}")
+        return given
+
+
+class Prefer(Posted):
     """For a query, one document is better than another."""
 
     model_config = _example(query="avocado eyes", better="MED-10", worse="MED-14")
@@ -110,7 +125,7 @@ class Prefer(BaseModel):
     client: str | None = CLIENT
 
 
-class Clicks(BaseModel):
+class Clicks(Posted):
     """A list that somebody saw, from top to bottom, and what of it was clicked."""
 
     model_config = _example(query="avocado eyes", shown=["MED-14", "MED-10", "MED-2"], clicked=["MED-10"])
@@ -120,7 +135,7 @@ class Clicks(BaseModel):
     client: str | None = CLIENT
 
 
-class Click(BaseModel):
+class Click(Posted):
     """A click on a document of a list, for the impressions log; nothing is learned from it at once."""
 
     model_config = _example(query_id="0123456789abcdef0123456789abcdef", doc="MED-10")
@@ -129,7 +144,7 @@ class Click(BaseModel):
     client: str | None = CLIENT
 
 
-class Undo(BaseModel):
+class Undo(Posted):
     """Take back an entry of one's own, or several, the last one where none is named.
 
     One's own is what the same address taught without a client's name. What was taught for a client is taken back by the
@@ -138,17 +153,21 @@ class Undo(BaseModel):
 
     model_config = _example(entry=12) | ConfigDict(extra="forbid")  # a client's name proves nothing
     entry: ENTRY | None = None
-    entries: list[ENTRY] | None = Field(None, min_length=1, max_length=ENTRIES_AT_ONCE)
-    receipts: list[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,14}\.[\w-]{1,64}$")]] | None = Field(
-        None, min_length=1, max_length=ENTRIES_AT_ONCE, description="As the answers to what was taught had them."
+    entries: list[ENTRY] | None = MANY
+    receipts: list[RECEIPT] | None = Field(
+        None,
+        min_length=1,
+        max_length=ENTRIES_AT_ONCE,
+        fail_fast=True,
+        description="As the answers to what was taught had them.",
     )
 
 
-class Revoke(BaseModel):
+class Revoke(Posted):
     """Take back entries, or all of a client, whoever made them."""
 
     model_config = _example(entries=[11, 12])
-    entries: list[ENTRY] | None = Field(None, min_length=1, max_length=ENTRIES_AT_ONCE)
+    entries: list[ENTRY] | None = MANY
     client: str | None = Field(
         None,
         min_length=1,
@@ -157,7 +176,7 @@ class Revoke(BaseModel):
     )
 
 
-class NewDocument(BaseModel):
+class NewDocument(Posted):
     """A document to be indexed."""
 
     model_config = _example(id="MED-10", text="Avocados and eye health\nLutein …", carried={"year": 2011})
@@ -168,7 +187,7 @@ class NewDocument(BaseModel):
     )
 
 
-class NewDocuments(BaseModel):
+class NewDocuments(Posted):
     """Documents to be indexed, all of them or, where one cannot be, none."""
 
     model_config = _example(documents=[{"id": "MED-10", "text": "Avocados and eye health", "carried": {"year": 2011}}])
@@ -485,7 +504,8 @@ class LearnedPair(BaseModel):
     query_word: str
     doc_word: str
     weight: float
-    entries: list[int] = Field(description="Active entries that changed it.")
+    entries: list[int] = Field(description="Active entries that changed it; of more than 100 the latest.")
+    n_votes: int = Field(description="All votes that changed it; an entry of clicks may have several.")
 
 
 class LearnedOnline(BaseModel):
@@ -495,13 +515,18 @@ class LearnedOnline(BaseModel):
         version="v12",
         digest="0123456789abcdef0123456789abcdef",
         total_pairs=64,
-        pairs=[{"query_word": "avocado", "doc_word": "lutein", "weight": 0.1, "entries": [12]}],
+        pairs=[{"query_word": "avocado", "doc_word": "lutein", "weight": 0.1, "entries": [12], "n_votes": 1}],
+        partial=False,
         entries=[],
     )
     version: str = VERSION
     digest: str = Field(description="Known by it: a replay of the journal gives the same.")
     total_pairs: int
     pairs: list[LearnedPair]
+    partial: bool = Field(
+        description="True when the deadline passed, so that entries and votes behind the pairs are of the latest "
+        "questions only."
+    )
     entries: list[HistoryEntry]
 
 

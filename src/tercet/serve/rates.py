@@ -39,6 +39,13 @@ class Rates:
         """A problem where the address has no token left; takes none. For those who must not be read any further."""
         self._refuse(self._by_address.wait(household(address)), "address")
 
+    def charge(self, address: str) -> None:
+        """Take a token of the address for a request that could not be understood, whoever the client may be.
+
+        Without it, such requests would cost their sender nothing, and us the reading of them.
+        """
+        self._refuse(self._by_address.take(household(address)), "address")
+
     def admit(self, client: str) -> None:
         """Take a token of the client and of its address; a problem where there is none."""
         address, slash, name = client.partition("/")

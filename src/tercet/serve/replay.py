@@ -25,16 +25,15 @@ from scipy import sparse
 
 from tercet.errors import DamagedBundleError, InputError
 from tercet.fitting.text_model import TextModel
-from tercet.kernels.online import FREE, fill_table
 from tercet.kernels.votes import (
     LOOKED_UP,
     NO_STEP,
     NOT_LOOKED_UP,
     Ballots,
     Questions,
-    ballots_behind,
     cast_until,
     count_votes,
+    most_step_pairs,
     recorded_steps,
     take_steps,
 )
@@ -42,6 +41,7 @@ from tercet.learn.online import OnlineLearner
 from tercet.search import BaseIndex
 from tercet.serve.allowances import Allowances, Moment, Spent, Voter, spelled
 from tercet.serve.ballots import ABSENT, BallotBox
+from tercet.serve.behind import LookBehind
 from tercet.serve.bounds import LearningBounds
 from tercet.serve.growing_columns import Arrays
 from tercet.serve.journal import Clicked, Entry, Preferred, Renewed, Withdrawn, seconds_of
@@ -49,6 +49,7 @@ from tercet.serve.votes import Vote, votes_of
 from tercet.store.fields import take_array
 
 _LOOKED_UP_AT_ONCE = 1024
+_LOOKED_AT_FIRST = 1024  # questions; then as many at once as take the seconds of a stretch
 _ROWS_KEPT = 2048
 _LAST_STRETCH = 256  # votes between the last two places to go back to
 _STRETCH_SECONDS = 0.03  # of one compiled call, about, after which others get their turn
@@ -106,7 +107,8 @@ class Replay:
     def __init__(self, index: BaseIndex, bounds: LearningBounds) -> None:
         self.model = text_model(index)
         self.bounds = bounds
-        self.overlay = OnlineLearner(self.model.weights, bounds, n_words=self.model.n_words)
+        # What is in the journal is learned whatever it takes; how much that may be is asked before it is there.
+        self.overlay = OnlineLearner(self.model.weights, bounds, max_memory=None, n_words=self.model.n_words)
         self.allowances = Allowances(bounds, self.overlay.unit)
         self.n_taken = 0  # votes that steps were taken for, again and again
         # Asked for by whoever checks, prepares and applies.
@@ -135,7 +137,7 @@ class Replay:
 
     def compile(self) -> None:
         """Get ready; applying does it by itself otherwise."""
-        self.overlay.advance(take_steps, 0, 0, 0, *self._known)
+        self.overlay.advance(take_steps, 0, 0, self.step_room, *self._known)
         none = np.zeros(0, np.int64)
         cast_until(self.box.ballots.all, -1)
         keys, change = recorded_steps(none, self.model.weights.shape[1], *self.box.rows[1:])
@@ -268,15 +270,20 @@ class Replay:
             for ballot in taken
         ]
 
-    def entries_behind(self, keys: NDArray[np.int64]) -> dict[int, tuple[int, ...]]:
-        """The entries behind pairs of words, by the pairs' keys; costs a look at every step."""
-        slots = np.full(max(16, 1 << int(4 * keys.size).bit_length()), FREE)
-        fill_table((slots, np.zeros(slots.size)), keys, np.zeros(keys.size))
-        ballots, pairs = ballots_behind(slots, self.model.weights.shape[1], self._n_done, *self.box.rows)
-        behind: dict[int, set[int]] = {key: set() for key in keys.tolist()}
-        for ballot, key in zip(ballots.tolist(), pairs.tolist(), strict=True):
-            behind[key].update(self.box.entries(ballot))
-        return {key: tuple(sorted(entries)) for key, entries in behind.items()}
+    def look_behind(self, keys: NDArray[np.int64]) -> Iterator[LookBehind]:
+        """Look for the votes behind pairs of words, by the pairs' keys: gives what was found after each stretch.
+
+        There is one at least, and entries may be applied between two of them; questions that are new then are not
+        looked at.
+        """
+        behind, stop, at_once = LookBehind(keys, self.model.weights.shape), len(self.box.questions), _LOOKED_AT_FIRST
+        while not behind.is_whole:
+            began, first = time.perf_counter(), max(0, stop - at_once)
+            behind.look(self.box, first, stop)
+            seconds = max(1e-6, time.perf_counter() - began)
+            at_once = max(_LAST_STRETCH, int(at_once * min(4.0, _STRETCH_SECONDS / seconds)))
+            stop = first
+            yield behind
 
     # -- steps -------------------------------------------------------------------------------------------------
 
@@ -297,7 +304,7 @@ class Replay:
         for pause in self._pauses(start, stop):
             while start < pause:
                 until = min(pause, start + self._votes_at_once())
-                self.overlay.advance(take_steps, start, until, self.box.most_pairs, *self._known)
+                self.overlay.advance(take_steps, start, until, self.step_room, *self._known)
                 start = self._n_done = until
                 self._going = self._going._replace(done=until)
                 if until - first >= _LAST_STRETCH:
@@ -307,6 +314,11 @@ class Replay:
             if pause - (self._places[-1].ballot if self._places else 0) >= _LAST_STRETCH:
                 self._places.append(Waypoint(pause, *self.overlay.pairs(), self.allowances.to_spent()))
         self._thin_places()
+
+    @property
+    def step_room(self) -> int:
+        """How many pairs of words a step may add, at most."""
+        return int(most_step_pairs(self.box.most_pairs, self.allowances.terms))
 
     def _votes_at_once(self) -> int:
         return max(_LAST_STRETCH, int(_STRETCH_SECONDS / self._a_vote))

@@ -77,7 +77,7 @@ class Service:
         self.writes = Queue("writer", 1, self.limits.waiting)
         self.changes = Queue("documents", 1, _CHANGES_WAITING)
         self.teaching = Teaching(self.reloader, self.writes)
-        self._changing, self._clicking = Rates("changes", self.limits), Rates("clicks", self.limits)
+        self.changing, self.clicking = Rates("changes", self.limits), Rates("clicks", self.limits)
 
     def close(self) -> None:
         self.reloader.stop()
@@ -120,7 +120,7 @@ class Service:
         self.limits, self.reloader.look_seconds = replace(limits, **kept), look_seconds
         for queue in (self.reads, self.writes):
             queue.allow(limits.waiting)
-        for rates in (self._changing, self._clicking):
+        for rates in (self.changing, self.clicking):
             rates.change(self.limits)
         if self.impressions is not None:
             self.impressions.keep_days = keep_days
@@ -178,10 +178,10 @@ class Service:
 
     async def click(self, client: str, query_id: str, doc_id: str) -> dict[str, Any]:
         """Log a click on a list that was shown."""
+        self.clicking.admit(client)
         log = self.impressions
         if log is None:
             raise HttpProblem(409, "this service logs no impressions, so clicks have no place", "not-logged")
-        self._clicking.admit(client)
         try:
             rank = await self.writes.run(lambda: log.click(client, query_id, doc_id))
         except KeyError as error:
@@ -240,13 +240,9 @@ class Service:
 
     # -- changing -----------------------------------------------------------------------------------------------
 
-    def check_rate(self, address: str) -> None:
-        """A problem where an address may change nothing for now, however its clients are called."""
-        self._changing.check(address)
-
     def admit(self, client: str) -> None:
         """Take a token for a change from a client and from its address."""
-        self._changing.admit(client)
+        self.changing.admit(client)
 
     async def add_documents(self, docs: Sequence[tuple[str, str, dict[str, Any]]], replacing: bool) -> dict[str, Any]:
         """Add documents, all or none, to the index and to what is served; in the place of others, or beside them."""

@@ -18,7 +18,7 @@ from tercet.data.clicks import Impression, impression_problem
 from tercet.data.values import timestamp
 from tercet.errors import EngineError, FormatError, JournalError
 from tercet.serve import answers
-from tercet.serve.bounds import QUERY_TERMS
+from tercet.serve.bounds import LEARNED_PAIRS, QUERY_TERMS
 from tercet.serve.generations import Generation
 from tercet.serve.journal import Clicked, Entry, Preferred, Trust, Withdrawn
 from tercet.serve.journal_chain import Entries
@@ -120,6 +120,13 @@ class Teaching:
         if not self._reloader.learner.query_row(query).nnz:
             detail = "the model knows no word of the query, so there is nothing to learn"
             raise HttpProblem(422, detail, "unknown-words")
+        n_pairs = int(self._reloader.version.overlay.nnz)
+        if n_pairs >= LEARNED_PAIRS:
+            detail = (
+                f"{n_pairs:,} pairs of words are learned, and {LEARNED_PAIRS:,} are the most; tercet bake makes them "
+            )
+            detail += "part of the model, and then more can be taught"
+            raise HttpProblem(507, detail, "limit", name="pairs", limit=LEARNED_PAIRS, value=n_pairs)
 
     async def undo(
         self, client: str, numbers: Sequence[int] | None, receipts: Sequence[str] | None = None
