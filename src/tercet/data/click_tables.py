@@ -236,8 +236,8 @@ def _rows_of_documents(table: DataTable, given: Columns, refused: Refused | None
             is_clicked = _truth_in(row.get(clicked), table, number, clicked)
             is_random = randomised is not None and _truth_in(row.get(randomised), table, number, randomised)
             place = None if position is None else _position_in(row.get(position), table, number, position)
-            ids = (None if column is None else row.get(column) for column in (search, session))
-            key = ListKey.of(*ids, text)
+            search_id, who = (None if column is None else row.get(column) for column in (search, session))
+            key = ListKey.of(search_id, who, text)
             time = times.of(row, number)
         except FormatError as problem:
             refuse(problem, refused)
