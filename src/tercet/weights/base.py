@@ -25,8 +25,8 @@ class Pairs(NamedTuple):
     Examples
     --------
     >>> pairs = Pairs(np.array([0]), np.array([3]), np.array([0.25]))
-    >>> pairs.contribution.sum()
-    np.float64(0.25)
+    >>> float(pairs.contribution.sum())
+    0.25
     """
 
     query_term: NDArray[np.int32]

@@ -52,8 +52,8 @@ class KernelLeastSquares(FeatureRanker):
     --------
     >>> from tercet.learn.rls import RankRLS
     >>> ranker = RankRLS(kernel="gaussian").fit([[0.0], [1.0]], [0, 1])
-    >>> isinstance(ranker, KernelLeastSquares), ranker.predict([[0.0], [1.0]]).argmax()
-    (True, np.int64(1))
+    >>> isinstance(ranker, KernelLeastSquares), int(ranker.predict([[0.0], [1.0]]).argmax())
+    (True, 1)
     """
 
     kernel: Annotated[Any, StrOptions(set(NAMES)), callable] = "linear"
