@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 import tercet as tc
 from support.serving import checked, made_index, refused, running, served
-from tercet.serve import LearningBounds, Limits, messages, read_journal
+from tercet.serve import LearningBounds, Limits, messages, read_journal, requests
 from tercet.serve.app import create_app
 from tercet.serve.guard import LOOPBACK_HOSTS, Access
 from tercet.serve.problems import TITLES
@@ -161,7 +161,7 @@ def test_the_openapi_document_is_complete(api):
             if method == "post":
                 body = operation["requestBody"]["content"]["application/json"]
                 name = body["schema"]["$ref"].rpartition("/")[2]
-                getattr(messages, name).model_validate(body["example"])
+                getattr(requests, name).model_validate(body["example"])
             assert {"422", "500", "503"} <= set(operation["responses"])
             for status, answer in operation["responses"].items():
                 [media] = answer["content"].values()

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 
 from tercet.errors import EngineError, InputError
 from tercet.report.html import style_policy
-from tercet.serve import answers, messages
+from tercet.serve import answers, messages, requests
 from tercet.serve.access_log import AccessLog
 from tercet.serve.answers import Deadline
 from tercet.serve.bounds import ID_CHARS
@@ -162,14 +162,14 @@ def _add_reading(app: FastAPI, service: Service, access: Access) -> None:
         return Deadline(request.scope["state"]["started"], service.limits.deadline_ms)
 
     @app.get("/search", response_model=messages.SearchAnswer)
-    async def search(request: Request, params: Annotated[messages.SearchQuery, Query()]) -> Response:
+    async def search(request: Request, params: Annotated[requests.SearchQuery, Query()]) -> Response:
         """Find documents: the learned list beside that of matching words alone."""
         client, is_vouched = _client(request, params.client), access.vouches(request.headers)
         wanted = (params.q, params.k, deadline(request), params.all, client, params.filter, is_vouched, params.log)
         return JSONResponse(await service.search(*wanted))
 
     @app.get("/explain", response_model=messages.Reasons)
-    async def explain(request: Request, params: Annotated[messages.ExplainQuery, Query()]) -> Response:
+    async def explain(request: Request, params: Annotated[requests.ExplainQuery, Query()]) -> Response:
         """Say why a document has its score, or why it is ahead of another."""
         check_query(service.version, params.q)
 
@@ -181,7 +181,7 @@ def _add_reading(app: FastAPI, service: Service, access: Access) -> None:
         return JSONResponse(await service.read(deadline(request), reasons))
 
     @app.get("/related", response_model=messages.RelatedWords)
-    async def related(request: Request, params: Annotated[messages.RelatedQuery, Query()]) -> Response:
+    async def related(request: Request, params: Annotated[requests.RelatedQuery, Query()]) -> Response:
         """List the document words that count most for a query word."""
         try:
             answer = await service.read(
@@ -197,7 +197,7 @@ def _add_reading(app: FastAPI, service: Service, access: Access) -> None:
         return await stored_document(request, doc_id)
 
     @app.get("/documents", response_model=messages.Document)
-    async def document_by_query(request: Request, params: Annotated[messages.DocumentQuery, Query()]) -> Response:
+    async def document_by_query(request: Request, params: Annotated[requests.DocumentQuery, Query()]) -> Response:
         """The same for an id that is no part of a path, such as two dots."""
         return await stored_document(request, params.id)
 
@@ -213,13 +213,13 @@ def _add_reading(app: FastAPI, service: Service, access: Access) -> None:
         return JSONResponse(answer)
 
     @app.get("/versions", response_model=messages.History)
-    async def versions(request: Request, params: Annotated[messages.LimitQuery, Query()]) -> Response:
+    async def versions(request: Request, params: Annotated[requests.LimitQuery, Query()]) -> Response:
         """List what changed, the latest first."""
         history = await service.read(deadline(request), lambda *_: service.teaching.history(params.limit))
         return JSONResponse({"version": service.version.name, "total": len(service.journal), "versions": history})
 
     @app.get("/learned", response_model=messages.LearnedOnline)
-    async def learned(request: Request, params: Annotated[messages.LimitQuery, Query()]) -> Response:
+    async def learned(request: Request, params: Annotated[requests.LimitQuery, Query()]) -> Response:
         """List what was learned online: pairs of words, and the entries behind them."""
         until = deadline(request)
         answer = await service.read(
@@ -283,27 +283,27 @@ def _add_changing(app: FastAPI, service: Service, access: Access) -> None:
     changing = {"status_code": 202, "responses": _problems(_CHANGING)}
 
     @app.post("/prefer", response_model=messages.Taught, **changing)  # type: ignore[arg-type]
-    async def prefer(request: Request, given: messages.Prefer) -> Response:
+    async def prefer(request: Request, given: requests.Prefer) -> Response:
         """Say that for a query one document is better than another."""
         client = admitted(request, given.client)
         trust = access.trust(client, request.headers)
         return JSONResponse(await service.teaching.prefer(client, given.query, given.better, given.worse, trust), 202)
 
     @app.post("/clicks", response_model=messages.Taught, **changing)  # type: ignore[arg-type]
-    async def clicks(request: Request, given: messages.Clicks) -> Response:
+    async def clicks(request: Request, given: requests.Clicks) -> Response:
         """Report a list and its clicks: a clicked document is better than those above it that were not."""
         client = admitted(request, given.client)
         trust = access.trust(client, request.headers)
         return JSONResponse(await service.teaching.clicks(client, given.query, given.shown, given.clicked, trust), 202)
 
     @app.post("/events", response_model=messages.ClickLogged, **changing)  # type: ignore[arg-type]
-    async def events(request: Request, given: messages.Click) -> Response:
+    async def events(request: Request, given: requests.Click) -> Response:
         """Report a click on a list, for the impressions log; who may read may do that."""
         client = _client(request, given.client)
         return JSONResponse(await service.click(client, given.query_id, given.doc), 202)
 
     @app.post("/undo", response_model=messages.TakenBack, **changing)  # type: ignore[arg-type]
-    async def undo(request: Request, given: messages.Undo) -> Response:
+    async def undo(request: Request, given: requests.Undo) -> Response:
         """Take back an entry of one's own, or several at once."""
         client = admitted(request, None)
         if sum(named is not None for named in (given.entry, given.entries, given.receipts)) > 1:
@@ -312,7 +312,7 @@ def _add_changing(app: FastAPI, service: Service, access: Access) -> None:
         return JSONResponse(await service.teaching.undo(client, numbers, given.receipts), 202)
 
     @app.post("/revoke", response_model=messages.TakenBack, **changing)  # type: ignore[arg-type]
-    async def revoke(request: Request, given: messages.Revoke) -> Response:
+    async def revoke(request: Request, given: requests.Revoke) -> Response:
         """Take back any entries, or all of a client."""
         return JSONResponse(await service.teaching.revoke(admitted(request, None), given.entries, given.client), 202)
 
@@ -327,7 +327,7 @@ def _add_documents(app: FastAPI, service: Service, access: Access) -> None:
     changing = {"response_model": messages.DocumentsChanged, "responses": _problems(_CHANGING)}
 
     @app.post("/documents", **changing)  # type: ignore[arg-type]
-    async def add(request: Request, given: messages.NewDocuments) -> Response:
+    async def add(request: Request, given: requests.NewDocuments) -> Response:
         """Add documents, all or none; on disk, and found, when this answers."""
         admit(request)
         docs = [(doc.id, doc.text, doc.carried) for doc in given.documents]
@@ -340,7 +340,7 @@ def _add_documents(app: FastAPI, service: Service, access: Access) -> None:
         return JSONResponse(await service.remove_document(doc_id))
 
     @app.delete("/documents", **changing)  # type: ignore[arg-type]
-    async def remove_by_query(request: Request, params: Annotated[messages.DocumentQuery, Query()]) -> Response:
+    async def remove_by_query(request: Request, params: Annotated[requests.DocumentQuery, Query()]) -> Response:
         """The same for an id that is no part of a path, such as two dots."""
         admit(request)
         return JSONResponse(await service.remove_document(params.id))

@@ -1,45 +1,14 @@
-"""What goes in and out over HTTP, with an example of each; the OpenAPI document is made of these."""
+"""What goes out over HTTP, with an example of each; the OpenAPI document is made of these and of `requests`."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
-from tercet.serve.bounds import (
-    CLIENT_CHARS,
-    DOCUMENTS_AT_ONCE,
-    ENTRIES_AT_ONCE,
-    FILTER_CHARS,
-    FILTERS,
-    ID_CHARS,
-    MOST_RESULTS,
-    QUERY_CHARS,
-    SHOWN,
-    UNKNOWN_MEMBERS,
-)
+from tercet.serve.requests import example
 
 _TIME = "2026-11-15T18:20:00.123Z"
-
-
-def _example(**members: Any) -> ConfigDict:
-    return ConfigDict(extra="forbid", json_schema_extra={"examples": [members]})
-
-
-QUERY = Field(max_length=QUERY_CHARS, description="Text of the query.", examples=["avocado eyes"])
-DOC_ID = Field(min_length=1, max_length=ID_CHARS, description="Id of a document.", examples=["MED-10"])
-# Strict, since true would be 1 otherwise, and take back the first entry.
-ENTRY = Annotated[int, Field(ge=1, lt=2**53, strict=True)]
-RECEIPT = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,14}\.[\w-]{1,64}$")]
-# Thousands may be sent, and only the first that is wrong is named.
-MANY = Field(None, min_length=1, max_length=ENTRIES_AT_ONCE, fail_fast=True)
-CLIENT = Field(
-    default=None,
-    min_length=1,
-    max_length=CLIENT_CHARS,
-    description="Who asks, where one address stands for many; limits are counted by it.",
-    examples=["reader-7"],
-)
 CARRIED = Field(description="Values that the document carries along, by column; some of many, long texts cut.")
 VERSION = Field(
     description="The version of the model that answered: v12 has all entries up to the 12th, exactly; v12~ has them in "
@@ -52,150 +21,6 @@ EXACT_IN = Field(
     "journal; 0 where it is, null where nothing is learned until a restart."
 )
 INDEX = Field(description="The index that answered: documents and model, as they were committed.")
-
-# -- questions ------------------------------------------------------------------------------------------------------
-
-
-class SearchQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    q: str = QUERY
-    k: int = Field(10, ge=1, le=MOST_RESULTS, description="How many documents in each list.", examples=[10])
-    all: bool = Field(False, description="Learned hits below the last match, too.", examples=[False])
-    filter: list[Annotated[str, Field(max_length=FILTER_CHARS)]] = Field(
-        default_factory=list,
-        max_length=FILTERS,
-        description="column:value, of what documents carry; a range of numbers is 10..20, and either end may be left "
-        "out. Filters on one column are alternatives, those on others must hold, too.",
-        examples=[["year:2011"]],
-    )
-    log: bool = Field(
-        True,
-        description="Whether the lists go into the impressions log, where there is one; not those that nobody is shown "
-        "or that somebody looks at again.",
-        examples=[True],
-    )
-    client: str | None = CLIENT
-
-
-class ExplainQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    q: str = QUERY
-    doc: str = DOC_ID
-    versus: str | None = Field(
-        None, min_length=1, max_length=ID_CHARS, description="Explain the lead over this one.", examples=["MED-14"]
-    )
-    system: Literal["learned", "baseline"] = Field("learned", description="Which list's score.", examples=["learned"])
-    k: int = Field(50, ge=1, le=MOST_RESULTS, description="How many pairs to list; others are added up.", examples=[50])
-
-
-class RelatedQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    word: str = Field(min_length=1, max_length=QUERY_CHARS, description="A query word.", examples=["avocado"])
-    k: int = Field(10, ge=1, le=MOST_RESULTS, description="How many words.", examples=[10])
-
-
-class DocumentQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    id: str = DOC_ID
-
-
-class LimitQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    limit: int = Field(100, ge=1, le=MOST_RESULTS, description="How many at most.", examples=[100])
-
-
-class Posted(BaseModel):
-    """What is sent as a body. Objects with far more members than there are get one fault, not one for each of them."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _has_few_members(cls, given: Any) -> Any:
-        if isinstance(given, dict) and len(given) > len(cls.model_fields) + UNKNOWN_MEMBERS:
-            raise ValueError(f"an object of {len(given):,} members; expected {', '.join(cls.model_fields)}")
-        return given
-
-
-class Prefer(Posted):
-    """For a query, one document is better than another."""
-
-    model_config = _example(query="avocado eyes", better="MED-10", worse="MED-14")
-    query: str = Field(min_length=1, max_length=QUERY_CHARS)
-    better: str = DOC_ID
-    worse: str = DOC_ID
-    client: str | None = CLIENT
-
-
-class Clicks(Posted):
-    """A list that somebody saw, from top to bottom, and what of it was clicked."""
-
-    model_config = _example(query="avocado eyes", shown=["MED-14", "MED-10", "MED-2"], clicked=["MED-10"])
-    query: str = Field(min_length=1, max_length=QUERY_CHARS)
-    shown: list[str] = Field(min_length=1, max_length=SHOWN)
-    clicked: list[str] = Field(min_length=1, max_length=SHOWN)
-    client: str | None = CLIENT
-
-
-class Click(Posted):
-    """A click on a document of a list, for the impressions log; nothing is learned from it at once."""
-
-    model_config = _example(query_id="0123456789abcdef0123456789abcdef", doc="MED-10")
-    query_id: str = Field(min_length=1, max_length=64, description="As the answer to the search has it.")
-    doc: str = DOC_ID
-    client: str | None = CLIENT
-
-
-class Undo(Posted):
-    """Take back an entry of one's own, or several, the last one where none is named.
-
-    One's own is what the same address taught without a client's name. What was taught for a client is taken back by the
-    receipts that the answers had.
-    """
-
-    model_config = _example(entry=12) | ConfigDict(extra="forbid")  # a client's name proves nothing
-    entry: ENTRY | None = None
-    entries: list[ENTRY] | None = MANY
-    receipts: list[RECEIPT] | None = Field(
-        None,
-        min_length=1,
-        max_length=ENTRIES_AT_ONCE,
-        fail_fast=True,
-        description="As the answers to what was taught had them.",
-    )
-
-
-class Revoke(Posted):
-    """Take back entries, or all of a client, whoever made them."""
-
-    model_config = _example(entries=[11, 12])
-    entries: list[ENTRY] | None = MANY
-    client: str | None = Field(
-        None,
-        min_length=1,
-        max_length=CLIENT_CHARS + 64,
-        description="As the history names it: address, or address/name.",
-    )
-
-
-class NewDocument(Posted):
-    """A document to be indexed."""
-
-    model_config = _example(id="MED-10", text="Avocados and eye health\nLutein …", carried={"year": 2011})
-    id: str = DOC_ID
-    text: str
-    carried: dict[str, str | int | float | bool] = Field(
-        default_factory=dict, description="Values that it carries along, by column."
-    )
-
-
-class NewDocuments(Posted):
-    """Documents to be indexed, all of them or, where one cannot be, none."""
-
-    model_config = _example(documents=[{"id": "MED-10", "text": "Avocados and eye health", "carried": {"year": 2011}}])
-    documents: list[NewDocument] = Field(min_length=1, max_length=DOCUMENTS_AT_ONCE)
-    replace: bool = Field(False, description="Take the place of documents with the same ids; else these are refused.")
-
-
-# -- answers --------------------------------------------------------------------------------------------------------
 
 
 class LearnedHit(BaseModel):
@@ -235,7 +60,7 @@ class Facet(BaseModel):
 class SearchAnswer(BaseModel):
     """Two lists for a query: the learned one, and that of matching words alone."""
 
-    model_config = _example(
+    model_config = example(
         query="avocado eyes",
         query_id="0123456789abcdef0123456789abcdef",
         k=1,
@@ -317,7 +142,7 @@ class RestShown(BaseModel):
 class Reasons(BaseModel):
     """Pairs of words and what each adds, largest first; with the rest they sum to the score."""
 
-    model_config = _example(
+    model_config = example(
         score=0.81,
         pairs=[{"query_word": "avocado", "doc_word": "avocado", "contribution": 0.5}],
         rest={"count": 12, "contribution": 0.31},
@@ -339,7 +164,7 @@ class RelatedWord(BaseModel):
 class RelatedWords(BaseModel):
     """The document words that count most for a query word, by size, sign kept."""
 
-    model_config = _example(
+    model_config = example(
         word="Avocados", known_as="avocado", related=[{"word": "lutein", "weight": 0.4}], version="v12"
     )
     word: str
@@ -351,7 +176,7 @@ class RelatedWords(BaseModel):
 class Document(BaseModel):
     """A document as it was indexed."""
 
-    model_config = _example(
+    model_config = example(
         id="MED-10", title="Avocados and eye health", text="Avocados and eye health\nLutein …", carried={"year": 2011}
     )
     id: str
@@ -363,7 +188,7 @@ class Document(BaseModel):
 class DocumentsChanged(BaseModel):
     """The change is on disk, and the index named has it."""
 
-    model_config = _example(changed=1, documents=3634, index="0123456789ab", version="v12")
+    model_config = example(changed=1, documents=3634, index="0123456789ab", version="v12")
     changed: int = Field(description="How many documents were added, replaced or removed.")
     documents: int = Field(description="How many there are now.")
     index: str = INDEX
@@ -373,7 +198,7 @@ class DocumentsChanged(BaseModel):
 class Collection(BaseModel):
     """What is searched."""
 
-    model_config = _example(
+    model_config = example(
         name="nfcorpus", documents=3633, baseline_name="BM25", examples=["avocado eyes", "vitamin d"]
     )
     name: str = Field(
@@ -387,7 +212,7 @@ class Collection(BaseModel):
 class Acknowledged(BaseModel):
     """It is on disk. ``applied`` says whether it counts in ``version`` already; soon it will."""
 
-    model_config = _example(entry=12, version="v12", applied=True, ready_in=0.0, exact_in=0.0)
+    model_config = example(entry=12, version="v12", applied=True, ready_in=0.0, exact_in=0.0)
     entry: int
     version: str = VERSION
     applied: bool
@@ -401,7 +226,7 @@ class Acknowledged(BaseModel):
 class ClickLogged(BaseModel):
     """The click is in the log."""
 
-    model_config = _example(query_id="0123456789abcdef0123456789abcdef", doc="MED-10", rank=2)
+    model_config = example(query_id="0123456789abcdef0123456789abcdef", doc="MED-10", rank=2)
     query_id: str
     doc: str
     rank: int
@@ -428,7 +253,7 @@ class Effect(BaseModel):
 class Taught(Acknowledged):
     """A vote that is on disk, and what it changed; null where it is not applied yet."""
 
-    model_config = _example(
+    model_config = example(
         entry=12,
         version="v12",
         applied=True,
@@ -450,14 +275,14 @@ class Taught(Acknowledged):
 class TakenBack(Acknowledged):
     """The entries that count no more."""
 
-    model_config = _example(entry=13, version="v13", applied=True, ready_in=0.0, exact_in=0.0, withdrawn=[12])
+    model_config = example(entry=13, version="v13", applied=True, ready_in=0.0, exact_in=0.0, withdrawn=[12])
     withdrawn: list[int]
 
 
 class HistoryEntry(BaseModel):
     """An entry of the journal, which made a version; members that its kind does not have are null."""
 
-    model_config = _example(
+    model_config = example(
         version="v12",
         entry=12,
         time=_TIME,
@@ -494,7 +319,7 @@ class HistoryEntry(BaseModel):
 class History(BaseModel):
     """Versions, latest first. ``v0`` is the base and has no entry."""
 
-    model_config = _example(version="v12", total=12, versions=[])
+    model_config = example(version="v12", total=12, versions=[])
     version: str = VERSION
     total: int
     versions: list[HistoryEntry]
@@ -511,7 +336,7 @@ class LearnedPair(BaseModel):
 class LearnedOnline(BaseModel):
     """All that was learned online: the overlay's largest pairs, and the latest active entries."""
 
-    model_config = _example(
+    model_config = example(
         version="v12",
         digest="0123456789abcdef0123456789abcdef",
         total_pairs=64,
@@ -554,7 +379,7 @@ class Interleaving(BaseModel):
 class Health(BaseModel):
     """The service is well. Where it no longer learns, the answer is a problem."""
 
-    model_config = _example(
+    model_config = example(
         status="ok",
         version="v12",
         exact_in=0.0,
@@ -598,7 +423,7 @@ class Health(BaseModel):
 class Ready(BaseModel):
     """Requests may be sent here."""
 
-    model_config = _example(ready=True)
+    model_config = example(ready=True)
     ready: Literal[True]
 
 
