@@ -51,7 +51,7 @@ def test_a_package_that_is_missing_or_too_old_fails_with_what_to_install(monkeyp
     result = CliRunner().invoke(cli, ["doctor"])
     assert result.exit_code == 1
     assert "FAIL  scipy: not installed" in result.output
-    assert "FAIL  numba: 0.9; 0.60 or later is needed" in result.output
+    assert "FAIL  numba: 0.9; 0.61 or later is needed" in result.output
     assert re.search(r"install 'scipy>=\d", result.output)
     assert "2 of " in result.output
 
