@@ -47,7 +47,8 @@ def test_what_is_learned_is_brought_back_a_few_rows_at_a_time(name, monkeypatch)
     sizes = []
     Q, prefs = some_texts(), some_preferences()
     here = RANKERS[name]().fit(Q, prefs)
-    monkeypatch.setattr("tercet.gpu.states.AT_ONCE", 100)
+    for module in ("states", "all_pairs"):
+        monkeypatch.setattr(f"tercet.gpu.{module}.AT_ONCE", 100)
     with on_host_card(Noting()):
         there = RANKERS[name]().fit(Q, prefs)
     same(there, here)

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.gpu.hardware import Card
-from tercet.gpu.states import AT_ONCE, AnyState, ChunkOnCard, StateOnCard, TextsOnCard, row_blocks
+from tercet.gpu.states import AT_ONCE, AnyState, ChunkOnCard, StateOnCard, TextsOnCard
 from tercet.kernels.sparse_rows import CUM, N_SIZES, PENDING, SHRINK_EVERY, SIZE_BITS, SIZE_SHIFT
 from tercet.learn.dense import DenseState
 from tercet.learn.matrices import reorder_columns
 from tercet.learn.on_support import OnSupportState
 from tercet.learn.sparse_state import LARGEST_CUM, SWEEP_EVERY, SparseState
+from tercet.weights.base import row_blocks
 
 PLAIN, LEVELS, SUPPORT = 0, 1, 2  # as in kernels/pairs.cu
 TILE = 1024
@@ -132,7 +133,7 @@ class SparseOnCard(PairsOnCard[SparseState]):
 
     def _put(self, entries: sparse.csr_array) -> None:
         xp = self.card.xp
-        for rows in row_blocks(self.W.shape):
+        for rows in row_blocks(*self.W.shape, most_entries=AT_ONCE):
             some = entries[rows]
             places = _places(some.indptr, some.indices, some.shape[1])
             self.W[rows].reshape(-1)[xp.asarray(places)] = xp.asarray(some.data)
@@ -214,7 +215,7 @@ class SparseOnCard(PairsOnCard[SparseState]):
             block[abs(block) < smallest] = absent
 
     def _blocks(self) -> Iterator[Any]:
-        return (self.W[rows] for rows in row_blocks(self.W.shape))
+        return (self.W[rows] for rows in row_blocks(*self.W.shape, most_entries=AT_ONCE))
 
     def bring_back(self) -> None:
         """The live entries, or the whole support, as the state keeps them."""

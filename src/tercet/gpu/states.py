@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -19,6 +18,7 @@ from tercet.learn.loop import CHUNK
 from tercet.learn.lowrank import LowRankState
 from tercet.learn.matrices import column_counts, kernel_rows, reorder_columns
 from tercet.learn.state import State
+from tercet.weights.base import row_blocks
 
 DIRECT, COLLECT, APPLY = 0, 1, 2  # as in kernels/common.cuh
 _WARP = 32
@@ -195,12 +195,6 @@ def shared_words(texts: Texts) -> float:
     return float((frequency**2).sum() / max(frequency.sum(), 1e-12))
 
 
-def row_blocks(shape: tuple[int, int]) -> Iterator[slice]:
-    """Rows of an array, so many at a time that what is made of them takes little room."""
-    height = max(1, AT_ONCE // max(1, shape[1]))
-    return (slice(start, start + height) for start in range(0, shape[0], height))
-
-
 class DiagonalOnCard(StateOnCard[DiagonalState]):
     """A weight for each word."""
 
@@ -317,13 +311,13 @@ class LowRankOnCard(StateOnCard[LowRankState]):
     def _padded(self, factors: NDArray[Any]) -> Any:
         xp = self.card.xp
         padded = xp.zeros((factors.shape[0], self.stride), dtype=factors.dtype)
-        for rows in row_blocks(padded.shape):
+        for rows in row_blocks(*padded.shape, most_entries=AT_ONCE):
             padded[rows, : self.width] = xp.asarray(factors[rows])
         return padded
 
     def _fetch(self, padded: Any, factors: NDArray[Any]) -> None:
         """Copy factors back, some rows at a time: the card makes a copy without what they are padded with first."""
-        for rows in row_blocks(padded.shape):
+        for rows in row_blocks(*padded.shape, most_entries=AT_ONCE):
             factors[rows] = self.card.to_host(padded[rows, : self.width])
 
 

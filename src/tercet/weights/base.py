@@ -232,9 +232,9 @@ def frozen_csr(matrix: Any, name: str) -> Matrix:
     return kept
 
 
-def row_blocks(n: int, m: int) -> Iterator[slice]:
-    """Rows of an (n, m) matrix in double precision to look at together."""
-    height = max(1, _BLOCK_BYTES // (8 * max(1, m)))
+def row_blocks(n: int, m: int, *, most_entries: int | None = None) -> Iterator[slice]:
+    """Rows of an (n, m) matrix to look at together; as many as take 64 MiB in double precision, where not said."""
+    height = max(1, (most_entries or _BLOCK_BYTES // 8) // max(1, m))
     return (slice(start, min(start + height, n)) for start in range(0, n, height))
 
 
