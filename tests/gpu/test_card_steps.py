@@ -78,18 +78,25 @@ def test_pairs_that_are_never_learned_are_zero(name):
     assert np.count_nonzero(weights) > N_TERMS**2 / 10
 
 
-def test_batches_of_integer_sums_are_the_mean_step_of_a_batch():
+def test_batches_of_integer_sums_are_the_sum_of_their_steps(monkeypatch):
     """All steps of a batch see the weights before it, and their changes are added up."""
-    Q, prefs = some_texts(), some_preferences(8)
-    with on_host_card(deterministic=True):  # all 8 in one batch
-        learned = tc.DenseRanker(rate=1.0, schedule="constant").fit(Q, prefs).weights_.rows(np.arange(N_TERMS))
-    expected, dense = np.eye(N_TERMS), Q.toarray().astype(np.float64)
-    change = np.zeros_like(expected)
-    for q, b, w in zip(prefs.query, prefs.better, prefs.worse, strict=True):
-        difference = dense[b] - dense[w]
-        if dense[q] @ expected @ difference < 1:
-            change += np.outer(dense[q], difference)
-    np.testing.assert_allclose(learned, expected + change, rtol=1e-5, atol=1e-6)
+    Q, rate = some_texts(), 0.3
+    prefs = tc.Preferences([0] * 9, [1] * 9, [2] * 9)  # one after the other, a few of them would be enough
+    monkeypatch.setattr(PairsOnCard, "steps_before", 1e-9)  # the first alone, and then all 8
+    monkeypatch.setattr(PairsOnCard, "take_as_many_as_texts_allow", lambda *_: None)
+    with on_host_card(deterministic=True):
+        learned = tc.DenseRanker(rate=rate, schedule="constant").fit(Q, prefs).weights_.rows(np.arange(N_TERMS))
+    query, better, worse = Q[:3].toarray().astype(np.float64)
+
+    def after_batches(sizes):
+        W = np.eye(N_TERMS)
+        for size in sizes:
+            if query @ W @ (better - worse) < 1:
+                W += size * rate * np.outer(query, better - worse)
+        return W
+
+    np.testing.assert_allclose(learned, after_batches([1, 8]), rtol=1e-5, atol=1e-6)
+    assert not np.allclose(learned, after_batches([1] * 9), rtol=1e-5, atol=1e-6)
 
 
 def test_weights_margins_and_passes_of_given_preferences():

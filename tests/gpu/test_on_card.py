@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 import tercet as tc
-from support.card_rankers import N_TERMS, RANKERS, same, some_preferences, some_texts
+from support.card_rankers import N_TERMS, RANKERS, NeverSomeRanker, same, some_preferences, some_texts
 from support.random_data import random_preferences, random_texts
 from tercet.data.counters import Counters, draw_by_counters, placed
 from tercet.data.sampling import JudgementSampler, LabelSampler, MixtureSampler
-from tercet.errors import DeviceError, MissingExtraError
+from tercet.errors import DeviceError, InputError, MemoryLimitError, MissingExtraError
 from tercet.gpu import find_card
 from tercet.gpu.scoring import CardScorer
-from tercet.gpu.stepper import CardExecutor
-from tercet.learn import SampledSource
+from tercet.gpu.stepper import CardExecutor, CardStepper
+from tercet.learn import HardSource, SampledSource
+from tercet.learn.devices import learning_on
 from tercet.learn.loop import executing_on
-from tercet.weights import Dense, Diagonal, Identity, LowRank, Sparse, Weights
+from tercet.text import vectorise
+from tercet.weights import Dense, Diagonal, Identity, LowRank, Sparse, Weights, scoring_by
 
 try:
     CARD = find_card()
@@ -43,6 +48,18 @@ class OneBlock(CardExecutor):
         return stepper
 
 
+@contextmanager
+def no_memory_left() -> Iterator[None]:
+    """Within the block, CuPy has no memory for another array."""
+    pool = CARD.xp.get_default_memory_pool()
+    pool.free_all_blocks()
+    pool.set_limit(size=max(1, pool.total_bytes()))
+    try:
+        yield
+    finally:
+        pool.set_limit(size=0)
+
+
 @pytest.mark.parametrize("name", RANKERS)
 def test_one_block_is_the_cpu_kernel_to_rounding(name):
     Q, D, prefs = some_texts(), some_texts(seed=7), some_preferences()
@@ -61,6 +78,154 @@ def test_the_same_bits_every_time(name):
     first = fits[0].weights_.rows(np.arange(N_TERMS))
     for other in fits[1:]:
         np.testing.assert_array_equal(other.weights_.rows(np.arange(N_TERMS)), first)
+
+
+@pytest.mark.parametrize("name", ["low rank", "dense", "sparse"])
+def test_a_ranker_has_the_same_bits_where_all_fits_learn_on_a_card(name):
+    Q, prefs = some_texts(), some_preferences(20_000)
+    with learning_on("cuda"):
+        one, other = (RANKERS[name](deterministic=True).fit(Q, prefs).weights_.rows([0, 1, 2]) for _ in range(2))
+    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["low rank", "low rank, documents stay", "dense", "sparse"])
+def test_texts_that_are_gathered_while_the_card_is_at_work_give_the_same_bits(name, monkeypatch):
+    rng = np.random.default_rng(0)
+    Q, D = random_texts(rng, 5000, N_TERMS), random_texts(rng, 5000, N_TERMS)
+    prefs = random_preferences(rng, 100_000, 5000, 5000)
+    fits = []
+    for fits_there in (True, False):
+        with monkeypatch.context() as patch:
+            patch.setattr(CardStepper, "_texts_fit", lambda *_, fits_there=fits_there: fits_there)
+            fits.append(RANKERS[name](device="cuda", deterministic=True).fit(Q, prefs, D))
+    there, gathered = (ranker.weights_.rows(np.arange(N_TERMS)) for ranker in fits)
+    np.testing.assert_array_equal(gathered, there)
+
+
+@pytest.mark.parametrize("name", ["low rank", "low rank, averaged, tied", "sparse", "sparse, some never"])
+def test_what_is_learned_is_brought_back_a_few_rows_at_a_time(name, monkeypatch):
+    Q, prefs = some_texts(), some_preferences()
+    here = RANKERS[name]().fit(Q, prefs)
+    for module in ("states", "all_pairs"):
+        monkeypatch.setattr(f"tercet.gpu.{module}.AT_ONCE", 100)
+    with executing_on(OneBlock(CARD)):
+        there = RANKERS[name]().fit(Q, prefs)
+    same(there, here)
+
+
+@pytest.mark.parametrize("name", [name for name in RANKERS if "never" in name])
+def test_pairs_that_are_never_learned_are_zero(name):
+    learned = RANKERS[name](device="cuda").fit(some_texts(), some_preferences(20_000), some_texts(seed=7))
+    weights = learned.weights_.rows(np.arange(N_TERMS))
+    assert not weights[NeverSomeRanker.never.toarray() != 0].any()
+    assert np.count_nonzero(weights) > N_TERMS**2 / 10
+
+
+def test_a_refit_by_hand_refuses_rows_that_there_are_not():
+    ranker = tc.SparseRanker(rate=3.0, l1=2e-3, device="cuda").fit(some_texts(), some_preferences())
+    with pytest.raises(InputError, match="1000000"):
+        ranker.refit(some_texts(), tc.Preferences([0], [10**6], [1]))
+
+
+def test_hard_negatives_are_ranked_by_the_weights_of_the_same_steps():
+    rng = np.random.default_rng(0)
+    pairs = np.unique(rng.integers(0, 60, (200, 2)), axis=0)
+    sampler = JudgementSampler(pairs[:, 0], pairs[:, 1], rng.integers(0, 3, len(pairs)), n_docs=60)
+    Q = some_texts()
+    fit = lambda: (  # noqa: E731
+        tc.LowRankRanker(n_components=5, rate=0.02)
+        .fit(Q, HardSource(sampler, Q, Q, 20_000, depth=5, hard=1.0))
+        .weights_.rows(np.arange(N_TERMS))
+    )
+    here = fit()
+    with executing_on(OneBlock(CARD)):
+        there = fit()
+    # Rounding may turn a rank around, so that a few of the preferences are others.
+    assert np.corrcoef(here.ravel(), there.ravel())[0, 1] > 0.99
+
+
+class Kill(Exception):
+    """The end of a run that is cut short."""
+
+
+def kill_at_5000(event) -> None:
+    if event.step >= 5000:
+        raise Kill
+
+
+@pytest.mark.parametrize("begins_there", [True, False])
+def test_a_run_goes_on_on_a_card_and_on_a_cpu(tmp_path, begins_there):
+    Q, prefs = some_texts(), some_preferences(9000)
+
+    def fit(on_card, *callbacks):
+        ranker = tc.DenseRanker(rate=1.0)
+        if not on_card:
+            return ranker.fit(Q, prefs, callbacks=callbacks)
+        with executing_on(OneBlock(CARD)):
+            return ranker.fit(Q, prefs, callbacks=callbacks)
+
+    whole, checkpoint = fit(False), tc.Checkpoint(tmp_path / "run", every=1000)
+    with pytest.raises(Kill):
+        fit(begins_there, checkpoint, kill_at_5000)
+    resumed = fit(not begins_there, checkpoint)
+    assert resumed.n_steps_ == whole.n_steps_
+    same(resumed, whole)
+
+
+def test_without_memory_in_mid_run_the_last_checkpoint_is_kept(tmp_path, monkeypatch):
+    Q, prefs = some_texts(), some_preferences(200_000)
+    monkeypatch.setattr(CardStepper, "_texts_fit", lambda *_: False)
+    checkpoint = tc.Checkpoint(tmp_path / "run", every=50_000)
+    pool, told = CARD.xp.get_default_memory_pool(), []
+
+    def fill(event):
+        if event.step >= 100_000:
+            pool.set_limit(size=1)
+
+    try:
+        with pytest.raises(MemoryLimitError, match="no memory left"):
+            tc.DiagonalRanker(device="cuda").fit(Q, prefs, callbacks=[checkpoint, fill])
+    finally:
+        pool.set_limit(size=0)
+    resumed = tc.DiagonalRanker(device="cuda").fit(Q, prefs, callbacks=[checkpoint, lambda e: told.append(e.step)])
+    assert told[0] > 100_000
+    assert resumed.n_steps_ == 200_000
+
+
+def test_a_w_that_does_not_fit_is_refused_or_left_to_the_cpu():
+    Q = sparse.csr_array((np.ones(60, np.float32), (np.arange(60), np.arange(60) * 7000)), shape=(60, 420_000))
+    with pytest.raises(MemoryLimitError, match=r"W of 420,000 by 420,000 words takes [\d,]+ bytes on "):
+        tc.SparseRanker(device="cuda").fit(Q, some_preferences())
+    with learning_on("cuda"):
+        learned = tc.SparseRanker().fit(Q, some_preferences())
+    assert learned.n_steps_ >= 300
+
+
+def test_what_there_is_no_memory_to_score_is_scored_here(monkeypatch):
+    monkeypatch.setattr("tercet.gpu.scoring._LEAST", 0)
+    rng = np.random.default_rng(1)
+    Q, D = random_texts(rng, 300, N_TERMS), random_texts(rng, 4000, N_TERMS)
+    weights = Weights([Dense(weights=rng.standard_normal((N_TERMS, N_TERMS)).astype(np.float32))])
+    scores, ranked = weights.score(Q, D), weights.rank(Q, D, 20)
+    with scoring_by(CardScorer(CARD)):
+        with no_memory_left():
+            np.testing.assert_array_equal(weights.score(Q, D), scores)
+            for one, other in zip(weights.rank(Q, D, 20), ranked, strict=True):
+                np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(weights.score(Q, D), scores, rtol=1e-12, atol=1e-12)
+
+
+def test_vectors_on_disk_are_learned_from(tmp_path):
+    docs = {f"d{at}": f"w{at % 5} w{at % 7} w{at % 11}" for at in range(60)}
+    queries = {f"q{at}": f"w{at % 5} w{at % 11}" for at in range(40)}
+    vectors = vectorise(docs, queries, tmp_path / "vectors")
+    qrels = {f"q{at}": {f"d{at}": 1} for at in range(40)}
+    here, there = (tc.LowRankRanker(n_components=5) for _ in range(2))
+    tc.fit_vectors(vectors, qrels, here, n_steps=2000)
+    with executing_on(OneBlock(CARD)):
+        tc.fit_vectors(vectors, qrels, there, n_steps=2000)
+    Q = vectors.queries.rows(np.arange(40))
+    np.testing.assert_allclose(there.weights_.score(Q, Q), here.weights_.score(Q, Q), rtol=1e-3, atol=1e-4)
 
 
 def test_draws_are_those_of_a_cpu():
