@@ -18,6 +18,7 @@ _SHARED_BYTES = 48 * 1024  # that a block can have without being asked for
 _SOURCES = {  # kernel -> the file it is in
     "lowrank_advance": "lowrank.cu",
     "cosine_advance": "lowrank.cu",
+    "latent_vectors": "lowrank.cu",
     "pairs_advance": "pairs.cu",
     "diagonal_advance": "diagonal.cu",
     "expand_queries": "expand.cu",

@@ -284,9 +284,12 @@ class LowRankOnCard(StateOnCard[LowRankState]):
         texts = super().lay_out(Q, D)
         if self.state.learn_documents:
             return texts
-        indptr, indices, data = texts.D
-        docs = self.card.sparse.csr_matrix((data, indices, indptr), shape=(D.shape[0], self.V.shape[0]))
-        return replace(texts, latent=self.card.xp.ascontiguousarray(docs @ self.V))
+        n_docs = D.shape[0]
+        latent = self.card.xp.empty((n_docs, self.stride), dtype=np.float32)
+        # Not a product of the library's: its bits depend on which texts are multiplied together.
+        args = (self.V, np.int32(self.stride), *texts.D, np.int64(n_docs), latent)
+        self.card.launch("latent_vectors", max(1, min(n_docs, self.n_blocks)), self.n_threads, 0, args)
+        return replace(texts, latent=latent)
 
     def bytes_of_texts(self, Q: sparse.csr_array, D: sparse.csr_array) -> int:
         latent = 0 if self.state.learn_documents else 4 * D.shape[0] * self.stride

@@ -54,6 +54,19 @@ DEVICE void sum_warps(float* parts, int stride) {
   }
 }
 
+// Rows V d of n texts, a block for each: `latent` (n, stride). Words of a text are added in their order, so that a row
+// depends on its text and V alone. No races.
+KERNEL latent_vectors(const float* V, int stride, const long long* d_indptr, const int* d_indices, const float* d_data,
+                      long long n, float* latent) {
+  for (long long s = BLOCK; s < n; s += N_BLOCKS) {
+    for (int c = THREAD; c < stride; c += N_THREADS) {
+      float sum = 0;
+      for (long long a = d_indptr[s]; a < d_indptr[s + 1]; ++a) sum += d_data[a] * V[(long long)stride * d_indices[a] + c];
+      latent[s * stride + c] = sum;
+    }
+  }
+}
+
 // One pass over n preferences, a block for each; changes U (n_query_terms, stride), V (n_doc_terms, stride), the same
 // array when tied, and, when learned, `diagonal` (n_terms). Both gradients are taken at the old U and V. With `latent`
 // (n_docs, stride), rows V d, V stays as it is. `rare_q`, `rare_d` mark words whose factors stay zero. `before_u`,
