@@ -97,6 +97,30 @@ def test_links_are_found_among_what_is_not_known():
     assert tc.HeldOutQueries.from_links([(4, 1)], X, X[:2]).hidden.nnz == 0  # no document has the query's own row
 
 
+def test_hidden_documents_are_none_to_be_ranked_above():
+    rng = np.random.default_rng(0)
+    Q, D = (sparse.csr_array(rng.random((n, 4)), dtype=np.float32) for n in (6, 12))
+    grades, hidden = rng.integers(0, 3, (6, 12)), rng.random((6, 12)) < 0.3
+    grades[:, 0], hidden[:, 0], hidden[:, 1] = 1, False, True
+    grades[hidden] = 0
+    measure, weights = tc.measure.parse_measure("RankLoss"), tc.CosineRanker().fit(D).weights_
+    names = tuple(f"q{row}" for row in range(6))
+    expected = []
+    for row in range(6):
+        seen = np.flatnonzero(~hidden[row])
+        alone = tc.HeldOutQueries(Q[[row]], D[seen], sparse.csr_array(grades[[row]][:, seen]), names[:1], measure)
+        expected.append(alone.values(weights)[0])
+    assert 0 < min(expected) < max(expected)
+    for exclude in (None, np.ones(6, dtype=np.int64)):  # excluded and hidden is no more than either
+        held_out = tc.HeldOutQueries(
+            Q, D, sparse.csr_array(grades), names, measure, exclude, sparse.csr_array(hidden, dtype=np.int64)
+        )
+        np.testing.assert_allclose(held_out.values(weights), expected, atol=1e-12)
+    X = sparse.csr_array(np.array([[1, 1, 0], [0, 0, 1], [1, 1, 0]], dtype=np.float32))
+    linked = tc.HeldOutQueries.from_links([(0, 1)], X, measure="RankLoss")
+    assert linked(tc.CosineRanker().fit(X).weights_) == -1.0  # below the only other document
+
+
 @pytest.mark.parametrize(
     ("links", "known", "message"),
     [

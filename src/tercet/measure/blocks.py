@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from tercet.errors import InputError
-from tercet.measure.formulas import compute, find_standing
+from tercet.measure.formulas import Standing, compute, find_standing
 from tercet.measure.names import Measure, parse_measures
 
 
@@ -44,6 +44,16 @@ def measure_block(
     array([[0.5, 0.5, 1. ]])
     """
     parsed = parse_measures(measures)
+    return compute(standing_of_block(scores, grades, n_relevant, exclude), parsed)
+
+
+def standing_of_block(
+    scores: ArrayLike,
+    grades: ArrayLike | sp.spmatrix | sp.sparray,
+    n_relevant: ArrayLike | None = None,
+    exclude: ArrayLike | None = None,
+) -> Standing:
+    """What `measure_block` measures."""
     block = _check_scores(scores)
     query, column, grade = _positive_grades(grades, block.shape)
     left_out = _check_exclude(exclude, block.shape)
@@ -54,8 +64,7 @@ def measure_block(
         outside = _check_n_relevant(n_relevant, present)
         unseen_query = np.repeat(np.arange(len(block)), outside)
         unseen = (unseen_query, np.ones_like(unseen_query))
-    standing = find_standing(block.ravel(), _row_starts(block.shape), left_out, query, column, grade, unseen)
-    return compute(standing, parsed)
+    return find_standing(block.ravel(), _row_starts(block.shape), left_out, query, column, grade, unseen)
 
 
 def average_precision_by_class(

@@ -14,8 +14,9 @@ from tercet._validate import is_integer
 from tercet.data.mapped_rows import Texts, take
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError
-from tercet.measure.blocks import average_precision_by_class, measure_block
+from tercet.measure.blocks import average_precision_by_class, measure_block, standing_of_block
 from tercet.measure.evaluation import Evaluation
+from tercet.measure.formulas import compute
 from tercet.measure.names import PAIR_ACCURACY, Measure, parse_measure, parse_measures
 from tercet.weights import Weights
 
@@ -267,10 +268,19 @@ class HeldOutQueries:
     def measured(self, block: slice, scores: NDArray[np.float64], measures: tuple[Measure, ...]) -> NDArray[np.float64]:
         """Measures (n, n_measures) of a block of queries from their scores; those of hidden documents are lost."""
         exclude = None if self.exclude is None else self.exclude[block]
-        if self.hidden is not None:
-            hidden = self.hidden[block].tocoo()
-            scores[hidden.row, hidden.col] = -np.inf  # below every other, so that no rank above changes
-        return measure_block(scores, self.grades[block], measures, exclude=exclude)
+        grades = self.grades[block]
+        if self.hidden is None:
+            return measure_block(scores, grades, measures, exclude=exclude)
+        query, doc = (places.astype(np.int64) for places in self.hidden[block].nonzero())
+        scores[query, doc] = -np.inf  # below every other, so that no rank above changes
+        standing = standing_of_block(scores, grades, exclude=exclude)
+        # Nor are they documents to be ranked above; what is relevant, or excluded, is none of those anyway.
+        relevant, answer = (places.astype(np.int64) for places in (grades > 0).nonzero())
+        is_other = ~np.isin(query * scores.shape[1] + doc, relevant * scores.shape[1] + answer)
+        if exclude is not None:
+            is_other &= doc != exclude[query]
+        n_hidden = np.bincount(query[is_other], minlength=len(scores))
+        return compute(replace(standing, n_ranked=standing.n_ranked - n_hidden), measures)
 
 
 @dataclass(frozen=True, eq=False)
