@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tercet.errors import InputError
-from tercet.measure import Evaluation, Measure, evaluate
+from tercet.measure import Evaluation, Measure, evaluate, measure_block, measure_rows
 
 NAMES = [
     "AP", "AP@2", "AP(rel=2)", "AP(rel=3)@4", "nDCG", "nDCG@1", "nDCG@5", "P@1", "P@5", "P(rel=2)@3",
@@ -133,12 +133,25 @@ def test_missing_and_unjudged_queries_are_counted():
         ({"q": {7: 1}}, {"q": {"7": 1.0}}, "Got 7 for query 'q' of the qrels"),
         ({"q": {"a": 1.0}}, {"q": {"a": 1.0}}, "grade of query 'q' and document 'a' must be an integer"),
         ({"q": {"a": True}}, {"q": {"a": 1.0}}, "Got True"),
+        ({"q": {"a": 2**63}}, {"q": {"a": 1.0}}, "grade of query 'q' and document 'a' is larger than any integer of 64"),
+        ({"q": {"a": 10**5000}}, {"q": {"b": 1.0}}, "grade of query 'q' and document 'a' is larger"),
+        ({"q": {"a": 1}}, {"q": {"a": 10**400}}, "score of query 'q' is an integer too large"),
     ],
 )
 def test_wrong_input_says_what_and_where(qrels, run, complaint):
     with pytest.raises(InputError) as caught:
         evaluate(qrels, run, "AP")
     assert complaint in str(caught.value)
+
+
+def test_what_is_of_preferences_is_not_of_rankings():
+    for measured in (
+        lambda: evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["AP", "PairAccuracy"]),
+        lambda: measure_rows([1, 0], [1.0, 0.0], [7, 7], "PairAccuracy"),
+        lambda: measure_block([[1.0, 0.0]], [[1, 0]], "PairAccuracy"),
+    ):
+        with pytest.raises(InputError, match="PairAccuracy is measured on preferences, and not on rankings"):
+            measured()
 
 
 def test_numpy_numbers_are_numbers():

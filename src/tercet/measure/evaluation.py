@@ -21,6 +21,7 @@ from tercet.measure.names import Measure, parse_measure, parse_measures
 Qrels = Mapping[str, Mapping[str, int]]
 Run = Mapping[str, Mapping[str, float]]
 NoRelevant: TypeAlias = Literal["zero", "leave-out"]
+_LARGEST_GRADE = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -227,7 +228,10 @@ def _scores(qid: str, documents: Mapping[str, float], order: list[str]) -> NDArr
         # NaN is the one number that differs from itself.
         if not isinstance(score, (int, float, np.integer, np.floating)) or score != score:
             raise InputError(f"The score of query {qid!r} and document {doc_id!r} must be a number. Got {score!r}.")
-    scores = np.array([documents[doc_id] for doc_id in order], dtype=np.float64)
+    try:
+        scores = np.array([documents[doc_id] for doc_id in order], dtype=np.float64)
+    except OverflowError:  # integers are of any size
+        raise InputError(f"A score of query {qid!r} is an integer too large for a float; scores are floats.") from None
     with np.errstate(over="ignore"):  # beyond float32 all scores are equally infinite
         return scores.astype(np.float32)
 
@@ -257,6 +261,10 @@ def _positive_judgements(
                 )
             if grade <= 0:
                 continue
+            if grade > _LARGEST_GRADE:
+                raise InputError(
+                    f"The grade of query {qid!r} and document {doc_id!r} is larger than any integer of 64 bits."
+                )
             column = column_of.get(doc_id)
             if column is None:
                 unranked.append((row, int(grade)))

@@ -70,6 +70,8 @@ def compute(standing: Standing, measures: Sequence[Measure]) -> NDArray[np.float
     """Every measure of every query, (n_q, n_measures)."""
     values = np.zeros((len(standing.n_ranked), len(measures)))
     for column, measure in enumerate(measures):
+        if measure.name not in _FORMULAS:
+            raise InputError(f"{measure} is measured on preferences, and not on rankings; name another measure.")
         values[:, column] = _FORMULAS[measure.name](standing, measure)
     return values
 
