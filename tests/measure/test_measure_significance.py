@@ -96,6 +96,14 @@ def test_no_difference_at_all(method):
     assert paired_test([0.3, 0.5], [0.3, 0.5], method) == PairedTest(0.0, 0.0, 0.0, 1.0, 2, method)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_rounding_is_no_difference(method):
+    assert paired_test([0.1 + 0.2] * 6, [0.3] * 6, method) == PairedTest(0.0, 0.0, 0.0, 1.0, 6, method)
+    some = paired_test([0.1 + 0.2] * 6 + [0.5], [0.3] * 6 + [0.25], "wilcoxon")
+    assert (some.difference, some.p_value) == (0.25 / 7, 1.0)  # one query says nothing
+    assert paired_test([1e-15, 2e-15, 3e-15], [0.0, 0.0, 0.0], method).difference > 0  # small, and no rounding
+
+
 def test_the_same_difference_everywhere():
     constant = paired_test([0.5, 0.75, 1.0], [0.25, 0.5, 0.75])
     assert (constant.difference, constant.low, constant.high, constant.p_value) == (0.25, 0.25, 0.25, 0.0)

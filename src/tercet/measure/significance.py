@@ -18,7 +18,8 @@ Method = Literal["t", "wilcoxon", "permutation", "bootstrap"]
 
 _LEVEL = 0.95
 _NUMBERS_AT_ONCE = 2_000_000  # of resampled values in memory
-# A resampled mean that is the observed one but for rounding must count as equally extreme.
+# Values that differ by so little of their size differ by rounding, and a resampled mean that is the observed one but
+# for rounding must count as equally extreme.
 _ROUNDING = 1e-12
 
 
@@ -71,7 +72,8 @@ def paired_test(
     Notes
     -----
     The difference is always that of the means. Its interval is Student's for "t" and "wilcoxon", and the
-    percentile interval of `n` bootstrap means for the other two. When all differences are zero, p = 1.
+    percentile interval of `n` bootstrap means for the other two. Values that differ by rounding alone are equal.
+    When all differences are zero, p = 1.
     Resampling costs O(n n_queries).
 
     Examples
@@ -157,7 +159,10 @@ def _differences(
         wrong = np.flatnonzero(~np.isfinite(values))
         if wrong.size:
             raise InputError(f"Value {wrong[0]} of the {name} system is {values[wrong[0]]}; it must be finite.")
-    return first - second
+    differences = first - second
+    # Of rounding alone, they would be the surest difference there is: the same for every query.
+    differences[np.abs(differences) <= _ROUNDING * np.maximum(np.abs(first), np.abs(second))] = 0.0
+    return differences
 
 
 def _aligned(
