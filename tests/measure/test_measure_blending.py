@@ -85,6 +85,12 @@ def test_held_out_queries_by_row_are_rows(held_out, qrels, message):
         tc.HeldOutQueries.from_qrels(qrels, held_out.Q, held_out.D)
 
 
+@pytest.mark.parametrize("grade", [0.9, 1.0, "1", True, 2**40, float("nan")])
+def test_grades_of_held_out_queries_are_integers(held_out, grade):
+    with pytest.raises(InputError, match="the grade of document 1 for query 0 is"):
+        tc.HeldOutQueries.from_qrels({0: {0: 1, 1: grade}}, held_out.Q, held_out.D)
+
+
 def test_links_are_found_among_what_is_not_known():
     X = sparse.csr_array(np.eye(5, 4, dtype=np.float32) + 0.5 * np.ones((5, 4), dtype=np.float32))
     held_out = tc.HeldOutQueries.from_links([(3, 1), (1, 2), (1, 4), (1, 1), (1, 2)], X, known=[(1, 0), (2, 0), (1, 4)])

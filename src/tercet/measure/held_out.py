@@ -13,6 +13,7 @@ from scipy import sparse
 from tercet._validate import is_integer
 from tercet.data.mapped_rows import Texts, take
 from tercet.data.preferences import Preferences
+from tercet.data.sampling import check_grade
 from tercet.errors import InputError
 from tercet.measure.blocks import average_precision_by_class, measure_block, standing_of_block
 from tercet.measure.evaluation import Evaluation
@@ -112,11 +113,11 @@ class HeldOutQueries:
         if not qrels:
             raise InputError("there are no held-out queries")
         rows, columns, grades = [], [], []
-        for row, judged in enumerate(qrels.values()):
+        for row, (qid, judged) in enumerate(qrels.items()):
             for doc_id, grade in judged.items():
                 rows.append(row)
                 columns.append(_row(doc_id, doc_rows, D.shape[0], "document"))
-                grades.append(grade)
+                grades.append(check_grade(qid, doc_id, grade))
         matrix = sparse.csr_array((grades, (rows, columns)), shape=(len(qrels), D.shape[0]), dtype=np.int64)
         chosen = sparse.csr_array(Q)[np.array([_row(qid, query_rows, Q.shape[0], "query") for qid in qrels])]
         return cls(chosen, sparse.csr_array(D), matrix, tuple(map(str, qrels)), parse_measure(measure))
