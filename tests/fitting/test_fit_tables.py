@@ -161,3 +161,19 @@ def test_judgements_to_choose_on_are_not_left_aside():
     assert (report.measure, report.n_validation, report.crossed) == ("nDCG@10", 1, True)
     with pytest.raises(InputError, match="validation has judgements, so test needs some, too"):
         fit(ANIMALS, queries, preferences=THREES, validation=validation, test=[("another", "b", "a")])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"test": {"other": {"a": 1}}},
+        {"validation": [("another", "b", "a")], "test": {"other": {"a": 1}}},
+        {"validation": {"other": {"a": 1}}, "measure": "PairAccuracy"},
+        {"qrels": QRELS, "test": {"other": {"a": 1}}, "measure": "PairAccuracy"},
+    ],
+)
+def test_judgements_of_queries_without_preferences_do_not_report_on_them(arguments):
+    queries = {**QUERIES, "other": "cats", "another": "dogs"}
+    name = "test" if "test" in arguments else "validation"
+    with pytest.raises(InputError, match=f"{name} has judgements, and PairAccuracy is measured on threes and clicks"):
+        fit(ANIMALS, queries, preferences=THREES, **arguments)

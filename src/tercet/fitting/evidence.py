@@ -109,6 +109,13 @@ def evidence_task(
     chosen_by = str(parse_measure(measure or ("nDCG@10" if is_judged else PAIR_ACCURACY)))
     if chosen_by != PAIR_ACCURACY and not is_judged:
         raise InputError(f"threes and clicks are measured by {PAIR_ACCURACY}; got {measure!r}")
+    compared = {qid for part in (*threes.values(), *([] if log is None else [log])) for qid in part.qids}
+    for name, qids in held.items():
+        if chosen_by == PAIR_ACCURACY and qids and compared.isdisjoint(qids):
+            raise InputError(
+                f"{name} has judgements, and {PAIR_ACCURACY} is measured on threes and clicks, of which its queries "
+                f"have none; give threes as {name}" + ("" if measure else ", or judgements to validate on, too")
+            )
     evidence = _Evidence(docs, names.texts, doc_rows, free, held, usable, threes, log, clicks, chosen_by, random_state)
     return evidence.task(), chosen_by
 
