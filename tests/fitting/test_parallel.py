@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -105,6 +107,15 @@ def test_judgements_are_learned_from_where_there_are_some():
     assert model.report.measure == "AP"
     assert model.report.accepted
     assert model.report.systems[-1].values["AP"][0] > model.report.systems[-2].values["AP"][0]
+
+
+def test_less_is_better_where_the_measure_says_so():
+    queries, docs, _ = two_languages(60, 8)
+    model = tc.fit_parallel(
+        queries, docs, qrels={qid: {qid: 1} for qid in queries}, measure="RankLoss", n_steps=500, verbose=False
+    )
+    assert model.report.systems[-1].values["RankLoss"][0] < 0.4  # by chance it is a half
+    assert re.search(r"RankLoss changed by [+-]0\.\d+ from both's 0\.\d+, with", model.report.decision)
 
 
 def test_two_spaces_side_by_side_count_alike():

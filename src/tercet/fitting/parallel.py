@@ -44,7 +44,7 @@ _MOST_HELD_OUT = 1000
 _WITHOUT_BLANKS = re.compile(r"[぀-ヿ㐀-䶿一-鿿฀-๿]")  # kana, Han and Thai characters
 
 Pairs = NDArray[np.int64]  # (n, 2): a row of the queries and a row of the documents
-Judge = Callable[[Weights], NDArray[np.float64]]  # a value of each query that nothing is learned from
+Judge = Callable[[Weights], NDArray[np.float64]]  # a value of each query that nothing is learned from, more is better
 
 
 def fit_parallel(
@@ -128,7 +128,11 @@ def fit_parallel(
         else _held_out(judged, part, pairs, Q, D, list(asked), chosen_by)
         for part in parts[1:]
     )
-    judge: Judge = validation.values
+    sign = 1.0 if validation.measure.higher_is_better else -1.0
+
+    def judge(weights: Weights) -> NDArray[np.float64]:
+        return sign * validation.values(weights)
+
     start_name, starts = best_starts(Q, D, known, judge, seed)
     start = starts[start_name]
     if judged is None:
@@ -154,7 +158,7 @@ def fit_parallel(
         split=f"{len(known):,} mates were learned from; those of held-out queries were not.",
         systems=(*systems, SystemResult.of("learned", after_test)) if gain.is_clear else tuple(systems),
         accepted=gain.is_clear,
-        decision=_decision(gain, before, start_name, chosen_by),
+        decision=_decision(gain, sign, before, start_name, chosen_by),
         changes=changes_between(after_test, evaluations[start_name], chosen_by),
         chosen={"start": start_name, **setting},
         seconds=time.perf_counter() - began,
@@ -369,11 +373,11 @@ def learn_judged(sampler: JudgementSampler, journey: Journey) -> tuple[Weights, 
 # -- what is said -----------------------------------------------------------------------------------------------------
 
 
-def _decision(gain: Gain, before: NDArray[np.float64], start: str, measure: str) -> str:
+def _decision(gain: Gain, sign: float, before: NDArray[np.float64], start: str, measure: str) -> str:
     verdict = "accepted" if gain.is_clear else f"declined; the model is {start}"
     return (
-        f"Learning was {verdict}: on {gain.n_queries:,} validation queries {measure} changed by {gain.mean:+.3f} from "
-        f"{start}'s {before.mean():.3f}, with a standard error of {gain.error:.3f}."
+        f"Learning was {verdict}: on {gain.n_queries:,} validation queries {measure} changed by "
+        f"{sign * gain.mean:+.3f} from {start}'s {sign * before.mean():.3f}, with a standard error of {gain.error:.3f}."
     )
 
 
