@@ -14,7 +14,10 @@ from tercet.errors import InputError
 from tercet.fitting.baselines import RM3, RM3_GRID, word_shares
 from tercet.fitting.texts import judged_task
 from tercet.measure.names import parse_measures
+from tercet.report.page import make_report_page
 from tercet.search import Index
+from tercet.text import Vectoriser
+from tercet.weights import Identity, Weights
 
 QUICK = {"n_steps": 300, "n_models": 1}
 
@@ -92,6 +95,16 @@ def test_words_of_a_model_are_kept_so_that_its_index_takes_what_is_learned():
     assert all(list(found[qid]) == list(ranked[qid]) for qid in some)
     with pytest.raises(InputError, match="another vectoriser than the model's"):
         index.with_model(tc.fit(corpus.docs, queries, corpus.part(0), **QUICK))  # knows "unheardof"
+
+
+def test_words_weighted_by_tfidf_are_kept_and_have_no_rm3():
+    corpus = synonyms(4, n_pairs=12, n_docs=60, n_queries=60)
+    words = Vectoriser(weighting="tfidf").fit(corpus.docs.values())
+    given = tc.TextModel(words, words, Weights([Identity(n_terms=len(words.words_))]))
+    model = tc.fit(corpus.docs, corpus.queries, corpus.part(0), words=given, **QUICK)
+    assert model.doc_vectoriser is words
+    assert (model.report.systems[0].name, model.report.rivals) == ("tf-idf", ())
+    assert "RM3" not in make_report_page(model.report)
 
 
 def test_words_that_cannot_be_kept_are_refused():

@@ -166,17 +166,18 @@ def make_report(
     start, learned = evaluations[space.name], reported.learned()
     if accepted:
         evaluations["learned"] = learned
-    bm25 = words_alone(next(one for one in spaces if one.vectoriser.weighting == "bm25"))
-    expansion = RM3(bm25)
-    rm3 = reported.evaluate(bm25, expansion.values)
-    others = {"RM3": rm3} | evaluations
+    rivals, settings = {}, {}
+    for bm25 in [words_alone(one) for one in spaces if one.vectoriser.weighting == "bm25"][:1]:  # words may be others
+        expansion = RM3(bm25)
+        rivals["RM3"], settings["RM3"] = reported.evaluate(bm25, expansion.values), expansion.setting
+    others = rivals | evaluations
     _, final = others.popitem()
     details = Details(
         name=_clean(outcome.name),
         data=facts.data | _facts_of_words(space.vectoriser),
         random_state=outcome.random_state,
         learning=_learning(outcome),
-        rival_settings={"RM3": expansion.setting},
+        rival_settings=settings,
         comparisons=_comparisons(final, others, measure),
         by_query=_by_query(space, final, start, measure, facts.texts) if accepted else None,
         pairs=_pairs(model) if accepted else (),
@@ -194,7 +195,7 @@ def make_report(
         changes=changes_between(learned, start, measure),
         chosen=outcome.chosen,
         seconds=seconds,
-        rivals=(SystemResult.of("RM3", rm3),),
+        rivals=tuple(SystemResult.of(name, evaluation) for name, evaluation in rivals.items()),
         details=details,
         notes=(*facts.notes, *columns_notes(model.doc_vectoriser, model.weights)),
         declined=None if accepted else SystemResult.of("learned", learned),
