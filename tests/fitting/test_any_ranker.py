@@ -183,6 +183,13 @@ def test_a_density_is_reached_by_name(given, n_entries):
     assert model.report.details.size.density < 2 * n_entries
 
 
+@pytest.mark.parametrize("given", [{}, {"start": "random"}])
+def test_documents_stay_where_that_is_asked_for_by_name(given):
+    asked = NameWithParameters("low-rank", {"learn_documents": False, **given})
+    told = fit(ranker=asked, n_steps=300).report.chosen  # too few documents for 200 directions of their own
+    assert (told["learn_documents"], told["start"]) == (False, "random")
+
+
 def test_a_penalty_of_ours_is_larger_over_fewer_steps_and_one_that_is_given_stays():
     [ours, *_] = candidates_of("sparse", 0)
     assert ours.fitting((99, 99), 100_000).ranker.l1 == pytest.approx(5 * ours.fitting((99, 99), 500_000).ranker.l1)

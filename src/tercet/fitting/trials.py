@@ -185,7 +185,8 @@ class Search:
     def _suited(self, candidates: list[Candidate]) -> list[Candidate]:
         """The candidates for these texts and the time there is: of fields and numbers, and for so many steps."""
         space, how, n_judgements = self.space, self.how, self.task.n_judgements
-        candidates = [one for one in candidates if not one.keeps_documents or self._can_stay(one)]
+        # Where documents stay in all of them, that is what was asked for.
+        candidates = [one for one in candidates if not one.keeps_documents or self._can_stay(one)] or candidates
         shortest = self._steps_in_time(candidates[0], 2 + _N_MODELS)
         if how.ranker is None and shortest < _STEPS_TO_LEARN_DOCUMENTS * n_judgements:
             candidates = [one for one in candidates if one.keeps_documents] or candidates
