@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import tercet as tc
 from tercet.cli.main import cli
+from tercet.data import LetorData
 from tercet.report.card import model_card
 
 WORDS = ("purr", "bark", "swim")
@@ -56,6 +58,24 @@ def test_what_comes_from_outside_is_text_in_it(model: Path) -> None:
     card = model_card(report, title="<script>a\nb", kind="k", size="s", version="1", licence="x\n# not a heading")
     assert "<script>" not in card
     assert "\n# not a heading" not in card
+
+
+def test_one_query_has_no_interval() -> None:
+    docs = {"a": "cats purr", "b": "dogs bark", "c": "fish swim"}
+    queries = {str(i): WORDS[i % 3] for i in range(13)}
+    qrels = {str(i): {"abc"[i % 3]: 1} for i in range(12)}
+    report = tc.fit(docs, queries, qrels, test={"12": {"a": 1}}, n_steps=100, n_models=1, verbose=False).report
+    card = model_card(report, title="t", kind="k", size="s", version="1")
+    assert "| BM25 | 1.000 | 1.000 | 1.000 |" in card
+    assert "nan" not in card
+
+
+def test_a_card_of_features_says_which_queries_the_table_is_of() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.random((100, 3))
+    report = tc.fit_letor(LetorData(X, X[:, 1] > 0.5, np.repeat(np.arange(20), 5))).report
+    card = model_card(report, title="t", kind="k", size="s", version="1")
+    assert "\nOn 20 queries, each held out in one of 5 folds, with 95 % intervals:\n" in card
 
 
 def test_a_model_without_a_report_has_no_card(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tercet.report.value import Report
+from tercet.report.value import Report, shown_interval
 
 UNSTATED: Final = "not stated"
 _USE: Final = "To order documents like those it was learned from, for queries like those, and to say why."
@@ -96,10 +96,11 @@ def _results(report: Report) -> list[str]:
         return ["Nothing was held out to report on."]
     measures = list(report.systems[0].values)
     rows = [
-        [one.name, *(f"{mean:.3f} [{low:.3f}, {high:.3f}]" for mean, low, high in one.values.values())]
+        [one.name, *(shown_interval(*value) for value in one.values.values())]
         for one in (*report.rivals, *report.systems)
     ]
-    lines = [f"On {report.n_test:,} {report.reported_on}, with 95 % intervals:", "", *_table(["", *measures], rows), ""]
+    queries = f"{report.n_test:,} {report.reported_on}" if report.features is None else report.features.reported_on
+    lines = [f"On {_line(queries)}, with 95 % intervals:", "", *_table(["", *measures], rows), ""]
     lines.append(_line(report.decision))
     if report.verdict is not None:
         lines.append(f"Verdict: {report.shown_verdict}.")
