@@ -190,6 +190,22 @@ def test_a_part_of_a_stream_is_held_out_from_that_part(vectors, tmp_path):
     assert same_bits(rankers[0].weights_, rankers[1].weights_)
 
 
+def test_weights_of_a_stream_count_where_it_is_held_out(vectors, tmp_path):
+    drawn = drawn_preferences(vectors, 3000, tmp_path / "preferences.tsv")
+    weight = np.random.default_rng(7).choice([0.125, 8.0], len(drawn))
+    head, *lines = (tmp_path / "preferences.tsv").read_text().splitlines()
+    weighted = [f"{line}\t{one:g}\n" for line, one in zip(lines, weight.tolist(), strict=True)]
+    (tmp_path / "weighted.tsv").write_text(f"{head}\tweight\n" + "".join(weighted))
+    prefs = tc.Preferences(drawn.query, drawn.better, drawn.worse, weight)
+    stream = StreamSource(tmp_path / "weighted.tsv", vectors.query_ids, vectors.doc_ids)
+    start = Weights([Identity(n_terms=vectors.docs.shape[1])])
+    tasks = [_stored_task(vectors, evidence, None, None, None, None, 0) for evidence in (prefs, stream, drawn)]
+    for part in ("validation", "test"):
+        known, streamed, plain = (getattr(task, part).values(start) for task in tasks)
+        np.testing.assert_array_equal(streamed, known)
+        assert (known != plain).any()
+
+
 def test_few_preferences_of_each_held_out_query_are_kept(vectors, tmp_path, monkeypatch):
     drawn_preferences(vectors, 3000, tmp_path / "preferences.tsv")
     monkeypatch.setattr("tercet.fitting.stored.MOST_PREFERENCES", 40)

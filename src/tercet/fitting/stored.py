@@ -308,17 +308,24 @@ class _PreferencesKept:
     def __init__(self, rows: NDArray[np.int64]) -> None:
         self.room = dict.fromkeys(rows.tolist(), MOST_PREFERENCES // max(1, rows.size))
         self.rows = rows
-        self.threes: list[tuple[int, int, int]] = []
+        self.threes: list[tuple[int, int, int, float]] = []
+        self.are_weighted = False
 
     def add(self, prefs: Preferences) -> None:
         some = prefs[np.isin(prefs.query, self.rows)]
-        for query, better, worse in zip(some.query.tolist(), some.better.tolist(), some.worse.tolist(), strict=True):
+        self.are_weighted |= some.weight is not None
+        weight = np.ones(len(some)) if some.weight is None else some.weight
+        columns = (some.query, some.better, some.worse, weight)
+        for query, better, worse, weighs in zip(*(column.tolist() for column in columns), strict=True):
             if self.room[query]:
                 self.room[query] -= 1
-                self.threes.append((query, better, worse))
+                self.threes.append((query, better, worse, weighs))
 
     def preferences(self) -> dict[str, Any]:
-        return {"preferences": Preferences(*zip(*self.threes, strict=True))} if self.threes else {}
+        if not self.threes:
+            return {}
+        query, better, worse, weight = zip(*self.threes, strict=True)
+        return {"preferences": Preferences(query, better, worse, weight if self.are_weighted else None)}
 
 
 def _query_rows(vectors: Vectors, parts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
