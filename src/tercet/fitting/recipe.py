@@ -224,8 +224,8 @@ def fit_linked(
     docs : id -> text, or whatever `as_documents` takes: id -> record, a list of records, a frame
     links : id -> ids of the documents it links to, pairs (source, target), or records or a frame with a source and a
         target: the links to learn from
-    validation, test : links of other documents, to choose and to report on; a tenth of the documents with links stands
-        in for each that is left out
+    validation, test : links of other documents, to choose and to report on. Without them, documents with links are
+        left out in turn, as the queries of ``fit`` are
     ranker, prior, measure, analyser, words, n_steps, n_models, device, random_state, verbose, name : as in ``fit``
 
     Examples

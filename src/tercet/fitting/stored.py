@@ -69,7 +69,7 @@ def fit_vectors(
         held out
     ranker : a name as in ``tc.fit``, of whose settings the first is learned, or a term-pair ranker, which is fitted;
         default "low-rank", learned as ``tc.fit`` does from judgements
-    n_steps : preferences drawn from judgements; default 20 for each judgement, but 100,000 to 500,000
+    n_steps : preferences drawn from judgements; default 20 for each judgement, but 20,000 to 500,000
     validation, test : judgements, or preferences by rows, of other queries, to choose and to report on
         Each that is left out is replaced by a tenth of the training queries, but at most 1,000, drawn by
         ``random_state``. Judged queries are ranked over all documents, a block at a time
