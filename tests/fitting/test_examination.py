@@ -136,6 +136,19 @@ def test_the_rule_that_chooses():
     assert choose_examination(told).chances == (1.0, 0.5)
 
 
+@pytest.mark.parametrize("sessions", [(), ("all",) * 200])
+def test_one_query_or_one_session_alone_tells_no_interval(sessions):
+    lists = [Impression("q", ("a", "b"), ("a",)), Impression("q", ("b", "a"), ("b",))] * 100
+    if sessions:
+        lists = [one._replace(query=f"q{number // 2}") for number, one in enumerate(lists)]
+    log = ClickLog(tuple(lists), sessions=sessions)
+    [curve] = [one for one in estimate_examination(log) if one.method == "harvested"]
+    assert curve.values[0] == 1.0
+    assert np.isnan(curve.low + curve.high).all()
+    assert not curve.is_learned_from
+    assert choose_examination(log).chances is None
+
+
 def test_ranks_below_those_that_are_known_follow_the_guess():
     chances = choose_examination(made(3000)).chances
     ratio = examination_guess(N_RANKS + 3) / examination_guess(N_RANKS)

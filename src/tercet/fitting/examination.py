@@ -54,7 +54,8 @@ class ExaminationCurve:
     Attributes
     ----------
     method : how it was estimated
-    values, low, high : for each rank, with the ends of 95 % intervals; NaN for ranks that nothing is known of
+    values, low, high : for each rank, with the ends of 95 % intervals; NaN for ranks that nothing is known of, and all
+        intervals where there is one session or query only
     n_clicks : clicks it rests on
     resampled : what the bootstrap drew from, sessions or queries
     """
@@ -252,6 +253,7 @@ class ShownDocuments:
             drawn[number] = fit(times[unit].astype(np.float64))
         low, high = np.full((2, n_ranks), np.nan)
         known = np.isfinite(values) & (np.isfinite(drawn).mean(axis=0) > 0.5)
+        known &= names.size > 1  # one alone is drawn again and again, and would seem to be sure
         if known.any():
             low[known], high[known] = np.nanpercentile(drawn[:, known], _INTERVAL, axis=0)
         curve, lowest, highest = (tuple(column.tolist()) for column in (values, low, high))
