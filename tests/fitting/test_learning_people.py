@@ -9,6 +9,7 @@ import pytest
 
 from support.click_data import DOCS, LOG, QUERIES, model, sparse_bits
 from tercet.data import Impression
+from tercet.errors import InputError
 from tercet.fitting.click_log import learn_from_clicks
 
 MANY = (*DOCS, *(f"unknown {number}" for number in range(8)))
@@ -90,3 +91,13 @@ def test_the_guess_is_said_with_the_reason(tmp_path):
     assert "are needed" in note or "no documents that were seen" in note
     _, told = learned(tmp_path / "log.jsonl", PERSON[:3], examination=(1.0, 0.5))
     assert not any(event.note for event in told)
+
+
+def test_a_checkpoint_goes_on_by_its_own_chances_and_by_no_others(tmp_path):
+    path, kept = tmp_path / "log.jsonl", {"checkpoint": tmp_path / "kept"}
+    learned(path, PERSON[:3], examination=(1.0, 0.5), **kept)
+    expected, _ = learned(path, PERSON[:9], examination=(1.0, 0.5))
+    with pytest.raises(InputError, match="was learned with other chances of looking at a rank"):
+        learned(path, PERSON[:9], examination=(1.0, 0.25), **kept)
+    assert learned(path, PERSON[:6], **kept)[0] != expected
+    assert learned(path, PERSON[:9], examination=[1, 0.5], **kept)[0] == expected

@@ -132,6 +132,11 @@ def learn_from_clicks(
         base = model if progress is None else progress.base
         notes: tuple[str, ...] = ()
         if progress is not None:
+            if examination is not None and tuple(examination) != progress.examination:
+                raise InputError(
+                    f"{checkpoint} was learned with other chances of looking at a rank than those of examination; "
+                    "leave them out to go on with its own, or name another folder"
+                )
             examination, people = progress.examination, People.of(progress.people)
         else:
             ahead = _ahead(log)
