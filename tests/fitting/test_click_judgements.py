@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from oracles import clicks as oracle
-from tercet.data import ClickLog, Impression
+from tercet.data import ClickLog, Impression, read_qrels
 from tercet.errors import InputError
-from tercet.fitting.click_judgements import held_out_by_time, judgements_of_clicks
+from tercet.fitting.click_judgements import held_out_by_time, judgements_of_clicks, write_click_judgements
 from tercet.simulate import Visitors, simulate_clicks
 
 RNG = np.random.default_rng(0)
@@ -62,3 +62,10 @@ def test_no_clicks_judge_nothing():
     with pytest.raises(InputError, match="nothing was clicked"):
         judgements_of_clicks(log)
     assert held_out_by_time(log) is None
+
+
+def test_a_query_with_a_blank_before_or_behind_it_is_numbered_as_one_with_a_blank_in_it(tmp_path):
+    judged = judgements_of_clicks(ClickLog((Impression(" tea", ("a", "b"), ("b",)), Impression("x", ("a",), ("a",)))))
+    texts = write_click_judgements(tmp_path / "judged.qrels", judged)
+    assert texts.read_text().splitlines() == ["query_id\ttext", "q1\ttea", "q2\tx"]
+    assert set(read_qrels(tmp_path / "judged.qrels")) == {"q1", "q2"}

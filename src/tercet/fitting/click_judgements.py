@@ -136,7 +136,7 @@ def write_click_judgements(
     name = fspath(path).removesuffix(".gz")
     if name.endswith(".csv"):
         write_quepid(path, grades)
-    elif name.endswith(".tsv") or not any(len(query.split()) != 1 for query in grades):
+    elif name.endswith(".tsv") or not any(query.split() != [query] for query in grades):
         write_qrels(path, grades)
     else:
         texts = Path(f"{name}.queries.tsv")
