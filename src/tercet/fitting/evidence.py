@@ -32,6 +32,7 @@ from tercet.fitting.task import (
     Task,
     TextHeldOut,
     Threes,
+    alike_notes,
     check_disjoint,
     check_enough,
     folds_of,
@@ -268,6 +269,7 @@ class _Evidence:
         if _JUDGED in self.sources and main != [_JUDGED]:
             notes.append(f"{len(self.sources[_JUDGED])} queries with judgements are too few to choose by.")
         folds = folds_of(sorted(measured), self.seed)
+        notes += alike_notes(sorted(measured), self.texts)
         others = sorted({qid for qids in self.sources.values() for qid in qids} - measured)
         if not others:
             return folds

@@ -3,6 +3,7 @@ documents out, and declining what is not clearly better."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.choose import Gain
+from tercet.data.judgements import plain_text
 from tercet.data.sampling import Sampler
 from tercet.data.shards import StoredRows
 from tercet.errors import InputError
@@ -162,6 +164,18 @@ def folds_of(qids: Sequence[str], random_state: int, *, enough: int = _ENOUGH) -
     sizes = np.cumsum([len(fold) for fold in folds])
     n_needed = int(np.searchsorted(sizes, enough)) + 1
     return folds[:n_needed] if n_needed < N_FOLDS else folds
+
+
+def alike_notes(qids: Sequence[str], texts: Mapping[str, str]) -> tuple[str, ...]:
+    """A note where queries that are left out one by one have the same text, but for case and blanks."""
+    times = Counter(plain_text(texts[qid]) for qid in qids)
+    n_alike = sum(n for n in times.values() if n > 1)
+    if not n_alike:
+        return ()
+    return (
+        f"{n_alike:,} of {len(qids):,} queries have the text of another: what was learned from the one was measured on "
+        "the other, which flatters.",
+    )
 
 
 def split_text(n_folds: int, n_queries: int, *, what: str = "query") -> str:

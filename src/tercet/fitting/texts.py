@@ -22,6 +22,7 @@ from tercet.fitting.task import (
     Qrels,
     Task,
     TextHeldOut,
+    alike_notes,
     check_disjoint,
     check_enough,
     folds_of,
@@ -158,12 +159,14 @@ def judged_task(
     assert judged is not None
     rng = np.random.default_rng(random_state)
     left_out: list[list[str]] = []
+    notes: tuple[str, ...] = ()
     if to_choose is not None:
         folds = [judged.left_out(to_choose, rng)]
     else:
         check_enough(len(judged.qids), "judged queries", "validation judgements")
         folds = []
         left_out = folds_of(judged.qids, random_state)
+        notes = () if linked else alike_notes(judged.qids, queries)
         for qids in left_out:
             out = judged.named(qids)
             rest = np.setdiff1d(np.arange(len(judged.qids)), out)
@@ -189,7 +192,7 @@ def judged_task(
     kind = "linked documents" if linked else "judged queries"
     data = {"kind": kind, "n_docs": len(docs), "n_queries": len(queries), "n_judgements": n_judgements}
     split = split_text(len(left_out), sum(map(len, left_out[:N_FOLDS])))
-    facts = Facts(data, len(judged.qids), split, queries)
+    facts = Facts(data, len(judged.qids), split, queries, notes)
     tested = None if to_report is None else report_on
     return Task(judged.sampler(), n_judgements, facts, build, tuple(folds), choose_by, tested, qids=tuple(queries))
 
