@@ -8,6 +8,7 @@ import pytest
 import tercet as tc
 from support.corpora import bits, synonyms
 from tercet.errors import InputError
+from tercet.fitting.preference_pairs import QueryNames, pairs_of_threes
 from tercet.measure.held_out import HeldOutPreferences
 
 CORPUS = synonyms(3, n_pairs=12, n_docs=60, n_queries=80)
@@ -101,6 +102,7 @@ def test_a_tie_counts_a_half(model):
     [
         ({}, "something to learn from: qrels, preferences or clicks"),
         ({"preferences": [("q1", "d1", "d2", 0)]}, r"preferences\[0\] has the weight 0; a positive number is needed"),
+        ({"preferences": [("q1", "d1", "d2", 10**400)]}, r"preferences\[0\] has the weight 1000"),
         ({"preferences": [("q1", "nothing", "d1")]}, r"preferences\[0\] names document 'nothing'"),
         ({"preferences": [("nobody", "d1", "d2")]}, r"preferences\[0\] is of query 'nobody'"),
         ({"preferences": [("q1", "d1", "d1")]}, "'d1' is better than itself"),
@@ -118,6 +120,14 @@ def test_a_tie_counts_a_half(model):
 def test_what_cannot_be_learned_from_says_why(arguments, message):
     with pytest.raises(InputError, match=message):
         tc.fit(CORPUS.docs, CORPUS.queries, **arguments)
+
+
+def test_weights_may_be_numbers_of_numpy():
+    three = next(iter(threes_of(CORPUS.qrels)))[:3]
+    names, rows = QueryNames(CORPUS.queries), {doc_id: row for row, doc_id in enumerate(CORPUS.docs)}
+    weights = (2, np.int64(2), np.float32(2.0))
+    found = [pairs_of_threes([(*three, weight)], "preferences", names, rows).weight for weight in weights]
+    assert [one.tolist() for one in found] == [[2.0]] * 3
 
 
 def test_judgements_need_queries():

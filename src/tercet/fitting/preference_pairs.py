@@ -6,12 +6,14 @@ from array import array as growing_array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from sys import float_info
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet._validate import is_number
 from tercet.data.clicks import ClickLog, Skipped, click_preferences
 from tercet.data.judgements import plain_text
 from tercet.data.preferences import Preferences
@@ -177,7 +179,7 @@ def pairs_of_threes(part: Threes, name: str, names: QueryNames, doc_rows: Mappin
         if better == worse:
             raise InputError(f"{name}[{number}] says that document {better!r} is better than itself")
         weight = three[3] if len(three) == 4 else 1.0
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < float("inf"):
+        if not is_number(weight, 0, float_info.max) or not weight > 0:
             raise InputError(f"{name}[{number}] has the weight {weight!r}; a positive number is needed")
         qid = names.take_in(query) if may_add else names.find(query)
         if qid is None:
