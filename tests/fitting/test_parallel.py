@@ -178,3 +178,5 @@ def test_what_is_wrong_with_mates_is_said():
             tc.fit_parallel(queries, docs, mates)
     with pytest.raises(InputError, match="there is no such query or document"):
         tc.fit_parallel(queries, docs, qrels={"0": {"no": 1}})
+    with pytest.raises(InputError, match=r"the grade of document '1' for query '0' is 1\.5; grades are integers"):
+        tc.fit_parallel(queries, docs, qrels={"0": {"1": 1.5}})

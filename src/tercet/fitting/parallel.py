@@ -16,7 +16,7 @@ from scipy import sparse
 from tercet._validate import check_integer, check_seed
 from tercet.choose import Gain, Trial, choose
 from tercet.data.documents import as_documents
-from tercet.data.sampling import JudgementSampler
+from tercet.data.sampling import JudgementSampler, check_grade
 from tercet.data.threes import as_evidence
 from tercet.errors import InputError
 from tercet.fitting.rankers import n_steps_for
@@ -200,9 +200,10 @@ def _judged(qrels: Any, queries: Mapping[str, str], docs: Mapping[str, str]) -> 
     """Grades by rows of queries and documents."""
     rows, columns = ({key: row for row, key in enumerate(ids)} for ids in (queries, docs))
     cells = [(qid, doc_id, grade) for qid, judged in qrels.items() for doc_id, grade in judged.items()]
-    for qid, doc_id, _ in cells:
+    for qid, doc_id, grade in cells:
         if qid not in rows or doc_id not in columns:
             raise InputError(f"qrels judge {doc_id!r} for {qid!r}; there is no such query or document")
+        check_grade(qid, doc_id, grade)
     places = [rows[cell[0]] for cell in cells], [columns[cell[1]] for cell in cells]
     grades = sparse.csr_array(([cell[2] for cell in cells], places), shape=(len(queries), len(docs)), dtype=np.int64)
     grades.eliminate_zeros()
