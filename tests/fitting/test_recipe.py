@@ -487,6 +487,7 @@ def test_shuffled_labels_are_declined():
     ("texts", "labels", "options", "message"),
     [
         (["a"] * 30, ["x"] * 29, {}, "there are 30 texts and 29 labels; each text has one"),
+        (iter(["a"] * 30), ["x"] * 30, {}, "must be lists, one text and one label each; got list_iterator and list"),
         (["word"] * 11, ["x", "y"] * 5 + ["x"], {}, "11 labelled texts are too few"),
         ([], [], {}, "training texts and labels: there are no texts"),
         (["word"] * 30, ["x"] * 30, {}, "y has the single class .*x"),

@@ -335,6 +335,9 @@ def labelled_task(
 def _check_labelled(texts: Sequence[str], labels: Sequence[str], what: str) -> None:
     if isinstance(texts, str) or isinstance(labels, str):
         raise InputError(f"{what} must be lists, one text and one label each; got a single string")
+    if not all(hasattr(each, "__len__") for each in (texts, labels)):
+        kinds = " and ".join(type(each).__name__ for each in (texts, labels))
+        raise InputError(f"{what} must be lists, one text and one label each; got {kinds}")
     if len(texts) != len(labels):
         raise InputError(f"{what}: there are {len(texts)} texts and {len(labels)} labels; each text has one")
     if not len(texts):
