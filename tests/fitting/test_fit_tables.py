@@ -177,20 +177,3 @@ def test_judgements_of_queries_without_preferences_do_not_report_on_them(argumen
     name = "test" if "test" in arguments else "validation"
     with pytest.raises(InputError, match=f"{name} has judgements, and PairAccuracy is measured on threes and clicks"):
         fit(ANIMALS, queries, preferences=THREES, **arguments)
-
-
-@pytest.mark.parametrize("kind", ["qrels", "preferences"])
-def test_queries_of_the_same_text_are_told_where_they_are_left_out_one_by_one(kind):
-    docs = {f"d{number}": f"word{number} other{number}" for number in range(12)}
-    queries = {f"q{number}": f"word{number}" for number in range(12)}
-    asked = {"qrels": {qid: {f"d{qid[1:]}": 1} for qid in queries}}
-    if kind == "preferences":
-        asked = {"preferences": [(qid, f"d{qid[1:]}", f"d{(int(qid[1:]) + 1) % 12}") for qid in queries]}
-    assert not [note for note in fit(docs, queries, **asked).report.notes if "flatters" in note]
-    queries |= {"q1": " Word0", "q3": "word2"}
-    report = fit(docs, queries, **asked).report
-    assert any(note.startswith("4 of 12 queries have the text of another") for note in report.notes)
-    if kind == "qrels":  # other queries chose
-        asked["qrels"] = {qid: judged for qid, judged in asked["qrels"].items() if qid not in ("q10", "q11")}
-        given = {"q10": {"d10": 1}, "q11": {"d11": 1}}
-        assert not fit(docs, queries, validation=given, **asked).report.notes

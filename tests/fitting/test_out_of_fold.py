@@ -479,3 +479,30 @@ def test_out_of_fold_values_are_those_of_the_weights_that_each_fold_trains():
     assert start.qids(NEW) == pool.qids(NEW)
     assert folds.size(EVERY) == sum(grade > 0 for judged in corpus.qrels.values() for grade in judged.values())
     assert folds.measures_of(EVERY) == measures
+
+
+@pytest.mark.parametrize("kind", ["qrels", "preferences"])
+def test_queries_of_the_same_text_are_left_out_together(kind, monkeypatch):
+    """Else what was learned from the one would be measured on the other."""
+    left_out = []
+
+    def noted(*args, **how):
+        left_out.append(folds_of(*args, **how))
+        return left_out[-1]
+
+    for module in ("texts", "evidence"):
+        monkeypatch.setattr(f"tercet.fitting.{module}.folds_of", noted)
+    docs = {f"d{number}": f"word{number} other{number}" for number in range(24)}
+    queries = {f"q{number}": f"word{number // 2}" if number % 2 else f" Word{number // 2}" for number in range(24)}
+    asked = {"qrels": {qid: {f"d{qid[1:]}": 1} for qid in queries}}
+    if kind == "preferences":
+        asked = {"preferences": [(qid, f"d{qid[1:]}", f"d{(int(qid[1:]) + 1) % 24}") for qid in queries]}
+    how = {"ranker": "dense", "n_steps": 200, "verbose": False, **asked}
+    assert not [note for note in tc.fit(docs, queries, **how).report.notes if "flatters" in note]
+    [folds] = left_out
+    assert {qid for fold in folds for qid in fold} == set(queries)
+    for fold in folds:
+        assert {f"q{int(qid[1:]) ^ 1}" for qid in fold} == set(fold)
+    few = {qid: f"word{int(qid[1:]) % 5}" for qid in queries}
+    notes = tc.fit(docs, few, **how).report.notes
+    assert any(note.startswith("24 queries have 5 different texts") and "flatters" in note for note in notes)

@@ -268,7 +268,7 @@ class _Evidence:
         check_enough(len(measured), " and ".join(what[source] for source in main), otherwise)
         if _JUDGED in self.sources and main != [_JUDGED]:
             notes.append(f"{len(self.sources[_JUDGED])} queries with judgements are too few to choose by.")
-        folds = folds_of(sorted(measured), self.seed)
+        folds = folds_of(sorted(measured), self.seed, texts=self.texts)
         notes += alike_notes(sorted(measured), self.texts)
         others = sorted({qid for qids in self.sources.values() for qid in qids} - measured)
         if not others:

@@ -3,7 +3,6 @@ documents out, and declining what is not clearly better."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
@@ -144,8 +143,13 @@ class Task:
 # -- leaving out ------------------------------------------------------------------------------------------------------
 
 
-def folds_of(qids: Sequence[str], random_state: int, *, enough: int = _ENOUGH) -> list[list[str]]:
+def folds_of(
+    qids: Sequence[str], random_state: int, *, enough: int = _ENOUGH, texts: Mapping[str, str] | None = None
+) -> list[list[str]]:
     """The queries that each fold leaves out: a fifth of them in turn, until there are enough; of few, twice.
+
+    Those of the same of their ``texts`` are left out together, unless there are too few texts for that: what is learned
+    from the one would be measured on the other.
 
     Examples
     --------
@@ -154,7 +158,15 @@ def folds_of(qids: Sequence[str], random_state: int, *, enough: int = _ENOUGH) -
     (10, True)
     >>> [len(fold) for fold in folds_of([f"q{i}" for i in range(4000)], 0)]
     [500]
+    >>> folds = folds_of([f"q{i}" for i in range(20)], 0, texts={f"q{i}": f"text {i // 2}" for i in range(20)})
+    >>> folds[0]
+    ['q16', 'q17', 'q2', 'q3']
     """
+    alike = {} if texts is None else queries_by_text(sorted(qids), texts)
+    if FEWEST_QUERIES <= len(alike) < len(qids):
+        together = {same[0]: same for same in alike.values()}
+        firsts = folds_of(list(together), random_state, enough=enough)
+        return [[qid for first in fold for qid in together[first]] for fold in firsts]
     ordered, rng = sorted(qids), np.random.default_rng(random_state)
     n_repeats = 2 if len(ordered) < _FEW else 1
     folds: list[list[str]] = []
@@ -166,15 +178,22 @@ def folds_of(qids: Sequence[str], random_state: int, *, enough: int = _ENOUGH) -
     return folds[:n_needed] if n_needed < N_FOLDS else folds
 
 
+def queries_by_text(qids: Iterable[str], texts: Mapping[str, str]) -> dict[str, list[str]]:
+    """The queries of each text; texts that differ in case and blanks alone are one."""
+    alike: dict[str, list[str]] = {}
+    for qid in qids:
+        alike.setdefault(plain_text(texts[qid]), []).append(qid)
+    return alike
+
+
 def alike_notes(qids: Sequence[str], texts: Mapping[str, str]) -> tuple[str, ...]:
-    """A note where queries that are left out one by one have the same text, but for case and blanks."""
-    times = Counter(plain_text(texts[qid]) for qid in qids)
-    n_alike = sum(n for n in times.values() if n > 1)
-    if not n_alike:
+    """A note where queries of the same text could not be left out together."""
+    n_texts = len(queries_by_text(qids, texts))
+    if n_texts == len(qids) or n_texts >= FEWEST_QUERIES:
         return ()
     return (
-        f"{n_alike:,} of {len(qids):,} queries have the text of another: what was learned from the one was measured on "
-        "the other, which flatters.",
+        f"{len(qids):,} queries have {n_texts} different texts, too few to leave those of the same text out together: "
+        "what was learned from one was measured on others of its text, which flatters.",
     )
 
 

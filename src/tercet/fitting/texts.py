@@ -165,8 +165,9 @@ def judged_task(
     else:
         check_enough(len(judged.qids), "judged queries", "validation judgements")
         folds = []
-        left_out = folds_of(judged.qids, random_state)
-        notes = () if linked else alike_notes(judged.qids, queries)
+        texts = None if linked else queries  # of documents that are queries, the same text is a document of its own
+        left_out = folds_of(judged.qids, random_state, texts=texts)
+        notes = () if texts is None else alike_notes(judged.qids, texts)
         for qids in left_out:
             out = judged.named(qids)
             rest = np.setdiff1d(np.arange(len(judged.qids)), out)
