@@ -20,6 +20,7 @@ from support.forking import changed, kill_while
 from support.learners import Killed, judged, kill_at, same_bits
 from support.random_data import random_preferences, random_texts
 from support.sources import TopSource
+from tercet import Preferences
 from tercet.errors import BundleError, InputError
 from tercet.learn.loop import CHUNK
 from tercet.learn.sources import BLOCK, ArraySource
@@ -211,6 +212,32 @@ def test_the_start_is_kept_when_learning_never_helps(data):
     ranker = tc.DenseRanker(validate_every=1000, patience=3).fit(Q, prefs, D, lambda weights: next(values))
     np.testing.assert_array_equal(ranker.weights_.sparse.toarray(), np.eye(30))
     assert ranker.n_steps_ == 0
+
+
+@pytest.mark.parametrize(("every", "n_validations"), [(100_000, 2), (CHUNK, 5), (N_STEPS, 2)])
+def test_what_a_source_teaches_before_an_end_it_does_not_tell_is_validated(every, n_validations, data):
+    Q, D, prefs = data
+    source, told = OnePass(prefs), []
+
+    def validation(weights):
+        told.append(weights)
+        return float(len(told))  # always better, so the last state is the best
+
+    ranker = tc.DenseRanker(validate_every=every).fit(Q, source, D, validation)
+    assert ranker.n_steps_ == N_STEPS
+    assert same_bits(ranker.weights_, tc.DenseRanker().fit(Q, prefs, D).weights_)
+    assert len(told) == n_validations  # nowhere twice
+
+
+class OnePass(ArraySource):
+    """Ends without having said when."""
+
+    def __init__(self, prefs):
+        super().__init__(prefs)
+        self.n_steps = None
+
+    def draw(self, step, weights):
+        return super().draw(step, weights) if step < len(self.prefs) else Preferences([], [], [])
 
 
 def test_validation_must_be_a_finite_number(data):

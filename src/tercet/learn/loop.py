@@ -235,6 +235,7 @@ class Run:
         self.first = state.step
         self.best_state: State | None = None
         self.finished = False
+        self._validated_at = -1  # the steps done at the last validation
 
     @property
     def done(self) -> int:
@@ -278,7 +279,9 @@ class Run:
                     limit = min([limit, *(checkpoint.due_in(self.done) for checkpoint in checkpoints)])
                 violation_rate, loss = self.stepper.step(limit)
                 validation = None
-                if self.validation is not None and (self.done % self.stopping.every == 0 or self.done == self.total):
+                # A source that does not tell its end may come to it at any step: what it taught last counts, too.
+                due = self.done % self.stopping.every == 0 or self.done == self.total or self.finished
+                if self.validation is not None and due and self.done != self._validated_at:
                     validation = self._validate()
                     self.finished |= self.stopping.exhausted
                 self.finished |= self.done == self.total
@@ -343,6 +346,7 @@ class Run:
 
     def _validate(self) -> float:
         assert self.validation is not None
+        self._validated_at = self.done
         value = float(self.validation(self.snapshot()))
         if self.stopping.note(value, self.done):
             self.best_state = self.state.copy()
