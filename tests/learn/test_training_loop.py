@@ -261,6 +261,13 @@ def test_callbacks_are_told_and_can_stop(data):
     assert same_bits(event.weights(), ranker.weights_)
 
 
+@pytest.mark.parametrize(("answer", "stops"), [(np.True_, True), (np.False_, False), (1, False), (None, False)])
+def test_a_truth_value_of_numpy_stops_as_well_and_nothing_else_does(answer, stops, data):
+    Q, D, prefs = data
+    ranker = tc.DiagonalRanker().fit(Q, prefs, D, callbacks=[lambda event: answer])
+    assert ranker.n_steps_ == (CHUNK if stops else N_STEPS)
+
+
 def test_validation_and_chunks_do_not_change_the_result(data):
     Q, D, prefs = data
     plain = tc.LowRankRanker(n_components=3).fit(Q, prefs, D)

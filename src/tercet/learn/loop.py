@@ -296,7 +296,8 @@ class Run:
                 )
                 bar.update(self.done, violation_rate, loss, validation)
                 for listener in listeners:
-                    self.finished |= listener(event) is True
+                    answer = listener(event)
+                    self.finished |= isinstance(answer, bool | np.bool_) and bool(answer)
                 for checkpoint in checkpoints:
                     checkpoint.after_chunk(self)
 
