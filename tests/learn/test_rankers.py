@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -272,6 +275,21 @@ def test_saved_and_loaded_it_answers_with_the_same_bits(make, tmp_path):
     assert type(loaded) is type(ranker)
     assert same_bits(loaded.weights_, ranker.weights_)
     assert np.array_equal(loaded.margins(Q, prefs, D), ranker.margins(Q, prefs, D))
+
+
+@pytest.mark.parametrize(
+    "copied", [deepcopy, lambda ranker: pickle.loads(pickle.dumps(ranker))], ids=["copy", "pickle"]
+)
+@every_learner("learns on")
+def test_a_copy_learns_on_by_itself_with_the_same_bits(make, copied):
+    Q, D, prefs = made_data(5)
+    ranker = make().fit(Q, prefs[:30], D)
+    before = ranker.weights_
+    same = copied(ranker)
+    assert same_bits(same.weights_, before)
+    same.partial_fit(Q, prefs[30:], D)
+    assert same_bits(ranker.weights_, before)
+    assert same_bits(same.weights_, ranker.partial_fit(Q, prefs[30:], D).weights_)
 
 
 @every_learner("resumes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from functools import partial
 
 import numpy as np
@@ -163,6 +164,14 @@ def test_sweeping_and_rebasing_change_no_weight(monkeypatch):
     monkeypatch.setattr(state_module, "LARGEST_CUM", 1e-3)
     rebased = tc.SparseRanker(l1=3e-3, shrink_every=7, rate=1.3, refit=False, max_memory=LITTLE).fit(Q, prefs, D)
     np.testing.assert_allclose(rebased.weights_.sparse.toarray(), plain.weights_.sparse.toarray(), atol=2e-5)
+
+
+def test_a_copy_of_rows_that_moved_learns_on_by_itself():
+    rng = np.random.default_rng(0)
+    X, prefs = random_texts(rng, 40, N_TERMS, density=0.03), random_preferences(rng, 6000, 40, 40)
+    ranker = tc.SparseRanker(l1=0.01, rate=10.0, refit=False, max_memory=200_000).fit(X, prefs[:3000])
+    same = deepcopy(ranker)
+    assert same_bits(same.partial_fit(X, prefs[3000:]).weights_, ranker.partial_fit(X, prefs[3000:]).weights_)
 
 
 def test_everything_dies_under_a_heavy_penalty_and_memory_is_given_back():

@@ -292,7 +292,7 @@ class Run:
                     violation_rate=violation_rate,
                     loss=loss,
                     validation=validation,
-                    weights=self._looking(),
+                    weights=Looking(self.stepper, self.state),
                 )
                 bar.update(self.done, violation_rate, loss, validation)
                 for listener in listeners:
@@ -305,18 +305,6 @@ class Run:
         """The weights after all steps so far."""
         self.stepper.settle()
         return self.state.snapshot()
-
-    def _looking(self) -> Callable[[], Weights]:
-        """What gives the weights of the run, and once it is over those that it ended with; does not keep its texts."""
-        stepper, state = ref(self.stepper), self.state
-
-        def weights() -> Weights:
-            at_work = stepper()
-            if at_work is not None:
-                at_work.settle()
-            return state.snapshot()
-
-        return weights
 
     def draw(self, limit: int, after: int = 0) -> tuple[Preferences, NDArray[np.float32]]:
         """Preferences that are ``after`` steps away, at most so many, and the rate of each; none at the end."""
@@ -352,6 +340,24 @@ class Run:
         if self.stopping.note(value, self.done):
             self.best_state = self.state.copy()
         return value
+
+
+class Looking:
+    """Gives the weights of a run, and once it is over those that it ended with; does not keep its texts."""
+
+    def __init__(self, stepper: Stepper, state: State) -> None:
+        self._stepper: ref[Stepper] | None = ref(stepper)
+        self._state = state
+
+    def __call__(self) -> Weights:
+        at_work = None if self._stepper is None else self._stepper()
+        if at_work is not None:
+            at_work.settle()
+        return self._state.snapshot()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy of a ranker has its history, but no part in a run.
+        return {"_stepper": None, "_state": self._state}
 
 
 class LocalStepper(Stepper):

@@ -294,6 +294,11 @@ class SparseState(State):
             return self._levels.copy()
         return self.rows.live(IN_SUPPORT if self.frozen else self.cum)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Keys and levels of rows are the same memory, and would not be in a copy of the arrays.
+        kept = {name: value for name, value in vars(self).items() if name not in ("_room", "_texts")}
+        return kept | {"_levels": self.live(), "_rows": None}
+
     def release_rows(self) -> None:
         """Keep only what a value needs; rows are made again when asked for."""
         self._levels = self.live()
