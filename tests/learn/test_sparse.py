@@ -276,6 +276,9 @@ def test_thinning_that_is_ended_early_makes_its_last_cut():
     ranker.fit(Q, prefs, D, callbacks=[lambda event: True])
     assert ranker.n_steps_ < 9000 * 3 // 4
     assert ranker.density_ == pytest.approx(0.02, rel=0.05)
+    support = ranker.weights_.sparse.toarray() != 0
+    ranker.partial_fit(Q, prefs, D)  # through all steps at which a cut was planned
+    assert not ranker.weights_.sparse.toarray()[~support].any()
 
 
 def test_a_penalty_set_between_calls_takes_effect():

@@ -358,7 +358,8 @@ class SparseState(State):
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         start = self._margins_of_identity(chunk.query, chunk.better, chunk.worse)
         done, n, stuck = 0, len(chunk.query), 0
-        cuts = dict(self.thinning.due()) if self.thinning is not None else {}
+        # After the last cut, which may have come early, no entry comes back.
+        cuts = {} if self.thinning is None or self.frozen else dict(self.thinning.due())
         while done < n or n == 0:
             step = self.step + done
             # Rebasing, sweeping and cutting happen at fixed steps, so that stopping anywhere gives the same bits.
