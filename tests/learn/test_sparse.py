@@ -386,6 +386,7 @@ def test_parameters_survive_cloning_and_setting():
     [
         (lambda Q, p, D: tc.SparseRanker(max_memory=100).fit(Q, p, D), MemoryLimitError, "max_memory is 100"),
         (lambda Q, p, D: tc.SparseRanker(l1=-1).fit(Q, p, D), ParameterError, "'l1' parameter of SparseRanker"),
+        (lambda Q, p, D: tc.SparseRanker(l1="much").partial_fit(Q, p, D), ParameterError, "'l1' parameter"),
         (lambda Q, p, D: tc.SparseRanker(density=2.0).fit(Q, p, D), ParameterError, "'density'"),
         (lambda Q, p, D: tc.SparseRanker(density=0.1).partial_fit(Q, p, D), ParameterError, "cannot reach"),
         (lambda Q, p, D: tc.SparseRanker(sparsify="thin").fit(Q, p, D), ParameterError, "needs a density"),

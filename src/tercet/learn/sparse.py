@@ -224,6 +224,7 @@ class SparseRanker(PenalisedRanker, DeviceRanker):
         return Thinning(float(self.density), n_steps * self.epochs)
 
     def partial_fit(self, Q: Any, prefs: Preferences, D: Any = None) -> Self:
+        self._check_params()
         if not hasattr(self, "l1_"):
             if self.density is not None or self.sparsify != "shrink":
                 raise ParameterError("partial_fit cannot reach a density; give l1, or call fit first")
