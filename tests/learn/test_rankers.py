@@ -98,6 +98,7 @@ def test_a_dense_w_kept_by_texts_with_two_vocabularies_goes_on_and_is_saved(tmp_
         )
     with pytest.raises(InputError, match="goes on learning from the texts it began with"):
         whole.partial_fit(Q * 2, prefs, D)
+    assert whole.n_steps_ == 40  # and is still what it was
     with pytest.raises(MemoryLimitError, match="inner products of 9 queries and 11 documents take"):
         tc.DenseRanker(form="texts", max_memory=1000).fit(Q, prefs, D)
 

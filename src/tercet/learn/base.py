@@ -354,7 +354,10 @@ class SgdRanker(TermPairRanker):
                 "schedule='linear' falls to zero over a known number of steps, which partial_fit does not know; "
                 "use 'constant' or 'inverse-sqrt'"
             )
-        return self._state if hasattr(self, "_state") else self._start(Q, D)
+        if not hasattr(self, "_state"):
+            return self._start(Q, D)
+        self._state.check_texts(Q, D)
+        return self._state
 
     def _train_on(self, state: State, Q: Texts, D: Texts, source: Source, n_steps: int) -> None:
         """So many steps from where the ranker is."""
