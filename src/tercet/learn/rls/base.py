@@ -293,8 +293,8 @@ class KernelLeastSquares(FeatureRanker):
         params = super()._saved_params()
         if callable(self.kernel):
             raise InputError("a ranker with a kernel of your own cannot be saved; use kernel='precomputed'")
-        if isinstance(params["n_basis"], np.ndarray):
-            params["n_basis"] = params["n_basis"].tolist()
+        if params["n_basis"] is not None:
+            params["n_basis"] = np.asarray(params["n_basis"]).tolist()  # a number, or whatever holds row numbers
         return params
 
     def _weights(self) -> dict[str, NDArray[Any]]:
