@@ -415,6 +415,17 @@ def test_what_makes_no_sense_is_refused(make, error, message):
         make(Q, prefs, D)
 
 
+def test_a_w_that_does_not_fit_its_memory_stays_what_it_was():
+    rng = np.random.default_rng(0)
+    W = sparse.random_array((N_TERMS, N_TERMS), density=0.05, rng=rng, format="csr", dtype=np.float32)
+    Q, D, prefs = made_data(7)
+    ranker = tc.SparseRanker.from_weights(W, max_memory=N_TERMS * 64)
+    for _ in range(2):
+        with pytest.raises(MemoryLimitError, match="are needed to learn on"):
+            ranker.partial_fit(Q, prefs, D)
+        np.testing.assert_array_equal(ranker.weights_.sparse.toarray(), W.toarray())
+
+
 def test_a_w_that_outgrows_its_memory_is_refused_with_the_figure():
     rng = np.random.default_rng(0)
     X = random_texts(rng, 60, 200, density=0.5)

@@ -354,16 +354,21 @@ class SgdRanker(TermPairRanker):
                 "schedule='linear' falls to zero over a known number of steps, which partial_fit does not know; "
                 "use 'constant' or 'inverse-sqrt'"
             )
-        if not hasattr(self, "_state"):
-            return self._start(Q, D)
-        self._state.check_texts(Q, D)
-        return self._state
+        return self._state if hasattr(self, "_state") else self._start(Q, D)
 
     def _train_on(self, state: State, Q: Texts, D: Texts, source: Source, n_steps: int) -> None:
         """So many steps from where the ranker is."""
-        self._forget()  # the state is advanced in place; should it diverge, the ranker counts as not fitted
         run = Run(state, source, Q, D, self._sgd(), total=n_steps, executor=self._executor())
-        self._keep(run.go((), type(self).__name__, self.verbose), Q, D)
+        self.__dict__.pop("_snapshot", None)
+        try:
+            learned = run.go((), type(self).__name__, self.verbose)
+        except BaseException:
+            # The state is advanced in place; should it diverge, the ranker counts as not fitted. What is refused before
+            # the first step leaves it as it was.
+            if run.begun:
+                self._forget()
+            raise
+        self._keep(learned, Q, D)
 
     def _executor(self) -> Executor:
         """What takes the steps of this ranker's fits."""

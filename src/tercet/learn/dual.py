@@ -78,12 +78,9 @@ class DualState(State):
     def has_identity(self) -> bool:
         return self.shape[0] == self.shape[1] and not self.diagonal.size
 
-    def check_texts(self, Q: Texts, D: Texts) -> None:
+    def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
         if not (_same(Q, self.Q) and _same(D, self.D)):
             raise InputError("form='texts' goes on learning from the texts it began with; Q or D are others")
-
-    def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
-        self.check_texts(Q, D)
         if self._products is None:
             queries = _inner_products(self.Q, self.Q)
             both = queries if self.D is self.Q else np.empty((0, 0), dtype=np.float32)
@@ -141,10 +138,9 @@ class DualState(State):
             raise InputError(f"a diagonal of {self.diagonal.size} does not fit W of shape {self.shape}")
 
 
-def _same(given: Texts, kept: sparse.csr_array) -> bool:
+def _same(given: sparse.csr_array, kept: sparse.csr_array) -> bool:
     return given is kept or (
-        not isinstance(given, StoredRows)
-        and given.shape == kept.shape
+        given.shape == kept.shape
         and np.array_equal(given.indptr, kept.indptr)
         and np.array_equal(given.indices, kept.indices)
         and np.array_equal(given.data, kept.data)

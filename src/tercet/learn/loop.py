@@ -235,6 +235,7 @@ class Run:
         self.first = state.step
         self.best_state: State | None = None
         self.finished = False
+        self.begun = False  # whether steps may have changed the state
         self._validated_at = -1  # the steps done at the last validation
 
     @property
@@ -269,6 +270,7 @@ class Run:
             if self.validation is not None and self.stopping.best_step < 0:
                 self._validate()  # the start counts: learning must beat it
             self.stepper.step(0)  # compiles what is run, so that rates are those of learning
+            self.begun = True
             while not self.finished:
                 limit = self.stepper.most_steps
                 if self.total is not None:

@@ -127,9 +127,6 @@ class PrunedState(State):
             return sum(int(np.count_nonzero(block)) for _, block in rows)
         return int(np.count_nonzero(self.inner.W if isinstance(self.inner, DenseState) else self.inner.values))
 
-    def check_texts(self, Q: Texts, D: Texts) -> None:
-        self.inner.check_texts(Q, D)
-
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
         if isinstance(self.inner, DualState):
             self.inner.kernel_input(Q, D)  # whose kernel reads inner products only

@@ -283,9 +283,9 @@ class SparseState(State):
         if self._rows is None:
             assert self._levels is not None
             allowed = physical_memory() // 2 if self.max_memory is None else self.max_memory
-            self._rows = SparseRows(self.shape, allowed)
-            self._rows.fill(self._levels, absent=np.nan if self.frozen else 0.0)
-            self._levels = None
+            rows = SparseRows(self.shape, allowed)
+            rows.fill(self._levels, absent=np.nan if self.frozen else 0.0)  # which may find that they do not fit
+            self._rows, self._levels = rows, None
         return self._rows
 
     def live(self) -> sparse.csr_array:

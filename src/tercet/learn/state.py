@@ -47,10 +47,6 @@ class State(ABC):
         """Note what must be known of all texts, once, before the first step; most learners need nothing."""
         return
 
-    def check_texts(self, Q: Texts, D: Texts) -> None:
-        """Refuse, by an InputError, texts that this learner cannot go on from; most can from any."""
-        return
-
     @abstractmethod
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
         """Q and D, or those rows of them that a chunk is about, laid out as this learner's kernel wants them."""
