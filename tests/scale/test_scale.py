@@ -370,8 +370,9 @@ def test_what_cannot_be_mixed_is_refused(ranker, message, checkerboard):
     [
         (tc.LowRankRanker(n_components=2, averaged=True), {}),
         (tc.SparseRanker(sparsify="thin", density=0.1), {}),
+        (tc.SparseRanker(l1=1e-4), {"never": sparse.csr_array(([1.0], ([0], [2])), shape=(40, 40))}),
     ],
-    ids=["averaged", "thin"],
+    ids=["averaged", "thin", "never"],
 )
 def test_what_a_cluster_does_not_learn_on_stays_what_it_was(ranker, how, checkerboard):
     X, y = checkerboard

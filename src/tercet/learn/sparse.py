@@ -128,7 +128,7 @@ class SparseRanker(PenalisedRanker, DeviceRanker):
             ``sparsify="low-rank"`` they are added to the low-rank W and its support.
         never : CSR of that shape
             Pairs of words, its entries that are not zero, whose weights are zero from the start to the end. They are
-            kept there by ``partial_fit``, too, but not on a cluster.
+            kept there by ``partial_fit``, too; a cluster refuses to learn with them.
         """
         self._check_params()
         if hasattr(self, "weights_before_refit_"):
