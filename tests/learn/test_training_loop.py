@@ -8,6 +8,7 @@ import pty
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -137,6 +138,18 @@ def test_a_checkpoint_that_cannot_be_written_is_refused_before_the_first_step(da
     with pytest.raises(BundleError, match="not a Tercet bundle"):
         tc.DenseRanker().fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path), told.append])
     assert not told
+
+
+@pytest.mark.parametrize(
+    "make", [tc.DenseRanker, tc.PrunedRanker, partial(tc.SparseRanker, sparsify="thin", density=0.2)]
+)
+def test_a_run_by_numbers_of_numpy_is_that_by_plain_ones(make, data, tmp_path):
+    Q, D, prefs = data
+    plain = {"epochs": 2, "random_state": 3, "shuffle": True, "validate_every": 5000, "patience": 2}
+    ranker = make(**plain).fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path / "kept")])
+    numbers = {name: np.bool_(value) if value is True else np.int64(value) for name, value in plain.items()}
+    again = make(**numbers).fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path / "kept")])
+    assert same_bits(again.weights_, ranker.weights_)
 
 
 def test_one_checkpoint_serves_one_run_after_another(data, tmp_path):

@@ -221,7 +221,7 @@ class SparseRanker(PenalisedRanker, DeviceRanker):
             raise ParameterError("sparsify='thin' needs a density")
         if n_steps is None:
             raise ParameterError("sparsify='thin' needs to know the number of steps, and this source has no end")
-        return Thinning(float(self.density), n_steps * self.epochs)
+        return Thinning(float(self.density), n_steps * int(self.epochs))
 
     def partial_fit(self, Q: Any, prefs: Preferences, D: Any = None) -> Self:
         self._check_params()
