@@ -205,6 +205,13 @@ def test_fit_labelled_folder(tmp_path):
     assert "120 texts in 3 labelled folders" in result.output
     assert "120 training queries, 120 of them left out in turn. Each text was left out twice" in result.output
     assert tc.load(tmp_path / "m").report.measure == "AP"
+    (tmp_path / "qrels.tsv").write_text("q\t0\td\t1\n")
+    for option, value in (("--judgements", tmp_path / "qrels.tsv"), ("--train", "dev"), ("--test", "dev")):
+        result = run("fit", tmp_path / "data", option, value, "-o", tmp_path / "other")
+        assert result.exit_code == 1
+        assert option in result.output
+        assert "labelled texts" in result.output
+        assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,15 @@ def test_every_ranker_can_be_asked_for(name, files, tmp_path):
     assert bool(found.report.features.path) == name.endswith("ftrl")
 
 
+def test_the_seed_is_that_of_a_ranker_that_draws_too(files, tmp_path):
+    for seed in (0, 7):
+        chosen = ("--ranker", "rsrank", "--seed", seed, "-o", tmp_path / f"seed {seed}")
+        assert run("letor", "fit", files / "train.txt", *chosen).exit_code == 0
+    first, other = (tc.load(tmp_path / f"seed {seed}").ranker for seed in (0, 7))
+    assert other.random_state == 7
+    assert not np.array_equal(first.coef_, other.coef_)
+
+
 def test_a_kernel_ranker_chooses_its_penalty_and_its_basis_is_bounded(files, tmp_path, monkeypatch):
     arguments = ("letor", "fit", files / "train.txt", "--test", files / "test.txt", "--ranker", "rankrls-gaussian")
     result = run(*arguments, "-o", tmp_path / "m")

@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 import oracles
 import tercet as tc
 from support.random_data import as_vectors, random_preferences, random_texts
 from support.sources import TopSource
-from tercet.errors import DamagedBundleError, InputError, ParameterError
+from tercet.errors import DamagedBundleError, DivergedError, InputError, ParameterError
 from tercet.weights import Identity, LowRank, Mapped
 
 seeds = st.integers(0, 10**6)
@@ -265,6 +266,21 @@ def test_what_does_not_fit_is_named(changed, error, message):
     Q, D, words, prefs = made(7)
     with pytest.raises(error, match=message):
         tc.learn.CorrelatedRanker(**{"words": words} | changed).fit(Q, prefs, D)
+
+
+def test_what_the_ranker_inside_refuses_leaves_all_as_it_was():
+    Q, D, words, prefs = made(7)
+    ranker = tc.learn.CorrelatedRanker(words=words, ranker=low_rank())
+    weights = ranker.fit(Q, prefs, D).weights_
+    ranker.ranker_.set_params(schedule="linear")
+    with pytest.raises(ParameterError, match="partial_fit does not know"):
+        ranker.partial_fit(Q, prefs, D)
+    assert ranker.weights_ is weights
+    ranker.ranker_.set_params(schedule="constant", rate=1e30)
+    with pytest.raises(DivergedError):
+        ranker.partial_fit(Q, prefs, D)
+    with pytest.raises(NotFittedError):
+        _ = ranker.weights_
 
 
 def test_one_vocabulary_and_rows_that_exist():

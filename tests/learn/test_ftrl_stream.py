@@ -7,6 +7,7 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
+import pandas
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -135,7 +136,7 @@ class Stop(Exception):
     pass
 
 
-@pytest.mark.parametrize("kind", ["text", "list"])
+@pytest.mark.parametrize("kind", ["text", "list", "frames"])
 @pytest.mark.parametrize("stop", [1, 4, 5, 7])
 def test_an_interrupted_stream_goes_on_to_the_same_bits(kind, stop, tmp_path):
     data = made(40)
@@ -144,6 +145,9 @@ def test_an_interrupted_stream_goes_on_to_the_same_bits(kind, stop, tmp_path):
     streams = {
         "text": lambda: LetorStream(tmp_path / "train.txt", chunk_bytes=400),
         "list": lambda: parts,
+        "frames": lambda: [
+            (pandas.DataFrame(part.X), pandas.Series(part.y), pandas.Series(part.qid)) for part in parts
+        ],
     }
     chunks = streams[kind]()
     seen = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numba
 import numpy as np
 import pytest
@@ -320,6 +322,22 @@ def test_what_makes_no_sense_is_refused(change, error, message):
 def test_exactly_enough_memory_is_enough():
     Q, D, prefs = made_data(9)
     assert make("rows", max_memory=21_840).fit(Q, prefs, D).n_groups_
+
+
+@both
+def test_a_penalty_set_between_calls_takes_effect(by):
+    Q, D, prefs = made_data(9)
+    half, tree = len(prefs) // 2, [["a", "b"][word % 2] for word in range(N_TERMS)]
+    for first, then in (
+        ({"l1": 0.0}, {"l1": 10.0}),
+        ({"shrink_every": 1000}, {"shrink_every": 1}),
+        ({"tree": tree, "word_share": 1.0}, {"word_share": 0.0}),
+    ):
+        ranker = make(by, **first).partial_fit(Q, prefs[:half], D)
+        same = deepcopy(ranker).partial_fit(Q, prefs[half:], D)
+        ranker.set_params(**then).partial_fit(Q, prefs[half:], D)
+        assert not same_bits(ranker.weights_, same.weights_)
+        assert "l1" not in then or ranker.n_groups_ < same.n_groups_
 
 
 def test_the_grouping_cannot_change_while_learning_on():

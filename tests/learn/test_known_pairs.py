@@ -44,6 +44,18 @@ def test_pairs_that_are_never_learned_are_algorithm_1_without_them(memory, sched
     assert np.abs(free - expected).max() > 0.01  # they would have been learned
 
 
+def test_a_stored_zero_is_no_pair_that_is_never_learned():
+    Q, D, prefs, never = made_data(1)
+    others = never.copy()
+    others.data[::2] = 0
+    stored = others.copy()
+    others.eliminate_zeros()
+    ranker = tc.SparseRanker(l1=1e-3, shrink_every=7, rate=1.3)
+    expected = ranker.fit(Q, prefs, D, never=others).weights_
+    assert same_bits(ranker.fit(Q, prefs, D, never=stored).weights_, expected)
+    assert stored.nnz == never.nnz  # what was given stays as it is
+
+
 def test_they_stay_away_in_the_refit_in_partial_fit_and_after_loading(tmp_path):
     Q, D, prefs, never = made_data(2)
     ranker = tc.SparseRanker(l1=1e-3, shrink_every=7, rate=1.3).fit(Q, prefs, D, never=never)

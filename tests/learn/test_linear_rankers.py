@@ -66,8 +66,18 @@ def test_it_learns_what_matters(make):
 HOW_EQUAL = {"RankSVMRanker": 1e-3, "FenchelRanker": 5e-3}
 
 
+def in_parts(X):
+    """Every entry twice, each time half of it."""
+    whole = sparse.csr_array(X)
+    parts = np.repeat(whole.data / 2, 2), np.repeat(whole.indices, 2), 2 * whole.indptr
+    return sparse.csr_array(parts, shape=whole.shape)
+
+
+FORMS = [sparse.csr_array, sparse.csr_matrix, sparse.csc_array, np.asfortranarray, list, in_parts]
+
+
 @every_ranker
-@pytest.mark.parametrize("form", [sparse.csr_array, sparse.csr_matrix, sparse.csc_array, np.asfortranarray, list])
+@pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_the_rows_gives_the_same(make, form):
     X, y, qid = made_rows(1)
     X[X < 0.3] = 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -95,6 +98,7 @@ def test_a_dense_w_kept_by_texts_with_two_vocabularies_goes_on_and_is_saved(tmp_
         )
     with pytest.raises(InputError, match="goes on learning from the texts it began with"):
         whole.partial_fit(Q * 2, prefs, D)
+    assert whole.n_steps_ == 40  # and is still what it was
     with pytest.raises(MemoryLimitError, match="inner products of 9 queries and 11 documents take"):
         tc.DenseRanker(form="texts", max_memory=1000).fit(Q, prefs, D)
 
@@ -272,6 +276,21 @@ def test_saved_and_loaded_it_answers_with_the_same_bits(make, tmp_path):
     assert type(loaded) is type(ranker)
     assert same_bits(loaded.weights_, ranker.weights_)
     assert np.array_equal(loaded.margins(Q, prefs, D), ranker.margins(Q, prefs, D))
+
+
+@pytest.mark.parametrize(
+    "copied", [deepcopy, lambda ranker: pickle.loads(pickle.dumps(ranker))], ids=["copy", "pickle"]
+)
+@every_learner("learns on")
+def test_a_copy_learns_on_by_itself_with_the_same_bits(make, copied):
+    Q, D, prefs = made_data(5)
+    ranker = make().fit(Q, prefs[:30], D)
+    before = ranker.weights_
+    same = copied(ranker)
+    assert same_bits(same.weights_, before)
+    same.partial_fit(Q, prefs[30:], D)
+    assert same_bits(ranker.weights_, before)
+    assert same_bits(same.weights_, ranker.partial_fit(Q, prefs[30:], D).weights_)
 
 
 @every_learner("resumes")

@@ -169,6 +169,18 @@ def test_every_point_of_a_path_is_a_fit(cls, params, form):
         np.testing.assert_allclose(along.leave_query_out([1.0]), alone.leave_query_out([1.0]), atol=1e-8)
 
 
+@every_way
+@either
+def test_a_path_stays_what_it_was_when_its_ranker_is_fitted_again(cls, params):
+    X, y, qid = made_rows(5)
+    ranker = cls(**params).fit(X, y, qid=qid)
+    path = ranker.path(L2S)
+    scores, along = path.predict(X), path.ranker(1).predict(X)
+    ranker.set_params(gamma=9.0).fit(X[::-1] * 2, y, qid=qid)
+    np.testing.assert_array_equal(path.predict(X), scores)
+    np.testing.assert_array_equal(path.ranker(1).predict(X), along)
+
+
 def test_the_decomposition_is_made_once_and_not_by_fit(monkeypatch):
     X, y, qid = made_rows(7)
     calls = []

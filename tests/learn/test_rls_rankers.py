@@ -116,6 +116,8 @@ SAVED = {
     "linear": {"n_basis": 5},
     "basic": {"kernel": "gaussian"},
     "sparse": {"kernel": "polynomial", "n_basis": np.array([1, 4, 7]), "gamma": np.float64(0.3)},
+    "sparse by numbers of NumPy": {"kernel": "gaussian", "n_basis": list(np.array([1, 4, 7]))},
+    "sparse by a range": {"kernel": "gaussian", "n_basis": range(3)},
     "precomputed": {"kernel": "precomputed"},
     "precomputed, sparse": {"kernel": "precomputed", "n_basis": 4},
 }

@@ -121,6 +121,17 @@ def test_a_frame_with_a_column_of_queries_needs_no_routing(make, frame_of, rows)
     assert values.shape == (3,)
 
 
+@pytest.mark.parametrize("make", [tc.RankRLS, tc.learn.rls.RLSRegressor])
+def test_a_grid_takes_the_queries_of_a_frame(make, rows):
+    X, y, qid = rows
+    frame = pandas.DataFrame({"qid": qid, **{f"f{j}": X[:, j] for j in range(X.shape[1])}})
+    found, expected = (
+        tc.learn.rls.choose_rls(*given, l2s=[0.1, 10.0], ranker=make()) for given in ((frame, y), (X, y, qid))
+    )
+    np.testing.assert_allclose(found.errors, expected.errors, atol=1e-9)
+    assert found.ranker.l2 == expected.ranker.l2
+
+
 @every_ranker
 def test_sizes_of_groups_stand_for_ids(make, rows):
     X, y, qid = rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from functools import partial
 
 import numpy as np
@@ -165,6 +166,14 @@ def test_sweeping_and_rebasing_change_no_weight(monkeypatch):
     np.testing.assert_allclose(rebased.weights_.sparse.toarray(), plain.weights_.sparse.toarray(), atol=2e-5)
 
 
+def test_a_copy_of_rows_that_moved_learns_on_by_itself():
+    rng = np.random.default_rng(0)
+    X, prefs = random_texts(rng, 40, N_TERMS, density=0.03), random_preferences(rng, 6000, 40, 40)
+    ranker = tc.SparseRanker(l1=0.01, rate=10.0, refit=False, max_memory=200_000).fit(X, prefs[:3000])
+    same = deepcopy(ranker)
+    assert same_bits(same.partial_fit(X, prefs[3000:]).weights_, ranker.partial_fit(X, prefs[3000:]).weights_)
+
+
 def test_everything_dies_under_a_heavy_penalty_and_memory_is_given_back():
     Q, D, prefs = made_data(6, n=state_module.SWEEP_EVERY)
     make = partial(tc.SparseRanker, shrink_every=1, rate=1.0, refit=False, max_memory=LITTLE)
@@ -267,6 +276,9 @@ def test_thinning_that_is_ended_early_makes_its_last_cut():
     ranker.fit(Q, prefs, D, callbacks=[lambda event: True])
     assert ranker.n_steps_ < 9000 * 3 // 4
     assert ranker.density_ == pytest.approx(0.02, rel=0.05)
+    support = ranker.weights_.sparse.toarray() != 0
+    ranker.partial_fit(Q, prefs, D)  # through all steps at which a cut was planned
+    assert not ranker.weights_.sparse.toarray()[~support].any()
 
 
 def test_a_penalty_set_between_calls_takes_effect():
@@ -374,6 +386,7 @@ def test_parameters_survive_cloning_and_setting():
     [
         (lambda Q, p, D: tc.SparseRanker(max_memory=100).fit(Q, p, D), MemoryLimitError, "max_memory is 100"),
         (lambda Q, p, D: tc.SparseRanker(l1=-1).fit(Q, p, D), ParameterError, "'l1' parameter of SparseRanker"),
+        (lambda Q, p, D: tc.SparseRanker(l1="much").partial_fit(Q, p, D), ParameterError, "'l1' parameter"),
         (lambda Q, p, D: tc.SparseRanker(density=2.0).fit(Q, p, D), ParameterError, "'density'"),
         (lambda Q, p, D: tc.SparseRanker(density=0.1).partial_fit(Q, p, D), ParameterError, "cannot reach"),
         (lambda Q, p, D: tc.SparseRanker(sparsify="thin").fit(Q, p, D), ParameterError, "needs a density"),
@@ -400,6 +413,17 @@ def test_what_makes_no_sense_is_refused(make, error, message):
     Q, D, prefs = made_data(7, n=20)
     with pytest.raises(error, match=message):
         make(Q, prefs, D)
+
+
+def test_a_w_that_does_not_fit_its_memory_stays_what_it_was():
+    rng = np.random.default_rng(0)
+    W = sparse.random_array((N_TERMS, N_TERMS), density=0.05, rng=rng, format="csr", dtype=np.float32)
+    Q, D, prefs = made_data(7)
+    ranker = tc.SparseRanker.from_weights(W, max_memory=N_TERMS * 64)
+    for _ in range(2):
+        with pytest.raises(MemoryLimitError, match="are needed to learn on"):
+            ranker.partial_fit(Q, prefs, D)
+        np.testing.assert_array_equal(ranker.weights_.sparse.toarray(), W.toarray())
 
 
 def test_a_w_that_outgrows_its_memory_is_refused_with_the_figure():

@@ -8,6 +8,7 @@ import pty
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from support.forking import changed, kill_while
 from support.learners import Killed, judged, kill_at, same_bits
 from support.random_data import random_preferences, random_texts
 from support.sources import TopSource
+from tercet import Preferences
 from tercet.errors import BundleError, InputError
 from tercet.learn.loop import CHUNK
 from tercet.learn.sources import BLOCK, ArraySource
@@ -138,6 +140,18 @@ def test_a_checkpoint_that_cannot_be_written_is_refused_before_the_first_step(da
     assert not told
 
 
+@pytest.mark.parametrize(
+    "make", [tc.DenseRanker, tc.PrunedRanker, partial(tc.SparseRanker, sparsify="thin", density=0.2)]
+)
+def test_a_run_by_numbers_of_numpy_is_that_by_plain_ones(make, data, tmp_path):
+    Q, D, prefs = data
+    plain = {"epochs": 2, "random_state": 3, "shuffle": True, "validate_every": 5000, "patience": 2}
+    ranker = make(**plain).fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path / "kept")])
+    numbers = {name: np.bool_(value) if value is True else np.int64(value) for name, value in plain.items()}
+    again = make(**numbers).fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path / "kept")])
+    assert same_bits(again.weights_, ranker.weights_)
+
+
 def test_one_checkpoint_serves_one_run_after_another(data, tmp_path):
     Q, D, prefs = data
     writes = []
@@ -213,6 +227,32 @@ def test_the_start_is_kept_when_learning_never_helps(data):
     assert ranker.n_steps_ == 0
 
 
+@pytest.mark.parametrize(("every", "n_validations"), [(100_000, 2), (CHUNK, 5), (N_STEPS, 2)])
+def test_what_a_source_teaches_before_an_end_it_does_not_tell_is_validated(every, n_validations, data):
+    Q, D, prefs = data
+    source, told = OnePass(prefs), []
+
+    def validation(weights):
+        told.append(weights)
+        return float(len(told))  # always better, so the last state is the best
+
+    ranker = tc.DenseRanker(validate_every=every).fit(Q, source, D, validation)
+    assert ranker.n_steps_ == N_STEPS
+    assert same_bits(ranker.weights_, tc.DenseRanker().fit(Q, prefs, D).weights_)
+    assert len(told) == n_validations  # nowhere twice
+
+
+class OnePass(ArraySource):
+    """Ends without having said when."""
+
+    def __init__(self, prefs):
+        super().__init__(prefs)
+        self.n_steps = None
+
+    def draw(self, step, weights):
+        return super().draw(step, weights) if step < len(self.prefs) else Preferences([], [], [])
+
+
 def test_validation_must_be_a_finite_number(data):
     Q, D, prefs = data
     with pytest.raises(InputError, match="validation returned nan at step 0"):
@@ -232,6 +272,13 @@ def test_callbacks_are_told_and_can_stop(data):
     assert 0 < event.violation_rate <= 1
     assert event.loss > 0
     assert same_bits(event.weights(), ranker.weights_)
+
+
+@pytest.mark.parametrize(("answer", "stops"), [(np.True_, True), (np.False_, False), (1, False), (None, False)])
+def test_a_truth_value_of_numpy_stops_as_well_and_nothing_else_does(answer, stops, data):
+    Q, D, prefs = data
+    ranker = tc.DiagonalRanker().fit(Q, prefs, D, callbacks=[lambda event: answer])
+    assert ranker.n_steps_ == (CHUNK if stops else N_STEPS)
 
 
 def test_validation_and_chunks_do_not_change_the_result(data):

@@ -273,6 +273,7 @@ def test_groups_by_paths_and_by_parents():
         (lambda: WordGroups.from_parents([1, 2, 1], 1), "circle"),
         (lambda: WordGroups.from_parents([2.7, 2.7, -1.0], 2), "parents must be integers; got float64"),
         (lambda: WordGroups.from_clusters(TWO_TEXTS, []), "n_clusters is empty"),
+        (lambda: WordGroups.from_clusters(sparse.csr_array((3, 4), dtype=np.float32), 2), "no text has a word"),
         (lambda: WordGroups.from_clusters(TWO_TEXTS, 0), "n_clusters must be an integer from 1; got 0"),
         (lambda: WordGroups.from_clusters(TWO_TEXTS, [4, -2]), "n_clusters must be an integer from 1; got -2"),
         (lambda: WordGroups.from_clusters(TWO_TEXTS, 2.5), "n_clusters must be an integer from 1; got 2.5"),

@@ -12,7 +12,7 @@ from scipy import sparse
 
 import oracles
 import tercet as tc
-from support.learners import start_of
+from support.learners import same_bits, start_of
 from support.random_data import as_vectors, random_preferences, random_texts
 from tercet.data.preferences import joined
 from tercet.data.shards import write_shards
@@ -363,6 +363,27 @@ def test_what_cannot_be_mixed_is_refused(ranker, message, checkerboard):
     X, y = checkerboard
     with Cluster("here:2"), pytest.raises(ParameterError, match=message):
         ranker.fit(X, tc.Preferences.from_labels(y, 10))
+
+
+@pytest.mark.parametrize(
+    ("ranker", "how"),
+    [
+        (tc.LowRankRanker(n_components=2, averaged=True), {}),
+        (tc.SparseRanker(sparsify="thin", density=0.1), {}),
+        (tc.SparseRanker(l1=1e-4), {"never": sparse.csr_array(([1.0], ([0], [2])), shape=(40, 40))}),
+    ],
+    ids=["averaged", "thin", "never"],
+)
+def test_what_a_cluster_does_not_learn_on_stays_what_it_was(ranker, how, checkerboard):
+    X, y = checkerboard
+    prefs = tc.Preferences.from_labels(y, 100)
+    ranker.fit(X, prefs, **how)
+    before = ranker.weights_
+    with Cluster("here:2"), pytest.raises(ParameterError):
+        ranker.partial_fit(X, prefs)
+    assert same_bits(ranker.weights_, before)
+    assert ranker.partial_fit(X, prefs).n_steps_ == 200
+    assert not how or not ranker.weights_.sparse.toarray()[0, 2]
 
 
 @pytest.mark.parametrize("ranker", [tc.ProximalRanker(), tc.FenchelRanker(), tc.RankRLS()], ids=repr)

@@ -317,8 +317,8 @@ def _fit_texts(
             )
         if links:
             raise InputError("labelled texts are learned from by their classes; leave out --links")
-        if validation is not None or test is not None:
-            raise InputError("labelled texts have no named splits; leave out --validation and --test")
+        if validation is not None or test is not None or train != ONLY_SPLIT:
+            raise InputError("labelled texts have no named splits; leave out --train, --validation and --test")
         held_out = None if texts.test is None else (texts.test.texts, texts.test.labels)
         model = fit_labelled(texts.train.texts, texts.train.labels, test=held_out, measure=measure or "AP", **settings)
     elif links:

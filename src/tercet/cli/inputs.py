@@ -168,6 +168,8 @@ def read_data(data: Path, kind: str, qrels: Path | None, *, known_only: bool = F
             texts = replace(texts, qrels={ONLY_SPLIT: judged.qrels})
         describe(str(data), "a BEIR folder" if kind == "beir" else "a collection of ir_datasets", texts)
         return texts
+    if qrels is not None and kind in ("labelled-folder", "20newsgroups"):
+        raise InputError(f"{data} holds labelled texts, whose classes are all there is; leave out --judgements")
     if kind == "labelled-folder":
         labelled = read_labelled_folder(data)
         echo(f"{data}: {len(labelled.texts):,} texts in {len(set(labelled.labels))} labelled folders")

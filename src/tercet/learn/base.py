@@ -319,8 +319,10 @@ class SgdRanker(TermPairRanker):
             raise ParameterError(
                 f"epochs={self.epochs} needs to know where a pass ends, and this source does not tell; give it n_steps"
             )
-        total = None if source.n_steps is None else source.n_steps * self.epochs * rounds
-        every = self.validate_every or max(1, (source.n_steps or 100_000) // (10 if self.epochs == 1 else 1))
+        # Numbers of NumPy are parameters, too, and a checkpoint holds plain ones.
+        total = None if source.n_steps is None else source.n_steps * int(self.epochs) * rounds
+        every = int(self.validate_every or max(1, (source.n_steps or 100_000) // (10 if self.epochs == 1 else 1)))
+        patience = None if self.patience is None else int(self.patience)
         run = self._run_class(
             state,
             source,
@@ -329,7 +331,7 @@ class SgdRanker(TermPairRanker):
             self._sgd(),
             total=total,
             validation=validation,
-            stopping=Stopping(every=every, patience=self.patience),
+            stopping=Stopping(every=every, patience=patience),
             executor=self._executor(),
         )
         self.history_: list[Event] = []
@@ -358,9 +360,17 @@ class SgdRanker(TermPairRanker):
 
     def _train_on(self, state: State, Q: Texts, D: Texts, source: Source, n_steps: int) -> None:
         """So many steps from where the ranker is."""
-        self._forget()  # the state is advanced in place; should it diverge, the ranker counts as not fitted
         run = Run(state, source, Q, D, self._sgd(), total=n_steps, executor=self._executor())
-        self._keep(run.go((), type(self).__name__, self.verbose), Q, D)
+        self.__dict__.pop("_snapshot", None)
+        try:
+            learned = run.go((), type(self).__name__, self.verbose)
+        except BaseException:
+            # The state is advanced in place; should it diverge, the ranker counts as not fitted. What is refused before
+            # the first step leaves it as it was.
+            if run.begun:
+                self._forget()
+            raise
+        self._keep(learned, Q, D)
 
     def _executor(self) -> Executor:
         """What takes the steps of this ranker's fits."""

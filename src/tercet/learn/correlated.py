@@ -193,9 +193,14 @@ class CorrelatedRanker(TermPairRanker):
             raise ParameterError(f"partial_fit needs a ranker that learns by steps; got {type(ranker).__name__}")
         learn_from = self._beside(prefs, queries, docs, float(ranker.margin), self._whole_of(maps))
         assert isinstance(learn_from, Preferences)
-        self._forget()
         mapped_queries, mapped_docs = _mapped(queries, docs, maps)
-        ranker.partial_fit(mapped_queries, learn_from, mapped_docs)
+        try:
+            ranker.partial_fit(mapped_queries, learn_from, mapped_docs)
+        except BaseException:
+            if not ranker.__sklearn_is_fitted__():  # it broke off while it learned; what it refuses leaves it as it was
+                self._forget()
+            raise
+        self._forget()
         self._keep(words, ranker, queries.shape[1])
         return self
 

@@ -171,6 +171,12 @@ class GroupedState(State):
             if done == n:
                 return
 
+    def penalise(self, l1: float, shrink_every: int, word_share: float) -> None:
+        """Shrink like this from now on."""
+        self.shrinkage[[L1, SHRINK_EVERY]] = l1, shrink_every
+        if self.tree is not None and word_share != self.word_share:
+            self.word_share, self.trees = word_share, self.tree.trees(word_share)
+
     def refresh(self) -> None:
         """Take all owed shrinkage and compute norms anew; weights change by rounding only."""
         refresh(self.V, self.marks, self.groups, self.cum)
@@ -396,8 +402,14 @@ class GroupSparseRanker(PenalisedRanker):
         return self
 
     def partial_fit(self, Q: Any, prefs: Preferences, D: Any = None) -> Self:
-        if hasattr(self, "_state") and self._state.by != self.by:  # type: ignore[attr-defined]
-            raise ParameterError(f"by={self.by!r} cannot be set between calls of partial_fit; call fit to start anew")
+        self._check_params()
+        if hasattr(self, "_state"):
+            assert isinstance(self._state, GroupedState)
+            if self._state.by != self.by:
+                raise ParameterError(
+                    f"by={self.by!r} cannot be set between calls of partial_fit; call fit to start anew"
+                )
+            self._state.penalise(float(self.l1), self.shrink_every, float(self.word_share))
         return super().partial_fit(Q, prefs, D)
 
     def _start(self, Q: Texts, D: Texts) -> GroupedState:

@@ -20,13 +20,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.preferences import Preferences
 from tercet.data.shards import StoredRows
-from tercet.errors import InputError, ParameterError
+from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.kernels.ftrl import Rules, Sums
 from tercet.kernels.joint import feature_differences, ftrl_preferences
 from tercet.kernels.rows import Chunk
 from tercet.learn.base import Count, NotNegative, Positive, SgdRanker, TermPairRanker
 from tercet.learn.dense import DenseRanker
 from tercet.learn.diagonal import DiagonalRanker
+from tercet.learn.dual import DualState
 from tercet.learn.hashed import HashedRanker
 from tercet.learn.loop import Callback, Checkpoint, current_executor
 from tercet.learn.lowrank import LowRankRanker
@@ -249,8 +250,13 @@ class JointState(State):
     @classmethod
     def from_state(cls, meta: object, arrays: Mapping[str, NDArray[Any]], where: str) -> Self:
         stored = decode(StoredJoint, meta, where=where)
-        classes: list[type[State]] = [FixedState, SparseState, *(ranker._state_class for ranker in STEP_BY_STEP)]
+        stepping = (ranker._state_class for ranker in STEP_BY_STEP)
+        classes: list[type[State]] = [FixedState, SparseState, DualState, *stepping]
         states = {state.__name__: state for state in classes}
+        if stored.inner_class not in states:
+            raise DamagedBundleError(
+                f"{where}: inner_class is {stored.inner_class!r}; expected one of {sorted(states)}"
+            )
         inner_arrays, own = (
             {name.removeprefix(before): array for name, array in arrays.items() if name.startswith(before)}
             for before in ("inner.", "features.")

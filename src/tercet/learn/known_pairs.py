@@ -31,6 +31,9 @@ class KnownPairs(NamedTuple):
             if matrix is not None and matrix.shape != shape:
                 raise InputError(f"{name} has shape {matrix.shape}; expected {shape}, a row for each query word")
             matrices.append(matrix)
+        if matrices[1] is not None and not matrices[1].data.all():
+            matrices[1] = matrices[1].copy()
+            matrices[1].eliminate_zeros()  # a zero that is stored says of no pair that it is never learned
         return cls(*matrices)
 
     def in_order(self, order: NDArray[np.int32]) -> KnownPairs:

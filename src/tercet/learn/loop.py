@@ -235,6 +235,8 @@ class Run:
         self.first = state.step
         self.best_state: State | None = None
         self.finished = False
+        self.begun = False  # whether steps may have changed the state
+        self._validated_at = -1  # the steps done at the last validation
 
     @property
     def done(self) -> int:
@@ -268,6 +270,7 @@ class Run:
             if self.validation is not None and self.stopping.best_step < 0:
                 self._validate()  # the start counts: learning must beat it
             self.stepper.step(0)  # compiles what is run, so that rates are those of learning
+            self.begun = True
             while not self.finished:
                 limit = self.stepper.most_steps
                 if self.total is not None:
@@ -278,7 +281,9 @@ class Run:
                     limit = min([limit, *(checkpoint.due_in(self.done) for checkpoint in checkpoints)])
                 violation_rate, loss = self.stepper.step(limit)
                 validation = None
-                if self.validation is not None and (self.done % self.stopping.every == 0 or self.done == self.total):
+                # A source that does not tell its end may come to it at any step: what it taught last counts, too.
+                due = self.done % self.stopping.every == 0 or self.done == self.total or self.finished
+                if self.validation is not None and due and self.done != self._validated_at:
                     validation = self._validate()
                     self.finished |= self.stopping.exhausted
                 self.finished |= self.done == self.total
@@ -289,11 +294,12 @@ class Run:
                     violation_rate=violation_rate,
                     loss=loss,
                     validation=validation,
-                    weights=self._looking(),
+                    weights=Looking(self.stepper, self.state),
                 )
                 bar.update(self.done, violation_rate, loss, validation)
                 for listener in listeners:
-                    self.finished |= listener(event) is True
+                    answer = listener(event)
+                    self.finished |= isinstance(answer, bool | np.bool_) and bool(answer)
                 for checkpoint in checkpoints:
                     checkpoint.after_chunk(self)
 
@@ -301,18 +307,6 @@ class Run:
         """The weights after all steps so far."""
         self.stepper.settle()
         return self.state.snapshot()
-
-    def _looking(self) -> Callable[[], Weights]:
-        """What gives the weights of the run, and once it is over those that it ended with; does not keep its texts."""
-        stepper, state = ref(self.stepper), self.state
-
-        def weights() -> Weights:
-            at_work = stepper()
-            if at_work is not None:
-                at_work.settle()
-            return state.snapshot()
-
-        return weights
 
     def draw(self, limit: int, after: int = 0) -> tuple[Preferences, NDArray[np.float32]]:
         """Preferences that are ``after`` steps away, at most so many, and the rate of each; none at the end."""
@@ -343,10 +337,29 @@ class Run:
 
     def _validate(self) -> float:
         assert self.validation is not None
+        self._validated_at = self.done
         value = float(self.validation(self.snapshot()))
         if self.stopping.note(value, self.done):
             self.best_state = self.state.copy()
         return value
+
+
+class Looking:
+    """Gives the weights of a run, and once it is over those that it ended with; does not keep its texts."""
+
+    def __init__(self, stepper: Stepper, state: State) -> None:
+        self._stepper: ref[Stepper] | None = ref(stepper)
+        self._state = state
+
+    def __call__(self) -> Weights:
+        at_work = None if self._stepper is None else self._stepper()
+        if at_work is not None:
+            at_work.settle()
+        return self._state.snapshot()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy of a ranker has its history, but no part in a run.
+        return {"_stepper": None, "_state": self._state}
 
 
 class LocalStepper(Stepper):

@@ -264,7 +264,7 @@ class PrunedRanker(SgdRanker):
         assert isinstance(state, PrunedState)
         if source.n_steps is None:
             raise ParameterError("PrunedRanker needs to know the number of steps, and this source has no end")
-        a_round = source.n_steps * self.epochs
+        a_round = source.n_steps * int(self.epochs)
         dense, left = self._bytes_needed(*state.shape)
         before = "W is kept by texts" if self.form == "texts" else f"W takes {dense / 1e9:,.2f} GB"
         ProgressBar(type(self).__name__, None, 0, self.verbose).say(

@@ -124,7 +124,7 @@ class ArraySource(Source):
         return np.random.default_rng([self.random_state, epoch]).permutation(len(self.prefs))
 
     def fingerprint(self) -> str:
-        return digest_of("array", self.prefs.fingerprint(), self.shuffle, self.random_state)
+        return digest_of("array", self.prefs.fingerprint(), bool(self.shuffle), int(self.random_state))
 
 
 class SampledSource(Source):

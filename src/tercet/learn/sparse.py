@@ -128,7 +128,7 @@ class SparseRanker(PenalisedRanker, DeviceRanker):
             ``sparsify="low-rank"`` they are added to the low-rank W and its support.
         never : CSR of that shape
             Pairs of words, its entries that are not zero, whose weights are zero from the start to the end. They are
-            kept there by ``partial_fit``, too, but not on a cluster.
+            kept there by ``partial_fit``, too; a cluster refuses to learn with them.
         """
         self._check_params()
         if hasattr(self, "weights_before_refit_"):
@@ -221,9 +221,10 @@ class SparseRanker(PenalisedRanker, DeviceRanker):
             raise ParameterError("sparsify='thin' needs a density")
         if n_steps is None:
             raise ParameterError("sparsify='thin' needs to know the number of steps, and this source has no end")
-        return Thinning(float(self.density), n_steps * self.epochs)
+        return Thinning(float(self.density), n_steps * int(self.epochs))
 
     def partial_fit(self, Q: Any, prefs: Preferences, D: Any = None) -> Self:
+        self._check_params()
         if not hasattr(self, "l1_"):
             if self.density is not None or self.sparsify != "shrink":
                 raise ParameterError("partial_fit cannot reach a density; give l1, or call fit first")

@@ -283,9 +283,9 @@ class SparseState(State):
         if self._rows is None:
             assert self._levels is not None
             allowed = physical_memory() // 2 if self.max_memory is None else self.max_memory
-            self._rows = SparseRows(self.shape, allowed)
-            self._rows.fill(self._levels, absent=np.nan if self.frozen else 0.0)
-            self._levels = None
+            rows = SparseRows(self.shape, allowed)
+            rows.fill(self._levels, absent=np.nan if self.frozen else 0.0)  # which may find that they do not fit
+            self._rows, self._levels = rows, None
         return self._rows
 
     def live(self) -> sparse.csr_array:
@@ -293,6 +293,11 @@ class SparseState(State):
         if self._levels is not None:
             return self._levels.copy()
         return self.rows.live(IN_SUPPORT if self.frozen else self.cum)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Keys and levels of rows are the same memory, and would not be in a copy of the arrays.
+        kept = {name: value for name, value in vars(self).items() if name not in ("_room", "_texts")}
+        return kept | {"_levels": self.live(), "_rows": None}
 
     def release_rows(self) -> None:
         """Keep only what a value needs; rows are made again when asked for."""
@@ -353,7 +358,8 @@ class SparseState(State):
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         start = self._margins_of_identity(chunk.query, chunk.better, chunk.worse)
         done, n, stuck = 0, len(chunk.query), 0
-        cuts = dict(self.thinning.due()) if self.thinning is not None else {}
+        # After the last cut, which may have come early, no entry comes back.
+        cuts = {} if self.thinning is None or self.frozen else dict(self.thinning.due())
         while done < n or n == 0:
             step = self.step + done
             # Rebasing, sweeping and cutting happen at fixed steps, so that stopping anywhere gives the same bits.

@@ -318,7 +318,7 @@ def _word_vectors(texts: Texts, seed: int) -> NDArray[np.float64]:
         _, size, directions = randomized_svd(sparse.csr_array(texts), n, n_iter=3, random_state=seed)
     vectors = (size[:, None] * directions).T
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    is_rounding = length < np.finfo(np.float32).eps * length.max(initial=0)
+    is_rounding = length <= np.finfo(np.float32).eps * length.max(initial=0)
     return np.divide(vectors, length, out=np.zeros_like(vectors), where=~is_rounding)
 
 

@@ -155,6 +155,8 @@ class SparseMixer(Mixer[SparseState]):
             raise ParameterError(
                 "sparsify='thin' cuts all of W while it learns, which a cluster does not; use 'shrink'"
             )
+        if state.never is not None:
+            raise ParameterError("pairs that are never learned are kept on one machine, not on a cluster")
         live = state.live()
         if not state.frozen:
             # What is owed so far, and the rates that are pending, are taken with the first round.

@@ -78,14 +78,14 @@ def fit(
         parts = read_letor_folds(data, comments=False)
         n_features = parts[0].train.n_features
         echo(f"{data}: a LETOR set of {len(parts)} folds, {n_features} features")
-        options |= _learner(ranker, min(len(part.train) for part in parts))
+        options |= _learner(ranker, min(len(part.train) for part in parts), seed)
         with learning_on(cluster):
             model = fit_letor_folds(parts, feature_names=_names(names, n_features), **options)
     elif kind == "letor":
         if validation is not None and folds is not None:
             raise click.UsageError("--folds asks for a cross-validation, which --validation makes needless; name one")
         train = read_rows(data)
-        options |= _learner(ranker, len(train))
+        options |= _learner(ranker, len(train), seed)
         options["validation"] = None if validation is None else read_rows(validation)
         options["test"] = None if test is None else read_rows(test)
         with learning_on(cluster):
@@ -98,9 +98,11 @@ def fit(
     _finish(model, output, show_path)
 
 
-def _learner(name: str, n_rows: int) -> dict[str, Any]:
+def _learner(name: str, n_rows: int, seed: int) -> dict[str, Any]:
     """What to learn, and what it has to choose from."""
     ranker = FEATURE_RANKERS[name]()
+    if "random_state" in ranker.get_params():
+        ranker.set_params(random_state=seed)
     if not isinstance(ranker, RankRLS):
         return {"ranker": ranker}
     if ranker.kernel != "linear" and n_rows > MANY_ROWS:

@@ -85,6 +85,11 @@ def _rows_of(chunk: RowChunk, number: int) -> tuple[Any, Any, Any]:
     return chunk
 
 
+def _plain(values: Any) -> Any:
+    """What a digest can be made of: lists as they are, all else, such as frames, as arrays."""
+    return values if isinstance(values, list | tuple) else np.asarray(values)
+
+
 class StreamFit:
     """One call of ``fit_stream``: passes over chunks, with what must be kept to go on after a kill."""
 
@@ -194,7 +199,8 @@ class StreamFit:
             first = next(iter(self.chunks), None)
             if first is not None:
                 X, y, qid = _rows_of(first, 0)
-                facts += [X.data if sparse.issparse(X) else X, y, repr(None if qid is None else list(qid))]
+                facts += [X.data if sparse.issparse(X) else _plain(X), _plain(y)]
+                facts.append(repr(None if qid is None else list(qid)))
         return digest_of(*facts)
 
     def _restore(self) -> str:

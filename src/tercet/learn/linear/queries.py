@@ -150,6 +150,7 @@ class Spreads(NamedTuple):
     @classmethod
     def _of_sparse(cls, X: Any, queries: Queries) -> Spreads:
         ordered, n_features = X[queries.rows], X.shape[1]
+        ordered.sum_duplicates()  # of a matrix that has an entry in parts
         lengths = np.diff(queries.starts)
         query = np.repeat(np.repeat(np.arange(len(queries)), lengths), np.diff(ordered.indptr))
         cell = query * n_features + ordered.indices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from numbers import Integral
@@ -206,7 +207,8 @@ class KernelLeastSquares(FeatureRanker):
         with np.errstate(over="ignore", invalid="ignore"):
             learned = self._learned(training, training.system.spectrum.coefficients(penalties))
         check_finite(learned)
-        return RLSPath(penalties, learned, self, partial(self._with, training))
+        fitted = copy(self)  # which another fit of this ranker does not change
+        return RLSPath(penalties, learned, fitted, partial(fitted._with, training))
 
     def _with(self, training: Training, l2: float, learned: NDArray[np.float64]) -> Self:
         """The ranker that ``fit`` with this l2 gives."""
@@ -291,8 +293,8 @@ class KernelLeastSquares(FeatureRanker):
         params = super()._saved_params()
         if callable(self.kernel):
             raise InputError("a ranker with a kernel of your own cannot be saved; use kernel='precomputed'")
-        if isinstance(params["n_basis"], np.ndarray):
-            params["n_basis"] = params["n_basis"].tolist()
+        if params["n_basis"] is not None:
+            params["n_basis"] = np.asarray(params["n_basis"]).tolist()  # a number, or whatever holds row numbers
         return params
 
     def _weights(self) -> dict[str, NDArray[Any]]:
