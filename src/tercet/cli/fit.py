@@ -183,7 +183,7 @@ vector_options = together(
 @click.option(
     "--steps",
     type=click.IntRange(min=1),
-    help="How many preferences to learn from.  [default: 20 for each judgement, 100,000 to 500,000]",
+    help="How many preferences to learn from.  [default: 20 for each judgement, at least 20,000]",
 )
 @text_options
 @vector_options
