@@ -192,7 +192,7 @@ def _rows_of_lists(table: DataTable, given: Columns, refused: Refused | None) ->
     query = need_column(table, "query", QUERIES, given.get("query"))
     shown = need_column(table, "shown", SHOWN, given.get("shown"))
     clicked = need_column(table, "clicked", CLICKED, given.get("clicked"))
-    times = Times(table, given.get("time"), refused)
+    times = Times(table, given.get("time"))
     session = find_column(table, "session", SESSIONS, given.get("session"))
     randomised = find_column(table, "randomised", RANDOMISED, given.get("randomised"))
     lists: list[PlacedList] = []
@@ -227,7 +227,7 @@ def _rows_of_documents(table: DataTable, given: Columns, refused: Refused | None
     search = find_column(table, "list", LISTS, given.get("list"))
     session = find_column(table, "session", SESSIONS, given.get("session"))
     randomised = find_column(table, "randomised", RANDOMISED, given.get("randomised"))
-    times = Times(table, given.get("time"), refused)
+    times = Times(table, given.get("time"))
     lists = ShownLists()
     for number, row in table.rows(refused):
         try:
@@ -312,7 +312,7 @@ class _Events:
         self.doc = given.get("doc")
         self.position = given.get("position")
         self.query = named_column(events, QUERIES[:2], given.get("query"))
-        self.times = Times(events, given.get("time"), refused)
+        self.times = Times(events, given.get("time"))
         if queries is None and self.query is None:
             raise column_error(events, "query", "no column is called as one that holds the query", "user_query")
         if queries is not None and self.search is None:
@@ -386,7 +386,7 @@ class _Events:
         )
         if search is None or text is None:
             raise column_error(table, "query", "queries need an id and a text", "query_id and user_query")
-        times = Times(table, self.given.get("time"), self.refused)
+        times = Times(table, self.given.get("time"))
         searches: dict[Any, str] = {}
         for number, row in table.rows(self.refused):
             try:

@@ -255,7 +255,7 @@ def _gathered(
     numbers: dict[tuple[str, str], int] = {}
     for row in rows:
         try:
-            qids = _qids_of(row, lookup, texts, first_spelling, source, by_id)
+            qids = qids_of(row, lookup, texts, first_spelling, source, by_id)
             if docs is not None and row.doc_id not in docs:
                 raise source.error(row.number, unknown_id("document", row.doc_id) + like.hint(row.doc_id), "unknown-id")
             for qid in qids:
@@ -275,7 +275,7 @@ def _gathered(
     return JudgedQueries(texts, qrels, ungraded[0], form)
 
 
-def _qids_of(
+def qids_of(
     row: JudgementRow,
     lookup: QueryLookup | None,
     texts: dict[str, str],
