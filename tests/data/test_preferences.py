@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tercet as tc
+from tercet.data.preferences import PreferenceSampler
 from tercet.data.sampling import JudgementSampler, LabelSampler
 from tercet.errors import InputError
 
@@ -149,6 +150,13 @@ def test_equality_is_of_content(columns, data):
 
 def test_equal_to_a_plain_value_is_neither_true_nor_an_error():
     assert (tc.Preferences([0], [1], [2]) == 5) is False
+
+
+def test_a_number_too_small_for_float32_stays_positive():
+    prefs = tc.Preferences([0, 0], [1, 1], [2, 3], [1e-50, 1e-60], [1e-50, 1.0])
+    assert (prefs.weight > 0).all()
+    assert (prefs.margin > 0).all()
+    assert PreferenceSampler(prefs).draw(np.random.default_rng(0), 5)[0].tolist() == [0] * 5
 
 
 def test_no_weight_differs_from_every_weight():
