@@ -272,6 +272,45 @@ def test_documents_are_a_mapping_like_any_other():
         docs["c"]
 
 
+def test_the_key_of_a_record_is_its_id_whatever_columns_later_records_have():
+    records = {f"d{number}": {"text": "tea"} for number in range(101)}
+    docs = as_documents({**records, "last": {"id": "other", "text": "milk"}})
+    assert list(docs)[-1] == "last"
+    assert docs.carried("last") == {"id": "other"}
+    assert list(as_documents({"a": {"text": "tea", "id": {"of": "b"}}})) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("docs", "message"),
+    [
+        ({"": "tea"}, "docs: an id is empty"),
+        ({"a\tb": "tea"}, "docs: an id 'a.*' holds a tab"),
+        ({"\ud800": "tea"}, "docs: an id holds half a surrogate pair"),
+        ({"a": "\udc00"}, r"docs\['a'\] holds half a surrogate pair"),
+        (pd.Series(["\udc00"], index=["a"], dtype=object), r"docs\[0\] holds half a surrogate pair"),
+    ],
+)
+def test_texts_by_id_are_checked_as_records_are(docs, message):
+    with pytest.raises(InputError, match=message):
+        as_documents(docs)
+
+
+def test_an_object_in_a_cell_is_columns_by_which_texts_can_be_named(tmp_path):
+    records = [
+        {"id": "a", "title": "Tea", "meta": {"body": "green", "price": 2}},
+        {"id": "b", "title": "Milk", "meta": None},
+    ]
+    table = pa.Table.from_pylist(records)
+    pq.write_table(table, tmp_path / "products.parquet")
+    assert open_table(tmp_path / "products.parquet").columns == ("id", "title", "meta.body", "meta.price")
+    lines = written(tmp_path, "".join(json.dumps(record) + "\n" for record in records))
+    read = [read_table(path, text=["title", "meta.body"]) for path in (tmp_path / "products.parquet", lines)]
+    made = [as_documents(docs, text=["title", "meta.body"]) for docs in (records, table, pl.from_arrow(table))]
+    for docs in (*read, *made):
+        assert dict(docs) == {"a": "Tea\ngreen", "b": "Milk"}
+        assert docs.columns["meta.price"] == [2, None]
+
+
 # -- what the columns are ---------------------------------------------------------------------------------------------
 
 

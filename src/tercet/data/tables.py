@@ -436,7 +436,10 @@ class JsonTable(DataTable):
 
 
 class ParquetTable(DataTable):
-    """A Parquet file (extra ``parquet``); columns of bytes are left out, and said to be."""
+    """A Parquet file (extra ``parquet``); columns of bytes are left out, and said to be.
+
+    A column of objects is a column for each of their keys, ``outer.inner``, as its rows have them.
+    """
 
     def __init__(self, path: FilePath) -> None:
         self.name = str(path)
@@ -444,14 +447,22 @@ class ParquetTable(DataTable):
             fields = list(file.schema_arrow)
         binary = [field.name for field in fields if types.is_binary(field.type) or types.is_large_binary(field.type)]
         left_out = set(binary)
-        self.columns = tuple(field.name for field in fields if field.name not in left_out)
+        kept = [field for field in fields if field.name not in left_out]
+        self._fields = [field.name for field in kept]
+        self.columns = tuple(
+            name
+            for field in kept
+            for name in (
+                [f"{field.name}.{one.name}" for one in field.type] if types.is_struct(field.type) else [field.name]
+            )
+        )
         check_names(self, 0)
         self.form = "Parquet" + (f", without the bytes of {', '.join(binary)}" if binary else "")
 
     def rows(self, refused: Refused | None = None) -> Iterator[tuple[int, Record]]:
         number = 0
         with _opened_parquet(self.name) as (file, _):
-            batches = file.iter_batches(_ROWS_AT_ONCE, columns=list(self.columns), use_threads=False)
+            batches = file.iter_batches(_ROWS_AT_ONCE, columns=self._fields, use_threads=False)
             for row in chain.from_iterable(batch.to_pylist() for batch in batches):
                 number += 1
                 try:
