@@ -247,6 +247,31 @@ def test_parquet_dates_decimals_and_bytes(tmp_path):
     assert open_table(tmp_path / "products.parquet").form == "Parquet, without the bytes of picture"
 
 
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        (np.datetime64("2026-05-01T10:00:00.000000000"), "2026-05-01T10:00:00"),
+        (np.datetime64("2026-05-01T10:00:00"), "2026-05-01T10:00:00"),
+        (np.datetime64("2026-05-01"), "2026-05-01"),
+        (np.datetime64("NaT", "ns"), None),
+        (np.datetime64("20260-05-01T00:00:00"), "20260-05-01T00:00:00"),
+        (np.array(["2026-05-01"], "datetime64[ns]"), "2026-05-01T00:00:00"),
+        (np.timedelta64(5_000_000_000, "ns"), "0:00:05"),
+        (np.longdouble(1.5), 1.5),
+        (decimal.Decimal("sNaN"), None),
+        (decimal.Decimal("1E+30"), str(10**30)),
+    ],
+)
+def test_values_of_numpy_and_decimals_are_plain(value, kept):
+    assert as_documents([{"id": "a", "text": "tea", "x": value}]).carried("a") == {"x": kept}
+
+
+@pytest.mark.parametrize("value", [decimal.Decimal("1E+5000"), decimal.Decimal("-Infinity"), np.longdouble("inf")])
+def test_a_number_that_no_float_holds_is_refused(value):
+    with pytest.raises(InputError, match=r"docs\[0\]: 'x' is .*; a finite number is needed"):
+        as_documents([{"id": "a", "text": "tea", "x": value}])
+
+
 def test_pandas_missing_values_and_a_named_index():
     frame = pd.DataFrame(
         {"title": ["Tea", None], "text": ["green", "black"], "stock": [3.0, np.nan]}, index=pd.Index([1, 2], name="sku")
