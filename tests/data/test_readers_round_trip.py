@@ -82,6 +82,12 @@ def test_beir_folders(docs: dict[str, str], queries: dict[str, str], splits: set
     assert list(read.docs) == list(docs)
 
 
+def test_a_text_of_blanks_alone_stays(tmp_path: Path) -> None:
+    docs = {"a": " ", "b": "\n\t", "c": "", "d": " tea "}
+    write_beir(tmp_path / "new", docs, {"q": "tea"}, {"train": {"q": {"d": 1}}})
+    assert read_beir(tmp_path / "new").docs == docs
+
+
 @QUICK
 @given(
     rows=st.lists(st.tuples(IDS, IDS, IDS).filter(lambda row: row[1] != row[2]), min_size=1, max_size=6),
