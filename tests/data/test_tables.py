@@ -185,6 +185,24 @@ def test_an_unnamed_index_column_is_carried(tmp_path):
     assert docs.columns["column 1"] == [0, 1]
 
 
+@pytest.mark.parametrize("n_before", [0, 200])
+def test_a_line_that_is_not_utf_8_is_a_bad_row_wherever_it_stands(tmp_path, n_before):
+    before = b"id,text\n" + b"".join(b"%d,tea %d\n" % (number, number) for number in range(n_before))
+    path = written(tmp_path, before + b"b,caf\xe9\nc,milk\n")
+    docs = read_table(path, skip_bad=1)
+    assert list(docs)[n_before:] == ["c"]
+    assert [(group.kind, group.first[0].line) for group in check(path).groups] == [("encoding", n_before + 2)]
+    with pytest.raises(FormatError, match=rf":{n_before + 2}: byte 0xe9 .* or name the encoding of the file"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("text", [b'"first\ncaf\xe9\nlast"\nc,milk', b'"first\ncaf\xe9"\nc,milk\nd,more"'])
+def test_a_line_inside_a_quoted_cell_is_not_left_out(tmp_path, text):
+    path = written(tmp_path, b"id,text\na,tea\nb," + text + b"\ne,tea\n")
+    with pytest.raises(FormatError, match=r":4: the line is left out inside the cell whose quote opens on line 3"):
+        read_table(path, skip_bad=5)
+
+
 def test_latin_1_is_read_when_it_is_named(tmp_path):
     path = written(tmp_path, "id,text\n1,café\n", encoding="latin-1")
     assert read_table(path, encoding="latin-1")["1"] == "café"

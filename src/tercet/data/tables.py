@@ -74,12 +74,15 @@ class DataTable(LinedFile, ABC):
     form : what the table is, for people
     is_typed : whether values are numbers where they were; those of CSV are strings
     lists_as_json : whether a list is a JSON array; otherwise its elements are joined
+    first_problem : what is wrong with the encoding of its first lines, which may make its columns look wrong; None
+        where nothing is
     """
 
     columns: tuple[str, ...]
     form: str
     is_typed = True
     lists_as_json = False
+    first_problem: FormatError | None = None
 
     @abstractmethod
     def rows(self, refused: Refused | None = None) -> Iterator[tuple[int, Record]]:
@@ -205,12 +208,19 @@ def text_lines(
         yield from _decoded_lines(path, encoding)
         return
     try:
-        yield from open_lines(path, refused)
+        yield from open_lines(path, None if refused is None else lambda problem: refused(_with_advice(problem)))
     except FormatError as error:
-        if error.kind != "encoding":
+        if error.kind != ENCODING_PROBLEM:
             raise
-        message = f"{error.message}, or name the encoding of the file, for instance 'cp1252' or 'latin-1'"
-        raise FormatError(error.path, error.line, message, error.kind) from error
+        raise _with_advice(error) from error
+
+
+def _with_advice(problem: FormatError) -> FormatError:
+    """What is wrong with a line, and that its encoding can be named."""
+    if problem.kind != ENCODING_PROBLEM:
+        return problem
+    message = f"{problem.message}, or name the encoding of the file, for instance 'cp1252' or 'latin-1'"
+    return FormatError(problem.path, problem.line, message, problem.kind)
 
 
 def _decoded_lines(path: FilePath, encoding: str) -> Generator[tuple[int, str], None, None]:
@@ -268,13 +278,18 @@ def csv_records(
     """Yield the number of the line on which each record begins, and its cells; a quoted cell may hold line breaks.
 
     Records without any text are left out. A broken record is handed to `refused` only where it stands on one line: a
-    quote that is not closed swallows the rows behind it, and these are not to be lost for one bad row.
+    quote that is not closed swallows the rows behind it, and these are not to be lost for one bad row. So it is with a
+    line that `lines` leave out inside a quoted cell, for it may be the one that closes it.
     """
     begins = last = length = 0
 
     def texts() -> Iterator[str]:
         nonlocal begins, last, length
         for number, text in lines:
+            if begins and number > last + 1:
+                inside = f"inside the cell whose quote opens on line {begins}"
+                message = f"the line is left out {inside}, so where that cell ends is not known; mend the line"
+                raise FormatError(path, last + 1, message)
             begins, last, length = begins or number, number, length + len(text) + 1
             limits.check_values(text, delimiter, path, number, "cells")
             if length > limits.LONGEST_LINE and last > begins:
@@ -312,8 +327,10 @@ class CsvTable(DataTable):
         self.name = str(path)
         self._encoding = encoding
         self._delimiter, self._skipped = delimiter or ",", 0
-        with closing(self._lines(None)) as lines:
+        broken: list[FormatError] = []  # told again when the rows are read, which may leave lines out
+        with closing(self._lines(broken.append)) as lines:
             numbered = within_a_line(lines, RECORDS_LOOKED_AT)
+        self.first_problem = broken[0] if broken else None
         said = _SEPARATOR_LINE.fullmatch(numbered[0][1].strip())
         if said is not None:
             self._skipped = numbered[0][0]
