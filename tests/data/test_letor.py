@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ import oracles
 from tercet.data import (
     LetorData,
     iter_letor,
+    query_folds,
     read_letor,
     read_letor_folds,
     read_svmlight,
@@ -457,6 +459,21 @@ def test_rows_of_several_lengths_and_words_are_refused(X: list, y: list, qid: li
 @pytest.mark.filterwarnings("error")
 def test_grades_of_half_a_float_are_whole_numbers() -> None:
     assert LetorData([[1.0]], np.array([2], np.float16), ["q"]).y.tolist() == [2]
+
+
+@pytest.mark.parametrize("qid", [["a", "a", "b", "c"], [2, 2, 1, 7]])
+def test_queries_of_a_column_of_a_frame_are_those_of_a_list(qid: list) -> None:
+    columns = [pd.Series(qid), pd.Series(qid, dtype=object), pd.Series(qid, dtype="category")]
+    for column in columns:
+        assert LetorData(np.eye(4), [1, 0, 1, 0], column).qid.tolist() == list(map(str, qid))
+        for one, other in zip(query_folds(column, 2), query_folds(qid, 2), strict=True):
+            assert [rows.tolist() for rows in one] == [rows.tolist() for rows in other]
+    mixed = pd.Series([*qid[:3], None], dtype=object)
+    for refused in (mixed, pd.Series(["1", 1, "1", 1], dtype=object)):
+        with pytest.raises(InputError, match=r"qid must hold .*strings or integers"):
+            query_folds(refused, 2)
+        with pytest.raises(InputError, match=r"qid must hold .*strings or integers"):
+            LetorData(np.eye(4), [1, 0, 1, 0], refused)
 
 
 def test_several_sets_are_one_file(tmp_path: Path) -> None:

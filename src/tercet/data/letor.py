@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from tercet._validate import check_integer
+from tercet._validate import check_integer, is_integer
 from tercet.data.letor_text import (
     BLOCK_BYTES,
     Matrix,
@@ -369,12 +369,28 @@ def whole_grades(y: ArrayLike, n_rows: int) -> NDArray[np.int64]:
 
 
 def _checked_qids(qid: ArrayLike, n_rows: int) -> NDArray[np.str_]:
-    ids = _as_array(qid, "qid")
+    ids = id_array(qid)
     if ids.shape != (n_rows,) or (ids.dtype.kind not in "iuU" and n_rows):
         raise InputError(
             f"qid must hold {n_rows} strings or integers, one per row. Got shape {ids.shape}, dtype {ids.dtype}."
         )
     return ids.astype(np.str_, copy=False)
+
+
+def id_array(qid: ArrayLike) -> NDArray[Any]:
+    """Ids as an array, of strings or of integers where a column of a frame has them as objects.
+
+    Examples
+    --------
+    >>> id_array(np.array(["a", "b"], dtype=object)).dtype.kind
+    'U'
+    """
+    ids = _as_array(qid, "qid")
+    if ids.dtype.kind == "O" and ids.ndim == 1:
+        values = ids.tolist()
+        if all(isinstance(one, str) for one in values) or all(map(is_integer, values)):
+            return np.array(values)
+    return ids
 
 
 def _check_together(qids: NDArray[np.str_], starts: NDArray[np.int64]) -> None:
