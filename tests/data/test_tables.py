@@ -203,6 +203,12 @@ def test_a_line_inside_a_quoted_cell_is_not_left_out(tmp_path, text):
         read_table(path, skip_bad=5)
 
 
+@pytest.mark.parametrize("encoding", ["hex", "rot13", "zlib", "martian", "", "a\0b", 5])
+def test_an_encoding_that_is_none_of_texts_is_refused(tmp_path, encoding):
+    with pytest.raises(InputError, match="is not known; as in 'latin-1'"):
+        read_table(written(tmp_path, "id,text\na,tea\n"), encoding=encoding)
+
+
 def test_latin_1_is_read_when_it_is_named(tmp_path):
     path = written(tmp_path, "id,text\n1,café\n", encoding="latin-1")
     assert read_table(path, encoding="latin-1")["1"] == "café"

@@ -25,6 +25,7 @@ from tercet.data.lines import (
     UTF16_MARKS,
     FilePath,
     Refused,
+    codec_name,
     damage_message,
     decoding_error,
     open_bytes,
@@ -186,11 +187,9 @@ def encoding_of(path: FilePath, encoding: str | None = None) -> str:
     if encoding is None:
         with open_bytes(path) as stream:
             return "utf-16" if stream.read(2) in UTF16_MARKS else "utf-8"
-    try:
-        b"".decode(encoding)
-        name = codecs.lookup(encoding).name
-    except (LookupError, UnicodeError, TypeError) as error:
-        raise InputError(f"encoding {encoding!r} is not known; as in 'latin-1', 'cp1252', 'utf-16', 'gbk'") from error
+    name = codec_name(encoding)
+    if name is None:
+        raise InputError(f"encoding {encoding!r} is not known; as in 'latin-1', 'cp1252', 'utf-16', 'gbk'")
     return "utf-8" if name == "utf-8-sig" else name
 
 
