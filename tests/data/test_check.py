@@ -32,6 +32,11 @@ from tercet.data import (
 )
 from tercet.data.checking.findings import CheckReport
 from tercet.data.checking.near_duplicates import look_alikes, near_texts, number_of, words_of
+from tercet.data.click_tables import read_click_log
+from tercet.data.documents import read_table
+from tercet.data.judgements import read_judgements
+from tercet.data.link_tables import read_links
+from tercet.data.threes import read_threes
 from tercet.errors import FormatError, InputError
 from tercet.text.vectors import vectorise
 
@@ -245,6 +250,28 @@ def test_two_documents_at_one_rank_are_told(tmp_path: Path) -> None:
     assert found(check(tmp_path / "run")) == {"warning rank-order": [("run", 2)]}
 
 
+def test_a_table_of_judgements_is_checked_by_the_queries_its_reader_finds(tmp_path: Path) -> None:
+    file = tmp_path / "judged.csv"
+    file.write_text("query,doc,grade\nTea,a,1\ntea,a,0\nmilk,b,0\nMilk,c,2\n")
+    report = check(file)
+    assert found(report) == {"error contradiction": [("judged.csv", 3)]}
+    assert report.counts == {"queries": 2, "judgements": 3}
+    file.write_text("query,query_id,doc,grade\ntea,q1,a,1\nmilk,q1,b,1\n")
+    assert found(check(file)) == {"error format": [("judged.csv", 3)]}
+
+
+def test_links_of_documents_to_themselves_alone_are_none(tmp_path: Path) -> None:
+    file = tmp_path / "links.csv"
+    file.write_text("source,target\na,a\n")
+    assert found(check(file)) == {"error empty-file": [("links.csv", None)], "warning own-link": [("links.csv", 2)]}
+
+
+def test_a_bad_row_before_the_first_time_of_a_click_log_is_told_once(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text("query,doc,clicked,time\nx,1\ntea,a,1,2026-01-01\ntea,b,0,2026-01-01\n")
+    assert found(check(file)) == {"error format": [("log.csv", 2)]}
+
+
 def test_folds_that_test_on_what_they_learn_from(tmp_path: Path) -> None:
     (tmp_path / "set" / "Fold1").mkdir(parents=True)
     parts = {"train": "1 qid:1 1:1\n", "vali": "1 qid:2 1:1\n1 qid:1 1:1\n", "test": "1 qid:3 x\n1 qid:3 1:1\n"}
@@ -324,6 +351,36 @@ READERS: dict[str, tuple[Callable[[Path], object], list[str]]] = {
         ],
     ),
     "svmlight": (read_svmlight, ["1 1:1", "-1.5 2:1", "1 qid:1 1:1", "1 0:1", "# comment", "1"]),
+    "documents": (read_table, ["id,title,price", "a,tea,1", "a,milk,2", "b,,3", 'c,"x', 'x",1', "d,x", ",x,1"]),
+    "judgements": (
+        read_judgements,
+        [
+            "query,query_id,doc,grade",
+            "tea,q1,a,1",
+            "tea,q1,b,0",
+            "query,doc,grade",
+            "milk,q1,b,0",
+            "tea,a,1",
+            "Tea,a,1",
+            "TEA,a,2",
+            "tea,a,",
+            "tea,,1",
+        ],
+    ),
+    "threes": (read_threes, ["query,better,worse", "tea,a,b", "tea,b,a", "tea,a,a", ",a,b", "tea,a", "tea,a,b,c"]),
+    "links": (read_links, ["source,target", "a,b", "a,a", "a,", "b,a", "a,b,c", "# comment", "a b"]),
+    "click-log": (
+        read_click_log,
+        [
+            "query,doc,clicked,time",
+            "tea,a,1,2026-01-01",
+            "tea,b,0,2026-01-01",
+            "tea,c,0,",
+            "tea,d,2",
+            "tea,e,often,2026-01-01",
+            ",f,0,2026-01-01",
+        ],
+    ),
 }
 
 

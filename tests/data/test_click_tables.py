@@ -7,6 +7,7 @@ import gzip
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -226,6 +227,13 @@ def test_columns_can_be_named_and_a_time_that_is_none_is_told(tmp_path):
         ([("tea", "ab", "a")], r"clicks\[0\] must be a query, the documents shown and those clicked"),
         ([("tea", [1.5], [])], r"clicks\[0\] has the id 1.5; ids are strings or whole numbers"),
         ([(7, ["a"], [])], r"clicks\[0\]: 7: a string is needed"),
+        ([("tea", None, [])], r"clicks\[0\]: the documents shown must be a list; got None"),
+        ([("tea", ["a"], 1)], r"clicks\[0\]: the documents clicked must be a list; got 1"),
+        (
+            [("tea", {"a", "b"}, [])],
+            r"clicks\[0\]: the documents shown must be a list in their order; got a set",
+        ),
+        (pd.Series({"tea": "a"}), "clicks must be impressions .*; got Series"),
         ({"tea": 1}, "clicks must be impressions"),
         (7, "clicks must be impressions"),
     ],
@@ -233,6 +241,22 @@ def test_columns_can_be_named_and_a_time_that_is_none_is_told(tmp_path):
 def test_what_is_no_log_says_so(clicks, message):
     with pytest.raises(InputError, match=message):
         as_click_log(clicks)
+
+
+def test_a_set_of_clicks_is_taken_from_top_to_bottom():
+    shown = [f"d{number}" for number in range(20)]
+    assert as_click_log([("tea", shown, set(shown[5:]))]).impressions[0].clicked == tuple(shown[5:])
+
+
+@pytest.mark.parametrize(("encoding", "named"), [("cp1252", "cp1252"), ("utf-16", None), ("utf-8", None)])
+def test_a_click_file_is_read_in_its_encoding(tmp_path, encoding, named):
+    file = tmp_path / "clicks.tsv"
+    lines = "query-id\tshown-ids\tclicked-ids", "café\ta b\tb", "", "tea\ta\tc", "tea\ta\t"
+    file.write_bytes("\n".join(lines).encode(encoding))
+    bad = BadRows(1)
+    log = read_click_log(file, encoding=named, refused=bad)
+    assert log.impressions == (Impression("café", ("a", "b"), ("b",)), Impression("tea", ("a",), ()))
+    assert [problem.line for problem in bad.problems] == [4]
 
 
 @settings(deadline=None, max_examples=40)

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ import oracles
 from tercet.data import (
     LetorData,
     iter_letor,
+    query_folds,
     read_letor,
     read_letor_folds,
     read_svmlight,
@@ -440,6 +442,40 @@ def test_values_are_written_in_their_fewest_decimals(tmp_path: Path) -> None:
     assert (tmp_path / "f").read_text() == f"1 qid:a 1:{float(X[0, 7])!r}\n"
 
 
+@pytest.mark.parametrize(
+    ("X", "y", "qid", "complaint"),
+    [
+        ([["a"]], [1], ["q"], "X must be a .rows, features. array of numbers: could not convert string to float"),
+        ([[1.0], [1.0, 2.0]], [1, 0], ["q", "q"], "X must be a .rows, features. array of numbers: "),
+        ([[1.0], [2.0]], [[1], [1, 2]], ["q", "q"], "y is no array of one value per row: "),
+        ([[1.0], [2.0]], [1, 0], [["q"], ["q", "r"]], "qid is no array of one value per row: "),
+    ],
+)
+def test_rows_of_several_lengths_and_words_are_refused(X: list, y: list, qid: list, complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        LetorData(X, y, qid)
+
+
+@pytest.mark.filterwarnings("error")
+def test_grades_of_half_a_float_are_whole_numbers() -> None:
+    assert LetorData([[1.0]], np.array([2], np.float16), ["q"]).y.tolist() == [2]
+
+
+@pytest.mark.parametrize("qid", [["a", "a", "b", "c"], [2, 2, 1, 7]])
+def test_queries_of_a_column_of_a_frame_are_those_of_a_list(qid: list) -> None:
+    columns = [pd.Series(qid), pd.Series(qid, dtype=object), pd.Series(qid, dtype="category")]
+    for column in columns:
+        assert LetorData(np.eye(4), [1, 0, 1, 0], column).qid.tolist() == list(map(str, qid))
+        for one, other in zip(query_folds(column, 2), query_folds(qid, 2), strict=True):
+            assert [rows.tolist() for rows in one] == [rows.tolist() for rows in other]
+    mixed = pd.Series([*qid[:3], None], dtype=object)
+    for refused in (mixed, pd.Series(["1", 1, "1", 1], dtype=object)):
+        with pytest.raises(InputError, match=r"qid must hold .*strings or integers"):
+            query_folds(refused, 2)
+        with pytest.raises(InputError, match=r"qid must hold .*strings or integers"):
+            LetorData(np.eye(4), [1, 0, 1, 0], refused)
+
+
 def test_several_sets_are_one_file(tmp_path: Path) -> None:
     sets = [LetorData([[0.5, 0]], [1], ["a"]), LetorData([[1.0, 0.25]], [2], ["b"])]
     write_letor(tmp_path / "f", iter(sets))
@@ -468,6 +504,7 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path: Path, qid: str, co
     ("data", "complaint"),
     [
         (LetorData([[1.0], [1.0]], [1, -(10**9)], ["a", "a"]), r"y\[1\] is -1000000000; grades have at most 9 digits"),
+        (LetorData([[1.0]], [-(2**63)], ["a"]), r"y\[0\] is -9223372036854775808; grades have at most 9 digits"),
         (LetorData(np.zeros((1, 0)), [1], ["a"]), "0 features; a file holds from 1 to"),
         (LetorData(sparse.csr_array((1, 2**31), dtype=np.float32), [1], ["a"]), "2147483648 features"),
     ],

@@ -91,6 +91,8 @@ def test_one_vector(tmp_path):
         ([[1.0]], "must be id -> vector, or a pair of ids and a matrix; got list"),
         (("ab", [[1.0]]), "the first of a pair are ids; got str"),
         ((["a", ""], [[1.0], [2.0]]), "the id of vector 1"),
+        ((["a", "b"], [[1.0, 2.0], [3.0]]), "doc_vectors: .*inhomogeneous"),
+        ({"a": [[1.0], [2.0, 3.0]]}, "doc_vectors: .*inhomogeneous"),
     ],
 )
 def test_what_is_wrong_in_memory_is_said(vectors, message):

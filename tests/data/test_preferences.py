@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tercet as tc
+from tercet.data.preferences import PreferenceSampler
 from tercet.data.sampling import JudgementSampler, LabelSampler
 from tercet.errors import InputError
 
@@ -151,6 +152,13 @@ def test_equal_to_a_plain_value_is_neither_true_nor_an_error():
     assert (tc.Preferences([0], [1], [2]) == 5) is False
 
 
+def test_a_number_too_small_for_float32_stays_positive():
+    prefs = tc.Preferences([0, 0], [1, 1], [2, 3], [1e-50, 1e-60], [1e-50, 1.0])
+    assert (prefs.weight > 0).all()
+    assert (prefs.margin > 0).all()
+    assert PreferenceSampler(prefs).draw(np.random.default_rng(0), 5)[0].tolist() == [0] * 5
+
+
 def test_no_weight_differs_from_every_weight():
     weight = np.frombuffer(b"none", dtype=np.float32).copy()
     assert tc.Preferences([0], [1], [2]) != tc.Preferences([0], [1], [2], weight)
@@ -233,6 +241,8 @@ def test_labels_are_drawn_uniformly():
         (["a", "b", "c"], "every class in y has one member; a class needs two"),
         ([1.0, np.nan, 1.0, np.inf], r"y\[1\] is nan; labels are finite"),
         ([1.0, 2.0, -np.inf], r"y\[2\] is -inf; labels are finite"),
+        (np.array(["a", "a", 1, 1], dtype=object), r"y\[2\] is 1 and y\[0\] is 'a'; labels are all strings or all num"),
+        ([["a"], ["a", "b"]], "y must be a one-dimensional array of labels: "),
         ([], r"y must be a non-empty one-dimensional array of labels; got shape \(0,\)"),
         ([["a"], ["b"]], r"y must be a non-empty one-dimensional array of labels; got shape \(2, 1\)"),
         ("aab", r"y must be a non-empty one-dimensional array of labels; got shape \(\)"),
@@ -251,6 +261,11 @@ def test_labels_that_allow_no_preference_are_refused(y, message):
 def test_labels_that_are_no_labels_are_refused(y):
     with pytest.raises(InputError):
         tc.Preferences.from_labels(y, 5)
+
+
+def test_labels_of_any_type_of_number_are_taken():
+    y = np.array([np.int64(1), 1, np.float64(1), np.int64(2)], dtype=object)
+    assert tc.Preferences.from_labels(y, 5) == tc.Preferences.from_labels([1, 1, 1, 2], 5)
 
 
 # -- drawing by judgements ------------------------------------------------------------------------------------------

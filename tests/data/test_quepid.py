@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tercet.data import QuepidJudgements, read_quepid, recognise, write_quepid
+from tercet.data.judgements import read_judgements
 from tercet.errors import FormatError, InputError
 
 
@@ -57,6 +58,20 @@ def test_a_book_has_a_column_for_each_rater_and_the_grade_is_their_mean(tmp_path
     assert found.ratings == {"a": {"1": 3, "2": 2}, "b": {"1": 1}}
     found = read(tmp_path, "query,docid,Ann,Bo,Cy\na,1,3,0,0\na,2,3,3,0\na,3,0,1,0\na,4,3,1,\n")
     assert found.ratings == {"a": {"1": 1, "2": 2, "3": 0, "4": 2}}
+
+
+def test_a_click_log_is_no_book_of_raters(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("query,docid,position,clicked\ntea,a,1,0\ntea,b,2,1\n")
+    assert recognise(tmp_path / "log.csv") == "click-log"
+    with pytest.raises(FormatError, match="found the columns 'query,docid,position,clicked'"):
+        read_quepid(tmp_path / "log.csv")
+
+
+@pytest.mark.parametrize(("encoding", "named"), [("cp1252", "cp1252"), ("utf-16", None), ("utf-8", None)])
+def test_judgements_are_read_in_their_encoding(tmp_path: Path, encoding: str, named: str | None) -> None:
+    (tmp_path / "f").write_bytes('query,docid,rating\n"café, noir",1,3\n'.encode(encoding))
+    read = read_judgements(tmp_path / "f", encoding=named)
+    assert (read.qrels, read.form) == ({"café, noir": {"1": 3}}, "judgements of Quepid")
 
 
 @pytest.mark.parametrize(

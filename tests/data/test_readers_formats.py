@@ -177,6 +177,8 @@ def test_labelled_folders_in_another_encoding(tmp_path: Path) -> None:
     assert read_labelled_folder(tmp_path, encoding="latin-1").texts == ["café", ""]
     with pytest.raises(InputError, match="unknown encoding 'martian'"):
         read_labelled_folder(tmp_path, encoding="martian")
+    with pytest.raises(InputError, match="unknown encoding 'hex'"):  # which is of bytes
+        read_labelled_folder(tmp_path, encoding="hex")
     with pytest.raises(FormatError, match="there is no such folder"):
         read_labelled_folder(tmp_path / "none")
 

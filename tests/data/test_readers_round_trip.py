@@ -82,6 +82,12 @@ def test_beir_folders(docs: dict[str, str], queries: dict[str, str], splits: set
     assert list(read.docs) == list(docs)
 
 
+def test_a_text_of_blanks_alone_stays(tmp_path: Path) -> None:
+    docs = {"a": " ", "b": "\n\t", "c": "", "d": " tea "}
+    write_beir(tmp_path / "new", docs, {"q": "tea"}, {"train": {"q": {"d": 1}}})
+    assert read_beir(tmp_path / "new").docs == docs
+
+
 @QUICK
 @given(
     rows=st.lists(st.tuples(IDS, IDS, IDS).filter(lambda row: row[1] != row[2]), min_size=1, max_size=6),
@@ -185,6 +191,7 @@ D, Q, J = {"d": "text"}, {"q": "text"}, {"train": {"q": {"d": 1}}}
         (D, Q, {"train": {"other": {"d": 1}}}, "query 'other' of split 'train' is not in queries"),
         (D, Q, {"train": {"q": {"other": 1}}}, "document 'other' of split 'train' is not in docs"),
         (D, Q, {"../train": {"q": {"d": 1}}}, r"split '\.\./train'; it becomes a file name"),
+        (D, Q, {1: {"q": {"d": 1}}}, r"split 1; it becomes a file name"),
         (D, Q, {"train": {"q": {"d": 1.5}}}, "grade 1.5 of query 'q', document 'd'; a whole number"),
     ],
 )
@@ -212,6 +219,9 @@ def test_nothing_to_write_is_an_error_and_leaves_no_file(tmp_path: Path) -> None
         write_preferences(tmp_path / "f", PreferenceTriples((), (), ()))
     with pytest.raises(InputError, match="score nan of query 'q', document 'd'; it must be finite"):
         write_run(tmp_path / "f", {"q": {"d": float("nan")}})
+    for score in (None, "x", 10**400):
+        with pytest.raises(InputError, match=r"score .* of query 'q', document 'd'; it must be finite"):
+            write_run(tmp_path / "f", {"q": {"d": score}})
     with pytest.raises(InputError, match=r"weight -1\.0 of preference 1 is not positive"):
         write_preferences(tmp_path / "f", PreferenceTriples(("q", "q"), ("a", "b"), ("b", "a"), np.array([1, -1.0])))
     with pytest.raises(InputError, match="preference 0 has 'a' as better and as worse"):

@@ -306,10 +306,13 @@ def test_folders_patterns_and_lists_of_files(tmp_path):
     listed = StreamSource([tmp_path / "c.tsv.gz", tmp_path / "b.tsv"], QUERIES, DOCS)
     assert drawn(listed, 20)[:10] == parts[2]
     (tmp_path / "empty").mkdir()
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / ".a.tsv").write_text("q1\td1\td2\n")
     os.mkfifo(tmp_path / "pipe")
     for paths, message in (
         ([], "paths is empty"),
         (tmp_path / "empty", "holds no file that ends in"),
+        (tmp_path / "hidden", "holds no file that ends in"),
         (str(tmp_path / "*.csv"), "no file matches"),
         (tmp_path / "none.tsv", "there is no such file"),
         (tmp_path / "pipe", "is a pipe or a device; a file is needed"),

@@ -23,6 +23,7 @@ from tercet.data import Documents, as_documents, check, iter_rows, read_table
 from tercet.data.documents import DocumentStream, document_roles
 from tercet.data.roles import TableSettings
 from tercet.data.tables import BadRows, open_table
+from tercet.data.word_topics import read_word_topics
 from tercet.errors import FormatError, InputError, TercetError
 
 quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -184,6 +185,30 @@ def test_an_unnamed_index_column_is_carried(tmp_path):
     assert docs.columns["column 1"] == [0, 1]
 
 
+@pytest.mark.parametrize("n_before", [0, 200])
+def test_a_line_that_is_not_utf_8_is_a_bad_row_wherever_it_stands(tmp_path, n_before):
+    before = b"id,text\n" + b"".join(b"%d,tea %d\n" % (number, number) for number in range(n_before))
+    path = written(tmp_path, before + b"b,caf\xe9\nc,milk\n")
+    docs = read_table(path, skip_bad=1)
+    assert list(docs)[n_before:] == ["c"]
+    assert [(group.kind, group.first[0].line) for group in check(path).groups] == [("encoding", n_before + 2)]
+    with pytest.raises(FormatError, match=rf":{n_before + 2}: byte 0xe9 .* or name the encoding of the file"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("text", [b'"first\ncaf\xe9\nlast"\nc,milk', b'"first\ncaf\xe9"\nc,milk\nd,more"'])
+def test_a_line_inside_a_quoted_cell_is_not_left_out(tmp_path, text):
+    path = written(tmp_path, b"id,text\na,tea\nb," + text + b"\ne,tea\n")
+    with pytest.raises(FormatError, match=r":4: the line is left out inside the cell whose quote opens on line 3"):
+        read_table(path, skip_bad=5)
+
+
+@pytest.mark.parametrize("encoding", ["hex", "rot13", "zlib", "martian", "", "a\0b", 5])
+def test_an_encoding_that_is_none_of_texts_is_refused(tmp_path, encoding):
+    with pytest.raises(InputError, match="is not known; as in 'latin-1'"):
+        read_table(written(tmp_path, "id,text\na,tea\n"), encoding=encoding)
+
+
 def test_latin_1_is_read_when_it_is_named(tmp_path):
     path = written(tmp_path, "id,text\n1,café\n", encoding="latin-1")
     assert read_table(path, encoding="latin-1")["1"] == "café"
@@ -247,6 +272,31 @@ def test_parquet_dates_decimals_and_bytes(tmp_path):
     assert open_table(tmp_path / "products.parquet").form == "Parquet, without the bytes of picture"
 
 
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        (np.datetime64("2026-05-01T10:00:00.000000000"), "2026-05-01T10:00:00"),
+        (np.datetime64("2026-05-01T10:00:00"), "2026-05-01T10:00:00"),
+        (np.datetime64("2026-05-01"), "2026-05-01"),
+        (np.datetime64("NaT", "ns"), None),
+        (np.datetime64("20260-05-01T00:00:00"), "20260-05-01T00:00:00"),
+        (np.array(["2026-05-01"], "datetime64[ns]"), "2026-05-01T00:00:00"),
+        (np.timedelta64(5_000_000_000, "ns"), "0:00:05"),
+        (np.longdouble(1.5), 1.5),
+        (decimal.Decimal("sNaN"), None),
+        (decimal.Decimal("1E+30"), str(10**30)),
+    ],
+)
+def test_values_of_numpy_and_decimals_are_plain(value, kept):
+    assert as_documents([{"id": "a", "text": "tea", "x": value}]).carried("a") == {"x": kept}
+
+
+@pytest.mark.parametrize("value", [decimal.Decimal("1E+5000"), decimal.Decimal("-Infinity"), np.longdouble("inf")])
+def test_a_number_that_no_float_holds_is_refused(value):
+    with pytest.raises(InputError, match=r"docs\[0\]: 'x' is .*; a finite number is needed"):
+        as_documents([{"id": "a", "text": "tea", "x": value}])
+
+
 def test_pandas_missing_values_and_a_named_index():
     frame = pd.DataFrame(
         {"title": ["Tea", None], "text": ["green", "black"], "stock": [3.0, np.nan]}, index=pd.Index([1, 2], name="sku")
@@ -270,6 +320,56 @@ def test_documents_are_a_mapping_like_any_other():
     assert "c" not in docs
     with pytest.raises(KeyError):
         docs["c"]
+
+
+def test_the_key_of_a_record_is_its_id_whatever_columns_later_records_have():
+    records = {f"d{number}": {"text": "tea"} for number in range(101)}
+    docs = as_documents({**records, "last": {"id": "other", "text": "milk"}})
+    assert list(docs)[-1] == "last"
+    assert docs.carried("last") == {"id": "other"}
+    assert list(as_documents({"a": {"text": "tea", "id": {"of": "b"}}})) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("docs", "message"),
+    [
+        ({"": "tea"}, "docs: an id is empty"),
+        ({"a\tb": "tea"}, "docs: an id 'a.*' holds a tab"),
+        ({"\ud800": "tea"}, "docs: an id holds half a surrogate pair"),
+        ({"a": "\udc00"}, r"docs\['a'\] holds half a surrogate pair"),
+        (pd.Series(["\udc00"], index=["a"], dtype=object), r"docs\[0\] holds half a surrogate pair"),
+    ],
+)
+def test_texts_by_id_are_checked_as_records_are(docs, message):
+    with pytest.raises(InputError, match=message):
+        as_documents(docs)
+
+
+def test_an_object_in_a_cell_is_columns_by_which_texts_can_be_named(tmp_path):
+    records = [
+        {"id": "a", "title": "Tea", "meta": {"body": "green", "price": 2}},
+        {"id": "b", "title": "Milk", "meta": None},
+    ]
+    table = pa.Table.from_pylist(records)
+    pq.write_table(table, tmp_path / "products.parquet")
+    assert open_table(tmp_path / "products.parquet").columns == ("id", "title", "meta.body", "meta.price")
+    lines = written(tmp_path, "".join(json.dumps(record) + "\n" for record in records))
+    read = [read_table(path, text=["title", "meta.body"]) for path in (tmp_path / "products.parquet", lines)]
+    made = [as_documents(docs, text=["title", "meta.body"]) for docs in (records, table, pl.from_arrow(table))]
+    for docs in (*read, *made):
+        assert dict(docs) == {"a": "Tea\ngreen", "b": "Milk"}
+        assert docs.columns["meta.price"] == [2, None]
+
+
+def test_topics_of_a_word_are_rows_or_a_list(tmp_path):
+    rows = '{"word": "puck", "path": "sport/hockey"}\n{"word": "puck", "path": "ice"}\n'
+    assert read_word_topics(written(tmp_path, rows)) == {"puck": ["sport/hockey", "ice"]}
+    listed = '{"word": "puck", "path": ["sport/hockey", "ice"]}\n'
+    assert read_word_topics(written(tmp_path, listed)) == {"puck": ["sport/hockey", "ice"]}
+    pq.write_table(pa.table({"word": ["puck"], "path": [["sport/hockey", "ice"]]}), tmp_path / "topics.parquet")
+    assert read_word_topics(tmp_path / "topics.parquet") == {"puck": ["sport/hockey", "ice"]}
+    with pytest.raises(FormatError, match=":2: a word's topics are paths such as 'sport/hockey'; found None"):
+        read_word_topics(written(tmp_path, '{"word": "puck", "path": "ice"}\n{"word": "tea"}\n'))
 
 
 # -- what the columns are ---------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import date, timedelta
 
 import numpy as np
 import pytest
@@ -146,6 +147,28 @@ def test_numbers_are_shown_as_they_were(name):
     y, _ = column.standardised([0, 19.99, 1200], IDS)
     assert [column.shown(float(x)) for x in y.astype(np.float32)[1:]] == ["19.99", "1200"] or name in ("x", "inverse:x")
     assert NumberColumn.learned("date:x", ["2026-01-01", "2026-01-31"], IDS).shown(1.0) == "2026-01-31"
+
+
+def shown_as_kept(name, values):
+    """What is shown of numbers of documents, which are kept as float32."""
+    column = NumberColumn.learned(name, values, IDS)
+    return [column.shown(float(x)) for x in column.standardised(values, IDS)[0].astype(np.float32)]
+
+
+def test_a_date_is_shown_as_the_day_it_is_on():
+    days = [(date(2020, 1, 1) + timedelta(days=37 * i)).isoformat() for i in range(50)]
+    assert shown_as_kept("date:x", days) == days
+    assert shown_as_kept("date:x", ["2020-01-01T18:00", "2021-05-01", "2020-03-01"])[0] == "2020-01-01"
+    assert shown_as_kept("date:x", [*days[:2], "9999-12-31T23:59:59"])[2] == "9999-12-31"
+
+
+@pytest.mark.parametrize("name", ["x", "log:x", "inverse:x", "rank:x"])
+def test_0_is_shown_as_0(name):
+    assert shown_as_kept(name, [0, 1, 2, 3, 1e9])[0] == "0"
+
+
+def test_a_number_whose_inverse_is_0_is_shown():
+    assert shown_as_kept("inverse:x", [0, 1e17]) == ["0", "inf"]
 
 
 @pytest.mark.parametrize(

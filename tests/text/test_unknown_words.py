@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from sklearn.exceptions import NotFittedError
 
 import tercet as tc
 from tercet.cli.main import cli
@@ -34,6 +35,10 @@ def test_where_all_is_known_that_is_said(vectoriser: Vectoriser) -> None:
     assert str(unknown_words(vectoriser, ["eyes", "the"])).endswith("; 1 has no word that it knows")
     with pytest.raises(InputError, match=r"pass \[text\]"):
         unknown_words(vectoriser, "eyes")
+    with pytest.raises(InputError, match=r"texts\[1\] must be a string, found int"):
+        unknown_words(vectoriser, ["eyes", 7])  # type: ignore[list-item]
+    with pytest.raises(NotFittedError, match="Vectoriser instance is not fitted yet"):
+        unknown_words(Vectoriser(), ["eyes"])
 
 
 def test_unknown_words_are_those_of_the_vectoriser(vectoriser: Vectoriser) -> None:

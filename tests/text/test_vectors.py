@@ -138,6 +138,7 @@ def test_what_cannot_be_vectorised_says_why(tmp_path):
         ([("a", "w1"), ("b", None)], "the text of text 1 is None"),
         ([(1, "w1")], "the id of text 0 is 1"),
         (["w1"], "expected a pair"),
+        ([("a", "w1"), None, ("b", "w2")], "text 1 is None; expected a pair"),
         ({}, "texts is empty"),
         ({"a": "?"}, "fitting needs words"),
         ([("a", "w1"), ("b", "w2"), ("a", "w3")], "'a' belongs to row 0 and to row 2"),

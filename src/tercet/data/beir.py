@@ -365,7 +365,7 @@ def _checked_split(
     docs: Mapping[str, str],
     queries: Mapping[str, str],
 ) -> list[tuple[str, str, int]]:
-    if re.fullmatch(r"[\w-][\w.-]*", split) is None:
+    if not isinstance(split, str) or re.fullmatch(r"[\w-][\w.-]*", split) is None:
         raise InputError(f"{folder}: cannot write: split {split!r}; it becomes a file name: letters, digits, . _ -")
     rows = list(checked_judgements(folder, qrels, blanks=True))
     if not rows:

@@ -6,13 +6,21 @@ Columns are found by their names (`roles`), or named. Lists come in the order of
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
-from tercet.data.clicks import CLICK_HEADER, SESSIONS, ClickLog, Impression, impression_problem, impressions_of
+from tercet.data.clicks import (
+    CLICK_HEADER,
+    SESSIONS,
+    ClickLog,
+    Impression,
+    ImpressionParser,
+    impression_problem,
+    impressions_of,
+)
 from tercet.data.documents import id_in, ids_in
-from tercet.data.frames import as_table, key_id
+from tercet.data.frames import as_table, key_id, plain_shown
 from tercet.data.json_lines import load_json
 from tercet.data.judgements import Columns, query_in
 from tercet.data.lines import FilePath, Refused, refuse
@@ -43,7 +51,7 @@ from tercet.data.shown_lists import (
     named_column,
     session_in,
 )
-from tercet.data.tables import DataTable, first_line, open_table
+from tercet.data.tables import DataTable, encoding_of, first_line, open_table, text_lines
 from tercet.data.ubi import ATTRIBUTES, INTERLEAVED, ubi_tables
 from tercet.data.values import Record, Value, number_in
 from tercet.errors import FormatError, InputError
@@ -97,9 +105,25 @@ def read_click_log(
     if len(paths) == 1 and not columns and not is_parquet(paths[0]):
         _, first = first_line(paths[0], encoding)
         if first == CLICK_HEADER:
-            impressions = tuple(impression for _, impression in impressions_of(paths[0], refused))
+            impressions = tuple(_impressions(paths[0], encoding_of(paths[0], encoding), refused))
             return checked_log(ClickLog(impressions, form="a click file"), str(paths[0]))
     return click_log_of([open_table(one, encoding=encoding, delimiter=delimiter) for one in paths], columns, refused)
+
+
+def _impressions(path: FilePath, encoding: str, refused: Refused | None) -> Iterator[Impression]:
+    """The lists of a click file, in any encoding."""
+    if encoding == "utf-8":
+        yield from (impression for _, impression in impressions_of(path, refused))
+        return
+    parse = ImpressionParser(path)
+    for number, text in text_lines(path, encoding, refused):
+        try:
+            impression = parse(text, number) if text.strip() else None
+        except FormatError as problem:
+            refuse(problem, refused)
+        else:
+            if impression is not None:
+                yield impression
 
 
 def as_click_log(clicks: Any) -> ClickLog:
@@ -123,10 +147,10 @@ def as_click_log(clicks: Any) -> ClickLog:
         if len(clicks) == 2 and None not in tables:
             return click_log_of(tables)  # type: ignore[arg-type]
         return checked_log(ClickLog(tuple(_impression(one, number) for number, one in enumerate(clicks))), "clicks")
-    if isinstance(clicks, Mapping | bytes) or (table := as_table(clicks, "clicks")) is None:
+    table = None if isinstance(clicks, Mapping | bytes) else as_table(clicks, "clicks")
+    if not isinstance(table, DataTable):
         wanted = "impressions (query, shown, clicked), a path, a list of records or a frame"
         raise InputError(f"clicks must be {wanted}; got {type(clicks).__name__}")
-    assert isinstance(table, DataTable)
     return click_log_of([table])
 
 
@@ -141,6 +165,14 @@ def _impression(one: Any, number: int) -> Impression:
     query, shown, clicked = one
     if not isinstance(query, str):
         raise InputError(f"clicks[{number}]: {query!r}: a string is needed")
+    for what, some in (("shown", shown), ("clicked", clicked)):
+        if isinstance(some, Mapping | str) or not isinstance(some, Iterable):
+            raise InputError(f"clicks[{number}]: the documents {what} must be a list; got {plain_shown(some)}")
+    if isinstance(shown, Set):
+        raise InputError(f"clicks[{number}]: the documents shown must be a list in their order; got a set")
+    if isinstance(clicked, Set):  # which has no order, or another in each process: from top to bottom, then
+        among = [doc_id for doc_id in shown if doc_id in clicked]
+        clicked = [*among, *(doc_id for doc_id in clicked if doc_id not in among)]
     docs = [tuple(key_id(doc_id, f"clicks[{number}]") for doc_id in some) for some in (shown, clicked)]
     impression = Impression(query, *docs)
     problem = impression_problem(impression)
@@ -192,7 +224,7 @@ def _rows_of_lists(table: DataTable, given: Columns, refused: Refused | None) ->
     query = need_column(table, "query", QUERIES, given.get("query"))
     shown = need_column(table, "shown", SHOWN, given.get("shown"))
     clicked = need_column(table, "clicked", CLICKED, given.get("clicked"))
-    times = Times(table, given.get("time"), refused)
+    times = Times(table, given.get("time"))
     session = find_column(table, "session", SESSIONS, given.get("session"))
     randomised = find_column(table, "randomised", RANDOMISED, given.get("randomised"))
     lists: list[PlacedList] = []
@@ -227,7 +259,7 @@ def _rows_of_documents(table: DataTable, given: Columns, refused: Refused | None
     search = find_column(table, "list", LISTS, given.get("list"))
     session = find_column(table, "session", SESSIONS, given.get("session"))
     randomised = find_column(table, "randomised", RANDOMISED, given.get("randomised"))
-    times = Times(table, given.get("time"), refused)
+    times = Times(table, given.get("time"))
     lists = ShownLists()
     for number, row in table.rows(refused):
         try:
@@ -312,7 +344,7 @@ class _Events:
         self.doc = given.get("doc")
         self.position = given.get("position")
         self.query = named_column(events, QUERIES[:2], given.get("query"))
-        self.times = Times(events, given.get("time"), refused)
+        self.times = Times(events, given.get("time"))
         if queries is None and self.query is None:
             raise column_error(events, "query", "no column is called as one that holds the query", "user_query")
         if queries is not None and self.search is None:
@@ -386,7 +418,7 @@ class _Events:
         )
         if search is None or text is None:
             raise column_error(table, "query", "queries need an id and a text", "query_id and user_query")
-        times = Times(table, self.given.get("time"), self.refused)
+        times = Times(table, self.given.get("time"))
         searches: dict[Any, str] = {}
         for number, row in table.rows(self.refused):
             try:

@@ -114,7 +114,7 @@ def joined_text(values: Iterable[Value]) -> str:
     >>> joined_text(["Tea", None, "A green one."])
     'Tea\\nA green one.'
     """
-    texts = [value if isinstance(value, str) else str(value) for value in values if value is not None]
+    texts = [value if isinstance(value, str) else str(value) for value in values if value is not None and value != ""]
     if len(texts) == 1:
         return texts[0]
     return "\n".join(text for text in texts if text.strip())

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from tercet._validate import first_repeated
-from tercet.data.lines import Refused, id_problem, refuse
+from tercet.data.lines import Refused, id_problem, refuse, surrogate_problem
 from tercet.data.tables import RECORDS_LOOKED_AT, DataTable, check_names
 from tercet.data.values import Record, plain_record, plain_value
 from tercet.errors import FormatError, InputError, MissingExtraError
@@ -93,10 +93,11 @@ def _of_mapping(thing: Mapping[Any, Any], name: str) -> DataTable | IndexedTexts
         for key, text in thing.items():
             if not isinstance(text, str):
                 raise InputError(f"{name}[{key!r}] is {plain_shown(text)}; a text, a string, is needed")
-        return IndexedTexts(_distinct([key_id(key, name) for key in thing], name), list(thing.values()))
+            _check_text(text, f"{name}[{key!r}]")
+        return IndexedTexts(_distinct([_checked_key(key, name) for key in thing], name), list(thing.values()))
     key = KEY
     columns = _keys(thing.values())
-    while key in columns:
+    while any(isinstance(record, Mapping) and key in record for record in thing.values()):
         key = f"_{key}"
     records = [{key: doc_id, **record} if isinstance(record, Mapping) else record for doc_id, record in thing.items()]
     return MemoryTable(name, records, [key, *columns], [repr(doc_id) for doc_id in thing])
@@ -140,7 +141,7 @@ def _of_frame(thing: Any, name: str) -> DataTable | IndexedTexts | None:
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     if not rows:
         raise InputError(f"{name} is empty")
-    return MemoryTable(name, rows, list(columns))
+    return MemoryTable(name, rows, _keys(rows))  # a cell that is an object is a column for each of its keys
 
 
 def _two_columns(name: str, columns: Sequence[str]) -> str:
@@ -182,6 +183,14 @@ def key_id(key: Any, name: str) -> str:
     return str(plain)
 
 
+def _checked_key(key: Any, name: str) -> str:
+    identifier = key_id(key, name)
+    problem = id_problem(identifier)
+    if problem is not None:
+        raise InputError(f"{name}: an id {problem}")
+    return identifier
+
+
 def _distinct(ids: list[str], name: str) -> list[str]:
     if len(set(ids)) < len(ids):
         raise InputError(f"{name} has the id {first_repeated(ids)!r} twice")
@@ -193,8 +202,15 @@ def _texts(values: Iterable[Any], name: str) -> list[str]:
     for number, value in enumerate(values):
         if not isinstance(value, str):
             raise InputError(f"{name}[{number}] is {plain_shown(value)}; a text, a string, is needed")
+        _check_text(value, f"{name}[{number}]")
         texts.append(value)
     return texts
+
+
+def _check_text(text: str, name: str) -> None:
+    problem = None if text.isascii() else surrogate_problem(text)
+    if problem is not None:
+        raise InputError(f"{name} {problem}")
 
 
 def frame_of(columns: Mapping[str, Sequence[Any]]) -> Any:

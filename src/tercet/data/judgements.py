@@ -22,7 +22,7 @@ from tercet.data.roles import (
     need_column,
     plain_name,
 )
-from tercet.data.tables import NO_ROWS, DataTable, LinedFile, first_line, open_table
+from tercet.data.tables import NO_ROWS, DataTable, LinedFile, encoding_of, first_line, open_table
 from tercet.data.trec import BEIR_HEADER, iterate_judgements
 from tercet.data.values import Value, number_in
 from tercet.errors import FormatError, InputError
@@ -121,7 +121,7 @@ def read_judgements(
     docs : if given, the ids there are; any other is an error
     columns : of a table, role -> column, for the roles query, query-id, doc and grade; others are guessed
     refused : takes what is wrong with a row, which is then left out
-    encoding, delimiter : of a table, as in `iter_rows`
+    encoding, delimiter : of a table, as in `iter_rows`; the encoding of Quepid's, too
 
     Examples
     --------
@@ -136,7 +136,8 @@ def read_judgements(
     source = LinedFile(path)
     ungraded = [0]
     if is_quepid_header(first) and not columns:
-        rows, by_id, form = _quepid_rows(path, refused, ungraded), False, "judgements of Quepid"
+        rows = _quepid_rows(path, refused, ungraded, encoding_of(path, encoding))
+        by_id, form = False, "judgements of Quepid"
     elif _is_trec(first):
         trec = iterate_judgements(path, refused=refused)
         rows = (JudgementRow(line, qid, None, doc_id, grade) for line, qid, doc_id, grade in trec)
@@ -154,8 +155,8 @@ def _is_trec(text: str) -> bool:
     return text == BEIR_HEADER or (len(columns) == 4 and columns[3].removeprefix("-").isdecimal())
 
 
-def _quepid_rows(path: FilePath, refused: Refused | None, ungraded: list[int]) -> Iterator[JudgementRow]:
-    for line, rating in ratings_of(path, refused):
+def _quepid_rows(path: FilePath, refused: Refused | None, ungraded: list[int], encoding: str) -> Iterator[JudgementRow]:
+    for line, rating in ratings_of(path, refused, encoding):
         grade = rating_of(rating.grades)
         if rating.doc_id is None or grade is None:
             ungraded[0] += 1
@@ -255,7 +256,7 @@ def _gathered(
     numbers: dict[tuple[str, str], int] = {}
     for row in rows:
         try:
-            qids = _qids_of(row, lookup, texts, first_spelling, source, by_id)
+            qids = qids_of(row, lookup, texts, first_spelling, source, by_id)
             if docs is not None and row.doc_id not in docs:
                 raise source.error(row.number, unknown_id("document", row.doc_id) + like.hint(row.doc_id), "unknown-id")
             for qid in qids:
@@ -275,7 +276,7 @@ def _gathered(
     return JudgedQueries(texts, qrels, ungraded[0], form)
 
 
-def _qids_of(
+def qids_of(
     row: JudgementRow,
     lookup: QueryLookup | None,
     texts: dict[str, str],

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tercet.data import limits
 from tercet.data.archives import archive_members
-from tercet.data.lines import FilePath, Refused, decoding_error, open_bytes, refuse
+from tercet.data.lines import FilePath, Refused, codec_name, decoding_error, open_bytes, refuse
 from tercet.errors import FormatError, InputError
 
 NEWSGROUPS_TRAIN = "20news-bydate-train"
@@ -108,10 +107,9 @@ def _visible(folder: Path) -> list[Path]:
 
 def decode_text(content: bytes, path: FilePath, encoding: str) -> str:
     """Decode a whole text; the error names the line and the byte. A UTF-8 byte order mark is left out."""
-    try:
-        name = codecs.lookup(encoding).name
-    except LookupError as error:
-        raise InputError(f"unknown encoding {encoding!r}; for instance utf-8 or latin-1") from error
+    name = codec_name(encoding)
+    if name is None:
+        raise InputError(f"unknown encoding {encoding!r}; for instance utf-8 or latin-1")
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from tercet._validate import check_integer
+from tercet._validate import check_integer, is_integer
 from tercet.data.letor_text import (
     BLOCK_BYTES,
     Matrix,
@@ -327,8 +327,11 @@ def gathered(qid: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _checked_matrix(X: ArrayLike | sparse.spmatrix | sparse.sparray) -> Matrix:
-    with np.errstate(over="ignore"):  # told below
-        rows = sparse.csr_array(X, dtype=np.float32) if sparse.issparse(X) else np.ascontiguousarray(X, np.float32)
+    try:
+        with np.errstate(over="ignore"):  # told below
+            rows = sparse.csr_array(X, dtype=np.float32) if sparse.issparse(X) else np.ascontiguousarray(X, np.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"X must be a (rows, features) array of numbers: {error}") from None
     if sparse.issparse(X):
         finite = np.isfinite(rows.data).all()
     else:
@@ -340,13 +343,21 @@ def _checked_matrix(X: ArrayLike | sparse.spmatrix | sparse.sparray) -> Matrix:
     return cast(Matrix, rows)
 
 
+def _as_array(values: ArrayLike, name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise InputError(f"{name} is no array of one value per row: {error}") from None
+
+
 def whole_grades(y: ArrayLike, n_rows: int) -> NDArray[np.int64]:
     """Grades as int64, checked: one per row, whole numbers of any type."""
-    grades = np.asarray(y)
+    grades = _as_array(y, "y")
     if grades.shape != (n_rows,) or grades.dtype.kind not in "iufb":
         raise InputError(f"y must hold {n_rows} grades, one per row. Got shape {grades.shape}, dtype {grades.dtype}.")
     if grades.dtype.kind == "f":
-        broken = ~(np.abs(grades) <= 2**53) | (grades != np.rint(grades))  # the former is true of NaN, too
+        wide = grades.astype(np.float64, copy=False)
+        broken = ~(np.abs(wide) <= 2**53) | (wide != np.rint(wide))  # the former is true of NaN, too
         if broken.any():
             row = int(broken.argmax())
             raise InputError(f"y[{row}] is {grades[row]}; grades are whole numbers.")
@@ -358,12 +369,28 @@ def whole_grades(y: ArrayLike, n_rows: int) -> NDArray[np.int64]:
 
 
 def _checked_qids(qid: ArrayLike, n_rows: int) -> NDArray[np.str_]:
-    ids = np.asarray(qid)
+    ids = id_array(qid)
     if ids.shape != (n_rows,) or (ids.dtype.kind not in "iuU" and n_rows):
         raise InputError(
             f"qid must hold {n_rows} strings or integers, one per row. Got shape {ids.shape}, dtype {ids.dtype}."
         )
     return ids.astype(np.str_, copy=False)
+
+
+def id_array(qid: ArrayLike) -> NDArray[Any]:
+    """Ids as an array, of strings or of integers where a column of a frame has them as objects.
+
+    Examples
+    --------
+    >>> id_array(np.array(["a", "b"], dtype=object)).dtype.kind
+    'U'
+    """
+    ids = _as_array(qid, "qid")
+    if ids.dtype.kind == "O" and ids.ndim == 1:
+        values = ids.tolist()
+        if all(isinstance(one, str) for one in values) or all(map(is_integer, values)):
+            return np.array(values)
+    return ids
 
 
 def _check_together(qids: NDArray[np.str_], starts: NDArray[np.int64]) -> None:

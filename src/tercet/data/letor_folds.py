@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tercet._validate import check_seed, is_integer
 from tercet.data.archives import archive_members
-from tercet.data.letor import LetorData, assemble
+from tercet.data.letor import LetorData, assemble, id_array
 from tercet.data.letor_text import TextBlock, check_not_empty, is_dense, read_blocks, width_of
 from tercet.data.lines import FilePath, open_bytes
 from tercet.errors import FormatError, InputError
@@ -169,7 +169,7 @@ def query_folds(
     [0 1 3 4] [2]
     """
     seed = check_seed(random_state)
-    ids = np.asarray(qid)
+    ids = id_array(qid)
     if ids.ndim != 1 or (ids.dtype.kind not in "iuU" and ids.size):
         raise InputError(f"qid must hold strings or integers, one per row. Got shape {ids.shape}, dtype {ids.dtype}.")
     names, query = np.unique(ids, return_inverse=True)

@@ -72,7 +72,7 @@ def _in_order(chunks: Iterable[LetorData], path: FilePath) -> Iterator[tuple[boo
 def _check_writable(data: LetorData, path: FilePath) -> None:
     if not 1 <= data.n_features <= LARGEST_ID:
         raise InputError(f"{path}: cannot write: {data.n_features} features; a file holds from 1 to {LARGEST_ID}")
-    too_long = np.abs(data.y) >= 10**LONGEST_GRADE
+    too_long = (data.y >= 10**LONGEST_GRADE) | (data.y <= -(10**LONGEST_GRADE))  # no int64 has the least one's size
     if too_long.any():
         row = int(too_long.argmax())
         raise InputError(f"{path}: cannot write: y[{row}] is {data.y[row]}; grades have at most {LONGEST_GRADE} digits")

@@ -7,6 +7,7 @@ order mark and may end its lines in CRLF. Ids are strings and are never trimmed,
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import hashlib
 import io
@@ -16,7 +17,7 @@ import re
 import stat
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from itertools import islice
 from os import PathLike
@@ -144,6 +145,22 @@ def open_bytes(path: FilePath) -> Iterator[BinaryIO]:
                 yield cast(BinaryIO, io.BufferedReader(Unpacked(packed, path), READ_AT_ONCE))
             except PACKING_DAMAGE as error:
                 raise FormatError(path, None, damage_message(error), "packing") from error
+
+
+def codec_name(encoding: object) -> str | None:
+    """The name of an encoding of texts, the same however it is spelled; None where there is none of that name.
+
+    Examples
+    --------
+    >>> codec_name("UTF8"), codec_name("hex"), codec_name("martian")
+    ('utf-8', None, None)
+    """
+    try:
+        with suppress(UnicodeError):
+            b"x".decode(cast(str, encoding))  # Python looks for no codec where there is nothing to decode
+        return codecs.lookup(cast(str, encoding)).name
+    except (LookupError, TypeError, ValueError):
+        return None
 
 
 def decoding_error(path: FilePath, line: int, byte: int, offset: int, encoding: str, advice: str) -> FormatError:

@@ -23,6 +23,7 @@ LINK_FILE_ENDINGS = (
     *(f".{ending}{packed}" for ending in ("tsv", "csv", "txt", "jsonl") for packed in ("", ".gz")),
     ".parquet",
 )
+NO_LINKS = "the file holds no links between two documents"
 _COMMENT = "#"  # how lists of edges begin that graph collections publish
 
 
@@ -253,7 +254,7 @@ def _gathered(
         message = f"{strange.message}; no link is between documents: are these the documents that link?"
         raise FormatError(strange.path, strange.line, message, "unknown-id")
     if not links:
-        raise FormatError(name, None, "the file holds no links between two documents")
+        raise FormatError(name, None, NO_LINKS)
     return ReadLinks({source: list(targets) for source, targets in links.items()}, n_own, n_unknown, form)
 
 

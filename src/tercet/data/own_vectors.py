@@ -108,7 +108,7 @@ def as_own_vectors(vectors: Any, what: str = "vectors") -> OwnVectors:
             if isinstance(ids, str) or not isinstance(ids, Sequence | np.ndarray):
                 raise InputError(f"the first of a pair are ids; got {type(ids).__name__}")
             return OwnVectors(tuple(np.asarray(ids).tolist()), np.asarray(matrix))
-    except InputError as error:
+    except ValueError as error:  # that of NumPy, too, for rows of several lengths
         raise InputError(f"{what}: {error}") from error
     raise InputError(f"{what} must be id -> vector, or a pair of ids and a matrix; got {type(vectors).__name__}")
 

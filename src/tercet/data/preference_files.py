@@ -164,8 +164,9 @@ def preference_paths(paths: FilePath | Sequence[FilePath], endings: tuple[str, .
     for name in names:
         path = Path(name)
         if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if file.is_file() and file.name.endswith(endings))
-            files += [file for file in inside if not file.name.startswith(".")]
+            visible = [file for file in path.iterdir() if file.is_file() and not file.name.startswith(".")]
+            inside = sorted(file for file in visible if file.name.endswith(endings))
+            files += inside
             if not inside:
                 raise InputError(f"{path}: the folder holds no file that ends in {', '.join(endings)}")
         elif not path.exists() and glob.has_magic(fspath(name)):

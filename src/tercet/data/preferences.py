@@ -54,6 +54,7 @@ def _positive(values: ArrayLike, n: int, name: str) -> NDArray[np.float32]:
         i = int(bad.argmax())
         raise InputError(f"{name}[{i}] is {array[i]}; {name}s are positive and at most {largest:.3g}")
     checked = np.array(array, dtype=np.float32, order="C")
+    np.maximum(checked, np.finfo(np.float32).smallest_subnormal, out=checked)  # what is smaller must not become 0
     checked.flags.writeable = False
     return checked
 

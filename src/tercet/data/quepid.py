@@ -20,7 +20,8 @@ from tercet.data.lines import (
     writable_id,
     write_atomically,
 )
-from tercet.data.tables import csv_records
+from tercet.data.roles import kind_of_columns
+from tercet.data.tables import csv_records, text_lines
 from tercet.errors import FormatError, InputError
 
 # The columns of the basic export, and what the detailed one calls them.
@@ -144,16 +145,18 @@ def _places(names: list[str]) -> tuple[int, int, tuple[int, ...]] | None:
         if all(names.count(name) == 1 for name in wanted):
             query, doc_id, rating = (names.index(name) for name in wanted)
             return query, doc_id, (rating,)
-    if tuple(names[:2]) == COLUMNS[:2] and len(names) > 2:  # a book: the others are raters
+    is_click_log = kind_of_columns(names) == "click-log"  # whose positions and clicks are no ratings
+    if tuple(names[:2]) == COLUMNS[:2] and len(names) > 2 and not is_click_log:  # a book: the others are raters
         return 0, 1, tuple(range(2, len(names)))
     return None
 
 
-def ratings_of(path: FilePath, refused: Refused | None = None) -> Iterator[tuple[int, Rating]]:
+def ratings_of(path: FilePath, refused: Refused | None = None, encoding: str = "utf-8") -> Iterator[tuple[int, Rating]]:
     """Yield the number of the line on which each record begins, and what it says."""
     places: tuple[int, int, tuple[int, ...]] | None = None
     width = 0
-    for line, cells in csv_records(open_lines(path, refused), path, refused=refused):
+    lines = open_lines(path, refused) if encoding == "utf-8" else text_lines(path, encoding, refused)
+    for line, cells in csv_records(lines, path, refused=refused):
         if places is None:
             places, width = _places(cells), len(cells)
             if places is None:

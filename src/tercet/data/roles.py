@@ -134,6 +134,8 @@ def given_column(table: DataTable, role: str, name: str, usual: str) -> str:
 
 def column_error(table: DataTable, role: str, problem: str, usual: str) -> FormatError:
     """What is wrong, the columns there are, and that one can be named, or called as it is usual."""
+    if table.first_problem is not None:
+        return table.first_problem
     listed = ", ".join(table.columns)
     message = f"{problem}; the columns are {listed}: name the one of the {role}, or call it {usual!r}"
     return FormatError(table.name, None, message, COLUMNS_PROBLEM)

@@ -59,11 +59,12 @@ class LabelSampler:
     """
 
     def __init__(self, y: ArrayLike) -> None:
-        labels = np.asarray(y)
+        try:
+            labels = np.asarray(y)
+        except ValueError as error:
+            raise InputError(f"y must be a one-dimensional array of labels: {error}") from None
         if labels.dtype.kind == "O":
-            wrong = next((i for i, label in enumerate(labels.ravel()) if not isinstance(label, str | int)), None)
-            if wrong is not None:
-                raise InputError(f"y[{wrong}] is {labels.ravel()[wrong]!r}; labels are strings or numbers")
+            _check_labels(labels.ravel().tolist())
         if labels.ndim != 1 or labels.size == 0:
             raise InputError(f"y must be a non-empty one-dimensional array of labels; got shape {labels.shape}")
         if labels.dtype.kind == "f" and not np.isfinite(labels).all():
@@ -531,6 +532,15 @@ class MixtureSampler:
             if places.size:
                 query[places], better[places], worse[places] = sampler.draw(rng, places.size)
         return query, better, worse
+
+
+def _check_labels(labels: Sequence[Any]) -> None:
+    """Refuse labels, of any type each, that have no order among them, as strings and numbers have none."""
+    for i, label in enumerate(labels):
+        if not isinstance(label, str | bool | np.bool_) and not is_number(label):
+            raise InputError(f"y[{i}] is {label!r}; labels are strings or numbers")
+        if isinstance(label, str) != isinstance(labels[0], str):
+            raise InputError(f"y[{i}] is {label!r} and y[0] is {labels[0]!r}; labels are all strings or all numbers")
 
 
 def _row_numbers(rows: ArrayLike, name: str) -> NDArray[np.int64]:

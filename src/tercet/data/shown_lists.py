@@ -132,13 +132,14 @@ def named_column(table: DataTable, tiers: Sequence[Sequence[str]], given: str | 
 class Times:
     """Reads times, where a column has them: ISO 8601, or seconds or milliseconds since 1970."""
 
-    def __init__(self, table: DataTable, given: str | None, refused: Refused | None) -> None:
+    def __init__(self, table: DataTable, given: str | None) -> None:
         self.table = table
         self.column = named_column(table, TIMES, given)
         self.notes: tuple[str, ...] = ()
         if self.column is None or self.column == given:
             return
-        first = next((row[self.column] for _, row in table.rows(refused) if row.get(self.column) is not None), None)
+        ignored: Refused = lambda problem: None  # noqa: E731  (told when the rows are read)
+        first = next((row[self.column] for _, row in table.rows(ignored) if row.get(self.column) is not None), None)
         if first is None or _seconds(first) is None:
             self.notes = (
                 f"click log: {self.column!r} holds {first!r}, which is no time (ISO 8601, or seconds since 1970), so "

@@ -25,6 +25,7 @@ from tercet.data.lines import (
     UTF16_MARKS,
     FilePath,
     Refused,
+    codec_name,
     damage_message,
     decoding_error,
     open_bytes,
@@ -74,12 +75,15 @@ class DataTable(LinedFile, ABC):
     form : what the table is, for people
     is_typed : whether values are numbers where they were; those of CSV are strings
     lists_as_json : whether a list is a JSON array; otherwise its elements are joined
+    first_problem : what is wrong with the encoding of its first lines, which may make its columns look wrong; None
+        where nothing is
     """
 
     columns: tuple[str, ...]
     form: str
     is_typed = True
     lists_as_json = False
+    first_problem: FormatError | None = None
 
     @abstractmethod
     def rows(self, refused: Refused | None = None) -> Iterator[tuple[int, Record]]:
@@ -183,11 +187,9 @@ def encoding_of(path: FilePath, encoding: str | None = None) -> str:
     if encoding is None:
         with open_bytes(path) as stream:
             return "utf-16" if stream.read(2) in UTF16_MARKS else "utf-8"
-    try:
-        b"".decode(encoding)
-        name = codecs.lookup(encoding).name
-    except (LookupError, UnicodeError, TypeError) as error:
-        raise InputError(f"encoding {encoding!r} is not known; as in 'latin-1', 'cp1252', 'utf-16', 'gbk'") from error
+    name = codec_name(encoding)
+    if name is None:
+        raise InputError(f"encoding {encoding!r} is not known; as in 'latin-1', 'cp1252', 'utf-16', 'gbk'")
     return "utf-8" if name == "utf-8-sig" else name
 
 
@@ -205,12 +207,19 @@ def text_lines(
         yield from _decoded_lines(path, encoding)
         return
     try:
-        yield from open_lines(path, refused)
+        yield from open_lines(path, None if refused is None else lambda problem: refused(_with_advice(problem)))
     except FormatError as error:
-        if error.kind != "encoding":
+        if error.kind != ENCODING_PROBLEM:
             raise
-        message = f"{error.message}, or name the encoding of the file, for instance 'cp1252' or 'latin-1'"
-        raise FormatError(error.path, error.line, message, error.kind) from error
+        raise _with_advice(error) from error
+
+
+def _with_advice(problem: FormatError) -> FormatError:
+    """What is wrong with a line, and that its encoding can be named."""
+    if problem.kind != ENCODING_PROBLEM:
+        return problem
+    message = f"{problem.message}, or name the encoding of the file, for instance 'cp1252' or 'latin-1'"
+    return FormatError(problem.path, problem.line, message, problem.kind)
 
 
 def _decoded_lines(path: FilePath, encoding: str) -> Generator[tuple[int, str], None, None]:
@@ -268,13 +277,18 @@ def csv_records(
     """Yield the number of the line on which each record begins, and its cells; a quoted cell may hold line breaks.
 
     Records without any text are left out. A broken record is handed to `refused` only where it stands on one line: a
-    quote that is not closed swallows the rows behind it, and these are not to be lost for one bad row.
+    quote that is not closed swallows the rows behind it, and these are not to be lost for one bad row. So it is with a
+    line that `lines` leave out inside a quoted cell, for it may be the one that closes it.
     """
     begins = last = length = 0
 
     def texts() -> Iterator[str]:
         nonlocal begins, last, length
         for number, text in lines:
+            if begins and number > last + 1:
+                inside = f"inside the cell whose quote opens on line {begins}"
+                message = f"the line is left out {inside}, so where that cell ends is not known; mend the line"
+                raise FormatError(path, last + 1, message)
             begins, last, length = begins or number, number, length + len(text) + 1
             limits.check_values(text, delimiter, path, number, "cells")
             if length > limits.LONGEST_LINE and last > begins:
@@ -312,8 +326,10 @@ class CsvTable(DataTable):
         self.name = str(path)
         self._encoding = encoding
         self._delimiter, self._skipped = delimiter or ",", 0
-        with closing(self._lines(None)) as lines:
+        broken: list[FormatError] = []  # told again when the rows are read, which may leave lines out
+        with closing(self._lines(broken.append)) as lines:
             numbered = within_a_line(lines, RECORDS_LOOKED_AT)
+        self.first_problem = broken[0] if broken else None
         said = _SEPARATOR_LINE.fullmatch(numbered[0][1].strip())
         if said is not None:
             self._skipped = numbered[0][0]
@@ -436,7 +452,10 @@ class JsonTable(DataTable):
 
 
 class ParquetTable(DataTable):
-    """A Parquet file (extra ``parquet``); columns of bytes are left out, and said to be."""
+    """A Parquet file (extra ``parquet``); columns of bytes are left out, and said to be.
+
+    A column of objects is a column for each of their keys, ``outer.inner``, as its rows have them.
+    """
 
     def __init__(self, path: FilePath) -> None:
         self.name = str(path)
@@ -444,14 +463,22 @@ class ParquetTable(DataTable):
             fields = list(file.schema_arrow)
         binary = [field.name for field in fields if types.is_binary(field.type) or types.is_large_binary(field.type)]
         left_out = set(binary)
-        self.columns = tuple(field.name for field in fields if field.name not in left_out)
+        kept = [field for field in fields if field.name not in left_out]
+        self._fields = [field.name for field in kept]
+        self.columns = tuple(
+            name
+            for field in kept
+            for name in (
+                [f"{field.name}.{one.name}" for one in field.type] if types.is_struct(field.type) else [field.name]
+            )
+        )
         check_names(self, 0)
         self.form = "Parquet" + (f", without the bytes of {', '.join(binary)}" if binary else "")
 
     def rows(self, refused: Refused | None = None) -> Iterator[tuple[int, Record]]:
         number = 0
         with _opened_parquet(self.name) as (file, _):
-            batches = file.iter_batches(_ROWS_AT_ONCE, columns=list(self.columns), use_threads=False)
+            batches = file.iter_batches(_ROWS_AT_ONCE, columns=self._fields, use_threads=False)
             for row in chain.from_iterable(batch.to_pylist() for batch in batches):
                 number += 1
                 try:

@@ -275,6 +275,13 @@ def _line_of(path: FilePath, qid: str, doc_id: str) -> int:
     return find_line(path, lambda text: split_columns(text)[:3:2] == [qid, doc_id])
 
 
+def _is_finite(score: object) -> bool:
+    try:
+        return math.isfinite(score)  # type: ignore[arg-type]
+    except (TypeError, OverflowError):  # no number, or one that no float holds
+        return False
+
+
 def write_run(path: FilePath, run: Mapping[str, Mapping[str, float]], tag: str = "tercet") -> None:
     """Write a run in TREC's six columns, best first; equal scores stay in the order given.
 
@@ -298,7 +305,7 @@ def write_run(path: FilePath, run: Mapping[str, Mapping[str, float]], tag: str =
             writable_id(qid, path, "query id", blanks=False)
             for doc_id, score in scores.items():
                 writable_id(doc_id, path, "document id", blanks=False)
-                if not math.isfinite(score):
+                if not _is_finite(score):
                     pair = f"query {qid!r}, document {doc_id!r}"
                     raise InputError(f"{path}: cannot write: score {score} of {pair}; it must be finite")
             best_first = sorted(scores.items(), key=lambda item: -float(item[1]))

@@ -6,6 +6,7 @@ import datetime
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -19,6 +20,7 @@ Value: TypeAlias = str | int | float | bool | None
 Record: TypeAlias = dict[str, Value]
 
 _MISSING = ("NAType", "NaTType")  # of pandas, which need not be there
+_LARGEST = Decimal(sys.float_info.max)
 
 
 def plain_value(value: Any) -> Value:
@@ -51,14 +53,16 @@ def plain_value(value: Any) -> Value:
 def _other_value(value: Any) -> Value:
     if type(value).__name__ in _MISSING:
         return None
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return _of_moment(value)
     if isinstance(value, np.generic):
-        return plain_value(value.item())
+        return plain_value(float(value) if isinstance(value, np.longdouble) else value.item())
     if isinstance(value, Decimal):
-        return plain_value(int(value) if value.is_finite() and value == int(value) else float(value))
+        return _of_decimal(value)
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, np.ndarray):
-        value = value.tolist()
+        value = list(value) if value.dtype.kind in "mM" else value.tolist()
     if isinstance(value, list | tuple | set | frozenset):
         elements = sorted(value, key=str) if isinstance(value, set | frozenset) else value
         shown = [plain_value(element) for element in elements]
@@ -71,6 +75,22 @@ def _other_value(value: Any) -> Value:
     if isinstance(value, bytes | bytearray):
         raise InputError("holds bytes; a text or a number is needed")
     return plain_value(str(value))
+
+
+def _of_moment(value: np.datetime64 | np.timedelta64) -> Value:
+    """A moment as Python has it, which of nanoseconds, such as those of pandas, would make a number."""
+    moment: Any = value.item()
+    if isinstance(moment, int):
+        moment = value.astype(f"{value.dtype.kind}8[us]").item()
+    return plain_value(str(value) if isinstance(moment, int) else moment)
+
+
+def _of_decimal(value: Decimal) -> Value:
+    if value.is_nan():
+        return None
+    if abs(value) > _LARGEST:
+        raise InputError(f"is {value}; a finite number is needed")
+    return plain_value(int(value) if value == int(value) else float(value))
 
 
 def plain_record(

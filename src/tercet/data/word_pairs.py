@@ -86,7 +86,11 @@ def _of_table(table: DataTable) -> Iterator[WordPair]:
     weight = find_column(table, "weight", _WEIGHTS)
     for number, row in table.rows():
         try:
-            yield _checked(row[query], row[doc], 1.0 if weight is None else row[weight])
+            stated = 1.0 if weight is None else row.get(weight)
+            if stated is None:  # an empty cell is not taken for never
+                pair = f"the pair of {row.get(query)!r} and {row.get(doc)!r}"
+                raise InputError(f"{pair} has no weight; a number, or {NEVER!r}")
+            yield _checked(row.get(query), row.get(doc), stated)
         except InputError as error:
             raise FormatError(table.name, number, str(error)) from error
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import Any
 
+from tercet.data.documents import ids_in
 from tercet.data.lines import FilePath
 from tercet.data.roles import need_column
 from tercet.data.tables import open_table
@@ -18,7 +19,7 @@ _TOPICS = (("path", "topic", "group"), ("cluster", "class", "category", "label")
 def read_word_topics(path: FilePath) -> dict[str, list[str]]:
     r"""Topics of a table: CSV, TSV, JSONL or Parquet with a column of words and one of paths.
 
-    A word of several topics has several rows.
+    A word of several topics has several rows, or of JSONL and Parquet a list of paths.
 
     Examples
     --------
@@ -31,10 +32,14 @@ def read_word_topics(path: FilePath) -> dict[str, list[str]]:
     """
     table = open_table(path)
     word, topic = need_column(table, "word", _WORDS), need_column(table, "path of groups", _TOPICS)
+    table.lists_as_json = True
     topics: dict[str, list[str]] = {}
     for number, row in table.rows():
+        stated: Any = row.get(topic)
+        if table.is_typed and isinstance(stated, str) and stated.startswith("["):
+            stated = ids_in(stated, table, number, topic)
         try:
-            topics.setdefault(_word(row[word]), []).extend(_paths(row[topic]))
+            topics.setdefault(_word(row.get(word)), []).extend(_paths(stated))
         except InputError as error:
             raise FormatError(table.name, number, str(error)) from error
     return topics

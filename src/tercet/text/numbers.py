@@ -19,6 +19,7 @@ TransformName = Literal["identity", "log", "inverse", "rank", "date"]
 
 _N_QUANTILES: Final = 257
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_DAY = (datetime.max.replace(tzinfo=UTC) - _EPOCH).days
 
 
 class Transform(NamedTuple):
@@ -33,7 +34,7 @@ class Transform(NamedTuple):
 TRANSFORMS: Final[dict[str, Transform]] = {
     "identity": Transform(lambda x: x, lambda y: y),
     "log": Transform(np.log1p, math.expm1, 0.0),
-    "inverse": Transform(lambda x: 1.0 / (1.0 + x), lambda y: 1.0 / y - 1.0, 0.0),
+    "inverse": Transform(lambda x: 1.0 / (1.0 + x), lambda y: 1.0 / y - 1.0 if y > 0 else math.inf, 0.0),
     "rank": Transform(lambda x: x, lambda y: y),
     "date": Transform(lambda x: x, lambda y: y),
 }
@@ -105,7 +106,11 @@ class NumberColumn:
         if self.transform == "rank":
             place = round(y * (len(self.quantiles) - 1))
             return _shown_number("rank", float(self.quantiles[min(max(place, 0), len(self.quantiles) - 1)]))
-        return _shown_number(self.transform, TRANSFORMS[self.transform].undo(y))
+        blur = abs(standardised) * self.spread * 2.0**-23  # by which a number that was kept as float32 may be off
+        if self.transform == "date":
+            return _shown_number("date", y + blur)  # or midnight would be shown as the day before
+        number = TRANSFORMS[self.transform].undo(y)
+        return _shown_number(self.transform, 0.0 if abs(number) <= 2 * blur else number)
 
 
 def parse_number(name: str) -> tuple[str, TransformName]:
@@ -166,5 +171,5 @@ def _applied(transform: str, x: NDArray[np.float64], quantiles: NDArray[np.float
 
 def _shown_number(transform: str, number: float) -> str:
     if transform == "date":
-        return (_EPOCH + timedelta(days=number)).date().isoformat()
+        return (_EPOCH + timedelta(days=min(number, _LAST_DAY))).date().isoformat()
     return f"{float(f'{number:.5g}'):.12g}"  # not as a power of ten

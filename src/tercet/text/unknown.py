@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tercet.errors import InputError
 from tercet.text.analyser import Analyser
+from tercet.text.estimator import check_fitted
 from tercet.text.vectoriser import Vectoriser
 
 
@@ -68,12 +69,15 @@ def unknown_words(vectoriser: Vectoriser, texts: Iterable[str]) -> UnknownWords:
     """
     if isinstance(texts, str):
         raise InputError("texts must be a sequence of strings, found str; pass [text]")
+    check_fitted(vectoriser, "words_")
     analyse = Analyser() if vectoriser.analyser is None else vectoriser.analyser
     # Stemming changes each word where it stands, so the two lists go side by side.
     typed = analyse if analyse.stemmer is None else replace(analyse, stemmer=None)
     counts: Counter[str] = Counter()
     n_queries = n_affected = n_lost = 0
     for text in texts:
+        if not isinstance(text, str):
+            raise InputError(f"texts[{n_queries}] must be a string, found {type(text).__name__}")
         words = analyse(text)
         is_unknown = [word not in vectoriser.index_ for word in words]
         counts.update({word for word, unknown in zip(typed(text), is_unknown, strict=True) if unknown})

@@ -45,6 +45,7 @@ BLOCK_LETTERS: Final = 2**22  # at most, but for a text that has more by itself
 
 Texts: TypeAlias = Mapping[str, str] | Iterable[tuple[str, str]]
 Block = tuple[list[str], list[str]]  # ids, texts
+_END: Final = object()  # behind the last text
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,14 +264,14 @@ def _blocks(texts: Texts, progress: Callable[[int], Any] | None) -> Iterator[Blo
     ids: list[str] = []
     block: list[str] = []
     n_letters, n_done = 0, 0
-    for pair in chain(pairs, [None]):
-        if block and (pair is None or len(block) == BLOCK_TEXTS or n_letters >= BLOCK_LETTERS):
+    for pair in chain(pairs, [_END]):
+        if block and (pair is _END or len(block) == BLOCK_TEXTS or n_letters >= BLOCK_LETTERS):
             yield ids, block
             n_done += len(block)
             if progress is not None:
                 progress(n_done)
             ids, block, n_letters = [], [], 0
-        if pair is not None:
+        if pair is not _END:
             if not (isinstance(pair, tuple) and len(pair) == 2):
                 raise InputError(f"text {n_done + len(block)} is {pair!r}; expected a pair of an id and a text")
             name, text = pair

@@ -8,12 +8,13 @@ from tercet.data.checking.findings import Counts, Findings
 from tercet.data.checking.near_duplicates import text_digest
 from tercet.data.click_tables import click_log_of
 from tercet.data.documents import document_rows, joined_text
-from tercet.data.judgements import judgement_roles, judgement_rows
-from tercet.data.link_tables import link_roles, link_rows, open_links
+from tercet.data.judgements import judgement_roles, judgement_rows, qids_of
+from tercet.data.link_tables import NO_LINKS, link_roles, link_rows, open_links
 from tercet.data.roles import TableSettings, document_roles
 from tercet.data.tables import NO_ROWS, DataTable
 from tercet.data.threes import three_roles, three_rows
 from tercet.data.ubi import ubi_tables
+from tercet.errors import FormatError
 
 
 def check_documents(path: Path, findings: Findings, settings: TableSettings) -> Counts:
@@ -43,12 +44,19 @@ def check_judgement_table(path: Path, findings: Findings, settings: TableSetting
     grades: dict[tuple[str, str], tuple[int, int]] = {}
     number_of: dict[str, int] = {}
     relevant: set[str] = set()
+    texts: dict[str, str] = {}
+    first_spelling: dict[str, str] = {}
     ungraded = [0]
     with findings.file(path, NO_ROWS, lambda: len(grades)):
         table = settings.open(path)
         roles = judgement_roles(table, settings.columns)
-        for number, query, qid, doc_id, grade in judgement_rows(table, roles, findings.refused, ungraded):
-            key = qid or query
+        for row in judgement_rows(table, roles, findings.refused, ungraded):
+            number, doc_id, grade = row.number, row.doc_id, row.grade
+            try:
+                [key] = qids_of(row, None, texts, first_spelling, table, roles.by_id)
+            except FormatError as problem:
+                findings.refused(problem)
+                continue
             number_of.setdefault(key, number)
             first, before = grades.setdefault((key, doc_id), (grade, number))
             pair = f"query {key!r}, document {doc_id!r}"
@@ -114,6 +122,8 @@ def check_links(path: Path, findings: Findings, settings: TableSettings) -> Coun
                 problem = error(message, kind)
                 findings.warning(kind, problem.path, problem.line, problem.message)
             seen.add((source, target))
+        if seen and all(source == target for source, target in seen):
+            findings.error("empty-file", path, None, NO_LINKS)
     return {"links": len(seen), "documents that link": len({source for source, _ in seen})}
 
 
