@@ -133,7 +133,11 @@ def test_missing_and_unjudged_queries_are_counted():
         ({"q": {7: 1}}, {"q": {"7": 1.0}}, "Got 7 for query 'q' of the qrels"),
         ({"q": {"a": 1.0}}, {"q": {"a": 1.0}}, "grade of query 'q' and document 'a' must be an integer"),
         ({"q": {"a": True}}, {"q": {"a": 1.0}}, "Got True"),
-        ({"q": {"a": 2**63}}, {"q": {"a": 1.0}}, "grade of query 'q' and document 'a' is larger than any integer of 64"),
+        (
+            {"q": {"a": 2**63}},
+            {"q": {"a": 1.0}},
+            "grade of query 'q' and document 'a' is larger than any integer of 64",
+        ),
         ({"q": {"a": 10**5000}}, {"q": {"b": 1.0}}, "grade of query 'q' and document 'a' is larger"),
         ({"q": {"a": 1}}, {"q": {"a": 10**400}}, "score of query 'q' is an integer too large"),
     ],

@@ -15,7 +15,6 @@ from tercet.data.clicks import (
     SESSIONS,
     ClickLog,
     Impression,
-    ImpressionParser,
     impression_problem,
     impressions_of,
 )
@@ -105,25 +104,10 @@ def read_click_log(
     if len(paths) == 1 and not columns and not is_parquet(paths[0]):
         _, first = first_line(paths[0], encoding)
         if first == CLICK_HEADER:
-            impressions = tuple(_impressions(paths[0], encoding_of(paths[0], encoding), refused))
+            lines = text_lines(paths[0], encoding_of(paths[0], encoding), refused)
+            impressions = tuple(impression for _, impression in impressions_of(paths[0], refused, lines))
             return checked_log(ClickLog(impressions, form="a click file"), str(paths[0]))
     return click_log_of([open_table(one, encoding=encoding, delimiter=delimiter) for one in paths], columns, refused)
-
-
-def _impressions(path: FilePath, encoding: str, refused: Refused | None) -> Iterator[Impression]:
-    """The lists of a click file, in any encoding."""
-    if encoding == "utf-8":
-        yield from (impression for _, impression in impressions_of(path, refused))
-        return
-    parse = ImpressionParser(path)
-    for number, text in text_lines(path, encoding, refused):
-        try:
-            impression = parse(text, number) if text.strip() else None
-        except FormatError as problem:
-            refuse(problem, refused)
-        else:
-            if impression is not None:
-                yield impression
 
 
 def as_click_log(clicks: Any) -> ClickLog:

@@ -239,9 +239,11 @@ def iter_clicks(path: FilePath) -> Iterator[Impression]:
         raise FormatError(path, None, NO_IMPRESSIONS)
 
 
-def impressions_of(path: FilePath, refused: Refused | None = None) -> Iterator[tuple[int, Impression]]:
-    """Yield the number of each line and the impression on it."""
-    for line, impression in parsed_lines(path, ImpressionParser(path), refused):
+def impressions_of(
+    path: FilePath, refused: Refused | None = None, lines: Iterable[tuple[int, str]] | None = None
+) -> Iterator[tuple[int, Impression]]:
+    """Yield the number of each line and the impression on it; ``lines`` are those of a file that is not UTF-8."""
+    for line, impression in parsed_lines(path, ImpressionParser(path), refused, lines):
         if impression is not None:
             yield line, impression
 

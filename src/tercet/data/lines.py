@@ -240,11 +240,15 @@ def refuse(problem: FormatError, refused: Refused | None) -> None:
 
 
 def parsed_lines(
-    path: FilePath, parse: Callable[[str, int], T], refused: Refused | None = None
+    path: FilePath,
+    parse: Callable[[str, int], T],
+    refused: Refused | None = None,
+    lines: Iterable[tuple[int, str]] | None = None,
 ) -> Generator[tuple[int, T], None, None]:
     """Yield `(line_number, parse(text, line_number))` for each line that is not blank.
 
-    A `FormatError` of `parse`, too, is handed to `refused`, if there is one.
+    A `FormatError` of `parse`, too, is handed to `refused`, if there is one. `lines` are those of a file that is not
+    UTF-8.
 
     Examples
     --------
@@ -256,7 +260,7 @@ def parsed_lines(
     f:3: number 'x'; a whole number is needed
     [(1, 1), (4, 3)]
     """
-    for line, text in open_lines(path, refused):
+    for line, text in open_lines(path, refused) if lines is None else lines:
         if not text.strip():
             continue
         try:

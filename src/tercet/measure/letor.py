@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from tercet.data.letor import gathered, whole_grades
+from tercet.data.letor import gathered, id_array, whole_grades
 from tercet.data.row_queries import queries_of, query_numbers
 from tercet.errors import InputError
 from tercet.measure.evaluation import Evaluation, NoRelevant, values_of
@@ -168,7 +168,7 @@ def checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
 
 def checked_ids(qid: ArrayLike, n_rows: int) -> NDArray[np.generic]:
     """One string or integer per row."""
-    ids = np.asarray(qid)
+    ids = id_array(qid)
     if ids.shape != (n_rows,) or ids.dtype.kind not in "iuU":
         raise InputError(
             f"Query ids must be strings or integers, one per score, shape {(n_rows,)}. "
