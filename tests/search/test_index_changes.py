@@ -166,6 +166,20 @@ def test_two_handles_on_one_index(tmp_path: Path) -> None:
     assert hits[0].why.score == pytest.approx(hits[0].score)
 
 
+@pytest.mark.parametrize("how", ["replace", "build"])
+@pytest.mark.parametrize("latent", [False, True])
+def test_the_same_documents_written_again_under_an_open_handle(tmp_path: Path, how: str, latent: bool) -> None:
+    path, model = tmp_path / "index", small_model(DOCS, latent=latent)
+    first = Index.build(DOCS, model, path)
+    if how == "replace":
+        Index.open(path).replace(DOCS)
+    else:
+        Index.build(DOCS, model, path)
+    first.add({"x": "blue eyes"})  # the same bytes as before are in files of another name
+    assert list(Index.open(path)) == [*DOCS, "x"]
+    assert answers(Index.open(path)) == answers(first)
+
+
 def test_removed_documents_take_no_space_after_a_merge(tmp_path: Path) -> None:
     path = tmp_path / "index"
     docs = {f"d{i}": f"w{i % 12} w{i % 7}" for i in range(300)}
