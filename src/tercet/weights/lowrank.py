@@ -155,8 +155,8 @@ def truncated_sum(
     gram_v = gram_u if tied else _gram(docs, doc_weight)
     # Components are first made as long on one side as on the other, so that neither side's small ones are lost.
     length_u, length_v = np.sqrt(np.diagonal(gram_u)), np.sqrt(np.diagonal(gram_v)) * np.abs(scale)
-    stretch_u = np.ones(scale.size)
-    np.sqrt(np.divide(length_v, length_u, where=length_u > 0, out=stretch_u), where=length_v > 0, out=stretch_u)
+    stretch_u, counts = np.ones(scale.size), (length_u > 0) & (length_v > 0)  # others add nothing, however long
+    np.sqrt(np.divide(length_v, length_u, where=counts, out=stretch_u), out=stretch_u)
     stretch_v = scale / stretch_u
     root_u, inverse_u = _root(gram_u * np.outer(stretch_u, stretch_u))
     root_v, inverse_v = (root_u, inverse_u) if tied else _root(gram_v * np.outer(stretch_v, stretch_v))
