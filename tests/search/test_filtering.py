@@ -95,6 +95,14 @@ def test_numbers_are_numbers_however_they_are_written() -> None:
     assert rows("02") == rows("..") == rows("x") == []
 
 
+def test_large_numbers_and_zeros_are_numbers_too() -> None:
+    values = (10**16, 1e16, 2**53, 2.0**53, 2**53 + 1, 2**63 - 1, 2.0**63, 1e300, 0, 0.0, -0.0)
+    packed = PackedStrings.pack([packed_record({"p": value}, "x") for value in values])
+    for value in values:
+        expected = [row for row, other in enumerate(values) if other == value]
+        assert rows_with(packed, "p", [json.dumps(value)]).tolist() == expected
+
+
 def test_ranges_and_names_with_colons() -> None:
     assert range_in("1..2..3") is None
     assert range_in("-3..-1.5") == (-3, -1.5)

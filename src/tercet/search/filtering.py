@@ -149,9 +149,8 @@ def _literals(value: str) -> list[bytes]:
         literals.append(value)
     number = number_in(value)
     if number is not None:
-        literals.append(json.dumps(number))
-        if float(number).is_integer() and abs(number) < 2**53:
-            literals += [json.dumps(int(number)), json.dumps(float(number))]
+        forms = (number, int(number), float(number), 0.0, -0.0)  # what is not the same number is left out
+        literals += [json.dumps(form) for form in forms if form == number]
     return [literal.encode("utf-8", "surrogatepass") for literal in literals]
 
 
