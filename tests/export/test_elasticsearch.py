@@ -112,6 +112,8 @@ def test_the_settings_of_an_index_cut_texts_as_the_model_does(tmp_path):
         tc.Analyser(stop_words="english", stemmer="english"),
         tc.Analyser(lowercase=False),
         tc.Analyser(stemmer="german", stop_words=["und", "der"]),
+        tc.Analyser(stop_words=["Die", "DER"]),
+        tc.Analyser(stop_words=["Die", "DER"], lowercase=False),
     ):
         lines = [*texts(8).values(), "Die Häuser und der Fluß", "Running U.S.A. x86_64 don't — naïve"]
         model = tc.TextModel.bm25(lines, analyser)
@@ -120,6 +122,13 @@ def test_the_settings_of_an_index_cut_texts_as_the_model_does(tmp_path):
 
 
 # -- without an engine ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("lowercase", "dropped"), [(True, ["the", "of"]), (False, ["The", "OF"])])
+def test_stop_words_are_dropped_in_whatever_case_the_model_drops_them(lowercase, dropped):
+    model = tc.TextModel.bm25(DOCS.values(), tc.Analyser(stop_words=["The", "OF"], lowercase=lowercase))
+    filters = index_settings(model, "body")["settings"]["analysis"]["filter"]
+    assert filters["tercet_stop"]["stopwords"] == dropped
 
 
 @given(st.floats(min_value=2.0**-100, max_value=2.0**100, width=32))
