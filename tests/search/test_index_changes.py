@@ -378,6 +378,34 @@ def test_a_refresh_does_not_undo_what_a_thread_has_done_meanwhile(
     assert list(index) == [*DOCS, "x", "y"]
 
 
+@pytest.mark.parametrize("change", ["add", "remove", "merge", "refresh"])
+def test_a_copy_that_is_made_in_the_middle_of_a_change_loses_nothing(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "index"
+    Index.build(DOCS, small_model(DOCS), path, segment_docs=3)
+    copies: list[Index] = []
+
+    class Copied(Index):
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            copies.append(Index.latest(self))
+
+    index = Index.open(path)
+    Index.open(path).add({"x": "blue eyes"})
+    index.__class__ = Copied
+    if change == "add":
+        index.add({"y": "blue toast"})
+    elif change == "remove":
+        index.remove(["a"])
+    else:
+        getattr(index, change)()
+    expected = list(index)
+    assert len(copies) > 1
+    for copy in copies:
+        copy.add({"z": "green toast"})
+        assert list(Index.open(path)) == [*expected, "z"]
+        copy.remove(["z"])
+
+
 def test_a_place_without_a_name() -> None:
     for path in ("", 7):
         with pytest.raises(InputError, match="expected the path of a folder"):

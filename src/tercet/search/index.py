@@ -188,7 +188,7 @@ class Index(BaseIndex):
         before = self._committed
         committed, view = self._folder.consistently(self._reread)
         if self._committed is before:  # else a thread has changed the index through this object since, and sees more
-            self._committed, self._view = committed, view
+            self._see(committed, view)
         return True
 
     def latest(self, own_model: bool = True) -> Index:
@@ -285,13 +285,13 @@ class Index(BaseIndex):
         with self._writing() as writer:
             view = self._view
             rows = np.unique(np.array([row_of(view, doc_id) for doc_id in listed], dtype=np.int64))
-            self._committed, self._view = writer.commit(without(view.entries, rows))
+            self._see(*writer.commit(without(view.entries, rows)))
 
     def merge(self) -> None:
         """Join small segments and leave out removed documents: frees their space and makes search faster."""
         with self._writing() as writer:
             entries = writer.put_new(merged(self._view.entries, self._committed.segment_docs))
-            self._committed, self._view = writer.commit(entries)
+            self._see(*writer.commit(entries))
 
     def promote(
         self, model: TextModel | Weights, by: By = "hand", evidence: Evidence | None = None, over: str | None = None
@@ -389,7 +389,7 @@ class Index(BaseIndex):
             replace(each, factors=writer.keep_factors(each.segment, each.factors))
             for each in self._entries_for(writer.scorer)
         ]
-        self._committed, self._view = writer.commit(entries)
+        self._see(*writer.commit(entries))
         self._model, self._model_digest = model, digest
         return entry
 
@@ -401,7 +401,12 @@ class Index(BaseIndex):
         with self._writing() as writer:
             entries = added(self._view.entries, segments, writer, replacing)
             entries = writer.put_new(tiered(entries, self._committed.segment_docs))
-            self._committed, self._view = writer.commit(entries)
+            self._see(*writer.commit(entries))
+
+    def _see(self, committed: Committed, view: View) -> None:
+        # In this order: whoever copies this object in between has an old commit, and so reads what is new once more.
+        self._view = view
+        self._committed = committed
 
     @contextmanager
     def _writing(self) -> Iterator[Writer]:
@@ -412,7 +417,7 @@ class Index(BaseIndex):
                     self._folder.remove_empty()
                     raise MissingBundleError(f"there is no index at {self._folder.path} any more")
                 if before.digest != self._committed.digest:
-                    self._committed, self._view = self._reread(before)
+                    self._see(*self._reread(before))
             yield Writer(self._folder, self._committed, self._view.scorer)
 
 
