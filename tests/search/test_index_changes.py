@@ -180,6 +180,18 @@ def test_the_same_documents_written_again_under_an_open_handle(tmp_path: Path, h
     assert answers(Index.open(path)) == answers(first)
 
 
+@pytest.mark.parametrize("keep_texts", [False, True])
+def test_documents_are_added_as_the_index_is_by_now(tmp_path: Path, keep_texts: bool) -> None:
+    path, model = tmp_path / "index", small_model(DOCS)
+    first = Index.build(DOCS, model, path, keep_texts=not keep_texts)
+    Index.build(DOCS, model, path, keep_texts=keep_texts)
+    new = {f"x{i}": "blue eyes" for i in range(8)}
+    first.add(new)
+    hits = Index.open(path).search("green avocado blue eyes", k=20)
+    assert len(hits) > len(new)
+    assert [hit.kept_text for hit in hits] == [(DOCS | new)[hit.doc_id] if keep_texts else None for hit in hits]
+
+
 def test_removed_documents_take_no_space_after_a_merge(tmp_path: Path) -> None:
     path = tmp_path / "index"
     docs = {f"d{i}": f"w{i % 12} w{i % 7}" for i in range(300)}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -266,18 +267,15 @@ class Index(BaseIndex):
 
     def add(self, docs: Docs, progress: Progress | None = None) -> None:
         """Add documents; one whose id is there is refused, and then none is added."""
-        self._add(self._segments(docs, progress), False)
+        self._add(partial(self._segments, docs, progress), False)
 
     def replace(self, docs: Docs, progress: Progress | None = None) -> None:
         """Add documents in the place of those with the same ids, where there are any; they come last from now on."""
-        self._add(self._segments(docs, progress), True)
+        self._add(partial(self._segments, docs, progress), True)
 
     def add_rows(self, ids: Sequence[str], D: Any, texts: Sequence[str] | None = None) -> None:
         """`add` for documents that are rows of a matrix already."""
-        if (texts is not None) != self._committed.keeps_texts:
-            raise InputError("the index keeps texts" if texts is None else "the index keeps no texts")
-        segments = segments_of_rows(ids, D, n_terms(self._model), self._committed.segment_docs, texts)
-        self._add(segments, False)
+        self._add(partial(self._segments_of_rows, ids, D, texts), False)
 
     def remove(self, doc_ids: Iterable[str]) -> None:
         """Remove documents; an id that is not there is refused, and then none is removed. `merge` frees their space."""
@@ -397,9 +395,15 @@ class Index(BaseIndex):
         committed = self._committed
         return segments_of_texts(docs, self._text_model(), committed.segment_docs, committed.keeps_texts, progress)
 
-    def _add(self, segments: Iterator[Segment], replacing: bool) -> None:
-        with self._writing() as writer:
-            entries = added(self._view.entries, segments, writer, replacing)
+    def _segments_of_rows(self, ids: Sequence[str], D: Any, texts: Sequence[str] | None) -> Iterator[Segment]:
+        committed = self._committed
+        if (texts is not None) != committed.keeps_texts:
+            raise InputError("the index keeps texts" if texts is None else "the index keeps no texts")
+        return segments_of_rows(ids, D, n_terms(self._model), committed.segment_docs, texts)
+
+    def _add(self, segments: Callable[[], Iterator[Segment]], replacing: bool) -> None:
+        with self._writing() as writer:  # made by what the index is now: it may keep texts since it was made anew
+            entries = added(self._view.entries, segments(), writer, replacing)
             entries = writer.put_new(tiered(entries, self._committed.segment_docs))
             self._see(*writer.commit(entries))
 
