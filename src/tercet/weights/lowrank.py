@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tercet.errors import InputError
 from tercet.store.schema import OMIT_DEFAULT, SameAs, Shape
-from tercet.weights.base import Part, check_finite, frozen, row_blocks
+from tercet.weights.base import Part, frozen_single, row_blocks
 from tercet.weights.scoring import Matrix, product
 
 
@@ -38,19 +38,17 @@ class LowRank(Part):
     unit_queries: Annotated[bool, OMIT_DEFAULT] = False
 
     def __post_init__(self) -> None:
+        tied = self.query_factors is self.doc_factors
+        object.__setattr__(self, "query_factors", frozen_single(self.query_factors, "U", 2))
+        doc_factors = self.query_factors if tied else frozen_single(self.doc_factors, "V", 2)
+        object.__setattr__(self, "doc_factors", doc_factors)
         if self.query_factors.shape[1] != self.doc_factors.shape[1]:
             raise InputError(
                 f"query factors have {self.query_factors.shape[1]} components, document factors "
                 f"{self.doc_factors.shape[1]}; they must agree"
             )
-        tied = self.query_factors is self.doc_factors
-        check_finite(self.query_factors, "U")
-        object.__setattr__(self, "query_factors", frozen(self.query_factors))
-        if tied:
-            object.__setattr__(self, "doc_factors", self.query_factors)
-            return
-        check_finite(self.doc_factors, "V")
-        object.__setattr__(self, "doc_factors", frozen(self.doc_factors))
+        if self.typical_length is not None and not 0 <= self.typical_length < np.inf:
+            raise InputError(f"typical_length must be a number of at least 0, or None; got {self.typical_length!r}")
 
     @property
     def tied(self) -> bool:
