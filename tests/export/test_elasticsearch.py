@@ -21,7 +21,7 @@ from tercet.errors import InputError
 from tercet.export import boosted_query, write_rank_features
 from tercet.export.impacts import ImpactRows
 from tercet.export.rank_features import held_by_lucene
-from tercet.weights import Identity, LowRank, Sparse
+from tercet.weights import Dense, Identity, LowRank, Sparse
 
 needs_lucene = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
@@ -216,6 +216,10 @@ def test_what_cannot_be_folded_or_cut_alike_is_refused(tmp_path):
     dotted = tc.TextModel.bm25(["a.b c"], tc.Analyser(pattern=r"\S+"))
     with pytest.raises(InputError, match="has a dot in it"):
         write_rank_features(tmp_path / "x", dotted, {"d": "a.b"})
+    plain = tc.TextModel.bm25(["ice tea"]).query_vectoriser
+    across = tc.TextModel(plain, dotted.doc_vectoriser, tc.Weights([Dense(weights=np.ones((2, 2)))]))
+    with pytest.raises(InputError, match=r"the word 'a\.b' has a dot in it"):
+        write_rank_features(tmp_path / "x", across, {"d": "a.b"})
     taken = tc.Vectoriser(analyser=tc.Analyser(pattern=r"\S+")).fit(["§0+ ice"])
     factors = np.ones((2, 1), dtype=np.float32)
     latent = tc.TextModel(taken, taken, tc.Weights([LowRank(query_factors=factors, doc_factors=factors)]))
