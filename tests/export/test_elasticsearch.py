@@ -21,7 +21,7 @@ from tercet.errors import InputError
 from tercet.export import boosted_query, write_rank_features
 from tercet.export.impacts import ImpactRows
 from tercet.export.rank_features import held_by_lucene
-from tercet.weights import Identity, LowRank, Sparse
+from tercet.weights import Dense, Identity, LowRank, Sparse
 
 needs_lucene = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
@@ -112,6 +112,8 @@ def test_the_settings_of_an_index_cut_texts_as_the_model_does(tmp_path):
         tc.Analyser(stop_words="english", stemmer="english"),
         tc.Analyser(lowercase=False),
         tc.Analyser(stemmer="german", stop_words=["und", "der"]),
+        tc.Analyser(stop_words=["Die", "DER"]),
+        tc.Analyser(stop_words=["Die", "DER"], lowercase=False),
     ):
         lines = [*texts(8).values(), "Die Häuser und der Fluß", "Running U.S.A. x86_64 don't — naïve"]
         model = tc.TextModel.bm25(lines, analyser)
@@ -120,6 +122,13 @@ def test_the_settings_of_an_index_cut_texts_as_the_model_does(tmp_path):
 
 
 # -- without an engine ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("lowercase", "dropped"), [(True, ["the", "of"]), (False, ["The", "OF"])])
+def test_stop_words_are_dropped_in_whatever_case_the_model_drops_them(lowercase, dropped):
+    model = tc.TextModel.bm25(DOCS.values(), tc.Analyser(stop_words=["The", "OF"], lowercase=lowercase))
+    filters = index_settings(model, "body")["settings"]["analysis"]["filter"]
+    assert filters["tercet_stop"]["stopwords"] == dropped
 
 
 @given(st.floats(min_value=2.0**-100, max_value=2.0**100, width=32))
@@ -207,6 +216,10 @@ def test_what_cannot_be_folded_or_cut_alike_is_refused(tmp_path):
     dotted = tc.TextModel.bm25(["a.b c"], tc.Analyser(pattern=r"\S+"))
     with pytest.raises(InputError, match="has a dot in it"):
         write_rank_features(tmp_path / "x", dotted, {"d": "a.b"})
+    plain = tc.TextModel.bm25(["ice tea"]).query_vectoriser
+    across = tc.TextModel(plain, dotted.doc_vectoriser, tc.Weights([Dense(weights=np.ones((2, 2)))]))
+    with pytest.raises(InputError, match=r"the word 'a\.b' has a dot in it"):
+        write_rank_features(tmp_path / "x", across, {"d": "a.b"})
     taken = tc.Vectoriser(analyser=tc.Analyser(pattern=r"\S+")).fit(["§0+ ice"])
     factors = np.ones((2, 1), dtype=np.float32)
     latent = tc.TextModel(taken, taken, tc.Weights([LowRank(query_factors=factors, doc_factors=factors)]))

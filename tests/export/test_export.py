@@ -184,6 +184,21 @@ def test_the_impacts_of_plain_words_add_up_to_the_score(tmp_path, weighting):
         assert sums / sums.max() == pytest.approx(ours / ours.max(), abs=1e-3)
 
 
+@pytest.mark.parametrize("queries", [None, ["hockey ball"]])
+def test_the_impacts_of_a_cosine_add_up_to_the_score_times_the_length_of_the_query(tmp_path, queries):
+    plain, rng = small_model({}), np.random.default_rng(0)
+    n = plain.weights.shape[0]
+    U, V = (rng.random((n, 3)) ** 4 * 10.0 ** rng.integers(-1, 2, (n, 1)) for _ in range(2))
+    cosine = LowRank(query_factors=np.float32(U), doc_factors=np.float32(V), typical_length=1.0, unit_queries=True)
+    model = tc.TextModel(plain.query_vectoriser, plain.doc_vectoriser, tc.Weights([cosine]))
+    told = write_anserini(tmp_path / "d.jsonl", model, DOCS, bits=16, queries=queries)
+    lines = [json.loads(line) for line in (tmp_path / "d.jsonl").read_text(encoding="utf-8").splitlines()]
+    for query in ("hockey", "ball puck", "quiet hockey bat"):
+        ours = model.weights.score(model.queries([query]), model.docs(list(DOCS.values())))[0]
+        sums = np.array([sum(line["vector"].get(word, 0) for word in query.split()) for line in lines]) * told.step
+        assert sums / sums.max() == pytest.approx(ours / ours.max(), abs=1e-3)
+
+
 @settings(max_examples=20)
 @given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 9))
 def test_quantised_impacts_are_within_half_a_step_and_nothing_is_lost_uncounted(seed, bits, max_terms):

@@ -84,6 +84,21 @@ def test_features_of_elasticsearch_are_the_values_that_lucene_gives(model):
     np.testing.assert_allclose(scores, model.predict(rows), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("names", "fields"),
+    [
+        (("title BM25", "title-BM25", "title_BM25_2"), ["title_BM25", "title_BM25_2", "title_BM25_2_3"]),
+        (("длина", "частота", "length"), ["field", "field_2", "length"]),
+    ],
+)
+@pytest.mark.parametrize("engine", ["solr", "elasticsearch"])
+def test_no_two_features_take_their_values_from_one_field(names, fields, engine):
+    ranker = tc.FTRLRanker(l1=0.0).fit([[1.0, 0.2, 3.0], [0.0, 0.7, 1.0]], [1, 0])
+    written = linear_export(FeatureModel(ranker, names), engine=engine)
+    assert written.fields == dict(zip(names, fields, strict=True))
+    assert all(f'"{field}"' in json.dumps(written.features) for field in fields)
+
+
 def test_names_and_what_cannot_be_expressed(model):
     nameless = FeatureModel(model.ranker)
     assert all(name.startswith("feature_") for name in linear_export(nameless).fields)

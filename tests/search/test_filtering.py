@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,14 @@ def test_numbers_are_numbers_however_they_are_written() -> None:
     assert rows("02") == rows("..") == rows("x") == []
 
 
+def test_large_numbers_and_zeros_are_numbers_too() -> None:
+    values = (10**16, 1e16, 2**53, 2.0**53, 2**53 + 1, 2**63 - 1, 2.0**63, 1e300, 0, 0.0, -0.0)
+    packed = PackedStrings.pack([packed_record({"p": value}, "x") for value in values])
+    for value in values:
+        expected = [row for row, other in enumerate(values) if other == value]
+        assert rows_with(packed, "p", [json.dumps(value)]).tolist() == expected
+
+
 def test_ranges_and_names_with_colons() -> None:
     assert range_in("1..2..3") is None
     assert range_in("-3..-1.5") == (-3, -1.5)
@@ -158,6 +167,23 @@ def test_a_column_that_is_not_there_is_refused() -> None:
         tc.Index.build(made_docs()).search("green", where={"colour": "red"})
     with pytest.raises(InputError, match="where is of type str; expected values by column"):
         tc.Index.build(coloured()).search("green", where="shelf:s1")  # type: ignore[arg-type]
+
+
+def test_values_of_any_kind_are_looked_for_as_documents_carry_them_or_refused() -> None:
+    day = datetime.date(2026, 5, 1)
+    index = tc.Index.build([("a", "green", {"n": 2, "day": day, "ripe": True}), ("b", "green", {"n": 50})])
+
+    def found(column: Any, value: Any) -> list[str]:
+        return [hit.doc_id for hit in index.search("green", where={column: value})]
+
+    assert found("n", np.int64(2)) == found("n", np.array([2, 3])) == found("n", iter([2.0])) == ["a"]
+    assert found("day", day) == found("day", [day]) == found("ripe", True) == found("ripe", np.bool_(True)) == ["a"]
+    assert found("n", []) == []
+    for wrong in (None, [None], b"2", float("nan"), float("inf"), [["2"]]):
+        with pytest.raises(InputError, match=r"where has .* for the column 'n'; expected a text, a number"):
+            found("n", wrong)
+    with pytest.raises(InputError, match="where has the column 5; expected a string"):
+        found(5, "x")
 
 
 def test_the_command(tmp_path: Path) -> None:

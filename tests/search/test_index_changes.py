@@ -166,6 +166,32 @@ def test_two_handles_on_one_index(tmp_path: Path) -> None:
     assert hits[0].why.score == pytest.approx(hits[0].score)
 
 
+@pytest.mark.parametrize("how", ["replace", "build"])
+@pytest.mark.parametrize("latent", [False, True])
+def test_the_same_documents_written_again_under_an_open_handle(tmp_path: Path, how: str, latent: bool) -> None:
+    path, model = tmp_path / "index", small_model(DOCS, latent=latent)
+    first = Index.build(DOCS, model, path)
+    if how == "replace":
+        Index.open(path).replace(DOCS)
+    else:
+        Index.build(DOCS, model, path)
+    first.add({"x": "blue eyes"})  # the same bytes as before are in files of another name
+    assert list(Index.open(path)) == [*DOCS, "x"]
+    assert answers(Index.open(path)) == answers(first)
+
+
+@pytest.mark.parametrize("keep_texts", [False, True])
+def test_documents_are_added_as_the_index_is_by_now(tmp_path: Path, keep_texts: bool) -> None:
+    path, model = tmp_path / "index", small_model(DOCS)
+    first = Index.build(DOCS, model, path, keep_texts=not keep_texts)
+    Index.build(DOCS, model, path, keep_texts=keep_texts)
+    new = {f"x{i}": "blue eyes" for i in range(8)}
+    first.add(new)
+    hits = Index.open(path).search("green avocado blue eyes", k=20)
+    assert len(hits) > len(new)
+    assert [hit.kept_text for hit in hits] == [(DOCS | new)[hit.doc_id] if keep_texts else None for hit in hits]
+
+
 def test_removed_documents_take_no_space_after_a_merge(tmp_path: Path) -> None:
     path = tmp_path / "index"
     docs = {f"d{i}": f"w{i % 12} w{i % 7}" for i in range(300)}
@@ -362,6 +388,34 @@ def test_a_refresh_does_not_undo_what_a_thread_has_done_meanwhile(
     monkeypatch.setattr(Index, "_reread", overtaken)
     assert index.refresh()
     assert list(index) == [*DOCS, "x", "y"]
+
+
+@pytest.mark.parametrize("change", ["add", "remove", "merge", "refresh"])
+def test_a_copy_that_is_made_in_the_middle_of_a_change_loses_nothing(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "index"
+    Index.build(DOCS, small_model(DOCS), path, segment_docs=3)
+    copies: list[Index] = []
+
+    class Copied(Index):
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            copies.append(Index.latest(self))
+
+    index = Index.open(path)
+    Index.open(path).add({"x": "blue eyes"})
+    index.__class__ = Copied
+    if change == "add":
+        index.add({"y": "blue toast"})
+    elif change == "remove":
+        index.remove(["a"])
+    else:
+        getattr(index, change)()
+    expected = list(index)
+    assert len(copies) > 1
+    for copy in copies:
+        copy.add({"z": "green toast"})
+        assert list(Index.open(path)) == [*expected, "z"]
+        copy.remove(["z"])
 
 
 def test_a_place_without_a_name() -> None:

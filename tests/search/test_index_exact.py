@@ -271,6 +271,14 @@ def test_wrong_arguments() -> None:
         rows.search_row([[1.0]])
     with pytest.raises(InputError, match="not finite"):
         Index.build_rows(["a"], [[np.nan, 0]], Weights([Identity(n_terms=2)]))
+    for text, message in ((3, "type int"), (None, "type NoneType"), ("\ud800", "half a surrogate pair")):
+        with pytest.raises(InputError, match=f"the text of document 'b' .*{message}"):
+            Index.build_rows(["a", "b"], np.eye(2), Weights([Identity(n_terms=2)]), texts=["fine", text])
+    for ask in (rows.search_row, lambda q: rows.hits_of(q, ["a"])):
+        with pytest.raises(InputError, match="q must be one row; got 2"):
+            ask(np.eye(2))
+    with pytest.raises(InputError, match="queries is of type list; expected texts by id"):
+        index.search_many(["ab", "cd"])  # of which each could be an id and a text of one letter
 
 
 def test_threads_search_at_the_same_time(rng: np.random.Generator) -> None:

@@ -35,6 +35,9 @@ def test_a_frame_has_ids_scores_texts_and_what_is_carried(hits: Results) -> None
     assert pd.DataFrame(hits).columns.tolist() == ["doc_id", "score"]
     assert Index.build(DOCS, keep_texts=False).search("green").to_frame().columns.tolist() == ["doc_id", "score"]
     assert len(Results().to_frame()) == 0
+    for carried in ({"score": 1, "carried.score": 2}, {"carried.score": 2, "score": 1}):
+        [row] = Index.build([("a", "green tea", carried)]).search("tea").to_frame().drop(columns=["score"]).to_numpy()
+        assert sorted(row[2:]) == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,15 @@ def test_factors_of_zeros_are_compressed_to_zeros():
     assert not dense(small).any()
 
 
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_part_that_counts_for_nothing_takes_nothing_from_the_others(tied):
+    rng = np.random.default_rng(0)
+    one, other = (Weights([low_rank(rng, 6, 6, 2, tied=tied)]) for _ in range(2))
+    assert_near(dense((one * 0.0 + other).compressed(2)), dense(other))
+    nothing = LowRank(query_factors=factors(rng, 6, 2), doc_factors=np.zeros((6, 2), dtype=np.float32))
+    assert_near(dense((Weights([nothing]) + other).compressed(4)), dense(other))
+
+
 @pytest.mark.parametrize("how", [{"typical_length": 2.0}, {"unit_queries": True}])
 def test_what_divides_by_latent_lengths_is_refused(how):
     U = np.ones((4, 2), np.float32)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import oracles
+import tercet as tc
 from support.random_data import random_texts
 from tercet.errors import BundleError, DamagedBundleError, InputError
 from tercet.weights import Dense, Diagonal, Hashed, Identity, LowRank, Mapped, Sparse, Weights, hashed, scoring
@@ -200,6 +201,24 @@ def test_state_round_trip_is_exact(seed, m):
     assert all(np.array_equal(arrays[name], arrays_again[name]) for name in arrays)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda U: Diagonal(weights=U[:, 0]),
+        lambda U: Diagonal(weights=[1, 2, 3]),
+        lambda U: Dense(weights=U @ U.T),
+        lambda U: LowRank(query_factors=U, doc_factors=U),
+        lambda U: LowRank(query_factors=U, doc_factors=np.round(U).astype(int)),
+        lambda U: Identity(n_terms=np.int64(3)),
+    ],
+)
+def test_a_part_of_other_numbers_than_float32_is_saved_as_it_is_scored(rng, tmp_path, make):
+    weights, Q = Weights([make(rng.normal(size=(3, 2)))]), np.eye(3)
+    tc.Index.build_rows(["a", "b", "c"], Q, weights, tmp_path / "index")
+    loaded = tc.Index.open(tmp_path / "index").model
+    assert loaded.score(Q, Q).tobytes() == weights.score(Q, Q).tobytes()
+
+
 def test_blends_add_scaled_parts(rng):
     one, W_one = random_weights(1)
     two, W_two = random_weights(2)
@@ -241,6 +260,12 @@ def test_merged_views(rng):
         (lambda: Weights([Identity(n_terms=3), Identity(n_terms=4)]), "parts must have one shape"),
         (lambda: Diagonal(weights=np.array([1, np.nan], np.float32)), r"diagonal\[1\] is nan"),
         (lambda: Dense(weights=np.array([[1, np.inf]], np.float32)), r"W\[0, 1\] is inf"),
+        (lambda: Dense(weights=np.array([[1, 1e39]])), r"W\[0, 1\] is inf"),
+        (lambda: Diagonal(weights=np.ones((2, 2))), r"diagonal has shape \(2, 2\)"),
+        (
+            lambda: LowRank(query_factors=np.ones((3, 2)), doc_factors=np.ones((3, 2)), typical_length=-1.0),
+            "typical_length must be a number of at least 0, or None; got -1.0",
+        ),
         (lambda: LowRank(query_factors=np.ones((3, 2)), doc_factors=np.ones((3, 1))), "2 components"),
         (lambda: Weights([Identity(n_terms=3, scale=np.nan)]), "scale of the identity part is nan"),
         (lambda: Weights([Identity(n_terms=3)]).score(np.eye(2), np.eye(3)), "Q must have 3 columns"),

@@ -166,6 +166,8 @@ def _analysis(analyse: Analyser) -> dict[str, Any]:
     names = ["lowercase"] if analyse.lowercase else []
     if analyse.stop_words is not None:
         listed = sorted(ENGLISH) if analyse.stop_words == "english" else list(analyse.stop_words)
+        if analyse.lowercase:  # the engine compares them with words in lower case
+            listed = [word.lower() for word in listed]
         filters["tercet_stop"] = {"type": "stop", "stopwords": listed}
     if analyse.stemmer is not None:
         filters["tercet_stems"] = {"type": "snowball", "language": analyse.stemmer.capitalize()}

@@ -73,8 +73,9 @@ class ImpactRows:
     ----------
     model, docs : a text model and id -> text
     expand : documents carry what was learned, and queries are plain words: the sum over a query's words is its score
-        up to a factor of the query. Without it they carry their own words only, and queries are to be expanded
-        (`boosted_query` with ``index="impact"``).
+        up to a factor of the query; only nearly so where a cosine of latent vectors is one of several parts, since each
+        word is then taken as a query of its own. Without it they carry their own words only, and queries are to be
+        expanded (`boosted_query` with ``index="impact"``).
     fold : instead, documents carry their own words and the latent vectors of the model's low-rank parts, all of them,
         folded: component c as two features, ``s_c + v_c`` and ``s_c - v_c``, with ``s_c`` the largest ``|v_c|``. A
         query asks for one of the two with weight ``|u_c|`` (`boosted_query` with ``index="folded"``), and gets
@@ -190,6 +191,10 @@ class ImpactRows:
         n = len(self.words)
         alone = sparse.csr_array(sparse.eye_array(n, dtype=np.float32))[start:stop]
         weight = weight_in_query(self.model.query_vectoriser)[start:stop]
+        parts = self.model.weights.parts
+        scale = parts[0].query_scale(alone) if len(parts) == 1 else None
+        if scale is not None:  # a word alone is no query here; the length of a query is a factor of all its scores
+            weight = np.divide(weight, scale, out=np.zeros_like(weight), where=scale > 0)
         return np.asarray(self.model.weights.score(alone, D)) * weight[:, None]
 
     def _largest_latent(self) -> NDArray[np.float64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -57,8 +58,9 @@ def linear_export(model: FeatureModel, *, engine: Engine = "solr", name: str = "
     Notes
     -----
     A model knows what its features are called, not how an engine computes them. Each is written as the value of the
-    document's field of that name; a feature that is a query, such as a BM25 score, is to be put in its place by hand.
-    Weights are for features as the model was given them. Engines sum up in single precision.
+    document's field of that name, with _ for what is no letter of ASCII, digit or _; where two would be the same, the
+    second has its feature's number behind it. A feature that is a query, such as a BM25 score, is to be put in its
+    place by hand. Weights are for features as the model was given them. Engines sum up in single precision.
 
     Examples
     --------
@@ -78,7 +80,7 @@ def linear_export(model: FeatureModel, *, engine: Engine = "solr", name: str = "
     if not rows:
         raise InputError("no feature has a weight, so there is nothing to export")
     names = [row.name or f"feature_{row.feature}" for row in rows]
-    fields = {one: _NO_FIELD_NAME.sub("_", one).strip("_") or "field" for one in names}
+    fields = dict(zip(names, _field_names(names, [row.feature for row in rows]), strict=True))
     values = dict(zip(names, (row.weight for row in rows), strict=True))
     n_left_out = int(np.count_nonzero(weights == 0))
     if engine == "solr":
@@ -86,6 +88,17 @@ def linear_export(model: FeatureModel, *, engine: Engine = "solr", name: str = "
     if engine == "elasticsearch":
         return LinearExport(_feature_set(fields, name), _set_model(values, name), fields, n_left_out)
     raise InputError(f"engine must be 'solr' or 'elasticsearch'; got {engine!r}")
+
+
+def _field_names(names: Sequence[str], numbers: Sequence[int]) -> list[str]:
+    """A field for each feature, none for two of them: names may differ in letters that no field's name has."""
+    fields: dict[str, None] = {}
+    for name, number in zip(names, numbers, strict=True):
+        field = _NO_FIELD_NAME.sub("_", name).strip("_") or "field"
+        while field in fields:
+            field += f"_{number}"
+        fields[field] = None
+    return list(fields)
 
 
 def _solr_features(fields: dict[str, str], store: str) -> list[dict[str, Any]]:

@@ -77,7 +77,7 @@ def write_rank_features(
     """
     impacts = ImpactRows(model, docs, max_terms=max_terms, queries=queries, mean_terms=mean_terms)
     folded = ImpactRows(model, docs, fold=True)
-    for word in impacts.words:
+    for word in (*impacts.words, *folded.words):  # of queries, and of documents, which may have others
         if "." in word:
             raise InputError(f"the word {word!r} has a dot in it; names of rank features cannot have one")
     n_impacts = n_folded = 0

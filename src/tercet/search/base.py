@@ -170,18 +170,22 @@ class BaseIndex(ABC):
         self, q: Any, k: int = 10, max_terms: int | None = None, cutoff: bool = False, where: Where | None = None
     ) -> Results:
         """`search` for a query that is a row of a matrix already; nothing is cut off unless it is asked for."""
+        Q = self._one_row(q)
+        model = self._model if isinstance(self._model, TextModel) else None
+        return self._results(SearchedQuery(self._among(where), model, Q, ()), check_integer(k, "k"), max_terms, cutoff)
+
+    def _one_row(self, q: Any) -> sparse.csr_array:
         Q = checked_rows(q, "q", weights_of(self._model).shape[0])
         if Q.shape[0] != 1:
             raise InputError(f"q must be one row; got {Q.shape[0]}")
-        model = self._model if isinstance(self._model, TextModel) else None
-        return self._results(SearchedQuery(self._among(where), model, Q, ()), check_integer(k, "k"), max_terms, cutoff)
+        return Q
 
     def _among(self, where: Where | None) -> DocumentView:
         return self._view.only(checked_where(where)) if where else self._view
 
     def hits_of(self, q: Any, doc_ids: Sequence[str]) -> list[Hit]:
         """Documents as hits of a query that is a row of a matrix, with the scores that a search gives them."""
-        Q, view = checked_rows(q, "q", weights_of(self._model).shape[0]), self._view
+        Q, view = self._one_row(q), self._view
         model = self._model if isinstance(self._model, TextModel) else None
         rows = np.array([row_of(view, doc_id) for doc_id in doc_ids], dtype=np.int64)
         [query] = view.scorer.expand(Q)
@@ -199,6 +203,8 @@ class BaseIndex(ABC):
         model, view = self._text_model(), self._view
         check_integer(k, "k")
         _check_max_terms(max_terms)
+        if not isinstance(queries, Mapping):
+            raise InputError(f"queries is of type {type(queries).__name__}; expected texts by id")
         run = SearchRun(dict(queries), model)
         run.update((qid, {}) for qid in queries)
         own = None if query_vectors is None else as_own_vectors(query_vectors, "query_vectors").of(queries, "query")

@@ -131,10 +131,7 @@ def next_documents(entries: Iterator[Any], n: int, done: int) -> list[tuple[str,
             raise InputError(f"docs[{number}] is {entry!r}; expected an id and a text, and perhaps carried values")
         doc_id, text, carried = entry if len(entry) == 3 else (*entry, None)
         _check_id(doc_id, number)
-        if not isinstance(text, str):
-            raise InputError(f"the text of document {doc_id!r} is of type {type(text).__name__}; expected a string")
-        if not text.isascii() and (problem := surrogate_problem(text)) is not None:
-            raise InputError(f"the text of document {doc_id!r} {problem}")
+        _check_text(text, doc_id)
         documents.append((doc_id, text, packed_record(carried, doc_id) if carried else ""))
         if len(documents) == n:
             break
@@ -159,6 +156,8 @@ def checked_documents(ids: Sequence[str], D: Any, n_terms: int, texts: Sequence[
             raise InputError(f"there are {len(strings)} {name} for {D.shape[0]} rows of D; they must agree")
     for number, doc_id in enumerate(ids):
         _check_id(doc_id, number)
+        if texts is not None:
+            _check_text(texts[number], doc_id)
     return D
 
 
@@ -166,6 +165,13 @@ def _check_id(doc_id: Any, number: int) -> None:
     problem = id_problem(doc_id)
     if problem is not None:
         raise InputError(f"the id of document {number} {problem}")
+
+
+def _check_text(text: Any, doc_id: str) -> None:
+    if not isinstance(text, str):
+        raise InputError(f"the text of document {doc_id!r} is of type {type(text).__name__}; expected a string")
+    if not text.isascii() and (problem := surrogate_problem(text)) is not None:
+        raise InputError(f"the text of document {doc_id!r} {problem}")
 
 
 def checked_rows(X: Any, name: str, n_terms: int) -> sparse.csr_array:

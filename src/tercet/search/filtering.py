@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.data.values import number_in
+from tercet.data.values import number_in, plain_value
 from tercet.errors import DamagedBundleError, InputError
 from tercet.store.strings import PackedStrings
 
@@ -123,9 +124,22 @@ def checked_where(where: Any) -> dict[str, tuple[str, ...]]:
         raise InputError(f"where is of type {type(where).__name__}; expected values by column")
     checked = {}
     for column, given in where.items():
-        values = (given,) if isinstance(given, str | int | float) else tuple(given)
-        checked[column] = tuple(value if isinstance(value, str) else json.dumps(value) for value in values)
+        if not isinstance(column, str):
+            raise InputError(f"where has the column {column!r}; expected a string")
+        several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
+        checked[column] = tuple(_as_text(value, column) for value in (given if several else (given,)))
     return checked
+
+
+def _as_text(value: Any, column: str) -> str:
+    """A value as documents carry it, as a text; also a number of NumPy and a date."""
+    if isinstance(value, str):
+        return value
+    with suppress(InputError):
+        plain = None if isinstance(value, Iterable) else plain_value(value)
+        if plain is not None:
+            return plain if isinstance(plain, str) else json.dumps(plain)
+    raise InputError(f"where has {value!r} for the column {column[:80]!r}; expected a text, a number, true or false")
 
 
 def _literals(value: str) -> list[bytes]:
@@ -135,9 +149,8 @@ def _literals(value: str) -> list[bytes]:
         literals.append(value)
     number = number_in(value)
     if number is not None:
-        literals.append(json.dumps(number))
-        if float(number).is_integer() and abs(number) < 2**53:
-            literals += [json.dumps(int(number)), json.dumps(float(number))]
+        forms = (number, int(number), float(number), 0.0, -0.0)  # what is not the same number is left out
+        literals += [json.dumps(form) for form in forms if form == number]
     return [literal.encode("utf-8", "surrogatepass") for literal in literals]
 
 

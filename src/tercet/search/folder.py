@@ -169,7 +169,8 @@ class Folder:
     def lists(self, segment: Segment) -> bool:
         """Whether a segment is still one of the index."""
         committed = self.committed_or_none()
-        return committed is not None and any(listed.digest == segment.digest for listed in committed.segments)
+        of_segment = segment.name, segment.digest
+        return committed is not None and any((each.name, each.digest) == of_segment for each in committed.segments)
 
     def consistently(self, read: Callable[[Committed], T]) -> T:
         """What ``read(committed)`` gives, tried again where a writer took away what it was reading."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -188,7 +189,7 @@ class Index(BaseIndex):
         before = self._committed
         committed, view = self._folder.consistently(self._reread)
         if self._committed is before:  # else a thread has changed the index through this object since, and sees more
-            self._committed, self._view = committed, view
+            self._see(committed, view)
         return True
 
     def latest(self, own_model: bool = True) -> Index:
@@ -266,18 +267,15 @@ class Index(BaseIndex):
 
     def add(self, docs: Docs, progress: Progress | None = None) -> None:
         """Add documents; one whose id is there is refused, and then none is added."""
-        self._add(self._segments(docs, progress), False)
+        self._add(partial(self._segments, docs, progress), False)
 
     def replace(self, docs: Docs, progress: Progress | None = None) -> None:
         """Add documents in the place of those with the same ids, where there are any; they come last from now on."""
-        self._add(self._segments(docs, progress), True)
+        self._add(partial(self._segments, docs, progress), True)
 
     def add_rows(self, ids: Sequence[str], D: Any, texts: Sequence[str] | None = None) -> None:
         """`add` for documents that are rows of a matrix already."""
-        if (texts is not None) != self._committed.keeps_texts:
-            raise InputError("the index keeps texts" if texts is None else "the index keeps no texts")
-        segments = segments_of_rows(ids, D, n_terms(self._model), self._committed.segment_docs, texts)
-        self._add(segments, False)
+        self._add(partial(self._segments_of_rows, ids, D, texts), False)
 
     def remove(self, doc_ids: Iterable[str]) -> None:
         """Remove documents; an id that is not there is refused, and then none is removed. `merge` frees their space."""
@@ -285,13 +283,13 @@ class Index(BaseIndex):
         with self._writing() as writer:
             view = self._view
             rows = np.unique(np.array([row_of(view, doc_id) for doc_id in listed], dtype=np.int64))
-            self._committed, self._view = writer.commit(without(view.entries, rows))
+            self._see(*writer.commit(without(view.entries, rows)))
 
     def merge(self) -> None:
         """Join small segments and leave out removed documents: frees their space and makes search faster."""
         with self._writing() as writer:
             entries = writer.put_new(merged(self._view.entries, self._committed.segment_docs))
-            self._committed, self._view = writer.commit(entries)
+            self._see(*writer.commit(entries))
 
     def promote(
         self, model: TextModel | Weights, by: By = "hand", evidence: Evidence | None = None, over: str | None = None
@@ -389,7 +387,7 @@ class Index(BaseIndex):
             replace(each, factors=writer.keep_factors(each.segment, each.factors))
             for each in self._entries_for(writer.scorer)
         ]
-        self._committed, self._view = writer.commit(entries)
+        self._see(*writer.commit(entries))
         self._model, self._model_digest = model, digest
         return entry
 
@@ -397,11 +395,22 @@ class Index(BaseIndex):
         committed = self._committed
         return segments_of_texts(docs, self._text_model(), committed.segment_docs, committed.keeps_texts, progress)
 
-    def _add(self, segments: Iterator[Segment], replacing: bool) -> None:
-        with self._writing() as writer:
-            entries = added(self._view.entries, segments, writer, replacing)
+    def _segments_of_rows(self, ids: Sequence[str], D: Any, texts: Sequence[str] | None) -> Iterator[Segment]:
+        committed = self._committed
+        if (texts is not None) != committed.keeps_texts:
+            raise InputError("the index keeps texts" if texts is None else "the index keeps no texts")
+        return segments_of_rows(ids, D, n_terms(self._model), committed.segment_docs, texts)
+
+    def _add(self, segments: Callable[[], Iterator[Segment]], replacing: bool) -> None:
+        with self._writing() as writer:  # made by what the index is now: it may keep texts since it was made anew
+            entries = added(self._view.entries, segments(), writer, replacing)
             entries = writer.put_new(tiered(entries, self._committed.segment_docs))
-            self._committed, self._view = writer.commit(entries)
+            self._see(*writer.commit(entries))
+
+    def _see(self, committed: Committed, view: View) -> None:
+        # In this order: whoever copies this object in between has an old commit, and so reads what is new once more.
+        self._view = view
+        self._committed = committed
 
     @contextmanager
     def _writing(self) -> Iterator[Writer]:
@@ -412,7 +421,7 @@ class Index(BaseIndex):
                     self._folder.remove_empty()
                     raise MissingBundleError(f"there is no index at {self._folder.path} any more")
                 if before.digest != self._committed.digest:
-                    self._committed, self._view = self._reread(before)
+                    self._see(*self._reread(before))
             yield Writer(self._folder, self._committed, self._view.scorer)
 
 

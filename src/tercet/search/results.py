@@ -185,6 +185,8 @@ class Results(list[Hit]):
         records = [hit.carried for hit in self]
         for name in dict.fromkeys(name for record in records for name in record):
             shown = f"carried.{name}" if name in ("doc_id", "score", "text") else name
+            while shown in columns:  # one that is called so already
+                shown = f"carried.{shown}"
             columns[shown] = [record.get(name) for record in records]
         return frame_of(columns)
 

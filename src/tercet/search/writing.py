@@ -137,10 +137,11 @@ def opened(
     folder: Folder, committed: Committed, scorer: Scorer, verify: Verify, open_already: Sequence[LiveSegment] = ()
 ) -> View:
     """What is committed; segments that are open already are not read again."""
-    by_digest = {entry.segment.digest: entry for entry in open_already}
+    # By its name as well: the same documents written again have the same digest, and the old files are gone.
+    by_name = {(entry.segment.name, entry.segment.digest): entry for entry in open_already}
     entries = []
     for listed in committed.segments:
-        entry = by_digest.get(listed.digest)
+        entry = by_name.get((listed.name, listed.digest))
         if entry is None:
             segment = folder.read_segment(listed, committed.vectoriser, verify)
             entry = LiveSegment(segment, factors=kept_or_made_factors(folder, segment, scorer, verify))

@@ -220,6 +220,16 @@ def check_finite(array: NDArray[Any], what: str) -> None:
         raise InputError(f"{what}{list(index)} is {array[index]}; weights are finite")
 
 
+def frozen_single(array: Any, what: str, n_axes: int) -> NDArray[np.float32]:
+    """An array as parts keep it: float32, which is what a saved one must be, and read-only."""
+    with np.errstate(over="ignore"):
+        single = np.asanyarray(array, dtype=np.float32)  # one that is mapped stays so
+    if single.ndim != n_axes:
+        raise InputError(f"{what} has shape {single.shape}; expected {n_axes} axes")
+    check_finite(single, what)
+    return frozen(single)
+
+
 def frozen_csr(matrix: Any, name: str) -> Matrix:
     """A copy as parts keep it: float32, each column of a row once and in order, no zeros, read-only."""
     kept = sparse.csr_array(matrix, dtype=np.float32, copy=True)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tercet.errors import InputError
 from tercet.store.schema import OMIT_DEFAULT, SameAs, Shape
-from tercet.weights.base import Part, check_finite, frozen, row_blocks
+from tercet.weights.base import Part, frozen_single, row_blocks
 from tercet.weights.scoring import Matrix, product
 
 
@@ -38,19 +38,17 @@ class LowRank(Part):
     unit_queries: Annotated[bool, OMIT_DEFAULT] = False
 
     def __post_init__(self) -> None:
+        tied = self.query_factors is self.doc_factors
+        object.__setattr__(self, "query_factors", frozen_single(self.query_factors, "U", 2))
+        doc_factors = self.query_factors if tied else frozen_single(self.doc_factors, "V", 2)
+        object.__setattr__(self, "doc_factors", doc_factors)
         if self.query_factors.shape[1] != self.doc_factors.shape[1]:
             raise InputError(
                 f"query factors have {self.query_factors.shape[1]} components, document factors "
                 f"{self.doc_factors.shape[1]}; they must agree"
             )
-        tied = self.query_factors is self.doc_factors
-        check_finite(self.query_factors, "U")
-        object.__setattr__(self, "query_factors", frozen(self.query_factors))
-        if tied:
-            object.__setattr__(self, "doc_factors", self.query_factors)
-            return
-        check_finite(self.doc_factors, "V")
-        object.__setattr__(self, "doc_factors", frozen(self.doc_factors))
+        if self.typical_length is not None and not 0 <= self.typical_length < np.inf:
+            raise InputError(f"typical_length must be a number of at least 0, or None; got {self.typical_length!r}")
 
     @property
     def tied(self) -> bool:
@@ -155,8 +153,8 @@ def truncated_sum(
     gram_v = gram_u if tied else _gram(docs, doc_weight)
     # Components are first made as long on one side as on the other, so that neither side's small ones are lost.
     length_u, length_v = np.sqrt(np.diagonal(gram_u)), np.sqrt(np.diagonal(gram_v)) * np.abs(scale)
-    stretch_u = np.ones(scale.size)
-    np.sqrt(np.divide(length_v, length_u, where=length_u > 0, out=stretch_u), where=length_v > 0, out=stretch_u)
+    stretch_u, counts = np.ones(scale.size), (length_u > 0) & (length_v > 0)  # others add nothing, however long
+    np.sqrt(np.divide(length_v, length_u, where=counts, out=stretch_u), out=stretch_u)
     stretch_v = scale / stretch_u
     root_u, inverse_u = _root(gram_u * np.outer(stretch_u, stretch_u))
     root_v, inverse_v = (root_u, inverse_u) if tied else _root(gram_v * np.outer(stretch_v, stretch_v))

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet._validate import check_integer
 from tercet.kernels.rows import CsrRows
 from tercet.kernels.scoring import expand_dense, expand_sparse, score_pairs_dense, score_pairs_sparse
 from tercet.store.schema import LENGTH, Csr, Shape
-from tercet.weights.base import Part, check_finite, frozen, frozen_csr, row_blocks, sizes_between_words
+from tercet.weights.base import Part, frozen_csr, frozen_single, row_blocks, sizes_between_words
 from tercet.weights.scoring import Matrix, in_double, product
 
 _COLUMNS_AT_ONCE = 1024  # of a dense W: 4 KB of each row
@@ -37,6 +38,9 @@ class Identity(Part):
     kind = "identity"
     shape_lengths = ("n_terms", "n_terms")
     n_terms: Annotated[int, LENGTH]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n_terms", check_integer(self.n_terms, "n_terms of an identity", 0))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -92,8 +96,7 @@ class Diagonal(Part):
     weights: Annotated[NDArray[np.float32], Shape("n_terms")]
 
     def __post_init__(self) -> None:
-        check_finite(self.weights, "diagonal")
-        object.__setattr__(self, "weights", frozen(self.weights))
+        object.__setattr__(self, "weights", frozen_single(self.weights, "diagonal", 1))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -153,8 +156,7 @@ class Dense(Part):
     weights: Annotated[NDArray[np.float32], Shape("n_query_terms", "n_doc_terms")]
 
     def __post_init__(self) -> None:
-        check_finite(self.weights, "W")
-        object.__setattr__(self, "weights", frozen(self.weights))
+        object.__setattr__(self, "weights", frozen_single(self.weights, "W", 2))
 
     @property
     def shape(self) -> tuple[int, int]:
