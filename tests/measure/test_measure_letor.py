@@ -164,3 +164,13 @@ def test_wrong_input_says_what_and_where(change, complaint):
     with pytest.raises(InputError) as caught:
         measure_rows(**{**good, **change})
     assert complaint in str(caught.value)
+
+
+def test_ids_of_a_column_of_a_frame_are_taken():
+    rows = [2, 0, 1], [0.1, 0.2, 0.3]
+    from_list = measure_rows(*rows, ["b", "b", "a"], "nDCG@10")
+    from_column = measure_rows(*rows, np.array(["b", "b", "a"], dtype=object), "nDCG@10")
+    assert from_column.qids == from_list.qids == ("b", "a")
+    np.testing.assert_array_equal(from_column.values, from_list.values)
+    with pytest.raises(InputError, match="dtype object"):
+        measure_rows(*rows, np.array(["b", 1, "a"], dtype=object), "nDCG@10")
