@@ -23,6 +23,7 @@ from tercet.search import Index
 from tercet.search.backends import engine as engine_module
 from tercet.search.backends import remote_index as module
 from tercet.search.backends.qdrant import QdrantIndex
+from tercet.search.backends.records import RemoteFolder, Upload
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
 
@@ -171,6 +172,32 @@ def test_documents_that_were_taken_back_are_not_remembered_as_others(
     for each in (index, embedded):
         each.add({"y0": "toast", "y1": "green green", "y2": "sky"})
     assert answers(reader) == answers(index) == answers(embedded)
+
+
+@pytest.mark.parametrize("n_noted", [0, 2])
+def test_documents_that_were_sent_and_not_noted_are_not_remembered_as_others(
+    server: FakeQdrant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_noted: int
+) -> None:
+    monkeypatch.setattr(module, "BATCH_DOCS", 2)
+    index, reader = build(server, tmp_path), QdrantIndex.open(tmp_path / "index")
+
+    def die(folder: RemoteFolder, upload: Upload, keep: Any = RemoteFolder.keep) -> None:
+        if upload.sent > n_noted:
+            raise KeyboardInterrupt
+        keep(folder, upload)
+
+    noted = {"s0": "toast", "s1": "sky"} if n_noted else {}
+    for sent in ({"x0": "green", "x1": "green green"}, {"y0": "green sky", "y1": "green"}):
+        with monkeypatch.context() as patch:
+            patch.setattr(RemoteFolder, "keep", die)
+            with pytest.raises(KeyboardInterrupt):
+                index.add(noted | sent)
+        assert set(sent) <= {hit.doc_id for hit in reader.search("green", 10)}
+    embedded, docs = Index.build(DOCS, small_model(DOCS, latent=True)), noted | {"z0": "toast", "z1": "green green"}
+    for each in (index, embedded):
+        each.add(docs)
+    assert answers(reader) == answers(index) == answers(embedded)
+    assert list(index) == list(embedded)
 
 
 def test_an_upload_that_was_given_up(server: FakeQdrant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -238,6 +238,7 @@ class Upload:
     first_row : the number of its first document
     sent : how many documents the engine has acknowledged
     digest : SHA-256 of all that were sent
+    skipped : numbers that documents had which were removed again, and that no other gets
     """
 
     kind: str
@@ -248,6 +249,12 @@ class Upload:
     sent: int
     digest: str
     limits: VectorLimits
+    skipped: Annotated[int, OMIT_DEFAULT] = 0
+
+    @property
+    def next_row(self) -> int:
+        """The number of the next document that is sent."""
+        return self.first_row + self.sent + self.skipped
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> Self:

@@ -136,7 +136,8 @@ def points_of(
 class Uploader:
     """Sends documents to a collection. What was sent is noted in the folder after each batch.
 
-    A batch that was sent and not noted is removed and sent again.
+    A batch that was sent and not noted is removed and sent again, under other numbers: who read it meanwhile remembers
+    what its documents were by these.
     """
 
     def __init__(
@@ -148,17 +149,17 @@ class Uploader:
     def run(self, progress: Progress | None) -> Marker:
         """Send all; returns what the marker says then. Documents that cannot be taken leave those that were there."""
         try:
-            done = self._send(progress)
+            self._send(progress)
         except InputError:
             self._take_back()
             raise
         if self.upload.kind == "replace":
-            self._remove_replaced(done)
-        marker = self.marker.changed(next_row=self.upload.first_row + done, complete=True)
+            self._remove_replaced()
+        marker = self.marker.changed(next_row=self.upload.next_row, complete=True)
         self.engine.put([marker.point()])
         return marker
 
-    def _send(self, progress: Progress | None) -> int:
+    def _send(self, progress: Progress | None) -> None:
         digest = hashlib.sha256()
         done, noted, sending = 0, self.upload, False
         for batch in self.batches(noted.batch_docs):
@@ -171,7 +172,7 @@ class Uploader:
                 if not sending:
                     self._remove_unnoted()
                     sending = True
-                self._send_batch(batch, noted.first_row + done)
+                self._send_batch(batch)
                 done += len(batch.ids)
                 self.upload = replace(self.upload, sent=done, digest=digest.hexdigest(), limits=self.marker.limits)
                 self.folder.keep(self.upload)
@@ -181,19 +182,21 @@ class Uploader:
             raise _other_documents(self.folder, noted)
         if not sending:
             self._remove_unnoted()
-        return done
 
     def _remove_unnoted(self) -> None:
         """Remove what an upload that was interrupted sent and did not note; what follows now may be other documents."""
-        unnoted = self.engine.ids_from(self.upload.first_row + self.upload.sent, self.upload.batch_docs)
+        first = self.upload.next_row
+        unnoted = [row for row, _ in self.engine.ids_from(first, self.upload.batch_docs)]
         if unnoted:
-            self.engine.delete([row for row, _ in unnoted])
+            self.engine.delete(unnoted)
+            self.upload = replace(self.upload, skipped=self.upload.skipped + max(unnoted) + 1 - first)
+            self.folder.keep(self.upload)
 
-    def _send_batch(self, batch: Batch, first_row: int) -> None:
+    def _send_batch(self, batch: Batch) -> None:
         self._check_ids(batch.ids)
         D = batch.rows()
         factors = self.scorer.factors(D) if self.scorer.latent else None
-        points = points_of(batch, D, factors, first_row, self.marker, self.engine)
+        points = points_of(batch, D, factors, self.upload.next_row, self.marker, self.engine)
         limits = self.marker.limits.with_documents(D, factors)
         if limits != self.marker.limits:
             # Before the documents, so that no search takes them for smaller than they are.
@@ -214,8 +217,8 @@ class Uploader:
             if self.upload.kind != "replace":
                 raise InputError(f"document {doc_id!r} is in the index already; replace takes it")
 
-    def _remove_replaced(self, done: int) -> None:
-        first, end = self.upload.first_row, self.upload.first_row + done
+    def _remove_replaced(self) -> None:
+        first, end = self.upload.first_row, self.upload.next_row
         for start in range(first, end, PAGE):
             ids = [doc_id for row, doc_id in self.engine.ids_from(start, min(PAGE, end - start)) if row < end]
             old = [row for row, _ in self.engine.rows_of(ids) if row < first] if ids else []
@@ -226,8 +229,7 @@ class Uploader:
         if self.upload.kind == "build":
             self.engine.drop()
         else:
-            first = self.upload.first_row
-            end = first + self.upload.sent + self.upload.batch_docs
+            first, end = self.upload.first_row, self.upload.next_row + self.upload.batch_docs
             for start in range(first, end, PAGE):
                 self.engine.delete(list(range(start, min(start + PAGE, end))))
             self.engine.put([self.marker.with_rows_taken(end).point()])
