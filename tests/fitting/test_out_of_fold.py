@@ -66,7 +66,11 @@ def test_another_seed_leaves_others_out_together():
     ],
 )
 def test_how_queries_are_left_out_is_said(n_folds, n_queries, what, text):
-    assert split_text(n_folds, n_queries, what=what).startswith(text)
+    said = split_text(n_folds, n_queries, tested=False, what=what)
+    assert said.startswith(text)
+    reported_on_others = split_text(n_folds, n_queries, tested=True, what=what)
+    assert reported_on_others == said.replace("to choose and to report on", "to choose")
+    assert (reported_on_others != said) == (n_folds > 0)
 
 
 # -- documents --------------------------------------------------------------------------------------------------------

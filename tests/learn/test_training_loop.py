@@ -323,7 +323,8 @@ def test_a_shuffled_epoch_is_a_permutation_and_changes_with_the_epoch(data):
     ("make", "message"),
     [
         (lambda s, Q, D: tc.learn.SampledSource(s, 0), "n_steps must be an integer from 1; got 0"),
-        (lambda s, Q, D: tc.Checkpoint("c", every=0), "every must be at least 1 step"),
+        (lambda s, Q, D: tc.Checkpoint("c", every=0), "every must be an integer from 1; got 0"),
+        (lambda s, Q, D: tc.Checkpoint("c", every="5"), "every must be an integer from 1; got '5'"),
     ],
 )
 def test_sources_refuse_what_makes_no_sense(make, message, data):

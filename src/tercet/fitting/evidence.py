@@ -356,7 +356,7 @@ class _Evidence:
     # -- words -------------------------------------------------------------------------------------------------------
 
     def _split_text(self, left_out: Sequence[Sequence[str]]) -> str:
-        text = split_text(len(left_out), sum(map(len, left_out[:N_FOLDS])))
+        text = split_text(len(left_out), sum(map(len, left_out[:N_FOLDS])), tested=bool(self.given["test"]))
         if len(self.sources) > 1:
             text += f" So of {' and '.join(self.sources)} each; a query left out in one is left out in all."
         if self.clicks is not None:

@@ -197,11 +197,14 @@ def alike_notes(qids: Sequence[str], texts: Mapping[str, str]) -> tuple[str, ...
     )
 
 
-def split_text(n_folds: int, n_queries: int, *, what: str = "query") -> str:
-    """How queries, or texts, were left out, in a sentence; no fold stands for validation queries that were given."""
+def split_text(n_folds: int, n_queries: int, *, tested: bool, what: str = "query") -> str:
+    """How queries, or texts, were left out, in a sentence; no fold stands for validation queries that were given.
+
+    Where there are others to test on (``tested``), they are what is reported on.
+    """
     if not n_folds:
         return "Validation queries were given."
-    why = "to choose and to report on; then all were learned from"
+    why = f"to choose{'' if tested else ' and to report on'}; then all were learned from"
     if n_folds < N_FOLDS:
         many = {"query": "queries", "text": "texts"}[what]
         folds = "one fit" if n_folds == 1 else f"{n_folds} fits"

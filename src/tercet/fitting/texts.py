@@ -192,7 +192,7 @@ def judged_task(
     n_judgements = judged.grades.nnz
     kind = "linked documents" if linked else "judged queries"
     data = {"kind": kind, "n_docs": len(docs), "n_queries": len(queries), "n_judgements": n_judgements}
-    split = split_text(len(left_out), sum(map(len, left_out[:N_FOLDS])))
+    split = split_text(len(left_out), sum(map(len, left_out[:N_FOLDS])), tested=to_report is not None)
     facts = Facts(data, len(judged.qids), split, queries, notes)
     tested = None if to_report is None else report_on
     return Task(judged.sampler(), n_judgements, facts, build, tuple(folds), choose_by, tested, qids=tuple(queries))
@@ -320,7 +320,7 @@ def labelled_task(
     data = {"kind": "labelled texts", "n_texts": len(texts), "n_classes": len(set(labels))}
     named = {str(number): text for number, text in enumerate(texts)}
     named |= {f"test {number}": text for number, text in enumerate([] if test is None else test[0])}
-    split = split_text(len(folds), sum(map(len, left_out[:N_FOLDS])), what="text")
+    split = split_text(len(folds), sum(map(len, left_out[:N_FOLDS])), tested=test is not None, what="text")
     return Task(
         sampler,
         len(texts),

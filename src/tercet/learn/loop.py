@@ -19,6 +19,7 @@ from weakref import ref
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet._validate import check_integer
 from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences, joined
 from tercet.data.shards import StoredRows
@@ -422,10 +423,8 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | PathLike[str], every: int = 100_000) -> None:
-        if every < 1:
-            raise InputError(f"every must be at least 1 step; got {every}")
         self.path = Path(path)
-        self.every = every
+        self.every = check_integer(every, "every")
         self._written_at = 0
         self._identity = ""
 
