@@ -239,7 +239,11 @@ def test_a_disk_that_refuses_leaves_the_journal_as_it_was(tmp_path, monkeypatch)
 def living(folder: Path):
     source = IndexSource(folder / "index")
     service = Service(
-        source.open(), folder / "journal.jsonl", Limits(write_burst=10_000), source=source, look_seconds=0.0
+        source.open(),
+        folder / "journal.jsonl",
+        Limits(write_burst=10_000, deadline_ms=60_000),
+        source=source,
+        look_seconds=0.0,
     )
     try:
         with TestClient(create_app(service), base_url="http://127.0.0.1:8080", client=("10.0.0.1", 5000)) as api:

@@ -44,7 +44,9 @@ def logging_service(tmp_path: Path, access: Access | None = None, limits: Limits
     from starlette.testclient import TestClient
 
     log = ImpressionLog(tmp_path / "impressions", **options)
-    service = Service(INDEX, tmp_path / "journal.jsonl", limits or Limits(write_burst=1000), impressions=log)
+    service = Service(
+        INDEX, tmp_path / "journal.jsonl", limits or Limits(write_burst=1000, deadline_ms=60_000), impressions=log
+    )
     try:
         with TestClient(create_app(service, access), base_url="http://127.0.0.1:8080", client=("10.0.0.1", 5)) as api:
             yield api

@@ -35,7 +35,7 @@ NEW = {"new": "green avocado green avocado green avocado"}
 def living(tmp_path: Path, model: Path | None = None, look_seconds: float = 0.0):
     """A service of an index on disk, which looks when it is told to."""
     source = IndexSource(tmp_path / "index", model, None if model is None else lambda: tc.load(model))
-    limits = Limits(write_burst=10_000)
+    limits = Limits(write_burst=10_000, deadline_ms=60_000)
     service = Service(source.open(), tmp_path / "journal.jsonl", limits, source=source, look_seconds=look_seconds)
     try:
         with TestClient(create_app(service), base_url="http://127.0.0.1:8080", client=("10.0.0.1", 5000)) as api:

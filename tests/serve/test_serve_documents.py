@@ -32,7 +32,13 @@ TOKEN = {"Authorization": f"Bearer {LONG}"}
 def living(tmp_path: Path, index: Index | None = None):
     source = None if index else IndexSource(tmp_path / "index")
     opened = source.open() if source else index
-    service = Service(opened, tmp_path / "journal.jsonl", Limits(write_burst=10_000), source=source, look_seconds=0.01)
+    service = Service(
+        opened,
+        tmp_path / "journal.jsonl",
+        Limits(write_burst=10_000, deadline_ms=60_000),
+        source=source,
+        look_seconds=0.01,
+    )
     try:
         app = create_app(service, Access(write_token=LONG))
         with TestClient(app, base_url="http://127.0.0.1:8080", client=("10.0.0.1", 5000), headers=TOKEN) as api:

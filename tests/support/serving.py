@@ -80,7 +80,9 @@ def served(
     journal: Path, index: Index | None = None, limits: Limits | None = None, access: Access | None = None
 ) -> Iterator[tuple[TestClient, Service]]:
     """A service in this process, and a client of it."""
-    service = Service(made_index() if index is None else index, journal, limits or Limits(write_burst=1000))
+    service = Service(
+        made_index() if index is None else index, journal, limits or Limits(write_burst=1000, deadline_ms=60_000)
+    )
     try:
         app = create_app(service, access)
         with TestClient(app, base_url="http://127.0.0.1:8080", client=("10.0.0.1", 5000)) as client:

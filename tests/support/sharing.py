@@ -57,7 +57,7 @@ def sharing(tmp_path: Path, *, baseline: bool = False, access: Access | None = N
     folder = tmp_path / "candidate"
     interleaver = Interleaver(log, None if baseline else CandidateSource(folder, lambda: tc.load(folder)), **options)
     source = IndexSource(tmp_path / "index")
-    limits = Limits(write_burst=10_000)
+    limits = Limits(write_burst=10_000, deadline_ms=60_000)  # the first search may load kernels on a busy machine
     try:
         service = Service(
             source.open(),
