@@ -353,7 +353,7 @@ def _check_texts(folder: FilePath, texts: Mapping[str, str], what: str) -> None:
         if not isinstance(text, str):
             which = f"the text of {what} {identifier!r} is {text!r}"
             raise InputError(f"{folder}: cannot write: {which}; a string is needed")
-        problem = None if text.isascii() else surrogate_problem(text)
+        problem = surrogate_problem(text)
         if problem is not None:  # found before anything is written
             raise InputError(f"{folder}: cannot write: the text of {what} {identifier!r} {problem}")
 

@@ -208,7 +208,7 @@ def _texts(values: Iterable[Any], name: str) -> list[str]:
 
 
 def _check_text(text: str, name: str) -> None:
-    problem = None if text.isascii() else surrogate_problem(text)
+    problem = surrogate_problem(text)
     if problem is not None:
         raise InputError(f"{name} {problem}")
 

@@ -75,7 +75,7 @@ def json_text(record: dict[str, Any], key: str, path: FilePath, line: int) -> st
     value = json_field(record, key, path, line)
     if not isinstance(value, str):
         raise FormatError(path, line, f'"{key}" is a JSON {_json_name(value)}; a string is needed')
-    problem = None if value.isascii() else surrogate_problem(value)
+    problem = surrogate_problem(value)
     if problem is not None:
         raise FormatError(path, line, f'"{key}" {problem}')
     return value

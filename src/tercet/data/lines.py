@@ -355,11 +355,13 @@ def id_problem(identifier: object) -> str | None:
         return f"{identifier!r} holds a tab or a line break, which would break a row of a file"
     if identifier[0] == "\ufeff":
         return f"{identifier!r} begins with a byte order mark; were two files joined?"
-    return None if identifier.isascii() else surrogate_problem(identifier)
+    return surrogate_problem(identifier)
 
 
 def surrogate_problem(text: str) -> str | None:
     """Say that a string holds half a surrogate pair, which UTF-8 cannot write, or None when it does not."""
+    if text.isascii():  # known without looking, as it is of most
+        return None
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -12,7 +12,6 @@ from tercet._validate import is_number
 from tercet.data.lines import (
     FilePath,
     Refused,
-    open_lines,
     parse_float,
     read_id,
     refuse,
@@ -155,8 +154,7 @@ def ratings_of(path: FilePath, refused: Refused | None = None, encoding: str = "
     """Yield the number of the line on which each record begins, and what it says."""
     places: tuple[int, int, tuple[int, ...]] | None = None
     width = 0
-    lines = open_lines(path, refused) if encoding == "utf-8" else text_lines(path, encoding, refused)
-    for line, cells in csv_records(lines, path, refused=refused):
+    for line, cells in csv_records(text_lines(path, encoding, refused), path, refused=refused):
         if places is None:
             places, width = _places(cells), len(cells)
             if places is None:

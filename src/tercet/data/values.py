@@ -35,7 +35,7 @@ def plain_value(value: Any) -> Value:
     (None, 'green, ripe', '2026-05-01')
     """
     if isinstance(value, str):
-        problem = None if value.isascii() else surrogate_problem(value)
+        problem = surrogate_problem(value)
         if problem is not None:
             raise InputError(problem)
         return str(value)
@@ -112,7 +112,7 @@ def plain_record(
         inner = value.items() if isinstance(value, Mapping) else ((None, value),)
         for key, one in inner:
             column = name if key is None else f"{name}.{key}"
-            problem = None if column.isascii() else surrogate_problem(column)
+            problem = surrogate_problem(column)
             if problem is not None:
                 raise error(f"the name of a column {problem}")
             if column in row:

@@ -170,7 +170,7 @@ def _check_id(doc_id: Any, number: int) -> None:
 def _check_text(text: Any, doc_id: str) -> None:
     if not isinstance(text, str):
         raise InputError(f"the text of document {doc_id!r} is of type {type(text).__name__}; expected a string")
-    if not text.isascii() and (problem := surrogate_problem(text)) is not None:
+    if problem := surrogate_problem(text):
         raise InputError(f"the text of document {doc_id!r} {problem}")
 
 

@@ -117,7 +117,7 @@ def _sentences(record: dict[str, Any], key: str, path: Path, line: int) -> str:
         if not isinstance(sentence, str):
             raise FormatError(path, line, f'"{key}"[{number}] is {str(sentence)[:40]!r}; a string is needed')
     joined = "\n".join(sentences)
-    problem = None if joined.isascii() else surrogate_problem(joined)
+    problem = surrogate_problem(joined)
     if problem is not None:
         raise FormatError(path, line, f'"{key}" {problem}')
     return joined
