@@ -41,8 +41,6 @@ VERBS = {
     "warm": ("tercet.cli.warm:warm", "Compile what verbs need before they are called, as in a container."),
     "card": ("tercet.cli.card:card", "Write a card of a MODEL: data, results, limits, licence."),
     "data": ("tercet.cli.data:data", "Data sets that guides name: list them, verify copies."),
-    "push": ("tercet.cli.push:push", "Put a model or an index to a folder or a store, for others."),
-    "pull": ("tercet.cli.push:pull", "Take a model or an index from there, every byte checked."),
     "doctor": ("tercet.cli.doctor:doctor", "Say what is at hand here, what would fail, and why."),
     "repro": ("tercet.cli.repro:repro", "Reproduce every table and figure of a paper."),
 }
@@ -50,7 +48,6 @@ VERBS = {
 SECTIONS = {
     "To begin": ("demo", "doctor", "warm"),
     "From texts to a search that learns": ("fit", "index", "search", "serve", "learn", "bake", "interleave", "promote"),
-    "From machine to machine": ("push", "pull"),
     "What was learned": ("report", "card", "explain", "related", "picture"),
     "Measured": ("rank", "eval", "compare"),
     "Data": ("check", "clicks", "vectorise", "export", "data"),
