@@ -39,8 +39,6 @@ VERBS = {
     "letor": ("tercet.cli.letor:letor", "Rank feature vectors: fit, stream, rank, eval, compare, picture."),
     "demo": ("tercet.cli.demo:demo", "Learn to find functions by their descriptions, from docstrings."),
     "warm": ("tercet.cli.warm:warm", "Compile what verbs need before they are called, as in a container."),
-    "card": ("tercet.cli.card:card", "Write a card of a MODEL: data, results, limits, licence."),
-    "data": ("tercet.cli.data:data", "Data sets that guides name: list them, verify copies."),
     "doctor": ("tercet.cli.doctor:doctor", "Say what is at hand here, what would fail, and why."),
     "repro": ("tercet.cli.repro:repro", "Reproduce every table and figure of a paper."),
 }
@@ -48,9 +46,9 @@ VERBS = {
 SECTIONS = {
     "To begin": ("demo", "doctor", "warm"),
     "From texts to a search that learns": ("fit", "index", "search", "serve", "learn", "bake", "interleave", "promote"),
-    "What was learned": ("report", "card", "explain", "related", "picture"),
+    "What was learned": ("report", "explain", "related", "picture"),
     "Measured": ("rank", "eval", "compare"),
-    "Data": ("check", "clicks", "vectorise", "export", "data"),
+    "Data": ("check", "clicks", "vectorise", "export"),
     "Feature vectors": ("letor",),
     "Papers": ("repro",),
 }
