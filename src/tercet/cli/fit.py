@@ -18,7 +18,6 @@ from tercet.cli.inputs import (
     open_model,
     read_clicks,
     read_files,
-    write_data_pointer,
 )
 from tercet.cli.learners import RANKER_OPTIONS, chosen_rankers, ranker_options
 from tercet.cli.options import (
@@ -209,8 +208,8 @@ def fit(
 
     What is learned from are DATA's judgements; or --judgements, --preferences and --clicks, alone or together; or
     --links. It is compared with tf-idf and BM25.
-    Vectors, as tercet vectorise writes them, may be larger than memory. LETOR files have verbs of their own: tercet
-    letor.
+    Vectors, as tercet.text.vectorise writes them, may be larger than memory. LETOR files have verbs of their own:
+    tercet letor.
     """
     rankers = chosen_rankers(**{name: options.pop(name) for name in RANKER_OPTIONS})
     options |= {"seed": seed, "verbose": False if quiet else None, "rankers": rankers}
@@ -221,7 +220,7 @@ def fit(
         with learning_on(cluster, device):
             model, took = _fit_vectors(data, qrels, **_without(options, of_texts))
     else:
-        refuse_given(context, VECTOR_OPTIONS, "is for vectors, as tercet vectorise writes them")
+        refuse_given(context, VECTOR_OPTIONS, "is for vectors, as tercet.text.vectorise writes them")
         has_pairs = bool(options["preferences"] or options["clicks"] or options["links"])
         if options["links"]:
             others = ("queries", "qrels", "preferences", "clicks", *COLUMN_OPTIONS, *SPLIT_OPTIONS)
@@ -248,7 +247,6 @@ def fit(
         with learning_on(cluster, device):
             model, took = _fit_texts(texts, _name(data), **_without(options, VECTOR_OPTIONS))
     model.save(output)
-    write_data_pointer(output, data=data, corpus=corpus, queries=queries)
     assert model.report is not None
     write_report_page(model.report, output / PAGE_NAME)
     echo(str(model.report))

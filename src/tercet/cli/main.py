@@ -25,7 +25,6 @@ VERBS = {
     "bake": ("tercet.cli.bake:bake", "Fold what a service was taught into a model."),
     "clicks": ("tercet.cli.clicks:clicks", "Describe a click log: what is usable, how far down people look."),
     "interleave": ("tercet.cli.interleave:interleave", "Say who wins by the clicks in a log of interleaved lists."),
-    "learn": ("tercet.cli.learn:learn", "Learn a text model on from a click log."),
     "report": ("tercet.cli.report:report", "Print what fit said of a MODEL, or write it as a page."),
     "explain": ("tercet.cli.explain:explain", "Why a document gets its score: word pairs and what each adds."),
     "related": ("tercet.cli.explain:related", "The document words that count most for a query word."),
@@ -34,7 +33,6 @@ VERBS = {
     "eval": ("tercet.cli.evaluate:evaluate", "Measure models on DATA, or runs, with 95 % intervals."),
     "compare": ("tercet.cli.compare:compare", "Compare two or more systems by paired tests."),
     "check": ("tercet.cli.check:check", "List what is wrong with DATA, with file and line."),
-    "vectorise": ("tercet.cli.vectorise:vectorise", "Turn DATA into vectors on disk, for what memory cannot hold."),
     "export": ("tercet.cli.export:export", "What a model learned, for others: synonyms, query, documents."),
     "letor": ("tercet.cli.letor:letor", "Rank feature vectors: fit, stream, rank, eval, compare, picture."),
     "demo": ("tercet.cli.demo:demo", "Learn to find functions by their descriptions, from docstrings."),
@@ -45,10 +43,10 @@ VERBS = {
 # In the order of use.
 SECTIONS = {
     "To begin": ("demo", "doctor", "warm"),
-    "From texts to a search that learns": ("fit", "index", "search", "serve", "learn", "bake", "interleave", "promote"),
+    "From texts to a search that learns": ("fit", "index", "search", "serve", "bake", "interleave", "promote"),
     "What was learned": ("report", "explain", "related", "picture"),
     "Measured": ("rank", "eval", "compare"),
-    "Data": ("check", "clicks", "vectorise", "export"),
+    "Data": ("check", "clicks", "export"),
     "Feature vectors": ("letor",),
     "Papers": ("repro",),
 }

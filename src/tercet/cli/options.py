@@ -104,12 +104,6 @@ def check_output(context: click.Context, output: Path, kind: str | None) -> None
         raise InputError(
             f"{output} holds a saved {named} already; nothing was written. --replace puts the new one in its place"
         )
-    learning = output.with_name(f"{output.name}.learning")
-    if context.info_name != "learn" and learning.exists():
-        raise InputError(
-            f"{output} was learned on by tercet learn, whose state is in {learning}; nothing was written. Choose "
-            "another folder, or remove that state first"
-        )
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
@@ -166,11 +160,6 @@ def table_settings() -> TableSettings:
     """What was said of tables on the command line."""
     context = click.get_current_context(silent=True)
     return TableSettings(**(context.meta.get(_TABLES, {}) if context is not None else {}))
-
-
-def say_of_tables(**said: Any) -> None:
-    """Take settings as said that were noted before, where nothing else was."""
-    click.get_current_context().meta.setdefault(_TABLES, said)
 
 
 def bad_rows() -> BadRows:

@@ -1,4 +1,4 @@
-"""``tercet vectorise`` and ``tercet fit`` on vectors, as a user types them, and the recipe behind them."""
+"""Learning from vectors on disk: ``tercet fit`` as a user types it, and `fit_vectors`."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
     parts = {"train": CORPUS.part(0, 40), "test": CORPUS.part(40)}
     write_beir(folder / "data", CORPUS.docs, CORPUS.queries, parts)
-    output = ok("vectorise", folder / "data", "-o", folder / "vectors")
-    assert "81 documents, 60 queries, 70 words" in output
+    vectorise(CORPUS.docs, CORPUS.queries, folder / "vectors", analyser=tc.Analyser(stop_words="english"))
     return folder
 
 
@@ -43,61 +42,12 @@ def vectors(home: Path) -> Vectors:
     return Vectors.open(home / "vectors", verify="open")
 
 
-# -- vectorise ------------------------------------------------------------------------------------------------------
-
-
 def test_vectors_are_those_of_the_vectoriser(home, vectors):
     vectoriser = tc.Vectoriser(analyser=tc.Analyser(stop_words="english"))
     D = vectoriser.fit_transform_docs(CORPUS.docs.values(), queries=CORPUS.queries.values())
     assert (vectors.docs.rows(np.arange(81)) != D).nnz == 0
     assert (vectors.queries.rows(np.arange(60)) != vectoriser.transform_queries(CORPUS.queries.values())).nnz == 0
     assert recognise(home / "vectors") == "vectors"
-
-
-def test_the_last_line_says_what_there_is(home, tmp_path):
-    output = ok("vectorise", home / "data", "-o", tmp_path / "vectors", "--weighting", "bm25", "--quiet")
-    found = Vectors.open(tmp_path / "vectors")
-    n_bytes = sum(file.stat().st_size for file in (tmp_path / "vectors").rglob("*") if file.is_file())
-    n = found.docs.n_entries
-    assert output.endswith(f"{n:,} entries ({n / 81:.1f} a document), {n_bytes:,} bytes\n")
-    assert found.vectoriser.weighting == "bm25"
-
-
-def test_files_by_name_and_fewer_words(home, tmp_path):
-    corpus, queries = home / "data" / "corpus.jsonl", home / "data" / "queries.jsonl"
-    ok("vectorise", "--corpus", corpus, "-o", tmp_path / "docs", "--max-words", 10, "--min-df", 2, "--cut", "words")
-    without = Vectors.open(tmp_path / "docs")
-    assert without.queries is None
-    assert without.docs.shape == (81, 10)
-    output = ok("vectorise", "--corpus", corpus, "--queries", queries, "-o", tmp_path / "both")
-    assert "60 queries" in output
-
-
-def test_a_model_brings_its_words(home, vectors, tmp_path):
-    words = tc.Vectoriser(weighting="bm25").fit(["say01 say02", "common03 say02"])
-    tc.TextModel(words, words, Weights([Identity(n_terms=3)])).save(tmp_path / "model")
-    ok("vectorise", home / "data", "--model", tmp_path / "model", "-o", tmp_path / "vectors")
-    assert Vectors.open(tmp_path / "vectors").vectoriser.words_ == words.words_
-    output = refused("vectorise", home / "data", "--model", tmp_path / "model", "-o", tmp_path / "x", "--min-df", 2)
-    assert "--min-df is for words that are learned" in output
-
-
-def test_what_cannot_be_vectorised(home, tmp_path):
-    assert "name DATA or --corpus" in refused("vectorise", "-o", tmp_path / "x")
-    assert "holds vectors already" in refused("vectorise", home / "data", "-o", home / "vectors")
-    corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text('{"_id": "a", "text": "cats"}\n{"_id": "b", "text": "dogs"}\n{"_id": "a", "text": "fish"}\n')
-    assert "'a' belongs to row 0 and to row 2" in refused("vectorise", "--corpus", corpus, "-o", tmp_path / "x")
-    assert not (tmp_path / "x").exists()
-    corpus.write_text("")
-    assert "corpus.jsonl: the file is empty" in refused("vectorise", "--corpus", corpus, "-o", tmp_path / "x")
-    corpus.write_text('{"_id": "a", "text": "cats"}\n{"_id": "b"}\n')
-    assert "corpus.jsonl:2" in refused("vectorise", "--corpus", corpus, "-o", tmp_path / "x")
-    for label in ("one", "two"):
-        (tmp_path / "labelled" / label).mkdir(parents=True)
-        for name in ("a.txt", "b.txt"):
-            (tmp_path / "labelled" / label / name).write_text("words")
-    assert "tercet fit takes them" in refused("vectorise", tmp_path / "labelled", "-o", tmp_path / "x")
 
 
 # -- fit ------------------------------------------------------------------------------------------------------------
