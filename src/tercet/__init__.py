@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from tercet.learn import CosineRanker as CosineRanker
     from tercet.learn import DenseRanker as DenseRanker
     from tercet.learn import DiagonalRanker as DiagonalRanker
-    from tercet.learn import GroupSparseRanker as GroupSparseRanker
     from tercet.learn import HashedRanker as HashedRanker
     from tercet.learn import LowRankRanker as LowRankRanker
     from tercet.learn import LSIRanker as LSIRanker
@@ -82,7 +81,6 @@ else:
                 "CosineRanker",
                 "DenseRanker",
                 "DiagonalRanker",
-                "GroupSparseRanker",
                 "HashedRanker",
                 "LSIRanker",
                 "LowRankRanker",

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 from scipy import sparse
@@ -26,7 +26,6 @@ from tercet.learn import (
     CosineRanker,
     DenseRanker,
     DiagonalRanker,
-    GroupSparseRanker,
     HardSource,
     HashedRanker,
     LowRankRanker,
@@ -39,7 +38,6 @@ from tercet.learn import (
     TermPairRanker,
 )
 from tercet.learn.base import SgdRanker
-from tercet.learn.devices import Device, learning_on
 from tercet.learn.dual import bytes_by_texts
 from tercet.learn.features import FeatureRanker
 from tercet.learn.linear import (
@@ -161,18 +159,13 @@ NAMED_RANKERS: Final[dict[str, NamedRanker]] = {
     "diagonal": NamedRanker(DiagonalRanker, _rates(0.1, 1.0, 10.0), usual=_FALLING),
     "pruned": NamedRanker(PrunedRanker, _rates(0.3, 1.0), usual={"n_rounds": 2, **_FALLING}),
     "hashed": NamedRanker(HashedRanker, _rates(0.3, 0.1, 1.0), usual=_FALLING),
-    "grouped": NamedRanker(
-        GroupSparseRanker,
-        ({"rate": 0.3, "l1": 1e-6}, {"rate": 0.3, "l1": 1e-5}),
-        usual={"refit_start": "identity", **_FALLING},
-    ),
     "correlated": NamedRanker(CorrelatedRanker, ({"identity_weight": 5.0}, {"identity_weight": 10.0})),
     "lsi": NamedRanker(LSIRanker, tuple({"n_components": n} for n in (100, 200, 400))),
     "cosine": NamedRanker(CosineRanker),
 }
 _FAR_APART: Final = 50.0
 _OF_THE_FIT: Final = ("random_state", "verbose", "validate_every", "patience")
-ALIASES: Final = {"lowrank": "low-rank", "prune": "pruned", "group-sparse": "grouped", "correlated-words": "correlated"}
+ALIASES: Final = {"lowrank": "low-rank", "prune": "pruned", "correlated-words": "correlated"}
 # What has a name but cannot be the model of a fit, and what to do instead.
 NO_MODELS: Final = {
     "rm3": "RM3 is no W: it expands each query by the documents it finds first, so it needs the collection at every "
@@ -264,7 +257,7 @@ class Candidate:
             prefix = name.removesuffix("start")
             if name.endswith("start") and value == "lsi" and (not shared or _too_wide(self.ranker, prefix, shape)):
                 changes[name] = "random"
-        shrinks = isinstance(self.ranker, SparseRanker | GroupSparseRanker)
+        shrinks = isinstance(self.ranker, SparseRanker)
         if shrinks and n_steps is not None and "l1" in self.setting and "l1" not in self.stated:
             changes["l1"] = self.setting["l1"] * MAX_STEPS / n_steps
         if not shared and isinstance(self.ranker, LowRankRanker):
@@ -536,11 +529,6 @@ def warm_up(name: str) -> None:
     make_ranker(name, {}).fit(X, prefs, X, **more)
 
 
-def learning_there(device: str) -> AbstractContextManager[str]:
-    """Have what is learned within the block learned on a device, as far as it can be; gives the name of a card."""
-    return learning_on(cast("Device", device))
-
-
 def decomposing_once(known: dict[Any, Any]) -> AbstractContextManager[None]:
     """Within it the same texts are decomposed once for all rankers that find latent directions in them."""
     return remembering_directions(known)
@@ -555,7 +543,7 @@ def hard_negatives(
 
 def refits(ranker: Any) -> bool:
     """Whether a ranker learns what its penalty has left once more."""
-    return isinstance(ranker, SparseRanker) and bool(ranker.refit)
+    return isinstance(ranker, SparseRanker) and ranker.refit
 
 
 def refitted(
@@ -563,8 +551,7 @@ def refitted(
 ) -> SparseRanker:
     """A sparse ranker refitted on the support it has now; it stays as it is."""
     again = SparseRanker.from_weights(ranker.weights_.sparse, **ranker.get_params())
-    again.refit(Q, prefs, D, callbacks)
-    return again
+    return again.refit_on_support(Q, prefs, D, callbacks)
 
 
 def n_used(ranker: Any) -> int | None:
