@@ -51,7 +51,6 @@ from tercet.learn.linear import (
     ProximalRanker,
     RankSVMRanker,
     RSRanker,
-    StableRanker,
 )
 from tercet.learn.lsi import remembering_directions
 from tercet.learn.rls import RLS_RANKERS, RankRLS
@@ -454,7 +453,6 @@ FEATURE_RANKERS: Final[dict[str, Callable[[], FeatureRanker]]] = {
     "rsrank": RSRanker,
     "nonconvex": NonconvexRanker,
     "mean": MeanRanker,
-    "stable": StableRanker,
     "rankrls": RankRLS,
     "rankrls-gaussian": lambda: RankRLS(kernel="gaussian"),
 }

@@ -18,6 +18,7 @@ from tercet.fitting.beside_words import VectorPair, VectorTrials
 from tercet.fitting.evidence import evidence_task
 from tercet.fitting.out_of_fold import Accept
 from tercet.fitting.outcome import Outcome, make_report
+from tercet.fitting.prior import KnownWords
 from tercet.fitting.rankers import (
     RankerChoice,
     candidates_of,
@@ -85,7 +86,7 @@ def fit(
         (ids, matrix) or a file. A map between them is learned and blended with the words, where that is clearly better;
         see docs/guides/vectors.md
     prior : pairs of words that are known to belong together, or never to: a table's path, rows, or a mapping such as
-        ``{("car", "automobile"): 0.5}``. What is learned is added to them; a `Prior` may also be what W starts from
+        ``{("car", "automobile"): 0.5}``. What is learned is added to them
     validation, test : judgements, or preferences, of other queries, to choose and to report on
         Without them, training queries are left out in turn to choose and to report on, see docs/explain/recipe.md
     measure : what validation is by: "nDCG@10" by default. Preferences and clicks without judgements are measured by the
@@ -250,7 +251,7 @@ def fit_linked(
 def _solve(task: Task, measure: str, how: FitSettings, vectors: VectorPair | None = None) -> TextModel:
     began = time.perf_counter()
     spaces, space = choose_start(task, how.analyser, how.columns, how.words)
-    known = None if how.prior is None else how.prior.between(space.vectoriser)
+    known = None if how.prior is None else KnownWords.between(how.prior, space.vectoriser)
     if known is not None:
         task, plain, space = replace(task, facts=known.told(task.facts)), space, known.start(space)
         spaces = spaces if space is plain else [*spaces, space]

@@ -15,7 +15,7 @@ from tercet.data.sampling import JudgementSampler, MixtureSampler, Sampler
 from tercet.errors import InputError
 from tercet.fitting.out_of_fold import ACCEPTS, Accept, Choice, OutOfFold, Tried, choose_crossed
 from tercet.fitting.outcome import CurveRecorder, measures_of
-from tercet.fitting.prior import KnownWords, Prior
+from tercet.fitting.prior import KnownWords, as_prior
 from tercet.fitting.rankers import (
     MAX_LOW_RANK_STEPS,
     MAX_STEPS,
@@ -80,7 +80,7 @@ class FitSettings:
         self.verbose = verbose
         self.name = name
         self.columns = columns
-        self.prior = Prior.of(prior)
+        self.prior = as_prior(prior)
         if self.prior is not None and columns is not None:
             raise InputError("a prior is between words alone; leave out fields and features")
         self.words = None if words is None else _only_words(words)

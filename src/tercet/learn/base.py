@@ -427,7 +427,7 @@ class SavedState:
 
 
 # Classes of saved rankers that are no longer here, and what to fit again instead.
-REMOVED_RANKERS: Final = {"GroupSparseRanker": "SparseRanker"}
+REMOVED_RANKERS: Final = {"GroupSparseRanker": "SparseRanker", "StableRanker": "MeanRanker"}
 
 
 def load_ranker(bundle: Bundle, classes: Mapping[str, type[AnyRanker]]) -> AnyRanker:

@@ -21,7 +21,7 @@ from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.learn.base import Count, NotNegative, Positive, SavedRanker, SgdRanker, TermPairRanker
-from tercet.learn.known_pairs import KnownPairs
+from tercet.learn.known_pairs import check_never, without_pairs
 from tercet.learn.loop import Callback, Checkpoint, LocalExecutor, Run, Stopping, current_executor
 from tercet.learn.lowrank import LowRankRanker
 from tercet.learn.matrices import by_document_frequency, check_matrix, reorder_columns
@@ -114,7 +114,6 @@ class SparseRanker(SgdRanker):
         validation: Callable[[Weights], float] | None = None,
         callbacks: Sequence[Callback] = (),
         *,
-        start: sparse.csr_array | None = None,
         never: sparse.csr_array | None = None,
     ) -> Self:
         """Learn from the start, and refit when asked to; see ``DenseRanker.fit``.
@@ -125,18 +124,15 @@ class SparseRanker(SgdRanker):
         Parameters
         ----------
         Q, prefs, D, validation, callbacks : as in ``DenseRanker.fit``
-        start : CSR (n_query_terms, n_doc_terms)
-            Known weights, which W starts from beside the identity; they shrink and are learned on like all others. With
-            ``sparsify="low-rank"`` they are added to the low-rank W and its support.
-        never : CSR of that shape
+        never : CSR (n_query_terms, n_doc_terms)
             Pairs of words, its entries that are not zero, whose weights are zero from the start to the end. They are
             kept there by ``partial_fit``, too; a cluster refuses to learn with them.
         """
         self._check_params()
         if hasattr(self, "weights_before_refit_"):
             del self.weights_before_refit_
-        self._given = KnownPairs.of(start, never, Q, D)
-        if self._given.never is not None and current_executor().in_rounds:
+        self._never = check_never(never, Q, D)
+        if self._never is not None and current_executor().in_rounds:
             raise ParameterError("pairs that are never learned are kept on one machine, not on a cluster")
         self.n_fits_ = 0
         self.l1_ = float(self.l1)
@@ -148,7 +144,7 @@ class SparseRanker(SgdRanker):
             else:
                 self._fit_shrunk(Q, prefs, D, validation, callbacks)
         finally:
-            del self._given
+            del self._never
         return self
 
     def _fit_shrunk(self, Q: Any, prefs: Any, D: Any, validation: Any, callbacks: Any) -> None:
@@ -190,9 +186,9 @@ class SparseRanker(SgdRanker):
         first.fit(Q, prefs, D, callbacks=callbacks)
         self.l1_, self.n_fits_, self.history_ = 0.0, 1, first.history_
         queries, docs = self._check_pair(Q, D)
-        given, order = self._given, by_document_frequency(docs)
-        weights = given.applied_to(largest_entries(first.weights_, float(self.density)))
-        self._set_weights(weights, order, first.n_steps_, never=given.never)
+        never, order = self._never, by_document_frequency(docs)
+        weights = without_pairs(largest_entries(first.weights_, float(self.density)), never)
+        self._set_weights(weights, order, first.n_steps_, never=never)
         if not self.refit:
             return
         self.weights_before_refit_: Weights = self.weights_
@@ -211,7 +207,7 @@ class SparseRanker(SgdRanker):
         )
         learned = run.go([self.history_.append, *callbacks], "refit", self.verbose)
         assert isinstance(learned, OnSupportState)
-        self._set_weights(learned.weights(), order, first.n_steps_, never=given.never)
+        self._set_weights(learned.weights(), order, first.n_steps_, never=never)
 
     def _plan_thinning(self, prefs: Preferences | Source) -> Thinning:
         n_steps = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state).n_steps
@@ -281,16 +277,16 @@ class SparseRanker(SgdRanker):
                 f"shrink_towards='identity' needs one vocabulary; Q has {shape[0]} columns and D has {shape[1]}"
             )
         levels = sparse.csr_array(shape, dtype=np.float32) if around_identity else _identity_in(order, shape[0])
-        given = getattr(self, "_given", KnownPairs(None, None))
+        never = getattr(self, "_never", None)
         return SparseState(
-            given.in_order(order).applied_to(levels),
+            without_pairs(levels, None if never is None else reorder_columns(never, order)),
             order,
             max_memory=self.max_memory,
             l1=self.l1_,
             shrink_every=self.shrink_every,
             around_identity=around_identity,
             thinning=getattr(self, "_thinning", None),
-            never=given.never,
+            never=never,
         )
 
     def refit_on_support(
