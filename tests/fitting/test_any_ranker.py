@@ -52,7 +52,7 @@ def test_a_ranker_by_name_makes_a_whole_model(name, tmp_path):
 
 
 def test_a_name_is_what_it_stands_for():
-    assert bits(fit(ranker="low-rank").weights) == bits(fit().weights) == bits(fit(ranker="LowRank").weights)
+    assert bits(fit(ranker="low-rank").weights) == bits(fit().weights)
 
 
 def test_an_estimator_is_taken_as_it_is_and_stays_so():
@@ -137,10 +137,8 @@ def test_what_starts_from_more_directions_than_there_are_starts_at_random():
 @pytest.mark.parametrize(
     ("ranker", "message"),
     [
-        ("rm3", "RM3 is no W: it expands each query by the documents it finds first"),
-        ("multi-task", "MultiTaskRanker learns two tasks over the same documents, and a fit has one"),
-        (RM3Expansion(), "ranker is a RM3Expansion: RM3 is no W"),
-        (MultiTaskRanker(), "ranker is a MultiTaskRanker: .* takes the matrices of both"),
+        (RM3Expansion(), "ranker is a RM3Expansion; expected a term-pair ranker, one of low-rank"),
+        (MultiTaskRanker(), "MultiTaskRanker learns two tasks, and a fit has one"),
         ("spares", "ranker is 'spares'; expected a term-pair ranker, or one of low-rank, sparse, dense"),
         (tc.SparseRanker, r"ranker is the class SparseRanker; give an estimator, SparseRanker\(\)"),
         (tc.FTRLRanker(), r"FTRLRanker learns from rows of features \(tc.fit_letor\); texts need a term-pair ranker"),
