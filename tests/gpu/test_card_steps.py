@@ -205,7 +205,7 @@ def test_checkpoints_are_written_and_listeners_told_in_mid_run(tmp_path, monkeyp
     Q, prefs, written = some_texts(), some_preferences(200_000), {}
 
     def write(self, run):
-        written.setdefault(run.executor.name, []).append(run.done)
+        written.setdefault(run.stepper.name, []).append(run.done)
         self._written_at = run.done
 
     monkeypatch.setattr(tc.Checkpoint, "write", write)

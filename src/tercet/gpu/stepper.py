@@ -241,7 +241,6 @@ class CardExecutor(Executor):
 
     def __init__(self, card: Card, *, strict: bool = True, auto: bool = False, deterministic: bool = False) -> None:
         self.card, self.strict, self.auto, self.deterministic = card, strict, auto, deterministic
-        self.name = card.name
         self._scorer = CardScorer(card)
 
     @property

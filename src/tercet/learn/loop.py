@@ -117,7 +117,6 @@ class Executor(ABC):
 
     pass_identity: str = ""  # all of it that decides the outcome of passes over queries
     in_rounds: bool = False  # whether several learn from the same weights at once and have their changes mixed
-    name: str = ""  # of the place, where a report is to say it
 
     @abstractmethod
     def check(self, ranker: InRounds) -> None:
