@@ -43,7 +43,7 @@ from common import (
 )
 from tercet.data import read_beir
 from tercet.errors import DeviceError, DivergedError, MissingExtraError
-from tercet.gpu import Card, DeviceName, device, find_card
+from tercet.gpu import Card, device, find_card
 from tercet.gpu.states import StateOnCard
 from tercet.gpu.stepper import CardExecutor
 from tercet.learn import SampledSource
@@ -67,7 +67,7 @@ def newsgroups(data_home: Path) -> Newsgroups:
     return load_newsgroups(data_home)
 
 
-def learn(data_home: Path, kind: str, seed: int, there: DeviceName, quick: bool) -> tuple[float, float, float]:
+def learn(data_home: Path, kind: str, seed: int, there: str, quick: bool) -> tuple[float, float, float]:
     """MAP over 1,000 test queries, error on 20,000 test preferences, and the rate of violations at the end."""
     data = newsgroups(data_home)
     make, steps = KINDS[kind]
@@ -169,8 +169,7 @@ def nfcorpus(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     data = read_beir(arguments.data_home / "nfcorpus")
     train, dev = data.split("train"), data.split("dev")
     rows: list[list[str]] = []
-    names: tuple[DeviceName, ...] = ("cuda", "cpu")
-    for there in names:
+    for there in ("cuda", "cpu"):
         with clock(there, rows) as row, device(there):
             model = tc.fit(data.docs, data.queries, train, random_state=arguments.seed)
         run = model.rank({qid: data.queries[qid] for qid in dev}, data.docs, k=100)

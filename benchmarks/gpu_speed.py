@@ -28,7 +28,7 @@ from common import (
     write_json,
 )
 from tercet.data.sampling import JudgementSampler
-from tercet.gpu import DeviceName, device, find_card
+from tercet.gpu import device, find_card
 from tercet.learn import SampledSource
 from tercet.measure import average_precision_of_classes
 from tercet.weights import Identity, Weights
@@ -60,7 +60,7 @@ class Timed:
         X: Any,
         source: SampledSource,
         *,
-        there: DeviceName,
+        there: str,
         deterministic: bool = False,
         **how: Any,
     ) -> None:
@@ -98,8 +98,7 @@ def newsgroups(arguments: argparse.Namespace, card: Any, peak: float) -> list[di
     }
     for name, (make, n_card, n_core) in kinds.items():
         runs = {}
-        n_steps: dict[DeviceName, int] = {"cuda": n_card, "cpu": n_core}
-        for there, n in n_steps.items():
+        for there, n in (("cuda", n_card), ("cpu", n_core)):
             source = SampledSource.from_labels(data.y, max(1000, n // quick), random_state=arguments.seed)
             Timed(make, data.X, SampledSource.from_labels(data.y, 2000), there=there)  # compiles
             runs[there] = Timed(make, data.X, source, there=there, random_state=arguments.seed)

@@ -300,7 +300,7 @@ def learning_on(address: str | None, device: str = "cpu") -> Iterator[None]:
     if address is None:
         from tercet.gpu import device as on_device
 
-        with on_device(device):  # type: ignore[arg-type]  # one of the choices
+        with on_device(device):
             yield
         return
     if device != "cpu":

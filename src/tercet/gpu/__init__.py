@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, get_args
 
 from tercet.errors import DeviceError, MissingExtraError, ParameterError
 from tercet.gpu.hardware import Card, find_card
 from tercet.gpu.stepper import CardExecutor
 from tercet.learn.loop import current_executor, executing_on
 
-DeviceName = Literal["cpu", "cuda", "auto"]
+DEVICES = ("cpu", "cuda", "auto")
 
-__all__ = ["Card", "DeviceName", "device", "find_card"]
+__all__ = ["DEVICES", "Card", "device", "find_card"]
 
 
 @contextmanager
-def device(name: DeviceName = "cuda", *, strict: bool = False, deterministic: bool = False) -> Iterator[str]:
+def device(name: str = "cuda", *, strict: bool = False, deterministic: bool = False) -> Iterator[str]:
     """Fit rankers and rank documents on a GPU within the block; yields the name of the GPU, "" without one.
 
     Parameters
@@ -38,8 +37,8 @@ def device(name: DeviceName = "cuda", *, strict: bool = False, deterministic: bo
     >>> ranker.n_steps_
     1
     """
-    if name not in get_args(DeviceName):
-        raise ParameterError(f"device must be one of {', '.join(map(repr, get_args(DeviceName)))}; got {name!r}")
+    if name not in DEVICES:
+        raise ParameterError(f"device must be one of {', '.join(map(repr, DEVICES))}; got {name!r}")
     if name != "cpu" and current_executor().in_rounds:
         raise ParameterError(f"device({name!r}) takes all steps on one GPU; a cluster shares them among its workers")
     try:
