@@ -27,8 +27,8 @@ import numpy as np
 from common import Clock, machine_facts, parse_arguments, print_facts, print_table, say_if_disturbed, write_json
 from search_speed import N_TERMS, as_row, documents, in_turn, queries
 from tercet.search import Index
-from tercet.search.backends import backend_class
-from tercet.search.backends.remote_view import RemoteQuery
+from tercet.engines import backend_class
+from tercet.engines.remote_view import RemoteQuery
 from tercet.weights import Identity, LowRank, Part, Weights
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))

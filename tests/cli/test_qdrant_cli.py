@@ -14,8 +14,8 @@ from support.qdrant_server import fake_qdrant
 from support.serving import eventually, made_docs, made_index, preferred, served
 from tercet.data import read_run, write_beir
 from tercet.search import Index, open_index
-from tercet.search.backends import engine as engine_module
-from tercet.search.backends.qdrant import QdrantIndex
+from tercet.engines import engine as engine_module
+from tercet.engines.qdrant import QdrantIndex
 from tercet.serve import learner
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not

@@ -14,10 +14,10 @@ from scipy import sparse
 import tercet as tc
 from support.exports import PositiveOnly
 from support.indexes import random_part, random_rows, small_model
+from tercet.engines import positive_query_string
+from tercet.engines.certified import certified_rerank, certified_search, positive_query
 from tercet.errors import InputError
-from tercet.export import positive_query_string
 from tercet.search import Index
-from tercet.search.certified import certified_rerank, certified_search, positive_query
 from tercet.weights import Identity, Sparse, Weights
 
 N_TERMS = 24

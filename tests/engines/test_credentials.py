@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import socket
-import struct
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tercet.errors import EngineError, InputError
-from tercet.search.backends import backend_class, seekdb
-from tercet.search.backends.credentials import HOSTS, credential
-from tercet.search.backends.qdrant import server
-from tercet.search.backends.qdrant.qdrant_index import connect
+from tercet.engines import PostgresIndex, QdrantIndex, qdrant_engine
+from tercet.engines.credentials import HOSTS, credential
+from tercet.errors import InputError
 
 KEY = "s3cret-key"
 
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("QDRANT_API_KEY", "PGPASSWORD", "SEEKDB_PASSWORD"):
+    for variable in ("QDRANT_API_KEY", "PGPASSWORD"):
         monkeypatch.setenv(variable, KEY)
     monkeypatch.delenv(HOSTS, raising=False)
 
@@ -30,7 +25,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def qdrant(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What the client of Qdrant is given."""
     made: list[dict[str, Any]] = []
-    monkeypatch.setattr(server, "QdrantClient", lambda **options: made.append(options))
+    monkeypatch.setattr(qdrant_engine, "QdrantClient", lambda **options: made.append(options))
     return made
 
 
@@ -52,19 +47,19 @@ def qdrant(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 )
 def test_a_key_of_the_environment_goes_where_the_user_says(qdrant, monkeypatch, url, hosts, is_named, sent) -> None:
     monkeypatch.setenv(HOSTS, hosts)
-    connect(url, "papers", is_named=is_named)
+    QdrantIndex.connect(url, "papers", None, is_named=is_named)
     assert [options["api_key"] for options in qdrant] == [sent]
 
 
 @pytest.mark.parametrize("given", [None, KEY])
 def test_no_key_goes_over_plain_http(qdrant, given: str | None) -> None:
     with pytest.raises(InputError, match=r"the API key would go to 10\.0\.0\.5 without encryption; use https://"):
-        connect("http://10.0.0.5:6333", "papers", given, is_named=True)
+        QdrantIndex.connect("http://10.0.0.5:6333", "papers", given, is_named=True)
     assert qdrant == []
 
 
 def test_a_folder_that_names_another_host_gets_no_key(qdrant, tmp_path: Path) -> None:
-    engine = connect("https://evil.example.org", "papers")
+    engine = QdrantIndex.connect("https://evil.example.org", "papers", None)
     assert qdrant[0]["api_key"] is None
     assert engine._lack == (  # type: ignore[attr-defined]
         "; QDRANT_API_KEY was not sent to evil.example.org, which only the index names: add it to TERCET_SECRET_HOSTS "
@@ -97,7 +92,7 @@ def test_a_folder_that_names_another_host_gets_no_key(qdrant, tmp_path: Path) ->
 )
 def test_what_postgresql_is_given(monkeypatch: pytest.MonkeyPatch, url: str, is_named: bool, expected: dict) -> None:
     psycopg = pytest.importorskip("psycopg")
-    engine: Any = backend_class("postgres").connect(url, "papers", None, is_named=is_named)
+    engine: Any = PostgresIndex.connect(url, "papers", None, is_named=is_named)
 
     def stop(**options: Any) -> None:
         given = {name: options[name] for name in ("password", "sslmode", "passfile") if name in options}
@@ -113,48 +108,7 @@ def test_what_postgresql_is_given(monkeypatch: pytest.MonkeyPatch, url: str, is_
 def test_no_password_goes_to_postgresql_without_tls(mode: str) -> None:
     pytest.importorskip("psycopg")
     with pytest.raises(InputError, match=r"the password would go to db\.example\.org without encryption"):
-        backend_class("postgres").connect(
-            f"postgresql://me@db.example.org/papers?sslmode={mode}", "papers", None, is_named=True
-        )
-
-
-def greeting(with_tls: bool) -> bytes:
-    """The first packet of a server of MySQL's protocol, version 10."""
-    flags = 0x00000001 | 0x00000200 | 0x00008000 | 0x00080000 | (0x00000800 if with_tls else 0)
-    body = b"\x0a5.7.25\0" + struct.pack("<I", 7) + b"12345678\0" + struct.pack("<H", flags & 0xFFFF)
-    body += b"\x21\x02\0" + struct.pack("<H", flags >> 16) + b"\x15" + bytes(10) + b"123456789012\0"
-    body += b"mysql_clear_password\0"
-    return struct.pack("<I", len(body))[:3] + b"\0" + body
-
-
-@pytest.mark.parametrize("with_tls", [False, True])
-def test_a_server_without_tls_is_not_told_a_password(monkeypatch: pytest.MonkeyPatch, with_tls: bool) -> None:
-    pytest.importorskip("pymysql")
-    monkeypatch.setattr(seekdb, "is_loopback", lambda host: False)
-    heard = bytearray()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def answer() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.settimeout(10)
-                connection.sendall(greeting(with_tls))
-                connection.shutdown(socket.SHUT_WR)
-                while received := connection.recv(1 << 16):
-                    heard.extend(received)
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        url = f"seekdb://root:{KEY}@127.0.0.1:{listener.getsockname()[1]}/papers"
-        engine: Any = backend_class("seekdb").connect(url, "papers", None)
-        message = "." if with_tls else "127.0.0.1 offers no TLS, and a password goes to no other machine without"
-        with pytest.raises(Exception, match=message) as raised:
-            engine._open()
-        thread.join(20)
-    assert KEY.encode() not in heard
-    if not with_tls:
-        assert isinstance(raised.value, EngineError)
-        assert not heard
+        PostgresIndex.connect(f"postgresql://me@db.example.org/papers?sslmode={mode}", "papers", None, is_named=True)
 
 
 def test_what_is_said_where_there_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:

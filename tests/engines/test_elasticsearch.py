@@ -15,12 +15,12 @@ import tercet as tc
 from support.exports import DOCS, engine_chain, read_bulk, small_model
 from support.lucene import lucene, missing
 from support.ranked_texts import QUERIES, model_of, texts
-from tercet.adapters.elasticsearch import index_settings, rewrite
 from tercet.cli.main import cli
+from tercet.engines import boosted_query, write_rank_features
+from tercet.engines.elasticsearch import index_settings, rewrite
+from tercet.engines.impacts import ImpactRows
+from tercet.engines.rank_features import held_by_lucene
 from tercet.errors import InputError
-from tercet.export import boosted_query, write_rank_features
-from tercet.export.impacts import ImpactRows
-from tercet.export.rank_features import held_by_lucene
 from tercet.weights import Dense, Identity, LowRank, Sparse
 
 needs_lucene = pytest.mark.skipif(missing() is not None, reason=missing() or "")

@@ -17,9 +17,9 @@ from scipy import sparse
 import tercet as tc
 from support.exports import DOCS, Messages, one, read_synonyms, small_model
 from tercet.cli.main import cli
+from tercet.engines import boosted_query, write_anserini, write_ciff, write_synonyms
+from tercet.engines.query_strings import written_boost
 from tercet.errors import InputError
-from tercet.export import boosted_query, write_anserini, write_ciff, write_synonyms
-from tercet.export.query_strings import written_boost
 from tercet.weights import Diagonal, Identity, Sparse
 
 

@@ -12,8 +12,8 @@ import tercet as tc
 from support.letor_data import made_up
 from support.lucene import lucene, missing
 from tercet.cli.main import cli
+from tercet.engines import linear_export, write_ltr
 from tercet.errors import InputError
-from tercet.export import linear_export, write_ltr
 from tercet.fitting import FeatureModel
 
 NAMES = ["BM25 of title", "price", *(f"f{j}" for j in range(8))]

@@ -1,4 +1,4 @@
-"""Exports in the engine they are for: Lucene 9.9 loads what `tercet.export` wrote, and finds what we say it finds."""
+"""Exports in the engine they are for: Lucene 9.9 loads what `tercet.engines` wrote, and finds what we say it finds."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from oracles.engines import lucene_bm25, lucene_synonym_query
 from support.exports import read_synonyms
 from support.lucene import lucene, missing
 from support.ranked_texts import QUERIES, model_of, texts
-from tercet.export import boosted_query, positive_query_string, write_anserini, write_ciff, write_synonyms
-from tercet.export.impacts import ImpactRows
-from tercet.export.query_strings import quoted, written_boost
+from tercet.engines import boosted_query, positive_query_string, write_anserini, write_ciff, write_synonyms
+from tercet.engines.impacts import ImpactRows
+from tercet.engines.query_strings import quoted, written_boost
 from tercet.fitting.text_model import ordinary_analyser
 from tercet.search import Index, certified_search
 from tercet.text.stop_words import ENGLISH

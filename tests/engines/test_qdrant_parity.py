@@ -1,10 +1,12 @@
-"""An index on Qdrant, its engine in this process: what it finds is what the embedded index finds."""
+"""An index on Qdrant: what it finds is what the embedded index finds. The server is one of the test's own."""
 
 from __future__ import annotations
 
+import itertools
 import re
 import tempfile
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,20 +17,40 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-import tercet as tc
 from support.indexes import DOCS, KINDS, N_TERMS, answers, random_part, random_rows, random_weights, small_model
+from support.qdrant_server import FakeQdrant, fake_qdrant
+from tercet.engines import QdrantIndex, open_index
+from tercet.engines.records import VectorLimits
 from tercet.errors import BundleError, EngineError, InputError, MissingBundleError
-from tercet.search import BaseIndex, Index, open_index
-from tercet.search.backends.qdrant import QdrantIndex
-from tercet.search.backends.records import VectorLimits
+from tercet.search import BaseIndex, Index
 from tercet.weights import Identity, LowRank, Sparse, Weights
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
 
 
-def on_qdrant(folder: Path | str, ids: list[str], D: Any, weights: Weights, **options: Any) -> QdrantIndex:
-    path = Path(folder)
-    return QdrantIndex.build_rows(ids, D, weights, path / "index", url=f"edge:{path / 'qdrant'}", **options)
+numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[FakeQdrant]:
+    with fake_qdrant() as running:
+        yield running
+
+
+def on_qdrant(
+    server: FakeQdrant, folder: Path | str, ids: list[str], D: Any, weights: Weights, **options: Any
+) -> QdrantIndex:
+    options = {"url": server.url, "collection": new_name()} | options
+    return QdrantIndex.build_rows(ids, D, weights, Path(folder) / "index", **options)
+
+
+def of_texts(server: FakeQdrant, folder: Path | str, model: Any, docs: Any = DOCS, **options: Any) -> QdrantIndex:
+    options = {"url": server.url, "collection": new_name()} | options
+    return QdrantIndex.build(docs, model, Path(folder) / "index", **options)
+
+
+def new_name() -> str:
+    return f"test-{next(numbers)}"
 
 
 def found(index: BaseIndex, q: Any, k: int, max_terms: int | None = None) -> list[tuple[str, float]]:
@@ -52,20 +74,20 @@ def assert_alike(ours: BaseIndex, theirs: BaseIndex, q: Any, k: int) -> None:
     n=st.integers(1, 70),
     batch=st.integers(1, 80),
 )
-def test_any_weights_any_documents(seed: int, kinds: list[str], n: int, batch: int) -> None:
+def test_any_weights_any_documents(server: FakeQdrant, seed: int, kinds: list[str], n: int, batch: int) -> None:
     rng = np.random.default_rng(seed)
     weights, D, Q = random_weights(rng, kinds), random_rows(rng, n), random_rows(rng, 4)
     ids = [f"d{i}" for i in range(n)]
     embedded = Index.build_rows(ids, D, weights)
     with tempfile.TemporaryDirectory() as folder:
-        index = on_qdrant(folder, ids, D, weights, batch_docs=batch)
+        index = on_qdrant(server, folder, ids, D, weights, batch_docs=batch)
         for i in range(4):
             for k in (1, 7, 80):
                 assert_alike(index, embedded, Q[i : i + 1], k)
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[QdrantIndex, Index]]:
+def many(server: FakeQdrant, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[QdrantIndex, Index]]:
     """Each kind of weights over the same 300 documents, embedded and on Qdrant."""
     made = {}
     for kind in (*KINDS, "blend"):
@@ -73,7 +95,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[QdrantInde
         kinds = [kind] if kind != "blend" else ["sparse", "scaled", "identity", "mapped-lowrank"]
         weights = random_weights(rng, kinds)
         D, ids = random_rows(rng, 300), [f"d{i}" for i in range(300)]
-        index = on_qdrant(tmp_path_factory.mktemp(kind), ids, D, weights)
+        index = on_qdrant(server, tmp_path_factory.mktemp(kind), ids, D, weights)
         made[kind] = (index, Index.build_rows(ids, D, weights))
     return made
 
@@ -101,7 +123,7 @@ def test_few_terms(many: dict[str, tuple[QdrantIndex, Index]], kind: str) -> Non
     assert found(index, q, 10, max_terms=1000) == found(embedded, q, 10)
 
 
-def test_documents_that_share_no_word(tmp_path: Path) -> None:
+def test_documents_that_share_no_word(server: FakeQdrant, tmp_path: Path) -> None:
     D = np.zeros((6, 4), dtype=np.float32)
     D[0, 0] = D[1, 1] = D[2, 2] = D[3, 3] = 1  # row 4 has no known word; row 5 has words 0 and 1
     D[5, :2] = 1
@@ -121,7 +143,7 @@ def test_documents_that_share_no_word(tmp_path: Path) -> None:
             (Weights([cancel, latent]), ["a", "f", "c", "d", "b"]),
         )
     ):
-        index = on_qdrant(tmp_path / str(at), ids, D, weights)
+        index = on_qdrant(server, tmp_path / str(at), ids, D, weights)
         assert [doc_id for doc_id, _ in found(index, q, 9)] == expected
         assert found(index, q, 9) == found(Index.build_rows(ids, D, weights), q, 9)
         assert "e" in index
@@ -129,28 +151,28 @@ def test_documents_that_share_no_word(tmp_path: Path) -> None:
         assert not index.row("e").nnz
 
 
-def test_what_single_precision_cannot_tell_apart(tmp_path: Path) -> None:
+def test_what_single_precision_cannot_tell_apart(server: FakeQdrant, tmp_path: Path) -> None:
     n = 300
     D = np.stack([np.ones(n), np.arange(n) % 150 + 1.0], axis=1).astype(np.float32)
     weights = Weights([Identity(n_terms=2)])
     q = sparse.csr_array(np.array([[1e6, 1e-5]]))  # a rounding of the first hides all of the second
     ids = [f"d{i}" for i in range(n)]
-    index = on_qdrant(tmp_path, ids, D, weights)
+    index = on_qdrant(server, tmp_path, ids, D, weights)
     assert [doc_id for doc_id, _ in found(index, q, 4)] == ["d149", "d299", "d148", "d298"]
     assert found(index, q, 50) == found(Index.build_rows(ids, D, weights), q, 50)
     [query] = index._view.scorer.expand(q)
     assert next(index._view.certified(query, 4)).depth == n
 
 
-def test_only_a_few_are_ranked_again(tmp_path: Path, rng: np.random.Generator) -> None:
+def test_only_a_few_are_ranked_again(server: FakeQdrant, tmp_path: Path, rng: np.random.Generator) -> None:
     D = sparse.csr_array((rng.random((500, N_TERMS)) * (rng.random((500, N_TERMS)) < 0.4)).astype(np.float32))
-    index = on_qdrant(tmp_path, [str(i) for i in range(500)], D, random_weights(rng, ["sparse", "lowrank"]))
+    index = on_qdrant(server, tmp_path, [str(i) for i in range(500)], D, random_weights(rng, ["sparse", "lowrank"]))
     [query] = index._view.scorer.expand(random_rows(rng, 1, density=0.5))
     assert next(index._view.certified(query, 5)).depth == 15
 
 
-def test_weights_beyond_single_precision_are_refused(tmp_path: Path) -> None:
-    index = on_qdrant(tmp_path, ["a"], np.ones((1, 1), np.float32), Weights([Identity(n_terms=1, scale=1e32)]))
+def test_weights_beyond_single_precision_are_refused(server: FakeQdrant, tmp_path: Path) -> None:
+    index = on_qdrant(server, tmp_path, ["a"], np.ones((1, 1), np.float32), Weights([Identity(n_terms=1, scale=1e32)]))
     with pytest.raises(InputError, match="too much for the single precision of Qdrant"):
         index.search_row(np.ones((1, 1)))
 
@@ -177,15 +199,14 @@ def test_queries_without_a_word_find_nothing(many: dict[str, tuple[QdrantIndex, 
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "latent"])
-def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[QdrantIndex, Index]:
+def both(request: pytest.FixtureRequest, server: FakeQdrant, tmp_path: Path) -> tuple[QdrantIndex, Index]:
     model = small_model(DOCS, latent=request.param)
-    index = QdrantIndex.build(DOCS, model, tmp_path / "index", url=f"edge:{tmp_path / 'qdrant'}", batch_docs=2)
-    return index, Index.build(DOCS, model)
+    return of_texts(server, tmp_path, model, batch_docs=2), Index.build(DOCS, model)
 
 
 def test_texts_and_reasons(both: tuple[QdrantIndex, Index], tmp_path: Path) -> None:
     index, embedded = both
-    for each in (index, tc.load(tmp_path / "index"), open_index(tmp_path / "index")):
+    for each in (index, QdrantIndex.open(tmp_path / "index"), open_index(tmp_path / "index")):
         assert isinstance(each, QdrantIndex)
         assert answers(each) == answers(embedded)
         assert list(each) == list(embedded) == list(DOCS)
@@ -206,12 +227,11 @@ def test_texts_and_reasons(both: tuple[QdrantIndex, Index], tmp_path: Path) -> N
         assert list(each.explain_row(q, "a")) == list(embedded.explain_row(q, "a"))
         with pytest.raises(InputError, match="no document 'z' among the 5"):
             each.explain("green", "z")
-    assert "5 documents, 7 words, 'tercet-index' at edge:" in repr(index)
+    assert f"5 documents, 7 words, {index.collection!r} at http://127.0.0.1:" in repr(index)
 
 
-def test_without_texts(tmp_path: Path) -> None:
-    url = f"edge:{tmp_path / 'qdrant'}"
-    index = QdrantIndex.build(DOCS, small_model(DOCS), tmp_path / "index", url=url, keep_texts=False)
+def test_without_texts(server: FakeQdrant, tmp_path: Path) -> None:
+    index = of_texts(server, tmp_path, small_model(DOCS), keep_texts=False)
     assert index.search("green")[0].kept_text is None
     with pytest.raises(InputError, match="keeps no texts"):
         index.text("a")
@@ -219,23 +239,23 @@ def test_without_texts(tmp_path: Path) -> None:
     assert index.search("green")[0].kept_text is None
 
 
-def test_what_documents_carry_and_where_matches_end(tmp_path: Path) -> None:
+def test_what_documents_carry_and_where_matches_end(server: FakeQdrant, tmp_path: Path) -> None:
     docs = [(doc_id, text, {"price": i, "name": "é"} if i % 2 else {}) for i, (doc_id, text) in enumerate(DOCS.items())]
-    model, url = small_model(DOCS, latent=True), f"edge:{tmp_path / 'qdrant'}"
+    model, collection = small_model(DOCS, latent=True), new_name()
     embedded = Index.build(docs, model)
     for keep_texts in (True, False):
-        index = QdrantIndex.build(docs, model, tmp_path / "index", url=url, keep_texts=keep_texts)
+        index = of_texts(server, tmp_path, model, docs, collection=collection, keep_texts=keep_texts)
         index.replace([("a", "green avocado", {"price": 99})])
         embedded.replace([("a", "green avocado", {"price": 99})])
-        for each in (index, tc.load(tmp_path / "index")):
+        for each in (index, QdrantIndex.open(tmp_path / "index")):
             assert {doc_id: each.carried(doc_id) for doc_id in DOCS} == {d: embedded.carried(d) for d in DOCS}
             ours, theirs = each.search("sky"), embedded.search("sky")
             assert ([hit.doc_id for hit in ours], ours.left_off) == ([hit.doc_id for hit in theirs], theirs.left_off)
             assert [hit.carried for hit in ours] == [hit.carried for hit in theirs]
 
 
-def test_no_model_is_bm25_here_too(tmp_path: Path) -> None:
-    index = QdrantIndex.build(DOCS, None, tmp_path / "index", url=f"edge:{tmp_path / 'qdrant'}")
+def test_no_model_is_bm25_here_too(server: FakeQdrant, tmp_path: Path) -> None:
+    index = of_texts(server, tmp_path, None)
     assert answers(index) == answers(Index.build(DOCS))
 
 
@@ -267,10 +287,10 @@ CHANGES = st.lists(
 
 @settings(max_examples=20)
 @given(changes=CHANGES, latent=st.booleans())
-def test_the_same_changes_give_the_same(changes: list[tuple[str, list[str]]], latent: bool) -> None:
+def test_the_same_changes_give_the_same(server: FakeQdrant, changes: list[tuple[str, list[str]]], latent: bool) -> None:
     model = small_model(DOCS, latent=latent)
     with tempfile.TemporaryDirectory() as folder:
-        index = QdrantIndex.build(DOCS, model, f"{folder}/index", url=f"edge:{folder}/qdrant")
+        index = of_texts(server, folder, model)
         embedded = Index.build(DOCS, model)
         for at, (what, ids) in enumerate(changes):
             given_docs = {doc_id: ("green sky", "toast eyes blue", "")[(at + i) % 3] for i, doc_id in enumerate(ids)}
@@ -323,33 +343,32 @@ def test_others_see_changes_after_a_refresh(both: tuple[QdrantIndex, Index], tmp
     assert len(other.search("sky", 20)) == 20  # those that were added since are found, whatever its length says
 
 
-def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
-    url = f"edge:{tmp_path / 'qdrant'}"
+def test_a_failed_build_leaves_nothing(server: FakeQdrant, tmp_path: Path) -> None:
     bad_rows = sparse.csr_array(np.array([[1.0], [-1.0]]))
     with pytest.raises(InputError, match="document 'b' has negative values"):
-        QdrantIndex.build_rows(["a", "b"], bad_rows, Weights([Identity(n_terms=1)]), tmp_path / "index", url=url)
+        on_qdrant(server, tmp_path, ["a", "b"], bad_rows, Weights([Identity(n_terms=1)]), collection="failed")
+    twice = [("a", ""), ("a", "")]
     with pytest.raises(InputError, match="'a' is there twice"):
-        QdrantIndex.build([("a", ""), ("a", "")], small_model(DOCS), tmp_path / "index", url=url, batch_docs=1)
+        of_texts(server, tmp_path, small_model(DOCS), twice, collection="failed", batch_docs=1)
     assert not (tmp_path / "index").exists()
-    assert list((tmp_path / "qdrant").iterdir()) == []
-    QdrantIndex.build(DOCS, small_model(DOCS), tmp_path / "index", url=url)
+    assert "failed" not in server.collections
+    of_texts(server, tmp_path, small_model(DOCS), collection="failed")
 
 
-def test_building_again_replaces(both: tuple[QdrantIndex, Index], tmp_path: Path) -> None:
-    url = f"edge:{tmp_path / 'qdrant'}"
-    again = QdrantIndex.build({"x": "green sky"}, small_model(DOCS), tmp_path / "index", url=url)
+def test_building_again_replaces(server: FakeQdrant, both: tuple[QdrantIndex, Index], tmp_path: Path) -> None:
+    collection = both[0].collection
+    again = of_texts(server, tmp_path, small_model(DOCS), {"x": "green sky"}, collection=collection)
     assert list(again) == ["x"]
-    with pytest.raises(EngineError, match="open the index again"):
+    with pytest.raises(EngineError, match="open this one again"):
         both[0].search("green")
     assert list(QdrantIndex.open(tmp_path / "index")) == ["x"]
     assert len(list((tmp_path / "index" / "models").iterdir())) == 1
-    with pytest.raises(BundleError, match="is an index in the collection 'tercet-index'"):
-        QdrantIndex.build(DOCS, small_model(DOCS), tmp_path / "index", url=url, collection="other")
+    with pytest.raises(BundleError, match=f"is an index in the collection {collection!r}"):
+        of_texts(server, tmp_path, small_model(DOCS), collection="other")
 
 
-def test_folders_of_another_kind_are_left_alone(tmp_path: Path) -> None:
-    url = f"edge:{tmp_path / 'qdrant'}"
-    model = small_model(DOCS)
+def test_folders_of_another_kind_are_left_alone(server: FakeQdrant, tmp_path: Path) -> None:
+    url, model = server.url, small_model(DOCS)
     Index.build(DOCS, model, tmp_path / "embedded")
     with pytest.raises(BundleError, match="holds a bundle of kind 'index'"):
         QdrantIndex.build(DOCS, model, tmp_path / "embedded", url=url)
@@ -361,35 +380,19 @@ def test_folders_of_another_kind_are_left_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "nothing").exists()
 
 
-@pytest.mark.parametrize(
-    "url", ["", "ftp://host", "edge:", "localhost:6333", "http://me:secret@host", "http://h:99999", 3]
-)
+@pytest.mark.parametrize("url", ["", "ftp://host", "localhost:6333", "http://me:secret@host", "http://h:99999", 3])
 def test_urls_that_are_none(tmp_path: Path, url: Any) -> None:
     with pytest.raises(InputError, match="url"):
         QdrantIndex.build(DOCS, small_model(DOCS), tmp_path / "index", url=url)
     assert not (tmp_path / "index").exists()
 
 
-def test_names_of_collections(tmp_path: Path) -> None:
+def test_names_of_collections(server: FakeQdrant, tmp_path: Path) -> None:
     for name in ("", "a/b", "..", "é", "x" * 201, 3):
         with pytest.raises(InputError, match="collection is"):
-            QdrantIndex.build(DOCS, small_model(DOCS), tmp_path / "i", url=f"edge:{tmp_path}", collection=name)
-    made = QdrantIndex.build(DOCS, small_model(DOCS), tmp_path / "my index", url=f"edge:{tmp_path / 'q'}")
+            QdrantIndex.build(DOCS, small_model(DOCS), tmp_path / "i", url=server.url, collection=name)
+    made = QdrantIndex.build(DOCS, small_model(DOCS), tmp_path / "my index", url=server.url)
     assert made.collection == "tercet-my-index"
-
-
-def test_a_shard_is_opened_once_and_shared(both: tuple[QdrantIndex, Index], tmp_path: Path) -> None:
-    import qdrant_edge
-
-    with pytest.raises(Exception, match="WAL"):  # what would be without sharing
-        qdrant_edge.EdgeShard.load(str(tmp_path / "qdrant" / "tercet-index"))
-    assert answers(QdrantIndex.open(tmp_path / "index")) == answers(both[1])
-
-
-def test_a_shard_that_is_gone(both: tuple[QdrantIndex, Index], tmp_path: Path) -> None:
-    (tmp_path / "qdrant").rename(tmp_path / "elsewhere")
-    with pytest.raises(EngineError, match="collection 'tercet-index', is not there"):
-        QdrantIndex.open(tmp_path / "index")
 
 
 def test_threads(both: tuple[QdrantIndex, Index]) -> None:
@@ -410,14 +413,16 @@ def test_threads(both: tuple[QdrantIndex, Index]) -> None:
     assert not wrong
 
 
-def test_more_documents_than_are_remembered(tmp_path: Path, rng: np.random.Generator, monkeypatch: Any) -> None:
-    from tercet.search.backends import remote_view as view
+def test_more_documents_than_are_remembered(
+    server: FakeQdrant, tmp_path: Path, rng: np.random.Generator, monkeypatch: Any
+) -> None:
+    from tercet.engines import remote_view as view
 
     monkeypatch.setattr(view, "_KEPT", 5)
     monkeypatch.setattr(view, "PAGE", 7)
     weights = Weights([random_part(rng, "sparse"), random_part(rng, "lowrank")])
     D, ids = random_rows(rng, 60), [f"d{i}" for i in range(60)]
-    index, embedded = on_qdrant(tmp_path, ids, D, weights), Index.build_rows(ids, D, weights)
+    index, embedded = on_qdrant(server, tmp_path, ids, D, weights), Index.build_rows(ids, D, weights)
     for q in random_rows(rng, 3):
         assert_alike(index, embedded, q.reshape(1, -1), 60)
     assert list(index) == ids

@@ -11,27 +11,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import qdrant_edge as qe
 
-import tercet as tc
 from support.indexes import DOCS, KINDS, answers, random_rows, random_weights, small_model
 from support.qdrant_server import NAME, Collection, FakeQdrant, Spoil, build, changes, fake_qdrant, puts
 from tercet._installed import install_command
+from tercet.engines import QdrantIndex, uploading
+from tercet.engines import engine as engine_module
+from tercet.engines import remote_view as view
+from tercet.engines.engine import Patience
 from tercet.errors import BundleError, EngineError, InputError, MissingExtraError
 from tercet.search import Index
-from tercet.search.backends import engine as engine_module
-from tercet.search.backends import remote_view as view
-from tercet.search.backends import uploading
-from tercet.search.backends.engine import Patience
-from tercet.search.backends.qdrant import QdrantIndex
-from tercet.search.backends.qdrant.qdrant_index import connect
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[FakeQdrant]:
-    with fake_qdrant(tmp_path / "server") as running:
+def server() -> Iterator[FakeQdrant]:
+    with fake_qdrant() as running:
         yield running
 
 
@@ -50,7 +46,7 @@ def test_what_it_finds(server: FakeQdrant, tmp_path: Path) -> None:
     index = build(server, tmp_path)
     embedded = Index.build(DOCS, small_model(DOCS, latent=True))
     assert answers(index) == answers(embedded)
-    for each in (index, tc.load(tmp_path / "index")):
+    for each in (index, QdrantIndex.open(tmp_path / "index")):
         assert list(each) == list(DOCS)
         assert each.explain("green avocado", "é") == embedded.explain("green avocado", "é")
         assert each.search_many({"1": "green", "2": "sky"}, 3) == embedded.search_many({"1": "green", "2": "sky"}, 3)
@@ -208,7 +204,7 @@ def test_keys(server: FakeQdrant, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.warns(UserWarning, match="insecure connection"):
         build(server, tmp_path)
     with pytest.warns(UserWarning, match="insecure connection"):
-        assert len(tc.load(tmp_path / "index")) == 5
+        assert len(QdrantIndex.open(tmp_path / "index")) == 5
     written = [path.read_bytes() for path in (tmp_path / "index").rglob("*") if path.is_file()]
     assert not any(b"secret" in each for each in written)
 
@@ -229,9 +225,9 @@ FOREIGN = {
 @pytest.mark.parametrize("kind", FOREIGN)
 def test_collections_of_others_are_not_touched(server: FakeQdrant, tmp_path: Path, kind: str) -> None:
     config, problem = FOREIGN[kind]
-    server.collections[NAME] = foreign = Collection(tmp_path / "foreign", config)
+    server.collections[NAME] = foreign = Collection(config)
     if kind == "no marker":
-        foreign.shard.update(qe.UpdateOperation.upsert_points([qe.Point(0, {}, {"mine": 1})]))
+        foreign.put([{"id": 0, "vector": {}, "payload": {"mine": 1}}])
     with pytest.raises(
         EngineError, match=rf"has a collection 'tercet-index' already, which .*{problem}.*nothing in it"
     ):
@@ -258,7 +254,7 @@ def test_a_collection_that_was_swapped(server: FakeQdrant, tmp_path: Path) -> No
         QdrantIndex.open(tmp_path / "index")
     with pytest.raises(EngineError, match="status 404"):
         index.search("green")
-    server.collections[NAME] = Collection(tmp_path / "foreign", SPARSE)
+    server.collections[NAME] = Collection(SPARSE)
     with pytest.raises(EngineError, match="was not made by Tercet; it is not the one of this index"):
         QdrantIndex.open(tmp_path / "index")
     del server.collections[NAME]
@@ -288,10 +284,11 @@ def test_whoever_searches_a_collection_that_was_built_anew_is_told(server: FakeQ
 
 def test_a_marker_of_the_future(server: FakeQdrant, tmp_path: Path) -> None:
     build(server, tmp_path)
-    shard = server.collections[NAME].shard
-    told = shard.retrieve([0], True, False)[0].payload["tercet"]
+    collection = server.collections[NAME]
+    [marker] = collection.local.retrieve(NAME, [0])
+    told = (marker.payload or {})["tercet"]
     for payload, problem in ((told | {"format": 2}, "has format 2; this version"), ({"format": 1}, "index is missing")):
-        shard.update(qe.UpdateOperation.upsert_points([qe.Point(0, {}, {"tercet": payload})]))
+        collection.put([{"id": 0, "vector": {}, "payload": {"tercet": payload}}])
         with pytest.raises(EngineError, match=problem):
             QdrantIndex.open(tmp_path / "index")
 
@@ -299,13 +296,11 @@ def test_a_marker_of_the_future(server: FakeQdrant, tmp_path: Path) -> None:
 # -- without the extra ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("package", "url"), [("qdrant_client", "http://127.0.0.1:1"), ("qdrant_edge", "edge:there")])
-def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, package: str, url: str) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    for module in ("server", "edge"):  # which import the packages
-        monkeypatch.delitem(sys.modules, f"tercet.search.backends.qdrant.{module}", raising=False)
+def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "qdrant_client", None)
+    monkeypatch.delitem(sys.modules, "tercet.engines.qdrant_engine", raising=False)  # which imports it
     with pytest.raises(MissingExtraError, match=re.escape(install_command("qdrant"))):
-        connect(url, "name")
+        QdrantIndex.connect("http://127.0.0.1:1", "name", None)
 
 
 def test_pauses_are_really_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,4 +318,4 @@ def test_pauses_are_really_made(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(slept) == 2
     assert slept[1] == 2.0  # what a server asks for is bounded, too
     with pytest.raises(InputError):
-        connect("nonsense", "name")
+        QdrantIndex.connect("nonsense", "name", None)

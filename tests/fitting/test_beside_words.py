@@ -10,7 +10,7 @@ import tercet as tc
 from tercet.cli.main import cli
 from tercet.data import write_qrels
 from tercet.errors import InputError
-from tercet.export import write_adapted_vectors
+from tercet.engines import write_adapted_vectors
 from tercet.text import Analyser, FieldedVectoriser
 
 K = 4

@@ -11,7 +11,7 @@ from scipy import sparse
 import tercet as tc
 from tercet.data.documents import as_documents
 from tercet.errors import InputError
-from tercet.export import boosted_query, write_synonyms
+from tercet.engines import boosted_query, write_synonyms
 from tercet.learn.joint import joined
 from tercet.search import Index
 from tercet.text import FieldedVectoriser

@@ -10,7 +10,7 @@ import pytest
 import tercet as tc
 from support.serving import made_docs, made_index, refused, served
 from tercet.errors import InputError
-from tercet.search.backends.remote_view import RemoteView
+from tercet.engines.remote_view import RemoteView
 from tercet.serve import messages
 from tercet.serve.facets import facets
 

@@ -33,17 +33,17 @@ from unittest import mock
 import numpy as np
 import safetensors.numpy
 from scipy import sparse
+from tercet.engines.sharded_engine import ShardedEngine
 
 import tercet as tc
 from support.bundles import canonical
 from support.learners import LEARNERS, N_TERMS
 from support.random_data import random_preferences, random_texts
+from tercet.engines.records import Place, RemoteFolder
+from tercet.engines.remote_index import RemoteIndex
 from tercet.errors import EngineError, TercetError
 from tercet.fitting.click_log import learn_from_clicks
 from tercet.loading import load
-from tercet.search.backends.records import Place, RemoteFolder
-from tercet.search.backends.remote_index import RemoteIndex
-from tercet.search.backends.sharded_engine import ShardedEngine
 from tercet.search.folder import vectoriser_fingerprint
 from tercet.store import read_bundle
 from tercet.store.block_sums import BlockSums

@@ -1,4 +1,4 @@
-"""A Qdrant server for tests: what an index uses of its REST API, over qdrant-edge, on loopback, with faults."""
+"""A Qdrant server for tests: what an index uses of its REST API, over the client's local mode, with faults."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import qdrant_edge as qe
+from qdrant_client import QdrantClient, models
 
 from support.indexes import DOCS, small_model
-from tercet.search.backends.qdrant import QdrantIndex
+from tercet.engines import QdrantIndex
 
 NAME = "tercet-index"  # of the collection of `build`
 
@@ -24,20 +24,22 @@ Fault = Callable[[str, str], int | str | None]  # method and path -> a status to
 
 
 class Collection:
-    """A shard, and what was said when it was made."""
+    """A collection in memory, and the configuration it was created with."""
 
-    def __init__(self, path: Path, config: dict[str, Any]) -> None:
-        self.config = config
-        names = config.get("sparse_vectors") or {}
-        dense = {
-            name: qe.EdgeVectorParams(size=each["size"], distance=qe.Distance.Dot)
-            for name, each in (config.get("vectors") or {}).items()
-        }
-        made = qe.EdgeConfig(
-            vectors=dense, sparse_vectors={name: qe.EdgeSparseVectorParams() for name in names}, max_search_threads=1
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.config, self.indexed = config, set[str]()
+        self.local = QdrantClient(":memory:")
+        self.local.create_collection(
+            NAME,
+            vectors_config={name: models.VectorParams(**each) for name, each in (config.get("vectors") or {}).items()},
+            sparse_vectors_config={name: models.SparseVectorParams() for name in config.get("sparse_vectors") or {}},
         )
-        path.mkdir(parents=True)
-        self.shard = qe.EdgeShard.create(str(path), made)
+
+    def put(self, points: list[dict[str, Any]]) -> None:
+        self.local.upsert(NAME, [models.PointStruct(**point) for point in points])
+
+    def count(self) -> int:
+        return self.local.count(NAME).count
 
 
 def single(value: float) -> float:
@@ -50,9 +52,9 @@ class FakeQdrant(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, folder: Path, version: str = "1.15.4", port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
-        self.folder, self.version = folder, version
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.version = "1.15.4"
         self.collections: dict[str, Collection] = {}
         self.fault: Fault | None = None
         self.seen: list[tuple[str, str]] = []
@@ -77,7 +79,7 @@ class FakeQdrant(ThreadingHTTPServer):
         if not rest and method == "PUT":
             if name in self.collections:
                 return 409, f"Collection `{name}` already exists!"
-            self.collections[name] = Collection(self.folder / f"{name}-{len(self.seen)}", body)
+            self.collections[name] = Collection(body)
             return 200, True
         collection = self.collections.get(name)
         if collection is None:
@@ -87,49 +89,44 @@ class FakeQdrant(ThreadingHTTPServer):
                 del self.collections[name]
                 return 200, True
             return 200, self.info(collection)
-        return self.points(collection.shard, method, rest, body)
+        return self.points(collection, method, rest, body)
 
-    def points(self, shard: Any, method: str, rest: str, body: dict[str, Any]) -> tuple[int, Any]:
+    def points(self, collection: Collection, method: str, rest: str, body: dict[str, Any]) -> tuple[int, Any]:
         done = {"operation_id": 0, "status": "completed"}
+        local = collection.local
         if (method, rest) == ("PUT", "/index"):
-            shard.update(qe.UpdateOperation.create_field_index(body["field_name"], qe.PayloadSchemaType.Keyword))
+            collection.indexed.add(body["field_name"])
             return 200, done
         if (method, rest) == ("PUT", "/points"):
-            points = [qe.Point(p["id"], _vectors(p["vector"]), p["payload"]) for p in body["points"]]
-            shard.update(qe.UpdateOperation.upsert_points(points))
+            collection.put(body["points"])
             return 200, done
         if rest == "/points/delete":
-            shard.update(qe.UpdateOperation.delete_points(body["points"]))
+            local.delete(NAME, models.PointIdsList(points=body["points"]))
             return 200, done
         payload, vector = body.get("with_payload", True), body.get("with_vector", False)
         if rest == "/points":
-            return 200, [_record(p) for p in shard.retrieve(body["ids"], payload, vector)]
+            return 200, [_record(p) for p in local.retrieve(NAME, body["ids"], payload, vector)]
         if rest == "/points/query/batch":
-            return 200, [{"points": self.nearest(shard, each)} for each in body["searches"]]
+            return 200, [{"points": self.nearest(collection, each)} for each in body["searches"]]
         if rest == "/points/scroll":
-            only = None
-            if body.get("filter"):
-                [must] = body["filter"]["must"]
-                only = qe.Filter(must=[qe.FieldCondition(must["key"], match=qe.MatchAny(must["match"]["any"]))])
-            request = qe.ScrollRequest(
-                offset=body.get("offset"), limit=body["limit"], filter=only, with_payload=payload, with_vector=vector
-            )
-            page, following = shard.scroll(request)
+            only = models.Filter(**body["filter"]) if body.get("filter") else None
+            options = {"offset": body.get("offset"), "with_payload": payload, "with_vectors": vector}
+            page, following = local.scroll(NAME, only, body["limit"], **options)
             return 200, {"points": [_record(p) for p in page], "next_page_offset": following}
         if rest == "/points/count":
-            return 200, {"count": shard.count(qe.CountRequest(exact=True))}
+            return 200, {"count": collection.count()}
         return 404, "Not found"
 
-    def nearest(self, shard: Any, body: dict[str, Any]) -> list[dict[str, Any]]:
-        nearest = body["query"]["nearest"]
-        asked = qe.SparseVector(nearest["indices"], nearest["values"])
-        request = qe.QueryRequest(
+    def nearest(self, collection: Collection, body: dict[str, Any]) -> list[dict[str, Any]]:
+        listed = collection.local.query_points(
+            NAME,
+            models.SparseVector(**body["query"]["nearest"]),
+            using=body["using"],
             limit=body["limit"],
-            query=qe.Query.Nearest(asked, using=body["using"]),
             with_payload=body["with_payload"],
-            with_vector=body["with_vector"],
-        )
-        found = [_record(p) | {"score": single(p.score), "version": 0} for p in shard.query(request)]
+            with_vectors=body["with_vector"],
+        ).points
+        found = [_record(p) | {"score": single(p.score), "version": 0} for p in listed]
         if body["limit"] >= 128 and not body["params"]["exact"]:
             return found[::2]  # servers of several shards leave some out, though not as many
         return found
@@ -147,13 +144,6 @@ class FakeQdrant(ThreadingHTTPServer):
         }
         state = {"status": "green", "optimizer_status": "ok", "segments_count": 1, "payload_schema": {}}
         return state | {"config": config}
-
-
-def _vectors(told: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: qe.SparseVector(each["indices"], each["values"]) if isinstance(each, dict) else each
-        for name, each in told.items()
-    }
 
 
 def _record(point: Any) -> dict[str, Any]:
@@ -211,9 +201,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def fake_qdrant(folder: Path, version: str = "1.15.4") -> Iterator[FakeQdrant]:
+def fake_qdrant() -> Iterator[FakeQdrant]:
     """A server that is gone at the end of the block."""
-    server = FakeQdrant(folder, version)
+    server = FakeQdrant()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:

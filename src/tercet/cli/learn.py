@@ -27,15 +27,14 @@ from tercet.cli.terminal import echo
 from tercet.data import read_queries, recognise
 from tercet.data.beir import plain_or_packed
 from tercet.data.growing import REPLACED
+from tercet.engines import open_index
 from tercet.errors import InputError
 from tercet.fitting.click_log import ClickEvent, learn_from_clicks, learning_folder
 from tercet.fitting.clicks import Docs, Queries
 from tercet.fitting.text_model import TextModel
-from tercet.loading import INDEX_KINDS
-from tercet.search import open_index
 from tercet.search.folder import check_fits, vectoriser_fingerprint
 from tercet.store import MANIFEST_NAME, bundle_kind, read_bundle
-from tercet.store.kinds import TEXT_MODEL, VECTORS
+from tercet.store.kinds import INDEX, REMOTE_KINDS, TEXT_MODEL, VECTORS
 from tercet.text.vectors import Vectors
 
 SAY_EVERY_SECONDS = 10.0
@@ -90,7 +89,7 @@ def learn(
     """
     if not follow and not clicks.exists():
         raise click.UsageError(f"there is no {clicks}; with --follow it is waited for")
-    if output is None and bundle_kind(model) in INDEX_KINDS:
+    if output is None and bundle_kind(model) in (INDEX, *REMOTE_KINDS):
         raise click.UsageError(f"{model} is an index, whose model never changes; name -o for what is learned")
     out = output or model
     state = checkpoint or learning_folder(out)
@@ -128,7 +127,7 @@ def learn(
 def _documents(model: TextModel, docs: Path | None, noted: Mapping[str, Path], where: Path) -> Docs:
     """The documents that were named, or else those that the model was fitted to."""
     source = docs or noted.get("data") or noted.get("corpus")
-    if source is None and bundle_kind(where) in INDEX_KINDS:
+    if source is None and bundle_kind(where) in (INDEX, *REMOTE_KINDS):
         source = where
     if source is None:
         raise InputError(

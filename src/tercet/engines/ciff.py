@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from tercet.data.lines import write_bytes_atomically
-from tercet.export.impacts import ImpactRows, Impacts
+from tercet.engines.impacts import ImpactRows, Impacts
 from tercet.fitting.text_model import TextModel
 
 _VERSION: Final = 1

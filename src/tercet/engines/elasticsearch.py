@@ -1,6 +1,6 @@
 """Learned queries for Elasticsearch and OpenSearch, rewritten by the client: no plugin is needed.
 
-`index_settings` says how the engine is to cut texts and which fields it needs; `tercet.export.write_rank_features`
+`index_settings` says how the engine is to cut texts and which fields it needs; `tercet.engines.write_rank_features`
 writes those fields; `rewrite` makes the body of a search of each query.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 from tercet._validate import check_integer
+from tercet.engines import BoostedQuery, boosted_query
+from tercet.engines.rank_features import FOLDED_FIELD, IMPACTS_FIELD
+from tercet.engines.weighting import words_asked
 from tercet.errors import InputError
-from tercet.export import BoostedQuery, boosted_query
-from tercet.export.rank_features import FOLDED_FIELD, IMPACTS_FIELD
-from tercet.export.weighting import words_asked
 from tercet.fitting.text_model import TextModel
 from tercet.text.analyser import DEFAULT_PATTERN, Analyser
 from tercet.text.stop_words import ENGLISH

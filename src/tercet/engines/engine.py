@@ -119,24 +119,17 @@ class Engine(ABC):
     most_dimensions : that the vector of a document may have; None where any number will do
     url : as errors name it, without user and password
     collection : its name
-    partial : whether answers may be without those of shards that are away
     """
 
     name: str
     most_dimensions: int | None = None
     url: str
     collection: str
-    partial: bool = False
 
     @property
     def where(self) -> str:
         """The collection, as errors name it."""
         return f"{self.url}, collection {self.collection!r}"
-
-    @property
-    def shards(self) -> Sequence[Engine]:
-        """The collections it consists of; almost always itself."""
-        return (self,)
 
     @abstractmethod
     def patient(self, patience: Patience) -> Self:

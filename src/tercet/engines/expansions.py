@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from tercet._validate import check_integer
 from tercet.data.lines import write_atomically
+from tercet.engines.weighting import own_weight, rarity_left_to_engine
 from tercet.errors import InputError
-from tercet.export.weighting import own_weight, rarity_left_to_engine
 from tercet.fitting.text_model import TextModel
 
 SynonymEngine = Literal["solr", "elasticsearch"]

@@ -14,8 +14,8 @@ from scipy import sparse
 
 from tercet._validate import check_integer
 from tercet.data.lines import write_atomically
+from tercet.engines.weighting import weight_in_query
 from tercet.errors import InputError
-from tercet.export.weighting import weight_in_query
 from tercet.fitting.text_model import TextModel
 from tercet.search.scorer import Scorer
 

@@ -1,38 +1,51 @@
-"""Indexes whose documents other engines keep: what they have in common, and a file or folder for each engine."""
+"""Opening an index, wherever its documents are kept."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Final, NamedTuple
+from os import PathLike
+from pathlib import Path
+from typing import Final
 
-from tercet.store.kinds import POSTGRES_INDEX, QDRANT_INDEX, SEEKDB_INDEX
+from tercet.engines.postgres import PostgresIndex
+from tercet.engines.qdrant import QdrantIndex
+from tercet.engines.remote_index import RemoteIndex
+from tercet.errors import MissingBundleError
+from tercet.fitting.text_model import TextModel
+from tercet.search import BaseIndex, Index
+from tercet.search.folder import UPLOAD
+from tercet.store import Verify, read_bundle
+from tercet.weights import Weights
 
-if TYPE_CHECKING:
-    from tercet.search.backends.remote_index import RemoteIndex
-
-
-class Backend(NamedTuple):
-    """What the folders of a backend are called, and where its class is."""
-
-    kind: str
-    module: str
-    name: str
-
-
-BACKENDS: Final = {
-    "qdrant": Backend(QDRANT_INDEX, "tercet.search.backends.qdrant", "QdrantIndex"),
-    "postgres": Backend(POSTGRES_INDEX, "tercet.search.backends.postgres", "PostgresIndex"),
-    "seekdb": Backend(SEEKDB_INDEX, "tercet.search.backends.seekdb", "SeekdbIndex"),
-}
+BACKENDS: Final[dict[str, type[RemoteIndex]]] = {"qdrant": QdrantIndex, "postgres": PostgresIndex}
 
 
-def backend_class(backend: str) -> type[RemoteIndex]:
-    """The index of a backend, whose client is imported when it is used."""
-    _, module, name = BACKENDS[backend]
-    made: type[RemoteIndex] = getattr(import_module(module), name)
-    return made
+def open_index(
+    folder: str | PathLike[str], model: TextModel | Weights | None = None, verify: Verify = "open"
+) -> BaseIndex:
+    """Read the index in a folder: an `Index`, or one whose documents are in another engine.
 
+    Parameters
+    ----------
+    folder : where it is
+    model : another model than the one it was made with; its documents must be cut and weighted the same way
+    verify : as for `Index.open`, of an index that is kept here
 
-def class_of_kind(kind: str | None) -> type[RemoteIndex]:
-    """The index of a folder; where its first upload has not ended it has no kind yet, and any of them says so."""
-    return backend_class(next((name for name, backend in BACKENDS.items() if backend.kind == kind), "qdrant"))
+    Examples
+    --------
+    >>> import tempfile
+    >>> from tercet import Index
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Index.build({"a": "green tea"}, path=f"{folder}/index")
+    ...     open_index(f"{folder}/index").search("tea")[0].doc_id
+    'a'
+    """
+    try:
+        kind = read_bundle(folder).kind
+    except MissingBundleError:
+        if (Path(folder) / UPLOAD).is_file():  # an upload to some engine, which RemoteFolder says has not ended
+            return QdrantIndex.open(folder, model)
+        raise
+    for backend in BACKENDS.values():
+        if backend.kind == kind:
+            return backend.open(folder, model)
+    return Index.open(folder, model, verify)

@@ -1,18 +1,16 @@
-"""An index in Qdrant: on a server by its URL, or by ``edge:PATH`` in Qdrant's engine in this process."""
+"""An index in a collection of a Qdrant server."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from tercet.engines.credentials import check_encrypted, credential
+from tercet.engines.engine import READING, Engine
+from tercet.engines.remote_index import RemoteIndex
 from tercet.errors import InputError, MissingExtraError
-from tercet.search.backends.credentials import check_encrypted, credential
-from tercet.search.backends.engine import READING, Engine, Patience, check_collection
-from tercet.search.backends.remote_index import RemoteIndex
 from tercet.store.kinds import QDRANT_INDEX
 
-EDGE: Final = "edge:"
 API_KEY: Final = "QDRANT_API_KEY"
 
 
@@ -33,49 +31,31 @@ class QdrantIndex(RemoteIndex):
     ['a', 'b']
     """
 
-    backend, engine_name, kind = "qdrant", "Qdrant", QDRANT_INDEX
+    engine_name, kind = "Qdrant", QDRANT_INDEX
 
     @classmethod
     def connect(cls, url: str, collection: str, secret: str | None, *, is_named: bool = False) -> Engine:
-        return connect(url, collection, secret, is_named=is_named)
+        url = normal_url(url)
+        try:
+            from tercet.engines.qdrant_engine import QdrantEngine
+        except ModuleNotFoundError as error:
+            raise MissingExtraError("qdrant-client", "qdrant", "an index on Qdrant") from error
+        parts = urlsplit(url)
+        hosts = [parts.hostname or ""]
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        key = credential(hosts, port, secret, API_KEY, is_named=is_named)
+        if key.secret is not None:
+            remedy = f"use https://, a tunnel to localhost, or no key (unset {API_KEY})"
+            check_encrypted(hosts, parts.scheme == "https", "the API key", remedy)
+        return QdrantEngine.connect(url, collection, key, READING)
 
     @classmethod
     def kept_url(cls, url: Any) -> str:
         return normal_url(url)
 
 
-def connect(
-    url: str, collection: str, api_key: str | None = None, patience: Patience = READING, *, is_named: bool = False
-) -> Engine:
-    """The collection of that name; whether it exists is for `Engine.problem` to say.
-
-    The key of a server is taken from the variable QDRANT_API_KEY where none is given and the user named the server; it
-    is never written to disk, and goes to no other machine over plain HTTP.
-    """
-    url = normal_url(url)
-    check_collection(collection)
-    if url.startswith(EDGE):
-        try:
-            from tercet.search.backends.qdrant.edge import EdgeEngine
-        except ModuleNotFoundError as error:
-            raise MissingExtraError("qdrant-edge-py", "qdrant", "a url that begins with edge:") from error
-        return EdgeEngine(url, Path(url.removeprefix(EDGE)) / collection)
-    try:
-        from tercet.search.backends.qdrant.server import ServerEngine
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("qdrant-client", "qdrant", "an index on Qdrant") from error
-    parts = urlsplit(url)
-    hosts = [parts.hostname or ""]
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    key = credential(hosts, port, api_key, API_KEY, is_named=is_named)
-    if key.secret is not None:
-        remedy = f"use https://, a tunnel to localhost, or no key (unset {API_KEY})"
-        check_encrypted(hosts, parts.scheme == "https", "the API key", remedy)
-    return ServerEngine.connect(url, collection, key, patience)
-
-
 def normal_url(url: Any) -> str:
-    """A URL as a folder keeps it: the path of ``edge:PATH`` is made absolute.
+    """A URL as a folder keeps it.
 
     Examples
     --------
@@ -83,11 +63,7 @@ def normal_url(url: Any) -> str:
     'http://localhost:6333'
     """
     if not isinstance(url, str) or not url:
-        raise InputError(f"url is {url!r}; expected one like http://localhost:6333, or edge:PATH")
-    if url.startswith(EDGE):
-        if not url.removeprefix(EDGE):
-            raise InputError(f"url is {url!r}; expected a path after {EDGE}")
-        return EDGE + str(Path(url.removeprefix(EDGE)).absolute())
+        raise InputError(f"url is {url!r}; expected one like http://localhost:6333")
     try:
         parts = urlsplit(url)
         hostname = parts.hostname
@@ -95,7 +71,7 @@ def normal_url(url: Any) -> str:
     except ValueError as error:
         raise InputError(f"url is {url!r}, which is none: {error}") from error
     if parts.scheme not in ("http", "https") or not hostname or parts.query or parts.fragment:
-        raise InputError(f"url is {url!r}; expected one like http://localhost:6333, or edge:PATH")
+        raise InputError(f"url is {url!r}; expected one like http://localhost:6333")
     if parts.username is not None or parts.password is not None:
         raise InputError(f"url must not hold a password, since it is written to disk; set {API_KEY} instead")
     return url.rstrip("/")

@@ -1,21 +1,38 @@
-"""A Qdrant server, through qdrant-client; what a network or a busy server spoils is tried again."""
+"""A collection of a Qdrant server, through qdrant-client; requests that a network or a busy server spoils are retried."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
+from functools import partial
 from typing import Any, Final, Self, TypeVar
 
 import httpx
+import numpy as np
+from numpy.typing import NDArray
 from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
+from tercet.engines.credentials import Credential
+from tercet.engines.engine import (
+    CARRIED,
+    DOC_ID,
+    MISSING,
+    PAGE,
+    TEXT,
+    Engine,
+    Passing,
+    Patience,
+    Point,
+    Query,
+    StoredPoint,
+    Terms,
+    Values,
+    retried,
+)
 from tercet.errors import EngineError
-from tercet.search.backends.credentials import Credential
-from tercet.search.backends.engine import DOC_ID, MISSING, Passing, Patience, Point, Query, retried
-from tercet.search.backends.qdrant.qdrant_engine import VECTOR, QdrantEngine, config_problem
 
 T = TypeVar("T")
 
@@ -25,8 +42,13 @@ _TIMEOUT_SECONDS: Final = 60
 _PASSING_STATUSES: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 
-class ServerEngine(QdrantEngine):
+VECTOR: Final = "words"  # the name of the one sparse vector of a document
+
+
+class QdrantEngine(Engine):
     """A collection of a server. Threads may share it."""
+
+    name = "Qdrant"
 
     def __init__(self, client: Any, url: str, collection: str, patience: Patience, lack: str = "") -> None:
         self.url, self.collection, self._lack = url, collection, lack
@@ -93,7 +115,7 @@ class ServerEngine(QdrantEngine):
         except UnexpectedResponse:
             return MISSING
         params = info.config.params.model_dump(mode="json")
-        return config_problem(params.get("vectors"), params.get("sparse_vectors"))
+        return _config_problem(params.get("vectors"), params.get("sparse_vectors"))
 
     def create(self) -> None:
         attempts = 0
@@ -143,6 +165,38 @@ class ServerEngine(QdrantEngine):
     def count(self) -> int:
         return int(self._ask("counting", self._client.count, self.collection, exact=True).count)
 
+    def payload(self, row: int) -> Mapping[str, Any] | None:
+        points = self._retrieve("reading a point", [row], True)
+        return (points[0].payload or {}) if points else None
+
+    def nearest(self, queries: Sequence[Query], n: int) -> list[list[StoredPoint]]:
+        answers = self._query(queries, n, [DOC_ID], [VECTOR])
+        return [[_stored(point, point.score) for point in points] for points in answers]
+
+    def nearest_rows(self, query: Query, n: int) -> NDArray[np.int64]:
+        [points] = self._query([query], n, False, False)
+        return np.array([point.id for point in points], dtype=np.int64)
+
+    def fetch(self, rows: Sequence[int]) -> list[StoredPoint]:
+        return [_stored(point) for point in self._retrieve("reading documents", rows, [DOC_ID], [VECTOR])]
+
+    def contents(self, rows: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+        points = self._retrieve("reading texts", rows, [TEXT, CARRIED])
+        return {int(point.id): point.payload or {} for point in points}
+
+    def rows_of(self, doc_ids: Collection[str]) -> list[tuple[int, str]]:
+        numbered: list[tuple[int, str]] = []
+        offset: Any = None
+        while True:
+            page, offset = self._scroll("looking for ids", offset, PAGE, doc_ids)
+            numbered += _numbered(page)
+            if offset is None:
+                return numbered
+
+    def ids_from(self, row: int, n: int) -> list[tuple[int, str]]:
+        page, _ = self._scroll("listing ids", row, n, None)
+        return _numbered(page)
+
     def _retrieve(self, purpose: str, rows: Sequence[int], payload: Any, vector: Any = False) -> Sequence[Any]:
         retrieve = self._client.retrieve
         points: Sequence[Any] = self._ask(
@@ -181,3 +235,31 @@ def _reason(content: bytes) -> str:
         return str(json.loads(content)["status"]["error"])
     except (ValueError, TypeError, KeyError):
         return content[:200].decode("utf-8", "replace").strip() or "no reason given"
+
+
+def _stored(point: Any, score: float = 0.0) -> StoredPoint:
+    doc_id = str((point.payload or {}).get(DOC_ID, ""))
+    return StoredPoint(int(point.id), doc_id, float(score), partial(_vector, (point.vector or {}).get(VECTOR)))
+
+
+def _vector(vector: Any) -> tuple[Terms, Values]:
+    terms = np.array([] if vector is None else vector.indices, dtype=np.int64)
+    return terms, np.array([] if vector is None else vector.values, dtype=np.float32)
+
+
+def _numbered(page: Sequence[Any]) -> list[tuple[int, str]]:
+    return [(int(point.id), point.payload[DOC_ID]) for point in page]
+
+
+def _config_problem(dense: Any, sparse: Any) -> str | None:
+    """Why vectors of this configuration are not ours."""
+    if dense:
+        return f"has dense vectors ({', '.join(map(repr, dense)) if isinstance(dense, Mapping) else 'one'})"
+    names = sorted(sparse or {})
+    if names != [VECTOR]:
+        return f"has the sparse vectors {names}; ours have {[VECTOR]}"
+    config = sparse[VECTOR] or {}
+    datatype = (config.get("index") or {}).get("datatype") or config.get("datatype")
+    if config.get("modifier") not in (None, "none") or datatype not in (None, "float32"):
+        return f"changes values: modifier {config.get('modifier')!r}, datatype {datatype!r}"
+    return None

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet._validate import check_integer
+from tercet.engines.certified import positive_query
+from tercet.engines.impacts import folded_names
+from tercet.engines.weighting import own_weight, rarity_left_to_engine
 from tercet.errors import InputError
-from tercet.export.impacts import folded_names
-from tercet.export.weighting import own_weight, rarity_left_to_engine
 from tercet.fitting.text_model import TextModel
-from tercet.search.certified import positive_query
 from tercet.search.scorer import ExactScores, Scorer
 
 _BARE: Final = re.compile(r"\w+")

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.data.lines import write_atomically
+from tercet.engines.impacts import Exact, ImpactRows
 from tercet.errors import InputError
-from tercet.export.impacts import Exact, ImpactRows
 from tercet.fitting.text_model import TextModel
 
 IMPACTS_FIELD: Final = "tercet_impacts"  # what was learned, for queries of plain words
@@ -59,7 +59,7 @@ def write_rank_features(
 
     ``tercet_impacts`` holds what was learned, as `ImpactRows` has it, in the model's units: for a query of plain words.
     ``tercet_folded`` holds own words and latent vectors, as `ImpactRows` with ``fold`` has them: the exact score, up
-    to a number that is the same for all documents. `tercet.adapters.elasticsearch` gives the mapping, and rewrites
+    to a number that is the same for all documents. `tercet.engines.elasticsearch` gives the mapping, and rewrites
     queries. Parameters as those of `ImpactRows`.
 
     Notes

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.errors import BundleError, DamagedBundleError, EngineAwayError, EngineError, MissingBundleError
+from tercet.engines.engine import MISSING, Engine, Point, shown_url
+from tercet.errors import BundleError, DamagedBundleError, EngineError, MissingBundleError
 from tercet.fitting.text_model import TextModel
-from tercet.search.backends.engine import MISSING, Engine, Point, shown_url
 from tercet.search.folder import MODELS, UPLOAD, Folder
 from tercet.store import (
     MANIFEST_NAME,
@@ -153,24 +153,7 @@ def _marker_in(engine: Engine) -> Marker | None:
 
 
 def own_marker(engine: Engine, index: str) -> Marker:
-    """The marker of the collection that belongs to an index; any other is an error, on whichever shard.
-
-    Where partial answers will do, shards that do not answer are not looked at.
-    """
-    markers, away = [], None
-    for shard in engine.shards:
-        try:
-            markers.append(_own_marker_of(shard, index))
-        except EngineAwayError as error:
-            if not engine.partial:
-                raise
-            away = error
-    if not markers and away is not None:
-        raise away
-    return markers[0]
-
-
-def _own_marker_of(engine: Engine, index: str) -> Marker:
+    """The marker of the collection that belongs to an index; any other is an error."""
     problem = engine.problem()
     if problem is not None:
         other = "" if problem == MISSING else "; it is not the one of this index"
@@ -201,10 +184,7 @@ def refuse_taken(engine: Engine) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """What the manifest says: where the documents are, which index it is (see `Marker`), and the model.
-
-    ``shards`` has all URLs where there are several, the first of which is ``url``, too.
-    """
+    """What the manifest says: where the documents are, which index it is (see `Marker`), and the model."""
 
     url: str
     collection: str
@@ -213,16 +193,11 @@ class Place:
     factors: str
     model: str
     model_digest: str
-    shards: Annotated[tuple[str, ...], OMIT_DEFAULT] = ()
-
-    @property
-    def urls(self) -> tuple[str, ...]:
-        return self.shards or (self.url,)
 
     @property
     def shown(self) -> str:
         """Where it is, as messages say it."""
-        return f"the collection {self.collection!r} at {', '.join(map(shown_url, self.urls))}"
+        return f"the collection {self.collection!r} at {shown_url(self.url)}"
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 import secrets
 import threading
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
@@ -15,10 +14,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
 from tercet._validate import check_integer
-from tercet.errors import BundleError, InputError
-from tercet.fitting.text_model import TextModel
-from tercet.search.backends.engine import MISSING, PAGE, WRITING, Engine, check_collection
-from tercet.search.backends.records import (
+from tercet.engines.engine import MISSING, PAGE, WRITING, Engine, check_collection
+from tercet.engines.records import (
     Marker,
     Place,
     RemoteFolder,
@@ -29,13 +26,13 @@ from tercet.search.backends.records import (
     read_marker,
     refuse_taken,
 )
-from tercet.search.backends.remote_view import Memory, RemoteView
-from tercet.search.backends.sharded_engine import ShardedEngine, absent_noted
-from tercet.search.backends.uploading import Batches, Uploader, batches_of_rows, batches_of_texts
+from tercet.engines.remote_view import Memory, RemoteView
+from tercet.engines.uploading import Batches, Uploader, batches_of_rows, batches_of_texts
+from tercet.errors import BundleError, InputError
+from tercet.fitting.text_model import TextModel
 from tercet.search.base import BaseIndex, listed_ids, n_terms, same_words, weights_of
 from tercet.search.documents import Docs, Progress, check_model, with_words
 from tercet.search.folder import UPLOAD, check_fits, vectoriser_fingerprint
-from tercet.search.results import Results, SearchedQuery, SearchRun
 from tercet.search.scorer import Scorer
 from tercet.text import Analyser
 from tercet.weights import Weights
@@ -56,14 +53,12 @@ class RemoteIndex(BaseIndex):
 
     Attributes
     ----------
-    backend : what the command line calls it
-    engine_name : what people call it
+    engine_name : as people know it
     kind : of its folder
     longest_name : how many letters the name of a collection has at most
     """
 
     can_filter = False  # what documents carry is one text of their payload
-    backend: ClassVar[str]
     engine_name: ClassVar[str]
     kind: ClassVar[str]
     longest_name: ClassVar[int] = 200
@@ -94,7 +89,7 @@ class RemoteIndex(BaseIndex):
         model: TextModel | None,
         path: str | PathLike[str],
         *,
-        url: str | Sequence[str],
+        url: str,
         analyser: Analyser | None = None,
         collection: str | None = None,
         secret: str | None = None,
@@ -109,7 +104,7 @@ class RemoteIndex(BaseIndex):
         docs, model, analyser : as `Index.build` takes them
         path : a folder for the model and for where the documents are; an index that is there is replaced, with its
             collection
-        url : where the engine is; several are shards, over which the documents are spread
+        url : where the engine is
         collection : its name; None takes that of the folder. One that exists is an error, unless it is the one that
             this folder names
         secret : key or password of the server; None takes it from the environment. It is not written to disk
@@ -130,7 +125,7 @@ class RemoteIndex(BaseIndex):
         model: TextModel | Weights,
         path: str | PathLike[str],
         *,
-        url: str | Sequence[str],
+        url: str,
         collection: str | None = None,
         secret: str | None = None,
         batch_docs: int = BATCH_DOCS,
@@ -147,7 +142,7 @@ class RemoteIndex(BaseIndex):
         batches: Batches,
         model: TextModel | Weights,
         path: str | PathLike[str],
-        url: str | Sequence[str],
+        url: str,
         collection: str | None,
         secret: str | None,
         batch_docs: int,
@@ -156,21 +151,15 @@ class RemoteIndex(BaseIndex):
     ) -> Self:
         folder = RemoteFolder(path, cls.kind)
         name = default_collection(folder.path) if collection is None else collection
-        check_collection(name, cls.longest_name)
         check_integer(batch_docs, "batch_docs")
         scorer = Scorer(weights_of(model))
-        urls = tuple(url) if isinstance(url, Sequence) and not isinstance(url, str) else (url,)
-        kept_urls = tuple(cls.kept_url(each) for each in urls) if urls else (cls.kept_url(""),)
-        if len(set(kept_urls)) < len(kept_urls):
-            raise InputError("url names a shard twice; shards must differ")
-        engine = cls._reached(urls, name, secret, False, is_named=True)
+        kept_url = cls.kept_url(url)
+        engine = cls._reached(url, name, secret, is_named=True)
         folder.prepare()
         try:
             with folder.writing():
                 kept = folder.write_model(model)
-                factors = scorer.fingerprint
-                shards = kept_urls if len(kept_urls) > 1 else ()
-                place = Place(kept_urls[0], name, "", vectoriser_fingerprint(model), factors, *kept, shards)
+                place = Place(kept_url, name, "", vectoriser_fingerprint(model), scorer.fingerprint, *kept)
                 patient = engine.patient(WRITING)
                 upload = _begun(folder, place, patient, keep_texts, batch_docs)
                 marker = _collection_for(upload, patient, n_terms(model), scorer.n_components)
@@ -184,11 +173,7 @@ class RemoteIndex(BaseIndex):
 
     @classmethod
     def open(
-        cls,
-        path: str | PathLike[str],
-        model: TextModel | Weights | None = None,
-        secret: str | None = None,
-        partial: bool = False,
+        cls, path: str | PathLike[str], model: TextModel | Weights | None = None, secret: str | None = None
     ) -> Self:
         """Read where an index is, and reach its collection.
 
@@ -198,8 +183,6 @@ class RemoteIndex(BaseIndex):
         model : another model than the one it was made with, see `with_model`
         secret : key or password of the server; None takes it from the environment, for hosts of TERCET_SECRET_HOSTS
             and for this machine, since the folder, which may be anybody's, says where the server is
-        partial : search without shards that do not answer, as `Results.absent` says; else that is an
-            `EngineAwayError`. Changes need all shards in any case
         """
         if model is not None:
             check_model(model, TextModel | Weights)
@@ -208,15 +191,13 @@ class RemoteIndex(BaseIndex):
         scoring_model = folder.read_model(place) if model is None else model
         check_fits(scoring_model, place.vectoriser, str(path))
         scorer = _fitting(scoring_model, place.factors, str(path), cls.engine_name)
-        engine = cls._reached(place.urls, place.collection, secret, partial)
+        engine = cls._reached(place.url, place.collection, secret)
         return cls(scoring_model, folder, place, _viewed(engine, own_marker(engine, place.index), scorer))
 
     @classmethod
-    def _reached(
-        cls, urls: Sequence[str], collection: str, secret: str | None, partial: bool, *, is_named: bool = False
-    ) -> Engine:
-        shards = [cls.connect(url, collection, secret, is_named=is_named) for url in urls]
-        engine = shards[0] if len(shards) == 1 else ShardedEngine(shards, partial)
+    def _reached(cls, url: str, collection: str, secret: str | None, *, is_named: bool = False) -> Engine:
+        check_collection(collection, cls.longest_name)  # also that of a folder, which may be anybody's
+        engine = cls.connect(url, collection, secret, is_named=is_named)
         engine.check_version()
         return engine
 
@@ -248,34 +229,12 @@ class RemoteIndex(BaseIndex):
         return self._place.url
 
     @property
-    def shards(self) -> tuple[str, ...]:
-        """The URLs of all shards; one where there are no others."""
-        return self._place.urls
-
-    @property
     def collection(self) -> str:
         return self._place.collection
 
     def __repr__(self) -> str:
         where = self._place.shown.removeprefix("the collection ")
         return f"{type(self).__name__}({len(self):,} documents, {n_terms(self._model):,} words, {where})"
-
-    # -- searching ----------------------------------------------------------------------------------------------
-
-    def search_many(
-        self, queries: Mapping[str, str], k: int = 100, max_terms: int | None = None, query_vectors: Any = None
-    ) -> SearchRun:
-        with absent_noted() as absent:
-            run = super().search_many(queries, k, max_terms, query_vectors)
-        run.absent = tuple(sorted(absent))
-        return run
-
-    def _results(self, searched: SearchedQuery, k: int, max_terms: int | None, cutoff: bool) -> Results:
-        with absent_noted() as absent:
-            results = super()._results(searched, k, max_terms, cutoff)
-        if absent:
-            results.absent, results.exact, results.missed = tuple(sorted(absent)), False, math.inf
-        return results
 
     # -- changing -----------------------------------------------------------------------------------------------
 
@@ -363,19 +322,15 @@ def _begun(folder: RemoteFolder, place: Place, engine: Engine, keep_texts: bool,
             f"{upload.place.shown}. Go on with the same documents, model and options, or remove "
             f"{folder.path / UPLOAD} to give it up"
         )
-    if before is not None and (before.urls, before.collection) != (place.urls, place.collection):
+    if before is not None and (before.url, before.collection) != (place.url, place.collection):
         raise BundleError(
             f"{folder.path} is an index in {before.shown}; name that one to replace it, or another folder"
         )
-    own = []
-    for shard in engine.shards:
-        marker = read_marker(shard) if before is not None else None
-        if before is not None and marker is not None and marker.index == before.index:
-            own.append(shard)
-        else:
-            refuse_taken(shard)
-    for shard in own:  # when none was refused
-        shard.drop()
+    marker = None if before is None else read_marker(engine)
+    if before is not None and marker is not None and marker.index == before.index:
+        engine.drop()
+    else:
+        refuse_taken(engine)
     place = replace(place, index=secrets.token_hex(16))
     upload = Upload("build", place, keep_texts, batch_docs, first_row(place.index), 0, "", VectorLimits())
     folder.keep(upload)  # before the collection, so that one without a marker is known to be ours
@@ -387,15 +342,15 @@ def _collection_for(upload: Upload, engine: Engine, words: int, n_components: in
     place = upload.place
     fixed = (place.index, place.vectoriser, place.factors, words, n_components, upload.texts)
     marker = Marker(*fixed, next_row=upload.first_row, limits=upload.limits)
-    for shard in engine.shards if upload.sent == 0 else ():
-        problem = shard.problem()
+    if upload.sent == 0:
+        problem = engine.problem()
         if problem == MISSING:
-            shard.create()
-        elif problem is not None or (read_marker(shard) is None and shard.count() > 0):
-            refuse_taken(shard)
-        if read_marker(shard) is None:
-            shard.index_ids()
-            shard.put([marker.point()])  # last, so that where it is nothing is missing
+            engine.create()
+        elif problem is not None or (read_marker(engine) is None and engine.count() > 0):
+            refuse_taken(engine)
+        if read_marker(engine) is None:
+            engine.index_ids()
+            engine.put([marker.point()])  # last, so that a collection with a marker is complete
     return replace(marker, limits=own_marker(engine, place.index).limits)
 
 

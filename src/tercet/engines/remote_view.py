@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.data.values import Record
+from tercet.engines.certified import Certified, certified_rerank
+from tercet.engines.engine import CARRIED, PAGE, TEXT, Engine, Query, StoredPoint
+from tercet.engines.records import MARKER_ROW, MOST_ROWS, Marker
 from tercet.errors import EngineError, InputError
-from tercet.search.backends.engine import CARRIED, PAGE, TEXT, Engine, Query, StoredPoint
-from tercet.search.backends.records import MARKER_ROW, MOST_ROWS, Marker
 from tercet.search.carried import unpacked_record
-from tercet.search.certified import Certified, certified_rerank
 from tercet.search.scorer import ExactScores, ExpandedQueries, Scorer
 
 _KEPT: Final = 4096  # documents that are remembered; a number never stands for another document

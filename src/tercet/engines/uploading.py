@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.engines.engine import CARRIED, DOC_ID, PAGE, TEXT, Engine, Point
+from tercet.engines.records import Marker, RemoteFolder, Upload
 from tercet.errors import BundleError, InputError
 from tercet.fitting.text_model import TextModel
-from tercet.search.backends.engine import CARRIED, DOC_ID, PAGE, TEXT, Engine, Point
-from tercet.search.backends.records import Marker, RemoteFolder, Upload
 from tercet.search.documents import Docs, Progress, canonical, checked_documents, listed_one_by_one, next_documents
 from tercet.search.folder import UPLOAD
 from tercet.search.scorer import Scorer

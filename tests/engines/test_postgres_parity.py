@@ -1,4 +1,4 @@
-"""An index in PostgreSQL or seekdb, on a real server: what it finds is what the embedded index finds."""
+"""An index in PostgreSQL, on a real server: what it finds is what the embedded index finds."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-import tercet as tc
 from support.commands import ok, run
-from support.databases import DatabaseServer, database_server
+from support.databases import PostgresServer, postgres_server
 from support.indexes import DOCS, KINDS, answers, random_rows, random_weights, small_model
 from support.serving import eventually, made_docs, made_index, served
 from tercet.data import read_run, write_beir
+from tercet.engines import PostgresIndex, open_index
 from tercet.errors import BundleError, InputError
-from tercet.search import Index, open_index
-from tercet.search.backends.remote_index import RemoteIndex
+from tercet.search import Index
 from tercet.search.base import BaseIndex
 from tercet.serve.bounds import Limits
 from tercet.weights import Identity, LowRank, Sparse, Weights
@@ -36,9 +35,9 @@ PATIENT = Limits(write_burst=1000, deadline_ms=60_000)  # the machine may be bus
 numbers = itertools.count()
 
 
-@pytest.fixture(scope="module", params=["postgres", "seekdb"])
-def database(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
-    with database_server(request.param) as server:
+@pytest.fixture(scope="module")
+def database() -> Iterator[PostgresServer]:
+    with postgres_server() as server:
         yield server
 
 
@@ -46,14 +45,14 @@ def new_name() -> str:
     return f"test-{next(numbers)}"
 
 
-def in_database(server: DatabaseServer, folder: Path | str, ids: list[str], D: Any, weights: Weights) -> RemoteIndex:
+def in_database(server: PostgresServer, folder: Path | str, ids: list[str], D: Any, weights: Weights) -> PostgresIndex:
     path = Path(folder) / "index"
-    return server.index_class.build_rows(ids, D, weights, path, url=server.url, collection=new_name(), batch_docs=50)
+    return PostgresIndex.build_rows(ids, D, weights, path, url=server.url, collection=new_name(), batch_docs=50)
 
 
-def of_texts(server: DatabaseServer, folder: Path, model: Any, docs: Any = DOCS, **options: Any) -> RemoteIndex:
+def of_texts(server: PostgresServer, folder: Path, model: Any, docs: Any = DOCS, **options: Any) -> PostgresIndex:
     options = {"collection": new_name(), "batch_docs": 2} | options
-    return server.index_class.build(docs, model, folder / "index", url=server.url, **options)
+    return PostgresIndex.build(docs, model, folder / "index", url=server.url, **options)
 
 
 def found(index: BaseIndex, q: Any, k: int) -> list[tuple[str, float]]:
@@ -69,7 +68,7 @@ def found(index: BaseIndex, q: Any, k: int) -> list[tuple[str, float]]:
     kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=3),
     n=st.integers(1, 70),
 )
-def test_any_weights_any_documents(database: DatabaseServer, seed: int, kinds: list[str], n: int) -> None:
+def test_any_weights_any_documents(database: PostgresServer, seed: int, kinds: list[str], n: int) -> None:
     rng = np.random.default_rng(seed)
     weights, D, Q = random_weights(rng, kinds), random_rows(rng, n), random_rows(rng, 4)
     D.data *= rng.choice([1.0, rng.random()], D.nnz).astype(np.float32)  # numbers with all their digits, and ties
@@ -81,7 +80,7 @@ def test_any_weights_any_documents(database: DatabaseServer, seed: int, kinds: l
             assert found(index, Q[i : i + 1], k) == found(embedded, Q[i : i + 1], k)
 
 
-def test_documents_that_share_no_word(database: DatabaseServer, tmp_path: Path) -> None:
+def test_documents_that_share_no_word(database: PostgresServer, tmp_path: Path) -> None:
     D = np.zeros((6, 4), dtype=np.float32)
     D[0, 0] = D[1, 1] = D[2, 2] = D[3, 3] = 1  # row 4 has no known word; row 5 has words 0 and 1
     D[5, :2] = 1
@@ -104,7 +103,7 @@ def test_documents_that_share_no_word(database: DatabaseServer, tmp_path: Path) 
         assert not index.row("e").nnz
 
 
-def test_what_single_precision_cannot_tell_apart(database: DatabaseServer, tmp_path: Path) -> None:
+def test_what_single_precision_cannot_tell_apart(database: PostgresServer, tmp_path: Path) -> None:
     n = 300
     D = np.stack([np.ones(n), np.arange(n) % 150 + 1.0], axis=1).astype(np.float32)
     weights, ids = Weights([Identity(n_terms=2)]), [f"d{i}" for i in range(n)]
@@ -114,7 +113,7 @@ def test_what_single_precision_cannot_tell_apart(database: DatabaseServer, tmp_p
 
 
 @pytest.mark.parametrize("n_words", [15_999, 16_000, 16_001, 40_000])
-def test_queries_of_very_many_signed_words(database: DatabaseServer, tmp_path: Path, n_words: int) -> None:
+def test_queries_of_very_many_signed_words(database: PostgresServer, tmp_path: Path, n_words: int) -> None:
     rng = np.random.default_rng(n_words)
     n_terms = 40_000
     D = sparse.random_array((60, n_terms), density=0.01, rng=rng, dtype=np.float32, format="csr")
@@ -125,27 +124,24 @@ def test_queries_of_very_many_signed_words(database: DatabaseServer, tmp_path: P
     assert found(index, q, 20) == found(Index.build_rows(ids, D, weights), q, 20)
 
 
-def test_documents_of_very_many_words(database: DatabaseServer, tmp_path: Path) -> None:
+def test_documents_of_very_many_words(database: PostgresServer, tmp_path: Path) -> None:
     n_terms = 16_001
     D = sparse.csr_array(np.ones((1, n_terms), dtype=np.float32))
     weights = Weights([Identity(n_terms=n_terms)])
-    if database.backend == "postgres":
-        with pytest.raises(InputError, match=r"'a' has 16,001 different words .*; PostgreSQL takes 16,000"):
-            in_database(database, tmp_path, ["a"], D, weights)
-        assert not (tmp_path / "index").exists()
-    else:
-        assert found(in_database(database, tmp_path, ["a"], D, weights), D, 1) == [("a", 16_001.0)]
+    with pytest.raises(InputError, match=r"'a' has 16,001 different words .*; PostgreSQL takes 16,000"):
+        in_database(database, tmp_path, ["a"], D, weights)
+    assert not (tmp_path / "index").exists()
 
 
 # -- texts, reasons, other models -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("latent", [False, True])
-def test_texts_and_reasons(database: DatabaseServer, tmp_path: Path, latent: bool) -> None:
+def test_texts_and_reasons(database: PostgresServer, tmp_path: Path, latent: bool) -> None:
     model = small_model(DOCS, latent=latent)
     index, embedded = of_texts(database, tmp_path, model), Index.build(DOCS, model)
-    for each in (index, tc.load(tmp_path / "index"), open_index(tmp_path / "index")):
-        assert type(each) is database.index_class
+    for each in (index, PostgresIndex.open(tmp_path / "index"), open_index(tmp_path / "index")):
+        assert type(each) is PostgresIndex
         assert answers(each) == answers(embedded)
         assert list(each) == list(embedded) == list(DOCS)
         assert ("a" in each, "z" in each, len(each)) == (True, False, 5)
@@ -159,11 +155,11 @@ def test_texts_and_reasons(database: DatabaseServer, tmp_path: Path, latent: boo
     overlay = Sparse(weights=sparse.csr_array(np.triu(np.full((n, n), -0.25, dtype=np.float32))))
     other = replace(model, weights=model.weights + Weights([overlay]))
     assert answers(index.with_model(other)) == answers(embedded.with_model(other))
-    with pytest.raises(InputError, match=f"documents in {index.engine_name} with the latent dimensions of"):
+    with pytest.raises(InputError, match="documents in PostgreSQL with the latent dimensions of"):
         index.with_model(replace(model, weights=small_model(DOCS, latent=True, seed=9).weights))
 
 
-def test_odd_strings(database: DatabaseServer, tmp_path: Path) -> None:
+def test_odd_strings(database: PostgresServer, tmp_path: Path) -> None:
     """Ids that a collation would take for the same, quotes, long ones, and letters of four bytes."""
     ids = ["a", "A", "a ", "á", "%s", "'\"`\\", "😀", "x" * 5000, "{}"]
     docs = [(doc_id, f"green {doc_id} \\ ' % \u2028 😀", {"name": doc_id}) for doc_id in ids]
@@ -173,13 +169,9 @@ def test_odd_strings(database: DatabaseServer, tmp_path: Path) -> None:
         assert (index.text(doc_id), index.carried(doc_id)) == (text, carried)
     index.remove(["a", "'\"`\\"])
     assert list(index) == [doc_id for doc_id in ids if doc_id not in ("a", "'\"`\\")]
-    if database.backend == "postgres":
-        with pytest.raises(InputError, match=r"'n' has a NUL character, which PostgreSQL does not take"):
-            index.add({"m": "fine", "n": "green\0"})
-        assert "m" not in index
-    else:
-        index.add({"n": "green\0"})
-        assert index.text("n") == "green\0"
+    with pytest.raises(InputError, match=r"'n' has a NUL character, which PostgreSQL does not take"):
+        index.add({"m": "fine", "n": "green\0"})
+    assert "m" not in index
 
 
 # -- changes ----------------------------------------------------------------------------------------------------------
@@ -193,7 +185,7 @@ CHANGES = st.lists(
 @settings(max_examples=5, deadline=None)
 @given(changes=CHANGES, latent=st.booleans())
 def test_the_same_changes_give_the_same(
-    database: DatabaseServer, changes: list[tuple[str, list[str]]], latent: bool
+    database: PostgresServer, changes: list[tuple[str, list[str]]], latent: bool
 ) -> None:
     model = small_model(DOCS, latent=latent)
     with tempfile.TemporaryDirectory() as folder:
@@ -213,7 +205,7 @@ def test_the_same_changes_give_the_same(
         assert answers(open_index(f"{folder}/index")) == answers(embedded)
 
 
-def test_others_see_changes_after_a_refresh(database: DatabaseServer, tmp_path: Path) -> None:
+def test_others_see_changes_after_a_refresh(database: PostgresServer, tmp_path: Path) -> None:
     index = of_texts(database, tmp_path, small_model(DOCS))
     other = open_index(tmp_path / "index")
     assert not other.refresh()
@@ -222,7 +214,7 @@ def test_others_see_changes_after_a_refresh(database: DatabaseServer, tmp_path: 
     assert "x" in [hit.doc_id for hit in other.search("sky")]
 
 
-def test_building_again_replaces(database: DatabaseServer, tmp_path: Path) -> None:
+def test_building_again_replaces(database: PostgresServer, tmp_path: Path) -> None:
     name = new_name()
     of_texts(database, tmp_path, small_model(DOCS), collection=name)
     again = of_texts(database, tmp_path, small_model(DOCS), {"x": "green sky"}, collection=name)
@@ -231,7 +223,7 @@ def test_building_again_replaces(database: DatabaseServer, tmp_path: Path) -> No
         of_texts(database, tmp_path, small_model(DOCS), collection=new_name())
 
 
-def test_threads(database: DatabaseServer, tmp_path: Path) -> None:
+def test_threads(database: PostgresServer, tmp_path: Path) -> None:
     index = of_texts(database, tmp_path, small_model(DOCS, latent=True))
     expected = answers(Index.build(DOCS, small_model(DOCS, latent=True)))
     wrong = []
@@ -252,11 +244,9 @@ def test_threads(database: DatabaseServer, tmp_path: Path) -> None:
 # -- the service ------------------------------------------------------------------------------------------------------
 
 
-def test_the_service_searches_explains_and_learns(database: DatabaseServer, tmp_path: Path) -> None:
+def test_the_service_searches_explains_and_learns(database: PostgresServer, tmp_path: Path) -> None:
     one = made_index(latent=True)
-    other = database.index_class.build(
-        made_docs(), one.model, tmp_path / "index", url=database.url, collection=new_name()
-    )
+    other = PostgresIndex.build(made_docs(), one.model, tmp_path / "index", url=database.url, collection=new_name())
     told = []
     for at, index in enumerate((one, other)):
         with served(tmp_path / f"journal{at}" / "j.jsonl", index, PATIENT) as (client, service):
@@ -277,12 +267,12 @@ def test_the_service_searches_explains_and_learns(database: DatabaseServer, tmp_
 # -- the command line -------------------------------------------------------------------------------------------------
 
 
-def test_commands(database: DatabaseServer, tmp_path: Path) -> None:
+def test_commands(database: PostgresServer, tmp_path: Path) -> None:
     texts = {doc_id: text for doc_id, text in DOCS.items() if text}
     small_model(texts, latent=True).save(tmp_path / "model")
     write_beir(tmp_path / "data", texts, {"q1": "green avocado", "q2": "sky"}, {"train": {"q1": {"a": 1}}})
     common = ("index", tmp_path / "data", "--model", tmp_path / "model", "-o")
-    place = ("--backend", database.backend, "--url", database.url, "--collection", new_name())
+    place = ("--backend", "postgres", "--url", database.url, "--collection", new_name())
     assert ok(*common, tmp_path / "index", *place) == f"{tmp_path / 'index'}: 4 documents, 7 words\n"
     ok(*common, tmp_path / "embedded")
     for command in (
