@@ -17,12 +17,11 @@ import tercet as tc
 from support.corpora import Corpus
 from support.exports import DOCS, Messages, one, read_synonyms, small_model
 from tercet.cli.main import cli
-from tercet.engines import boosted_query, write_anserini, write_ciff, write_synonyms
+from tercet.engines import boosted_query, positive_query, write_anserini, write_ciff, write_synonyms
 from tercet.engines.ciff import varint
 from tercet.engines.impacts import ImpactRows
 from tercet.engines.query_strings import quoted
 from tercet.errors import InputError
-from tercet.search import positive_query
 from tercet.weights import Identity, LowRank, Sparse
 
 

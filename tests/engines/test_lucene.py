@@ -17,11 +17,18 @@ from oracles.engines import lucene_bm25, lucene_synonym_query
 from support.exports import read_synonyms
 from support.lucene import lucene, missing
 from support.ranked_texts import QUERIES, model_of, texts
-from tercet.engines import boosted_query, positive_query_string, write_anserini, write_ciff, write_synonyms
+from tercet.engines import (
+    boosted_query,
+    certified_search,
+    positive_query_string,
+    write_anserini,
+    write_ciff,
+    write_synonyms,
+)
 from tercet.engines.impacts import ImpactRows
 from tercet.engines.query_strings import quoted, written_boost
 from tercet.fitting.text_model import ordinary_analyser
-from tercet.search import Index, certified_search
+from tercet.search import Index
 from tercet.text.stop_words import ENGLISH
 from tercet.weights import Identity, Sparse
 

@@ -146,7 +146,7 @@ def test_what_was_sent_and_not_noted_is_gone(
     interrupted(server, tmp_path, 4, "lost")  # the server has the batch, and its answer never came
     sent = json.loads((tmp_path / "index" / "upload.json").read_text())["sent"]
     assert sent == 4
-    assert server.collections[NAME].count() == 1 + 6
+    assert len(server.collections[NAME].points) == 1 + 6
     rest = [pair for pair in list(MANY.items())[4:][::-1] if pair[0] not in ("d6", "d7")]
     docs = dict(list(MANY.items())[:4] + rest[: n - 4])  # in another order, and fewer
     index = build(server, tmp_path, docs)

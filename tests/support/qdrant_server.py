@@ -1,4 +1,4 @@
-"""A Qdrant server for tests: what an index uses of its REST API, over the client's local mode, with faults."""
+"""A Qdrant server for tests: what an index uses of its REST API, on loopback, with faults."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from qdrant_client import QdrantClient, models
 
 from support.indexes import DOCS, small_model
 from tercet.engines import QdrantIndex
@@ -23,23 +22,53 @@ NAME = "tercet-index"  # of the collection of `build`
 Fault = Callable[[str, str], int | str | None]  # method and path -> a status to answer, "lost" for no answer, or None
 
 
+Json = dict[str, Any]
+
+
 class Collection:
-    """A collection in memory, and the configuration it was created with."""
+    """Points in memory, and the configuration the collection was created with."""
 
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(self, config: Json) -> None:
         self.config, self.indexed = config, set[str]()
-        self.local = QdrantClient(":memory:")
-        self.local.create_collection(
-            NAME,
-            vectors_config={name: models.VectorParams(**each) for name, each in (config.get("vectors") or {}).items()},
-            sparse_vectors_config={name: models.SparseVectorParams() for name in config.get("sparse_vectors") or {}},
-        )
+        self.points: dict[int, Json] = {}
 
-    def put(self, points: list[dict[str, Any]]) -> None:
-        self.local.upsert(NAME, [models.PointStruct(**point) for point in points])
+    def put(self, points: Sequence[Json]) -> None:
+        self.points |= {point["id"]: point for point in points}
 
-    def count(self) -> int:
-        return self.local.count(NAME).count
+    def records(self, points: Iterable[Json], payload: bool | list[str], vector: bool | list[str]) -> list[Json]:
+        """Points as an answer has them, with the parts of them that were asked for."""
+        return [
+            {"id": point["id"]}
+            | ({"payload": _chosen(point["payload"], payload)} if payload else {})
+            | ({"vector": _chosen(point["vector"], vector)} if vector else {})
+            for point in points
+        ]
+
+    def nearest(self, using: str, asked: Json, limit: int) -> list[tuple[Json, float]]:
+        """The points of largest inner product, in single precision; those that share no dimension are not listed."""
+        weights = dict(zip(asked["indices"], asked["values"], strict=True))
+        listed = []
+        for point in self.points.values():
+            vector = point["vector"].get(using, {"indices": [], "values": []})
+            entries = zip(vector["indices"], vector["values"], strict=True)
+            products = [weights[term] * value for term, value in entries if term in weights]
+            if products:
+                listed.append((point, single(sum(products))))
+        return sorted(listed, key=lambda pair: -pair[1])[:limit]
+
+    def scroll(self, first: int, limit: int, must: Sequence[Json]) -> tuple[list[Json], int | None]:
+        """A page of the points that have one of the wanted values, by id, and the id that the next page begins with."""
+        wanted = [(each["key"], set(each["match"]["any"])) for each in must]
+        fitting = [
+            point
+            for row, point in sorted(self.points.items())
+            if row >= first and all(point["payload"].get(key) in values for key, values in wanted)
+        ]
+        return fitting[:limit], fitting[limit]["id"] if len(fitting) > limit else None
+
+
+def _chosen(part: Json, names: bool | list[str]) -> Json:
+    return part if names is True else {name: part[name] for name in names or () if name in part}
 
 
 def single(value: float) -> float:
@@ -71,7 +100,7 @@ class FakeQdrant(ThreadingHTTPServer):
 
     # -- what it answers: status and result -----------------------------------------------------------------------
 
-    def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+    def answer(self, method: str, path: str, body: Json) -> tuple[int, Any]:
         found = re.fullmatch(r"/collections/([^/]+)(/.*)?", path)
         if found is None:
             return 404, "Not found"
@@ -91,9 +120,8 @@ class FakeQdrant(ThreadingHTTPServer):
             return 200, self.info(collection)
         return self.points(collection, method, rest, body)
 
-    def points(self, collection: Collection, method: str, rest: str, body: dict[str, Any]) -> tuple[int, Any]:
+    def points(self, collection: Collection, method: str, rest: str, body: Json) -> tuple[int, Any]:
         done = {"operation_id": 0, "status": "completed"}
-        local = collection.local
         if (method, rest) == ("PUT", "/index"):
             collection.indexed.add(body["field_name"])
             return 200, done
@@ -101,37 +129,32 @@ class FakeQdrant(ThreadingHTTPServer):
             collection.put(body["points"])
             return 200, done
         if rest == "/points/delete":
-            local.delete(NAME, models.PointIdsList(points=body["points"]))
+            for row in body["points"]:
+                collection.points.pop(row, None)
             return 200, done
-        payload, vector = body.get("with_payload", True), body.get("with_vector", False)
+        shown = body.get("with_payload", True), body.get("with_vector", False)
         if rest == "/points":
-            return 200, [_record(p) for p in local.retrieve(NAME, body["ids"], payload, vector)]
+            listed = [collection.points[row] for row in body["ids"] if row in collection.points]
+            return 200, collection.records(listed, *shown)
         if rest == "/points/query/batch":
             return 200, [{"points": self.nearest(collection, each)} for each in body["searches"]]
         if rest == "/points/scroll":
-            only = models.Filter(**body["filter"]) if body.get("filter") else None
-            options = {"offset": body.get("offset"), "with_payload": payload, "with_vectors": vector}
-            page, following = local.scroll(NAME, only, body["limit"], **options)
-            return 200, {"points": [_record(p) for p in page], "next_page_offset": following}
+            must = (body.get("filter") or {}).get("must", ())
+            page, following = collection.scroll(body.get("offset") or 0, body["limit"], must)
+            return 200, {"points": collection.records(page, *shown), "next_page_offset": following}
         if rest == "/points/count":
-            return 200, {"count": collection.count()}
+            return 200, {"count": len(collection.points)}
         return 404, "Not found"
 
-    def nearest(self, collection: Collection, body: dict[str, Any]) -> list[dict[str, Any]]:
-        listed = collection.local.query_points(
-            NAME,
-            models.SparseVector(**body["query"]["nearest"]),
-            using=body["using"],
-            limit=body["limit"],
-            with_payload=body["with_payload"],
-            with_vectors=body["with_vector"],
-        ).points
-        found = [_record(p) | {"score": single(p.score), "version": 0} for p in listed]
+    def nearest(self, collection: Collection, body: Json) -> list[Json]:
+        listed = collection.nearest(body["using"], body["query"]["nearest"], body["limit"])
+        records = collection.records((point for point, _ in listed), body["with_payload"], body["with_vector"])
+        found = [record | {"score": score, "version": 0} for record, (_, score) in zip(records, listed, strict=True)]
         if body["limit"] >= 128 and not body["params"]["exact"]:
             return found[::2]  # servers of several shards leave some out, though not as many
         return found
 
-    def info(self, collection: Collection) -> dict[str, Any]:
+    def info(self, collection: Collection) -> Json:
         params = {"vectors": collection.config.get("vectors") or {}, "shard_number": 1}
         params["sparse_vectors"] = collection.config.get("sparse_vectors")
         hnsw = {"m": 16, "ef_construct": 100, "full_scan_threshold": 10000}
@@ -144,14 +167,6 @@ class FakeQdrant(ThreadingHTTPServer):
         }
         state = {"status": "green", "optimizer_status": "ok", "segments_count": 1, "payload_schema": {}}
         return state | {"config": config}
-
-
-def _record(point: Any) -> dict[str, Any]:
-    vectors = {
-        name: {"indices": each.indices, "values": [single(value) for value in each.values]}
-        for name, each in (point.vector or {}).items()
-    }
-    return {"id": point.id, "payload": point.payload} | ({"vector": vectors} if point.vector is not None else {})
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -104,7 +104,7 @@ def _folded(model: TextModel, query: str, clauses: Clauses) -> dict[str, Any]:
         word, boost = boosted.negative[0]
         raise InputError(
             f"the query gives the word {word!r} the weight {boost:.3g}, and engines take no negative ones; only "
-            "low-rank parts can be folded. Use form 'impacts', or certified_search of tercet.search"
+            "low-rank parts can be folded. Use form 'impacts', or certified_search of tercet.engines"
         )
     return _features(FOLDED_FIELD, dict(boosted.clauses), clauses)
 

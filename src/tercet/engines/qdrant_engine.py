@@ -1,4 +1,4 @@
-"""A collection of a Qdrant server, through qdrant-client; requests that a network or a busy server spoils are retried."""
+"""A collection of a Qdrant server, through qdrant-client; a request that fails in passing is retried."""
 
 from __future__ import annotations
 

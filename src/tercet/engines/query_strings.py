@@ -134,7 +134,7 @@ def _latent_clauses(model: TextModel, u: NDArray[np.float64]) -> list[tuple[str,
 
 
 def positive_query_string(model: TextModel, text: str, field: str | None = None) -> BoostedQuery:
-    """`tercet.search.positive_query` in Lucene's query-string syntax, for documents exported as impacts.
+    """`positive_query` in Lucene's query-string syntax, for documents exported as impacts.
 
     Parameters
     ----------
