@@ -13,6 +13,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar
 
@@ -123,17 +124,20 @@ class Engine(ABC):
 
     name: str
     most_dimensions: int | None = None
-    url: str
-    collection: str
+
+    def __init__(self, url: str, collection: str, patience: Patience) -> None:
+        self.url, self.collection, self._patience = url, collection, patience
 
     @property
     def where(self) -> str:
         """The collection, as errors name it."""
         return f"{self.url}, collection {self.collection!r}"
 
-    @abstractmethod
     def patient(self, patience: Patience) -> Self:
-        """The same collection, for somebody with more or less time."""
+        """Return the same collection with other pauses between attempts."""
+        engine = copy(self)
+        engine._patience = patience
+        return engine
 
     # -- the collection -----------------------------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ class PostgresIndex(RemoteIndex):
         if parsed.options.get("sslmode") in UNENCRYPTED and password.secret is not None:
             remedy = "use sslmode=require or more, or a tunnel to localhost"
             check_encrypted(parsed.hosts, False, "the password", remedy)
-        return PostgresEngine(parsed.shown, collection, parsed.connection_options(), READING, password)
+        return PostgresEngine(parsed.shown, collection, READING, password, parsed.connection_options())
 
     @classmethod
     def kept_url(cls, url: Any) -> str:

@@ -10,9 +10,8 @@ import socket
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from copy import copy
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,16 +88,11 @@ class PostgresEngine(Engine):
     most_dimensions = _PIECE
 
     def __init__(
-        self, url: str, collection: str, options: Mapping[str, Any], patience: Patience, password: Credential
+        self, url: str, collection: str, patience: Patience, password: Credential, options: dict[str, Any]
     ) -> None:
-        self.url, self.collection, self._patience = url, collection, patience
+        super().__init__(url, collection, patience)
         self._options, self._password, self._lack = options, password.secret, password.lack
         self._connections = Connections(self._open)
-
-    def patient(self, patience: Patience) -> Self:
-        engine = copy(self)
-        engine._patience = patience
-        return engine
 
     @property
     def _table(self) -> str:

@@ -47,7 +47,7 @@ class QdrantIndex(RemoteIndex):
         if key.secret is not None:
             remedy = f"use https://, a tunnel to localhost, or no key (unset {API_KEY})"
             check_encrypted(hosts, parts.scheme == "https", "the API key", remedy)
-        return QdrantEngine.connect(url, collection, key, READING)
+        return QdrantEngine(url, collection, READING, key)
 
     @classmethod
     def kept_url(cls, url: Any) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from copy import copy
 from functools import partial
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 import httpx
 import numpy as np
@@ -40,8 +39,6 @@ T = TypeVar("T")
 OLDEST, BEFORE = (1, 10), (2, 0)
 _TIMEOUT_SECONDS: Final = 60
 _PASSING_STATUSES: Final = frozenset({408, 429, 500, 502, 503, 504})
-
-
 VECTOR: Final = "words"  # the name of the one sparse vector of a document
 
 
@@ -50,21 +47,11 @@ class QdrantEngine(Engine):
 
     name = "Qdrant"
 
-    def __init__(self, client: Any, url: str, collection: str, patience: Patience, lack: str = "") -> None:
-        self.url, self.collection, self._lack = url, collection, lack
-        self._client, self._patience = client, patience
-
-    @classmethod
-    def connect(cls, url: str, collection: str, key: Credential, patience: Patience) -> Self:
-        """A collection of a server, which is not asked anything yet."""
+    def __init__(self, url: str, collection: str, patience: Patience, key: Credential) -> None:
+        super().__init__(url, collection, patience)
+        self._lack = key.lack
         # The version is looked at by `check_version`, with an error instead of a warning from a thread.
-        client = QdrantClient(url=url, api_key=key.secret, timeout=_TIMEOUT_SECONDS, check_compatibility=False)
-        return cls(client, url, collection, patience, key.lack)
-
-    def patient(self, patience: Patience) -> Self:
-        engine = copy(self)
-        engine._patience = patience
-        return engine
+        self._client = QdrantClient(url=url, api_key=key.secret, timeout=_TIMEOUT_SECONDS, check_compatibility=False)
 
     def check_version(self) -> None:
         version = str(self._ask("asking for its version", self._client.info).version)
