@@ -26,10 +26,10 @@ from tercet.cli.progress import DocumentCount
 from tercet.cli.serve import journal_of
 from tercet.cli.terminal import echo
 from tercet.data.lines import open_lines
+from tercet.engines.opening import BACKENDS, open_index
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
-from tercet.search import BaseIndex, Index, open_index
-from tercet.search.backends import BACKENDS, backend_class
+from tercet.search import BaseIndex, Index
 from tercet.search.base import n_terms
 from tercet.search.folder import UPLOAD
 from tercet.store.kinds import INDEX
@@ -55,14 +55,9 @@ from tercet.text import Analyser
 @click.option("--remove-listed", type=FILE, help="Remove the documents whose ids this file has, one a line.")
 @click.option("--merge", is_flag=True, help="Join small segments and free the space of removed documents.")
 @click.option("--no-texts", is_flag=True, help="A new index keeps no texts, so hits are shown by id alone.")
-@click.option("--backend", type=click.Choice(["embedded", *BACKENDS]), help="What keeps the documents of a new index.")
-@click.option(
-    "--url",
-    "urls",
-    multiple=True,
-    help="With another backend: where it is; given again and again, shards. docs/guides/search.md has examples.",
-)
-@click.option("--collection", help="With another backend: a new collection.  [default: tercet-OUTPUT]")
+@click.option("--backend", type=click.Choice(list(BACKENDS)), help="The engine that keeps a new index's documents.")
+@click.option("--url", help="With --backend: the engine's address. docs/guides/engines.md has examples.")
+@click.option("--collection", help="With --backend: name of the new collection.  [default: tercet-OUTPUT]")
 @quiet_option
 @click.pass_context
 def index(
@@ -80,7 +75,7 @@ def index(
     merge: bool,
     no_texts: bool,
     backend: str | None,
-    urls: tuple[str, ...],
+    url: str | None,
     collection: str | None,
     quiet: bool,
 ) -> None:
@@ -96,13 +91,13 @@ def index(
     if (data is None) == (corpus is None) and (add or update or not changes):
         raise click.UsageError("name DATA or --corpus")
     if not changes:
-        if (backend in BACKENDS) != bool(urls) or (collection is not None and not urls):
+        if (backend is None) != (url is None) or (collection is not None and url is None):
             named = ", ".join(BACKENDS)
             raise click.UsageError(f"--backend (one of {named}) and --url go together; --collection is for them")
         if model is not None and stem is not None:
             raise click.UsageError("--stem is for BM25; --model has its own")
         if not (output / UPLOAD).is_file():  # else an upload goes on
-            check_output(context, output, BACKENDS[backend].kind if backend in BACKENDS else INDEX)
+            check_output(context, output, INDEX if backend is None else BACKENDS[backend].kind)
         text_model = None if model is None else open_model(model)
         if text_model is None and doc_vectors is not None:
             raise click.UsageError("--doc-vectors are for a --model that was learned with some")
@@ -116,10 +111,8 @@ def index(
             docs = documents_of(data, corpus)
         settings: dict[str, Any] = {"analyser": analyser, "keep_texts": keep_texts, "progress": progress}
         built: BaseIndex
-        if backend in BACKENDS:
-            remote = backend_class(backend)
-            url = urls[0] if len(urls) == 1 else urls
-            built = remote.build(docs, text_model, output, url=url, collection=collection, **settings)
+        if backend is not None and url is not None:
+            built = BACKENDS[backend].build(docs, text_model, output, url=url, collection=collection, **settings)
         else:
             built = Index.build(docs, text_model, output, **settings)
         how = "" if model is not None else f", BM25 without English stop words, {_stems(stem)}"
@@ -131,7 +124,7 @@ def index(
         return
     if model is not None or stem is not None or no_texts:
         raise click.UsageError("--model, --stem and --no-texts are for a new index")
-    if backend is not None or urls or collection is not None:
+    if backend is not None or url is not None or collection is not None:
         raise click.UsageError("--backend, --url and --collection are for a new index; a folder knows its own")
     refuse_given(context, ("replace",), "is for a new index; --update takes the places of documents with the same ids")
     if add and update:

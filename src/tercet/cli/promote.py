@@ -9,7 +9,7 @@ import click
 from tercet.cli.inputs import open_model
 from tercet.cli.options import FOLDER
 from tercet.cli.terminal import echo
-from tercet.search import open_index
+from tercet.engines import open_index
 
 
 @click.command()
