@@ -21,7 +21,6 @@ TEXTS = {doc_id: text for doc_id, text in DOCS.items() if text}
 OF_THEIR_OWN = {
     "vectorise": "never writes over vectors",
     "demo": "writes over a demo only",
-    "repro": "goes on where it was",
 }
 
 

@@ -44,7 +44,6 @@ VERBS = {
     "push": ("tercet.cli.push:push", "Put a model or an index to a folder or a store, for others."),
     "pull": ("tercet.cli.push:pull", "Take a model or an index from there, every byte checked."),
     "doctor": ("tercet.cli.doctor:doctor", "Say what is at hand here, what would fail, and why."),
-    "repro": ("tercet.cli.repro:repro", "Reproduce every table and figure of a paper."),
 }
 # In the order of use.
 SECTIONS = {
@@ -55,7 +54,6 @@ SECTIONS = {
     "Measured": ("rank", "eval", "compare"),
     "Data": ("check", "clicks", "vectorise", "export", "data"),
     "Feature vectors": ("letor",),
-    "Papers": ("repro",),
 }
 
 
