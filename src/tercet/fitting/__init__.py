@@ -7,6 +7,8 @@ from tercet._lazy import lazy_names
 if TYPE_CHECKING:
     from tercet.fitting.click_log import learn_from_clicks as learn_from_clicks
     from tercet.fitting.feature_model import FeatureModel as FeatureModel
+    from tercet.fitting.halving import Halving as Halving
+    from tercet.fitting.halving import successive_halving as successive_halving
     from tercet.fitting.parallel import fit_parallel as fit_parallel
     from tercet.fitting.prior import Prior as Prior
     from tercet.fitting.recipe import fit as fit
@@ -23,6 +25,7 @@ else:
         {
             "tercet.fitting.click_log": ("learn_from_clicks",),
             "tercet.fitting.feature_model": ("FeatureModel",),
+            "tercet.fitting.halving": ("Halving", "successive_halving"),
             "tercet.fitting.text_model": ("TextModel",),
             "tercet.fitting.parallel": ("fit_parallel",),
             "tercet.fitting.prior": ("Prior",),
