@@ -1,4 +1,4 @@
-"""``python -m reproductions``: a paper's tables and figures, ours beside the printed numbers."""
+"""``python -m reproductions``: tables and figures of a paper, ours beside the printed numbers."""
 
 from __future__ import annotations
 
@@ -7,115 +7,64 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
+from rich.text import Text
 
-from reproductions import find_plan, reproduce, write_results
-from tercet.cli.options import FOLDER, NEW, device_option
-from tercet.cli.progress import open_bar
-from tercet.cli.terminal import open_console
-from tercet.report.table import Cell, Table
+from reproductions.pages import write_results
+from reproductions.plan_reading import find_plan
+from reproductions.runner import reproduce
+from reproductions.table import Cell, Table
+from tercet.errors import TercetError
 
 _TONES = {"good": "green", "bad": "red", "plain": ""}
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @click.command()
 @click.argument("paper")
-@click.option("--data-home", type=FOLDER, envvar="TERCET_DATA", required=True, help="Folder with the data sets.")
-@click.option("-o", "--output", type=NEW, help="Folder for the results.  [default: out/PAPER]")
-@click.option("--quick", is_flag=True, help="Little of everything: shows that everything works.")
+@click.option("--data-home", type=_FOLDER, envvar="TERCET_DATA", required=True, help="Folder with the data sets.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for results.  [default: out/PAPER]")
+@click.option("--quick", is_flag=True, help="Little of everything, to see that everything works.")
 @click.option("--only", multiple=True, metavar="DATASET", help="Only this data set; may be repeated.")
-@click.option("--seeds", type=click.IntRange(min=1), help="How many seeds, instead of the paper file's number.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes, of one thread each.")
-@device_option
-@click.option("--budget", type=float, metavar="MINUTES", help="Stop after this time; what it cut is listed.")
-@click.option("--fresh", is_flag=True, help="Do again what an earlier run has finished.")
-def repro(
-    paper: str,
-    data_home: Path,
-    output: Path | None,
-    quick: bool,
-    only: tuple[str, ...],
-    seeds: int | None,
-    jobs: int,
-    device: str,
-    budget: float | None,
-    fresh: bool,
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes of one thread each.")
+@click.option("--device", type=click.Choice(["cpu", "cuda", "auto"]), default="cpu", help="Where to learn word pairs.")
+def main(
+    paper: str, data_home: Path, output: Path | None, quick: bool, only: tuple[str, ...], jobs: int, device: str
 ) -> None:
     """Reproduce every table and figure of PAPER: chen2010, ssi, minbatsrank, rankrls, or a TOML file of your own.
 
-    What is finished is kept in the output folder, so an interrupted run goes on where it was.
+    Finished jobs are cached in the output folder, so an interrupted run continues.
     """
-    plan = find_plan(paper)
-    folder = output or Path("out") / (plan.paper.key + ("-quick" if quick else ""))
-    console = open_console(width=None if sys.stdout.isatty() else 160, highlight=False)
-    with _Lines(console) as lines:
-        results = reproduce(
-            plan,
-            data_home,
-            folder,
-            listener=lines,
-            quick=quick,
-            only=only,
-            seeds=seeds,
-            fresh=fresh,
-            budget=budget,
-            jobs=jobs,
-            device=device,
-        )
-    tables, missing = write_results(results, folder)
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+
+    def tell(text: str) -> None:
+        console.print(text, markup=False, soft_wrap=True)
+
+    try:
+        plan = find_plan(paper)
+        folder = output or Path("out") / (plan.paper.key + ("-quick" if quick else ""))
+        results = reproduce(plan, data_home, folder, tell=tell, quick=quick, only=only, jobs=jobs, device=device)
+        tables, missing = write_results(results, folder)
+    except TercetError as error:
+        raise click.ClickException(str(error)) from error
     for table in tables:
         _print_table(console, table)
     for line in results.failed:
-        console.print(f"Failed: {line}", markup=False)
-    for line in results.cut:
-        console.print(f"Cut by the budget: {line}", markup=False)
-    if quick:
-        console.print("A quick run: its numbers mean little.")
+        tell(f"Failed: {line}")
     if missing is not None:
-        console.print(f"No PNG files: {missing}", markup=False, soft_wrap=True)
+        tell(f"No PNG files: {missing}")
+    if quick:
+        tell("A quick run: its numbers mean little.")
     n_run, n_all = results.n_fits()
-    done = ("1 process" if jobs == 1 else f"{jobs} processes") + (f" and {results.card}" if results.card else "")
-    console.print(f"{n_run:,} of {n_all:,} fits have run; this run took {results.seconds:,.0f} s with {done}.")
-    console.print(f"Written to {folder}; open {folder / 'index.html'}", markup=False)
-
-
-class _Lines:
-    """A line for each finished cell, and on a terminal a bar below them."""
-
-    def __init__(self, console: Console) -> None:
-        self._bar = open_bar(console, MofNCompleteColumn(), TimeElapsedColumn(), disable=not sys.stdout.isatty())
-        self._task = self._bar.add_task("starting")
-
-    def __enter__(self) -> _Lines:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def begin(self, n_cells: int) -> None:
-        self._bar.update(self._task, total=n_cells)
-
-    def now(self, text: str) -> None:
-        self._bar.update(self._task, description=text)
-
-    def done(self, text: str) -> None:
-        self.say(text)
-        self.skip()
-
-    def say(self, text: str) -> None:
-        self._bar.console.print(text, markup=False, soft_wrap=True)
-
-    def skip(self) -> None:
-        self._bar.advance(self._task, 1)
+    tell(f"{n_run:,} of {n_all:,} fits have run; this run took {results.seconds:,.0f} s.")
+    tell(f"Written to {folder}; open {folder / 'index.html'}")
 
 
 def _print_table(console: Console, table: Table) -> None:
     if not table.has_numbers:
         console.print(f"\n{table.title}. {' '.join(table.notes)}", markup=False)
         return
-    shown = RichTable(title=table.title, title_justify="left", title_style="bold", show_lines=False)
+    shown = RichTable(title=table.title, title_justify="left", title_style="bold")
     for name in table.head:
         shown.add_column(name, overflow="fold")
     for row in table.rows:
@@ -126,13 +75,11 @@ def _print_table(console: Console, table: Table) -> None:
         console.print(note, markup=False)
 
 
-def _shown(cell: Cell, first: bool) -> str:
-    text = cell.text.replace("[", "\\[")
+def _shown(cell: Cell, first: bool) -> Text:
     if not cell.detail or first:
-        return text if cell.tone == "plain" else f"[{_TONES[cell.tone]}]{text}[/]"
-    detail = cell.detail.replace("[", "\\[")
-    return f"{text}\n" + (detail if cell.tone == "plain" else f"[{_TONES[cell.tone]}]{detail}[/]")
+        return Text(cell.text, style=_TONES[cell.tone])
+    return Text(f"{cell.text}\n").append(cell.detail, style=_TONES[cell.tone])
 
 
 if __name__ == "__main__":
-    repro()
+    main()

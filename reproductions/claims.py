@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from reproductions.choosing import ThreeWay, outcome_of
 from reproductions.paper_results import PaperResults
 from reproductions.plan_items import Claim, PairedTests, Standings
 from reproductions.printed import printed_in
+from reproductions.table import Cell, Table
 from reproductions.verdicts import (
     NOT_COMPARED,
     TONES,
@@ -26,10 +28,8 @@ from reproductions.verdicts import (
     signed,
     verdict_of_p,
 )
-from tercet.choose import ThreeWay, verdict_of
 from tercet.measure import PairedTest, holm, paired_test
-from tercet.report.table import Cell, Table
-from tercet.report.value import shown_p
+from tercet.report import shown_p
 
 _TEST_NAMES = {"permutation": "permutation test", "wilcoxon": "Wilcoxon test"}
 
@@ -108,7 +108,7 @@ class PairDecisions:
         test = results.paired(dataset, better, worse, name)
         if test is None:
             return DecidedPair(None)
-        return DecidedPair(verdict_of(test.low, test.high, higher_is_better=measure.higher_is_better), test)
+        return DecidedPair(outcome_of(test.low, test.high, higher_is_better=measure.higher_is_better), test)
 
 
 # -- orderings --------------------------------------------------------------------------------------------------------

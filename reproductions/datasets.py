@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from reproductions.folds import FoldTask, first_queries, folds_digest, folds_statistics, in_random_order
+from reproductions.folds import FoldTask, QueryRows, first_queries, folds_digest, folds_statistics, in_random_order
 from reproductions.links import Links, LinkTask, split_links
 from reproductions.plan import Data, Plan, Quick
 from reproductions.readers import (
@@ -26,7 +26,7 @@ from reproductions.readers import (
     split_ratings,
 )
 from reproductions.tasks import ClassTask, PaperTask
-from tercet.data import read_20newsgroups, read_letor_folds, read_svmlight
+from tercet.data import LetorData, read_20newsgroups, read_letor_folds, read_svmlight
 from tercet.errors import MissingDataError, MissingExtraError
 from tercet.text import Analyser, Vectoriser, find_mentions
 
@@ -146,9 +146,12 @@ def _read_folds(data: Data, home: Path) -> tuple[FoldTask, ...]:
         return (FoldTask("train-test", train, None, test),)
     folds = read_letor_folds(there[0], comments=False)
     return tuple(
-        FoldTask(fold.name, *(in_random_order(part, _SEED) for part in (fold.train, fold.vali, fold.test)))
-        for fold in folds
+        FoldTask(fold.name, *(_random_rows(part) for part in (fold.train, fold.vali, fold.test))) for fold in folds
     )
+
+
+def _random_rows(part: LetorData) -> QueryRows:
+    return in_random_order(QueryRows(part.X, part.y, part.qid), _SEED)
 
 
 def _places(data: Data, home: Path) -> list[Path]:

@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from reproductions.cost_jobs import power
 from reproductions.fronts import front_points
 from reproductions.paper_results import PaperResults
 from reproductions.plan import Method, Model
-from reproductions.plan_items import Cost, Curves, Cutoffs, Front, Growth, Precisions, Scatter, TradeOff
+from reproductions.plan_items import Curves, Cutoffs, Front, Growth, Precisions, Scatter, TradeOff
 from reproductions.plotting import (
     COLOURS,
     MARKERS,
-    cut_mark,
     empty_figure,
     finished,
     log_axis,
@@ -43,7 +41,6 @@ class Drawing:
     section: str = ""
     caption: str = ""
     dataset: str = ""
-    is_cut: bool = False  # by a budget
     png: bytes | None = None
 
 
@@ -63,7 +60,6 @@ def _drawings(results: PaperResults) -> Iterator[Drawing]:
     yield from (_tradeoff(results, tradeoff) for tradeoff in plan.tradeoffs)
     yield from (_pareto(results, front) for front in plan.fronts)
     yield from (_growth(results, growth) for growth in plan.growths)
-    yield from (_cost(results, cost) for cost in plan.costs)
 
 
 def draw_all(drawings: list[Drawing]) -> None:
@@ -81,19 +77,15 @@ def draw_all(drawings: list[Drawing]) -> None:
 
 @dataclass(frozen=True)
 class _Curve:
-    """The points of one model, and how far they were to go."""
+    """The points of one model."""
 
     method: Method
     model: Model
     points: Rows
 
-    @property
-    def is_cut(self) -> bool:
-        return self.points[-1]["step"] < self.method.preferences
-
 
 def _curves(results: PaperResults, curves: Curves, dataset: str) -> Drawing:
-    drawn, notes = _curves_of(results, curves, dataset)
+    drawn = _curves_of(results, curves, dataset)
     measures, names = results.plan.measures, ("error", curves.beside)
     for name in names if curves.beside != "density" else ("error",):
         for point in (point for curve in drawn for point in curve.points):
@@ -112,8 +104,6 @@ def _curves(results: PaperResults, curves: Curves, dataset: str) -> Drawing:
             points, colour = [point | {name: factor * point[name]} for point in curve.points], COLOURS[number % 6]
             label = curve.model.title + (", training" if name == "training error" else "")
             with_band(axes, points, name, colour, label=label, linewidth=1.4, **look)
-            if curve.is_cut:
-                cut_mark(axes, points[-1], points[-1][name], colour)
             printed = printed_of(results.plan, dataset, curve.model.key, name)
             if printed is not None:
                 printed_point(axes, curve.method.preferences, factor * printed.value, colour)
@@ -135,33 +125,18 @@ def _curves(results: PaperResults, curves: Curves, dataset: str) -> Drawing:
     title = f"{curves.place}: {curves.title}, {results.plan.datasets[dataset].title}"
     caption = f"Bands: the binomial standard error over {curves.test_preferences:,} test preferences. "
     caption += "Diamonds: printed in the paper's tables, after the last step. " if _has_printed(rows) else ""
-    caption += " ".join(notes)
-    return Drawing(f"{curves.key}-{dataset}", title, rows, draw, "", caption, dataset, is_cut=bool(notes))
+    return Drawing(f"{curves.key}-{dataset}", title, rows, draw, "", caption, dataset)
 
 
-def _curves_of(results: PaperResults, curves: Curves, dataset: str) -> tuple[list[_Curve], list[str]]:
-    """The curves that were measured, and what the budget made of them.
-
-    A refit after steps that were cut has another support than it would have: it is left out.
-    """
-    drawn, notes = [], []
-    for method in results.plan.methods:
-        by_weights = results.curves.get((curves.key, dataset, method.key), {"series": {}})["series"]
-        found = [
-            _Curve(method, model, [dict(point) for point in by_weights[model.weights]])
-            for model in method.all_models()
-            if by_weights.get(model.weights)
-        ]
-        before_refit_cut = any(curve.is_cut and curve.model.weights == "weights_before_refit_" for curve in found)
-        for curve in found:
-            if curve.model.weights == "weights_" and before_refit_cut:
-                notes.append(f"{curve.model.title} is not drawn: the steps before its refit were cut by the budget.")
-                continue
-            drawn.append(curve)
-            if curve.is_cut:
-                steps = f"{curve.points[-1]['step']:,} of {method.preferences:,}"
-                notes.append(f"{curve.model.title} was cut by the budget after {steps} steps.")
-    return drawn, notes
+def _curves_of(results: PaperResults, curves: Curves, dataset: str) -> list[_Curve]:
+    """The curves that were measured."""
+    return [
+        _Curve(method, model, [dict(point) for point in by_weights[model.weights]])
+        for method in results.plan.methods
+        for by_weights in [results.curves.get((curves.key, dataset, method.key), {"series": {}})["series"]]
+        for model in method.all_models()
+        if by_weights.get(model.weights)
+    ]
 
 
 def _has_printed(rows: Rows) -> bool:
@@ -309,12 +284,12 @@ def _tradeoff(results: PaperResults, tradeoff: TradeOff) -> Drawing:
     rows: Rows = []
     n_features = results.data.get(dataset, {}).get("statistics", {}).get("features", 0)
     for model in tradeoff.models:
-        for cells in results.runs(dataset, model)[:1]:
+        for folds in results.runs(dataset, model)[:1]:
             title = plan.model(model).title
-            rows += [{"model": title, "what": "setting"} | point for point in settings_tested(cells)]
-            rows += [{"model": title, "what": "best on validation"} | point for point in _front(cells, n_features)]
+            rows += [{"model": title, "what": "setting"} | point for point in settings_tested(folds)]
+            rows += [{"model": title, "what": "best on validation"} | point for point in _front(folds, n_features)]
     for model in (*tradeoff.models, *tradeoff.points):
-        counts = [cell["facts"]["n_used"] for cells in results.runs(dataset, model) for cell in cells]
+        counts = [fit["facts"]["n_used"] for folds in results.runs(dataset, model) for fit in folds]
         if counts and None not in counts:  # what a kernel ranker uses cannot be counted
             value = float(np.mean(results.values(dataset, model, tradeoff.measure)))
             error = results.standard_error(dataset, model, tradeoff.measure)
@@ -364,16 +339,16 @@ def _tradeoff(results: PaperResults, tradeoff: TradeOff) -> Drawing:
     return Drawing(tradeoff.key, title, rows, draw, PAST_THE_PAPER, caption, dataset)
 
 
-def _front(cells: Rows, n_features: int) -> list[dict[str, float]]:
+def _front(folds: Rows, n_features: int) -> list[dict[str, float]]:
     """The best on validation of those with at most 1, 2, … features; test parts only show how it did."""
     front: list[dict[str, float]] = []
     for most in range(1, n_features + 1):
         chosen = []
-        for cell in cells:
-            allowed = [point for point in cell["grid"] if 1 <= point["used"] <= most]
+        for fit in folds:
+            allowed = [point for point in fit["grid"] if 1 <= point["used"] <= most]
             if allowed:
                 chosen.append(min(allowed, key=lambda point: (-point["validation"], point["used"])))
-        if len(chosen) == len(cells):
+        if len(chosen) == len(folds):
             used, value = (float(np.mean([point[name] for point in chosen])) for name in ("used", "test"))
             if not front or front[-1] != {"used": used, "value": value}:
                 front.append({"used": used, "value": value})
@@ -406,7 +381,7 @@ def _growth(results: PaperResults, growth: Growth) -> Drawing:
         for model in series.models:
             runs = results.runs(growth.dataset, model)
             if runs:
-                drawn = float(np.mean([cell["facts"]["n_drawn"] for cells in runs for cell in cells]))
+                drawn = float(np.mean([fit["facts"]["n_drawn"] for folds in runs for fit in folds]))
                 value = float(np.mean(results.values(growth.dataset, model, growth.measure)))
                 error = results.standard_error(growth.dataset, model, growth.measure)
                 point = {"drawn": drawn, "value": value, "standard_error": error}
@@ -426,42 +401,3 @@ def _growth(results: PaperResults, growth: Growth) -> Drawing:
 
     title, caption = f"{growth.title}, {plan.datasets[growth.dataset].title}", f"Bars: {_BARS}."
     return Drawing(growth.key, title, rows, draw, "", caption, growth.dataset)
-
-
-def _cost(results: PaperResults, cost: Cost) -> Drawing:
-    """Seconds and memory against rows and against basis vectors, both axes logarithmic."""
-    rows: Rows = []
-    for number, series in enumerate(cost.series):
-        points = results.costs.get((cost.key, number), [])
-        rows += [{"series": series.title, "rises": series.rises} | point for point in points]
-
-    def draw() -> bytes:
-        panels = [(rises, what) for rises in ("rows", "n_basis") for what in ("seconds", "megabytes")]
-        panels = [(rises, what) for rises, what in panels if any(row["rises"] == rises for row in rows)]
-        figure, every = empty_figure(len(panels), width=4.6, height=4.0)
-        for axes, (rises, what) in zip(every, panels, strict=True):
-            for number, series in enumerate(cost.series):
-                points = [row for row in rows if row["series"] == series.title]
-                if series.rises == rises and points:
-                    _draw_cost(axes, series.title, points, rises, what, number)
-            axes.set_yscale("log")
-            log_axis(axes, "training rows m" if rises == "rows" else "basis vectors r")
-            axes.set_ylabel("seconds of a fit" if what == "seconds" else "MB at most")
-        return finished(figure, fontsize=8)
-
-    caption = f"Bars: from the fastest to the slowest of {cost.rounds} fits."
-    return Drawing(f"{cost.key}-figure", f"{cost.place}: {cost.title}", rows, draw, caption=caption)
-
-
-def _draw_cost(axes: Any, title: str, points: Rows, rises: str, what: str, number: int) -> None:
-    """The points of a series, and the line of its power through the largest of them."""
-    x = [point["n_basis" if rises == "n_basis" else "n_rows"] for point in points]
-    line, colour = power(points, rises, what), COLOURS[number % 6]
-    label = title if line is None else f"{title}: power {line[0]:.2f}"
-    heights = [point[what] for point in points]
-    slower = [max(0.0, point.get("slowest", 0.0) - point["seconds"]) if what == "seconds" else 0.0 for point in points]
-    look = {"fmt": MARKERS[number % 6], "color": colour, "markersize": 6, "elinewidth": 0.9, "capsize": 2.0}
-    axes.errorbar(x, heights, yerr=[[0.0] * len(x), slower], label=label, **look)
-    if line is not None:
-        ends = np.array([min(x), max(x)], dtype=float)
-        axes.plot(ends, np.exp(line[1]) * ends ** line[0], "-", color=colour, linewidth=1.2, alpha=0.8)

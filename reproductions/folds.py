@@ -5,17 +5,16 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from reproductions.tasks import PaperTask
-from tercet.data.letor import QueryRows
-from tercet.measure import measure_rows
-from tercet.measure.orders import Orders, compare_orders
-from tercet.store.digest import digest_of
+from reproductions.tasks import PaperTask, digest_of
+from tercet.errors import InputError
+from tercet.measure import Orders, compare_orders, measure_rows
 
 USED, SECONDS, MEGABYTES = "features used", "seconds", "megabytes"
 OF_THE_RANKER = (USED, SECONDS, MEGABYTES)
@@ -23,7 +22,59 @@ DISAGREEMENT, MISORDERED = "disagreement", "misordered"
 OF_PAIRS = (DISAGREEMENT, MISORDERED)
 _ORDER_SEED = 4000  # added to the seed of an order, so that what is drawn later does not depend on it
 
-R = TypeVar("R", bound=QueryRows)
+
+@dataclass(frozen=True, eq=False)
+class QueryRows:
+    """Feature vectors with a grade or a score each, the rows of a query one after another.
+
+    Attributes
+    ----------
+    X : (n_rows, n_features), dense or CSR
+    y : (n_rows,) higher is better
+    qid : (n_rows,) ids of the queries, as strings
+    starts : (n_queries + 1,) first row of each query, and the number of rows
+    qids : (n_queries,) id of each query, in the order of the rows
+
+    Examples
+    --------
+    >>> rows = QueryRows(np.eye(3), np.array([0.5, 0.25, 1.0]), np.array(["7", "7", "8"]))
+    >>> rows.qids.tolist(), rows.starts.tolist()
+    (['7', '8'], [0, 2, 3])
+    """
+
+    X: Any
+    y: NDArray[Any]
+    qid: NDArray[np.str_]
+
+    def __post_init__(self) -> None:
+        if self.y.shape != (self.X.shape[0],) or self.qid.shape != self.y.shape:
+            raise InputError(f"X has {self.X.shape[0]} rows, y has shape {self.y.shape}, qid has {self.qid.shape}")
+        if len(set(self.qids.tolist())) < self.n_queries:
+            raise InputError("the rows of a query must follow one another")
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        changes = np.flatnonzero(self.qid[1:] != self.qid[:-1]) + 1
+        return np.concatenate([[0], changes, [len(self.qid)]]) if len(self.qid) else np.zeros(1, dtype=np.int64)
+
+    @cached_property
+    def qids(self) -> NDArray[np.str_]:
+        return self.qid[self.starts[:-1]]
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def n_features(self) -> int:
+        return int(self.X.shape[1])
+
+    @property
+    def n_queries(self) -> int:
+        return len(self.qids)
+
+    def take(self, rows: NDArray[np.int64]) -> QueryRows:
+        """Some rows, those of a query together."""
+        return QueryRows(self.X[rows], self.y[rows], self.qid[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,19 +125,14 @@ def stacked(parts: Sequence[QueryRows]) -> QueryRows:
     """Rows one after another; no query may be in two parts."""
     is_sparse = sparse.issparse(parts[0].X)
     X = sparse.vstack([part.X for part in parts], format="csr") if is_sparse else np.vstack([part.X for part in parts])
-    return type(parts[0])(X, np.concatenate([part.y for part in parts]), np.concatenate([part.qid for part in parts]))
-
-
-def rows_of(data: R, rows: NDArray[np.int64]) -> R:
-    """Some rows, those of a query together."""
-    return type(data)(data.X[rows], data.y[rows], data.qid[rows])
+    return QueryRows(X, np.concatenate([part.y for part in parts]), np.concatenate([part.qid for part in parts]))
 
 
 def first_queries(fold: FoldTask, n: int | None) -> FoldTask:
     """The fold with so many queries of each part at most."""
 
     def cut(data: QueryRows) -> QueryRows:
-        return data if n is None else rows_of(data, np.arange(data.starts[min(n, data.n_queries)]))
+        return data if n is None else data.take(np.arange(data.starts[min(n, data.n_queries)]))
 
     validation = None if fold.validation is None else cut(fold.validation)
     return FoldTask(fold.name, cut(fold.train), validation, cut(fold.test))
@@ -98,7 +144,7 @@ def in_random_order(data: QueryRows, seed: int) -> QueryRows:
     Equal scores stand in the order of the rows, and that of a file may be a good ranking already.
     """
     orders = [random.permutation(rows) for random, rows in _by_query(data, _ORDER_SEED + seed)]
-    return rows_of(data, np.concatenate(orders))
+    return data.take(np.concatenate(orders))
 
 
 def drawn_rows(data: QueryRows, per_query: int, seed: int) -> NDArray[np.int64]:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from reproductions.choosing import standard_error
 from reproductions.paper_results import PaperResults
 from reproductions.plan_items import Front
+from reproductions.table import Cell, Table
 from reproductions.verdicts import shown, with_plus_minus
-from tercet.choose import standard_error
-from tercet.report.table import Cell, Table
 
 
 def front_points(results: PaperResults, front: Front) -> list[dict[str, Any]]:
@@ -25,11 +25,11 @@ def front_points(results: PaperResults, front: Front) -> list[dict[str, Any]]:
     points = []
     for budget in front.budgets:
         taken = []
-        for cells in folds:
+        for fits in folds:
             allowed = [
                 (-sign * point["validation"], point["used"], model, point)
-                for model, cell in zip(runs, cells, strict=True)
-                for point in cell["grid"]
+                for model, fit in zip(runs, fits, strict=True)
+                for point in fit["grid"]
                 if "by_query" in point and point["used"] <= budget
             ]
             taken += [min(allowed, key=lambda entry: entry[:2])[2:]] if allowed else []

@@ -11,12 +11,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from reproductions.plan import Map
-from reproductions.tasks import TEST_SEED, Measured, PreferenceTask, WeightedMatch, WordMap, wrong_preferences
-from tercet.data import Preferences
-from tercet.data.sampling import JudgementSampler
+from reproductions.tasks import (
+    TEST_SEED,
+    Measured,
+    PreferenceTask,
+    WeightedMatch,
+    WordMap,
+    digest_of,
+    wrong_preferences,
+)
+from tercet.data import JudgementSampler, Preferences
 from tercet.errors import InputError
 from tercet.measure import HeldOutQueries, parse_measure
-from tercet.store.digest import digest_of
 from tercet.text import CorrelatedWords
 
 TEST_SHARE, VALIDATION_SHARE = 0.3, 0.1  # of all links or documents, and of the links that are left

@@ -21,8 +21,8 @@ ERROR = "error"  # the measure that counts wrong test preferences
 class PaperResults:
     """Everything that was measured, and what was not.
 
-    ``cells[dataset, method, seed]`` has a cell for each task of the data set, which is one, or one for each fold;
-    ``curves[key, dataset, method]`` a curve, ``costs[key, series]`` a point for each size.
+    ``fits[dataset, method, seed]`` has a result for each task of the data set, one or one for each fold;
+    ``curves[key, dataset, method]`` has a curve.
     """
 
     plan: Plan
@@ -31,41 +31,35 @@ class PaperResults:
     data: dict[str, dict[str, Any]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)  # data set -> what was looked for
     unavailable: dict[str, str] = field(default_factory=dict)  # method -> why it could not run
-    seeds: int | None = None  # how many were asked for, instead of the plan's
-    budget: float | None = None  # minutes
-    jobs: int = 1  # pieces that were done at once
-    card: str = ""  # the GPU that took steps
-    seconds: float = 0.0  # of this run; what was kept took its own when it was done
-    cut: list[str] = field(default_factory=list)  # what the budget left out or cut short
-    failed: list[str] = field(default_factory=list)  # what diverged, ran out of memory, or lacked what it needs
-    cells: dict[tuple[str, str, int], list[dict[str, Any]]] = field(default_factory=dict)
+    gpu: str = ""  # name of the GPU that learned
+    seconds: float = 0.0  # of this run; cached results took their own time
+    failed: list[str] = field(default_factory=list)  # jobs without a result, with the reason
+    fits: dict[tuple[str, str, int], list[dict[str, Any]]] = field(default_factory=dict)
     curves: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
-    costs: dict[tuple[str, int], list[dict[str, Any]]] = field(default_factory=dict)
-    tested: dict[tuple[str, int], NDArray[Any]] = field(default_factory=dict)  # query of each test preference
 
-    # -- cells --------------------------------------------------------------------------------------------------------
+    # -- fits ---------------------------------------------------------------------------------------------------------
 
     def has_folds(self, dataset: str) -> bool:
         return "splits" in self.data.get(dataset, {})
 
     def by_seed(self, dataset: str, model: str) -> dict[int, list[dict[str, Any]]]:
-        """Seed -> cells of the model's method; a seed that lacks a fold is left out."""
+        """Seed -> results of the model's method; a seed that lacks a fold is left out."""
         if dataset not in self.data or not model:
             return {}
         n_tasks = len(self.data[dataset].get("splits", [""]))
         method = self.plan.method_of(model).key
-        every = {seed: cells for (d, m, seed), cells in self.cells.items() if (d, m) == (dataset, method)}
-        return {seed: cells for seed, cells in every.items() if len(cells) == n_tasks}
+        every = {seed: folds for (d, m, seed), folds in self.fits.items() if (d, m) == (dataset, method)}
+        return {seed: folds for seed, folds in every.items() if len(folds) == n_tasks}
 
     def runs(self, dataset: str, model: str, seeds: Seeds = None) -> list[list[dict[str, Any]]]:
-        """The cells of the model's method for each of these seeds; for all that have run when None."""
+        """The results of the model's method for each of these seeds; for all that have run when None."""
         by_seed = self.by_seed(dataset, model)
-        return [cells for seed, cells in by_seed.items() if seeds is None or seed in seeds]
+        return [folds for seed, folds in by_seed.items() if seeds is None or seed in seeds]
 
     def first_facts(self, dataset: str, model: str) -> list[dict[str, Any]]:
         """What was found on the way with the first seed, of each fold."""
         runs = self.runs(dataset, model)
-        return [cell["facts"] for cell in runs[0]] if runs else []
+        return [fit["facts"] for fit in runs[0]] if runs else []
 
     def n_fits(self, models: Iterable[tuple[str, str]] | None = None) -> tuple[int, int]:
         """How many fits of these data sets and models have run to their end, and how many there are to run; all
@@ -75,32 +69,25 @@ class PaperResults:
             pairs = [(dataset, method) for method in self.plan.methods for dataset in self.plan.datasets_of(method)]
         methods = {(dataset, method.key): method for dataset, method in pairs if dataset in self.data}
         n_all = sum(
-            len(self.data[dataset].get("splits", [""])) * self.plan.n_seeds(method, self.seeds)
+            len(self.data[dataset].get("splits", [""])) * self.plan.n_seeds(method)
             for (dataset, _), method in methods.items()
         )
-        n_run = sum(
-            not cell.get("cut")
-            for (dataset, method, _), cells in self.cells.items()
-            if (dataset, method) in methods
-            for cell in cells
-        )
+        n_run = sum(len(folds) for (dataset, method, _), folds in self.fits.items() if (dataset, method) in methods)
         return n_run, n_all
 
     def fits_of(self, table: PaperTable) -> tuple[int, int]:
         """The same of the fits behind a table."""
         return self.n_fits((row.dataset or dataset, row.model) for row in table.rows for dataset in table.datasets)
 
-    def took(self) -> tuple[float, int]:
-        """Seconds of all pieces together, those that were kept included, and how many were done at once at most."""
-        pieces = [cell for cells in self.cells.values() for cell in cells]
-        pieces += [*self.curves.values(), *(point for points in self.costs.values() for point in points)]
-        took = [piece["took"] for piece in pieces if "took" in piece]
-        return sum(each["all"] for each in took), max((each["jobs"] for each in took), default=1)
+    def took(self) -> float:
+        """Seconds of all jobs together, cached ones included."""
+        results = [fit for folds in self.fits.values() for fit in folds] + [*self.curves.values()]
+        return float(sum(result.get("took", 0.0) for result in results))
 
     def is_unfinished(self, dataset: str, model: str) -> bool:
         """Whether with some seed the best validation was the last one taken, so that more steps may help."""
         runs = self.runs(dataset, model)
-        return any(cell["facts"].get("still_improving") for cells in runs for cell in cells)
+        return any(fit["facts"].get("still_improving") for folds in runs for fit in folds)
 
     # -- numbers ------------------------------------------------------------------------------------------------------
 
@@ -110,7 +97,7 @@ class PaperResults:
         if dataset in self.data and measure in self.plan.measures and measure not in self.plan.measures_of(dataset):
             return np.zeros((0, 0))
         runs = self.runs(dataset, model, seeds)
-        rows = [[cell["models"][model]["means"].get(name) for cell in cells] for cells in runs]
+        rows = [[fit["models"][model]["means"].get(name) for fit in folds] for folds in runs]
         return np.array([row for row in rows if None not in row], dtype=np.float64)
 
     def values(self, dataset: str, model: str, measure: str, seeds: Seeds = None) -> list[float]:
@@ -128,8 +115,8 @@ class PaperResults:
         """The measure of each query of all folds, mean over these seeds."""
         name = self.plan.name_of(measure)
         runs = [
-            [value for cell in cells for value in cell["models"][model]["by_query"][name]]
-            for cells in self.runs(dataset, model, seeds)
+            [value for fit in folds for value in fit["models"][model]["by_query"][name]]
+            for folds in self.runs(dataset, model, seeds)
         ]
         return np.mean(runs, axis=0)
 
@@ -140,13 +127,12 @@ class PaperResults:
 
         Preferences of one query are wrong together, so that queries are what can be counted as independent.
         """
-        by_seed = {s: cells for s, cells in self.by_seed(dataset, model).items() if seeds is None or s in seeds}
-        queries = [self.tested[dataset, seed] for seed in by_seed]
-        n = max(int(query.max()) for query in queries) + 1
-        wrong = np.zeros(n)
-        for [cell], query in zip(by_seed.values(), queries, strict=True):
-            wrong += np.bincount(query[cell["models"][model]["wrong"]], minlength=n)
-        tested = np.bincount(np.concatenate(queries), minlength=n).astype(np.float64)
+        runs = [fit for [fit] in self.runs(dataset, model, seeds)]
+        n = max(len(fit["tested"]) for fit in runs)
+        wrong, tested = np.zeros(n), np.zeros(n)
+        for fit in runs:
+            tested[: len(fit["tested"])] += fit["tested"]
+            wrong[: len(fit["tested"])] += fit["models"][model]["wrong"]
         return wrong[tested > 0], tested[tested > 0]
 
     def standard_error(self, dataset: str, model: str, measure: str) -> float | None:
@@ -191,38 +177,32 @@ class PaperResults:
     def as_json(self) -> dict[str, Any]:
         """What is written to results.json, without tables and figures.
 
-        Values of each query are among it where queries have names; those of others stay in the cells.
+        Values of each query are included where queries have names; those of others stay in the cache.
         """
-        names = ("quick", "version", "data", "missing", "unavailable", "budget", "card", "cut", "failed")
+        names = ("quick", "version", "data", "missing", "unavailable", "gpu", "failed")
         return {name: getattr(self, name) for name in names} | {
             "paper": self.plan.paper.key,
-            "took": dict(zip(("seconds", "jobs"), self.took(), strict=True)),
+            "took": self.took(),
             "fits": dict(zip(("run", "all"), self.n_fits(), strict=True)),
             "fits by table": {
                 table.key: dict(zip(("run", "all"), self.fits_of(table), strict=True)) for table in self.plan.tables
             },
             "methods": [
-                self._cell_as_json(dataset, method, seed, number, cell)
-                for (dataset, method, seed), cells in self.cells.items()
-                for number, cell in enumerate(cells)
-            ],
-            "costs": [
-                {"cost": cost.key, "series": series.title} | point
-                for cost in self.plan.costs
-                for number, series in enumerate(cost.series)
-                for point in self.costs.get((cost.key, number), [])
+                self._fit_as_json(dataset, method, seed, number, fit)
+                for (dataset, method, seed), folds in self.fits.items()
+                for number, fit in enumerate(folds)
             ],
         }
 
-    def _cell_as_json(self, dataset: str, method: str, seed: int, number: int, cell: dict[str, Any]) -> dict[str, Any]:
+    def _fit_as_json(self, dataset: str, method: str, seed: int, number: int, fit: dict[str, Any]) -> dict[str, Any]:
         keys = {measure.name or key: key for key, measure in self.plan.measures.items()}
         shown: dict[str, Any] = {"dataset": dataset, "method": method, "seed": seed}
         if self.has_folds(dataset):
             shown["fold"] = self.data[dataset]["splits"][number]
-        shown |= {"facts": cell["facts"], "related": cell["related"], "took": cell.get("took", {})}
+        shown |= {"facts": fit["facts"], "related": fit["related"], "took": fit["took"]}
         for part in ("means", "by_query") if self.has_folds(dataset) else ("means",):
             shown["models" if part == "means" else part] = {
                 model: {keys.get(name, name): value for name, value in measured[part].items()}
-                for model, measured in cell["models"].items()
+                for model, measured in fit["models"].items()
             }
         return shown

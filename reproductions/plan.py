@@ -22,7 +22,6 @@ from typing import Any, Literal
 
 from reproductions.plan_items import (
     Claim,
-    Cost,
     Curves,
     Cutoffs,
     Front,
@@ -81,7 +80,6 @@ class Quick:
     folds: int = 1
     queries: int | None = None  # of each part, the first ones
     per_query: int = 4  # rows that are drawn of each query, at most
-    cost_points: int = 2  # of each series of costs, the first ones
 
 
 @dataclass(frozen=True)
@@ -326,7 +324,6 @@ class Plan:
     tradeoffs: tuple[TradeOff, ...] = ()
     fronts: tuple[Front, ...] = ()
     growths: tuple[Growth, ...] = ()
-    costs: tuple[Cost, ...] = ()
 
     @property
     def of_grids(self) -> tuple[OfGrids, ...]:
@@ -347,10 +344,9 @@ class Plan:
         """The data sets a method runs on."""
         return method.datasets or tuple(self.datasets)
 
-    def n_seeds(self, method: Method, wanted: int | None = None) -> int:
-        """How many seeds a method runs with; what draws nothing at random runs once whatever is wanted."""
-        own = self.seeds if method.seeds is None else method.seeds
-        return own if wanted is None or own < 2 else wanted
+    def n_seeds(self, method: Method) -> int:
+        """Number of seeds of a method."""
+        return self.seeds if method.seeds is None else method.seeds
 
     def name_of(self, measure: str) -> str:
         """What a measure's key stands for."""

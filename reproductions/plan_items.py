@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 Kind = Literal["paper", "ours"]  # "ours" has nothing printed to be compared with
 
@@ -212,39 +212,3 @@ class Growth:
     dataset: str
     measure: str
     series: tuple[Series, ...]
-
-
-@dataclass(frozen=True)
-class CostSeries:
-    """Points that differ in ``rows`` or in ``n_basis``, of which the other is one number; ``stated`` is the power of
-    the number that rises which the paper says seconds go with."""
-
-    title: str
-    rows: tuple[int, ...]
-    stated: float
-    n_basis: tuple[int, ...] = ()  # all rows when empty
-
-    @property
-    def rises(self) -> Literal["rows", "n_basis"]:
-        return "n_basis" if len(self.n_basis) > 1 else "rows"
-
-    def points(self) -> list[tuple[int, int | None]]:
-        """Rows and basis vectors of each point."""
-        if self.rises == "n_basis":
-            return [(self.rows[0], n) for n in self.n_basis]
-        return [(n, self.n_basis[0] if self.n_basis else None) for n in self.rows]
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Seconds and memory of learning from made-up rows of rising number, or with a rising number of basis vectors."""
-
-    key: str
-    title: str
-    place: str
-    ranker: str
-    series: tuple[CostSeries, ...]
-    parameters: dict[str, Any] = field(default_factory=dict)
-    n_features: int = 50
-    rows_of_query: int = 20
-    rounds: int = 3  # the fastest counts

@@ -55,13 +55,6 @@ def printed_point(axes: Any, x: float, y: float, colour: str, plus_minus: float 
     axes.errorbar([x], [y], yerr=plus_minus, color=colour, zorder=5, label=None if seen else PRINTED, **look)
 
 
-def cut_mark(axes: Any, point: Mapping[str, Any], y: float, colour: str) -> None:
-    """A cross where a curve was cut, and how far it came."""
-    axes.plot([point["step"]], [y], marker="X", color=colour, markersize=10, markeredgecolor="#222222", zorder=6)
-    text = f"cut after {point['step']:,} steps"
-    axes.annotate(text, (point["step"], y), xytext=(8, 6), textcoords="offset points", fontsize=8, color=colour)
-
-
 def log_axis(axes: Any, label: str) -> None:
     axes.set_xscale("log")
     axes.set_xlabel(label)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from reproductions.plan import Method, Plan, Quick
-from reproductions.plan_items import CostSeries
 
 
 def made_quick(plan: Plan) -> Plan:
@@ -35,10 +34,6 @@ def made_quick(plan: Plan) -> Plan:
             )
             for curves in plan.curves
         ),
-        costs=tuple(
-            replace(cost, series=tuple(first_points(series, quick.cost_points) for series in cost.series))
-            for cost in plan.costs
-        ),
     )
 
 
@@ -62,8 +57,3 @@ def _some(values: tuple[Any, ...], n: int) -> tuple[Any, ...]:
     if n == 1 or len(values) <= n:
         return values[:n]
     return tuple(values[(2 * i + 1) * len(values) // (2 * n)] for i in range(n))
-
-
-def first_points(series: CostSeries, n: int) -> CostSeries:
-    """The same series with so many points at most."""
-    return replace(series, **{series.rises: getattr(series, series.rises)[:n]}) if len(series.points()) > n else series

@@ -1,4 +1,4 @@
-"""The pieces of a reproduction with LETOR rows: one method on one fold with one seed."""
+"""Jobs on LETOR rows: one method on one fold with one seed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from reproductions.cache import RunDeadline
+from reproductions.choosing import Trial, choose, pareto_front, settings_of
 from reproductions.folds import (
     MEGABYTES,
     SECONDS,
@@ -24,13 +23,11 @@ from reproductions.folds import (
     QueryRows,
     drawn_rows,
     measure_by_query,
-    rows_of,
 )
 from reproductions.plan import Method
-from tercet.choose import Trial, choose, pareto_front, settings_of
+from reproductions.rankers import IN_PASSES, WITH_BASIS, make_ranker, n_used
 from tercet.data import query_folds
 from tercet.errors import DivergedError
-from tercet.fitting.rankers import IN_PASSES, WITH_BASIS, make_ranker, n_used
 
 _FITS_TO_TIME = 5
 _SECONDS_TO_TIME = 3.0  # no further fit after so many
@@ -48,12 +45,9 @@ class TriedGrid:
     trials: list[Trial] = field(default_factory=list)
     diverged: int = 0
     unfinished: int = 0  # fits that stopped at their limit of rounds
-    cut: bool = False  # the deadline came first
 
 
-def try_grid(
-    method: Method, fold: FoldTask, measure: str, seed: int, parameters: dict[str, Any], deadline: RunDeadline
-) -> TriedGrid:
+def try_grid(method: Method, fold: FoldTask, measure: str, seed: int, parameters: dict[str, Any]) -> TriedGrid:
     """Learn with every combination, and measure each where the method says.
 
     All ``l2`` of a kernel ranker come from one decomposition for each setting of the rest, and all ``epochs`` of FTRL
@@ -67,7 +61,7 @@ def try_grid(
     elif tried.crossed:
         both = fold.both()
         halves = query_folds(both.qid, method.cv_folds, seed)
-        parts = [(rows_of(both, train), rows_of(both, test)) for train, test in halves]
+        parts = [(both.take(train), both.take(test)) for train, test in halves]
     else:
         assert fold.validation is not None
         parts = [(fold.train, fold.validation)]
@@ -76,9 +70,6 @@ def try_grid(
     l2s = method.choose.get("l2", ()) if method.ranker in WITH_BASIS else ()
     others = {name: values for name, values in method.choose.items() if not (l2s and name == "l2")}
     for setting in settings_of(others | dict.fromkeys(["epochs"] * _goes_on(method, parameters), (1,))):
-        if deadline.is_over:
-            tried.cut = True
-            break
         try:
             for tuned, fitted in _fits(method, parameters, setting, lessons, seed, tried):
                 if l2s:
@@ -145,7 +136,7 @@ def prepared(method: Method, data: QueryRows, seed: int) -> tuple[dict[str, Any]
     if not method.per_query:
         return {}, data
     rows = drawn_rows(data, method.per_query, seed)
-    return ({"n_basis": rows}, data) if method.drawn_as == "basis" else ({}, rows_of(data, rows))
+    return ({"n_basis": rows}, data) if method.drawn_as == "basis" else ({}, data.take(rows))
 
 
 def learn(
@@ -179,39 +170,13 @@ class RowJob:
     higher_is_better: bool = True  # of the measure that chooses
     traced: bool = False
 
-    def setting(self, data_digest: str) -> dict[str, Any]:
-        """Everything the result depends on; titles are not among it."""
-        method = self.method
-        return {
-            "what": "rows",
-            "data": data_digest,
-            "fold": self.fold.name,
-            "seed": self.seed,
-            "per_query": method.per_query,
-            "drawn_as": method.drawn_as,
-            "ranker": method.ranker,
-            "parameters": self.parameters,
-            "choose": {name: list(values) for name, values in method.choose.items()},
-            "choose_by": self.choose_by,
-            "higher_is_better": self.higher_is_better,
-            "choose_on": method.choose_on,
-            "cv_folds": method.cv_folds,
-            "rule": method.rule,
-            "most_used": method.most_used,
-            "measures": list(self.measures),
-            "traced": self.traced,
-            "lightgbm": _version("lightgbm") if method.ranker == "LambdaMART" else "",
-        }
-
-    def run(self, deadline: RunDeadline) -> dict[str, Any]:
+    def run(self) -> dict[str, Any]:
         """Choose, learn, time and measure."""
         method, fold = self.method, self.fold
         if method.choose:
-            tried = try_grid(method, fold, self.choose_by, self.seed, self.parameters, deadline)
+            tried = try_grid(method, fold, self.choose_by, self.seed, self.parameters)
         else:  # what a ranker finds by itself, if anything
-            tried = TriedGrid(learns_from_both(method, fold), [Trial({}, np.zeros(1))], cut=deadline.is_over)
-        if tried.cut:
-            return {"cut": True, "left out": True}
+            tried = TriedGrid(learns_from_both(method, fold), [Trial({}, np.zeros(1))])
         if not tried.trials:
             raise DivergedError(f"every setting diverged, {tried.diverged} of {tried.diverged}")
         trial = tried.trials[
@@ -225,7 +190,7 @@ class RowJob:
         more, rows = prepared(method, fold.both() if tried.crossed else fold.train, self.seed)
         parameters = self.parameters | more | trial.setting
         began = time.process_time()
-        ranker = trial.result or self._learn(parameters, rows)
+        ranker = trial.ranker or self._learn(parameters, rows)
         learned_in = time.process_time() - began
         used, n_features = n_used(ranker), fold.test.n_features
         by_query = fold.measure(ranker, self.measures)
@@ -254,13 +219,13 @@ class RowJob:
     def _grid_points(self, tried: TriedGrid, more: dict[str, Any], rows: QueryRows) -> list[dict[str, Any]]:
         """Every setting; those that no sparser one is better than also have their measure of each test query."""
         points = [self._grid_point(trial) for trial in tried.trials]
-        counted = [place for place, trial in enumerate(tried.trials) if 1 <= trial.size < np.inf]
+        counted = [number for number, trial in enumerate(tried.trials) if 1 <= trial.size < np.inf]
         if not self.traced:
             return points
-        sizes, means = ([getattr(tried.trials[place], name) for place in counted] for name in ("size", "mean"))
+        sizes, means = ([getattr(tried.trials[number], name) for number in counted] for name in ("size", "mean"))
         for number in pareto_front(sizes, means, higher_is_better=self.higher_is_better):
             trial = tried.trials[counted[number]]
-            ranker = trial.result or self._learn(self.parameters | more | trial.setting, rows)
+            ranker = trial.ranker or self._learn(self.parameters | more | trial.setting, rows)
             values = self.fold.measure(ranker, [self.choose_by])[self.choose_by]
             points[counted[number]] |= {"by_query": values.tolist(), "n_used": n_used(ranker)}
         return points
@@ -269,8 +234,8 @@ class RowJob:
         """A setting that was tried, for the tables and figures of what choosing costs."""
         used = None if np.isinf(trial.size) else trial.size
         point = {"parameters": trial.setting, "validation": trial.mean, "used": used}
-        if self.traced and trial.result is not None:
-            point["test"] = float(self.fold.measure(trial.result, [self.choose_by])[self.choose_by].mean())
+        if self.traced and trial.ranker is not None:
+            point["test"] = float(self.fold.measure(trial.ranker, [self.choose_by])[self.choose_by].mean())
         return point
 
     def _learn(self, parameters: dict[str, Any], rows: QueryRows) -> Any:
@@ -284,13 +249,6 @@ class RowJob:
             self._learn(parameters, rows)
             taken.append(time.process_time() - started)
         return float(np.median(taken))
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
 
 
 # -- what learning costs ----------------------------------------------------------------------------------------------

@@ -1,42 +1,281 @@
-"""The one runner: every method of a plan on every data set that is there."""
+"""Run every job of a plan on the data sets that are present; results are cached on disk, so a killed run continues."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import multiprocessing
 import os
+import shutil
+import threading
 import time
-from dataclasses import dataclass, field
-from importlib.metadata import version
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import numba
+import threadpoolctl
 
-from reproductions.cache import Listener, RunDeadline
-from reproductions.cost_jobs import cost_jobs
-from reproductions.datasets import with_data_found
+import tercet
+from reproductions.datasets import load_dataset, with_data_found
+from reproductions.folds import FoldTask
 from reproductions.paper_results import PaperResults
-from reproductions.pieces import (
-    CostPiece,
-    CurvePiece,
-    Key,
-    MethodPiece,
-    Piece,
-    blends_of,
-    components,
-    needs,
-    papers_own,
-    pieces_of,
-    urgency,
-    waits_for,
-)
-from reproductions.piecework import Answer, Found, PieceWorker, Request
 from reproductions.plan import Method, Plan
-from reproductions.processes import Hand, OtherProcesses, ThisProcess, WorkForce
 from reproductions.quick import made_quick
-from tercet.errors import InputError
-from tercet.fitting.rankers import bytes_of_whole_w, learning_there
+from reproductions.row_jobs import RowJob
+from reproductions.tasks import PreferenceTask
+from reproductions.term_jobs import CurveJob, TermJob, curve_steps
+from tercet.errors import BundleError, InputError, MissingDataError, MissingExtraError, TercetError
+from tercet.store import canonical_bytes, read_bundle, write_bundle, write_file_atomically
+from tercet.weights import Weights
 
-_LARGE = 10**9  # bytes of a W that is held whole; no two of them at once
+Facts = dict[tuple[str, str], dict[str, Any]]  # (data set, method) -> facts of the first seed
+_load = lru_cache(maxsize=3)(load_dataset)
+# Fields of a method without influence on its numbers.
+_DESCRIPTION = (
+    *("title", "note", "last", "seeds", "datasets", "quick"),
+    *("parameters", "by_dataset", "models", "chosen_by"),  # in other entries of the settings
+)
+
+
+# -- jobs -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Job:
+    """One method on one task of a data set with one seed; with ``curves``, the curve of that method."""
+
+    dataset: str
+    method: str
+    seed: int = 0
+    fold: int = 0
+    curves: str = ""
+
+
+def plan_jobs(plan: Plan, n_tasks: dict[str, int]) -> list[Job]:
+    """All jobs on data sets that are present: the first seed of every method first, slow methods last."""
+    methods = [(method, dataset) for method in plan.methods for dataset in plan.datasets_of(method)]
+    jobs = [
+        Job(dataset, method.key, seed, fold)
+        for method, dataset in methods
+        if dataset in n_tasks
+        for seed in range(plan.n_seeds(method))
+        for fold in range(n_tasks[dataset])
+    ]
+    jobs += [
+        Job(dataset, key, curves=curves.key)
+        for curves in plan.curves
+        for dataset in curves.datasets
+        if dataset in n_tasks
+        for key in curves.methods
+    ]
+    order = list(n_tasks)
+    return sorted(jobs, key=lambda job: (job.seed, plan.method(job.method).last, order.index(job.dataset)))
+
+
+def needs(plan: Plan, job: Job) -> list[Job]:
+    """Jobs whose facts or weights this job uses. On rows, every job chooses for itself."""
+    method = plan.method(job.method)
+    if plan.datasets[job.dataset].task == "rows":
+        return []
+    # A curve takes the parameters of the first seed, unless the method has nothing but a curve.
+    is_later = plan.n_seeds(method) > 0 if job.curves else job.seed > 0
+    needed = [Job(job.dataset, method.key)] if is_later and (method.choose or method.reuse) else []
+    if method.chosen_by is not None:
+        needed.append(Job(method.chosen_by.dataset or job.dataset, method.chosen_by.method))
+    # A blend fits components itself that have fewer seeds.
+    components = [plan.method_of(model) for model in method.blend]
+    return needed + [Job(job.dataset, part.key, job.seed) for part in components if job.seed < plan.n_seeds(part)]
+
+
+def parameters_for(method: Method, job: Job, facts: Facts) -> dict[str, Any]:
+    """Parameters of a job: those of the plan, those that another method chose, those that the first seed found."""
+    parameters = method.parameters_for(job.dataset)
+    if method.chosen_by is not None:
+        parameters |= facts[method.chosen_by.dataset or job.dataset, method.chosen_by.method]["chosen"]
+    own = facts.get((job.dataset, method.key))
+    if own is None or (job.seed == 0 and not job.curves):
+        return parameters
+    for searched, reused in method.reuse.items():
+        if searched in parameters:
+            del parameters[searched]
+            parameters[reused] = own[f"{reused}_"]
+    return parameters | own.get("chosen", {})
+
+
+# -- one worker -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Outcome of a job: a result, or the reason why there is none."""
+
+    result: dict[str, Any] | None = None
+    is_cached: bool = False
+    seconds: float = 0.0
+    failed: str = ""
+    lacks: str = ""  # the package that the method needs
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Runs jobs one after the other, in this process or in another one."""
+
+    plan: Plan
+    data_home: Path
+    cache: Path
+    quick: bool = False
+    device: str = "cpu"
+
+    def data(self, dataset: str) -> Any:
+        """A data set of the plan; three are kept in memory."""
+        return _load(self.plan.datasets[dataset], self.data_home, self.plan.quick if self.quick else None)
+
+    def run(self, job: Job, facts: Facts) -> Outcome:
+        """Return the cached result, or do the job and cache its result."""
+        settings = self.settings(job, facts)
+        path = self._path(job, settings, ".json")
+        started = time.perf_counter()
+        try:
+            cached = json.loads(path.read_bytes())["result"]
+            return Outcome(cached, is_cached=True)
+        except (OSError, ValueError, KeyError):
+            pass
+        try:
+            result = self._do(job, facts)
+        except MissingExtraError as error:
+            return Outcome(failed=str(error), lacks=error.lack)
+        except (TercetError, MemoryError) as error:  # the other jobs go on
+            return Outcome(failed=str(error) or type(error).__name__)
+        seconds = time.perf_counter() - started
+        data = canonical_bytes({"settings": settings, "result": result | {"took": seconds}})
+        self.cache.mkdir(parents=True, exist_ok=True)
+        write_file_atomically(path, data)
+        return Outcome(json.loads(data)["result"], seconds=seconds)  # the same values as a later run reads
+
+    def settings(self, job: Job, facts: Facts) -> dict[str, Any]:
+        """Everything that decides the result of a job."""
+        plan, method = self.plan, self.plan.method(job.method)
+        of_measures = [plan.test_preferences, {words.model: words.printed for words in plan.words}]
+        if plan.datasets[job.dataset].task == "rows":
+            of_measures = [plan.name_of(key) for key in plan.measures_of(job.dataset)]
+            of_measures += [plan.name_of(plan.chooses_by(method)), self._is_traced(job)]
+        components = [Job(job.dataset, plan.method_of(model).key, job.seed) for model in method.blend]
+        return {
+            "job": asdict(job),
+            "method": {name: value for name, value in asdict(method).items() if name not in _DESCRIPTION},
+            "models": [[model.key, model.weights, model.thin] for model in method.all_models()],
+            "parameters": parameters_for(method, job, facts),
+            "curves": [asdict(curves) for curves in plan.curves if curves.key == job.curves],
+            "measures": of_measures,
+            "components": [self.settings(component, facts) for component in components],
+            "data": self.data(job.dataset).digest,
+            "device": self.device,
+            "source": source_digest(),
+        }
+
+    def _path(self, job: Job, settings: dict[str, Any], end: str = "") -> Path:
+        name = f"{job.dataset}-{job.method}-{job.curves or job.seed}-{job.fold}"
+        return self.cache / f"{name}-{hashlib.sha256(canonical_bytes(settings)).hexdigest()[:16]}{end}"
+
+    def _do(self, job: Job, facts: Facts) -> dict[str, Any]:
+        task = self.data(job.dataset).tasks[job.fold]
+        if isinstance(task, FoldTask):
+            return self._row_job(job, task).run()
+        with on_device(self.device):
+            if job.curves:
+                return self._curve_job(job, facts).run(task)
+            term_job = self._term_job(job, facts)
+            fitted = term_job.learn(task, lambda model: self._component(job, model, task, facts))
+            self._save_components(job, term_job, fitted, facts)
+            return term_job.measure(task, fitted)
+
+    def _row_job(self, job: Job, fold: FoldTask) -> RowJob:
+        plan, method = self.plan, self.plan.method(job.method)
+        chooses_by = plan.chooses_by(method)
+        return RowJob(
+            method,
+            fold,
+            job.seed,
+            method.parameters_for(job.dataset),
+            choose_by=plan.name_of(chooses_by),
+            measures=tuple(plan.name_of(key) for key in plan.measures_of(job.dataset)),
+            higher_is_better=plan.measures[chooses_by].higher_is_better,
+            traced=self._is_traced(job),
+        )
+
+    def _is_traced(self, job: Job) -> bool:
+        """Whether a figure shows all settings of the job's grid."""
+        own = {model.key for model in self.plan.method(job.method).all_models()}
+        return any(drawn.dataset == job.dataset and own & {*drawn.models} for drawn in self.plan.of_grids)
+
+    def _term_job(self, job: Job, facts: Facts) -> TermJob:
+        plan, method = self.plan, self.plan.method(job.method)
+        own = {model.key for model in method.all_models()}
+        lookups = [words for words in plan.words if words.dataset == job.dataset and words.model in own]
+        return TermJob(
+            method,
+            job.seed,
+            plan.test_preferences,
+            parameters_for(method, job, facts),
+            {words.model: tuple(words.printed) for words in lookups},
+            from_map=tuple(words.model for words in lookups if words.of == "map"),
+        )
+
+    def _curve_job(self, job: Job, facts: Facts) -> CurveJob:
+        method = self.plan.method(job.method)
+        [curves] = [curves for curves in self.plan.curves if curves.key == job.curves]
+        steps = curve_steps(curves.first, method.preferences, curves.points)
+        parameters = parameters_for(method, job, facts)
+        return CurveJob(method, curves.test_preferences, parameters, steps, curves.beside)
+
+    # Weights that blends are made of are kept until the end of a run.
+
+    def _component(self, job: Job, model: str, task: PreferenceTask, facts: Facts) -> Weights:
+        """Weights of a model that a blend is made of; fitted again where they were not kept."""
+        part = Job(job.dataset, self.plan.method_of(model).key, job.seed)
+        try:
+            bundle = read_bundle(self._path(part, self.settings(part, facts)) / model, kind="weights")
+            return Weights.from_state(bundle.meta, bundle.arrays)
+        except BundleError:
+            fitted = self._term_job(part, facts).learn(task, lambda other: self._component(part, other, task, facts))
+            return fitted.match(self.plan.model(model)).weights
+
+    def _save_components(self, job: Job, term_job: TermJob, fitted: Any, facts: Facts) -> None:
+        blended = {model for other in self.plan.methods for model in other.blend}
+        folder = self._path(job, self.settings(job, facts))
+        for model in (model for model in term_job.method.all_models() if model.key in blended):
+            meta, arrays = fitted.match(model).weights.to_state()
+            folder.mkdir(parents=True, exist_ok=True)
+            write_bundle(folder / model.key, kind="weights", meta=meta, arrays=arrays)
+
+
+def on_device(name: str) -> AbstractContextManager[str]:
+    """Within the block, learn word pairs on a GPU where that is possible; gives the name of the GPU."""
+    if name == "cpu":
+        return nullcontext("")
+    from tercet.gpu import device
+
+    return device(name)  # type: ignore[no-any-return]
+
+
+@cache
+def source_digest() -> str:
+    """Digest of all source files of tercet and of the reproductions: other code, other results."""
+    digest = hashlib.sha256()
+    for folder in (Path(tercet.__file__).parent, Path(__file__).parent):
+        for file in sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".cu", ".cuh")):
+            if "tests" not in file.relative_to(folder).parts:
+                digest.update(file.relative_to(folder).as_posix().encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+# -- all jobs ---------------------------------------------------------------------------------------------------------
 
 
 def reproduce(
@@ -44,362 +283,154 @@ def reproduce(
     data_home: Path,
     output: Path,
     *,
-    listener: Listener,
+    tell: Callable[[str], object] = print,
     quick: bool = False,
     only: tuple[str, ...] = (),
-    seeds: int | None = None,
-    fresh: bool = False,
-    budget: float | None = None,
     jobs: int = 1,
     device: str = "cpu",
 ) -> PaperResults:
-    """Run a plan, keeping every finished cell in ``output/cells``. Takes minutes to hours.
+    """Run a plan; results are cached in ``output/cache``. Takes minutes to hours.
 
     Parameters
     ----------
-    plan : what to run
-    data_home : folder with the data sets; one that is missing is skipped
+    plan : plan to run
+    data_home : folder with the data sets; a missing data set is skipped
+    tell : called with a line about every finished job
     quick : little of everything, to see that everything works
     only : keys of data sets; all when empty
-    seeds : instead of the plan's number; what draws nothing at random runs once
-    fresh : do again what is kept
-    budget : minutes; what is learning when the time is over is cut short and shown so, what has not begun is left
-        out; neither is kept
-    jobs : processes, each with one thread; the numbers are the same with any number of them. More than one need a
-        main module that can be imported without running.
-    device : where word pairs are learned and ranked, "cpu", "cuda" or "auto"; what a card cannot learn stays on the
-        CPU. Cells of a card are other cells.
-
-    Notes
-    -----
-    What is behind the paper's own tables and figures comes first, then what is behind ours, then cost studies, one by
-    one with nothing beside them. Within the first two, every method runs with the first seed before any runs with the
-    second, slow ones last.
+    jobs : processes of one thread each; their number does not change the results
+    device : "cpu", "cuda" or "auto", for rankers of word pairs; a GPU has cached results of its own
     """
-    chosen = _check_request(plan, only, seeds, budget, jobs)
-    with learning_there(device) as card:  # fails here where there is none, and not in every piece
-        pass
-    started = time.monotonic()
-    plan = with_data_found(plan, data_home)
-    plan = made_quick(plan) if quick else plan
-    device = device if card else "cpu"  # "auto" may have found none, and cells are then those of a CPU
-    worker = PieceWorker(plan, data_home, output, quick, fresh, RunDeadline.after(budget), device=device)
-    results = PaperResults(plan, quick, version("tercet"), seeds=seeds, budget=budget, jobs=jobs, card=card)
-    with ThisProcess(worker) if jobs == 1 else OtherProcesses(worker, jobs) as force:
-        _load(results, chosen, data_home, force, listener)
-        n_tasks = {name: len(known.get("splits", [""])) for name, known in results.data.items()}
-        pieces = pieces_of(plan, n_tasks, seeds, costs=not only)  # made-up rows belong to no data set
-        PlanRun(results, pieces, force, worker, listener).go()
-    results.seconds = time.monotonic() - started
-    return results
-
-
-def _check_request(plan: Plan, only: tuple[str, ...], seeds: int | None, budget: float | None, jobs: int) -> list[str]:
-    """The data sets to run on."""
     for name in only:
         if name not in plan.datasets:
             raise InputError(f"no data set {name!r} in {plan.paper.key}; known: {', '.join(plan.datasets)}")
-    if seeds is not None and seeds < 1:
-        raise InputError(f"seeds is {seeds}; at least 1 is needed")
-    if budget is not None and not 0 < budget < float("inf"):
-        raise InputError(f"the budget is {budget} minutes; a number above 0 is needed")
-    if jobs < 1:
-        raise InputError(f"jobs is {jobs}; at least 1 is needed")
-    return [name for name in plan.datasets if name in only or not only]
-
-
-def _load(results: PaperResults, names: list[str], home: Path, force: WorkForce, listener: Listener) -> None:
-    """Have the data sets read that are there; the others are noted."""
-    plan = results.plan
-    left, known = list(names), {}
-    while left or force.busy:
-        for hand in force.idle:
-            # Data sets of the same files are read by the same hand, which has those at hand.
-            before = plan.datasets[hand.dataset].files if hand.dataset else ()
-            name = next((name for name in left if plan.datasets[name].files == before), left[0] if left else None)
-            if name is not None:
-                left.remove(name)
-                listener.now(f"reading {plan.datasets[name].title}")
-                force.begin(hand, Request(name))
-        request, answer = force.next()
-        if answer.failed:
-            raise InputError(answer.failed)
-        known[request.dataset] = answer
-    for name in names:
-        title, found = plan.datasets[name].title, known[name]
-        if found.known is not None:
-            results.data[name] = found.known
-        else:
-            results.missing[name] = found.missing.replace(f"{home}{os.sep}", "")  # pages name no place of this machine
-            listener.say(f"{title} is skipped: {found.missing}")
+    started = time.perf_counter()
+    with on_device(device) as gpu:  # fails here without a GPU, and not in every job
+        device = device if gpu else "cpu"
+    plan = with_data_found(plan, data_home)
+    plan = made_quick(plan) if quick else plan
+    results = PaperResults(plan, quick, tercet.__version__, gpu=gpu)
+    worker = Worker(plan, data_home, output / "cache", quick, device)
+    for name in (name for name in plan.datasets if name in only or not only):
+        try:
+            results.data[name] = worker.data(name).known()
+        except MissingDataError as error:
+            results.missing[name] = str(error).replace(f"{data_home}{os.sep}", "")
+            tell(f"{plan.datasets[name].title} is skipped: {error}")
     if not results.data:
-        looked = "; ".join(dict.fromkeys(results.missing.values()))  # several data sets may want the same file
-        raise InputError(f"none of the data sets is below {home}: {looked}")
+        missing = "; ".join(results.missing.values())
+        raise InputError(f"none of the data sets is below {data_home}: {missing}. Give the folder by --data-home")
+    with threadpoolctl.threadpool_limits(1), _open_pool(worker, jobs) as pool:
+        try:
+            _run_all(worker, results, pool, jobs, tell)
+        except BrokenProcessPool:
+            raise InputError(
+                "a worker process ended, as when memory runs out; finished jobs are cached. Run the command again, "
+                "with fewer --jobs"
+            ) from None
+    for folder in worker.cache.glob("*/"):  # components of blends
+        shutil.rmtree(folder)
+    results.seconds = time.perf_counter() - started
+    return results
 
 
-# -- doing it ---------------------------------------------------------------------------------------------------------
+def _run_all(worker: Worker, results: PaperResults, pool: Executor, n: int, tell: Callable[[str], object]) -> None:
+    """Submit every job once its needs are met, at most ``n`` at a time."""
+    plan = worker.plan
+    jobs = plan_jobs(plan, {name: len(known.get("splits", [""])) for name, known in results.data.items()})
+    waiting, running = list(jobs), dict[Future[Outcome], Job]()
+    outcomes: dict[Job, Outcome] = {}
 
+    def end(job: Job, outcome: Outcome) -> None:
+        outcomes[job] = outcome
+        how = "cached" if outcome.is_cached else f"{outcome.seconds:.0f} s"
+        tell(f"{len(outcomes)}/{len(jobs)} {title_of(results, job)}: {outcome.failed or how}")
 
-@dataclass(frozen=True)
-class _Ending:
-    """How a piece ended: with a result, or cut short, left out or failed as the line says."""
-
-    result: dict[str, Any] | None = None
-    cut: str = ""
-    failed: str = ""
-
-
-@dataclass
-class PlanRun:
-    """All pieces of a plan, each given to a hand when what it waits for has ended."""
-
-    results: PaperResults
-    pieces: list[Piece]
-    force: WorkForce
-    worker: PieceWorker
-    listener: Listener
-    endings: dict[Piece, _Ending] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.plan: Plan = self.results.plan
-        self.costs = list(cost_jobs(self.plan))
-        papers = papers_own(self.plan)
-        self.urgency = {piece: urgency(self.plan, piece, papers) for piece in self.pieces}
-        self.parts: dict[Key, list[MethodPiece]] = {}  # the folds of a method with a seed
-        for piece in self.pieces:
-            if isinstance(piece, MethodPiece):
-                self.parts.setdefault(piece.key, []).append(piece)
-        self.waits = {piece: [key for key in waits_for(self.plan, piece) if key in self.parts] for piece in self.pieces}
-
-    def go(self) -> None:
-        """Do everything; results are put together in the order of the pieces, whoever was done first."""
-        self.listener.begin(len(self.pieces))
-        left = list(self.pieces)
-        while left or self.force.busy:
-            for hand in self.force.idle:
-                piece = self._next_for(hand, left)
-                while piece is not None and not self._may_begin(piece):
-                    left.remove(piece)
-                    piece = self._next_for(hand, left)
-                if piece is None:
-                    break
-                left.remove(piece)
-                self._begin(hand, piece)
-            if not self.force.busy:
-                assert not left, f"{left[0]} waits for what never ends"
-                break  # the last ones were left out
-            request, answer = self.force.next()
-            assert request.piece is not None
-            self._end(request.piece, answer)
-        self.worker.components.close()
-        self._put_together()
-
-    def _next_for(self, hand: Hand, left: list[Piece]) -> Piece | None:
-        """The most urgent piece that waits for nothing, on the data set the hand has been at if there is one."""
-        busy = [other.request.piece for other in self.force.busy if other.request is not None]
-        if any(isinstance(piece, CostPiece) for piece in busy):
-            return None
-        large_is_on = any(piece is not None and self._is_large(piece) for piece in busy)
-        ready = [
-            piece
-            for piece in left
-            if all(self._has_ended(key) for key in self.waits[piece])
-            and not (isinstance(piece, CostPiece) and (busy or self.urgency[left[0]] < self.urgency[piece]))
-            and not (large_is_on and self._is_large(piece))
-        ]
-        if not ready:
-            return None
-        most = min(self.urgency[piece] for piece in ready)
-        urgent = [piece for piece in ready if self.urgency[piece] == most]
-        return next((piece for piece in urgent if piece.dataset == hand.dataset), urgent[0])
-
-    def _has_ended(self, key: Key) -> bool:
-        return all(piece in self.endings for piece in self.parts[key])
-
-    def _result(self, key: Key) -> dict[str, Any] | None:
-        """The result of a piece that others wait for; there are no folds then."""
-        endings = [self.endings[piece] for piece in self.parts.get(key, [])]
-        return endings[0].result if endings else None
-
-    def _is_large(self, piece: Piece) -> bool:
-        """Whether all of a W is in memory that is too large to be there twice, or what stands for it by texts."""
-        if not isinstance(piece, MethodPiece):
-            return False
-        method, known = self.plan.method(piece.method), self.results.data[piece.dataset].get("statistics", {})
-        texts = known.get("query texts", 0), known.get("documents", 0)
-        words = known.get("words of queries", 0), known.get("words of documents", 0)
-        return bytes_of_whole_w(method.ranker, method.parameters, texts, words) > _LARGE
-
-    def _may_begin(self, piece: Piece) -> bool:
-        """Whether what it needs is there; what cannot begin is noted."""
-        if isinstance(piece, MethodPiece) and piece.method in self.results.unavailable:
-            self.endings[piece] = _Ending()
-            self.listener.skip()
-            return False
-        parts = [key for key in components(self.plan, piece) if key in self.parts]
-        missing = [key for key in needs(self.plan, piece) + parts if self._result(key) is None]
-        if not missing:
-            return True
-        title = self._title(piece)
-        uncut = [key for key in missing if not any(self.endings[part].cut for part in self.parts.get(key, []))]
-        if uncut:
-            dataset, method, _ = uncut[0]
-            other = f"{self.plan.method(method).title} on {self.plan.datasets[dataset].title}"
-            self._fail(piece, f"{title}: left out, since {other} failed or has not run")
-        else:
-            self._leave_out(piece, title)
-        return False
-
-    def _begin(self, hand: Hand, piece: Piece) -> None:
-        found: Found = {}
-        tested = False
-        if not isinstance(piece, CostPiece):
-            found = self._found_for(piece.dataset, self.plan.method(piece.method))
-        if isinstance(piece, MethodPiece) and self.plan.datasets[piece.dataset].task != "rows":
-            tested = (piece.dataset, piece.seed) not in self.results.tested
-        self.force.begin(hand, Request(piece.dataset, piece, found, tested))
-        busy = [other.request.piece for other in self.force.busy if other.request is not None]
-        more = f" and {len(busy) - 1} more" if len(busy) > 1 else ""
-        self.listener.now(self._title(piece) + more)
-
-    def _found_for(self, dataset: str, method: Method) -> Found:
-        """What first seeds found for a method and for what it is blended from."""
-        keys = [(dataset, method.key)]
-        if method.chosen_by is not None:
-            keys.append((method.chosen_by.dataset or dataset, method.chosen_by.method))
-        found: Found = {}
-        for key in keys:
-            if all(piece in self.endings for piece in self.parts.get((*key, 0), [])):
-                result = self._result((*key, 0))
-                found |= {} if result is None else {key: result["facts"]}
-        for model in method.blend:
-            found |= self._found_for(dataset, self.plan.method_of(model))
-        return found
-
-    # -- how pieces end -----------------------------------------------------------------------------------------------
-
-    def _end(self, piece: Piece, answer: Answer) -> None:
-        title = self._title(piece)
-        if answer.unavailable is not None:
-            lack, message = answer.unavailable
-            if isinstance(piece, CostPiece):
-                self._fail(piece, f"{title}: {message}")
-                return
-            self.results.unavailable[piece.method] = lack
-            self.endings[piece] = _Ending()
-            self.listener.done(f"{self.plan.method(piece.method).title} is left out: {message}")
-            return
-        if answer.result is None:
-            self._fail(piece, f"{title}: {answer.failed}")
-            return
-        result = answer.result
-        if result.get("left out"):
-            self._leave_out(piece, title)
-            return
-        if answer.tested is not None and isinstance(piece, MethodPiece):
-            self.results.tested[piece.dataset, piece.seed] = answer.tested
-        how = "kept" if answer.kept else f"done in {answer.seconds:.0f} s"
-        cut = ""
-        if result.get("cut"):
-            how += ", cut short by the budget"
-            cut = f"{title}: {_how_far(result)}"
-        self.endings[piece] = _Ending(result, cut)
-        self.listener.done(f"{title}: {how}{self._summary(piece, result)}")
-        self._let_go(piece)
-
-    def _fail(self, piece: Piece, line: str) -> None:
-        self.endings[piece] = _Ending(failed=line)
-        self.listener.done(line)
-
-    def _leave_out(self, piece: Piece, title: str) -> None:
-        self.endings[piece] = _Ending(cut=f"{title}: left out")
-        self.listener.done(f"{title}: left out, the budget is used up")
-
-    def _let_go(self, piece: Piece) -> None:
-        """Remove the weights of components all of whose blends are done."""
-
-        def is_done(key: Key) -> bool:
-            ending = self.endings.get(self.parts[key][0]) if key in self.parts else None
-            return key not in self.parts or (ending is not None and ending.result is not None and not ending.cut)
-
-        keys = components(self.plan, piece) + ([piece.key] if isinstance(piece, MethodPiece) else [])
-        done = [key for key in keys if is_done(key) and all(is_done(blend) for blend in blends_of(self.plan, key))]
-        blended = [key for key in done if any(True for _ in blends_of(self.plan, key))]
-        if blended:
-            self.worker.components.remove("-".join(map(str, key)) for key in blended)
-
-    def _put_together(self) -> None:
-        results = self.results
-        for piece in self.pieces:
-            ending = self.endings[piece]
-            results.cut += [ending.cut] if ending.cut else []
-            results.failed += [ending.failed] if ending.failed else []
-            if ending.result is None:
+    while waiting or running:
+        for job in list(waiting):
+            if len(running) >= n:
+                break
+            needed = needs(plan, job)
+            if any(need in waiting or need in running.values() for need in needed):
                 continue
-            if isinstance(piece, MethodPiece):
-                results.cells.setdefault(piece.key, []).append(ending.result)
-            elif isinstance(piece, CurvePiece):
-                results.curves[piece.curves, piece.dataset, piece.method] = ending.result
+            waiting.remove(job)
+            absent = [need for need in needed if need not in outcomes or outcomes[need].result is None]
+            if absent:
+                end(job, Outcome(failed=f"left out, since {title_of(results, absent[0])} failed or has not run"))
             else:
-                job = self.costs[piece.number]
-                sizes = {"n_rows": job.n_rows, "n_basis": job.n_rows if job.n_basis is None else job.n_basis}
-                results.costs.setdefault((job.cost.key, job.series), []).append(sizes | ending.result)
-
-    # -- in words -----------------------------------------------------------------------------------------------------
-
-    def _title(self, piece: Piece) -> str:
-        if isinstance(piece, CostPiece):
-            return self.costs[piece.number].title
-        method, data = self.plan.method(piece.method), self.plan.datasets[piece.dataset]
-        if isinstance(piece, CurvePiece):
-            return f"{data.title}, {method.title}, {piece.curves}"
-        split = self.results.data[piece.dataset].get("splits", [""])[piece.fold]
-        numbered = f", seed {piece.seed}" if not split or self.plan.n_seeds(method) > 1 else ""
-        return f"{data.title}, {method.title}{numbered}" + (f", {split}" if split else "")
-
-    def _summary(self, piece: Piece, result: dict[str, Any]) -> str:
-        if isinstance(piece, CostPiece):
-            return f"; {result['seconds']:.3f} s, {result['megabytes']:.1f} MB"
-        return _summary(self.plan, self.plan.method(piece.method), result) if isinstance(piece, MethodPiece) else ""
+                running[pool.submit(_run_job, job, _facts_for(plan, job, outcomes))] = job
+        for future in wait(running, return_when=FIRST_COMPLETED).done if running else ():
+            end(running.pop(future), future.result())
+    for job in jobs:
+        outcome = outcomes[job]
+        if outcome.result is not None and job.curves:
+            results.curves[job.curves, job.dataset, job.method] = outcome.result
+        elif outcome.result is not None:
+            results.fits.setdefault((job.dataset, job.method, job.seed), []).append(outcome.result)
+        elif outcome.lacks:
+            results.unavailable[job.method] = outcome.lacks
+        else:
+            results.failed.append(f"{title_of(results, job)}: {outcome.failed}")
 
 
-def _how_far(result: dict[str, Any]) -> str:
-    """Where a result was cut, in words."""
-    if "facts" not in result:
-        [name, *_] = reversed(result["series"])  # a refit comes after what it refits
-        refit = ", before its refit" if name == "weights_before_refit_" else ""
-        refit = " of its refit" if len(result["series"]) > 1 else refit
-        return f"cut short after {result['series'][name][-1]['step']:,} steps{refit}"
-    facts = result["facts"]
-    if not facts["preferences"]:
-        return "blended from a model that was cut short"
-    run = f" of its run {facts['run']}" if facts.get("run", 1) > 1 else ""
-    return f"cut short after {facts['steps_taken']:,} of {facts['preferences']:,} steps{run}"
+def _facts_for(plan: Plan, job: Job, outcomes: dict[Job, Outcome]) -> Facts:
+    """Facts that first seeds found for a job, and for the components of a blend."""
+    facts: Facts = {}
+    for need in [Job(job.dataset, job.method), *needs(plan, job)]:
+        first = outcomes.get(Job(need.dataset, need.method))
+        if first is not None and first.result is not None:
+            facts[need.dataset, need.method] = first.result["facts"]
+        if (need.dataset, need.method) != (job.dataset, job.method):
+            facts |= _facts_for(plan, need, outcomes)
+    return facts
 
 
-def _summary(plan: Plan, method: Method, result: dict[str, Any]) -> str:
-    """The first two models of a cell in a few words: the measure that chooses, or the first two of the plan."""
-    keys = [plan.chooses_by(method)] if plan.chooses_by(method) else list(plan.measures)
-    lines = []
-    for model in method.all_models()[:2]:
-        means = result["models"][model.key]["means"]
-        numbers = [(plan.measures[key].title, means.get(plan.name_of(key))) for key in keys]
-        name = f"{model.title} " if method.models else ""
-        lines.append(f"; {name}" + ", ".join(f"{title} {x:.4f}" for title, x in numbers[:2] if x is not None))
-    lines += [f"; {len(method.all_models()) - 2} more"] if len(method.all_models()) > 2 else []
-    facts = result["facts"]
-    if facts.get("n_used") is not None:
-        lines.append(f", {facts['n_used']} of {facts['n_features']} features")
-    lines += [f", {name} {short(value)}" for name, value in facts.get("chosen", {}).items()]
-    return "".join(lines)
+def title_of(results: PaperResults, job: Job) -> str:
+    """Data set, method, seed and fold of a job, for people."""
+    plan, splits = results.plan, results.data.get(job.dataset, {}).get("splits", [""])
+    parts = [plan.datasets[job.dataset].title, plan.method(job.method).title, job.curves or f"seed {job.seed}"]
+    return ", ".join([*parts, *([splits[job.fold]] if splits[job.fold] else [])])
 
 
-def short(value: Any) -> str:
-    """A parameter's value with four digits.
+# -- processes --------------------------------------------------------------------------------------------------------
 
-    Examples
-    --------
-    >>> short(0.000123456), short(12), short("sum")
-    ('0.0001235', '12', 'sum')
-    """
-    return f"{value:.4g}" if isinstance(value, (float, np.floating)) else str(value)
+
+def _open_pool(worker: Worker, n: int) -> Executor:
+    if n == 1:
+        _workers[:] = [worker]
+        return SerialPool()
+    _load.cache_clear()  # every process reads for itself
+    context = multiprocessing.get_context("spawn")  # threads of BLAS and of Numba do not survive a fork
+    return ProcessPoolExecutor(n, context, initializer=_start_process, initargs=(worker,))
+
+
+class SerialPool(Executor):
+    """Runs a job in this process when it is submitted."""
+
+    def submit(self, run: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(run(*arguments, **named))
+        return future
+
+
+_workers: list[Worker] = []  # the one of this process
+
+
+def _start_process(worker: Worker) -> None:
+    _workers[:] = [worker]
+    threadpoolctl.threadpool_limits(1)
+    numba.set_num_threads(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it was killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _run_job(job: Job, facts: Facts) -> Outcome:
+    [worker] = _workers
+    return worker.run(job, facts)

@@ -1,4 +1,4 @@
-"""Tables of a run: statistics, those of the paper, orderings, paired tests, words, costs, then our own."""
+"""Tables of a run: statistics, those of the paper, orderings, paired tests, words, then our own."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from reproductions.claims import PairDecisions, claims_table, not_run, paired_table, standings_table
-from reproductions.cost_jobs import cost_table
 from reproductions.fronts import front_table
 from reproductions.paper_results import PaperResults
 from reproductions.plan import Method, Statistics
 from reproductions.plan_items import PaperTable, Row, TradeOff, Words
 from reproductions.printed import PrintedNumber, printed_in
-from reproductions.runner import short
+from reproductions.rankers import CLASSIFIERS
+from reproductions.table import Cell, Table
 from reproductions.verdicts import (
     NOT_COMPARED,
     SHORT,
@@ -21,13 +21,12 @@ from reproductions.verdicts import (
     compare,
     judge_target,
     mean_and_half_range,
+    short,
     shown,
     shown_ours,
     signed,
     with_plus_minus,
 )
-from tercet.fitting.rankers import CLASSIFIERS
-from tercet.report.table import Cell, Table
 
 PAST_THE_PAPER = "Past the paper"
 UNFINISHED = " †"
@@ -51,7 +50,6 @@ def make_tables(results: PaperResults) -> list[Table]:
     tables += [standings_table(results, standings, decisions) for standings in plan.standings]
     tables += [paired_table(results, tests, decisions) for tests in plan.comparisons]
     tables += [_words(results, words) for words in plan.words]
-    tables += [cost_table(results, cost) for cost in plan.costs]
     ours = [_table(results, table) for table in plan.tables if table.kind == "ours"]
     ours += [_ceilings(results, tradeoff) for tradeoff in plan.tradeoffs if tradeoff.dataset in results.data]
     ours += [front_table(results, front) for front in plan.fronts if front.dataset in results.data]
@@ -211,16 +209,12 @@ def _beside_printed(
 
 
 def _seconds(results: PaperResults, dataset: str, model: str) -> Cell:
-    """Seconds of learning of the fastest seed; says where the budget cut it short."""
+    """Seconds of learning of the fastest seed."""
     seconds = results.values(dataset, model, "seconds") if model else []
     method = results.plan.method_of(model) if seconds else None
     if method is None or not _learns(results, dataset, method):
         return Cell("–")
-    cut = [cell["facts"] for cells in results.runs(dataset, model) for cell in cells if cell.get("cut")]
-    how_far = f"cut short after {cut[0].get('steps_taken', 0):,} of {method.preferences:,} steps" if cut else ""
-    if cut and method.blend:
-        how_far = "blended from a model that was cut short"
-    return Cell(f"{min(seconds):.1f}", how_far, tone="bad" if cut else "plain")
+    return Cell(f"{min(seconds):.1f}")
 
 
 def _learns(results: PaperResults, dataset: str, method: Method) -> bool:
@@ -289,7 +283,7 @@ def _ceilings(results: PaperResults, tradeoff: TradeOff) -> Table:
         if settings:
             chosen = results.values(dataset, model, tradeoff.measure)[0]
             one = max(setting["value"] for setting in settings)
-            by_fold = float(np.mean([max(point["test"] for point in cell["grid"]) for cell in runs[0]]))
+            by_fold = float(np.mean([max(point["test"] for point in fit["grid"]) for fit in runs[0]]))
             name = plan.model(model).title
             numbers = [Cell(shown(value, measure)) for value in (chosen, one, by_fold)]
             table.rows.append([Cell(name), Cell(str(len(settings))), *numbers])
@@ -301,17 +295,17 @@ def _ceilings(results: PaperResults, tradeoff: TradeOff) -> Table:
     return table
 
 
-def settings_tested(cells: list[dict[str, Any]]) -> list[dict[str, float]]:
+def settings_tested(folds: list[dict[str, Any]]) -> list[dict[str, float]]:
     """Every setting that gave a ranker in all folds: features used and the measure on the test parts, means."""
     by_setting: dict[str, list[dict[str, Any]]] = {}
-    for cell in cells:
-        for point in cell["grid"]:
+    for fit in folds:
+        for point in fit["grid"]:
             if "test" in point:
                 by_setting.setdefault(repr(sorted(point["parameters"].items())), []).append(point)
     return [
         {"used": float(np.mean([p["used"] for p in points])), "value": float(np.mean([p["test"] for p in points]))}
         for points in by_setting.values()
-        if len(points) == len(cells)
+        if len(points) == len(folds)
     ]
 
 

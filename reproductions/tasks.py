@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from reproductions.plan import Map
-from tercet.data import Preferences
-from tercet.data.sampling import JudgementSampler
+from tercet.data import JudgementSampler, Preferences
 from tercet.errors import InputError
 from tercet.measure import HeldOutQueries, average_precision_of_classes
-from tercet.store.digest import digest_of
 from tercet.weights import Dense, Diagonal, Identity, Mapped, Sparse, Weights
 
 _CHUNK = 4096
@@ -34,11 +33,24 @@ class PaperTask(ABC):
 
     @abstractmethod
     def digest(self) -> str:
-        """Of everything a learner or a measure sees."""
+        """Digest of everything that a learner or a measure sees."""
 
     @abstractmethod
     def statistics(self) -> dict[str, int]:
         """Facts a paper prints about its data."""
+
+
+def digest_of(*values: Any) -> str:
+    """SHA-256 of arrays, CSR matrices and plain values."""
+    digest = sha256()
+    for value in values:
+        arrays = (value.indptr, value.indices, value.data) if sparse.issparse(value) else (value,)
+        for array in arrays:
+            if isinstance(array, np.ndarray) and array.dtype.kind not in "UO":
+                digest.update(f"{array.dtype.str} {array.shape} ".encode() + np.ascontiguousarray(array).tobytes())
+            else:
+                digest.update(repr(array.tolist() if isinstance(array, np.ndarray) else array).encode())
+    return digest.hexdigest()
 
 
 # -- tasks of preferences ---------------------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from reproductions.choosing import ThreeWay
 from reproductions.plan import PaperMeasure
 from reproductions.plan_items import Target
-from tercet.choose import ThreeWay
-from tercet.report.table import Tone
+from reproductions.table import Tone
 
 NOT_COMPARED = "not compared"
 SHORT = "short by"
@@ -93,13 +93,6 @@ def judge_folds(gains: Sequence[float]) -> Verdict:
     return Verdict(f"holds in {n_holding} of {len(gains)} folds", "plain")
 
 
-def judge_power(power: float, stated: float, leeway: float = 0.15) -> Verdict:
-    """A power that is above the stated one by less than ``leeway`` is taken for it."""
-    if power <= stated + leeway:
-        return Verdict("rises no faster than stated", "good")
-    return Verdict(f"rises faster than stated, its power is {power - stated:.2f} higher", "bad")
-
-
 # -- counted ----------------------------------------------------------------------------------------------------------
 
 SHORT_WITHIN_ERROR = "short within the error"
@@ -120,8 +113,6 @@ _COUNTED: tuple[tuple[str, str, Tone], ...] = (
     ("falls short", "fall short", "bad"),  # how often a model is the best
     ("met", "met", "good"),
     ("missed by", "missed", "bad"),
-    ("rises no faster", "as stated", "good"),
-    ("rises faster", "faster than stated", "bad"),
     (NOT_COMPARED, NOT_COMPARED, "plain"),
     ("not run", "not run", "plain"),
 )
@@ -191,3 +182,14 @@ def with_plus_minus(value: float, plus_minus: float | None, measure: PaperMeasur
     if plus_minus is None:
         return shown(value, measure)
     return f"{shown(value, measure).removesuffix(' %')} ± {shown(plus_minus, measure, like=value)}"
+
+
+def short(value: Any) -> str:
+    """A parameter's value with four digits.
+
+    Examples
+    --------
+    >>> short(0.000123456), short(12), short("sum")
+    ('0.0001235', '12', 'sum')
+    """
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from reproductions.readers.parses import ScoredRows
+from reproductions.folds import QueryRows
 
 N_WAVES = 1000  # that the planted function is a sum of
 NOISE = 0.5  # standard deviation; the function's and the offsets' are 1
@@ -13,7 +13,7 @@ NOISE = 0.5  # standard deviation; the function's and the offsets' are 1
 
 def make_offsets(
     train_queries: int, test_queries: int, rows_of_query: int, n_features: int, seed: int = 0
-) -> tuple[ScoredRows, ScoredRows]:
+) -> tuple[QueryRows, QueryRows]:
     """Rows to learn from and rows to test on, ``y = g(x) + offset of the query + noise``.
 
     - ``x = (s + v) / √2``: s is the query's, v the row's own, both standard normal. Rows of a query resemble one
@@ -36,7 +36,7 @@ def make_offsets(
     y = _planted(X, rng) + rng.normal(size=n_queries)[query] + NOISE * rng.normal(size=len(query))
     is_train = query < train_queries
     qid = query.astype(np.str_)
-    return ScoredRows(X[is_train], y[is_train], qid[is_train]), ScoredRows(X[~is_train], y[~is_train], qid[~is_train])
+    return QueryRows(X[is_train], y[is_train], qid[is_train]), QueryRows(X[~is_train], y[~is_train], qid[~is_train])
 
 
 def _planted(X: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:

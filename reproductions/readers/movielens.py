@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from reproductions.readers.parses import ScoredRows
-from tercet.data.lines import FilePath, open_lines, parse_float, parse_int
+from reproductions.folds import QueryRows
+from reproductions.readers.files import parse_integer, parse_number, read_lines
 from tercet.errors import FormatError
 
 _COLUMNS = 24  # of u.item: number, title, two dates, address, 19 genres
@@ -36,7 +36,7 @@ class Ratings:
     films: NDArray[np.float64]
 
 
-def read_movielens(folder: FilePath) -> Ratings:
+def read_movielens(folder: str | Path) -> Ratings:
     """Read ``u.data`` (user, film, rating and time between tabs) and ``u.item`` (between bars) of a folder.
 
     Examples
@@ -55,11 +55,11 @@ def read_movielens(folder: FilePath) -> Ratings:
     path = Path(folder) / "u.data"
     users, rated, ratings = [], [], []
     seen: set[tuple[int, int]] = set()
-    for line, text in open_lines(path):
-        columns = text.rstrip("\n").split("\t")
+    for line, text in read_lines(path):
+        columns = text.split("\t")
         if len(columns) != 4:
             raise FormatError(path, line, f"{len(columns)} columns; user, film, rating and time are needed")
-        user, film = (parse_int(columns[at], path, line, name) for at, name in enumerate(("user", "film")))
+        user, film = (parse_integer(columns[at], path, line, name) for at, name in enumerate(("user", "film")))
         if film not in number_of:
             raise FormatError(path, line, f"film {film} is not in u.item")
         if (user, film) in seen:
@@ -67,7 +67,7 @@ def read_movielens(folder: FilePath) -> Ratings:
         seen.add((user, film))
         users.append(user)
         rated.append(number_of[film])
-        ratings.append(parse_float(columns[2], path, line, "rating"))
+        ratings.append(parse_number(columns[2], path, line, "rating"))
     if not ratings:
         raise FormatError(path, None, "no ratings")
     user_ids, user_numbers = np.unique(np.array(users), return_inverse=True)
@@ -87,13 +87,13 @@ def _read_films(path: Path) -> tuple[NDArray[np.float64], dict[int, int]]:
         columns = text.rstrip("\r").split("|")
         if len(columns) != _COLUMNS:
             raise FormatError(path, line, f"{len(columns)} columns; {_COLUMNS} are needed")
-        film = parse_int(columns[0], path, line, "film")
+        film = parse_integer(columns[0], path, line, "film")
         if film in number_of:
             raise FormatError(path, line, f"film {film} is there twice")
         number_of[film] = len(rows)
         date = columns[2].strip()
-        year = float(parse_int(date[-4:], path, line, "year of release")) if date else np.nan
-        rows.append([year, *(parse_float(flag, path, line, "genre") for flag in columns[_FIRST_GENRE:])])
+        year = float(parse_integer(date[-4:], path, line, "year of release")) if date else np.nan
+        rows.append([year, *(parse_number(flag, path, line, "genre") for flag in columns[_FIRST_GENRE:])])
     if not rows:
         raise FormatError(path, None, "no films")
     films = np.array(rows)
@@ -104,7 +104,7 @@ def _read_films(path: Path) -> tuple[NDArray[np.float64], dict[int, int]]:
 
 def split_ratings(
     ratings: Ratings, train_queries: int, test_queries: int, rows_of_query: int, seed: int = 0
-) -> tuple[ScoredRows, ScoredRows]:
+) -> tuple[QueryRows, QueryRows]:
     """Users to learn from and other users to test on, each a query of so many of their ratings, drawn with the seed.
 
     A row has the film's year and genres, the mean of its ratings and the logarithm of one more than their number. Mean
@@ -134,8 +134,8 @@ def split_ratings(
     )
     qid = ratings.user_ids[ratings.user].astype(np.str_)
     return (
-        ScoredRows(X, ratings.rating[train], qid[train]),
-        ScoredRows(X_test, ratings.rating[test], qid[test]),
+        QueryRows(X, ratings.rating[train], qid[train]),
+        QueryRows(X_test, ratings.rating[test], qid[test]),
     )
 
 

@@ -1,47 +1,43 @@
-"""What the tests of reproductions share: the command, its results, and a listener that only takes notes."""
+"""Shared by the tests of reproductions: the command, its results, and the files of its plans."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 
-from reproductions.__main__ import repro
+from reproductions.__main__ import main
+from reproductions.paper_results import PaperResults
+from reproductions.plan import Plan
+from reproductions.runner import reproduce
+
+PLANS = Path(__file__).parent / "plans"
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(repro, [str(a) for a in arguments])
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def run_whole(plan_file: Path, home: Path, output: Path) -> tuple[Path, Result]:
-    """The folder with everything a plan gives, and what the command printed."""
-    result = run(plan_file, "--data-home", home, "-o", output)
+def run_whole(plan: str, home: Path, output: Path) -> tuple[Path, Result]:
+    """The folder with everything that a plan of the tests gives, and the output of the command."""
+    result = run(PLANS / f"{plan}.toml", "--data-home", home, "-o", output)
     assert result.exit_code == 0, result.output
     return output, result
 
 
-def results_in(folder: Path) -> dict:
-    return json.loads((folder / "results.json").read_text())
+def run_quietly(plan: Plan, home: Path, output: Path, **settings: Any) -> tuple[PaperResults, list[str]]:
+    """The results of a run, and the lines that it told."""
+    lines: list[str] = []
+    return reproduce(plan, home, output, tell=lines.append, **settings), lines
 
 
-class Quiet:
-    """Who is told how a run goes on, and keeps it."""
+def results_in(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    return found
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.total = 0
 
-    def begin(self, n_cells: int) -> None:
-        self.total = n_cells
-
-    def now(self, text: str) -> None:
-        pass
-
-    def done(self, text: str) -> None:
-        self.lines.append(text)
-
-    say = done
-
-    def skip(self) -> None:
-        self.lines.append("skipped")
+def refuse(*_: object) -> None:
+    pytest.fail("a cached job was done again")

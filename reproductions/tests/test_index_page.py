@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from paper_values import made_plan, made_results
-
-from reproductions import find_plan, write_results
 from reproductions.check import known_papers
 from reproductions.index_page import UnreadRun, make_index, read_overview, tiles, write_index
 from reproductions.overview import PaperOverview, make_overview, planned_overview
+
+from reproductions import find_plan, write_results
 from reproductions.plan import Data, PaperMeasure
 from reproductions.plan_items import Claim, Cutoffs, PaperTable, Row, Standings
 from reproductions.tables import make_tables

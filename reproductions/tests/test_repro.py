@@ -14,14 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import reproductions.cache
 from click.testing import Result
 from reproducing import Quiet, run, run_whole
+from reproductions.check import faults
 from scipy import sparse
 
-import reproductions.cache
 import reproductions.term_jobs
 from reproductions import find_plan, read_plan, reproduce
-from reproductions.check import faults
 from reproductions.tasks import entries_of_megabytes, n_nonzero
 from support.host_card import COMPILER, HostCard
 from tercet._installed import install_command

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from reproductions.cache import RunDeadline
 from scipy import sparse
 
-from reproductions.cache import RunDeadline
 from reproductions.datasets import load_dataset
 from reproductions.links import LinkTask
 from reproductions.plan import Data, Method

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from reproductions.check import faults, find_plan
+
 from reproductions.datasets import found_data, load_dataset, with_data_found
 from reproductions.plan import Data
 from reproductions.tasks import ClassTask, WeightedMatch

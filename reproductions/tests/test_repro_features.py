@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from click.testing import Result
 from reproducing import Quiet, results_in, run, run_whole
+from reproductions.cache import RunDeadline
 
 import reproductions.row_jobs
 from reproductions import Plan, find_plan, known_papers, read_plan, reproduce
-from reproductions.cache import RunDeadline
 from reproductions.datasets import load_dataset
 from reproductions.folds import FoldTask, in_random_order, measure_by_query, rows_of
 from reproductions.plan import Data, Method

@@ -13,12 +13,12 @@ from click.testing import Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reproducing import Quiet, results_in, run, run_whole
+from reproductions.cache import RunDeadline
+from reproductions.cost_jobs import CostJob, power
 from scored_rows import write_parses
 
 import reproductions.row_jobs
 from reproductions import find_plan, known_papers, read_plan, reproduce
-from reproductions.cache import RunDeadline
-from reproductions.cost_jobs import CostJob, power
 from reproductions.datasets import load_dataset
 from reproductions.folds import FoldTask, drawn_rows, measure_by_query, rows_of
 from reproductions.plan import Data, Method

@@ -1,9 +1,9 @@
-"""What the rankers are held against in plans of papers, and combinations of them that only plans name."""
+"""Rivals of the rankers in the tables of the papers, and combinations that only the papers name."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,6 @@ from scipy import sparse
 from tercet.data import Preferences
 from tercet.errors import MissingExtraError
 from tercet.learn import CorrelatedRanker, LowRankRanker, QueryExpansion
-from tercet.learn.correlated import Variant
-from tercet.learn.state import Schedule
 from tercet.text import CorrelatedWords
 from tercet.weights import Identity, Weights
 
@@ -77,13 +75,13 @@ class CorrelatedLowRank:
         *,
         n_frequent: int = 30_000,
         n_bins: int = 5,
-        variant: Variant = "by-bin",
+        variant: Literal["mean", "by-bin", "first"] = "by-bin",
         only_rare: bool = False,
         identity_weight: float = 1.0,
         n_components: int = 50,
         spread: float = 0.1,
         rate: float = 0.1,
-        schedule: Schedule = "linear",
+        schedule: Literal["constant", "inverse-sqrt", "linear"] = "linear",
         random_state: int = 0,
     ) -> None:
         ranker = LowRankRanker(

@@ -5,30 +5,29 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from reproductions.decoding import decode
 from reproductions.folds import OF_PAIRS, OF_THE_RANKER
 from reproductions.plan import ChosenBy, Method, Plan
-from reproductions.plan_items import Cost, PaperTable
+from reproductions.plan_items import PaperTable
+from reproductions.rankers import OF_ROWS, OF_WORDS, WITH_BASIS, accepted_parameters, learns_by_steps
 from tercet.errors import FormatError, InputError
-from tercet.fitting.rankers import OF_ROWS, OF_WORDS, WITH_BASIS, accepted_parameters, learns_by_steps
 from tercet.measure import parse_measure
-from tercet.store.codec import decode
 
+_PAPERS = Path(__file__).parent / "papers"
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _OF_WORDS = ("map", "p10", "error", "memory", "density", "seconds")  # measures of classes and links
 
 
 def known_papers() -> list[str]:
-    """Names of the packaged plans."""
-    folder = resources.files("reproductions") / "papers"
-    return sorted(Path(file.name).stem for file in folder.iterdir() if file.name.endswith(".toml"))
+    """Names of the plans of the four papers."""
+    return sorted(file.stem for file in _PAPERS.glob("*.toml"))
 
 
 def find_plan(name: str) -> Plan:
-    """A packaged plan by its name, or one of your own by the path of its TOML file.
+    """Plan of a paper by its name, or of your own by the path of its TOML file.
 
     Examples
     --------
@@ -36,8 +35,7 @@ def find_plan(name: str) -> Plan:
     'ICDM 2010'
     """
     if name in known_papers():
-        with resources.as_file(resources.files("reproductions") / "papers" / f"{name}.toml") as path:
-            return read_plan(path)
+        return read_plan(_PAPERS / f"{name}.toml")
     if not Path(name).is_file():
         raise InputError(f"no paper {name!r}; known: {', '.join(known_papers())}, or give the path of a TOML file")
     return read_plan(Path(name))
@@ -50,7 +48,10 @@ def read_plan(path: Path) -> Plan:
             content = tomllib.load(file)
     except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError
         raise FormatError(path, None, f"not TOML: {error}") from error
-    plan = decode(Plan, content, error=lambda message: FormatError(path, None, message), may_omit_defaults=True)
+    try:
+        plan: Plan = decode(Plan, content)
+    except ValueError as error:
+        raise FormatError(path, None, str(error)) from None
     for fault in faults(plan):
         raise FormatError(path, None, fault)
     return plan
@@ -110,7 +111,7 @@ def _key_faults(plan: Plan) -> Iterator[str]:
     shown = [item.key for group in (plan.tables, plan.comparisons, plan.words, plan.curves) for item in group]
     shown += [item.key for group in (plan.scatters, plan.precisions, plan.cutoffs) for item in group]
     shown += [item.key for group in (plan.tradeoffs, plan.fronts, plan.growths) for item in group]
-    shown += [item.key for group in (plan.costs, plan.standings) for item in group]
+    shown += [item.key for item in plan.standings]
     for what, names in (("methods", methods), ("models", models), ("tables, words and figures", shown)):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -342,8 +343,6 @@ def _figure_faults(plan: Plan) -> Iterator[str]:
         chosen_by = {plan.chooses_by(plan.method_of(model)) for model in drawn.models}
         if chosen_by - {drawn.measure}:
             yield f"{drawn.key}: its models must be chosen by its measure, {drawn.measure!r}"
-    for number, cost in enumerate(plan.costs):
-        yield from _cost_faults(f"costs[{number}] ({cost.key})", cost)
 
 
 def _curve_faults(where: str, keys: tuple[str, ...], datasets: tuple[str, ...], plan: Plan) -> Iterator[str]:
@@ -355,20 +354,3 @@ def _curve_faults(where: str, keys: tuple[str, ...], datasets: tuple[str, ...], 
             yield f"{where}.methods: {method.key!r} is not fitted on {dataset!r}"
         if not method.preferences:
             yield f"{where}.methods: {method.key!r} learns from no preferences, so it has no curve"
-
-
-def _cost_faults(where: str, cost: Cost) -> Iterator[str]:
-    yield from unknown(f"{where}.ranker", [cost.ranker], WITH_BASIS)
-    if cost.ranker in WITH_BASIS:
-        accepted = accepted_parameters(OF_ROWS[cost.ranker])
-        yield from unknown(f"{where}.parameters", cost.parameters, accepted)
-    if min(cost.n_features, cost.rounds) < 1 or cost.rows_of_query < 2:
-        yield f"{where}: at least 1 of n_features and of rounds, and 2 rows_of_query, are needed"
-    for series in cost.series:
-        rising = series.n_basis if series.rises == "n_basis" else series.rows
-        if len(rising) < 2 or list(rising) != sorted(set(rising)) or min((*series.rows, *series.n_basis)) < 2:
-            yield f"{where}: {series.title!r} needs two rising numbers of rows or of n_basis, or more"
-        elif series.rises == "n_basis" and len(series.rows) != 1:
-            yield f"{where}: {series.title!r} has several rows and several n_basis; one of them must be one number"
-        elif max(series.n_basis, default=0) > min(series.rows):
-            yield f"{where}: {series.title!r} has a larger n_basis than rows"
