@@ -50,10 +50,10 @@ bench: $(VENV)/.bench
 
 # The same data: make repro TERCET_DATA=/path/to/data; the pages are out/*/index.html
 repro: $(VENV)/.bench
-	$(BIN)/tercet repro chen2010
-	$(BIN)/tercet repro ssi
-	$(BIN)/tercet repro minbatsrank
-	$(BIN)/tercet repro rankrls
+	$(BIN)/python -m reproductions chen2010
+	$(BIN)/python -m reproductions ssi
+	$(BIN)/python -m reproductions minbatsrank
+	$(BIN)/python -m reproductions rankrls
 
 # The pictures of the page and of a report in the documents; needs a Chromium.
 screenshot: $(VENV)/.test

@@ -41,6 +41,9 @@ from common import (
     read_newsgroups,
     write_json,
 )
+from reproductions import find_plan
+from reproductions.datasets import load_dataset
+from reproductions.tasks import PreferenceTask
 from tercet.data import read_beir
 from tercet.errors import DeviceError, DivergedError, MissingExtraError
 from tercet.gpu import Card, device, find_card
@@ -49,9 +52,6 @@ from tercet.gpu.stepper import CardExecutor
 from tercet.learn import SampledSource
 from tercet.learn.loop import executing_on
 from tercet.measure import average_precision_of_classes
-from tercet.repro import find_plan
-from tercet.repro.datasets import load_dataset
-from tercet.repro.tasks import PreferenceTask
 
 PARTS = ("seeds", "sparse", "nfcorpus", "words", "at_once")
 KINDS = {

@@ -37,14 +37,14 @@ from common import (
     read_newsgroups,
     write_json,
 )
+from reproductions.readers import read_wikispeedia
+from reproductions.rivals import ClassPosteriors
 from tercet.choose import Gain, standard_error
 from tercet.data import read_beir
 from tercet.data.docstrings import docstring_collection
 from tercet.data.labelled import LabelledTexts
 from tercet.fitting.rankers import NameWithParameters
-from tercet.fitting.rivals import ClassPosteriors
 from tercet.measure import average_precision_of_classes
-from tercet.repro.readers import read_wikispeedia
 from tercet.weights import Identity
 
 Qrels = Mapping[str, Mapping[str, int]]

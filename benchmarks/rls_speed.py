@@ -1,7 +1,9 @@
 """RankRLS at the paper's size, 10,000 rows and 2,500 basis vectors with a Gaussian kernel on 50 features, beside the
 one matrix product that it cannot avoid; what a path of 50 penalties adds; memory; and the direct solution of equation 7
-that one would write around a kernel matrix, as scikit-learn's KernelRidge does. Last, a million rows: kernel widths and
-penalties chosen by leave-query-out, with the rows in blocks. Made-up data, one thread on all sides.
+that one would write around a kernel matrix, as scikit-learn's KernelRidge does. Then the three cost series of the paper's
+section 4: seconds and memory of a fit against rows and against basis vectors, with the powers that the paper states.
+Last, a million rows: kernel widths and penalties chosen by leave-query-out, with the rows in blocks. Made-up data, one
+thread on all sides.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import one_thread  # noqa: F401
 import json
 import subprocess
 import sys
+import time
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -203,6 +207,64 @@ def against_direct(n: int, n_basis: int, seed: int) -> dict[str, Any]:
     return {"seconds": seconds, "difference": apart}
 
 
+# -- the cost series of the paper ---------------------------------------------------------------------------------
+
+
+# Name, rows and basis vectors (None: all rows) of each point, and the power that section 4 states for the seconds.
+Series = tuple[str, list[tuple[int, int | None]], float]
+COST_SERIES: list[Series] = [
+    ("basic", [(n, None) for n in (1_000, 2_000, 4_000, 6_000)], 3.0),
+    ("sparse, r = 500", [(n, 500) for n in (1_500, 3_000, 6_000, 12_000, 24_000)], 1.0),
+    ("sparse, m = 12,000", [(12_000, r) for r in (500, 1_000, 2_000, 4_000)], 2.0),
+]
+N_FITTED = 3  # largest points of a series: a small one is mostly overhead
+LEEWAY = 0.15  # of a measured power above the stated one
+
+
+def cost_point(n: int, n_basis: int | None, seed: int) -> dict[str, float]:
+    """Processor seconds of the fastest of three fits, and the peak memory of a fourth in MB, without the rows."""
+    rows = made_rows(n, seed)
+    seconds = []
+    for _ in range(3):
+        started = time.process_time()
+        ranker(n_basis).fit(rows.X, rows.y, qid=rows.qid)
+        seconds.append(time.process_time() - started)
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    ranker(n_basis).fit(rows.X, rows.y, qid=rows.qid)
+    peak = tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.stop()
+    return {"seconds": max(min(seconds), 1e-6), "megabytes": peak / 1e6}
+
+
+def power(sizes: list[int], values: list[float]) -> float:
+    """Slope of the line through the logarithms of the largest points."""
+    slope, _ = np.polyfit(np.log(sizes[-N_FITTED:]), np.log(values[-N_FITTED:]), 1)
+    return float(slope)
+
+
+def cost_series(seed: int, quick: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    table = []
+    for name, all_points, stated in COST_SERIES:
+        points = all_points[:2] if quick else all_points
+        costs = [cost_point(n, n_basis, seed) for n, n_basis in points]
+        rises = "m" if len({n for n, _ in points}) > 1 else "r"
+        sizes = [n if rises == "m" else int(n_basis or n) for n, n_basis in points]
+        powers = {what: power(sizes, [cost[what] for cost in costs]) for what in ("seconds", "megabytes")}
+        listed = "; ".join(
+            f"{size:,}: {cost['seconds']:.3g} s, {cost['megabytes']:.3g} MB"
+            for size, cost in zip(sizes, costs, strict=True)
+        )
+        holds = verdict(powers["seconds"], stated + LEEWAY, at_most=True)
+        row = [f"{rises}^{stated:g}: {holds}", *(f"{rises}^{value:.2f}" for value in powers.values())]
+        table.append([name, f"{rises} = {listed}", *row])
+        found[name] = {"sizes": sizes, "costs": costs, "powers": powers, "stated": stated}
+    head = ["series", "points", "stated", "seconds rise with", "memory rises with"]
+    print_table(f"Cost of a fit, section 4; powers of the {N_FITTED} largest points", head, table)
+    return found
+
+
 # -- a million rows -----------------------------------------------------------------------------------------------
 
 
@@ -272,6 +334,7 @@ def main() -> None:
         "paper_size": paper_size(n, n_basis, arguments.seed),
         "memory": memory(n, n_basis, arguments.seed),
         "against_direct": against_direct(n_direct, few, arguments.seed),
+        "cost_series": cost_series(arguments.seed, arguments.quick),
         "million": million(n_many, n_few, arguments.seed),
     }
     write_json(arguments.output, {"machine": facts, **results})

@@ -33,13 +33,13 @@ from common import (
     words_per_step,
     write_json,
 )
+from reproductions.datasets import load_dataset
+from reproductions.links import LinkTask
+from reproductions.plan import Data, Quick
 from ssi_matching import BUCKETS, N_COMPONENTS, test_time
 from tercet.learn.loop import CHUNK
 from tercet.learn.sparse_state import SparseState
 from tercet.learn.state import rates
-from tercet.repro.datasets import load_dataset
-from tercet.repro.links import LinkTask
-from tercet.repro.plan import Data, Quick
 from tercet.weights import Weights
 
 N_WORDS = 30_000

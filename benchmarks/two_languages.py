@@ -1,6 +1,6 @@
 """Kyoto, Japanese and English: finding the translation of an article, in both directions, and the articles it mentions.
 
-Everything is chosen on training and validation parts of `tercet repro ssi`, and its test queries are looked at once.
+Everything is chosen on training and validation parts of `python -m reproductions ssi`, and its test queries are looked at once.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from reproductions.check import find_plan
 from scipy import sparse
 
 from common import machine_facts, parse_arguments, print_facts, print_table, write_json
+from reproductions.datasets import load_dataset
+from reproductions.links import LinkTask, split_links
 from tercet.fitting.parallel import CL_LSI, Journey, Judge, best_starts, learn_judged, learn_mates
 from tercet.learn import LSIRanker
 from tercet.learn.starts import turned
 from tercet.measure import HeldOutQueries, paired_test
-from tercet.repro.check import find_plan
-from tercet.repro.datasets import load_dataset
-from tercet.repro.links import LinkTask, split_links
 from tercet.weights import LowRank, Weights
 
 WIDTHS = (200, 400)  # components of each space, the widest of those that fit_parallel tries
@@ -61,7 +61,9 @@ def mates(task: LinkTask, seed: int, quick: bool) -> list[list[str]]:
         np.repeat(np.arange(task.n_articles)[:, None], 2, axis=1), by="links", n_articles=task.n_articles
     )
     judge: Judge = HeldOutQueries.from_links(split.validation, Q, D, exclude_self=False, measure="RR").values
-    some = np.random.default_rng(0).permutation(np.unique(split.test[:, 0]))[:N_TESTED]  # those of tercet repro
+    some = np.random.default_rng(0).permutation(np.unique(split.test[:, 0]))[
+        :N_TESTED
+    ]  # those of python -m reproductions
     tested = [
         HeldOutQueries.from_links(np.repeat(some[:, None], 2, axis=1), *texts, exclude_self=False, measure="RR")
         for texts in ((Q, D), (D, Q))

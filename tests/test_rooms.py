@@ -38,7 +38,7 @@ FLOORS: list[list[str]] = [
     ["search"],
     ["scale", "gpu"],
     ["loading.py"],
-    ["repro", "engines", "serve"],
+    ["engines", "serve"],
     ["adapters"],
     ["cli"],
     ["tercet/__init__.py", "__main__"],
@@ -90,7 +90,6 @@ SHARED_STEMS = {
     "path": "a solution for every penalty, and the picture of it",
     "scoring": "all scores of texts, here and on a card",
     "stored": "rows on disk",
-    "tables": "rows under named columns, read in data and printed in repro",
     "value": "what the room is about",
 }
 
@@ -203,13 +202,6 @@ def test_the_rooms_are_those_of_the_document():
 def test_a_room_nobody_named_is_noticed():
     with pytest.raises(AssertionError, match="FLOORS does not know"):
         room_of("tercet.attic.boxes")
-
-
-@pytest.mark.parametrize("module", [name for name in FILES if name.startswith("tercet.repro")])
-def test_the_papers_reach_the_learners_through_the_spine(module):
-    for imported, line in imports(module):
-        reaches = imported == "tercet.learn" or imported.startswith("tercet.learn.")
-        assert not reaches, f"{FILES[module]}:{line}: repro takes learners from tercet.fitting, as every other fit does"
 
 
 def cycles(graph: dict[str, set[str]]) -> list[list[str]]:

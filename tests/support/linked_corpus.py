@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from tercet.repro.readers.wikispeedia import GRAPH, TEXTS
+from reproductions.readers.wikispeedia import GRAPH, TEXTS
 
 TOPICS = ("stars", "rivers", "music")
 N = 36

@@ -37,7 +37,6 @@ VERBS = {
     "letor": ("tercet.cli.letor:letor", "Rank feature vectors: fit, stream, rank, eval, compare, picture."),
     "demo": ("tercet.cli.demo:demo", "Learn to find functions by their descriptions, from docstrings."),
     "doctor": ("tercet.cli.doctor:doctor", "Print versions, missing extras, the kernel cache and threads."),
-    "repro": ("tercet.cli.repro:repro", "Reproduce every table and figure of a paper."),
 }
 # In the order of use.
 SECTIONS = {
@@ -47,7 +46,6 @@ SECTIONS = {
     "Measured": ("rank", "eval", "compare"),
     "Data": ("check", "clicks", "export"),
     "Feature vectors": ("letor",),
-    "Papers": ("repro",),
 }
 
 

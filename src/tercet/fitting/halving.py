@@ -1,181 +1,151 @@
-"""Settings compared on the way: fits that stop and go on, so that only the best of them takes all of its steps."""
+"""Successive halving: compare settings on the way, so that only the best one takes all of its steps."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
-from contextvars import copy_context
-from threading import Semaphore, Thread
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tercet.choose import Trial, choose
 from tercet.errors import DivergedError
-from tercet.learn.loop import Event
+from tercet.learn.loop import CHUNK, Checkpoint, Run
+from tercet.learn.state import State
 from tercet.weights import Weights
 
-Found = tuple[int, "PausableFit", list[dict[str, Any]]]  # the best setting, its fit, and what was seen of each
-RUNGS = ((0.25, 0.5), (0.5, 0.0))  # after such a share of the steps, such a share of the settings goes on, at least one
+RUNGS = ((0.25, 0.5), (0.5, 0.0))  # (share of the steps, share of the settings that continues, at least one)
 
 
-class _GivenUp(Exception):
-    """Ends a fit that nobody waits for any more."""
+@dataclass(frozen=True)
+class Halving:
+    """Outcome of successive halving.
+
+    Attributes
+    ----------
+    best : number of the winner; ``rankers[best]`` is fitted
+    values : last value of each ranker, NaN where the ranker diverged
+    shares : share of the steps after which each value was measured
+    """
+
+    best: int
+    values: tuple[float, ...]
+    shares: tuple[float, ...]
 
 
-class PausableFit:
-    """A fit that can stop after a share of its steps and go on later, with the bits of one that never stopped.
+def successive_halving(
+    rankers: Sequence[Any],
+    fit: Callable[[Any, Sequence[Any]], object],
+    measure: Callable[[Weights], float],
+    *,
+    higher_is_better: bool = True,
+) -> Halving:
+    """Fit the best of several rankers; the others stop after a quarter or a half of their steps.
 
-    It runs in a thread of its own, and only while ``go_to`` waits for it. It stops at the end of a chunk of steps.
+    Every ranker takes a quarter of its steps, the better half continues to one half, the best one to the end. The
+    weights of the winner have the bits of a fit that never stopped. A ranker that diverges is left out. If the last
+    ranker diverges on the rest of its way, the stopped ones are fitted from the beginning, the best first.
 
     Parameters
     ----------
-    ranker : what is fitted
-    fit : fits it, with the callback that it is given among its own
+    rankers : unfitted rankers that learn by steps
+    fit : called as ``fit(ranker, callbacks)``; fits the ranker from the beginning with these callbacks
+    measure : value of weights, on the way and at the end
+    higher_is_better : of the values
+
+    Raises
+    ------
+    DivergedError
+        When every ranker diverges.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from tercet import DiagonalRanker, Preferences
+    >>> X, prefs = sparse.eye_array(3, format="csr"), Preferences([0] * 9000, [0] * 9000, [2] * 9000)
+    >>> rankers = [DiagonalRanker(rate=rate) for rate in (1e-6, 1e-5)]
+    >>> measure = lambda weights: weights.score(X[[0]], X[[0]])[0, 0]
+    >>> halving = successive_halving(rankers, lambda r, callbacks: r.fit(X, prefs, callbacks=callbacks), measure)
+    >>> halving.best, halving.shares, rankers[1].n_steps_
+    (1, (0.5, 0.5), 9000)
     """
+    values, shares = [math.nan] * len(rankers), [0.0] * len(rankers)
+    runs: dict[int, _PausedRun] = {number: _PausedRun() for number in range(len(rankers))}
+    stopped: list[int] = []  # the worst first
 
-    def __init__(self, ranker: Any, fit: Callable[[Callable[[Event], None]], object]) -> None:
-        self.ranker = ranker
-        self.seconds = 0.0  # that it was running
-        self.has_ended = False
-        self._fit = fit
-        self._share = 0.0
-        self._event: Event | None = None
-        self._error: BaseException | None = None
-        self._thread: Thread | None = None
-        self._may_run, self._stands = Semaphore(0), Semaphore(0)
-        self._is_given_up = False
-
-    def go_to(self, share: float) -> None:
-        """Run until this share of the steps is taken, 1 for the end; what the fit raises is raised here."""
-        if self.has_ended:
+    def advance(number: int, share: float) -> None:
+        """Fit until this share of the steps is taken, or the ranker stops early."""
+        run, ranker = runs.setdefault(number, _PausedRun()), rankers[number]
+        if run.has_ended:
             return
-        self._share = share
-        started = time.perf_counter()
-        if self._thread is None:
-            self._thread = Thread(target=copy_context().run, args=(self._run,), daemon=True)
-            self._thread.start()
-        else:
-            self._may_run.release()
-        self._stands.acquire()
-        self.seconds += time.perf_counter() - started
-        if self._error is not None:
-            raise self._error
-
-    @property
-    def weights(self) -> Weights:
-        """Those of the step where it stands; at the end those that the ranker keeps."""
-        if self.has_ended or self._event is None:
-            weights: Weights = self.ranker.weights_
-            return weights
-        return self._event.weights()
-
-    def give_up(self) -> None:
-        """End it where it stands, and let go of what it holds."""
-        self._is_given_up = True
-        self._may_run.release()
-
-    def _run(self) -> None:
+        run.share = share
+        earlier = list(ranker.history_) if run.state is not None else []
         try:
-            self._fit(self._pause)
-        except _GivenUp:
+            fit(ranker, [run])
+            run.has_ended = True
+        except _Paused:
             pass
-        except BaseException as error:
-            self._error = error
-        self.has_ended = True
-        self._event = None
-        self._stands.release()
+        ranker.history_[:0] = earlier
 
-    def _pause(self, event: Event) -> None:
-        if self._share >= 1 or event.total is None or event.step < self._share * event.total:
-            return
-        self._event = event
-        self._stands.release()
-        self._may_run.acquire()
-        if self._is_given_up:
-            raise _GivenUp
-
-
-def halved(
-    settings: Sequence[dict[str, Any]],
-    begin: Callable[[dict[str, Any]], PausableFit],
-    measure: Callable[[Weights], float],
-    *,
-    higher_is_better: bool,
-) -> Found:
-    """The best setting by successive halving, its fit, which has ended, and the last value of each with its share.
-
-    Fits that diverge are left out. Where the last one left does so on the rest of its way, those that were given up for
-    it are fitted from the beginning, the best of them first; when all diverge, that is a DivergedError. All fits are in
-    memory at first.
-    """
-    fits = {number: begin(setting) for number, setting in enumerate(settings)}
-    tried: list[dict[str, Any]] = [{} for _ in settings]
-    given_up: list[int] = []  # the worst first
-    try:
-        for share, kept in RUNGS:
-            trials = {}
-            for number, fit in list(fits.items()):
-                try:
-                    fit.go_to(share)
-                except DivergedError as error:
-                    tried[number], last_error = {"diverged": True}, error
-                    del fits[number]
-                    continue
-                trials[number] = Trial(settings[number], np.array(measure(fit.weights)))
-                tried[number] = {"value": trials[number].mean, "share": share}
-            for _ in range(len(trials) - max(1, math.ceil(kept * len(settings)))):
-                worst = _worst(trials, higher_is_better)
-                del trials[worst]
-                fits.pop(worst).give_up()
-                given_up.append(worst)
-        for number in reversed([*given_up, *fits]):
-            if number not in fits:
-                fits[number] = begin(settings[number])
+    error: DivergedError | None = None
+    for share, kept in RUNGS:
+        trials = {}
+        for number in list(runs):
             try:
-                fits[number].go_to(1.0)
-            except DivergedError as error:
-                tried[number], last_error = {"diverged": True}, error
-                del fits[number]
+                advance(number, share)
+            except DivergedError as diverged:
+                error, values[number] = diverged, math.nan
+                del runs[number]
                 continue
-            return number, fits[number], tried
-        raise DivergedError(f"every setting diverged, the last one so: {last_error}") from last_error
-    finally:
-        for fit in fits.values():
-            if not fit.has_ended:
-                fit.give_up()
-
-
-def compared(
-    settings: Sequence[dict[str, Any]],
-    begin: Callable[[dict[str, Any]], PausableFit],
-    measure: Callable[[Weights], float],
-    *,
-    higher_is_better: bool,
-) -> Found:
-    """The same after all steps of every fit; two of them are in memory at a time."""
-    trials: list[Trial] = []
-    tried: list[dict[str, Any]] = []
-    best: PausableFit | None = None
-    for setting in settings:
-        fit = begin(setting)
+            run = runs[number]
+            trials[number] = Trial({}, np.array(measure(run.weights or rankers[number].weights_)))
+            values[number], shares[number] = trials[number].mean, share
+        for _ in range(len(trials) - max(1, math.ceil(kept * len(rankers)))):
+            backwards = sorted(trials, reverse=True)  # of equals the last is the worst
+            worst = backwards[choose([trials[n] for n in backwards], higher_is_better=not higher_is_better)]
+            del trials[worst], runs[worst]
+            stopped.append(worst)
+    for number in reversed([*stopped, *runs]):
         try:
-            fit.go_to(1.0)
-        except DivergedError as error:
-            tried.append({"diverged": True})
-            last_error = error
+            advance(number, 1.0)
+        except DivergedError as diverged:
+            error, values[number] = diverged, math.nan
+            del runs[number]
             continue
-        trials.append(Trial(setting, np.array(measure(fit.weights))))
-        tried.append({"value": trials[-1].mean})
-        if choose(trials, higher_is_better=higher_is_better) == len(trials) - 1:
-            best = fit
-    if best is None:
-        raise DivergedError(f"every setting diverged, the last one so: {last_error}") from last_error
-    return settings.index(trials[choose(trials, higher_is_better=higher_is_better)].setting), best, tried
+        return Halving(number, tuple(values), tuple(shares))
+    raise DivergedError(f"every setting diverged, the last one so: {error}") from error
 
 
-def _worst(trials: dict[int, Trial], higher_is_better: bool) -> int:
-    """The number of the worst trial, of equals the last."""
-    backwards = sorted(trials, reverse=True)
-    return backwards[choose([trials[number] for number in backwards], higher_is_better=not higher_is_better)]
+class _Paused(Exception):
+    """Ends a fit where its run is kept."""
+
+
+class _PausedRun(Checkpoint):
+    """A checkpoint in memory: ends a fit after a share of its steps, and continues the next one from there."""
+
+    def __init__(self) -> None:
+        self.share = 1.0
+        self.has_ended = False
+        self.state: State | None = None
+        self.weights: Weights | None = None  # at the pause
+        self._goal = 0.0
+
+    def restore(self, run: Run) -> None:
+        self._goal = math.inf if self.share >= 1 or run.total is None else self.share * run.total
+        self.weights = None
+        if self.state is not None:
+            run.state, run.best_state, run.first, run.stopping = self.state, self._best, self._first, self._stopping
+            run.source.restore(*self._source)
+
+    def due_in(self, done: int) -> int:
+        goal = math.ceil(self._goal / CHUNK) * CHUNK if math.isfinite(self._goal) else done + CHUNK**2
+        return max(1, goal - done)
+
+    def after_chunk(self, run: Run) -> None:
+        if run.done < self._goal or run.finished:
+            return
+        self.weights = run.snapshot()
+        self.state, self._best, self._first, self._stopping = run.state, run.best_state, run.first, run.stopping
+        self._source = run.source.state()
+        raise _Paused

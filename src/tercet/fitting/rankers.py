@@ -1,4 +1,4 @@
-"""The registry of rankers: for texts and rows of features by a short name, for plans of papers by that of the class.
+"""The registry of rankers, for texts and for rows of features, by a short name.
 
 A short name stands for a class and the settings of it that are tried on texts, the best of which on validation queries
 is taken. They are meant for any collection; docs/explain/recipe.md says where they come from.
@@ -13,20 +13,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import clone
 
-from tercet.data import Preferences
-from tercet.data.sampling import JudgementSampler
 from tercet.errors import InputError
-from tercet.fitting.rivals import ClassPosteriors, CorrelatedLowRank, ExpansionRanker, LambdaMART
 from tercet.learn import (
-    RANKERS,
     CorrelatedRanker,
     CosineRanker,
     DenseRanker,
     DiagonalRanker,
-    HardSource,
     HashedRanker,
     LowRankRanker,
     LSIRanker,
@@ -36,10 +30,8 @@ from tercet.learn import (
     TermPairRanker,
 )
 from tercet.learn.base import SgdRanker
-from tercet.learn.dual import bytes_by_texts
 from tercet.learn.features import FeatureRanker
 from tercet.learn.linear import (
-    LINEAR_RANKERS,
     AdaRankRanker,
     FenchelRanker,
     FTRLRanker,
@@ -51,7 +43,7 @@ from tercet.learn.linear import (
     RSRanker,
 )
 from tercet.learn.lsi import remembering_directions
-from tercet.learn.rls import RLS_RANKERS, RankRLS
+from tercet.learn.rls import RankRLS
 from tercet.text import CorrelatedWords
 
 Setting = Mapping[str, Any]
@@ -440,104 +432,11 @@ FEATURE_RANKERS: Final[dict[str, Callable[[], FeatureRanker]]] = {
     "rankrls-gaussian": lambda: RankRLS(kernel="gaussian"),
 }
 
-# -- by the name of the class ------------------------------------------------------------------------------------------
-
-CLASSIFIERS: dict[str, type[Any]] = {"LogisticRegression": ClassPosteriors}
-OF_WORDS: dict[str, type[Any]] = {
-    **RANKERS,
-    **CLASSIFIERS,
-    "QueryExpansion": ExpansionRanker,
-    "CorrelatedLowRank": CorrelatedLowRank,
-}
-OF_ROWS: dict[str, type[Any]] = {**LINEAR_RANKERS, **RLS_RANKERS, "LambdaMART": LambdaMART}
-WITH_BASIS = tuple(RLS_RANKERS)  # of the rows some can be basis vectors, and all l2 come from one decomposition
-IN_PASSES = (FTRLRanker.__name__,)  # the ranker of so many epochs is the one of fewer that went on
-
 
 def accepted_parameters(cls: type[Any]) -> list[str]:
     return list(inspect.signature(cls).parameters)
 
 
-def make_ranker(name: str, parameters: dict[str, Any], seed: int = 0) -> Any:
-    """A ranker that is silent and seeded, where it draws anything; "none" is None, which TOML does not have.
-
-    A parameter that is a ranker itself is a table with its ``ranker`` and parameters.
-    """
-    cls = OF_ROWS[name] if name in OF_ROWS else OF_WORDS[name]
-    accepted = accepted_parameters(cls)
-    usual = {key: value for key, value in (("random_state", seed), ("verbose", False)) if key in accepted}
-    return cls(**usual | {key: _stated(value, seed) for key, value in parameters.items()})
-
-
-def _stated(value: Any, seed: int) -> Any:
-    if isinstance(value, dict) and "ranker" in value:
-        return make_ranker(value["ranker"], {key: part for key, part in value.items() if key != "ranker"}, seed)
-    return None if isinstance(value, str) and value == "none" else value
-
-
-def learns_by_steps(name: str) -> bool:
-    """Whether a ranker of words validates and tells its callbacks on the way.
-
-    Examples
-    --------
-    >>> learns_by_steps("LowRankRanker"), learns_by_steps("CosineRanker")
-    (True, False)
-    """
-    cls = OF_WORDS.get(name)
-    return cls is not None and issubclass(cls, (SgdRanker, CorrelatedRanker, CorrelatedLowRank))
-
-
-def bytes_of_whole_w(name: str, parameters: Mapping[str, Any], texts: tuple[int, int], words: tuple[int, int]) -> int:
-    """About what a W takes that is held whole, or what stands for it by texts; 0 for rankers that hold none."""
-    if OF_WORDS.get(name) not in (DenseRanker, PrunedRanker):
-        return 0
-    if parameters.get("form") != "texts":
-        return 4 * words[0] * words[1]
-    needed = bytes_by_texts(*texts)
-    if OF_WORDS[name] is PrunedRanker:  # what rows of W are made from, and those entries of them that are kept
-        kept = min(parameters.get("n_kept", words[1]), words[1])
-        needed += 4 * texts[0] * words[1] + 8 * words[0] * kept
-    return needed
-
-
-def warm_up(name: str) -> None:
-    """Compile what a ranker of words runs, so that it is not timed."""
-    if name not in RANKERS or not issubclass(RANKERS[name], SgdRanker):
-        return
-    X = sparse.csr_array(np.eye(3, dtype=np.float32))
-    prefs = Preferences([0], [1], [2])
-    more = {"second": (X, prefs)} if RANKERS[name] is MultiTaskRanker else {}
-    make_ranker(name, {}).fit(X, prefs, X, **more)
-
-
 def decomposing_once(known: dict[Any, Any]) -> AbstractContextManager[None]:
     """Within it the same texts are decomposed once for all rankers that find latent directions in them."""
     return remembering_directions(known)
-
-
-def hard_negatives(
-    sampler: JudgementSampler, texts: tuple[sparse.csr_array, sparse.csr_array], n_steps: int, seed: int, **how: Any
-) -> HardSource:
-    """Preferences whose worse documents come from the top of the current ranking."""
-    return HardSource(sampler, *texts, n_steps, random_state=seed, **how)
-
-
-def refits(ranker: Any) -> bool:
-    """Whether a ranker learns what its penalty has left once more."""
-    return isinstance(ranker, SparseRanker) and ranker.refit
-
-
-def refitted(
-    ranker: SparseRanker, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr_array, callbacks: Sequence[Any] = ()
-) -> SparseRanker:
-    """A sparse ranker refitted on the support it has now; it stays as it is."""
-    again = SparseRanker.from_weights(ranker.weights_.sparse, **ranker.get_params())
-    return again.refit_on_support(Q, prefs, D, callbacks)
-
-
-def n_used(ranker: Any) -> int | None:
-    """How many features a fitted ranker of rows uses; None where that cannot be said."""
-    if hasattr(ranker, "coef_"):
-        return int(np.count_nonzero(ranker.coef_))
-    number: int | None = getattr(ranker, "n_used_", None)
-    return number

@@ -1,0 +1,351 @@
+"""Data sets of a plan as tasks, from the files their publishers ship."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from reproductions.folds import FoldTask, QueryRows, first_queries, folds_digest, folds_statistics, in_random_order
+from reproductions.links import Links, LinkTask, split_links
+from reproductions.plan import Data, Plan, Quick
+from reproductions.readers import (
+    make_offsets,
+    read_kyoto,
+    read_mnist,
+    read_movielens,
+    read_parses,
+    read_wikispeedia,
+    split_ratings,
+)
+from reproductions.tasks import ClassTask, PaperTask
+from tercet.data import LetorData, read_20newsgroups, read_letor_folds, read_svmlight
+from tercet.errors import MissingDataError, MissingExtraError
+from tercet.text import Analyser, Vectoriser, find_mentions
+
+_MOST_MENTIONED = 0.01  # articles that a larger share mentions, such as Kyoto itself, say little about who does
+_FEW = 10  # mentions are never too many
+_SEED = 0  # of keyword queries, of the order of documents, of made-up rows and of users
+_TEST_QUERIES = 1000  # where the plan does not say; of classes all rows are asked then
+_PACKED = (".bz2", ".gz")
+_YEAR = re.compile(r"\d{1,4}(s|_BC|_AD)?")  # links to calendar years say nothing of what an article is about
+
+
+@dataclass(frozen=True, eq=False)
+class DataSet:
+    """The tasks of a data set, one for each fold, and what is said of all of them."""
+
+    tasks: tuple[PaperTask, ...]
+    digest: str
+    statistics: dict[str, int]
+
+    def known(self) -> dict[str, Any]:
+        """What results say of it; queries are named where they have names."""
+        facts: dict[str, Any] = {"digest": self.digest, "statistics": self.statistics}
+        folds = [task for task in self.tasks if isinstance(task, FoldTask)]
+        if folds:
+            facts["splits"] = [fold.name for fold in folds]
+            facts["queries"] = [query for fold in folds for query in fold.test.qids.tolist()]
+        return facts
+
+
+def found_data(data: Data, home: Path) -> Data:
+    """The data set, or the first of those to read instead whose files are there; itself where none is."""
+    for candidate in (data, *data.instead):
+        if not _lacking(candidate, home):
+            break
+    else:
+        return data
+    if candidate is data:
+        return replace(data, instead=())
+    lacking = _lacking(data, home)
+    if len(lacking) < len(data.files):
+        note = f"{candidate.note} The paper's own files are not complete: there is no {' and no '.join(lacking)}."
+        return replace(candidate, note=note.lstrip())
+    return candidate
+
+
+def with_data_found(plan: Plan, home: Path) -> Plan:
+    """The plan with the data sets that will be read, so that all it says is of these."""
+    return replace(plan, datasets={name: found_data(data, home) for name, data in plan.datasets.items()})
+
+
+def load_dataset(data: Data, home: Path, quick: Quick | None = None) -> DataSet:
+    """Read and prepare a data set, or what is to be read instead; a missing file is a MissingDataError.
+
+    Takes seconds.
+    """
+    data = found_data(data, home)
+    if data.instead:
+        wanted = "; or for ".join(", ".join(str(home / name) for name in each.files) for each in (data, *data.instead))
+        raise MissingDataError(f"looked for {wanted}: not there")
+    if data.task == "rows":
+        folds = _read_folds(data, home)
+        if quick is not None:
+            folds = tuple(first_queries(fold, quick.queries) for fold in folds[: quick.folds])
+        return DataSet(folds, folds_digest(folds), folds_statistics(folds))
+    task: ClassTask | LinkTask
+    if data.task == "classes":
+        task = _class_task(data, home)
+        task = task if quick is None else task.cut(quick.train_rows, quick.test_rows)
+    else:
+        task = _link_task(data, home, None if quick is None else quick.train_rows)
+    return DataSet((task,), task.digest(), task.statistics())
+
+
+def _n_test_queries(data: Data) -> int:
+    return _TEST_QUERIES if data.test_queries is None else data.test_queries
+
+
+def _lacking(data: Data, home: Path) -> list[str]:
+    """The files that are not there and needed."""
+    if data.task == "rows":
+        return [] if data.reader == "made-up" or _places(data, home) else list(data.files)
+    lacking = [name for name in data.files if not _maybe_packed(home / name).exists()]
+    return [] if data.reader == "20newsgroups" and len(lacking) < len(data.files) else lacking
+
+
+def _maybe_packed(path: Path) -> Path:
+    """The path, or where nothing is there, that of its packed form if there is one."""
+    packed = (path.with_name(path.name + ending) for ending in _PACKED)
+    return path if path.exists() else next((other for other in packed if other.exists()), path)
+
+
+def _files(home: Path, names: tuple[str, ...], one_is_enough: bool = False) -> list[Path]:
+    """The files that are there: all of them, or at least one."""
+    paths = [_maybe_packed(home / name) for name in names]
+    there = [path for path in paths if path.exists()]
+    if len(there) == len(paths) or (there and one_is_enough):
+        return there
+    missing = [str(path) for path in paths if not path.exists()]
+    raise MissingDataError(f"looked for {(' and ' if one_is_enough else ', ').join(missing)}: not there")
+
+
+# -- LETOR rows -------------------------------------------------------------------------------------------------------
+
+
+def _read_folds(data: Data, home: Path) -> tuple[FoldTask, ...]:
+    """The first place that is there; when there is none, a MissingDataError names them all."""
+    sizes = data.train_queries, _n_test_queries(data), data.rows_of_query
+    if data.reader == "made-up":
+        train, test = make_offsets(*sizes, data.n_features or data.rows_of_query, _SEED)
+        return (FoldTask("train-test", train, None, test),)
+    there = _places(data, home)
+    if not there:
+        raise MissingDataError(f"looked for {' and '.join(str(home / name) for name in data.files)}: not there")
+    if data.reader in ("parses", "movielens"):
+        is_parses = data.reader == "parses"
+        train, test = read_parses(there[0]) if is_parses else split_ratings(read_movielens(there[0]), *sizes, _SEED)
+        return (FoldTask("train-test", train, None, test),)
+    folds = read_letor_folds(there[0], comments=False)
+    return tuple(
+        FoldTask(fold.name, *(_random_rows(part) for part in (fold.train, fold.vali, fold.test))) for fold in folds
+    )
+
+
+def _random_rows(part: LetorData) -> QueryRows:
+    return in_random_order(QueryRows(part.X, part.y, part.qid), _SEED)
+
+
+def _places(data: Data, home: Path) -> list[Path]:
+    holds = {"letor-folds": _holds_folds, "parses": _holds_parses, "movielens": _holds_ratings}[data.reader]
+    return [home / name for name in data.files if holds(home / name)]
+
+
+def _holds_folds(path: Path) -> bool:
+    """Whether there is a file here, or a folder of folds and not one of something else."""
+    return path.is_file() or (path.is_dir() and any(path.glob("Fold[0-9]*")))
+
+
+def _holds_parses(path: Path) -> bool:
+    return (path / "rank_train.features").is_file()
+
+
+def _holds_ratings(path: Path) -> bool:
+    return (path / "u.data").is_file() and (path / "u.item").is_file()
+
+
+# -- rows with classes ------------------------------------------------------------------------------------------------
+
+
+def _class_task(data: Data, home: Path) -> ClassTask:
+    if data.reader == "20newsgroups":
+        return _newsgroups(data, home)
+    if data.reader == "mnist":
+        [folder] = _files(home, data.files)
+        X, y, X_test, y_test = read_mnist(folder)
+        return ClassTask(_finished(X, data), y, _finished(X_test, data), y_test, test_queries=data.test_queries)
+    train, test = (read_svmlight(path, data.n_features) for path in _files(home, data.files))
+    columns = None
+    if data.max_features is not None:
+        frequency = np.bincount(train.X.indices, minlength=train.X.shape[1])
+        columns = np.sort(np.argsort(-frequency, kind="stable")[: data.max_features])
+    queries = data.test_queries
+    return ClassTask(
+        _finished(train.X, data, columns), train.y, _finished(test.X, data, columns), test.y, test_queries=queries
+    )
+
+
+def _newsgroups(data: Data, home: Path) -> ClassTask:
+    [path, *_] = _files(home, data.files, one_is_enough=True)
+    train, test = read_20newsgroups(path.parent if path.is_dir() else path)
+    vectoriser = _vectoriser(data, Analyser(stop_words=data.stop_words))
+    X = vectoriser.fit_transform_docs(train.texts)
+    X_test = vectoriser.transform_docs(test.texts)
+    y, y_test = np.array(train.labels), np.array(test.labels)
+    return ClassTask(X, y, X_test, y_test, vectoriser.words_, data.test_queries)
+
+
+def _vectoriser(data: Data, analyser: Analyser) -> Vectoriser:
+    return Vectoriser(analyser=analyser, max_features=data.max_features, sublinear_tf=data.sublinear_tf)
+
+
+def _finished(X: Any, data: Data, columns: NDArray[Any] | None = None) -> sparse.csr_array:
+    rows = sparse.csr_array(X if columns is None else X[:, columns]).astype(np.float32)
+    return unit_rows(rows) if data.unit_length else rows
+
+
+def unit_rows(rows: sparse.csr_array) -> sparse.csr_array:
+    """Each row scaled to length 1; empty ones stay so."""
+    length = np.sqrt(np.asarray(rows.astype(np.float64).power(2).sum(axis=1)).ravel())
+    scale = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
+    scaled = rows.copy()
+    scaled.data = (rows.data * np.repeat(scale, np.diff(rows.indptr))).astype(np.float32)
+    return scaled
+
+
+# -- queries with links -----------------------------------------------------------------------------------------------
+
+# Several data sets of a plan are made of the same files.
+_wikispeedia_articles = lru_cache(maxsize=1)(read_wikispeedia)
+_kyoto_articles = lru_cache(maxsize=1)(read_kyoto)
+
+
+def _link_task(data: Data, home: Path, most: int | None) -> LinkTask:
+    [path] = _files(home, data.files)
+    if data.reader == "wikispeedia":
+        return _wikispeedia(data, path, most)
+    return _kyoto(data, path, most)
+
+
+def _wikispeedia(data: Data, path: Path, most: int | None) -> LinkTask:
+    """Articles and hyperlinks."""
+    articles = _wikispeedia_articles(path)
+    is_year = np.array([bool(_YEAR.fullmatch(name)) for name in articles.ids])
+    links = articles.links[~is_year[articles.links[:, 1]]]
+    order = _order(len(articles.texts), data, most)
+    texts, links = [articles.texts[row] for row in order], _renumbered(links, order)
+    analyser = Analyser(stop_words=data.stop_words)
+    shown = texts if data.doc_words is None else [_beginning(text, analyser, data.doc_words) for text in texts]
+    vectoriser = _vectoriser(data, analyser)
+    # Where documents are cut, the words of whole articles still have columns: queries use them.
+    Q = vectoriser.fit_transform_docs(texts)
+    D = Q if shown is texts else vectoriser.transform_docs(shown)
+    words, blocks = vectoriser.words_, {}
+    if data.bigrams:
+        pairs = Vectoriser(
+            analyser=Analyser(stop_words=data.stop_words, ngrams=(2, 2)), sublinear_tf=data.sublinear_tf, min_df=2
+        )
+        beside = pairs.fit_transform_docs(texts)
+        blocks = {"words": slice(0, D.shape[1]), "pairs": slice(D.shape[1], D.shape[1] + beside.shape[1])}
+        Q = D = sparse.csr_array(sparse.hstack([D, beside], format="csr"))
+        words = [*words, *pairs.words_]
+    if data.query_words is not None:
+        Q = _keywords(Q, vectoriser.idf_, data.query_words, data.query_draws)
+    return _split_task(data, Q, D, links, words, query_blocks=blocks, doc_blocks=blocks)
+
+
+def _kyoto(data: Data, path: Path, most: int | None) -> LinkTask:
+    """Japanese articles, and English ones that they mention or are translated to."""
+    articles = _kyoto_articles(path)
+    if data.relevant == "translation":
+        links = np.repeat(np.arange(len(articles), dtype=np.int64)[:, None], 2, axis=1)
+    else:
+        links = find_mentions(articles.texts_en, articles.titles_en)
+        n_mentions = np.bincount(links[:, 1], minlength=len(articles))
+        links = links[n_mentions[links[:, 1]] <= max(_FEW, _MOST_MENTIONED * len(articles))]
+    order = _order(len(articles), data, most)
+    links = _renumbered(links, order)
+    japanese, english = ([texts[row] for row in order] for texts in (articles.texts_ja, articles.texts_en))
+    blocks: dict[str, slice] = {}
+    sides: list[sparse.csr_array] = []
+    words: list[str] = []
+    for name, texts, analyser in (
+        ("ja", japanese, japanese_analyser()),
+        ("en", english, Analyser(stop_words=data.stop_words)),
+    ):
+        vectoriser = _vectoriser(data, analyser)
+        sides.append(vectoriser.fit_transform_docs(texts))
+        blocks[name] = slice(len(words), len(words) + sides[-1].shape[1])
+        words += vectoriser.words_
+    Q = sparse.csr_array(sparse.hstack(sides, format="csr"))
+    return _split_task(data, Q, sides[1], links, words, query_blocks=blocks, doc_blocks={})
+
+
+def japanese_analyser() -> Analyser:
+    """Words where the extra ``ja`` is installed, else pairs of characters."""
+    try:
+        return Analyser(cut="japanese")
+    except MissingExtraError:
+        return Analyser(cut="characters")
+
+
+def _split_task(
+    data: Data, Q: sparse.csr_array, D: sparse.csr_array, links: Links, words: list[str], **blocks: Any
+) -> LinkTask:
+    split = split_links(links, by=data.split, n_articles=D.shape[0])
+    return LinkTask(
+        Q,
+        D,
+        n_articles=D.shape[0],
+        train_links=split.train,
+        validation_links=split.validation,
+        test_links=split.test,
+        hides_itself=data.relevant == "links",
+        test_queries=_n_test_queries(data),
+        validation_queries=data.validation_queries,
+        first_test_doc=split.first_test_doc,
+        first_validation_doc=split.first_validation_doc,
+        words=words,
+        **blocks,
+    )
+
+
+def _order(n: int, data: Data, most: int | None) -> Sequence[int]:
+    """All articles in the order of the file; in a random one where some are left out or set aside by their number."""
+    if most is None and data.split == "links":
+        return range(n)
+    return np.random.default_rng(_SEED).permutation(n)[:most].tolist()
+
+
+def _renumbered(links: Links, order: Sequence[int]) -> Links:
+    """Links between the articles of this order, by their numbers in it."""
+    number = np.full(max(int(links.max(initial=-1)), max(order)) + 1, -1)
+    number[np.asarray(order)] = np.arange(len(order))
+    renumbered = number[links]
+    return np.asarray(renumbered[(renumbered >= 0).all(axis=1)], dtype=np.int64)
+
+
+def _beginning(text: str, analyser: Analyser, n_words: int) -> str:
+    return " ".join(analyser(text)[:n_words])
+
+
+def _keywords(Q: sparse.csr_array, idf: Any, n_words: int, draws: int) -> sparse.csr_array:
+    """Queries of some of a document's words, all alike, in unit length; each further draw is a block of rows below."""
+    rng = np.random.default_rng(_SEED)
+    rows, columns = [], []
+    for draw in range(draws):
+        for article in range(Q.shape[0]):
+            terms = Q.indices[Q.indptr[article] : Q.indptr[article + 1]]
+            chosen = rng.choice(terms, min(n_words, terms.size), replace=False)
+            rows += [draw * Q.shape[0] + article] * chosen.size
+            columns += chosen.tolist()
+    values = np.asarray(idf)[columns].astype(np.float32)
+    return unit_rows(sparse.csr_array((values, (rows, columns)), shape=(draws * Q.shape[0], Q.shape[1])))

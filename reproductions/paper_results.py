@@ -1,0 +1,208 @@
+"""All that a run of a plan measured, and what can be asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reproductions.plan import Plan
+from reproductions.plan_items import PaperTable
+from tercet.measure import PairedTest, paired_test
+
+Seeds = tuple[int, ...] | None  # None for all that have run
+ERROR = "error"  # the measure that counts wrong test preferences
+
+
+@dataclass
+class PaperResults:
+    """Everything that was measured, and what was not.
+
+    ``fits[dataset, method, seed]`` has a result for each task of the data set, one or one for each fold;
+    ``curves[key, dataset, method]`` has a curve.
+    """
+
+    plan: Plan
+    quick: bool
+    version: str
+    data: dict[str, dict[str, Any]] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)  # data set -> what was looked for
+    unavailable: dict[str, str] = field(default_factory=dict)  # method -> why it could not run
+    gpu: str = ""  # name of the GPU that learned
+    seconds: float = 0.0  # of this run; cached results took their own time
+    failed: list[str] = field(default_factory=list)  # jobs without a result, with the reason
+    fits: dict[tuple[str, str, int], list[dict[str, Any]]] = field(default_factory=dict)
+    curves: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
+
+    # -- fits ---------------------------------------------------------------------------------------------------------
+
+    def has_folds(self, dataset: str) -> bool:
+        return "splits" in self.data.get(dataset, {})
+
+    def by_seed(self, dataset: str, model: str) -> dict[int, list[dict[str, Any]]]:
+        """Seed -> results of the model's method; a seed that lacks a fold is left out."""
+        if dataset not in self.data or not model:
+            return {}
+        n_tasks = len(self.data[dataset].get("splits", [""]))
+        method = self.plan.method_of(model).key
+        every = {seed: folds for (d, m, seed), folds in self.fits.items() if (d, m) == (dataset, method)}
+        return {seed: folds for seed, folds in every.items() if len(folds) == n_tasks}
+
+    def runs(self, dataset: str, model: str, seeds: Seeds = None) -> list[list[dict[str, Any]]]:
+        """The results of the model's method for each of these seeds; for all that have run when None."""
+        by_seed = self.by_seed(dataset, model)
+        return [folds for seed, folds in by_seed.items() if seeds is None or seed in seeds]
+
+    def first_facts(self, dataset: str, model: str) -> list[dict[str, Any]]:
+        """What was found on the way with the first seed, of each fold."""
+        runs = self.runs(dataset, model)
+        return [fit["facts"] for fit in runs[0]] if runs else []
+
+    def n_fits(self, models: Iterable[tuple[str, str]] | None = None) -> tuple[int, int]:
+        """How many fits of these data sets and models have run to their end, and how many there are to run; all
+        that the plan has when None. A data set that was not read has none."""
+        pairs = [(dataset, self.plan.method_of(model)) for dataset, model in models or () if model]
+        if models is None:
+            pairs = [(dataset, method) for method in self.plan.methods for dataset in self.plan.datasets_of(method)]
+        methods = {(dataset, method.key): method for dataset, method in pairs if dataset in self.data}
+        n_all = sum(
+            len(self.data[dataset].get("splits", [""])) * self.plan.n_seeds(method)
+            for (dataset, _), method in methods.items()
+        )
+        n_run = sum(len(folds) for (dataset, method, _), folds in self.fits.items() if (dataset, method) in methods)
+        return n_run, n_all
+
+    def fits_of(self, table: PaperTable) -> tuple[int, int]:
+        """The same of the fits behind a table."""
+        return self.n_fits((row.dataset or dataset, row.model) for row in table.rows for dataset in table.datasets)
+
+    def took(self) -> float:
+        """Seconds of all jobs together, cached ones included."""
+        results = [fit for folds in self.fits.values() for fit in folds] + [*self.curves.values()]
+        return float(sum(result.get("took", 0.0) for result in results))
+
+    def is_unfinished(self, dataset: str, model: str) -> bool:
+        """Whether with some seed the best validation was the last one taken, so that more steps may help."""
+        runs = self.runs(dataset, model)
+        return any(fit["facts"].get("still_improving") for folds in runs for fit in folds)
+
+    # -- numbers ------------------------------------------------------------------------------------------------------
+
+    def by_fold(self, dataset: str, model: str, measure: str, seeds: Seeds = None) -> NDArray[np.float64]:
+        """The measure in each fold (n_seeds, n_folds); nothing where it does not apply."""
+        name = self.plan.name_of(measure)
+        if dataset in self.data and measure in self.plan.measures and measure not in self.plan.measures_of(dataset):
+            return np.zeros((0, 0))
+        runs = self.runs(dataset, model, seeds)
+        rows = [[fit["models"][model]["means"].get(name) for fit in folds] for folds in runs]
+        return np.array([row for row in rows if None not in row], dtype=np.float64)
+
+    def values(self, dataset: str, model: str, measure: str, seeds: Seeds = None) -> list[float]:
+        """The mean over folds, one for each seed; none where the measure does not apply."""
+        by_fold = self.by_fold(dataset, model, measure, seeds)
+        return [float(mean) for mean in by_fold.mean(axis=1)] if by_fold.size else []
+
+    def is_by_query(self, dataset: str, model: str, measure: str) -> bool:
+        """Whether each query has a value of its own."""
+        name = self.plan.name_of(measure)
+        runs = self.runs(dataset, model)
+        return bool(runs) and (name == ERROR or name in runs[0][0]["models"][model]["by_query"])
+
+    def by_query(self, dataset: str, model: str, measure: str, seeds: Seeds = None) -> NDArray[np.float64]:
+        """The measure of each query of all folds, mean over these seeds."""
+        name = self.plan.name_of(measure)
+        runs = [
+            [value for fit in folds for value in fit["models"][model]["by_query"][name]]
+            for folds in self.runs(dataset, model, seeds)
+        ]
+        return np.mean(runs, axis=0)
+
+    def wrong_by_query(
+        self, dataset: str, model: str, seeds: Seeds = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """For each query that was tested, its wrong test preferences and how many it had, over these seeds.
+
+        Preferences of one query are wrong together, so that queries are what can be counted as independent.
+        """
+        runs = [fit for [fit] in self.runs(dataset, model, seeds)]
+        n = max(len(fit["tested"]) for fit in runs)
+        wrong, tested = np.zeros(n), np.zeros(n)
+        for fit in runs:
+            tested[: len(fit["tested"])] += fit["tested"]
+            wrong[: len(fit["tested"])] += fit["models"][model]["wrong"]
+        return wrong[tested > 0], tested[tested > 0]
+
+    def standard_error(self, dataset: str, model: str, measure: str) -> float | None:
+        """Over queries, seeds taken together; None for what is not measured by query."""
+        if not self.values(dataset, model, measure) or not self.is_by_query(dataset, model, measure):
+            return None
+        if self.plan.name_of(measure) == ERROR:
+            wrong, tested = self.wrong_by_query(dataset, model)
+            # of a ratio of two sums
+            values = (wrong - tested * wrong.sum() / tested.sum()) * tested.size / tested.sum()
+        else:
+            values = self.by_query(dataset, model, measure)
+        return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
+
+    def common_seeds(self, dataset: str, models: tuple[str, ...]) -> Seeds:
+        """The seeds that all of these have, since each seed has test preferences of its own.
+
+        None for all of each: test queries of folds are the same with every seed.
+        """
+        if self.has_folds(dataset):
+            return None
+        first, *others = (self.by_seed(dataset, model) for model in models)
+        return tuple(seed for seed in first if all(seed in other for other in others))
+
+    def paired(self, dataset: str, better: str, worse: str, measure: str) -> PairedTest | None:
+        """Better minus worse, by query; what is not measured by query, by seed. None where fewer than two pair up."""
+        models = better, worse
+        seeds = self.common_seeds(dataset, models)
+        if seeds == ():
+            return None
+        if self.plan.name_of(measure) == ERROR:
+            (a, tested), (b, _) = (self.wrong_by_query(dataset, model, seeds) for model in models)
+            a, b = (wrong * tested.size / tested.sum() for wrong in (a, b))  # whose means are the errors
+        elif all(self.is_by_query(dataset, model, measure) for model in models):
+            a, b = (self.by_query(dataset, model, measure, seeds) for model in models)
+        else:
+            a, b = (np.array(self.values(dataset, model, measure, seeds)) for model in models)
+        return paired_test(a, b) if len(a) > 1 else None
+
+    # -- as JSON ------------------------------------------------------------------------------------------------------
+
+    def as_json(self) -> dict[str, Any]:
+        """What is written to results.json, without tables and figures.
+
+        Values of each query are included where queries have names; those of others stay in the cache.
+        """
+        names = ("quick", "version", "data", "missing", "unavailable", "gpu", "failed")
+        return {name: getattr(self, name) for name in names} | {
+            "paper": self.plan.paper.key,
+            "took": self.took(),
+            "fits": dict(zip(("run", "all"), self.n_fits(), strict=True)),
+            "fits by table": {
+                table.key: dict(zip(("run", "all"), self.fits_of(table), strict=True)) for table in self.plan.tables
+            },
+            "methods": [
+                self._fit_as_json(dataset, method, seed, number, fit)
+                for (dataset, method, seed), folds in self.fits.items()
+                for number, fit in enumerate(folds)
+            ],
+        }
+
+    def _fit_as_json(self, dataset: str, method: str, seed: int, number: int, fit: dict[str, Any]) -> dict[str, Any]:
+        keys = {measure.name or key: key for key, measure in self.plan.measures.items()}
+        shown: dict[str, Any] = {"dataset": dataset, "method": method, "seed": seed}
+        if self.has_folds(dataset):
+            shown["fold"] = self.data[dataset]["splits"][number]
+        shown |= {"facts": fit["facts"], "related": fit["related"], "took": fit["took"]}
+        for part in ("means", "by_query") if self.has_folds(dataset) else ("means",):
+            shown["models" if part == "means" else part] = {
+                model: {keys.get(name, name): value for name, value in measured[part].items()}
+                for model, measured in fit["models"].items()
+            }
+        return shown

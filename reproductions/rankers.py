@@ -1,0 +1,76 @@
+"""Rankers by the name of their class, as plans name them."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from reproductions.rivals import ClassPosteriors, CorrelatedLowRank, ExpansionRanker, LambdaMART
+from tercet.data import Preferences
+from tercet.learn import RANKERS, CorrelatedRanker, MultiTaskRanker
+from tercet.learn.linear import LINEAR_RANKERS
+from tercet.learn.rls import RLS_RANKERS
+
+CLASSIFIERS: dict[str, type[Any]] = {"LogisticRegression": ClassPosteriors}
+OF_WORDS: dict[str, type[Any]] = {
+    **RANKERS,
+    **CLASSIFIERS,
+    "QueryExpansion": ExpansionRanker,
+    "CorrelatedLowRank": CorrelatedLowRank,
+}
+OF_ROWS: dict[str, type[Any]] = {**LINEAR_RANKERS, **RLS_RANKERS, "LambdaMART": LambdaMART}
+WITH_BASIS = tuple(RLS_RANKERS)  # rows can be basis vectors, and every l2 comes from one decomposition
+IN_PASSES = ("FTRLRanker",)  # more epochs continue a fit of fewer
+
+
+def accepted_parameters(cls: type[Any]) -> list[str]:
+    return list(inspect.signature(cls).parameters)
+
+
+def make_ranker(name: str, parameters: dict[str, Any], seed: int = 0) -> Any:
+    """Make a silent ranker with this seed; "none" is None, which TOML does not have.
+
+    A parameter that is a ranker itself is a table with its ``ranker`` and parameters.
+    """
+    cls = OF_ROWS[name] if name in OF_ROWS else OF_WORDS[name]
+    usual = {"random_state": seed, "verbose": False}
+    accepted = accepted_parameters(cls)
+    made = {key: value for key, value in usual.items() if key in accepted}
+    for key, value in parameters.items():
+        if isinstance(value, dict) and "ranker" in value:
+            value = make_ranker(value["ranker"], {k: part for k, part in value.items() if k != "ranker"}, seed)
+        made[key] = None if isinstance(value, str) and value == "none" else value
+    return cls(**made)
+
+
+def learns_by_steps(name: str) -> bool:
+    """Whether a ranker of words validates and calls its callbacks while it learns.
+
+    Examples
+    --------
+    >>> learns_by_steps("LowRankRanker"), learns_by_steps("CosineRanker")
+    (True, False)
+    """
+    cls = OF_WORDS.get(name)
+    return cls is not None and (cls is CorrelatedRanker or "rate" in accepted_parameters(cls))
+
+
+def warm_up(name: str) -> None:
+    """Compile the kernels of a ranker of words before it is timed."""
+    if name not in RANKERS or "rate" not in accepted_parameters(RANKERS[name]):
+        return
+    X = sparse.csr_array(np.eye(3, dtype=np.float32))
+    prefs = Preferences([0], [1], [2])
+    more = {"second": (X, prefs)} if RANKERS[name] is MultiTaskRanker else {}
+    make_ranker(name, {}).fit(X, prefs, X, **more)
+
+
+def n_used(ranker: Any) -> int | None:
+    """Number of features that a fitted ranker of rows uses; None where the ranker has no such number."""
+    if hasattr(ranker, "coef_"):
+        return int(np.count_nonzero(ranker.coef_))
+    number: int | None = getattr(ranker, "n_used_", None)
+    return number

@@ -1,0 +1,338 @@
+"""Tables of a run: statistics, those of the paper, orderings, paired tests, words, then our own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from reproductions.claims import PairDecisions, claims_table, not_run, paired_table, standings_table
+from reproductions.fronts import front_table
+from reproductions.paper_results import PaperResults
+from reproductions.plan import Method, Statistics
+from reproductions.plan_items import PaperTable, Row, TradeOff, Words
+from reproductions.printed import PrintedNumber, printed_in
+from reproductions.rankers import CLASSIFIERS
+from reproductions.table import Cell, Table
+from reproductions.verdicts import (
+    NOT_COMPARED,
+    SHORT,
+    Verdict,
+    compare,
+    judge_target,
+    mean_and_half_range,
+    short,
+    shown,
+    shown_ours,
+    signed,
+    with_plus_minus,
+)
+
+PAST_THE_PAPER = "Past the paper"
+UNFINISHED = " †"
+# What rankers find by themselves, and what it is called in a table.
+_FOUND = {
+    "n_components_": "N",
+    "alpha_": "alpha",
+    "beta_": "beta",
+    "n_expanded_": "E",
+    "amount_": "amount of the second",
+}
+
+
+def make_tables(results: PaperResults) -> list[Table]:
+    """Every table of the plan, in its order."""
+    plan = results.plan
+    tables = [_statistics(results, printed, number) for number, printed in enumerate(plan.statistics, 1)]
+    tables += [_table(results, table) for table in plan.tables if table.kind == "paper"]
+    decisions = PairDecisions(results)
+    tables += [claims_table(results, decisions)] if plan.claims else []
+    tables += [standings_table(results, standings, decisions) for standings in plan.standings]
+    tables += [paired_table(results, tests, decisions) for tests in plan.comparisons]
+    tables += [_words(results, words) for words in plan.words]
+    ours = [_table(results, table) for table in plan.tables if table.kind == "ours"]
+    ours += [_ceilings(results, tradeoff) for tradeoff in plan.tradeoffs if tradeoff.dataset in results.data]
+    ours += [front_table(results, front) for front in plan.fronts if front.dataset in results.data]
+    ours += [_targets(results)] if plan.targets else []
+    for table in ours:
+        table.section = PAST_THE_PAPER
+    return tables + ours
+
+
+def _placed(place: str, title: str) -> str:
+    return f"{place}: {title}" if place else title
+
+
+def _where_compared(results: PaperResults, dataset: str, verdict: Verdict) -> Verdict:
+    """A verdict only where the run and the data are those of the paper."""
+    if results.quick or not results.plan.datasets[dataset].compare:
+        return Verdict(NOT_COMPARED, "plain")
+    return verdict
+
+
+# -- facts about the data ---------------------------------------------------------------------------------------------
+
+
+def _statistics(results: PaperResults, statistics: Statistics, number: int) -> Table:
+    facts = list(dict.fromkeys(fact for printed in statistics.printed.values() for fact in printed))
+    key = "statistics" if number == 1 else f"statistics-{number}"
+    table = Table(_placed(statistics.place, statistics.title), ["data set", *facts], key=key)
+    table.has_numbers = any(dataset in results.data for dataset in statistics.printed)
+    for dataset, printed in statistics.printed.items():
+        data = results.plan.datasets[dataset]
+        known = results.data.get(dataset, {}).get("statistics", {})
+        cells = [Cell(data.title, data.said)]
+        for fact in facts:
+            theirs, ours = printed.get(fact), known.get(fact)
+            text = "–" if ours is None else f"{ours:,}"
+            if theirs is None:
+                cells.append(Cell(text))
+                continue
+            verdict = Verdict("the same", "good")
+            if ours is None:
+                verdict = Verdict("not run", "plain")
+            elif ours != theirs:
+                verdict = _where_compared(results, dataset, Verdict("differs", "bad"))
+            cells.append(Cell(text, f"paper {theirs:,}, {verdict.text}", tone=verdict.tone))
+            table.records.append(
+                {"dataset": dataset, "fact": fact, "ours": ours, "paper": theirs, "verdict": verdict.text}
+            )
+        table.rows.append(cells)
+    return table
+
+
+# -- models and printed numbers ---------------------------------------------------------------------------------------
+
+
+def _table(results: PaperResults, spec: PaperTable) -> Table:
+    plan = results.plan
+    by_dataset = len(spec.datasets) > 1
+    columns = [(dataset, measure) for dataset in spec.datasets for measure in spec.measures]
+    titles = [plan.datasets[d].title if by_dataset else _with_unit(results, m) for d, m in columns]
+    with_params = any(row.params for row in spec.rows)
+    head = ["model", *["Params"] * with_params, *titles, *["learning s"] * spec.seconds, *["chosen"] * spec.chosen]
+    table = Table(_placed(spec.place, spec.title), head, key=spec.key)
+    table.notes += [note for note in (spec.note, *(plan.datasets[d].said for d in spec.datasets)) if note]
+    absent = [dataset for dataset in spec.datasets if dataset not in results.data]
+    if by_dataset and absent:
+        table.notes.append(f"Not run: {', '.join(plan.datasets[dataset].title for dataset in absent)}.")
+    elif absent:
+        table.notes.append(not_run(results, absent[0]))
+    table.has_numbers = len(absent) < len(spec.datasets)
+    for row in spec.rows:
+        title, reason = _named(results, row)
+        mark = UNFINISHED if any(results.is_unfinished(row.dataset or d, row.model) for d in spec.datasets) else ""
+        cells = [Cell(f"{title}{mark}: {reason}" if reason else f"{title}{mark}")]
+        cells += [Cell(row.params or "–")] if with_params else []
+        for dataset, measure in columns:
+            printed = printed_in(spec, row, dataset, measure)
+            where = plan.datasets[dataset].title if by_dataset else plan.measures[measure].title
+            place = "" if printed is None else f"{spec.place}, {title}, {where}"
+            own = row.dataset or dataset
+            cell, numbers = _beside_printed(results, own, row.model, measure, printed)
+            cells.append(cell)
+            record = {"dataset": own, "model": title, "measure": measure} | numbers | {"place": place}
+            record |= {"params": row.params} if with_params else {}
+            record |= {"unfinished": results.is_unfinished(own, row.model)} if row.model else {}
+            table.records.append(record | ({"reason": reason} if reason else {}))
+        if spec.seconds:
+            cells.append(_seconds(results, row.dataset or spec.datasets[0], row.model))
+        if spec.chosen:
+            cells.append(Cell(settings_chosen(results, row.dataset or spec.datasets[0], row.model) or "–"))
+        table.rows.append(cells)
+    table.footnotes += _footnotes(results, spec, table)
+    return table
+
+
+def _footnotes(results: PaperResults, spec: PaperTable, table: Table) -> list[str]:
+    """What marks mean, and how much of the table has run."""
+    notes = []
+    if any(record.get("unfinished") for record in table.records):
+        notes.append(f"{UNFINISHED.strip()} not trained to the end: the best validation was the last.")
+    if "density" in spec.measures and spec.dictionary_size:
+        notes.append("The paper's densities are read off its memory.")
+    n_run, n_all = results.fits_of(spec)
+    if n_all:
+        notes.append(f"{'All' if n_run == n_all else f'{n_run} of'} {n_all} fits have run.")
+    return notes
+
+
+def _with_unit(results: PaperResults, measure: str) -> str:
+    title, unit = results.plan.measures[measure].title, results.plan.measures[measure].unit
+    return title + (f" ({unit})" if unit not in ("", "%") else "")
+
+
+def _named(results: PaperResults, row: Row) -> tuple[str, str]:
+    """The title of a row, and why it has no numbers where there is a reason."""
+    if not row.model:
+        return row.title, row.reason
+    plan = results.plan
+    return row.title or plan.model(row.model).title, results.unavailable.get(plan.method_of(row.model).key, "")
+
+
+def _beside_printed(
+    results: PaperResults, dataset: str, model: str, name: str, printed: PrintedNumber | None
+) -> tuple[Cell, dict[str, Any]]:
+    """Ours, one value for each seed, beside the paper's number; and the same for CSV and JSON."""
+    measure = results.plan.measures[name]
+    values = results.values(dataset, model, name) if model else []
+    error = results.standard_error(dataset, model, name) if values else None
+    record: dict[str, Any] = {
+        "ours": float(np.mean(values)) if values else None,
+        "half_range": (max(values) - min(values)) / 2 if values else None,
+        "standard_error": error,
+        "seeds": len(values),
+        "paper": None if printed is None else printed.value,
+        "paper_plus_minus": None if printed is None else printed.plus_minus,
+        "difference": None,
+        "tolerance": None if printed is None else measure.tolerance_for(printed.value),
+        "verdict": "",
+    }
+    theirs = "" if printed is None else f"paper {with_plus_minus(printed.value, printed.plus_minus, measure)}"
+    if not values:
+        return Cell("–", theirs), record
+    mean, text, seeds = record["ours"], shown_ours(record, measure), ""
+    if measure.spread == "standard error" and error is not None and len(values) > 1:
+        seeds = f"seeds {shown(min(values), measure)} to {shown(max(values), measure)}"
+    if printed is None:
+        return Cell(text, seeds), record
+    errors = np.hypot(error or 0.0, printed.plus_minus or 0.0)
+    verdict = _where_compared(results, dataset, compare(mean, printed.value, measure, float(errors)))
+    record |= {"difference": mean - printed.value, "verdict": verdict.text}
+    detail = theirs
+    if verdict.text.startswith(SHORT):  # which says by how much
+        detail += f", {verdict.text}"
+    elif verdict.text != NOT_COMPARED:
+        detail += f", {signed(mean - printed.value, measure, like=printed.value)}, {verdict.text}"
+    detail += f"; {seeds}" if seeds else ""
+    return Cell(text, detail, tone=verdict.tone), record
+
+
+def _seconds(results: PaperResults, dataset: str, model: str) -> Cell:
+    """Seconds of learning of the fastest seed."""
+    seconds = results.values(dataset, model, "seconds") if model else []
+    method = results.plan.method_of(model) if seconds else None
+    if method is None or not _learns(results, dataset, method):
+        return Cell("–")
+    return Cell(f"{min(seconds):.1f}")
+
+
+def _learns(results: PaperResults, dataset: str, method: Method) -> bool:
+    """Whether a method takes time that is worth telling; cosine similarity, say, does not."""
+    needs_classes = method.ranker in CLASSIFIERS
+    return bool(results.has_folds(dataset) or method.preferences or method.parallel or method.blend or needs_classes)
+
+
+def settings_chosen(results: PaperResults, dataset: str, model: str) -> str:
+    """What was searched for or chosen with the first seed; a value for each fold where they differ.
+
+    As in "rate 0.5 1 1 2 1, l1 64".
+    """
+    facts = results.first_facts(dataset, model)
+    if not facts:
+        return ""
+    first = facts[0]
+    parts = [f"l1 {first['l1_']:.3g} after {first['n_fits_']} fits"] if first.get("n_fits_", 0) > 1 else []
+    for name in first.get("chosen", {}):
+        values = [short(fold["chosen"][name]) for fold in facts]
+        parts.append(f"{name} {values[0] if len(set(values)) == 1 else ' '.join(values)}")
+    parts += [f"{title} {short(first[name])}" for name, title in _FOUND.items() if name in first]
+    return ", ".join(parts)
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+def _words(results: PaperResults, words: Words) -> Table:
+    plan = results.plan
+    head = ["query word", "ours", "paper", "shared"]
+    table = Table(_placed(words.place, words.title), head, key=words.key)
+    source = f"{plan.model(words.model).title}, {plan.datasets[words.dataset].title}"
+    table.notes.append(f"{source}, the first seed." if words.of == "weights" else f"The word map of {source}.")
+    runs = results.runs(words.dataset, words.model)
+    if not runs:
+        table.notes.append(not_run(results, words.dataset))
+        table.has_numbers = False
+    related = runs[0][0]["related"].get(words.model, {}) if runs else {}
+    for word, printed in words.printed.items():
+        ours = [other for other, _ in related.get(word, [])]
+        shared = [other for other in ours if other in printed]
+        line = " ".join(ours) or ("not among our words" if runs else "–")
+        count = Cell(f"{len(shared)} of {len(printed)}" if runs else "–", " ".join(shared))
+        table.rows.append([Cell(word), Cell(line), Cell(" ".join(printed)), count])
+        table.records.append({"word": word, "ours": " ".join(ours), "paper": " ".join(printed), "shared": len(shared)})
+    return table
+
+
+# -- past the paper ---------------------------------------------------------------------------------------------------
+
+
+def _ceilings(results: PaperResults, tradeoff: TradeOff) -> Table:
+    """How far the choice on validation is from the best there was to choose."""
+    plan, dataset, measure = results.plan, tradeoff.dataset, results.plan.measures[tradeoff.measure]
+    head = ["model", "settings", "chosen on validation", "one setting, picked on test", "each fold's, picked on test"]
+    title = f"What choosing costs, {measure.title}, {plan.datasets[dataset].title}"
+    table = Table(title, head, key=f"{tradeoff.key}-ceilings")
+    table.notes.append(
+        "The last two columns look at the test parts and are no results: they say what no choice from the same "
+        "settings can pass, with the same setting in all folds or another in each."
+    )
+    for model in tradeoff.models:
+        runs = results.runs(dataset, model)
+        settings = settings_tested(runs[0]) if runs else []
+        if settings:
+            chosen = results.values(dataset, model, tradeoff.measure)[0]
+            one = max(setting["value"] for setting in settings)
+            by_fold = float(np.mean([max(point["test"] for point in fit["grid"]) for fit in runs[0]]))
+            name = plan.model(model).title
+            numbers = [Cell(shown(value, measure)) for value in (chosen, one, by_fold)]
+            table.rows.append([Cell(name), Cell(str(len(settings))), *numbers])
+            table.records.append(
+                {"model": name, "settings": len(settings), "chosen": chosen}
+                | {"one_on_test": one, "each_on_test": by_fold}
+            )
+    table.has_numbers = bool(table.rows)
+    return table
+
+
+def settings_tested(folds: list[dict[str, Any]]) -> list[dict[str, float]]:
+    """Every setting that gave a ranker in all folds: features used and the measure on the test parts, means."""
+    by_setting: dict[str, list[dict[str, Any]]] = {}
+    for fit in folds:
+        for point in fit["grid"]:
+            if "test" in point:
+                by_setting.setdefault(repr(sorted(point["parameters"].items())), []).append(point)
+    return [
+        {"used": float(np.mean([p["used"] for p in points])), "value": float(np.mean([p["test"] for p in points]))}
+        for points in by_setting.values()
+        if len(points) == len(folds)
+    ]
+
+
+def _targets(results: PaperResults) -> Table:
+    plan = results.plan
+    head = ["model", "data set", "measure", "ours", "verdict"]
+    table = Table("Our own targets, each held against the worst seed", head, key="targets")
+    for target in plan.targets:
+        measure, values = plan.measures[target.measure], results.values(target.dataset, target.model, target.measure)
+        times = ""
+        if target.times:
+            others = results.values(target.dataset, target.times, target.measure)
+            values = [ours / float(np.mean(others)) for ours in values if others]
+            times = f" times {plan.model(target.times).title}"
+        if not values:
+            continue
+        error = results.standard_error(target.dataset, target.model, target.measure) or 0.0
+        verdict = Verdict(NOT_COMPARED, "plain") if results.quick else judge_target(values, target, measure, error)
+        bound = f"≥ {target.at_least:g}" if target.at_least is not None else f"≤ {target.at_most:g}"
+        bound += f", {target.errors:g} standard errors ({shown(error, measure)}) allowed" if target.errors else ""
+        title = plan.model(target.model).title
+        cells = [Cell(title), Cell(plan.datasets[target.dataset].title), Cell(measure.title)]
+        cells += [Cell(mean_and_half_range(values, measure))]
+        table.rows.append([*cells, Cell(f"{verdict.text}, target {bound}{times}", tone=verdict.tone)])
+        table.records.append(
+            {"model": title, "dataset": target.dataset, "measure": target.measure, "values": values}
+            | {"target": bound + times, "verdict": verdict.text}
+        )
+    table.has_numbers = bool(table.rows)
+    return table

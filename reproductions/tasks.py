@@ -1,0 +1,261 @@
+"""What methods learn from and are measured on: one shape for rows with classes, queries with links, and LETOR rows.
+
+A data set is one task, or one for each of its folds.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from reproductions.plan import Map
+from tercet.data import JudgementSampler, Preferences
+from tercet.errors import InputError
+from tercet.measure import HeldOutQueries, average_precision_of_classes
+from tercet.weights import Dense, Diagonal, Identity, Mapped, Sparse, Weights
+
+_CHUNK = 4096
+TEST_SEED = 1000  # added to the seed for test preferences
+_QUERY_SEED = 0  # of the test queries, where some are drawn
+
+
+class PaperTask(ABC):
+    """Something to learn from (`train`), to choose on (`validation`), and to `measure` on what is for testing."""
+
+    name: str  # of the fold; "" where a data set is one task
+
+    @abstractmethod
+    def digest(self) -> str:
+        """Digest of everything that a learner or a measure sees."""
+
+    @abstractmethod
+    def statistics(self) -> dict[str, int]:
+        """Facts a paper prints about its data."""
+
+
+def digest_of(*values: Any) -> str:
+    """SHA-256 of arrays, CSR matrices and plain values."""
+    digest = sha256()
+    for value in values:
+        arrays = (value.indptr, value.indices, value.data) if sparse.issparse(value) else (value,)
+        for array in arrays:
+            if isinstance(array, np.ndarray) and array.dtype.kind not in "UO":
+                digest.update(f"{array.dtype.str} {array.shape} ".encode() + np.ascontiguousarray(array).tobytes())
+            else:
+                digest.update(repr(array.tolist() if isinstance(array, np.ndarray) else array).encode())
+    return digest.hexdigest()
+
+
+# -- tasks of preferences ---------------------------------------------------------------------------------------------
+
+
+def _as_they_are(X: sparse.csr_array) -> sparse.csr_array:
+    return X
+
+
+@dataclass(frozen=True)
+class WeightedMatch:
+    """A weights value, and what queries and documents become before it scores them."""
+
+    weights: Weights
+    queries: Callable[[sparse.csr_array], sparse.csr_array] = _as_they_are
+    docs: Callable[[sparse.csr_array], sparse.csr_array] = _as_they_are
+
+
+@dataclass(frozen=True, eq=False)
+class WordMap:
+    """From the task's words to those a method sees; ``nearest`` are the words each word is replaced by, where it is."""
+
+    A: sparse.csr_array
+    B: sparse.csr_array
+    nearest: Callable[[int, int], list[tuple[int, float]]] | None = None
+
+    def lift(self, weights: Weights) -> Weights:
+        """The same weights on the task's own words."""
+        return Weights([Mapped(A=self.A, B=self.B, part=part) for part in weights.parts])
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A model on the test queries.
+
+    Attributes
+    ----------
+    means : by the name of the measure
+    by_query : the same of each query, where it is measured so
+    wrong : the numbers of the test preferences that are not ranked right
+    """
+
+    means: dict[str, float]
+    by_query: dict[str, list[float]]
+    wrong: list[int]
+
+
+class PreferenceTask(PaperTask):
+    """Matrices to learn from, how preferences are drawn, and what is measured."""
+
+    name = ""
+    Q: sparse.csr_array
+    D: sparse.csr_array
+    words: list[str] | None
+
+    @abstractmethod
+    def train(self, n: int, seed: int, share: float = 1.0, uniform_over: str = "links") -> Preferences:
+        """Preferences to learn from, on the rows of Q and D; from a share of what is known."""
+
+    def sampler(self, share: float, uniform_over: str) -> JudgementSampler:
+        """What the preferences to learn from are drawn from, where those are links."""
+        raise NotImplementedError(f"{type(self).__name__} has no links")
+
+    @abstractmethod
+    def test(self, n: int, seed: int) -> Preferences:
+        """Preferences to measure the error on."""
+
+    @abstractmethod
+    def measure(self, match: WeightedMatch, prefs: Preferences) -> Measured:
+        """Average precision of each test query, which test preferences are wrong, and their means."""
+
+    @abstractmethod
+    def wrong(self, match: WeightedMatch, prefs: Preferences) -> NDArray[np.bool_]:
+        """Which test preferences are not ranked right; a tie is not."""
+
+    @property
+    def validation(self) -> HeldOutQueries | None:
+        """Queries that choose between models; none where a task has none."""
+        return None
+
+    def word_map(self, spec: Map) -> WordMap:
+        raise NotImplementedError(f"{type(self).__name__} has one set of words")
+
+    def parallel(self) -> NDArray[np.int64]:
+        """Rows whose query and document mean the same and may be learned from."""
+        raise NotImplementedError(f"{type(self).__name__} has no translations")
+
+    def query_block(self, name: str) -> sparse.csr_array:
+        """The queries in another vocabulary."""
+        raise NotImplementedError(f"{type(self).__name__} has one set of words")
+
+
+def wrong_preferences(
+    match: WeightedMatch, Q: sparse.csr_array, D: sparse.csr_array, prefs: Preferences
+) -> NDArray[np.bool_]:
+    """Which preferences on these rows are not ranked right; a tie is not."""
+    margins = np.empty(len(prefs))
+    for start in range(0, len(prefs), _CHUNK):
+        chunk = prefs[start : start + _CHUNK]
+        queries = match.queries(Q[chunk.query])
+        better, worse = (match.docs(D[rows]) for rows in (chunk.better, chunk.worse))
+        weights = match.weights
+        margins[start : start + _CHUNK] = weights.score_rows(queries, better) - weights.score_rows(queries, worse)
+    return margins <= 0
+
+
+@dataclass(frozen=True, eq=False)
+class ClassTask(PreferenceTask):
+    """Rows and classes of both halves: a row is a query for the others of its class.
+
+    Words name the columns where there are any. Of ``test_queries``, so many test rows are queries, all when None; the
+    documents are always all of them.
+    """
+
+    Q: sparse.csr_array
+    y: NDArray[Any]
+    Q_test: sparse.csr_array
+    y_test: NDArray[Any]
+    words: list[str] | None = None
+    test_queries: int | None = None
+
+    @property
+    def D(self) -> sparse.csr_array:
+        return self.Q
+
+    def digest(self) -> str:
+        return digest_of(self.Q, self.Q_test, self.y, self.y_test, self.test_queries)
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "training samples": self.Q.shape[0],
+            "testing samples": self.Q_test.shape[0],
+            "classes": len(np.union1d(self.y, self.y_test)),
+            "dictionary size": self.Q.shape[1],
+            "free parameters": self.Q.shape[1] ** 2,
+        }
+
+    def train(self, n: int, seed: int, share: float = 1.0, uniform_over: str = "links") -> Preferences:
+        if share != 1.0 or uniform_over != "links":
+            raise InputError("a share of the links, or queries first, needs links; these rows have classes")
+        return Preferences.from_labels(self.y, n, random_state=seed)
+
+    def test(self, n: int, seed: int) -> Preferences:
+        return Preferences.from_labels(self.y_test, n, random_state=TEST_SEED + seed)
+
+    def measure(self, match: WeightedMatch, prefs: Preferences) -> Measured:
+        X = match.docs(self.Q_test)  # a row is query and document
+        precision = average_precision_of_classes(match.weights, X, self.y_test, self._asked())
+        wrong = wrong_preferences(WeightedMatch(match.weights), X, X, prefs)
+        means = {"map": float(precision.mean()), "error": float(wrong.mean())}
+        return Measured(means, {"map": precision.tolist()}, np.flatnonzero(wrong).tolist())
+
+    def wrong(self, match: WeightedMatch, prefs: Preferences) -> NDArray[np.bool_]:
+        return wrong_preferences(match, self.Q_test, self.Q_test, prefs)
+
+    def _asked(self) -> NDArray[np.int64] | None:
+        """The test rows that are queries, in ascending order; None for all."""
+        n = len(self.y_test)
+        if self.test_queries is None or self.test_queries >= n:
+            return None
+        return np.sort(np.random.default_rng(_QUERY_SEED).choice(n, self.test_queries, replace=False))
+
+    def cut(self, train_rows: int | None, test_rows: int | None) -> ClassTask:
+        """The same with fewer rows."""
+        train, test = _spread(len(self.y), train_rows), _spread(len(self.y_test), test_rows)
+        return replace(self, Q=self.Q[train], y=self.y[train], Q_test=self.Q_test[test], y_test=self.y_test[test])
+
+
+def _spread(n: int, most: int | None) -> NDArray[np.int64]:
+    """Evenly spaced rows: files are sorted by class."""
+    return np.linspace(0, n - 1, n if most is None else min(n, most)).astype(np.int64)
+
+
+# -- the size of W ----------------------------------------------------------------------------------------------------
+
+
+def n_nonzero(weights: Weights) -> int:
+    """How many entries of W are not zero, counted as the papers count them: a low-rank W has all of them."""
+    n, m = weights.shape
+    if len(weights.parts) == 1 and isinstance(weights.parts[0], Dense):
+        return int(np.count_nonzero(weights.parts[0].weights))
+    if not all(isinstance(part, (Identity, Diagonal, Sparse)) for part in weights.parts):
+        return n * m
+    W = sparse.csr_array((n, m), dtype=np.float32) if weights.sparse is None else weights.sparse
+    if weights.identity or weights.diagonal is not None:
+        on_diagonal = np.full(n, weights.identity) + (0.0 if weights.diagonal is None else weights.diagonal)
+        W = W + sparse.diags_array(on_diagonal, format="csr")
+    return int(W.count_nonzero())
+
+
+def megabytes(n_entries: float, n_rows: int) -> float:
+    """A compressed sparse row matrix in double precision: value and column of each entry, a pointer for each row.
+
+    In units of 2**20 bytes.
+    """
+    return (16 * n_entries + 8 * (n_rows + 1)) / 2**20
+
+
+def entries_of_megabytes(memory: float, n_rows: int) -> float:
+    """The inverse of `megabytes`."""
+    return (memory * 2**20 - 8 * (n_rows + 1)) / 16
+
+
+def measure_size(weights: Weights) -> dict[str, float]:
+    """Non-zeros, the share of W they are, and megabytes."""
+    n, m = weights.shape
+    entries = n_nonzero(weights)
+    return {"density": entries / (n * m), "memory": megabytes(entries, n)}

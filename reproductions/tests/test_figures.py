@@ -1,0 +1,185 @@
+"""Figures: bars as wide as the error, printed points, and a curve that was cut is drawn as cut."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from paper_values import AP, made_plan, made_results
+
+import reproductions.figures
+from reproductions.figures import make_drawings
+from reproductions.paper_results import PaperResults
+from reproductions.plan import Data, Method, Model, Paper, PaperMeasure, Plan
+from reproductions.plan_items import (
+    Cost,
+    CostSeries,
+    Curves,
+    Cutoffs,
+    Growth,
+    PaperTable,
+    Row,
+    Scatter,
+    Series,
+    TradeOff,
+)
+from reproductions.plotting import PRINTED, log_ticks
+
+RNG = np.random.default_rng(0)
+MEASURES = {f"ndcg{k}": PaperMeasure(f"N@{k}", True, 0.01, name=f"nDCG@{k}", cutoff=k) for k in (1, 3, 5)}
+VALUES = {model: {key: RNG.uniform(0, 1, 12) for key in MEASURES} for model in ("a", "b")}
+TABLE = PaperTable("table", "t", ("rows",), ("ndcg1", "ndcg5"), (Row("a", printed={"ndcg1": 0.9, "ndcg5": 0.2}),))
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Draws the only figure of some results; returns it and its drawing."""
+    pytest.importorskip("matplotlib")
+    figures = []
+    finished = reproductions.figures.finished
+
+    def kept(figure, **legend):
+        figures.append(figure)
+        return finished(figure, **legend)
+
+    monkeypatch.setattr(reproductions.figures, "finished", kept)
+
+    def draw(results):
+        [drawing] = make_drawings(results)
+        assert drawing.draw().startswith(b"\x89PNG")
+        return figures[0], drawing
+
+    return draw
+
+
+def test_lines_over_cutoffs_have_their_errors_and_the_printed_points(drawn):
+    plan = made_plan("ab", measures=MEASURES, tables=(TABLE,), cutoffs=(cutoffs(),))
+    results = made_results(plan, VALUES)
+    figure, drawing = drawn(results)
+    [axes] = figure.axes
+    low, high = axes.get_ylim()
+    ours = [row for row in drawing.rows if not row.get("printed")]
+    for row in ours:
+        assert row["standard_error"] == results.standard_error("rows", row["model"].lower(), f"ndcg{row['cutoff']}")
+        assert low < row["value"] - row["standard_error"] < row["value"] + row["standard_error"] < high
+    printed = {(row["model"], row["cutoff"]): row["value"] for row in drawing.rows if row.get("printed")}
+    assert printed == {("A", 1): 0.9, ("A", 5): 0.2}
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["A", "B", PRINTED]
+    assert "standard error" in drawing.caption
+    assert "printed" in drawing.caption
+
+
+def cutoffs() -> Cutoffs:
+    return Cutoffs("lines", "lines", "Figure 1", ("rows",), tuple(MEASURES), ("a", "b"))
+
+
+def test_other_data_get_no_printed_points():
+    data = {"rows": Data("Rows", "letor-folds", ("rows",), compare=False)}
+    plan = made_plan("ab", measures=MEASURES, tables=(TABLE,), cutoffs=(cutoffs(),), datasets=data)
+    [drawing] = make_drawings(made_results(plan, VALUES))
+    assert not any(row.get("printed") for row in drawing.rows)
+    assert "printed" not in drawing.caption
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        {"growths": (Growth("f", "f", "rows", "ndcg5", (Series("both", ("a", "b")),)),)},
+        {"tradeoffs": (TradeOff("f", "f", "rows", "ndcg5", ("a",), ("b",)),)},
+        {"scatters": (Scatter("f", "f", "rows", "seconds", "ndcg5", (Series("both", ("a", "b")),)),)},
+    ],
+    ids=lambda shown: next(iter(shown)),
+)
+def test_the_axis_is_never_narrower_than_the_error(shown, drawn):
+    near = {"a": VALUES["a"], "b": {key: values + 1e-4 for key, values in VALUES["a"].items()}}
+    figure, drawing = drawn(made_results(made_plan("ab", measures=MEASURES, **shown), near))
+    [axes] = figure.axes
+    low, high = axes.get_ylim()
+    errors = [row["standard_error"] for row in drawing.rows]
+    assert len(errors) == 2
+    assert all(error > 0.01 for error in errors)
+    assert high - low > 2 * max(errors)
+    assert sum(len(bars.get_segments()) for bars in axes.collections) == 2
+
+
+def test_the_rounds_of_a_cost_are_its_bars(drawn):
+    cost = Cost("cost", "cost", "Section 5", "RankRLS", (CostSeries("basic", (100, 300), 3.0),))
+    results = made_results(made_plan("a", costs=(cost,), measures={"map": AP}), {"a": {"map": [0.5, 0.6]}})
+    points = [{"n_rows": n, "n_basis": n, "seconds": n / 1e4, "slowest": n / 5e3, "megabytes": 1.0} for n in (100, 300)]
+    results.costs["cost", 0] = points
+    figure, _ = drawn(results)
+    seconds = figure.axes[0]
+    tops = [segment[1][1] for bars in seconds.collections for segment in bars.get_segments()]
+    assert tops == pytest.approx([0.02, 0.06])
+    for axes in figure.axes:
+        assert len(axes.get_xticklabels()) >= 2
+        assert len(axes.get_yticklabels()) >= 2
+
+
+# -- curves -----------------------------------------------------------------------------------------------------------
+
+STEPS = (10, 100, 1000)
+
+
+def curve_results(before: int = 3, after: int = 3) -> PaperResults:
+    """A dense and a sparse method with a refit; so many points of each of the latter's two curves were taken."""
+    models = (Model("sparse", "Sparse", "weights_before_refit_"), Model("sparse-r", "Sparse-R"))
+    plan = Plan(
+        Paper("made", "A made-up paper", "A. Nobody", "Nowhere 2000"),
+        measures={
+            "error": PaperMeasure("Error", False, 0.01),
+            "memory": PaperMeasure("Memory", False, 0.1),
+            "density": PaperMeasure("Density", False, 0.1),
+        },
+        datasets={"news": Data("News", "20newsgroups", ("news",))},
+        methods=(
+            Method("dense", "Dense", "DenseRanker", preferences=1000),
+            Method("fit", "Fit", "SparseRanker", preferences=1000, models=models),
+        ),
+        tables=(PaperTable("t", "t", ("news",), ("error",), (Row("dense", printed={"error": 0.2}), Row("sparse-r"))),),
+        curves=(Curves("walk", "walk", "Figure 1", ("news",), ("dense", "fit"), 10, 3, test_preferences=400),),
+    )
+    points = [{"step": step, "seconds": 1.0, "error": 0.5 / step**0.1, "density": 0.5} for step in STEPS]
+    results = PaperResults(plan, False, "0.0", data={"news": {"statistics": {}}})
+    results.curves["walk", "news", "dense"] = {"series": {"weights_": points}, "cut": False}
+    sparse = {"weights_before_refit_": points[:before], "weights_": points[:after]}
+    results.curves["walk", "news", "fit"] = {"series": sparse, "cut": min(before, after) < 3}
+    return results
+
+
+def test_curves_have_a_band_and_the_printed_end(drawn):
+    figure, drawing = drawn(curve_results())
+    errors = [row["standard_error of error"] for row in drawing.rows if not row.get("printed")]
+    expected = [np.sqrt(row["error"] * (1 - row["error"]) / 400) for row in drawing.rows if not row.get("printed")]
+    assert errors == pytest.approx(expected)
+    assert [(row["model"], row["step"], row["error"]) for row in drawing.rows if row.get("printed")] == [
+        ("Dense", 1000, 0.2)
+    ]
+    assert sum("Poly" in type(band).__name__ for band in figure.axes[0].collections) == 3
+    assert not drawing.is_cut
+    assert "cut" not in drawing.caption
+
+
+def test_a_curve_that_was_cut_is_marked(drawn):
+    figure, drawing = drawn(curve_results(after=2))
+    assert drawing.is_cut
+    assert "Sparse-R was cut by the budget after 100 of 1,000 steps." in drawing.caption
+    assert "cut after 100 steps" in [text.get_text() for text in figure.axes[0].texts]
+    assert [line.get_marker() for line in figure.axes[0].lines].count("X") == 1
+
+
+def test_a_refit_after_steps_that_were_cut_is_not_drawn(drawn):
+    """Its support is that of a few steps, so its curve would be another one, however far it went."""
+    figure, drawing = drawn(curve_results(before=1, after=3))
+    assert {row["model"] for row in drawing.rows} == {"Dense", "Sparse"}
+    assert "Sparse was cut by the budget after 10 of 1,000 steps." in drawing.caption
+    assert "Sparse-R is not drawn" in drawing.caption
+    assert "Sparse-R" not in [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+
+
+@pytest.mark.parametrize("low", [0.013, 0.9, 1.01, 7.3, 480.0, 99_000.0])
+@pytest.mark.parametrize("factor", [1.02, 1.3, 2.5, 12.0, 1000.0, 1e9])
+def test_a_logarithmic_axis_has_several_labels_within_it(low, factor):
+    ticks = log_ticks(low, low * factor)
+    assert 2 <= len(set(ticks)) <= 9
+    assert ticks == sorted(ticks)
+    assert low <= ticks[0] < ticks[-1] <= low * factor

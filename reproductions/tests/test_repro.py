@@ -1,0 +1,484 @@
+"""Reproductions: plans are read strictly, run once, go on after an interruption, and say what they found."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import shutil
+import sys
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reproductions.cache
+from click.testing import Result
+from reproducing import Quiet, run, run_whole
+from reproductions.check import faults
+from scipy import sparse
+
+import reproductions.term_jobs
+from reproductions import find_plan, read_plan, reproduce
+from reproductions.tasks import entries_of_megabytes, n_nonzero
+from support.host_card import COMPILER, HostCard
+from tercet._installed import install_command
+from tercet.errors import DeviceError, FormatError, InputError
+from tercet.fitting.rankers import make_ranker
+from tercet.weights import Identity, Sparse, Weights
+
+pytestmark = pytest.mark.slow  # make test has it, make check has not
+
+# -- a tiny paper over tiny data, in the real formats --------------------------------------------------------------
+
+PLAN = (Path(__file__).parent / "plans" / "classes.toml").read_text(encoding="utf-8")
+
+N_CELLS = 2 * 3 + 1 + 1 + 2 + 2 * 2 + 2  # news: three fits, two rivals, two curves; digits: two fits; rows: one
+
+
+def idx(array: np.ndarray) -> bytes:
+    return bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.astype(np.uint8).tobytes()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    """Four groups with words of their own and shared ones; bars as digits; rows of two classes."""
+    rng = np.random.default_rng(3)
+    folder = tmp_path_factory.mktemp("home")
+    with tarfile.open(folder / "20news-bydate.tar.gz", "w:gz") as archive:
+        for part, n in (("train", 40), ("test", 24)):
+            for i in range(n):
+                own = [f"w{i % 4}x{j}" for j in rng.integers(0, 8, 6)]
+                post = " ".join([*own, *(f"common{j}" for j in rng.integers(0, 12, 10))]).encode("latin-1")
+                member = tarfile.TarInfo(f"20news-bydate-{part}/group{i % 4}/{i}")
+                member.size = len(post)
+                archive.addfile(member, io.BytesIO(post))
+    (folder / "mnist").mkdir()
+    for part, n in (("train", 30), ("t10k", 12)):
+        labels = np.arange(n) % 3
+        images = rng.integers(0, 160, (n, 3, 4))
+        images[np.arange(n), labels] += 90
+        (folder / "mnist" / f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(images)))
+        (folder / "mnist" / f"{part}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(labels)))
+    (folder / "rows").mkdir()
+    for part in ("train", "test"):
+        lines = [f"{i % 2} {i % 2 + 1}:{i + 1} {3 + i % 7}:1" for i in range(14)]
+        (folder / "rows" / f"{part}.svm").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plan_file(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("plan") / "tiny.toml"
+    path.write_text(PLAN)
+    return path
+
+
+class Interrupting(Quiet):
+    """Stops a run after so many cells."""
+
+    def __init__(self, stop_after: int) -> None:
+        super().__init__()
+        self.left = stop_after
+
+    def now(self, text: str) -> None:
+        if self.left == 0 and "reading" not in text:
+            raise KeyboardInterrupt
+
+    def done(self, text: str) -> None:
+        super().done(text)
+        self.left -= 1
+
+
+@pytest.fixture(scope="module")
+def whole(home, plan_file, tmp_path_factory) -> tuple[Path, Result]:
+    return run_whole(plan_file, home, tmp_path_factory.mktemp("whole"))
+
+
+# -- end to end ---------------------------------------------------------------------------------------------------
+
+
+def test_everything_is_written(whole):
+    output, result = whole
+    names = {path.name for path in output.iterdir()}
+    tables = {"statistics", "main", "own", "elsewhere", "targets", "orderings", "related", "walk-news", "cloud"}
+    assert names >= {"results.json", "table.txt", "index.html", "cells"} | {f"{name}.csv" for name in tables}
+    assert len(list((output / "cells").iterdir())) == N_CELLS
+    assert f"open {output / 'index.html'}" in result.output.replace("\n", "")
+    assert result.output.count(": done in ") == N_CELLS
+
+
+def test_results_say_what_was_measured(whole):
+    found = json.loads((whole[0] / "results.json").read_text())
+    fits = {(cell["dataset"], cell["method"], cell["seed"]): cell for cell in found["methods"]}
+    searched, given = fits["news", "sparse-fit", 0], fits["news", "sparse-fit", 1]
+    assert searched["facts"]["l1_"] == given["facts"]["l1_"]
+    assert given["facts"]["n_fits_"] == 1
+    assert searched["models"]["sparse"]["density"] == pytest.approx(0.3, rel=0.1001)
+    assert ("news", "lowrank", 1) not in fits
+    assert fits["news", "dense", 0]["models"]["dense"] != fits["news", "dense", 1]["models"]["dense"]
+    assert fits["news", "lowrank", 0]["models"]["thin"]["density"] == pytest.approx(0.2, abs=0.001)
+    n_words = found["data"]["news"]["statistics"]["dictionary size"]
+    assert fits["news", "identity", 0]["models"]["identity"]["memory"] == pytest.approx((24 * n_words + 8) / 2**20)
+    assert "density" not in fits["news", "classes", 0]["models"]["classes"]
+    learned, start = (fits["news", key, 0]["models"][key]["map"] for key in ("dense", "identity"))
+    assert learned > start
+    walk = [row for row in found["figures"]["walk-news"] if not row.get("printed")]
+    assert {row["model"] for row in walk} == {"Dense", "Sparse", "Sparse-R"}
+    # The curve's last point is the fit itself, on fewer test preferences.
+    last = [row for row in walk if row["model"] == "Dense"][-1]
+    assert last["step"] == 300
+    assert last["density"] == fits["news", "dense", 0]["models"]["dense"]["density"]
+    ends = {row["model"]: row["density"] for row in walk}
+    assert ends["Sparse"] == searched["models"]["sparse"]["density"]
+    assert ends["Sparse-R"] == searched["models"]["sparse-r"]["density"]
+
+
+def test_numbers_stand_beside_the_paper(whole):
+    records = json.loads((whole[0] / "results.json").read_text())["tables"]
+    main = {(record["model"], record["measure"]): record for record in records["main"]}
+    assert main["Dense", "map"]["place"] == "Table II, Dense, MAP"
+    assert main["Dense", "map"]["difference"] == pytest.approx(main["Dense", "map"]["ours"] - 0.99)
+    assert main["Dense", "map"]["paper_plus_minus"] == 0.009
+    assert [record["params"] for record in records["main"]] == [""] * 4 + ["60²"] * 4 + [""] * 8
+    assert "params" not in records["elsewhere"][0]
+    assert main["Sparse-R", "map"]["verdict"] == "better"
+    assert main["Sparse", "map"]["verdict"] == ""
+    assert main["Identity", "density"]["paper"] == pytest.approx(60 / 3600)
+    assert {(r["dataset"], r["fact"]): r["verdict"] for r in records["statistics"]} == {
+        ("news", "training samples"): "the same",
+        ("news", "classes"): "differs",
+        ("digits", "testing samples"): "the same",
+    }
+    assert [record["verdict"] for record in records["elsewhere"]] == ["not compared"]
+    assert records["targets"][0]["verdict"].startswith("missed by 1.")
+    assert {record["word"]: record["shared"] for record in records["related"]}["absent"] == 0
+    assert {(r["dataset"], r["measure"]) for r in records["orderings"]} == {
+        (dataset, measure) for dataset in ("news", "digits") for measure in ("map", "error", "density")
+    }
+
+
+def test_the_page_has_every_row_and_needs_nothing_else(whole):
+    page = (whole[0] / "index.html").read_text()
+    assert not re.search(r"https?:|//|@import|<link|<script", re.sub(r"base64,[^\"]*", "", page))
+    for text in ("A Tiny &lt;Paper&gt;", "a note &amp; more", "Sparse-R", "Posteriors", "w0x0", "learning helps"):
+        assert text in page
+    assert "Table II: results" in page  # the place of printed numbers is told once, in the title
+    assert "Table II, " not in page
+    assert page.count("<tr>") == 1 + 2 + 1 + 4 + 1 + 1 + 1 + 6 + 1 + 2 + 1 + 3 + 1 + 1 + 1 + 5
+    assert "paper 0.990\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}0.009, " in page
+    assert page.count(">Params<") == 1
+    if list(whole[0].glob("*.png")):
+        assert page.count("data:image/png;base64,") == 2
+
+
+def test_without_matplotlib_only_the_pictures_are_missing(whole, home, plan_file, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    (tmp_path / "cells").symlink_to(whole[0] / "cells")
+    result = run(plan_file, "--data-home", home, "-o", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert f"No PNG files: drawing figures needs matplotlib: {install_command('plot')}" in result.output
+    assert not list(tmp_path.glob("*.png"))
+    assert (tmp_path / "walk-news.csv").read_text() == (whole[0] / "walk-news.csv").read_text()
+    assert "Not drawn" in (tmp_path / "index.html").read_text()
+
+
+def test_a_quick_run_compares_nothing(home, plan_file, tmp_path):
+    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--quick", "--only", "news")
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert found["quick"]
+    assert found["data"]["news"]["statistics"]["testing samples"] == 20
+    assert {record["verdict"] for record in found["tables"]["main"]} <= {"", "not compared"}
+    assert "its numbers mean little" in (tmp_path / "index.html").read_text()
+    assert "Table III: rows. " in result.output  # not asked for: a line, no table
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+def test_word_pairs_are_learned_on_a_card_into_cells_of_its_own(whole, home, plan_file, tmp_path, monkeypatch):
+    card = HostCard()
+    monkeypatch.setattr("tercet.gpu.find_card", lambda: card)
+    (tmp_path / "cells").mkdir()
+    for file in (whole[0] / "cells").iterdir():
+        (tmp_path / "cells" / file.name).write_bytes(file.read_bytes())
+    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--device", "cuda")
+    assert result.exit_code == 0, result.output
+    assert {"pairs_advance", "lowrank_advance"} <= set(card.launched)
+    assert "1 process and host" in result.output
+    assert len(list((tmp_path / "cells").iterdir())) == 2 * N_CELLS
+    here, there = (json.loads((folder / "results.json").read_text()) for folder in (whole[0], tmp_path))
+    assert (here["card"], there["card"]) == ("", "host")
+    assert "learned on host" in (tmp_path / "index.html").read_text()
+    for one, other in zip(here["methods"], there["methods"], strict=True):  # the same preferences, one after the other
+        for model, means in one["models"].items():
+            assert other["models"][model]["map"] == pytest.approx(means["map"], abs=1e-4)
+            assert other["models"][model]["error"] == pytest.approx(means["error"], abs=1e-2)
+
+
+@pytest.fixture
+def no_card(monkeypatch):
+    def find_none():
+        raise DeviceError("this machine has no GPU")
+
+    monkeypatch.setattr("tercet.gpu.find_card", find_none)
+
+
+@pytest.mark.usefixtures("no_card")
+def test_without_a_card_nothing_is_begun(home, plan_file, tmp_path):
+    result = run(plan_file, "--data-home", home, "-o", tmp_path / "out", "--device", "cuda")
+    assert result.exit_code == 1
+    assert "this machine has no GPU" in result.output
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("no_card")
+def test_where_auto_finds_no_card_the_cells_are_those_of_a_cpu(whole, home, plan_file, tmp_path):
+    shutil.copytree(whole[0] / "cells", tmp_path / "cells")
+    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--device", "auto")
+    assert result.exit_code == 0, result.output
+    assert result.output.count(": kept") == N_CELLS
+
+
+# -- going on -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_goes_on_and_gives_the_same(whole, home, plan_file, tmp_path, monkeypatch):
+    plan = read_plan(plan_file)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(plan, home, tmp_path, listener=Interrupting(stop_after=5))
+    assert len(list((tmp_path / "cells").iterdir())) == 5
+    again = Quiet()
+    reproduce(plan, home, tmp_path, listener=again)
+    assert [": kept" in line for line in again.lines] == [True] * 5 + [False] * (N_CELLS - 5)
+    assert again.total == N_CELLS
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a finished cell was trained again")
+
+    monkeypatch.setattr(reproductions.term_jobs, "make_ranker", refuse)
+    output = tmp_path / "again"
+    output.mkdir()
+    (output / "cells").symlink_to(whole[0] / "cells")
+    result = run(plan_file, "--data-home", home, "-o", output)
+    assert result.exit_code == 0, result.output
+    for name in ("results.json", "table.txt", "main.csv"):
+        assert (output / name).read_bytes() == (whole[0] / name).read_bytes()
+    assert run(plan_file, "--data-home", home, "-o", output, "--fresh").exit_code == 1
+
+
+@pytest.mark.parametrize("damage", [b"", b'{"setting"', b"{}"])
+def test_a_damaged_cell_is_made_again(damage, home, plan_file, tmp_path):
+    plan = read_plan(plan_file)
+    reproduce(plan, home, tmp_path, listener=Quiet(), only=("rows",))
+    [cell, *_] = sorted((tmp_path / "cells").iterdir())
+    sound = cell.read_bytes()
+    cell.write_bytes(damage)
+    reproduce(plan, home, tmp_path, listener=Quiet(), only=("rows",))
+    assert json.loads(cell.read_bytes())["setting"] == json.loads(sound)["setting"]
+
+
+def test_non_zeros_of_several_parts_are_counted_once():
+    off = sparse.csr_array(np.array([[-1.0, 2.0], [0.0, 0.0]], dtype=np.float32))
+    assert n_nonzero(Weights([Identity(n_terms=2), Sparse(weights=off)])) == 2
+    assert n_nonzero(Weights([Identity(n_terms=2)])) == 2
+
+
+def test_the_same_seed_gives_the_same_numbers(whole, home, plan_file, tmp_path):
+    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--only", "digits", "--seeds", 1)
+    assert result.exit_code == 0, result.output
+    first, second = (
+        {
+            (cell["method"], cell["seed"], model, name): value
+            for cell in json.loads((folder / "results.json").read_text())["methods"]
+            if cell["dataset"] == "digits"
+            for model, values in cell["models"].items()
+            for name, value in values.items()
+            if not name.endswith("seconds")
+        }
+        for folder in (whole[0], tmp_path)
+    )
+    assert second
+    assert second.items() <= first.items()
+    assert {key[1] for key in second} == {0}
+
+
+def test_a_cell_of_another_setting_or_code_is_not_taken(home, plan_file, tmp_path, monkeypatch):
+    plan = read_plan(plan_file)
+    reproduce(plan, home, tmp_path, listener=Quiet(), only=("rows",))
+    monkeypatch.setattr(reproductions.cache, "code_digest", lambda modules: "other")
+    listener = Quiet()
+    reproduce(plan, home, tmp_path, listener=listener, only=("rows",))
+    assert all(": done" in line for line in listener.lines)
+
+
+# -- what is missing or wrong -------------------------------------------------------------------------------------
+
+
+def test_missing_data_is_skipped_and_named(home, plan_file, tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "mnist").symlink_to(home / "mnist")
+    result = run(plan_file, "--data-home", tmp_path / "home", "-o", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    archive = tmp_path / "home" / "20news-bydate.tar.gz"
+    assert f"News is skipped: looked for {archive}: not there" in result.output
+    page = (tmp_path / "out/index.html").read_text()
+    assert "Not here, so not run: News, Rows; " in page
+    assert "News: looked for 20news-bydate.tar.gz: not there" in page
+    for file in (tmp_path / "out").iterdir():
+        assert not file.is_file() or str(tmp_path).encode() not in file.read_bytes(), file.name
+
+
+def test_no_data_at_all_is_an_error(plan_file, tmp_path):
+    result = run(plan_file, "--data-home", tmp_path, "-o", tmp_path / "out")
+    assert result.exit_code == 1
+    assert f"error: none of the data sets is below {tmp_path}: looked for" in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_unknown_names(home, plan_file, tmp_path):
+    assert "no paper 'chen1910'; known: chen2010" in run("chen1910", "--data-home", home).output
+    result = run(plan_file, "--data-home", home, "--only", "tv", "-o", tmp_path)
+    assert "no data set 'tv' in tiny; known: news, digits, rows" in result.output
+    with pytest.raises(InputError, match="no paper"):
+        find_plan("nothing.toml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("seeds = 2", "seeds = ", "not TOML: Invalid value"),
+        ("seeds = 2", "sedes = 2", "sedes is unknown; known here: paper, measures"),
+        ('venue = "Nowhere 2000"\n', "", "paper.venue is missing; expected text"),
+        ("seeds = 2", "seeds = 'two'", "seeds is 'two' (str); expected a whole number"),
+        ("seeds = 2", "seeds = true", "seeds is True (bool); expected a whole number"),
+        ('venue = "Nowhere 2000"', "venue = 2000", "paper.venue is 2000 (int); expected text"),
+        ("tolerance = 0.02", 'tolerance = "small"', "measures.map.tolerance is 'small' (str); expected a number"),
+        (
+            'reader = "mnist"',
+            'reader = "csv"',
+            "digits.reader is 'csv' (str); expected one of '20newsgroups', 'mnist'",
+        ),
+        ("map = 0.99,", "mpa = 0.99,", "tables[0] (main).rows.printed: 'mpa' is unknown; known: map, error"),
+        ("plus_minus = { map", "plus_minus = { density", "rows.plus_minus: 'density' is unknown; known: map, error"),
+        (
+            '{ model = "sparse" },',
+            '{ modle = "sparse" },',
+            "rows[2].modle is unknown; known here: model, title",
+        ),
+        ('ranker = "DenseRanker"', 'ranker = "DenserRanker"', "methods[1] (dense).ranker: 'DenserRanker' is unknown"),
+        ("rate = 1.0,", "speed = 1.0,", "methods[1] (dense).parameters: 'speed' is unknown; known: rate"),
+        ('key = "dense"', 'key = "identity"', "methods: the key 'identity' is there twice"),
+        ('better = "dense"', 'better = "denser"', "claims[0]: 'denser' is unknown"),
+        ('better = "dense"', 'better = "sparse"', "claims[0]: 'sparse' is not fitted on 'digits'"),
+        (
+            '{ model = "full" }',
+            '{ model = "full", printed = { map = 0.5 } }',
+            "'full' has printed numbers, but the table's kind is 'ours'",
+        ),
+        ('methods = ["dense", "sparse-fit"]', 'methods = ["identity"]', "'identity' learns from no preferences"),
+        (
+            'datasets = ["news"]\nmethods = ["dense", "sparse-fit"]',
+            'datasets = ["digits"]\nmethods = ["sparse-fit"]',
+            "curves[0].methods: 'sparse-fit' is not fitted on 'digits'",
+        ),
+        ("at_least = 2.0", "at_least = 2.0\nat_most = 3.0", "targets[0]: give at_least or at_most"),
+        (
+            'measures = ["map", "density"]',
+            'measures = ["map", "speed"]',
+            "tables[1].rows: 'speed' is unknown; known: map",
+        ),
+        ("seeds = 2", "seeds = 0", "seeds is 0; at least 1 is needed"),
+        ("share = 0.5", "share = 5", "quick.share is 5.0; a number above 0 and at most 1 is needed"),
+        ('key = "main"', 'key = "../main"', "the key '../main' names files; letters, digits"),
+        ('methods = ["dense", "sparse-fit"]', 'methods = ["sparse"]', "curves[0].methods: 'sparse' is unknown"),
+    ],
+)
+def test_a_wrong_plan_names_file_and_key(tmp_path, old, new, message):
+    assert old in PLAN
+    path = tmp_path / "wrong.toml"
+    path.write_text(PLAN.replace(old, new, 1))
+    with pytest.raises(FormatError, match=re.escape(message)) as caught:
+        read_plan(path)
+    assert str(caught.value).startswith(str(path))
+
+
+# -- the paper, typed in a second time ----------------------------------------------------------------------------
+
+TABLE_2 = """
+20ng   Identity 0.185 0.323 0.2    | Diagonal 0.190 0.318 0.2   | SGD FLR 0.258 0.197 1294
+20ng   SGD DLR  0.399 0.099 943.1  | Sparse   0.360 0.114 154.2 | Sparse-R 0.426 0.090 154.2
+rcv1   Identity 0.380 0.230 0.2    | Diagonal 0.390 0.223 0.2   | SGD FLR 0.451 0.087 717.2
+rcv1   SGD DLR  0.453 0.046 360.2  | Sparse   0.463 0.036 105.4 | Sparse-R 0.501 0.029 105.4
+mnist  Identity 0.453 0.221 0.018  | Diagonal 0.460 0.318 0.018 | SGD FLR 0.610 0.096 6.796
+mnist  SGD DLR  0.654 0.082 6.121  | Sparse   0.654 0.083 4.301 | Sparse-R 0.669 0.075 4.301
+"""
+TABLE_3 = """
+clinton: clinton government health people gay
+cpu: mac drive scsi card jon
+graphics: graphics tiff image color polygon
+handgun: gun weapons handgun militia fbi
+hockey: hockey game espn colorado team
+motorcycle: bike brake turbo rpi cylinder
+religions: god religions bible christian jesus
+"""
+
+
+def test_the_printed_numbers_are_those_of_chen_et_al():
+    plan = find_plan("chen2010")
+    printed = {}
+    for line in TABLE_2.strip().splitlines():
+        dataset, _, entries = line.partition(" ")
+        for entry in entries.split("|"):
+            *title, precision, error, memory = entry.split()
+            printed[dataset, " ".join(title)] = (float(precision), float(error), float(memory))
+    tables = [table for table in plan.tables if table.kind == "paper"]
+    assert [(table.place, *table.datasets, table.dictionary_size) for table in tables] == [
+        ("Table II (a)", "20ng", 10_000),
+        ("Table II (b)", "rcv1", 10_000),
+        ("Table II (c)", "mnist", 784),
+    ]
+    assert printed == {
+        (*table.datasets, plan.model(row.model).title): tuple(row.printed[name] for name in ("map", "error", "memory"))
+        for table in tables
+        for row in table.rows
+        if row.printed
+    }
+    assert {name: tuple(facts.values()) for name, facts in plan.statistics[0].printed.items()} == {
+        "20ng": (11_314, 7_532, 20, 10_000, 10**8),
+        "rcv1": (15_564, 518_571, 53, 10_000, 10**8),
+        "mnist": (60_000, 10_000, 10, 784, 614_656),
+    }
+    lines = (line.split(": ") for line in TABLE_3.strip().splitlines())
+    assert plan.words[0].printed == {word: tuple(related.split()) for word, related in lines}
+
+
+def test_the_settings_are_those_of_chen_et_al():
+    methods = {method.key: method for method in find_plan("chen2010").methods}
+    assert {methods[key].preferences for key in ("diagonal", "flr", "dlr", "sparse-fit")} == {100_000}
+    assert methods["flr"].parameters == {"rate": 0.01, "schedule": "constant"}
+    assert methods["dlr"].parameters == {"rate": 200.0, "schedule": "inverse-sqrt"}
+    assert methods["diagonal"].parameters == methods["flr"].parameters
+    sparse = methods["sparse-fit"].parameters_for("20ng")
+    start = sparse["refit_start"]
+    assert (sparse["rate"], sparse["schedule"], sparse["shrink_every"], start) == (200.0, "inverse-sqrt", 100, "sparse")
+    for dataset, memory, n_words in (("20ng", 154.2, 10_000), ("rcv1", 105.4, 10_000), ("mnist", 4.301, 784)):
+        printed = entries_of_megabytes(memory, n_words) / n_words**2
+        for key in ("sparse-fit", "sparse-identity-fit"):
+            assert methods[key].parameters_for(dataset)["density"] == pytest.approx(printed, abs=0.0005)
+
+
+def test_a_parameter_may_be_a_ranker():
+    plan = find_plan("chen2010")
+    [method] = [method for method in plan.methods if method.key == "on-low-rank-fit"]
+    first = make_ranker(method.ranker, method.parameters, seed=3).low_rank
+    assert (type(first).__name__, first.epochs, first.random_state, first.verbose) == ("LowRankRanker", 5, 3, False)
+    for wrong, message in (
+        ({"ranker": "LowerRanker"}, "parameters.low_rank.ranker: 'LowerRanker' is unknown; known: Cosine"),
+        ({"ranker": "LowRankRanker", "epoch": 5}, "parameters.low_rank: 'epoch' is unknown; known: ranker, rate"),
+    ):
+        changed = replace(method, parameters=method.parameters | {"low_rank": wrong})
+        found = "\n".join(faults(replace(plan, methods=tuple(changed if m is method else m for m in plan.methods))))
+        assert message in found

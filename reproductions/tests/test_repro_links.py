@@ -1,0 +1,398 @@
+"""Plans over queries with links: choices, blends, budgets, figures, and what Bai et al. printed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from reproductions.cache import RunDeadline
+
+from reproductions import PaperResults, find_plan, read_plan
+from reproductions.datasets import load_dataset
+from reproductions.plan import Data, Method
+from reproductions.term_jobs import learn
+from support.linked_corpus import write_linked_corpus
+from tercet.cli.main import cli
+from tercet.errors import FormatError
+from tercet.measure import paired_test
+
+pytestmark = pytest.mark.slow  # make test has it, make check has not
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    return write_linked_corpus(tmp_path_factory.mktemp("home"))
+
+
+def wiki(**settings) -> Data:
+    return Data("W", "wikispeedia", ("wikispeedia",), **settings)
+
+
+# -- a plan --------------------------------------------------------------------------------------------------------
+
+PLAN = (PLANS / "links.toml").read_text(encoding="utf-8")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["repro", *(str(a) for a in arguments)])
+
+
+@pytest.fixture(scope="module")
+def plan_file(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("plan") / "links.toml"
+    path.write_text(PLAN)
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(home, plan_file, tmp_path_factory) -> tuple[Path, Result]:
+    output = tmp_path_factory.mktemp("whole")
+    result = run(plan_file, "--data-home", home, "-o", output)
+    assert result.exit_code == 0, result.output
+    return output, result
+
+
+def test_every_row_has_numbers_or_a_reason(whole):
+    found = json.loads((whole[0] / "results.json").read_text())
+    main = found["tables"]["main"]
+    assert [record["model"] for record in main[::3]] == [
+        "TFIDF",
+        "QE",
+        "another title",
+        "CFH",
+        "Japanese",
+        "Impossible",
+        "Slow",
+    ]
+    for record in main:
+        assert (record["ours"] is None) == (record["model"] == "Impossible")
+        assert record.get("reason", "") == ("needs what nobody has" if record["model"] == "Impossible" else "")
+    assert found["tables"]["targets"][0]["target"] == "≥ 0.1 times TFIDF"
+    page = (whole[0] / "index.html").read_text()
+    assert "needs what nobody has" in page
+    assert re.search(r"\d\.\d{3}\s±\s0\.\d{3}", page)
+    assert {row["word"] for row in found["tables"]["near"]} == {"only3"}
+    assert found["tables"]["near"][0]["ours"]
+
+
+def test_what_the_first_seed_chose_is_given_to_the_second(whole):
+    cells = json.loads((whole[0] / "results.json").read_text())["methods"]
+    fits = {(cell["method"], cell["seed"]): cell for cell in cells}
+    assert fits["chosen", 0]["facts"]["chosen"] == {"rate": 0.1}
+    assert [one["rate"] for one in fits["chosen", 0]["facts"]["tried"]] == [1e-6, 0.1]
+    assert fits["chosen", 1]["facts"]["chosen"] == {}
+    assert fits["chosen", 1]["models"]["chosen"]["map"] == pytest.approx(
+        fits["chosen", 0]["models"]["chosen"]["map"], abs=0.2
+    )
+    assert ("slow", 1) not in fits
+
+
+def test_a_blend_is_measured_from_its_parts_also_when_those_are_only_kept(whole, home, plan_file, tmp_path):
+    cells = tmp_path / "cells"
+    cells.mkdir()
+    for cell in (whole[0] / "cells").iterdir():
+        if not cell.name.startswith("wiki-cfh"):
+            (cells / cell.name).write_bytes(cell.read_bytes())
+    result = run(plan_file, "--data-home", home, "-o", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert result.output.count(": done in ") == 2
+    assert (tmp_path / "main.csv").read_text() == (whole[0] / "main.csv").read_text()
+
+
+def test_figures_have_their_numbers(whole):
+    found = json.loads((whole[0] / "results.json").read_text())["figures"]
+    walk = found["walk-kyoto"]
+    assert [point["step"] for point in walk] == [100, 632, 4000]
+    assert walk[-1]["training error"] < walk[0]["training error"]
+    points = found["points"]
+    assert len(points) == 20
+    assert set(points[0]) == {"query", "TFIDF", "Chosen rate"}
+
+
+def test_a_budget_lists_what_it_cut_and_keeps_none_of_it(home, plan_file, tmp_path):
+    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--budget", "0.00001")
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert found["methods"] == []
+    assert "Wiki, TFIDF, seed 0: left out" in found["cut"]
+    assert "Cut by the budget: Wiki, TFIDF, seed 0: left out" in result.output
+    n_cut = len(found["cut"])
+    page = (tmp_path / "index.html").read_text()
+    assert f"The budget of 1e-05 minutes left out {n_cut} of {n_cut} fits; " in page
+    assert not (tmp_path / "cells").exists() or not list((tmp_path / "cells").iterdir())
+    assert "wiki" in found["data"]
+
+
+def test_a_blend_of_a_model_that_was_cut_short_is_not_kept(whole, home, plan_file, tmp_path, monkeypatch):
+    cells = tmp_path / "cells"
+    cells.mkdir()
+    for cell in (whole[0] / "cells").iterdir():
+        if not cell.name.startswith("wiki-cfh"):
+            (cells / cell.name).write_bytes(cell.read_bytes())
+    steps = []
+
+    class OverAtTheFirstStep(RunDeadline):
+        @property
+        def is_over(self) -> bool:
+            return bool(steps)
+
+        def __call__(self, event: object) -> bool:
+            steps.append(event)
+            return True
+
+    monkeypatch.setattr("reproductions.runner.RunDeadline", OverAtTheFirstStep)
+    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--budget", "10")
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "results.json").read_text())["cut"] == [
+        "Wiki, CFH, seed 0: blended from a model that was cut short",
+        "Wiki, CFH, seed 1: left out",
+    ]
+    assert not [cell for cell in cells.iterdir() if cell.name.startswith("wiki-cfh")]
+    assert (tmp_path / "index.html").read_text().count("blended from a model that was cut short") == 2
+
+
+def test_what_is_cut_before_its_first_validation_counts_as_cut(home):
+    [task] = load_dataset(wiki(), home).tasks
+    parameters = {"n_components": 3, "validate_every": 10_000}
+    method = Method("x", "x", "LowRankRanker", preferences=20_000, early_stop=True)
+    fitted = learn(method, task, parameters, 0, deadline=RunDeadline(0.0))
+    assert fitted.ranker.n_steps_ == 0  # the start was the best that was validated
+    assert fitted.cut
+    assert not learn(method, task, parameters, 0).cut
+    assert not learn(Method("x", "x", "CosineRanker"), task, {}, 0, deadline=RunDeadline(0.0)).cut
+
+
+def test_a_fit_that_diverges_is_named_and_the_others_go_on(home, tmp_path):
+    path = tmp_path / "wild.toml"
+    path.write_text(PLAN.replace("parameters = { n_components = 3 }", "parameters = { n_components = 3, rate = 1e12 }"))
+    result = run(path, "--data-home", home, "-o", tmp_path / "out", "--only", "wiki", "--seeds", 2)
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert [line.split(":")[0] for line in found["failed"]] == [
+        "Wiki, Rare, seed 0",
+        "Wiki, CFH, seed 0",
+        "Wiki, Rare, seed 1",
+        "Wiki, CFH, seed 1",
+    ]
+    assert "Failed: Wiki, Rare, seed 0: the loss is no longer finite" in result.output
+    assert "the loss is no longer finite" in (tmp_path / "out" / "index.html").read_text()
+    assert {cell["method"] for cell in found["methods"]} == {"tfidf", "qe", "chosen", "slow"}
+
+
+def test_a_budget_must_be_a_time(home, plan_file, tmp_path):
+    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--budget", "0")
+    assert result.exit_code != 0
+    assert "the budget is 0.0 minutes; a number above 0 is needed" in result.output
+
+
+def test_the_papers_own_rows_come_first_then_seeds_one_after_the_other_and_slow_fits_last(whole):
+    order = re.findall(r"(?:Wiki|Kyoto), (.+?), seed (\d)", whole[1].output)
+    ours = {"CL-LSI", "Both"}  # no table shows them
+    papers = [(title, seed) for title, seed in order if title not in ours]
+    assert order == papers + [(title, seed) for title, seed in order if title in ours]
+    assert [title for title, seed in papers if seed == "0"][-1] == "Slow"
+    assert [seed for _, seed in papers] == sorted(seed for _, seed in papers)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('blend = ["chosen", "rare"]', 'blend = ["chosen"]', "(cfh).blend: 1 models; two are needed"),
+        ('blend = ["chosen", "rare"]', 'blend = ["chosen", "slow"]', "'slow' is no model of an earlier method"),
+        (
+            'blend = ["chosen", "rare"]',
+            'blend = ["chosen", "rare"]\nranker = "CosineRanker"',
+            "a ranker or blends",
+        ),
+        *(
+            (
+                'choose_on = "training"\nearly_stop',
+                f'choose_on = "{choose_on}"\nearly_stop',
+                "of classes parameters are chosen on 'training', of links also on 'validation'",
+            )
+            for choose_on in ("cross-validation", "leave-query-out")
+        ),
+        (
+            'choose_on = "training"\n\n[[methods]]\nkey = "ja"',
+            'choose_how = "halving"\n\n[[methods]]\nkey = "ja"',
+            "LSIRanker does not learn by steps, so nothing can be halved",
+        ),
+        ("preferences = 200\n", "preferences = 200\nearly_stop = true\n", "QueryExpansion does not learn by steps"),
+        (
+            "map = { n_frequent = 15,",
+            'chosen_by = { method = "tfidf" }\nmap = { n_frequent = 15,',
+            "(rare).chosen_by: 'tfidf' is no earlier method that chooses",
+        ),
+        (
+            "share = 0.5\nparameters",
+            'chosen_by = { method = "chosen" }\nshare = 0.5\nparameters',
+            "(ja).chosen_by: 'chosen' is not fitted on 'kyoto'",
+        ),
+        ("share = 0.5\nparameters", "share = 0.0\nparameters", "share is a number above 0"),
+        (
+            "share = 0.5\nparameters",
+            "third = true\nshare = 0.5\nparameters",
+            "(ja).third: a third objective comes beside a second",
+        ),
+        (
+            "share = 0.5\nparameters",
+            'negatives = "hard"\nhard_share = 2.0\nshare = 0.5\nparameters',
+            "(ja).negatives: hard ones need links",
+        ),
+        ("choose = { rate = [1e-6, 0.1] }", "choose = { rate = [] }", "(chosen).choose: no values of rate"),
+        ('reason = "needs what nobody has", ', "", "a row needs a model, or a title and the reason"),
+        ('times = "tfidf"', 'times = "ja"', "targets[0]: 'ja' is not fitted on 'wiki'"),
+        ('x = "tfidf"\ny = "chosen"', 'x = "tfidf"\ny = "ja"', "precisions[0]: 'ja' is not fitted on 'wiki'"),
+    ],
+)
+def test_a_wrong_plan_names_what_is_wrong(tmp_path, old, new, message):
+    assert old in PLAN
+    path = tmp_path / "wrong.toml"
+    path.write_text(PLAN.replace(old, new, 1))
+    with pytest.raises(FormatError, match=re.escape(message)):
+        read_plan(path)
+
+
+# -- Bai et al. 2010, typed from the paper a second time -----------------------------------------------------------
+
+PRINTED = {
+    "table-1": """1.62 .329 .163|1.62 .330 .163|4.79 .158 .098|1.28 .346 .170|1.41 .355 .177|.41 .477 .212|.41 .461 .213
+        |.40 .462 .209|.53 .425 .197|.41 .506 .225|.30 .517 .229""",
+    "table-2": """.842 .432 .193|.842 .432 .193|.721 .433 .193|.200 .503 .220|.178 .536 .233|.172 .541 .232
+        |.158 .547 .239|2.98 .239 .127|1.75 .301 .152|1.37 .335 .164|.525 .466 .207|.370 .474 .211|.347 .485 .215
+        |.149 .559 .249|.119 .614 .263""",
+    "table-3": ".407 .506 .225|.401 .503 .225",
+    "table-4": """.407 .506 .225|.387 .514 .225|.380 .510 .226|.302 .517 .229|.374 .495 .221|.310 .514 .228""",
+    "table-5-k5": "21.6 .047 .023|14.2 .049 .023|4.80 .161 .079|4.37 .166 .083",
+    "table-5-k10": "14.0 .083 .035|9.73 .089 .037|3.10 .2138 .095|2.91 .229 .100",
+    "table-5-k20": "9.14 .128 .054|6.36 .133 .059|1.87 .287 .126|1.80 .302 .130",
+    "table-6": "12.86 .128 .035|8.95 .133 .051|3.02 .261 .113|2.02 .315 .135",
+    "table-9": """4.78 .319 .259|8.27 .115 .103|4.83 .290 .243|7.54 .169 .150|3.71 .300 .253|9.29 .190 .161
+        |3.31 .275 .212|1.72 .399 .325|.96 .438 .351|.75 .493 .377|.63 .524 .386""",
+    "table-10": "4.16 .346 .311|4.21 .338 .280|3.24 .365 .309|1.53 .443 .367|.78 .499 .380|.60 .527 .391",
+}
+
+
+@pytest.mark.parametrize("key", PRINTED)
+def test_printed_numbers_are_those_of_the_paper(key):
+    [table] = [table for table in find_plan("ssi").tables if table.key == key]
+    typed = [tuple(map(float, row.split())) for row in PRINTED[key].split("|")]
+    rows = [row.printed for row in table.rows if "error" in row.printed]
+    assert [pytest.approx((100 * row["error"], row["map"], row["p10"])) for row in rows] == typed
+
+
+# The ± of MAP and P@10, in thousandths.
+PRINTED_ERRORS = {
+    "table-1": "10 6|10 6|6 5|11 7|9 7|11 7|10 7|10 7|11 7|12 7|11 7",
+    "table-2": "12 7|12 7|12 7|12 7|12 8|12 8|12 8|9 5|10 6|10 7|11 7|12 7|11 7|12 7|12 8",
+    "table-3": "12 7|10 6",
+    "table-4": "12 7|12 7|12 8|12 7|12 7|12 7",
+    "table-5-k5": "4 .7|4 .7|7 3|7 3",
+    "table-5-k10": "6 1|6 1|.9 4|9 4",
+    "table-5-k20": "7 2|7 2|10 5|10 5",
+    "table-6": "8 3|8 3|10 4|11 5",
+    "table-9": "9 8|5 5|8 8|7 7|8 8|7 7|9 8|9 9|9 9|9 9|9 9",
+    "table-10": "9 9|9 8|9 9|9 9|9 9|9 9",
+}
+
+
+@pytest.mark.parametrize("key", PRINTED_ERRORS)
+def test_printed_standard_errors_are_those_of_the_paper(key):
+    [table] = [table for table in find_plan("ssi").tables if table.key == key]
+    rows = [row.plus_minus for row in table.rows if "error" in row.printed]
+    typed = [tuple(map(float, row.split())) for row in PRINTED_ERRORS[key].split("|")]
+    assert [pytest.approx((1000 * row["map"], 1000 * row["p10"])) for row in rows] == typed
+
+
+PRINTED_PARAMS = {
+    "table-1": "0|2|1000D|200D+1|D|D²|1000D|100D|10D|200D|400D",
+    "table-2": "0|2|200 × 30k + 1|50D|100 × 100k|100 × 60k|200 × 30k|1M|3M|6M|1M+1|3M+1|6M+1|300 × 30k|300 × 30k",
+    "table-5-k5": "0|200D+1|200D|400D",
+    "table-5-k10": "0|200D+1|200D|400D",
+    "table-5-k20": "0|200D+1|200D|400D",
+    "table-6": "0|200 × 30k+1|400 × 30k|500 × 30k",
+}
+
+
+@pytest.mark.parametrize("key", PRINTED_PARAMS)
+def test_printed_parameters_are_those_of_the_paper(key):
+    [table] = [table for table in find_plan("ssi").tables if table.key == key]
+    assert [row.params for row in table.rows if "error" in row.printed] == PRINTED_PARAMS[key].split("|")
+
+
+def test_low_rank_rows_have_the_setting_of_the_paper_but_for_the_start():
+    plan = find_plan("ssi")
+    rows = {
+        row.model
+        for table in plan.tables
+        for row in table.rows
+        if row.model and row.printed and "wiki" in table.datasets[0]
+    }
+    low_rank = [plan.method_of(key) for key in sorted(rows) if plan.method_of(key).ranker == "LowRankRanker"]
+    ours = [method for method in low_rank if "start" not in method.parameters]
+    assert len(ours) > 15
+    for method in ours:
+        assert method.early_stop
+        assert method.seeds is None
+        assert method.parameters["spread"] == 0.1
+        assert not {"identity_weight", "schedule", "rate"} & {*method.parameters}
+        assert method.chosen_by is not None or (method.choose_on, method.choose_how) == ("training", "halving")
+
+
+def test_every_table_and_figure_of_the_paper_is_there():
+    plan = find_plan("ssi")
+    places = " ".join([t.place for t in plan.tables] + [w.place for w in plan.words])
+    for number in range(1, 12):
+        assert re.search(rf"Table {number}\b", places)
+    figures = {c.place for c in plan.curves} | {p.place for p in plan.precisions}
+    assert figures == {f"Figure 1 ({x})" for x in "ab"} | {f"Figure 2 ({x})" for x in "abcd"}
+    [eleven] = [table for table in plan.tables if table.key == "table-11"]
+    printed = [row for row in eleven.rows if row.printed]
+    assert [row.printed["error"] for row in printed] == [0.4560, 0.2615, 0.2556, 0.2583, 0.2668, 0.2698]
+    sizes = ["50 × 10k = 0.5M", "50 × 20k = 1M", "50 × 30k = 1.5M"]
+    assert [row.params for row in printed] == ["0", "1M", "10M", *sizes]
+
+
+def test_mates_are_compared_at_every_width_and_learned_from_the_same():
+    plan = find_plan("ssi")
+    [table] = [table for table in plan.tables if table.key == "mates"]
+    rows = [row.model for row in table.rows]
+    assert rows[:2] == ["cl-lsi", "mates"]
+    assert [row.printed["error"] for row in table.rows[:2]] == [0.0081, 0.0053]
+    assert plan.method_of("cl-lsi").choose_on == "validation"
+    assert {50, 100, 200, 500} <= set(plan.method_of("cl-lsi").choose["n_components"])
+    chosen = plan.method_of("mates").chosen_by
+    assert chosen is not None
+    assert chosen.method == "cl-lsi"
+    for n in (50, 100, 200):
+        lsi, ssi = plan.method_of(f"cl-lsi-{n}"), plan.method_of(f"mates-{n}")
+        assert lsi.parallel
+        assert ssi.parallel
+        assert lsi.parameters["n_components"] == ssi.parameters["n_components"] == n
+        assert ssi.negatives == "hard"
+        assert ssi.early_stop
+
+
+# -- standard errors -----------------------------------------------------------------------------------------------
+
+
+def test_standard_errors_of_the_rank_loss_count_queries_not_tuples(plan_file):
+    plan = read_plan(plan_file)
+    results = PaperResults(plan, False, "0", data={"wiki": {}})
+    query = np.repeat(np.arange(20), 50)
+    results.tested["wiki", 0] = query
+    failing = query < 5  # all tuples of a quarter of the queries
+    some = {"means": {"error": 0.25}, "by_query": {}, "wrong": np.flatnonzero(failing).tolist()}
+    none = {"means": {"error": 0.0}, "by_query": {}, "wrong": []}
+    results.cells["wiki", "tfidf", 0] = [{"models": {"tfidf": some}}]
+    results.cells["wiki", "slow", 0] = [{"models": {"slow": none}}]
+    by_query = np.r_[np.ones(5), np.zeros(15)]
+    assert results.standard_error("wiki", "tfidf", "error") == pytest.approx(by_query.std(ddof=1) / np.sqrt(20))
+    test = results.paired("wiki", "slow", "tfidf", "error")
+    assert test.difference == pytest.approx(-0.25)
+    assert test.n == 20
+    assert test.low == pytest.approx(paired_test(np.zeros(20), by_query).low)
