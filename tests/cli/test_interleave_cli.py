@@ -117,7 +117,6 @@ def test_a_log_without_interleaved_lists_and_none_at_all(tmp_path):
     with ImpressionLog(tmp_path / "log", keep_days=10_000, clock=clock) as log:
         log.search("me", "tea", DOCS, {})
     assert "1 lists, 0 of them interleaved, 0 count" in ok("interleave", tmp_path / "log")
-    ok("interleave", tmp_path / "log", "-o", tmp_path / "none.svg")
     (tmp_path / "empty").mkdir()
     result = run("interleave", tmp_path / "empty")
     assert result.exit_code == 1
