@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import click
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
 from tercet import __version__
 from tercet._installed import install_command
