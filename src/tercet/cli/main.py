@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from tercet import __version__
+from tercet.cli.examples import EXAMPLES
 from tercet.cli.groups import LazyGroup
 from tercet.cli.progress import show_reading
 from tercet.cli.terminal import echo
@@ -18,25 +19,21 @@ from tercet.errors import TercetError
 
 VERBS = {
     "fit": ("tercet.cli.fit:fit", "Learn from DATA, print the result, and write the model."),
-    "index": ("tercet.cli.index:index", "Index DATA's documents for a model, or change an index."),
+    "index": ("tercet.cli.index:index", "Index DATA's documents, or change an index and its model."),
     "search": ("tercet.cli.search:search", "Find the documents of an index that answer a text best."),
     "serve": ("tercet.cli.serve:serve", "Serve an index over HTTP, with a page, and learn meanwhile."),
-    "promote": ("tercet.cli.promote:promote", "Make a model the index's own, take that back, or list such entries."),
     "bake": ("tercet.cli.bake:bake", "Fold what a service was taught into a model."),
     "clicks": ("tercet.cli.clicks:clicks", "Describe a click log: what is usable, how far down people look."),
-    "interleave": ("tercet.cli.interleave:interleave", "Say who wins by the clicks in a log of interleaved lists."),
     "learn": ("tercet.cli.learn:learn", "Learn a text model on from a click log."),
-    "report": ("tercet.cli.report:report", "Print what fit said of a MODEL, or write it as a page."),
-    "explain": ("tercet.cli.explain:explain", "Why a document gets its score: word pairs and what each adds."),
-    "related": ("tercet.cli.explain:related", "The document words that count most for a query word."),
-    "picture": ("tercet.cli.picture:picture", "Draw what a MODEL learned."),
+    "report": ("tercet.cli.report:report", "Print what fit said of a MODEL, or write a page or a picture."),
+    "explain": ("tercet.cli.explain:explain", "Why a document gets its score, and what counts for a word."),
     "rank": ("tercet.cli.rank:rank", "Rank DATA's documents and write a TREC run."),
-    "eval": ("tercet.cli.evaluate:evaluate", "Measure models on DATA, or runs, with 95 % intervals."),
+    "eval": ("tercet.cli.evaluate:evaluate", "Measure models, runs, or a log of interleaved lists."),
     "compare": ("tercet.cli.compare:compare", "Compare two or more systems by paired tests."),
     "check": ("tercet.cli.check:check", "List what is wrong with DATA, with file and line."),
     "vectorise": ("tercet.cli.vectorise:vectorise", "Turn DATA into vectors on disk, for what memory cannot hold."),
     "export": ("tercet.cli.export:export", "What a model learned, for others: synonyms, query, documents."),
-    "letor": ("tercet.cli.letor:letor", "Rank feature vectors: fit, stream, rank, eval, compare, picture."),
+    "letor": ("tercet.cli.letor:letor", "Rank feature vectors: fit, rank, eval, compare."),
     "demo": ("tercet.cli.demo:demo", "Learn to find functions by their descriptions, from docstrings."),
     "warm": ("tercet.cli.warm:warm", "Compile what verbs need before they are called, as in a container."),
     "card": ("tercet.cli.card:card", "Write a card of a MODEL: data, results, limits, licence."),
@@ -49,9 +46,9 @@ VERBS = {
 # In the order of use.
 SECTIONS = {
     "To begin": ("demo", "doctor", "warm"),
-    "From texts to a search that learns": ("fit", "index", "search", "serve", "learn", "bake", "interleave", "promote"),
+    "From texts to a search that learns": ("fit", "index", "search", "serve", "learn", "bake"),
     "From machine to machine": ("push", "pull"),
-    "What was learned": ("report", "card", "explain", "related", "picture"),
+    "What was learned": ("report", "card", "explain"),
     "Measured": ("rank", "eval", "compare"),
     "Data": ("check", "clicks", "vectorise", "export", "data"),
     "Feature vectors": ("letor",),
@@ -85,7 +82,13 @@ class Tercet(LazyGroup):
         sys.exit(1)
 
 
-@click.group(cls=Tercet, verbs=VERBS, sections=SECTIONS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Tercet,
+    verbs=VERBS,
+    sections=SECTIONS,
+    examples=EXAMPLES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="tercet")
 @click.option("--traceback", is_flag=True, help="Show where an error came from.")
 @click.pass_context
