@@ -13,6 +13,7 @@ from tercet.cli.groups import SectionedCommand
 from tercet.cli.inputs import (
     ONLY_SPLIT,
     Labelled,
+    analyser_of,
     is_ir_datasets,
     open_data,
     open_model,
@@ -28,6 +29,7 @@ from tercet.cli.options import (
     bad_rows,
     device_option,
     judged_options,
+    language_option,
     learning_on,
     naming_table_options,
     output_options,
@@ -48,7 +50,6 @@ from tercet.fitting.out_of_fold import ACCEPTS
 from tercet.fitting.rankers import NAMED_RANKERS, NameWithParameters
 from tercet.report.page import PAGE_NAME, write_report_page
 from tercet.store.kinds import TEXT_MODEL
-from tercet.text import CUTS, Analyser
 
 # Names under which collections publish the part to choose on.
 VALIDATION_NAMES = ("validation", "dev", "valid", "vali")
@@ -58,7 +59,7 @@ SECTIONS = {
         *("clicks", "qrels", "preferences", "links", "queries", "validation", "test"),
         *("id_column", "text_columns", "column", "fields", "features", "vectors", "encoding", "skip_bad"),
     ),
-    "Method": ("rankers", "measure", "stem", "cut", "words", "prior", "accept"),
+    "Method": ("rankers", "measure", "language", "words", "prior", "accept"),
     "Time and machine": ("budget", "steps", "device", "seed"),
     "Output": ("output", "replace"),
 }
@@ -92,14 +93,7 @@ SECTIONS = {
     help=f"{', '.join(NAMED_RANKERS)}; repeatable.  [default: low-rank]",
 )
 @click.option("--measure", help="Measure to choose by.  [default: nDCG@10; AP for labels and links]")
-@click.option("--stem", metavar="LANGUAGE|none", help="Language of the stems.  [default: english, if it helps]")
-@click.option(
-    "--cut",
-    type=click.Choice(CUTS),
-    default="words",
-    metavar="HOW",
-    help=f"Tokenizer: {', '.join(CUTS)}.  [default: words]",
-)
+@language_option
 @click.option(
     "--words", type=FOLDER, metavar="MODEL|INDEX", help="Keep to its vocabulary, to be served over that index."
 )
@@ -124,9 +118,8 @@ SECTIONS = {
 @seed_option
 @output_options("Folder for the model.", kind=TEXT_MODEL, required=True)
 def fit(data: Path, queries: Path | None, qrels: Path | None, output: Path, device: str, **options: Any) -> None:
-    """Learn to rank DATA, print the result on held-out queries, and write the model.
-
-    DATA: a table of documents (CSV, JSONL, Parquet), a BEIR folder, or folders of labelled texts.
+    """Learn to rank DATA, print the result on held-out queries, and write the model. DATA is a table of documents (CSV,
+    JSONL, Parquet), a BEIR folder or labelled texts.
     """
     has_pairs = bool(options["preferences"] or options["clicks"] or options["links"])
     texts = open_data(data, queries, qrels, known_only=True)
@@ -163,8 +156,7 @@ def _fit_texts(
     vectors: tuple[Path, Path] | None,
     rankers: tuple[NameWithParameters, ...],
     measure: str | None,
-    stem: str | None,
-    cut: str,
+    language: str | None,
     words: Path | None,
     prior: Path | None,
     accept: Any,
@@ -173,14 +165,10 @@ def _fit_texts(
     seed: int,
 ) -> TextModel:
     """Learn from the evidence that there is; evidence of two kinds that do not go together is an error."""
-    analyser = None  # left to the recipe
-    if stem is not None or cut != "words":
-        stop_words = "english" if cut == "words" else None
-        analyser = Analyser(cut=cut, stop_words=stop_words, stemmer=None if stem == "none" else stem)
     settings: dict[str, Any] = {
         "ranker": list(rankers),
         "prior": prior,
-        "analyser": analyser,
+        "analyser": analyser_of(language),  # None is left to the recipe
         "words": None if words is None else open_model(words),
         "n_steps": steps,
         "budget": budget,

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from tercet.cli.groups import SectionedCommand
-from tercet.cli.inputs import documents_for, documents_of, open_model
+from tercet.cli.inputs import analyser_of, documents_for, documents_of, open_model
 from tercet.cli.options import (
     DATA,
     FILE,
@@ -18,6 +18,7 @@ from tercet.cli.options import (
     NEW,
     check_output,
     doc_vectors_option,
+    language_option,
     refuse_given,
     replace_option,
     table_options,
@@ -34,9 +35,9 @@ from tercet.search.base import n_terms
 from tercet.search.folder import UPLOAD
 from tercet.store import MANIFEST_NAME
 from tercet.store.kinds import INDEX
-from tercet.text import Analyser
+from tercet.text import CUTS
 
-NEW_INDEX = ("doc_vectors", "stem", "no_texts", "backend", "urls", "collection")
+NEW_INDEX = ("doc_vectors", "language", "no_texts", "backend", "urls", "collection")
 CHANGES = ("undo", "add", "update", "remove", "remove_listed", "merge")
 
 
@@ -53,11 +54,7 @@ CHANGES = ("undo", "add", "update", "remove", "remove_listed", "merge")
 @replace_option
 @click.option("--model", type=FOLDER, help="Text model to search with; an index switches to it.  [default: BM25]")
 @doc_vectors_option
-@click.option(
-    "--stem",
-    metavar="LANGUAGE|none",
-    help="BM25: cut words to their stems, as in --stem german, or not.  [default: English stems]",
-)
+@language_option
 @click.option("--no-texts", is_flag=True, help="Keep no texts, so hits are shown by id alone.")
 @click.option("--backend", type=click.Choice(list(BACKENDS)), help="Engine that keeps the documents, at --url.")
 @click.option("--url", "urls", multiple=True, help="Address of the engine; given again and again, shards.")
@@ -108,7 +105,7 @@ def _build(
     model: Path | None,
     doc_vectors: Path | None,
     *,
-    stem: str | None,
+    language: str | None,
     no_texts: bool,
     backend: str | None,
     urls: tuple[str, ...],
@@ -118,13 +115,13 @@ def _build(
         raise click.UsageError("--backend and --url go together, and --collection is for them")
     if not (output / UPLOAD).is_file():  # else an upload goes on
         check_output(context, output, INDEX if backend is None else BACKENDS[backend].kind)
-    if model is not None and stem is not None:
-        raise click.UsageError("--stem is for BM25; --model has its own")
+    if model is not None and language is not None:
+        raise click.UsageError("--language is for BM25; --model has its own")
     text_model = None if model is None else open_model(model)
     if text_model is None and doc_vectors is not None:
         raise click.UsageError("--doc-vectors are for a --model that was learned with some")
     docs = documents_of(data) if text_model is None else documents_for(text_model, data, doc_vectors)
-    analyser = None if stem is None else Analyser(stop_words="english", stemmer=None if stem == "none" else stem)
+    analyser = analyser_of(language)
     if text_model is None and isinstance(docs, Iterator):  # of a file, which is read once more
         text_model, analyser = TextModel.bm25((document[1] for document in docs), analyser), None
         docs = documents_of(data)
@@ -135,7 +132,7 @@ def _build(
     else:
         url = urls[0] if len(urls) == 1 else urls
         built = backend_class(backend).build(docs, text_model, output, url=url, collection=collection, **settings)
-    how = "" if model is not None else f", BM25 without English stop words, {_stems(stem)}"
+    how = "" if model is not None else f", BM25 {_words(language)}"
     echo(f"{output}: {_size(built)}{how}")
     _tell_journal(output)
 
@@ -199,10 +196,12 @@ def _change(
     echo(f"{folder}: {before:,} documents before, {len(opened):,} now{_segments(opened)}")
 
 
-def _stems(language: str | None) -> str:
+def _words(language: str | None) -> str:
+    if language in CUTS:
+        return f"of {language} tokens"
     if language == "none":
-        return "words as they are written"
-    return "words cut to their English stems" if language is None else f"words cut to their {language} stems"
+        return "without English stop words, words as they are written"
+    return f"without English stop words, words cut to their {language or 'English'} stems"
 
 
 def _with_words_noted(docs: Iterable[Any], model: TextModel, new: Counter[str]) -> Iterator[Any]:

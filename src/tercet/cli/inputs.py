@@ -42,6 +42,7 @@ from tercet.errors import BundleError, FormatError, InputError
 from tercet.fitting.text_model import TextModel
 from tercet.loading import load
 from tercet.search import BaseIndex
+from tercet.text import CUTS, Analyser
 
 ONLY_SPLIT = "train"  # what judgements named by --qrels are called, so that `fit` learns from them
 Qrels = dict[str, dict[str, int]]
@@ -265,6 +266,15 @@ def _with_columns(data: Path) -> Documents:
     if kind not in TABLES:
         raise InputError(f"{data} has no columns, and the model scores some; it takes a table or a BEIR folder")
     return read_documents(data)
+
+
+def analyser_of(language: str | None) -> Analyser | None:
+    """The analyser of a --language; None where none was named."""
+    if language is None:
+        return None
+    if language in CUTS:
+        return Analyser(cut=language)
+    return Analyser(stop_words="english", stemmer=None if language == "none" else language)
 
 
 def open_model(path: Path) -> TextModel:

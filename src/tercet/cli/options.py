@@ -250,6 +250,13 @@ own_vectors_option = click.option(
     metavar="DOCS QUERIES",
     help="Own vectors: two .npz with ids and vectors, or .npy.",
 )
+language_option = click.option(
+    "--language",
+    metavar="NAME",
+    help="english, german, …, or none: stems; japanese or characters: tokens.",
+)
+
+
 models_option = click.option(
     "--model", "models", type=FOLDER, multiple=True, help="A model to measure; may be repeated."
 )
