@@ -43,6 +43,7 @@ NOT_RUN = {
     "tercet warm": "takes its time; tests/cli/test_warm.py runs it",
     "tercet demo": "takes its time; tests/cli/test_cli.py runs it",
     "tercet data verify": "needs the data sets; tests/data/test_known_sets.py runs it",
+    "--vectors": "the data has no vectors; tests/fitting/test_beside_words.py runs it",
     "--doc-vectors": "the data has no vectors; tests/fitting/test_beside_words.py runs it",
     "--query-vectors": "the same",
     "--vector ": "the same",
@@ -101,8 +102,7 @@ def check_options(words: list[str]) -> None:
 
 def make_way(words: list[str]) -> None:
     """Remove what stands where a command writes anew: a document tells several ways to one folder."""
-    changes = {"--add", "--update", "--remove", "--remove-listed", "--merge"}
-    if "-o" in words and not changes & set(words) and words[0] != "learn":
+    if "-o" in words and words[0] != "learn":
         output = Path(words[words.index("-o") + 1])
         if output.is_dir():
             shutil.rmtree(output)

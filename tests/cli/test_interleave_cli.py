@@ -1,4 +1,4 @@
-"""tercet interleave: who wins by the clicks in a log, in words, as JSON and as a picture."""
+"""tercet eval --interleaved: who wins by the clicks in a log, in words and as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from support.commands import ok, run
 from tercet.measure.duels import Assignment, Contest, read_duels
 from tercet.measure.interleaving import Duel
-from tercet.pictures.duel_course import course_points
 from tercet.serve.impressions import ImpressionLog
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()
@@ -54,7 +53,7 @@ def counts(folder, contest):
 
 def test_who_wins_is_said_in_words(log):
     before = {path: path.read_bytes() for path in log.iterdir()}
-    output = ok("interleave", log)
+    output = ok("eval", "--interleaved", log)
     wins, losses, ties = counts(log, Contest("served", "better"))
     duel = Duel(losses, wins, ties)
     assert f"{log}: 600 lists, 600 of them interleaved, 600 count" in output
@@ -72,13 +71,13 @@ def test_who_wins_is_said_in_words(log):
 def test_a_lead_that_is_one_clients_is_no_forecast(tmp_path):
     rng = np.random.default_rng(0)
     write_log(tmp_path / "log", Contest("served", "better"), 1, 1.0, rng=rng, clock=Clock(), clicks=1.0)
-    output = ok("interleave", tmp_path / "log")
+    output = ok("eval", "--interleaved", tmp_path / "log")
     assert "all of the lead is one client's" in output
     assert "billion" not in output
 
 
 def test_the_same_as_json(log):
-    told = json.loads(ok("interleave", log, "--json"))
+    told = json.loads(ok("eval", "--interleaved", log, "--json"))
     assert (told["lists"], told["interleaved"], told["waits"]) == (600, 600, False)
     first, second = told["duels"]
     assert (first["first"], first["second"], first["method"], first["promotion"]) == (
@@ -93,47 +92,32 @@ def test_the_same_as_json(log):
 
 def test_lists_count_from_a_time_on(log):
     since = datetime.fromtimestamp(NOON + 500 * 30, UTC).isoformat()
-    told = json.loads(ok("interleave", log, "--json", "--since", since))
+    told = json.loads(ok("eval", "--interleaved", log, "--json", "--since", since))
     assert [duel["promotion"] for duel in told["duels"]] == [1]
-    result = run("interleave", log, "--since", "yesterday")
+    result = run("eval", "--interleaved", log, "--since", "yesterday")
     assert result.exit_code == 2
     assert "'yesterday' is no time" in result.output
-
-
-def test_the_picture_is_the_share_with_its_interval(log, tmp_path):
-    output = ok("interleave", log, "-o", tmp_path / "duels.png")
-    assert "duels.png: written" in output
-    assert (tmp_path / "duels.png").read_bytes().startswith(b"\x89PNG")
-    course = read_duels(log).courses[Contest("served", "better")]
-    lists, shares, low, high = course_points(course)
-    assert lists[-1] == 500
-    wins, losses, _ = counts(log, Contest("served", "better"))
-    assert (low[-1], high[-1]) == Duel(losses, wins).interval
-    assert shares[-1] == losses / (wins + losses)
-    halfway = course.outcomes[: lists[len(lists) // 2]]
-    assert shares[len(lists) // 2] == np.mean(halfway[halfway != 0] < 0)
 
 
 def test_what_is_left_out_and_what_waits_is_said(tmp_path):
     rng, clock = np.random.default_rng(0), Clock()
     contest = Contest("served", "candidate")
     folder = write_log(tmp_path / "log", contest, 40, 1.0, rng=rng, clock=clock, who="me", clicks=1.0)
-    output = ok("interleave", folder)
+    output = ok("eval", "--interleaved", folder)
     assert "left out: 20 beyond 20 of a client on a day" in output
     assert "it would be decided, but for one client who did much of it: without that one it is open" in output
     clock.now = datetime.now(UTC).timestamp() - 5
     write_log(folder, contest, 1, 1.0, rng=rng, clock=clock)
-    assert "the latest lists wait for their clicks" in ok("interleave", folder)
-    assert "wait" not in ok("interleave", folder, "--settle-after", "1")
+    assert "the latest lists wait for their clicks" in ok("eval", "--interleaved", folder)
+    assert "wait" not in ok("eval", "--interleaved", folder, "--settle-after", "1")
 
 
 def test_a_log_without_interleaved_lists_and_none_at_all(tmp_path):
     clock = Clock()
     with ImpressionLog(tmp_path / "log", keep_days=10_000, clock=clock) as log:
         log.search("me", "tea", DOCS, {})
-    assert "1 lists, 0 of them interleaved, 0 count" in ok("interleave", tmp_path / "log")
-    ok("interleave", tmp_path / "log", "-o", tmp_path / "none.svg")
+    assert "1 lists, 0 of them interleaved, 0 count" in ok("eval", "--interleaved", tmp_path / "log")
     (tmp_path / "empty").mkdir()
-    result = run("interleave", tmp_path / "empty")
+    result = run("eval", "--interleaved", tmp_path / "empty")
     assert result.exit_code == 1
     assert "no ubi_queries" in result.output

@@ -31,6 +31,7 @@ from tercet.cli.options import (
     judged_options,
     language_option,
     learning_on,
+    naming_flag,
     naming_table_options,
     output_options,
     own_vectors_option,
@@ -48,6 +49,7 @@ from tercet.fitting import TextModel, fit_labelled, fit_linked
 from tercet.fitting import fit as fit_judged
 from tercet.fitting.out_of_fold import ACCEPTS
 from tercet.fitting.rankers import NAMED_RANKERS, NameWithParameters
+from tercet.learn.streams import UNKNOWN_ID
 from tercet.report.page import PAGE_NAME, write_report_page
 from tercet.store.kinds import TEXT_MODEL
 
@@ -242,24 +244,20 @@ def _field_weights(fields: tuple[str, ...]) -> dict[str, float]:
 
 
 def _read_links(paths: tuple[Path, ...], texts: JudgedTexts) -> dict[str, list[str]]:
-    """Links of all files, between documents that there are; others are counted."""
+    """Links of all files, between documents that there are."""
     said = table_settings()
     links: dict[str, list[str]] = {}
     for path in preference_paths(paths, LINK_FILE_ENDINGS):
-        with naming_table_options():
+        with naming_flag("--skip-bad N leaves out so many", UNKNOWN_ID), naming_table_options():
             part = read_links(
                 path,
                 texts.docs,
                 columns=said.columns,
                 refused=bad_rows(),
-                skip_unknown=True,
                 encoding=said.encoding,
                 delimiter=said.delimiter,
             )
         echo(f"{path}: {part.form}")
-        if part.n_unknown:
-            known = f"{part.n_unknown:,} of {part.n_links + part.n_own + part.n_unknown:,} links"
-            echo(f"note: {path}: left out, to or from documents that are not there: {known}", err=True)
         for source, targets in part.links.items():
             links.setdefault(source, []).extend(targets)
     n_links = sum(len(set(targets)) for targets in links.values())

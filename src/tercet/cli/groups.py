@@ -6,6 +6,7 @@ A group imports a verb when it is called, so that ``--help`` and ``--version`` a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pkgutil import resolve_name
 from typing import Any
 
@@ -50,6 +51,16 @@ class LazyGroup(click.Group):
         if cmd_name in self.examples:
             command.epilog = shown_examples(self.examples[cmd_name])
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            for close in get_close_matches(args[0], self.verbs, 1):
+                error.message += f" Did you mean '{close}'?"
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, self.verbs))

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from tercet.adapters.ir_datasets import PREFIX
 from tercet.cli.terminal import echo
 from tercet.data.roles import TableSettings
-from tercet.data.tables import COLUMNS_PROBLEM, ENCODING_PROBLEM, BadRows
+from tercet.data.tables import COLUMNS_PROBLEM, DELIMITER_PROBLEM, ENCODING_PROBLEM, BadRows
 from tercet.errors import FormatError, InputError
 from tercet.store import bundle_kind, check_destination
 
@@ -180,7 +180,11 @@ def bad_rows() -> BadRows:
 def naming_table_options() -> Iterator[None]:
     """Name the options that help with a table; the library names its own parameters."""
     columns = "--id COLUMN, --text COLUMN,COLUMN, --column ROLE=COLUMN"
-    options = {COLUMNS_PROBLEM: columns, ENCODING_PROBLEM: "--encoding latin-1, or what it is"}
+    options = {
+        COLUMNS_PROBLEM: columns,
+        ENCODING_PROBLEM: "--encoding latin-1, or what it is",
+        DELIMITER_PROBLEM: "a first line sep=; names the delimiter",
+    }
     try:
         yield
     except FormatError as error:

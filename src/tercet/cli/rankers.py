@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 
 import click
 
-from tercet.errors import TercetError
+from tercet.errors import ParameterError, TercetError
 from tercet.fitting.rankers import (
     FEATURE_RANKERS,
     NAMED_RANKERS,
@@ -40,12 +40,12 @@ def parse_ranker(text: str, cls_of: Callable[[str], type[Ranker]]) -> NameWithPa
         key, equals, value = assignment.partition("=")
         key = key.strip().replace("-", "_")
         if not equals:
-            raise click.BadParameter(f"{assignment!r} has no value; write KEY=VALUE, as in {name}:{key}=1")
+            raise ParameterError(f"{assignment!r} has no value; write KEY=VALUE, as in {name}:{key}=1")
         if key not in allowed:
             known = f"its parameters: {', '.join(allowed)}" if allowed else "it has none"
-            raise click.BadParameter(f"{name} has no parameter {key!r}; {known}")
+            raise ParameterError(f"{name} has no parameter {key!r}; {known}")
         if key in parameters:
-            raise click.BadParameter(f"{name} has {key!r} twice")
+            raise ParameterError(f"{name} has {key!r} twice")
         parameters[key] = _typed(value.strip(), hints[key])
     return NameWithParameters(name, parameters)
 
@@ -75,10 +75,8 @@ class RankerSpec(click.ParamType):
         try:
             ranker = parse_ranker(value, self._cls_of)
             self._check(ranker)
-        except click.BadParameter as error:
-            self.fail(f"{error.message}. Example: --ranker {self._example}", param, ctx)
         except TercetError as error:
-            self.fail(f"{error} Example: --ranker {self._example}", param, ctx)
+            self.fail(f"{str(error).removesuffix('.')}. Example: --ranker {self._example}", param, ctx)
         return ranker
 
 
@@ -88,7 +86,7 @@ def _term_pair_class(name: str) -> type[Ranker]:
 
 def _feature_class(name: str) -> type[Ranker]:
     if name not in FEATURE_RANKERS:
-        raise click.BadParameter(f"there is no ranker {name!r}; expected one of {', '.join(FEATURE_RANKERS)}")
+        raise ParameterError(f"there is no ranker {name!r}; expected one of {', '.join(FEATURE_RANKERS)}")
     return FEATURE_RANKERS[name]
 
 
