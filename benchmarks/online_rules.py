@@ -337,9 +337,9 @@ def interval(values: NDArray[np.float64]) -> str:
 # -- the experiment -----------------------------------------------------------------------------------------------
 
 NAMED = {
-    "`tercet learn` before": Rules(PLAIN, LENGTHS, OF_TARGET, 0.1),
+    "logs before": Rules(PLAIN, LENGTHS, OF_TARGET, 0.1),
     "the service before": Rules(HALF_BY_RANK, UNITS, OF_GAP, 1.0, service=True),
-    "`tercet learn` now": Rules(BY_RANK, LENGTHS, UP_TO_TARGET, 0.4),
+    "one by one": Rules(BY_RANK, LENGTHS, UP_TO_TARGET, 0.4),
     "the service now": Rules(BY_RANK, LENGTHS, UP_TO_TARGET, 0.4, service=True),
     "margin in units": Rules(PLAIN, UNITS, OF_TARGET, 0.1),
 }

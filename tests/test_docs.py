@@ -19,6 +19,7 @@ from tercet.measure.duels import ATTRIBUTE, Assignment, Contest
 from tercet.serve import Journal
 from tercet.serve.impressions import ImpressionLog
 from tercet.serve.journal import Preferred
+from tercet.text import vectorise
 
 BLOCKS = {path.relative_to(PROJECT).as_posix(): blocks_of(path) for path in DOCUMENTS}
 ALL = [block for blocks in BLOCKS.values() for block in blocks]
@@ -35,14 +36,12 @@ SMALLER = {
 # Commands that are not run: that their options exist is checked all the same.
 NOT_RUN = {
     "tercet serve": "runs until it is stopped",
-    "--follow": "runs until it is stopped",
     "--url": "needs a server",
     "--device cuda": "needs a GPU",
     "tcp://": "needs a cluster",
     "tercet repro": "needs the papers' data sets",
     "tercet warm": "takes its time; tests/cli/test_warm.py runs it",
     "tercet demo": "takes its time; tests/cli/test_cli.py runs it",
-    "tercet data verify": "needs the data sets; tests/data/test_known_sets.py runs it",
     "--vectors": "the data has no vectors; tests/fitting/test_beside_words.py runs it",
     "--doc-vectors": "the data has no vectors; tests/fitting/test_beside_words.py runs it",
     "--query-vectors": "the same",
@@ -61,7 +60,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         result = run(*command.split())
         assert result.exit_code == 0, result.output
-    for name in ("old", "new"):
+    for name in ("old", "new", "learned"):
         shutil.copytree(folder / "model", folder / name)
     with Journal(folder / "index.journal" / "journal.jsonl") as journal:
         journal.append(lambda n: Preferred(n, "2026-01-01T00:00:00Z", "127.0.0.1", "acne and milk", "MED-10", "MED-14"))
@@ -102,7 +101,7 @@ def check_options(words: list[str]) -> None:
 
 def make_way(words: list[str]) -> None:
     """Remove what stands where a command writes anew: a document tells several ways to one folder."""
-    if "-o" in words and words[0] != "learn":
+    if "-o" in words:
         output = Path(words[words.index("-o") + 1])
         if output.is_dir():
             shutil.rmtree(output)
@@ -143,6 +142,8 @@ def here(made, tmp_path, monkeypatch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("document", sorted({block.document for block in ALL if block.language == "sh"}))
 def test_the_commands_of_a_document_run(document, here):
+    taken = names(document)
+    vectorise(taken["docs"], taken["queries"], "vectors/")  # as the Python of a document does
     for block in BLOCKS[document]:
         if block.language == "sh":
             for words in block.commands():

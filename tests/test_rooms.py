@@ -38,13 +38,12 @@ FLOORS: list[list[str]] = [
     ["pictures"],
     ["search"],
     ["loading.py"],
-    ["transfer.py"],
     ["repro", "export", "serve"],
     ["adapters"],
     ["cli"],
     ["tercet/__init__.py", "__main__"],
 ]
-TOP_LEVEL_FILES = {"choose": "choose.py", "loading": "loading.py", "simulate": "simulate.py", "transfer": "transfer.py"}
+TOP_LEVEL_FILES = {"choose": "choose.py", "loading": "loading.py", "simulate": "simulate.py"}
 ALLOWED: dict[str, set[str]] = {
     room: {room} | {lower for below in FLOORS[:height] for lower in below}
     for height, floor in enumerate(FLOORS)
@@ -74,7 +73,6 @@ HEAVY = (
     "pymysql",
     "cupy",
     "cupyx",
-    "fsspec",
 )
 EXECUTES_WHAT_IT_READS = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
 # Machine code is executed by its nature: its folder is checked before, and what it says is in SECURITY.md.

@@ -16,7 +16,6 @@
     ├── DeviceError                       a GPU cannot be used, or failed
     ├── EngineError                       another engine is of another version, full, or holds something else
     │   └── EngineAwayError               it does not answer
-    ├── TransferError                     a place to push to or to pull from cannot be read or written; says why
     ├── JournalError                      the journal of the service cannot take an entry; nothing was acknowledged
     │   └── JournalInUseError             another service has it
     └── MissingExtraError   (ImportError) an optional package is needed; says which to install
@@ -113,10 +112,6 @@ class EngineAwayError(EngineError):
 
 class DeviceError(TercetError):
     """A GPU cannot be used here, or failed; says what would be right."""
-
-
-class TransferError(TercetError):
-    """A folder or store that models are pushed to cannot be reached, read or written."""
 
 
 class JournalError(TercetError):

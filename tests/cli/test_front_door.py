@@ -284,26 +284,6 @@ def test_one_preference_is_one(products, tmp_path):
     assert "1 preference\n" in run("fit", products, "--preferences", path, "-o", tmp_path / "m").output
 
 
-# -- what is noted ----------------------------------------------------------------------------------------------------
-
-
-def test_learn_finds_the_documents_of_a_table_again(tmp_path):
-    rows = [(p["sku"], p["name"], p["description"]) for p in PRODUCTS]
-    path = write_csv(tmp_path / "list.csv", ["no", "what", "more"], rows, encoding="latin-1")
-    judged = write_csv(tmp_path / "judged.csv", ["query", "doc", "grade"], JUDGED)
-    said = ["--id", "no", "--text", "what,more", "--encoding", "latin-1"]
-    ok("fit", path, *said, "--judgements", judged, "-o", tmp_path / "m", *QUICK)
-    clicks = tmp_path / "clicks.jsonl"
-    clicks.write_text(json.dumps({"query": "beverage 0", "shown": ["001", "000"], "clicked": ["000"]}) + "\n")
-    said = ok("learn", tmp_path / "m", clicks, "-o", tmp_path / "learned")
-    assert "1 impression, 1 with clicks, 1 preference," in said
-    assert json.loads((tmp_path / "m" / "data.json").read_text())["table"] == {
-        "id": "no",
-        "text": ["what", "more"],
-        "encoding": "latin-1",
-    }
-
-
 def test_one_of_a_kind_is_told_as_one(tmp_path):
     products = write_csv(tmp_path / "one.csv", ["sku", "name"], [("1", "tea")])
     assert "index: 1 document, 1 word, BM25" in ok("index", products, "-o", tmp_path / "index")

@@ -221,18 +221,6 @@ def test_a_table_is_indexed_with_what_it_carries(tmp_path: Path) -> None:
     assert Index.open(tmp_path / "index").carried("008") == {"price": 3}
 
 
-def test_clicks_are_learned_from_a_bm25_index(data: Path, tmp_path: Path) -> None:
-    ok("index", data, "-o", tmp_path / "bm25")
-    shown = [hit.doc_id for hit in Index.open(tmp_path / "bm25").search("green")]
-    clicks = tmp_path / "clicks.jsonl"
-    clicks.write_text((json.dumps({"query": "green", "shown": shown, "clicked": shown[1:2]}) + "\n") * 20)
-    assert "name -o" in run("learn", tmp_path / "bm25", clicks).output
-    ok("learn", tmp_path / "bm25", clicks, "-o", tmp_path / "learned")
-    best = Index.open(tmp_path / "bm25", tc.load(tmp_path / "learned")).search("green")[0]
-    assert best.doc_id == shown[1]
-    ok("learn", tmp_path / "bm25", clicks, "-o", tmp_path / "learned")  # goes on where it was
-
-
 def test_an_index_is_not_lost(index: Path, model: Path, data: Path, tmp_path: Path) -> None:
     command = ("index", data, "-o", index)
     refused = run(*command)

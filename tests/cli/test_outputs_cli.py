@@ -19,7 +19,6 @@ TEXTS = {doc_id: text for doc_id, text in DOCS.items() if text}
 
 # These say themselves what becomes of what is there.
 OF_THEIR_OWN = {
-    "vectorise": "never writes over vectors",
     "demo": "writes over a demo only",
     "repro": "goes on where it was",
 }
@@ -86,25 +85,6 @@ def test_files_are_written_over_when_told_so(data: Path, tmp_path: Path) -> None
     assert run_file.read_text() == "mine"
     ok(*command, "--replace")
     assert run_file.read_text().startswith("q1 Q0 a 1 ")
-
-
-def test_a_model_that_goes_on_learning_is_not_replaced(data: Path, tmp_path: Path) -> None:
-    small_model(TEXTS).save(tmp_path / "model")
-    (tmp_path / "model.learning").mkdir()
-    refused = run("fit", data, "-o", tmp_path / "model", "--replace")
-    assert "was learned on by tercet learn" in refused.output
-    assert refused.exit_code == 1
-
-
-def test_learn_refuses_another_model_as_its_output(data: Path, tmp_path: Path) -> None:
-    for name in ("model", "other"):
-        small_model(TEXTS).save(tmp_path / name)
-    clicks = tmp_path / "clicks.jsonl"
-    clicks.write_text('{"query": "green", "shown": ["a", "b"], "clicked": ["b"]}\n')
-    command = ("learn", tmp_path / "model", clicks, "--docs", data, "-o", tmp_path / "other")
-    assert "holds a saved text model already" in run(*command).output
-    ok(*command, "--replace")
-    ok(*command)  # from now on it goes on there
 
 
 def test_saving_in_python_replaces_its_own_kind_only(tmp_path: Path) -> None:

@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import oracles
-from support.click_data import sparse_bits
 from support.indexes import KINDS, N_TERMS, random_weights
 from support.random_data import random_preferences, random_texts
 from tercet import Preferences
 from tercet.errors import DamagedBundleError, InputError, MemoryLimitError
 from tercet.kernels.online import propose
 from tercet.learn.online import OnlineLearner, OnlineRule
-from tercet.weights import Identity, Weights
+from tercet.weights import Identity, Sparse, Weights
 
 N = N_TERMS
 RULES = [
@@ -31,6 +30,12 @@ RULES = [
 
 def base_of(kind: str, seed: int = 0) -> Weights:
     return random_weights(np.random.default_rng(seed), [kind, "identity"] if kind == "sparse" else [kind])
+
+
+def sparse_bits(weights: Weights) -> tuple[bytes, bytes]:
+    last = weights.parts[-1]
+    assert isinstance(last, Sparse)
+    return last.weights.data.tobytes(), last.weights.indices.tobytes()
 
 
 def texts(seed: int = 1) -> tuple[sparse.csr_array, sparse.csr_array, Preferences]:

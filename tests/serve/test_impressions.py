@@ -7,6 +7,7 @@ import os
 import threading
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,8 @@ import tercet as tc
 from support.serving import made_docs, made_index, refused, running
 from tercet.data import read_click_log
 from tercet.data.clicks import Impression
-from tercet.data.preference_files import START
-from tercet.data.ubi import CLICK_SECONDS, GrowingUbi, check_grown
+from tercet.data.ubi import CLICK_SECONDS, GrowingUbi
 from tercet.errors import FormatError, JournalError
-from tercet.fitting import learn_from_clicks
 from tercet.serve import Limits
 from tercet.serve.app import create_app
 from tercet.serve.guard import Access
@@ -249,7 +248,7 @@ def simulated(folder: Path, n: int, clock: Clock) -> list[Impression]:
             query_id = log.search(f"c{i % 3}", QUERY, shown, {})
             clicked = ()
             if pending is not None:
-                log.click("c", pending, ids[(i - 1 + 2) % len(ids)])  # 1000 s late: not counted by learn
+                log.click("c", pending, ids[(i - 1 + 2) % len(ids)])  # 1000 s late: not counted
             if i % 2:
                 clock.now += 30
                 log.click("c", query_id, shown[2])
@@ -263,90 +262,74 @@ def simulated(folder: Path, n: int, clock: Clock) -> list[Impression]:
     return expected
 
 
+def impressions(log: GrowingUbi, limit: int | None = None) -> list[Impression]:
+    return [Impression(one.query, one.shown, one.clicked) for one in islice(log.lists(), limit)]
+
+
 @pytest.mark.parametrize("portion", [1, 7, 1000])
 def test_a_growing_log_is_read_in_any_portions(tmp_path, portion):
     clock = Clock()
     expected = simulated(tmp_path / "log", 120, clock)
     assert len(list((tmp_path / "log").glob("ubi_events*"))) > 3
     clock.now += CLICK_SECONDS + 2000
-    position, lines = START, []
-    while True:
-        with GrowingUbi(tmp_path / "log", position, clock) as file:
-            part = file.read(portion)
-            digest = file.digest()
-            position = file.position
-        check_grown(tmp_path / "log", position, digest)
-        if not part:
-            break
-        lines += part
-    assert [number for number, _ in lines] == list(range(1, 121))
-    impressions = [json.loads(text) for _, text in lines]
-    assert [Impression(one["query"], tuple(one["shown"]), tuple(one["clicked"])) for one in impressions] == expected
+    lists = []
+    with GrowingUbi(tmp_path / "log", clock) as log:
+        while part := impressions(log, portion):
+            lists += part
+    assert lists == expected
 
 
 def test_lists_wait_for_their_clicks_and_old_files_may_go(tmp_path):
     clock = Clock()
-    with ImpressionLog(tmp_path / "log", keep_days=1, clock=clock) as log:
+    with ImpressionLog(tmp_path / "log", keep_days=1, clock=clock) as log, GrowingUbi(log.folder, clock) as growing:
         query_id = log.search("a", "eyes", ["d1", "d2"], {})
-        with GrowingUbi(log.folder, START, clock) as file:
-            assert file.read(10) == []
-            assert "10 minutes" in file.waiting
-            clock.now += 60
-            log.click("a", query_id, "d2")
-            clock.now += CLICK_SECONDS
-            [(_, text)] = file.read(10)
-            assert json.loads(text)["clicked"] == ["d2"]
-            assert file.waiting is None
-            position, digest = file.position, file.digest()
-        for _ in range(3):
+        assert impressions(growing) == []
+        assert growing.waits
+        clock.now += 60
+        log.click("a", query_id, "d2")
+        clock.now += CLICK_SECONDS
+        assert impressions(growing) == [Impression("eyes", ("d1", "d2"), ("d2",))]
+        assert not growing.waits
+        for day in range(3):
             clock.now += DAY
-            log.search("a", "eyes", ["d3"], {})
+            log.search("a", "eyes", [f"d{day}"], {})
         clock.now += DAY / 2
-        check_grown(log.folder, position, digest)
-        with GrowingUbi(log.folder, position, clock) as file:
-            assert [number for number, _ in file.read(10)] == [2, 3]  # one was removed unread
-            [path] = log.folder.glob("ubi_queries-20260304*")
-            path.write_text("{}\n" + path.read_text())
-            position = file.position
-    with pytest.raises(FormatError, match="not the file"):
-        check_grown(log.folder, position, digest)
+        assert [one.shown for one in impressions(growing)] == [("d1",), ("d2",)]  # one was removed unread
 
 
-def test_a_broken_line_is_named(tmp_path):
-    with ImpressionLog(tmp_path / "log", clock=Clock()) as log:
-        log.search("a", "eyes", ["d1"], {})
-        [path] = log.folder.glob("ubi_queries*")
-    with open(path, "a") as file:
-        file.write('{"query_id": "x", "user_query": "sky", "timestamp": "2026-03-01"}\n')
-    with GrowingUbi(tmp_path / "log") as file:
-        assert len(file.read(10)) == 1
-        with pytest.raises(FormatError, match=r"0001\.jsonl:2: .*hit_ids"):
-            file.read(10)
+def test_half_a_line_waits_for_its_rest(tmp_path):
+    clock = Clock()
+    expected = simulated(tmp_path / "log", 3, clock)
+    clock.now += CLICK_SECONDS
+    [path] = (tmp_path / "log").glob("ubi_queries*")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    with GrowingUbi(tmp_path / "log", clock) as log:
+        assert impressions(log) == expected[:2]
+        with open(path, "ab") as file:
+            file.write(whole[-20:])
+        assert impressions(log) == expected[2:]
+        path.write_bytes(whole[:-20])
+        with pytest.raises(FormatError, match="it was cut off or written anew"):
+            impressions(log)
 
 
 @pytest.mark.parametrize("kind", ["ubi_queries", "ubi_events"])
-def test_a_broken_line_costs_no_list_before_it_and_learning_goes_on_once_it_is_mended(tmp_path, kind):
-    docs, log = made_docs(), tmp_path / "log"
-    simulated(log, 60, Clock())
-    once = learn_from_clicks(INDEX.model, log, docs)
-    path = sorted(log.glob(f"{kind}*"))[1]
-    whole = path.read_text()
-    lines = whole.splitlines(keepends=True)
-    path.write_text("".join([*lines[:3], lines[3].replace('"query_id"', '"no_id"', 1), *lines[4:]]))
-    with GrowingUbi(log) as file:
-        n_read = len(file.read(1000))
-        assert 0 < n_read < 60
-        place, digest = file.position, file.digest()
-        for _ in range(2):  # it is met again, and nothing is passed over
-            with pytest.raises(FormatError, match=rf"{kind}.*:4: .*query_id"):
-                file.read(1000)
-        assert (file.position, file.digest()) == (place, digest)
-    for _ in range(2):
-        with pytest.raises(FormatError, match=rf"{kind}.*:4: "):
-            learn_from_clicks(INDEX.model, log, docs, checkpoint=tmp_path / "state")
-    path.write_text(whole)
-    mended = learn_from_clicks(INDEX.model, log, docs, checkpoint=tmp_path / "state")
-    assert mended.rank({"q": QUERY}, docs) == once.rank({"q": QUERY}, docs)
+@pytest.mark.parametrize(("broken", "message"), [(b'"no_id"', "query_id"), (b'"query_id\xff', "0xff")])
+def test_a_broken_line_is_named_and_costs_no_list_before_or_behind_it(tmp_path, kind, broken, message):
+    clock = Clock()
+    expected = simulated(tmp_path / "log", 60, clock)
+    clock.now += CLICK_SECONDS
+    path = sorted((tmp_path / "log").glob(f"{kind}*"))[1]
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:3], lines[3].replace(b'"query_id"', broken, 1), *lines[4:]]))
+    found = []
+    with GrowingUbi(tmp_path / "log", clock) as log:
+        with pytest.raises(FormatError, match=rf"{kind}.*:4: .*{message}"):
+            found.extend(Impression(one.query, one.shown, one.clicked) for one in log.lists())
+        assert 0 < len(found) < 60
+        assert found == expected[: len(found)]
+        assert impressions(log) == expected[len(found) + 1 :]
 
 
 def test_a_list_without_a_query_is_browsing(tmp_path):
@@ -354,8 +337,8 @@ def test_a_list_without_a_query_is_browsing(tmp_path):
     [path] = (tmp_path / "log").glob("ubi_queries*")
     first, *others = [json.loads(line) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps(line) + "\n" for line in (first | {"user_query": None}, *others)))
-    with GrowingUbi(tmp_path / "log") as file:
-        assert [bool(text) for _, text in file.read(10)] == [False, True, True]
+    with GrowingUbi(tmp_path / "log") as log:
+        assert [one.query for one in impressions(log)] == ["", QUERY, QUERY]
 
 
 def test_a_list_that_is_only_looked_at_again_is_not_logged(tmp_path):
@@ -363,23 +346,6 @@ def test_a_list_that_is_only_looked_at_again_is_not_logged(tmp_path):
         assert api.get("/search", params={"q": QUERY, "log": False}).json()["query_id"] is None
         assert api.get("/search", params={"q": QUERY}).json()["query_id"] is not None
     assert len(records(tmp_path / "impressions", "ubi_queries")) == 1
-
-
-def test_learn_takes_the_folder_and_goes_on_in_it(tmp_path):
-    """Learned in two runs, with a kill's worth of loss between, the model has the bits of one run."""
-    docs = made_docs()
-    model = INDEX.model
-    simulated(tmp_path / "log", 60, Clock())
-    once = learn_from_clicks(model, tmp_path / "log", docs)
-    learn_from_clicks(model, tmp_path / "log", docs, checkpoint=tmp_path / "state", every=8, stopped=_after(3))
-    twice = learn_from_clicks(model, tmp_path / "log", docs, checkpoint=tmp_path / "state")
-    ranked = [list(one.rank({"q": QUERY}, docs)["q"].items()) for one in (once, twice)]
-    assert ranked[0] == ranked[1] != list(model.rank({"q": QUERY}, docs)["q"].items())
-
-
-def _after(n: int):
-    calls = iter(range(n))
-    return lambda: next(calls, None) is None
 
 
 @pytest.mark.slow

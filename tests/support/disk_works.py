@@ -13,7 +13,6 @@ import tercet as tc
 from support.failing_disk import Work
 from support.indexes import answers, small_model
 from tercet.errors import JournalError, MissingBundleError
-from tercet.fitting.click_log import learn_from_clicks
 from tercet.loading import load
 from tercet.search import Index
 from tercet.search.folder import Folder
@@ -71,15 +70,6 @@ def _fit(path: Path) -> Any:
     prefs = tc.Preferences(np.arange(40) % 5, np.arange(40) % 4, np.arange(40) % 4 + 1)
     ranker = tc.DenseRanker(rate=0.5)
     return ranker.fit(X, prefs, callbacks=[tc.Checkpoint(path / "run", every=1)])
-
-
-def _learn(path: Path) -> None:
-    learn_from_clicks(MODEL, path / "log.jsonl", DOCS, output=path / "out", checkpoint=path / "learning", every=10)
-
-
-def _learned(path: Path) -> Any:
-    model = load(path / "out")
-    return state_digest(model.weights), read_bundle(path / "learning").digest
 
 
 def _taught(path: Path) -> None:
@@ -141,7 +131,6 @@ WORKS: dict[str, Work] = {
         lambda path: vectorise(DOCS, {"q": "sky"}, path / "vectors", shard_entries=3),
         _or_none(lambda path: Vectors.open(path / "vectors", verify="open").docs.fingerprint()),
     ),
-    "learn": Work(lambda path: (path / "log.jsonl").write_text(LOG), _learn, _or_none(_learned), resumes=True),
     "serve": Work(_taught, _serve, _served),
     "compact": Work(
         _taught,

@@ -39,7 +39,6 @@ from support.bundles import canonical
 from support.learners import LEARNERS, N_TERMS
 from support.random_data import random_preferences, random_texts
 from tercet.errors import EngineError, TercetError
-from tercet.fitting.click_log import learn_from_clicks
 from tercet.loading import load
 from tercet.search.backends.records import Place, RemoteFolder
 from tercet.search.backends.remote_index import RemoteIndex
@@ -173,14 +172,6 @@ def _small_model() -> tuple[tc.TextModel, dict[str, str]]:
     return tc.TextModel(words, words, Weights([Identity(n_terms=len(words.words_))])), docs
 
 
-def _learn(path: Path) -> None:
-    model, docs = _small_model()
-    log = path.parent / "clicks.jsonl"
-    if not log.exists():
-        log.write_text('{"query": "avocado", "shown": ["a", "b"], "clicked": ["b"]}\n' * 60)
-    learn_from_clicks(model, log, docs, checkpoint=path)
-
-
 def _stream(path: Path) -> None:
     from tercet.learn.linear import FTRLRanker
 
@@ -274,7 +265,6 @@ KINDS: dict[str, Forged] = {
         f"checkpoint of {name}": Forged(_checkpointed(name, 15), _checkpointed(name, 15))
         for name in ("DenseRanker", "SparseRanker", "GroupSparseRanker", "LowRankRanker averaged", "PrunedRanker")
     },
-    "checkpoint of clicks": Forged(_learn, _learn),
     "index in Qdrant": Forged(_make_remote(QDRANT_INDEX, "http://127.0.0.1:6333"), _use_remote),
     "index in PostgreSQL": Forged(_make_remote(POSTGRES_INDEX, "postgresql://me@127.0.0.1:5432/tercet"), _use_remote),
     "index in seekdb": Forged(_make_remote(SEEKDB_INDEX, "seekdb://me@127.0.0.1:2881/tercet"), _use_remote),

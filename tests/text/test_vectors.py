@@ -183,7 +183,7 @@ def test_a_kill_leaves_no_vectors_and_does_not_stand_in_the_way(fitted, tmp_path
     assert (folder / "writing").is_dir()
     with pytest.raises(MissingBundleError):
         Vectors.open(folder)
-    with pytest.raises(InputError, match="not complete; tercet vectorise is still at work, or was stopped"):
+    with pytest.raises(InputError, match=r"not complete; tercet\.text\.vectorise is still at work, or was stopped"):
         recognise(folder)
     assert len(vectorise(DOCS, QUERIES, folder).docs) == 60
     assert sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) == ["docs", "queries"]

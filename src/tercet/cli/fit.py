@@ -19,7 +19,6 @@ from tercet.cli.inputs import (
     open_model,
     read_clicks,
     read_judgements,
-    write_data_pointer,
 )
 from tercet.cli.options import (
     ANY,
@@ -137,7 +136,6 @@ def fit(data: Path, queries: Path | None, qrels: Path | None, output: Path, devi
     with learning_on(device):
         model = _fit_texts(texts, _name(data), **options)
     model.save(output)
-    write_data_pointer(output, data=data, queries=queries)
     assert model.report is not None
     write_report_page(model.report, output / PAGE_NAME)
     echo(str(model.report))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
@@ -12,7 +11,7 @@ from typing import Any, get_args
 import click
 
 from tercet.adapters.ir_datasets import PREFIX, read_ir_datasets
-from tercet.cli.options import bad_rows, naming_table_options, say_of_tables, table_settings
+from tercet.cli.options import bad_rows, naming_table_options, table_settings
 from tercet.cli.terminal import echo
 from tercet.data import (
     Documents,
@@ -32,13 +31,12 @@ from tercet.data.documents import DocumentStream, as_documents, gather_documents
 from tercet.data.json_lines import parse_json_object
 from tercet.data.judgements import JudgedQueries, queries_of_table
 from tercet.data.judgements import read_judgements as read_any_judgements
-from tercet.data.lines import write_atomically
 from tercet.data.own_vectors import read_own_vectors
 from tercet.data.parquet import is_parquet
 from tercet.data.recognition import TableKind
 from tercet.data.roles import DocumentRoles, document_roles
 from tercet.data.tables import DataTable, first_line
-from tercet.errors import BundleError, FormatError, InputError
+from tercet.errors import BundleError, InputError
 from tercet.fitting.text_model import TextModel
 from tercet.loading import load
 from tercet.search import BaseIndex
@@ -48,9 +46,6 @@ ONLY_SPLIT = "train"  # what judgements named by --qrels are called, so that `fi
 Qrels = dict[str, dict[str, int]]
 
 TABLES = get_args(TableKind)  # as DATA, each is a table of documents
-
-DATA_POINTER = "data.json"  # beside a model that `fit` wrote: where its texts are, for `learn`
-POINTED_TO = ("data", "corpus", "queries")
 
 
 @dataclass(frozen=True)
@@ -286,37 +281,6 @@ def open_model(path: Path) -> TextModel:
             f"{path} holds {type(model).__name__}, which has no words; an index of texts or a text model is needed here"
         )
     return model
-
-
-def write_data_pointer(model: Path, **paths: Path | None) -> None:
-    """Note where the data of a model are; what has no path is left out."""
-    record: dict[str, Any] = {
-        name: str(path) if str(path).startswith(PREFIX) else str(path.absolute())
-        for name, path in paths.items()
-        if path is not None
-    }
-    said = replace(table_settings(), columns={})
-    if said:
-        record["table"] = {name: value for name, value in asdict(said).items() if value}
-    with write_atomically(model / DATA_POINTER) as file:
-        file.write(json.dumps(record, ensure_ascii=False) + "\n")
-
-
-def read_data_pointer(model: Path) -> dict[str, Path]:
-    """The paths noted beside a model; none for a model without the file."""
-    file = model / DATA_POINTER
-    if not file.is_file():
-        return {}
-    record = parse_json_object(file.read_text(encoding="utf-8"), file, 1)
-    table = record.pop("table", {})
-    if not isinstance(table, dict) or not set(table) <= {"id", "text", "encoding", "delimiter"}:
-        raise FormatError(file, 1, f"found 'table': {table!r}; it says id, text, encoding and delimiter of a table")
-    if table:
-        say_of_tables(**{name: tuple(said) if isinstance(said, list) else said for name, said in table.items()})
-    for name, path in record.items():
-        if name not in POINTED_TO or not isinstance(path, str) or not path:
-            raise FormatError(file, 1, f"found {name!r}: {path!r}; it names {', '.join(POINTED_TO)} by their paths")
-    return {name: Path(path) for name, path in record.items()}
 
 
 def read_clicks(paths: tuple[Path, ...]) -> ClickLog:

@@ -24,33 +24,26 @@ VERBS = {
     "serve": ("tercet.cli.serve:serve", "Serve an index over HTTP, with a page, and learn meanwhile."),
     "bake": ("tercet.cli.bake:bake", "Fold what a service was taught into a model."),
     "clicks": ("tercet.cli.clicks:clicks", "Describe a click log: what is usable, how far down people look."),
-    "learn": ("tercet.cli.learn:learn", "Learn a text model on from a click log."),
     "report": ("tercet.cli.report:report", "Print what fit said of a MODEL, or write a page or a picture."),
     "explain": ("tercet.cli.explain:explain", "Why a document gets its score, and what counts for a word."),
     "rank": ("tercet.cli.rank:rank", "Rank DATA's documents and write a TREC run."),
     "eval": ("tercet.cli.evaluate:evaluate", "Measure models, runs, or a log of interleaved lists."),
     "compare": ("tercet.cli.compare:compare", "Compare two or more systems by paired tests."),
     "check": ("tercet.cli.check:check", "List what is wrong with DATA, with file and line."),
-    "vectorise": ("tercet.cli.vectorise:vectorise", "Turn DATA into vectors on disk, for what memory cannot hold."),
     "export": ("tercet.cli.export:export", "What a model learned, for others: synonyms, query, documents."),
     "letor": ("tercet.cli.letor:letor", "Rank feature vectors: fit, rank, eval, compare."),
     "demo": ("tercet.cli.demo:demo", "Learn to find functions by their descriptions, from docstrings."),
     "warm": ("tercet.cli.warm:warm", "Compile what verbs need before they are called, as in a container."),
-    "card": ("tercet.cli.card:card", "Write a card of a MODEL: data, results, limits, licence."),
-    "data": ("tercet.cli.data:data", "Data sets that guides name: list them, verify copies."),
-    "push": ("tercet.cli.push:push", "Put a model or an index to a folder or a store, for others."),
-    "pull": ("tercet.cli.push:pull", "Take a model or an index from there, every byte checked."),
     "doctor": ("tercet.cli.doctor:doctor", "Say what is at hand here, what would fail, and why."),
     "repro": ("tercet.cli.repro:repro", "Reproduce every table and figure of a paper."),
 }
 # In the order of use.
 SECTIONS = {
     "To begin": ("demo", "doctor", "warm"),
-    "From texts to a search that learns": ("fit", "index", "search", "serve", "learn", "bake"),
-    "From machine to machine": ("push", "pull"),
-    "What was learned": ("report", "card", "explain"),
+    "From texts to a search that learns": ("fit", "index", "search", "serve", "bake"),
+    "What was learned": ("report", "explain"),
     "Measured": ("rank", "eval", "compare"),
-    "Data": ("check", "clicks", "vectorise", "export", "data"),
+    "Data": ("check", "clicks", "export"),
     "Feature vectors": ("letor",),
     "Papers": ("repro",),
 }
@@ -95,8 +88,8 @@ class Tercet(LazyGroup):
 def cli(context: click.Context, traceback: bool) -> None:
     """Learn to rank from preferences: a query, a better document, a worse one.
 
-    DATA is a table of documents (CSV, TSV, JSONL, Parquet), a BEIR folder, a folder of labelled texts, the 20
-    Newsgroups archive or a folder of vectors; its kind is recognised. LETOR files have a group of their own.
+    DATA is a table of documents (CSV, TSV, JSONL, Parquet), a BEIR folder, a folder of labelled texts or the 20
+    Newsgroups archive; its kind is recognised. LETOR files have a group of their own.
     """
     context.with_resource(show_reading())
 

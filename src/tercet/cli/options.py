@@ -104,12 +104,6 @@ def check_output(context: click.Context, output: Path, kind: str | None) -> None
         raise InputError(
             f"{output} holds a saved {named} already; nothing was written. --replace puts the new one in its place"
         )
-    learning = output.with_name(f"{output.name}.learning")
-    if context.info_name != "learn" and learning.exists():
-        raise InputError(
-            f"{output} was learned on by tercet learn, whose state is in {learning}; nothing was written. Choose "
-            "another folder, or remove that state first"
-        )
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
@@ -162,11 +156,6 @@ def table_settings() -> TableSettings:
     """What was said of tables on the command line."""
     context = click.get_current_context(silent=True)
     return TableSettings(**(context.meta.get(_TABLES, {}) if context is not None else {}))
-
-
-def say_of_tables(**said: Any) -> None:
-    """Take settings as said that were noted before, where nothing else was."""
-    click.get_current_context().meta.setdefault(_TABLES, said)
 
 
 def bad_rows() -> BadRows:
@@ -270,7 +259,6 @@ measures_option = click.option(
 seed_option = click.option(
     "--seed", metavar="N", default=0, show_default=True, type=click.IntRange(min=0), help="Same seed, same bits."
 )
-quiet_option = click.option("--quiet", is_flag=True, help="No progress.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 verify_option = click.option(
     "--unverified", is_flag=True, help="Do not check every byte first; for large indexes on trusted disks."

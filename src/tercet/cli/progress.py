@@ -29,20 +29,6 @@ def open_bar(console: Console, count: ProgressColumn, *columns: ProgressColumn, 
     return Progress(name, BarColumn(bar_width=24), count, *columns, console=console, transient=True, disable=disable)
 
 
-class SpacedLines:
-    """Lines on standard error, the first after so many seconds and no two closer than that."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds, self._next = seconds, time.monotonic() + seconds
-
-    def due(self) -> bool:
-        """Whether it is time for a line; if so, the next one waits again."""
-        if time.monotonic() < self._next:
-            return False
-        self._next = time.monotonic() + self._seconds
-        return True
-
-
 class ReadingBar:
     """A bar for the file being read, once that has lasted a second; gone when the file is."""
 
@@ -92,8 +78,9 @@ class DocumentCount:
     """Says how many documents are done, every few seconds of a long job."""
 
     def __init__(self) -> None:
-        self._lines = SpacedLines(SAY_EVERY_SECONDS)
+        self._next = time.monotonic() + SAY_EVERY_SECONDS
 
     def __call__(self, done: int) -> None:
-        if self._lines.due():
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + SAY_EVERY_SECONDS
             echo(f"{done:,} documents so far", err=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -63,10 +63,10 @@ class SessionCounts:
     (False, True, True)
     """
 
-    def __init__(self, seen: Mapping[str, Sequence[int]] | None = None, odd: Iterable[str] = ()) -> None:
-        self.odd = set(odd)
-        self.seen: dict[str, list[int]] = {session: list(counts) for session, counts in (seen or {}).items()}
-        self._sizes = Counter(n_lists for n_lists, _, _ in self.seen.values())  # sessions that have so many lists
+    def __init__(self) -> None:
+        self.odd: set[str] = set()
+        self.seen: dict[str, list[int]] = {}
+        self._sizes: Counter[int] = Counter()  # sessions that have so many lists
 
     def note(self, session: str, n_shown: int, n_clicked: int) -> bool:
         """Take in a list of a session; whether it is odd now."""

@@ -249,17 +249,11 @@ def impressions_of(
 
 
 class ImpressionParser:
-    """Makes an impression of each line of a file; the first line it gets, which may be the header, tells the format.
-
-    Attributes
-    ----------
-    session : who saw the list of the last line, where JSON says so
-    """
+    """Makes an impression of each line of a file; the first line it gets, which may be the header, tells the format."""
 
     def __init__(self, path: FilePath) -> None:
         self.path = path
         self.is_json: bool | None = None
-        self.session: str | None = None
 
     def __call__(self, text: str, line: int) -> Impression | None:
         """The impression on a line; None for the header."""
@@ -275,8 +269,7 @@ class ImpressionParser:
                 )
                 raise FormatError(path, line, message)
         if self.is_json:
-            record = parse_json_object(text, path, line)
-            impression, self.session = _json_impression(record, path, line), _json_session(record)
+            impression = _json_impression(parse_json_object(text, path, line), path, line)
         else:
             impression = _tsv_impression(text, path, line)
         problem = impression_problem(impression)
@@ -316,12 +309,6 @@ def _tsv_impression(text: str, path: FilePath, line: int) -> Impression:
         for what, column in (("shown", columns[1]), ("clicked", columns[2]))
     )
     return Impression(query, shown, clicked)
-
-
-def _json_session(record: dict[str, Any]) -> str | None:
-    """Who saw a list, under the first of the names that a column of sessions may have."""
-    value = next((record[name] for tier in SESSIONS for name in tier if name in record), None)
-    return str(value) if isinstance(value, str | int) and value != "" else None
 
 
 def _json_impression(record: dict[str, Any], path: FilePath, line: int) -> Impression:

@@ -82,7 +82,7 @@ def recognise(path: FilePath) -> Kind:
     """Return the kind of data at a path, or raise `InputError` saying what was looked for.
 
     Folders: ``"beir"``, ``"20newsgroups"``, ``"letor-folds"``, ``"labelled-folder"``, ``"vectors"`` (as
-    ``tercet vectorise`` writes them), ``"click-log"`` (UBI's queries and events). Files:
+    ``tercet.text.vectorise`` writes them), ``"click-log"`` (UBI's queries and events). Files:
     ``"letor"``, ``"svmlight"`` (the same without qid), ``"qrels"``, ``"quepid"`` (judgements as CSV), ``"run"``,
     ``"preferences"``, ``"clicks"``, ``"20newsgroups"`` and ``"letor-folds"`` (their archives), and tables, by the names
     of their columns: ``"documents"``, ``"judgements"``, ``"threes"``, ``"click-log"`` and ``"links"``. Looks at a few
@@ -161,8 +161,8 @@ def _recognise_folder(folder: Path) -> Kind:
         kinds.append("labelled-folder")
     if not kinds and (folder / VECTORS_UNFINISHED).is_dir():
         raise InputError(
-            f"{folder}: these vectors are not complete; tercet vectorise is still at work, or was stopped and has to "
-            "be run again"
+            f"{folder}: these vectors are not complete; tercet.text.vectorise is still at work, or was stopped and has "
+            "to be called again"
         )
     if not kinds:
         raise InputError(f"{folder}: this folder is of no known kind; looked for {_FOLDERS}")

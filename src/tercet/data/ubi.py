@@ -1,26 +1,22 @@
 """OpenSearch's UBI as a folder: files of queries and files of events, one of each or as many as a rotated log has.
 
-`GrowingUbi` reads such a log while it is written, as `GrowingFile` reads one file: the service writes
-``ubi_queries-20261116-0001.jsonl`` and ``ubi_events-20261116-0001.jsonl``, then those of the next number or day.
+`GrowingUbi` reads such a log while the service writes it: ``ubi_queries-20261116-0001.jsonl`` and
+``ubi_events-20261116-0001.jsonl``, then those of the next number or day.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
-from tercet.data.growing import GrowingFile, check_before
 from tercet.data.json_lines import parse_json_object
-from tercet.data.lines import FilePath, Refused
-from tercet.data.preference_files import START, StreamPosition
+from tercet.data.lines import Refused, line_text, raw_line
 from tercet.data.tables import DataTable
 from tercet.data.values import Record, moment_in
 from tercet.data.watching import READ_AT_ONCE
@@ -34,7 +30,6 @@ CLICK_SECONDS = 600.0  # a click that comes later than this after its list is no
 
 _NUMBERED = re.compile(r"-(\d{4})(\d\d)(\d\d)-(\d{4})\.jsonl$")
 _MOST_FILES = 10_000  # of a day
-_MOST_BYTES = 1 << 32  # of a file, so that a place in a folder is one number
 
 
 @dataclass(frozen=True)
@@ -101,22 +96,6 @@ class JoinedTable(DataTable):
             yield from part.rows(refused)
 
 
-def open_growing(log: FilePath, position: StreamPosition = START) -> GrowingFile | GrowingUbi:
-    """A click log to be read as it grows: a file, or a folder of UBI."""
-    return GrowingUbi(Path(log), position) if os.path.isdir(log) else GrowingFile(log, position)
-
-
-def check_grown(log: FilePath, position: StreamPosition, digest: str) -> None:
-    """Raise a FormatError where a log is not the one that had this digest at that place; see `check_before`."""
-    if not os.path.isdir(log):
-        check_before(log, position, digest)
-        return
-    number, offset = divmod(position.at, _MOST_BYTES)
-    files = _numbered(Path(log), QUERIES)
-    if number in files:  # else it was removed since, as old ones are
-        check_before(files[number], StreamPosition(offset, 0), digest)
-
-
 def file_number(day: date, count: int) -> int:
     """What a file of a rotated log is known by, in the order of time."""
     return (day - date(1970, 1, 1)).days * _MOST_FILES + count
@@ -139,35 +118,34 @@ def _numbered(folder: Path, kind: str) -> dict[int, Path]:
 
 
 class _NumberedFiles:
-    """Complete lines of numbered files, one file after the other, from any place on."""
+    """Complete lines of numbered files, one file after the other; half a line at the end waits for its rest.
 
-    def __init__(self, folder: Path, kind: str, number: int = 0, offset: int = 0) -> None:
+    Attributes
+    ----------
+    number, path : the file that is read
+    offset : where in it the next line begins
+    """
+
+    def __init__(self, folder: Path, kind: str) -> None:
         self._folder, self._kind = folder, kind
-        self.number, self.offset = number, offset
-        self._file: GrowingFile | None = None
+        self.number, self.offset, self.path = 0, 0, folder
+        self._stream: BinaryIO | None = None
         self._counted = folder, 0, 0  # lines up to a place of a file
-
-    @property
-    def path(self) -> Path:
-        return Path(self._file.path) if self._file is not None else self._folder
 
     def next(self) -> str | None:
         """The next line, or None where none is complete; `offset` then stands behind it."""
         while True:
-            if self._file is None and not self._open():
+            if self._stream is None and not self._open():
                 return None
-            assert self._file is not None
-            lines = self._file.read(1)
-            if lines:
-                self.offset = self._file.position.at
-                return lines[0][1]
+            line = self._line()
+            if line is not None:
+                return line
             later = [number for number in _numbered(self._folder, self._kind) if number > self.number]
             if not later:
                 return None
-            lines = self._file.read(1)  # that came between the last look and the next file
-            if lines:
-                self.offset = self._file.position.at
-                return lines[0][1]
+            line = self._line()  # that came between the last look and the next file
+            if line is not None:
+                return line
             self.close()
             self.number, self.offset = min(later), 0
 
@@ -176,28 +154,37 @@ class _NumberedFiles:
         numbers = [number for number in files if number >= self.number]
         if not numbers:
             return False
-        if min(numbers) != self.number:  # what was read before is gone
+        if min(numbers) != self.number:  # the file was removed since, as old ones are
             self.number, self.offset = min(numbers), 0
-        self._file = GrowingFile(files[self.number], StreamPosition(self.offset, 0))
+        self.path = files[self.number]
+        self._stream = open(self.path, "rb")  # noqa: SIM115  (read on by the next call; `close` closes it)
+        self._stream.seek(self.offset)
         return True
+
+    def _line(self) -> str | None:
+        assert self._stream is not None
+        start = self.offset
+        try:
+            raw = raw_line(self._stream, self.path, 0)
+            if not raw.endswith(b"\n"):
+                self._stream.seek(start)
+                size = os.fstat(self._stream.fileno()).st_size
+                if size < start:
+                    message = f"the file has {size} bytes, and {start} were read before: it was cut off or written anew"
+                    raise FormatError(self.path, None, message)
+                return None
+            self.offset += len(raw)
+            return line_text(raw, self.path, 0 if start else 1, start)
+        except FormatError as error:
+            if error.line is None:
+                raise
+            self.offset = self._stream.tell()
+            raise self.error(error.message) from error
 
     def back(self, offset: int) -> None:
         """Go back to a place in the file that is open."""
-        assert self._file is not None
-        path = self._file.path
-        self._file.close()
-        self.offset = offset
-        self._file = GrowingFile(path, StreamPosition(offset, 0))
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """The number of the file, and where in it the next line begins."""
-        return self.number, self.offset
-
-    def go_to(self, place: tuple[int, int]) -> None:
-        """Have the line there be the next one."""
-        self.close()
-        self.number, self.offset = place
+        assert self._stream is not None
+        self.offset = self._stream.seek(offset)
 
     def error(self, message: str) -> FormatError:
         """What is wrong with the line that was read last."""
@@ -214,85 +201,49 @@ class _NumberedFiles:
         self._counted = path, offset, n_lines
         return FormatError(path, n_lines, message)
 
-    def digest(self) -> str:
-        if self._file is None and not self._open():
-            return ""
-        assert self._file is not None
-        self._file.position = StreamPosition(self.offset, 0)
-        return self._file.digest()
-
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
 
 
 class GrowingUbi:
-    """Reads a log of UBI that others append to: a line for each list, once it is so old that its clicks are there.
+    """Reads a log of UBI that others append to: each list once, when it is so old that its clicks are there.
 
     A list is handed out `click_seconds` after it was shown, with the clicks that came until then, so what is read does
-    not depend on when. Lines are JSON as `read_clicks` takes them: query, shown, clicked, and who saw it as session.
+    not depend on when.
 
     Parameters
     ----------
     path : the folder
-    position : where to begin
     clock : gives seconds since 1970
     click_seconds : for how long clicks on a list count
 
     Attributes
     ----------
-    position : behind the last list that was handed out
+    waits : whether there are lists that wait for their clicks
     """
 
-    is_packed = False
-
     def __init__(
-        self,
-        path: Path,
-        position: StreamPosition = START,
-        clock: Callable[[], float] = time.time,
-        click_seconds: float = CLICK_SECONDS,
+        self, path: Path, clock: Callable[[], float] = time.time, click_seconds: float = CLICK_SECONDS
     ) -> None:
-        self.path, self.position = path, position
         self._clock, self._click_seconds = clock, click_seconds
-        number, offset = divmod(position.at, _MOST_BYTES)
-        self._queries = _NumberedFiles(path, QUERIES, number, offset)
-        self._events = _NumberedFiles(path, EVENTS, number)  # both are rotated together
+        self._queries, self._events = _NumberedFiles(path, QUERIES), _NumberedFiles(path, EVENTS)
         self._clicks: dict[str, list[tuple[float, str]]] = {}
         self._next_event: tuple[float, str, str] | None = None
-        self._at_event: tuple[int, int] | None = None  # place of an event that is not known to be right yet
-        self._n_young = 0
+        self.waits = False
         if not _numbered(path, QUERIES):
             raise InputError(
                 f"{path} has no ubi_queries….jsonl, so it is no click log; expected a file or UBI's folder"
             )
 
-    def read(self, limit: int) -> list[tuple[int, str]]:
-        """At most so many lists, numbered, of those that are old enough now.
-
-        Lists before a line that is wrong are handed out; the next call raises a FormatError, and so does each after it
-        as long as the line is as it is: nothing is passed over.
-        """
-        lines: list[tuple[int, str]] = []
-        try:
-            for one in islice(self.lists(), limit):
-                line = {"query": one.query, "shown": one.shown, "clicked": one.clicked, "session": one.client}
-                text = json.dumps(line, ensure_ascii=False) if one.shown and one.query else ""
-                lines.append((self.position.within, text))
-        except FormatError:
-            number, offset = divmod(self.position.at, _MOST_BYTES)
-            self._queries.go_to((number, offset))
-            if self._at_event is not None:
-                self._events.go_to(self._at_event)
-            if not lines:
-                raise
-        return lines
-
     def lists(self) -> Iterator[LoggedList]:
-        """The same as they were logged, one by one; who goes on after a line that is wrong gets the next ones."""
+        """Yield those that are old enough now and were not handed out before.
+
+        A line that is wrong raises a FormatError; the next call goes on behind it.
+        """
         until = self._clock() - self._click_seconds
-        self._n_young = 0
+        self.waits = False
         while True:
             offset, number = self._queries.offset, self._queries.number
             text = self._queries.next()
@@ -303,16 +254,11 @@ class GrowingUbi:
             one = self._list(text)
             if one.shown_at > until:
                 self._queries.back(offset if self._queries.number == number else 0)
-                self._n_young = 1
+                self.waits = True
                 break
             clicks = self._clicks_of(one.query_id, one.shown_at)
-            self._stand(self.position.within + 1)
             shown = set(one.shown)
             yield replace(one, clicked=tuple(doc_id for doc_id in clicks if doc_id in shown))
-        self._stand(self.position.within)
-
-    def _stand(self, n_lists: int) -> None:
-        self.position = StreamPosition(self._queries.number * _MOST_BYTES + self._queries.offset, n_lists)
 
     def _list(self, text: str) -> LoggedList:
         record = self._record(text, self._queries)
@@ -354,11 +300,7 @@ class GrowingUbi:
 
     def _read_event(self) -> bool:
         """Go on to the next click."""
-        while True:
-            self._at_event = self._events.place
-            text = self._events.next()
-            if text is None:
-                break
+        while (text := self._events.next()) is not None:
             if not text.strip():
                 continue
             record = self._record(text, self._events)
@@ -370,9 +312,7 @@ class GrowingUbi:
             if not isinstance(doc_id, str) or not isinstance(record.get("query_id"), str):
                 raise self._events.error('a click needs "query_id" and "event_attributes.object.object_id"')
             self._next_event = self._time(record, self._events), record["query_id"], doc_id
-            self._at_event = None
             return True
-        self._at_event = None
         return False
 
     def _record(self, text: str, lines: _NumberedFiles) -> dict[str, Any]:
@@ -386,28 +326,6 @@ class GrowingUbi:
         if moment is None:
             raise lines.error(f'"timestamp" is {record.get("timestamp")!r}; a time is ISO 8601')
         return moment.timestamp()
-
-    @property
-    def n_waiting(self) -> int:
-        """Whether lists wait for their clicks."""
-        return self._n_young
-
-    @property
-    def waiting(self) -> str | None:
-        if not self._n_young:
-            return None
-        minutes = self._click_seconds / 60
-        return f"the latest lists wait until {minutes:.3g} minutes have passed, in which clicks may come"
-
-    def is_replaced(self) -> bool:
-        return False
-
-    def begin_again(self) -> None:
-        """Files follow each other of themselves."""
-
-    def digest(self) -> str:
-        """A digest of what stands before the place in its file."""
-        return self._queries.digest()
 
     def close(self) -> None:
         self._queries.close()

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from tercet._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from tercet.fitting.click_log import learn_from_clicks as learn_from_clicks
     from tercet.fitting.feature_model import FeatureModel as FeatureModel
     from tercet.fitting.parallel import fit_parallel as fit_parallel
     from tercet.fitting.prior import Prior as Prior
@@ -21,7 +20,6 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "tercet.fitting.click_log": ("learn_from_clicks",),
             "tercet.fitting.feature_model": ("FeatureModel",),
             "tercet.fitting.text_model": ("TextModel",),
             "tercet.fitting.parallel": ("fit_parallel",),

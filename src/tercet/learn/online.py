@@ -6,8 +6,8 @@ does. It is passive-aggressive (PA-I): with s the scores by the weights that sta
     target = max(margin max(|s(b)|, |s(w)|), least_margin unit |q| max(|b|, |w|))
     step   = min(target - m, rate weight target) X / |X|²        and none where m reaches the target
 
-so that all lengths are relative and one setting suits models of every scale. `tercet learn` and the service both learn
-by it; the service bounds its steps, and may take them back.
+so that all lengths are relative and one setting suits models of every scale. The service learns by it, bounds its
+steps, and may take them back.
 """
 
 from __future__ import annotations

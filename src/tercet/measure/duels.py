@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.data.click_sessions import SessionCounts
-from tercet.data.preference_files import START
 from tercet.data.ubi import CLICK_SECONDS, INTERLEAVED, GrowingUbi, LoggedList
 from tercet.errors import InputError
 from tercet.measure.interleaving import METHODS, TEAMS, Duel, Method, Team, credit, ranks_credit
@@ -326,7 +325,7 @@ def read_duels(
     n_lists = n_shared = 0
     outcomes: dict[Contest, bytearray] = {}
     times: dict[Contest, tuple[float, float]] = {}
-    with GrowingUbi(Path(folder), START, clock, settle_seconds) as log:
+    with GrowingUbi(Path(folder), clock, settle_seconds) as log:
         for shown in log.lists():
             if shown.shown_at < since:
                 continue
@@ -337,7 +336,7 @@ def read_duels(
                 contest, outcome = counted
                 outcomes.setdefault(contest, bytearray()).append(outcome % 256)
                 times[contest] = times.get(contest, (shown.shown_at, 0.0))[0], shown.shown_at
-        waits = log.n_waiting > 0
+        waits = log.waits
     courses = {
         contest: DuelCourse(tally.standings[contest], np.frombuffer(course, np.int8), *times[contest])
         for contest, course in outcomes.items()

@@ -185,19 +185,6 @@ class Folder:
                 committed = latest
         raise BundleError(f"{self.path} was changed {_OPEN_ATTEMPTS} times while it was being opened")
 
-    def bundles(self, committed: Committed) -> Iterator[Path]:
-        """The folders of all bundles that count, its own the last, as a copy must have them."""
-        segments = {listed.name for listed in committed.segments}
-        for name in sorted(segments):
-            yield self.path / SEGMENTS / name
-        for path in sorted((self.path / FACTORS).glob("*")):
-            if path.name.partition("-")[0] in segments:
-                yield path
-        for name in sorted(kept_models(committed.promotions, committed.model)):
-            if name == committed.model or (self.path / MODELS / name).is_dir():  # one before may be gone
-                yield self.path / MODELS / name
-        yield self.path
-
     def read_model(self, name: str, digest: str) -> TextModel | Weights:
         bundle = self._sealed(MODELS, checked_name(name, str(self.path)), digest, mapped=False)
         if bundle.kind == TEXT_MODEL:

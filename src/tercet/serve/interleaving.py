@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tercet.data.preference_files import START
 from tercet.data.ubi import CLICK_SECONDS, GrowingUbi
 from tercet.errors import EngineError, InputError, TercetError
 from tercet.fitting.text_model import TextModel
@@ -276,7 +275,7 @@ class Interleaver:
         with self._reading:
             try:
                 if self._reader is None:
-                    self._reader = GrowingUbi(self.log.folder, START, self.log.clock, self._settle_seconds)
+                    self._reader = GrowingUbi(self.log.folder, self.log.clock, self._settle_seconds)
                 for one in self._reader.lists():
                     with self._counting:
                         self._tally.take(one)

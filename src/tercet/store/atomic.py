@@ -25,10 +25,6 @@ _LOCK_POLL_SECONDS: Final = 0.01
 # What a file system answers that has no locks on folders; NFS answers EBADF.
 _NO_LOCKS: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 
-# Of the system call renameat2: relative to the working folder, and both names stay; file systems without it answer so.
-_HERE, _EXCHANGE = -100, 2
-_CANNOT_EXCHANGE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
-
 
 @contextlib.contextmanager
 def open_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
@@ -80,31 +76,6 @@ def write_file_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """
     with open_atomically(path) as file:
         file.write(data)
-
-
-def exchange_folders(one: Path, other: Path) -> None:
-    """Have two folders change places at one moment; where a system cannot, the first is away for that moment.
-
-    Raises
-    ------
-    OSError
-        When they cannot; both are where they were, or the first is found at the name of the second with ``.before``.
-    """
-    if sys.platform == "linux":
-        import ctypes
-
-        swap = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-        if swap is not None:
-            names = os.fsencode(one), os.fsencode(other)
-            if swap(_HERE, names[0], _HERE, names[1], _EXCHANGE) == 0:
-                return
-            code = ctypes.get_errno()
-            if code not in _CANNOT_EXCHANGE:
-                raise OSError(code, os.strerror(code), str(one), None, str(other))
-    aside = other.with_name(f"{other.name}.before")
-    os.rename(one, aside)
-    os.rename(other, one)
-    os.rename(aside, other)
 
 
 def sync_folder(folder: Path) -> None:

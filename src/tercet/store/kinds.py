@@ -6,7 +6,6 @@ from typing import Final
 
 RANKER: Final = "ranker"
 CHECKPOINT: Final = "checkpoint"  # of training
-CLICK_CHECKPOINT: Final = "click-checkpoint"  # of learning from a log of clicks
 TEXT_MODEL: Final = "text-model"
 FEATURE_MODEL: Final = "feature-model"
 WEIGHTS: Final = "weights"  # a value by itself

@@ -80,7 +80,7 @@ def parse_manifest(data: bytes, path: Path) -> Manifest:
     DamagedBundleError
         When the bytes are not those that were written.
     """
-    stored = decode(_StoredManifest, unsealed(data, str(path), FORMAT, FORMAT_VERSION), where=str(path))
+    stored = decode(_StoredManifest, unsealed(data, str(path)), where=str(path))
     if len(stored.arrays) > MAX_ARRAYS:
         raise DamagedBundleError(f"{path} has {len(stored.arrays)} arrays; at most {MAX_ARRAYS} are allowed")
     for name, spec in stored.arrays.items():
@@ -133,26 +133,26 @@ def sealed(body: dict[str, Any]) -> bytes:
     return canonical_bytes({**body, "checksum": checksum})
 
 
-def unsealed(data: bytes, where: str, file_format: str, latest: int) -> dict[str, Any]:
+def unsealed(data: bytes, where: str) -> dict[str, Any]:
     """What `sealed` made a file of, with its checksum, after every byte of it was checked.
 
     Raises
     ------
     VersionError
-        When its version is above ``latest``; what else it says is then not looked at.
+        When its version is above `FORMAT_VERSION`; what else it says is then not looked at.
     DamagedBundleError
         When the bytes are not those that were written.
     """
     content = parse_json(data, where)
     if not isinstance(content, dict):
         raise DamagedBundleError(f"{where} is {described(content)}; expected a mapping")
-    if content.get("format") != file_format:
-        raise DamagedBundleError(f"{where} has the format {content.get('format')!r}; expected {file_format!r}")
+    if content.get("format") != FORMAT:
+        raise DamagedBundleError(f"{where} has the format {content.get('format')!r}; expected {FORMAT!r}")
     version = content.get("version")
     if type(version) is not int or version < 1:
         raise DamagedBundleError(f"{where} has the version {described(version)}; expected a number from 1 on")
-    if version > latest:
-        raise VersionError(f"{where} was written by format {version}; this Tercet reads up to {latest}")
+    if version > FORMAT_VERSION:
+        raise VersionError(f"{where} was written by format {version}; this Tercet reads up to {FORMAT_VERSION}")
     body = {name: value for name, value in content.items() if name != "checksum"}
     try:
         canonical = canonical_bytes(content) == data
