@@ -220,7 +220,7 @@ def test_word_pairs_are_learned_on_a_card_into_cells_of_its_own(whole, home, pla
 @pytest.fixture
 def no_card(monkeypatch):
     def find_none():
-        raise DeviceError("this machine has no GPU. Use device='cpu'")
+        raise DeviceError("this machine has no GPU")
 
     monkeypatch.setattr("tercet.gpu.find_card", find_none)
 

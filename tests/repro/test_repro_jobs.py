@@ -436,7 +436,7 @@ def test_a_number_depends_on_the_code_of_its_own_learner_only(alone):
     rls = files_behind(["tercet.repro.row_jobs", "tercet.learn.rls.ranker"])
     assert {"tercet.kernels.lowrank", "tercet.learn.loop", "tercet.measure.formulas"} <= lowrank.keys()
     assert not any(name.startswith(("tercet.learn.rls", "tercet.learn.linear")) for name in lowrank)
-    assert not {"tercet.learn.sparse", "tercet.learn.grouped", "tercet.kernels.sparse"} & lowrank.keys()
+    assert not {"tercet.learn.sparse", "tercet.kernels.sparse"} & lowrank.keys()
     assert "tercet.learn.rls.solving" in rls
     assert not {"tercet.learn.lowrank", "tercet.kernels.lowrank", "tercet.repro.term_jobs"} & rls.keys()
     assert {"tercet.choose", "tercet.fitting.rankers"} <= lowrank.keys() & rls.keys()  # what both use

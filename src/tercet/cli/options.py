@@ -293,7 +293,7 @@ device_option = click.option(
 def learning_on(machine: str) -> Iterator[None]:
     """Learn within the block on a device or a cluster; of a cluster say at the end how much travelled."""
     if ":" not in machine:
-        from tercet.learn.devices import learning_on as on_device
+        from tercet.gpu import device as on_device
 
         with on_device(machine):  # type: ignore[arg-type]  # one of the choices
             yield

@@ -14,7 +14,7 @@ from tercet.fitting.rankers import (
     OF_THE_FIT,
     NameWithParameters,
     candidates_of,
-    canonical_name,
+    check_name,
 )
 from tercet.learn.base import Ranker
 from tercet.store.schema import members_of, unmarked
@@ -81,7 +81,7 @@ class RankerSpec(click.ParamType):
 
 
 def _term_pair_class(name: str) -> type[Ranker]:
-    return NAMED_RANKERS[canonical_name(name)].cls
+    return NAMED_RANKERS[check_name(name)].cls
 
 
 def _feature_class(name: str) -> type[Ranker]:

@@ -12,7 +12,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tercet.errors import MissingDataError, MissingExtraError, TercetError
-from tercet.fitting.rankers import OF_ROWS, OF_WORDS, learning_there
+from tercet.fitting.rankers import OF_ROWS, OF_WORDS
+from tercet.gpu import device as learning_there
 from tercet.repro.cache import CellCache, CellSetting, ComponentStore, RunDeadline
 from tercet.repro.cost_jobs import cost_jobs
 from tercet.repro.datasets import DataSet, load_dataset

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from tercet.errors import InputError
-from tercet.fitting.rankers import bytes_of_whole_w, learning_there
+from tercet.fitting.rankers import bytes_of_whole_w
+from tercet.gpu import device as learning_there
 from tercet.repro.cache import Listener, RunDeadline
 from tercet.repro.cost_jobs import cost_jobs
 from tercet.repro.datasets import with_data_found
