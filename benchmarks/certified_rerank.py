@@ -21,8 +21,9 @@ from scipy import sparse
 import tercet as tc
 from common import parse_arguments, print_table, write_json
 from tercet.data import read_beir
+from tercet.engines import certified_search, positive_query
 from tercet.learn.thin import largest_entries
-from tercet.search import Index, certified_search, positive_query
+from tercet.search import Index
 from tercet.weights import Identity, Sparse, Weights
 
 K, MEASURE = 10, "nDCG@10"

@@ -26,10 +26,10 @@ import numpy as np
 
 import tercet as tc
 from common import median, parse_arguments, print_table, write_json
-from tercet.adapters.elasticsearch import index_settings, rewrite
 from tercet.data import read_beir
-from tercet.export import write_anserini, write_rank_features, write_synonyms
-from tercet.export.rank_features import FOLDED_FIELD, IMPACTS_FIELD
+from tercet.engines import write_anserini, write_rank_features, write_synonyms
+from tercet.engines.elasticsearch import index_settings, rewrite
+from tercet.engines.rank_features import FOLDED_FIELD, IMPACTS_FIELD
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 

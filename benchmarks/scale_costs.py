@@ -214,23 +214,6 @@ def job_preferences(n: int, folder: Path, seed: int) -> dict[str, Any]:
     return {"seconds": clock.wall, "count": done, "bytes": path.stat().st_size}
 
 
-def job_qdrant(n: int, folder: Path, seed: int) -> dict[str, Any]:
-    """The same documents in Qdrant's engine in this process."""
-    words = Vectors.open(folder / "vectors").vectoriser
-    model = made_up_model(words, "identity", np.random.default_rng(seed))
-    made_up = seconds_of_reading(n, seed)
-    started = time.perf_counter()
-    index = tc.search.QdrantIndex.build(
-        Texts(n, seed), model, folder / "qdrant", url=f"edge:{folder / 'qdrant-edge'}", keep_texts=False
-    )
-    seconds = time.perf_counter() - started - made_up
-    return {
-        "seconds": seconds,
-        "bytes": folder_bytes(folder / "qdrant-edge"),
-        **percentiles(index, seed),
-    }
-
-
 # -- simulations -----------------------------------------------------------------------------------------------------
 
 
@@ -347,7 +330,6 @@ JOBS: dict[str, Callable[..., dict[str, Any]]] = {
     "query identity": lambda n, folder, seed: job_query(n, folder, seed, "identity"),
     "query sparse": lambda n, folder, seed: job_query(n, folder, seed, "sparse"),
     "query low rank": lambda n, folder, seed: job_query(n, folder, seed, "low rank"),
-    "qdrant": job_qdrant,
     "cold rows": job_cold_rows,
     "vocabulary": job_vocabulary,
     "workers": job_workers,
@@ -391,8 +373,6 @@ def print_costs(results: dict[str, dict[str, dict[str, Any]]], sizes: Iterable[i
             row("different words", lambda c, n: f"{c['vectorise']['entries'] / n:.0f}"),
             row("index, µs", lambda c, n: f"{1e6 * c['index']['seconds'] / n:.0f}"),
             row("index on disk, bytes", lambda c, n: f"{c['index']['bytes'] / n:.0f}"),
-            row("Qdrant engine, upload, µs", lambda c, n: f"{1e6 * c['qdrant']['seconds'] / n:.0f}"),
-            row("Qdrant engine, on disk, bytes", lambda c, n: f"{c['qdrant']['bytes'] / n:.0f}"),
         ],
     )
     print_table(
@@ -418,7 +398,6 @@ def print_costs(results: dict[str, dict[str, dict[str, Any]]], sizes: Iterable[i
                 ("identity", "query identity"),
                 ("sparse W", "query sparse"),
                 ("low rank", "query low rank"),
-                ("Qdrant engine, identity", "qdrant"),
             )
         ],
     )

@@ -77,9 +77,8 @@ def test_every_import_is_declared(path: Path) -> None:
 @pytest.mark.parametrize(
     ("folder", "extra"),
     [
-        ("search/backends/qdrant", "qdrant"),
-        ("search/backends/postgres.py", "postgres"),
-        ("search/backends/seekdb.py", "seekdb"),
+        ("engines/qdrant_engine.py", "qdrant"),
+        ("engines/postgres_engine.py", "postgres"),
         ("serve", "serve"),
         ("scale", "scale"),
     ],

@@ -38,7 +38,7 @@ FLOORS: list[list[str]] = [
     ["search"],
     ["scale", "gpu"],
     ["loading.py"],
-    ["repro", "export", "serve"],
+    ["repro", "engines", "serve"],
     ["adapters"],
     ["cli"],
     ["tercet/__init__.py", "__main__"],
@@ -71,9 +71,7 @@ HEAVY = (
     "torch",
     "fugashi",
     "qdrant_client",
-    "qdrant_edge",
     "psycopg",
-    "pymysql",
     "cupy",
     "cupyx",
 )

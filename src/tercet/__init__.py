@@ -3,7 +3,7 @@
 These names are what the guides use; the rest of a room is one import away: ``tercet.data`` (readers and writers),
 ``tercet.text``, ``tercet.weights``, ``tercet.learn`` (all rankers and sources; ``tercet.learn.linear`` and
 ``tercet.learn.rls`` for feature vectors), ``tercet.scale``, ``tercet.measure``, ``tercet.report``, ``tercet.fitting``,
-``tercet.search``, ``tercet.export``, ``tercet.repro``, ``tercet.serve``, ``tercet.simulate``. Each loads when it is
+``tercet.search``, ``tercet.engines``, ``tercet.repro``, ``tercet.serve``, ``tercet.simulate``. Each loads when it is
 first used.
 
 >>> import tercet as tc
@@ -97,8 +97,8 @@ else:
         rooms=(
             "adapters",
             "data",
+            "engines",
             "errors",
-            "export",
             "fitting",
             "learn",
             "measure",

@@ -21,7 +21,7 @@
     └── MissingExtraError   (ImportError) an optional package is needed; says which to install
 
 Anything else that escapes is a defect. Two exceptions are raised on purpose and never escape: `HttpProblem` of the
-service, which becomes an answer, and `Passing` of search.backends, after which a request is tried again.
+service, which becomes an answer, and `Passing` of engines, after which a request is tried again.
 """
 
 from __future__ import annotations

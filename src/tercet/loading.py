@@ -26,10 +26,12 @@ def load(path: str | PathLike[str]) -> Any:
     'TextModel'
     """
     bundle = read_bundle(path)
-    if bundle.kind in INDEX_KINDS:
-        from tercet.search.index import open_index
+    if bundle.kind == INDEX:
+        from tercet.search import Index
 
-        return open_index(path)
+        return Index.open(path)
+    if bundle.kind in REMOTE_KINDS:
+        raise BundleError(f"{path} is an index in another engine; open it with tercet.engines.open_index")
     if bundle.kind not in READERS:
         raise BundleError(
             f"{path} holds a {bundle.kind!r}, which is not something to load; expected a ranker, a text model, a "
@@ -68,7 +70,6 @@ def _feature_rankers() -> dict[str, Any]:
     return {**LINEAR_RANKERS, **RLS_RANKERS}
 
 
-INDEX_KINDS = (INDEX, *REMOTE_KINDS)
 READERS: dict[str, Callable[[Bundle], Any]] = {
     RANKER: _read_ranker,
     TEXT_MODEL: _read_text_model,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,33 +12,41 @@ import pytest
 
 from support.commands import ok, run
 from support.indexes import DOCS, small_model
-from support.qdrant_server import fake_qdrant
+from support.qdrant_server import FakeQdrant, fake_qdrant
 from support.serving import eventually, made_docs, made_index, preferred, served
 from tercet.data import read_run, write_beir
-from tercet.search import Index, open_index
-from tercet.search.backends import engine as engine_module
-from tercet.search.backends.qdrant import QdrantIndex
+from tercet.engines import QdrantIndex, open_index
+from tercet.engines import engine as engine_module
+from tercet.search import Index
 from tercet.serve import learner
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
 
+numbers = itertools.count()
 TEXTS = {doc_id: text for doc_id, text in DOCS.items() if text}
 
 
-def filled(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def server() -> Iterator[FakeQdrant]:
+    with fake_qdrant() as running:
+        yield running
+
+
+def filled(server: FakeQdrant, tmp_path: Path) -> Path:
     """Data, a model, and an index of each kind."""
     small_model(TEXTS, latent=True).save(tmp_path / "model")
     write_beir(tmp_path / "data", TEXTS, {"q1": "green avocado", "q2": "sky"}, {"train": {"q1": {"a": 1}}})
     common = ("index", tmp_path / "data", "--model", tmp_path / "model", "-o")
-    told = ok(*common, tmp_path / "index", "--backend", "qdrant", "--url", f"edge:{tmp_path / 'qdrant'}")
+    place = ("--backend", "qdrant", "--url", server.url, "--collection", f"filled-{next(numbers)}")
+    told = ok(*common, tmp_path / "index", *place)
     assert told == f"{tmp_path / 'index'}: 4 documents, 7 words\n"
     ok(*common, tmp_path / "embedded")
     return tmp_path
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return filled(tmp_path_factory.mktemp("filled"))
+def folder(server: FakeQdrant, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return filled(server, tmp_path_factory.mktemp("filled"))
 
 
 def corpus(path: Path, docs: dict[str, str]) -> Path:
@@ -75,8 +85,8 @@ def test_another_model(folder: Path) -> None:
     assert "Index the documents again" in run("search", folder / "index", "sky", "--model", folder / "other").output
 
 
-def test_changes(tmp_path: Path) -> None:
-    folder = filled(tmp_path)
+def test_changes(server: FakeQdrant, tmp_path: Path) -> None:
+    folder = filled(server, tmp_path)
     more = corpus(folder / "more.jsonl", {"x": "green green", "y": "sky"})
     assert "4 documents before, 6 now\n" in ok("index", folder / "index", "--add", more)
     corpus(more, {"x": "blue sky"})
@@ -91,12 +101,9 @@ def test_changes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--backend", "qdrant"), "--backend (one of qdrant, postgres, seekdb) and --url go together"),
-        (("--url", "http://localhost"), "--backend (one of qdrant, postgres, seekdb) and --url go together"),
-        (
-            ("--backend", "embedded", "--url", "http://localhost"),
-            "--backend (one of qdrant, postgres, seekdb) and --url go together",
-        ),
+        (("--backend", "qdrant"), "--backend (one of qdrant, postgres) and --url go together"),
+        (("--url", "http://localhost"), "--backend (one of qdrant, postgres) and --url go together"),
+        (("--backend", "embedded", "--url", "http://localhost"), "'embedded' is not one of"),
         (("--collection", "x"), "--collection is for them"),
         (("--backend", "other"), "'other' is not one of"),
     ],
@@ -120,8 +127,8 @@ def test_a_server_that_is_away_is_one_line(folder: Path, monkeypatch: pytest.Mon
     assert len(result.output.splitlines()) == 1
 
 
-def test_no_texts(folder: Path) -> None:
-    place = ("--backend", "qdrant", "--url", f"edge:{folder / 'qdrant'}", "--no-texts")
+def test_no_texts(server: FakeQdrant, folder: Path) -> None:
+    place = ("--backend", "qdrant", "--url", server.url, "--no-texts")
     ok("index", folder / "data", "--model", folder / "model", "-o", folder / "new", *place)
     assert open_index(folder / "new").search("sky")[0].kept_text is None
 
@@ -129,16 +136,16 @@ def test_no_texts(folder: Path) -> None:
 # -- the service ------------------------------------------------------------------------------------------------------
 
 
-def both(tmp_path: Path, latent: bool) -> tuple[QdrantIndex, Index]:
+def both(server: FakeQdrant, tmp_path: Path, latent: bool) -> tuple[QdrantIndex, Index]:
     embedded = made_index(latent=latent)
-    url = f"edge:{tmp_path / 'qdrant'}"
-    return QdrantIndex.build(made_docs(), embedded.model, tmp_path / "index", url=url), embedded  # type: ignore[arg-type]
+    place = {"url": server.url, "collection": f"served-{next(numbers)}"}
+    return QdrantIndex.build(made_docs(), embedded.model, tmp_path / "index", **place), embedded  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("latent", [False, True])
-def test_the_service_searches_explains_and_learns(tmp_path: Path, latent: bool) -> None:
+def test_the_service_searches_explains_and_learns(server: FakeQdrant, tmp_path: Path, latent: bool) -> None:
     told = []
-    for at, index in enumerate(both(tmp_path, latent)):
+    for at, index in enumerate(both(server, tmp_path, latent)):
         with served(tmp_path / f"journal{at}" / "j.jsonl", index) as (client, service):
 
             def ask(path: str) -> Any:
@@ -166,7 +173,7 @@ def test_the_service_searches_explains_and_learns(tmp_path: Path, latent: bool) 
 def test_the_service_says_so_when_qdrant_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     monkeypatch.setattr(engine_module, "pause", lambda _: None)
     model = made_index().model
-    with fake_qdrant(tmp_path / "server") as server:
+    with fake_qdrant() as server:
         index = QdrantIndex.build(made_docs(), model, tmp_path / "index", url=server.url)  # type: ignore[arg-type]
         with served(tmp_path / "journal" / "j.jsonl", index) as (client, _):
             server.fault = lambda method, path: 503
@@ -187,7 +194,7 @@ def test_learning_waits_for_qdrant(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(engine_module, "pause", lambda _: None)
     monkeypatch.setattr(learner, "_ENGINE_AWAY_SECONDS", 0.02)
     model = made_index().model
-    with fake_qdrant(tmp_path / "server") as server:
+    with fake_qdrant() as server:
         index = QdrantIndex.build(made_docs(), model, tmp_path / "index", url=server.url)  # type: ignore[arg-type]
         entries = [preferred(1, "green", "d1", "d2"), preferred(2, "sky", "d3", "d4")]
         started = learner.Learner(index, [])

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 import tercet as tc
 from tercet.cli.main import cli
 from tercet.data import write_qrels
+from tercet.engines import write_adapted_vectors
 from tercet.errors import InputError
-from tercet.export import write_adapted_vectors
 from tercet.text import Analyser, FieldedVectoriser
 
 K = 4

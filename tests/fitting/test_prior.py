@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tercet as tc
-from support.commands import ok
+from support.commands import ok, run
 from support.corpora import bits, synonyms
 from tercet.data import write_beir
 from tercet.data.word_pairs import WordPair, as_word_pairs, read_word_pairs

@@ -10,8 +10,8 @@ from scipy import sparse
 
 import tercet as tc
 from tercet.data.documents import as_documents
+from tercet.engines import boosted_query, write_synonyms
 from tercet.errors import InputError
-from tercet.export import boosted_query, write_synonyms
 from tercet.learn.joint import joined
 from tercet.search import Index
 from tercet.text import FieldedVectoriser

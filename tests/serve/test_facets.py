@@ -9,8 +9,8 @@ import pytest
 
 import tercet as tc
 from support.serving import made_docs, made_index, refused, served
+from tercet.engines.remote_view import RemoteView
 from tercet.errors import InputError
-from tercet.search.backends.remote_view import RemoteView
 from tercet.serve import messages
 from tercet.serve.facets import facets
 

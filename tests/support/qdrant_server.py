@@ -1,4 +1,4 @@
-"""A Qdrant server for tests: what an index uses of its REST API, over qdrant-edge, on loopback, with faults."""
+"""A Qdrant server for tests: what an index uses of its REST API, on loopback, with faults."""
 
 from __future__ import annotations
 
@@ -6,38 +6,69 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import qdrant_edge as qe
 
 from support.indexes import DOCS, small_model
-from tercet.search.backends.qdrant import QdrantIndex
+from tercet.engines import QdrantIndex
 
 NAME = "tercet-index"  # of the collection of `build`
 
 Fault = Callable[[str, str], int | str | None]  # method and path -> a status to answer, "lost" for no answer, or None
 
 
-class Collection:
-    """A shard, and what was said when it was made."""
+Json = dict[str, Any]
 
-    def __init__(self, path: Path, config: dict[str, Any]) -> None:
-        self.config = config
-        names = config.get("sparse_vectors") or {}
-        dense = {
-            name: qe.EdgeVectorParams(size=each["size"], distance=qe.Distance.Dot)
-            for name, each in (config.get("vectors") or {}).items()
-        }
-        made = qe.EdgeConfig(
-            vectors=dense, sparse_vectors={name: qe.EdgeSparseVectorParams() for name in names}, max_search_threads=1
-        )
-        path.mkdir(parents=True)
-        self.shard = qe.EdgeShard.create(str(path), made)
+
+class Collection:
+    """Points in memory, and the configuration the collection was created with."""
+
+    def __init__(self, config: Json) -> None:
+        self.config, self.indexed = config, set[str]()
+        self.points: dict[int, Json] = {}
+
+    def put(self, points: Sequence[Json]) -> None:
+        self.points |= {point["id"]: point for point in points}
+
+    def records(self, points: Iterable[Json], payload: bool | list[str], vector: bool | list[str]) -> list[Json]:
+        """Points as an answer has them, with the parts of them that were asked for."""
+        return [
+            {"id": point["id"]}
+            | ({"payload": _chosen(point["payload"], payload)} if payload else {})
+            | ({"vector": _chosen(point["vector"], vector)} if vector else {})
+            for point in points
+        ]
+
+    def nearest(self, using: str, asked: Json, limit: int) -> list[tuple[Json, float]]:
+        """The points of largest inner product, in single precision; those that share no dimension are not listed."""
+        weights = dict(zip(asked["indices"], asked["values"], strict=True))
+        listed = []
+        for point in self.points.values():
+            vector = point["vector"].get(using, {"indices": [], "values": []})
+            entries = zip(vector["indices"], vector["values"], strict=True)
+            products = [weights[term] * value for term, value in entries if term in weights]
+            if products:
+                listed.append((point, single(sum(products))))
+        return sorted(listed, key=lambda pair: -pair[1])[:limit]
+
+    def scroll(self, first: int, limit: int, must: Sequence[Json]) -> tuple[list[Json], int | None]:
+        """A page of the points that have one of the wanted values, by id, and the id that the next page begins with."""
+        wanted = [(each["key"], set(each["match"]["any"])) for each in must]
+        fitting = [
+            point
+            for row, point in sorted(self.points.items())
+            if row >= first and all(point["payload"].get(key) in values for key, values in wanted)
+        ]
+        return fitting[:limit], fitting[limit]["id"] if len(fitting) > limit else None
+
+
+def _chosen(part: Json, names: bool | list[str]) -> Json:
+    return part if names is True else {name: part[name] for name in names or () if name in part}
 
 
 def single(value: float) -> float:
@@ -50,9 +81,9 @@ class FakeQdrant(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, folder: Path, version: str = "1.15.4", port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
-        self.folder, self.version = folder, version
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.version = "1.15.4"
         self.collections: dict[str, Collection] = {}
         self.fault: Fault | None = None
         self.seen: list[tuple[str, str]] = []
@@ -69,7 +100,7 @@ class FakeQdrant(ThreadingHTTPServer):
 
     # -- what it answers: status and result -----------------------------------------------------------------------
 
-    def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+    def answer(self, method: str, path: str, body: Json) -> tuple[int, Any]:
         found = re.fullmatch(r"/collections/([^/]+)(/.*)?", path)
         if found is None:
             return 404, "Not found"
@@ -77,7 +108,7 @@ class FakeQdrant(ThreadingHTTPServer):
         if not rest and method == "PUT":
             if name in self.collections:
                 return 409, f"Collection `{name}` already exists!"
-            self.collections[name] = Collection(self.folder / f"{name}-{len(self.seen)}", body)
+            self.collections[name] = Collection(body)
             return 200, True
         collection = self.collections.get(name)
         if collection is None:
@@ -87,54 +118,43 @@ class FakeQdrant(ThreadingHTTPServer):
                 del self.collections[name]
                 return 200, True
             return 200, self.info(collection)
-        return self.points(collection.shard, method, rest, body)
+        return self.points(collection, method, rest, body)
 
-    def points(self, shard: Any, method: str, rest: str, body: dict[str, Any]) -> tuple[int, Any]:
+    def points(self, collection: Collection, method: str, rest: str, body: Json) -> tuple[int, Any]:
         done = {"operation_id": 0, "status": "completed"}
         if (method, rest) == ("PUT", "/index"):
-            shard.update(qe.UpdateOperation.create_field_index(body["field_name"], qe.PayloadSchemaType.Keyword))
+            collection.indexed.add(body["field_name"])
             return 200, done
         if (method, rest) == ("PUT", "/points"):
-            points = [qe.Point(p["id"], _vectors(p["vector"]), p["payload"]) for p in body["points"]]
-            shard.update(qe.UpdateOperation.upsert_points(points))
+            collection.put(body["points"])
             return 200, done
         if rest == "/points/delete":
-            shard.update(qe.UpdateOperation.delete_points(body["points"]))
+            for row in body["points"]:
+                collection.points.pop(row, None)
             return 200, done
-        payload, vector = body.get("with_payload", True), body.get("with_vector", False)
+        shown = body.get("with_payload", True), body.get("with_vector", False)
         if rest == "/points":
-            return 200, [_record(p) for p in shard.retrieve(body["ids"], payload, vector)]
+            listed = [collection.points[row] for row in body["ids"] if row in collection.points]
+            return 200, collection.records(listed, *shown)
         if rest == "/points/query/batch":
-            return 200, [{"points": self.nearest(shard, each)} for each in body["searches"]]
+            return 200, [{"points": self.nearest(collection, each)} for each in body["searches"]]
         if rest == "/points/scroll":
-            only = None
-            if body.get("filter"):
-                [must] = body["filter"]["must"]
-                only = qe.Filter(must=[qe.FieldCondition(must["key"], match=qe.MatchAny(must["match"]["any"]))])
-            request = qe.ScrollRequest(
-                offset=body.get("offset"), limit=body["limit"], filter=only, with_payload=payload, with_vector=vector
-            )
-            page, following = shard.scroll(request)
-            return 200, {"points": [_record(p) for p in page], "next_page_offset": following}
+            must = (body.get("filter") or {}).get("must", ())
+            page, following = collection.scroll(body.get("offset") or 0, body["limit"], must)
+            return 200, {"points": collection.records(page, *shown), "next_page_offset": following}
         if rest == "/points/count":
-            return 200, {"count": shard.count(qe.CountRequest(exact=True))}
+            return 200, {"count": len(collection.points)}
         return 404, "Not found"
 
-    def nearest(self, shard: Any, body: dict[str, Any]) -> list[dict[str, Any]]:
-        nearest = body["query"]["nearest"]
-        asked = qe.SparseVector(nearest["indices"], nearest["values"])
-        request = qe.QueryRequest(
-            limit=body["limit"],
-            query=qe.Query.Nearest(asked, using=body["using"]),
-            with_payload=body["with_payload"],
-            with_vector=body["with_vector"],
-        )
-        found = [_record(p) | {"score": single(p.score), "version": 0} for p in shard.query(request)]
+    def nearest(self, collection: Collection, body: Json) -> list[Json]:
+        listed = collection.nearest(body["using"], body["query"]["nearest"], body["limit"])
+        records = collection.records((point for point, _ in listed), body["with_payload"], body["with_vector"])
+        found = [record | {"score": score, "version": 0} for record, (_, score) in zip(records, listed, strict=True)]
         if body["limit"] >= 128 and not body["params"]["exact"]:
             return found[::2]  # servers of several shards leave some out, though not as many
         return found
 
-    def info(self, collection: Collection) -> dict[str, Any]:
+    def info(self, collection: Collection) -> Json:
         params = {"vectors": collection.config.get("vectors") or {}, "shard_number": 1}
         params["sparse_vectors"] = collection.config.get("sparse_vectors")
         hnsw = {"m": 16, "ef_construct": 100, "full_scan_threshold": 10000}
@@ -147,21 +167,6 @@ class FakeQdrant(ThreadingHTTPServer):
         }
         state = {"status": "green", "optimizer_status": "ok", "segments_count": 1, "payload_schema": {}}
         return state | {"config": config}
-
-
-def _vectors(told: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: qe.SparseVector(each["indices"], each["values"]) if isinstance(each, dict) else each
-        for name, each in told.items()
-    }
-
-
-def _record(point: Any) -> dict[str, Any]:
-    vectors = {
-        name: {"indices": each.indices, "values": [single(value) for value in each.values]}
-        for name, each in (point.vector or {}).items()
-    }
-    return {"id": point.id, "payload": point.payload} | ({"vector": vectors} if point.vector is not None else {})
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -211,9 +216,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def fake_qdrant(folder: Path, version: str = "1.15.4") -> Iterator[FakeQdrant]:
+def fake_qdrant() -> Iterator[FakeQdrant]:
     """A server that is gone at the end of the block."""
-    server = FakeQdrant(folder, version)
+    server = FakeQdrant()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:

@@ -10,8 +10,8 @@ from tercet.cli.inputs import open_model
 from tercet.cli.options import ANY, FOLDER, output_options
 from tercet.cli.serve import journal_of
 from tercet.cli.terminal import echo
+from tercet.engines import open_index
 from tercet.errors import InputError, JournalInUseError
-from tercet.search import open_index
 from tercet.serve import Journal, read_journal
 from tercet.serve import bake as baked_model
 from tercet.store import bundle_kind

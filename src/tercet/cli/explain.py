@@ -10,8 +10,8 @@ from tercet.cli.inputs import open_judged, open_model
 from tercet.cli.options import DATA, FOLDER, table_options
 from tercet.cli.terminal import echo
 from tercet.data.documents import Documents
+from tercet.engines import open_index
 from tercet.errors import InputError
-from tercet.search import open_index
 from tercet.store import MANIFEST_NAME
 
 

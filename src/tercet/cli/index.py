@@ -27,17 +27,17 @@ from tercet.cli.progress import DocumentCount
 from tercet.cli.serve import journal_of
 from tercet.cli.terminal import echo
 from tercet.data.lines import open_lines
+from tercet.engines.opening import BACKENDS, open_index
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
-from tercet.search import BaseIndex, Index, open_index
-from tercet.search.backends import BACKENDS, backend_class
+from tercet.search import BaseIndex, Index
 from tercet.search.base import n_terms
 from tercet.search.folder import UPLOAD
 from tercet.store import MANIFEST_NAME
 from tercet.store.kinds import INDEX
 from tercet.text import CUTS
 
-NEW_INDEX = ("doc_vectors", "language", "no_texts", "backend", "urls", "collection")
+NEW_INDEX = ("doc_vectors", "language", "no_texts", "backend", "url", "collection")
 CHANGES = ("undo", "add", "update", "remove", "remove_listed", "merge")
 
 
@@ -57,7 +57,7 @@ CHANGES = ("undo", "add", "update", "remove", "remove_listed", "merge")
 @language_option
 @click.option("--no-texts", is_flag=True, help="Keep no texts, so hits are shown by id alone.")
 @click.option("--backend", type=click.Choice(list(BACKENDS)), help="Engine that keeps the documents, at --url.")
-@click.option("--url", "urls", multiple=True, help="Address of the engine; given again and again, shards.")
+@click.option("--url", help="Address of the engine; docs/guides/engines.md has examples.")
 @click.option("--collection", help="Name in the engine.  [default: tercet-INDEX]")
 @click.option("--undo", is_flag=True, help="Switch back to the model before the last --model.")
 @click.option("--remove", multiple=True, metavar="ID", help="Remove a document; may be repeated.")
@@ -108,10 +108,10 @@ def _build(
     language: str | None,
     no_texts: bool,
     backend: str | None,
-    urls: tuple[str, ...],
+    url: str | None,
     collection: str | None,
 ) -> None:
-    if (backend is not None) != bool(urls) or (collection is not None and not urls):
+    if (backend is None) != (url is None) or (collection is not None and url is None):
         raise click.UsageError("--backend and --url go together, and --collection is for them")
     if not (output / UPLOAD).is_file():  # else an upload goes on
         check_output(context, output, INDEX if backend is None else BACKENDS[backend].kind)
@@ -127,11 +127,10 @@ def _build(
         docs = documents_of(data)
     settings: dict[str, Any] = {"analyser": analyser, "keep_texts": not no_texts, "progress": DocumentCount()}
     built: BaseIndex
-    if backend is None:
+    if backend is None or url is None:
         built = Index.build(docs, text_model, output, **settings)
     else:
-        url = urls[0] if len(urls) == 1 else urls
-        built = backend_class(backend).build(docs, text_model, output, url=url, collection=collection, **settings)
+        built = BACKENDS[backend].build(docs, text_model, output, url=url, collection=collection, **settings)
     how = "" if model is not None else f", BM25 {_words(language)}"
     echo(f"{output}: {_size(built)}{how}")
     _tell_journal(output)

@@ -36,13 +36,16 @@ from tercet.data.parquet import is_parquet
 from tercet.data.recognition import TableKind
 from tercet.data.roles import DocumentRoles, document_roles
 from tercet.data.tables import DataTable, first_line
+from tercet.engines import open_index
 from tercet.errors import BundleError, InputError
 from tercet.fitting.text_model import TextModel
 from tercet.loading import load
 from tercet.search import BaseIndex
+from tercet.store import bundle_kind
+from tercet.store.kinds import REMOTE_KINDS
 from tercet.text import CUTS, Analyser
 
-ONLY_SPLIT = "train"  # what judgements named by --qrels are called, so that `fit` learns from them
+ONLY_SPLIT = "train"  # what judgements named by --judgements are called, so that `fit` learns from them
 Qrels = dict[str, dict[str, int]]
 
 TABLES = get_args(TableKind)  # as DATA, each is a table of documents
@@ -274,7 +277,7 @@ def analyser_of(language: str | None) -> Analyser | None:
 
 def open_model(path: Path) -> TextModel:
     """The text model in a folder, or that of the index in it."""
-    saved = load(path)
+    saved = open_index(path) if bundle_kind(path) in REMOTE_KINDS else load(path)
     model = saved.model if isinstance(saved, BaseIndex) else saved
     if not isinstance(model, TextModel):
         raise BundleError(

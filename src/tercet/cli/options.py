@@ -263,7 +263,6 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print it as 
 verify_option = click.option(
     "--unverified", is_flag=True, help="Do not check every byte first; for large indexes on trusted disks."
 )
-partial_option = click.option("--partial", is_flag=True, help="Go on without shards that do not answer; says so.")
 
 
 class Machine(click.ParamType):

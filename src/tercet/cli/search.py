@@ -8,19 +8,11 @@ from typing import Any
 
 import click
 
-from tercet.cli.options import (
-    FILE,
-    FOLDER,
-    json_option,
-    output_options,
-    partial_option,
-    query_vectors_option,
-    verify_option,
-)
+from tercet.cli.options import FILE, FOLDER, json_option, output_options, query_vectors_option, verify_option
 from tercet.cli.terminal import echo
 from tercet.data.own_vectors import read_vector
+from tercet.engines import open_index
 from tercet.fitting.text_model import TextModel
-from tercet.search import open_index
 from tercet.search.carried import shown_record
 from tercet.search.filtering import where_of
 from tercet.search.results import Results
@@ -44,7 +36,6 @@ _TEXT_SHOWN = 76
 @click.option("--vector", type=FILE, help="The text's own vector, one row of .npy, where the model has such.")
 @query_vectors_option
 @output_options("The run to write; .gz is packed.")
-@partial_option
 @verify_option
 def search(
     index: Path,
@@ -60,7 +51,6 @@ def search(
     vector: Path | None,
     query_vectors: Path | None,
     output: Path | None,
-    partial: bool,
     unverified: bool,
 ) -> None:
     """Find the documents of an index that answer a text best, or those for each of many queries."""
@@ -77,14 +67,13 @@ def search(
         from tercet.cli.inputs import open_model  # which knows every kind of data, and takes as long to load
 
         other = open_model(model)
-    opened = open_index(index, other, verify="never" if unverified else "open", partial=partial)
+    opened = open_index(index, other, verify="never" if unverified else "open")
     if queries is not None and output is not None:
         from tercet.cli.inputs import read_query_texts
         from tercet.data import write_run
 
         run = opened.search_many(read_query_texts(queries), count or 100, max_terms, query_vectors)
         write_run(output, run)
-        _tell_absent(run.absent)
         empty = sum(not hits for hits in run.values())
         echo(f"{output}: {len(run):,} queries, up to {count or 100:,} documents each")
         if empty:
@@ -115,8 +104,7 @@ def _answer(text: str, hits: Results, why: bool) -> dict[str, Any]:
         | ({"why": [list(pair) for pair in hit.why.pairs]} if why else {})
         for rank, hit in enumerate(hits, 1)
     ]
-    answer = {"query": text, "unknown": list(hits.unknown), "exact": hits.exact, "hits": listed}
-    return answer | ({"absent": list(hits.absent)} if hits.absent else {})
+    return {"query": text, "unknown": list(hits.unknown), "exact": hits.exact, "hits": listed}
 
 
 def show(hits: Results, why: bool) -> None:
@@ -125,8 +113,7 @@ def show(hits: Results, why: bool) -> None:
         echo(f"the model does not know: {', '.join(hits.unknown)}", err=True)
     if not hits:
         echo("nothing found", err=True)
-    _tell_absent(hits.absent)
-    if not hits.exact and not hits.absent:
+    if not hits.exact:
         echo(f"not exact: a document may be missing that scores up to {hits.missed:.4g} more", err=True)
     for rank, hit in enumerate(hits, 1):
         echo(f"{rank:3}  {hit.score:.4f}  {hit.doc_id}{_beginning(hit.kept_text)}")
@@ -139,11 +126,6 @@ def show(hits: Results, why: bool) -> None:
     if hits.left_off:
         rest = f"{hits.left_off} hits without a word of the query, far below the best"
         echo(f"no more matches; --all shows {rest}", err=True)
-
-
-def _tell_absent(urls: tuple[str, ...]) -> None:
-    if urls:
-        echo(f"partial: without the documents of {', '.join(urls)}, which did not answer", err=True)
 
 
 def _beginning(text: str | None) -> str:

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from tercet.cli.inputs import open_model
-from tercet.cli.options import FILE, FOLDER, partial_option, verify_option
+from tercet.cli.options import FILE, FOLDER, verify_option
 from tercet.cli.settings import LiveSettings, configured
 from tercet.cli.terminal import echo
 from tercet.data.ubi import CLICK_SECONDS
+from tercet.engines import open_index
 from tercet.errors import MissingExtraError
 from tercet.measure.interleaving import METHODS, Method
 from tercet.serve.bounds import SNAPSHOT_EVERY, Limits
@@ -137,7 +138,6 @@ def journal_of(index: Path) -> Path:
     help="Look for new documents and models; 0 only on SIGHUP.",
 )
 @click.option("--access-log", metavar="FILE", help="A line of JSON for each request; - is standard error.")
-@partial_option
 @verify_option
 def serve(
     index: Path,
@@ -165,7 +165,6 @@ def serve(
     settle_after: float,
     look_every: float,
     access_log: str | None,
-    partial: bool,
     unverified: bool,
 ) -> None:
     """Serve an index over HTTP with a page to search it, and learn from preferences meanwhile."""
@@ -198,7 +197,7 @@ def serve(
     )
     keep_large_arrays_apart()
     read_model = None if model is None else lambda: open_model(model)
-    source = IndexSource(index, model, read_model, verify="never" if unverified else "open", partial=partial)
+    source = IndexSource(index, model, read_model, verify="never" if unverified else "open", open_index=open_index)
     opened = source.open()
     path = journal or journal_of(index)
     log = None if log_impressions is None else ImpressionLog(log_impressions, keep_days)

@@ -117,7 +117,7 @@ def _search(shop: Workshop) -> None:
 
 
 def _serve(shop: Workshop) -> None:
-    from tercet.search import open_index
+    from tercet.engines import open_index
     from tercet.serve.learner import Learner
 
     _search(shop)

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,14 +27,13 @@ from tercet.search.documents import (
     tiered,
     with_words,
 )
-from tercet.search.folder import UPLOAD, Committed, Folder, check_fits, vectoriser_fingerprint
+from tercet.search.folder import Committed, Folder, check_fits, vectoriser_fingerprint
 from tercet.search.promotions import KEPT_MODELS, KEPT_PROMOTIONS, By, Evidence, Promotion, kept_models, last_to_undo
 from tercet.search.scorer import Scorer
 from tercet.search.segment import MOST_DOCS, Segment
 from tercet.search.view import LiveSegment, View
 from tercet.search.writing import Writer, added, kept_or_made_factors, opened, without, writing
-from tercet.store import Verify, check_verify, read_bundle
-from tercet.store.kinds import REMOTE_KINDS
+from tercet.store import Verify, check_verify
 from tercet.text import Analyser
 from tercet.weights import Weights
 
@@ -423,43 +421,6 @@ class Index(BaseIndex):
                 if before.digest != self._committed.digest:
                     self._see(*self._reread(before))
             yield Writer(self._folder, self._committed, self._view.scorer)
-
-
-def open_index(
-    folder: str | PathLike[str],
-    model: TextModel | Weights | None = None,
-    verify: Verify = "open",
-    partial: bool = False,
-) -> BaseIndex:
-    """Read the index in a folder: an `Index`, or one whose documents are in another engine.
-
-    Parameters
-    ----------
-    folder : where it is
-    model : another model than the one it was made with; its documents must be cut and weighted the same way
-    verify : as for `Index.open`, of an index that is kept here
-    partial : search an index whose documents are on several shards without those that do not answer
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from tercet import Index
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Index.build({"a": "green tea"}, path=f"{folder}/index")
-    ...     open_index(f"{folder}/index").search("tea")[0].doc_id
-    'a'
-    """
-    try:
-        kind: str | None = read_bundle(folder).kind
-    except MissingBundleError:
-        if not (Path(folder) / UPLOAD).is_file():
-            raise
-        kind = None  # its upload has not ended, and it says so
-    if kind in REMOTE_KINDS or kind is None:
-        from tercet.search.backends import class_of_kind  # which an index that is kept here does not need
-
-        return class_of_kind(kind).open(folder, model, partial=partial)
-    return Index.open(folder, model, verify)
 
 
 @contextmanager

@@ -141,8 +141,6 @@ class Results(list[Hit]):
     exact : False when ``max_terms`` left words out, so that a document that belongs here may be missing
     missed : by how much at most a missing document's score is above that of the last hit; 0 when exact
     left_off : how many hits below the last match were left off, see `BaseIndex.search`
-    absent : shards that did not answer, by URL, where an index in another engine was opened for partial answers; their
-        documents are missing, and the answer is not exact
 
     Examples
     --------
@@ -151,8 +149,6 @@ class Results(list[Hit]):
     >>> [hit.doc_id for hit in hits], hits.unknown, hits.exact
     (['a'], ('unicorn',), True)
     """
-
-    absent: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -206,12 +202,11 @@ class Results(list[Hit]):
         notes = [f"{len(self) - _ROWS_SHOWN:,} more hits"] if len(self) > _ROWS_SHOWN else []
         notes += [f"{self.left_off:,} hits below the last match are left off"] if self.left_off else []
         notes += [f"the model does not know: {', '.join(self.unknown)}"] if self.unknown else []
-        notes += [f"without the documents of {', '.join(self.absent)}, which did not answer"] if self.absent else []
         return join([table.as_html() if self else "nothing found", *(element("p", note) for note in notes)])
 
 
 class SearchRun(dict[str, dict[str, float]]):
-    """``{qid: {doc_id: score}}``, best first, of the queries it was made for; ``absent`` as `Results` has it.
+    """``{qid: {doc_id: score}}``, best first, of the queries it was made for.
 
     Examples
     --------
@@ -220,8 +215,6 @@ class SearchRun(dict[str, dict[str, float]]):
     >>> isinstance(run, SearchRun), list(run["q"])
     (True, ['a'])
     """
-
-    absent: tuple[str, ...] = ()
 
     def __init__(self, queries: Mapping[str, str], model: TextModel) -> None:
         super().__init__()

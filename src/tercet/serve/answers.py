@@ -81,8 +81,8 @@ def search(
     With ``where`` they are the best of the documents that carry these values.
 
     When the deadline passes before the second, it is left out; before the first, that is looked for by a few words
-    only. Either makes the answer partial, and so do shards that do not answer. ``mixed`` may put others in the place of
-    the ids of the learned list, as long as there is time; scores stay those of the version.
+    only. Either makes the answer partial. ``mixed`` may put others in the place of the ids of the learned list, as long
+    as there is time; scores stay those of the version.
     """
     depth = max(k, _RANKS_KNOWN)
     hurried = deadline.passed
@@ -116,8 +116,7 @@ def search(
         "left_off": max(0, min(k, len(learned) + learned.left_off) - len(learned_list)),
         "interleaved": mixture is not None,
         "exact": learned.exact,
-        "partial": late or not learned.exact or bool(plain.absent),
-        "absent": len({*learned.absent, *plain.absent}),
+        "partial": late or not learned.exact,
         "took_ms": deadline.took_ms,
         "learned": learned_list,
         "baseline": plain_list,

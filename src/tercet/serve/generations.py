@@ -13,7 +13,7 @@ from scipy import sparse
 
 from tercet.data.values import timestamp
 from tercet.fitting.text_model import TextModel
-from tercet.search import BaseIndex, Index, open_index
+from tercet.search import BaseIndex, Index
 from tercet.search.folder import model_fingerprint
 from tercet.serve.answers import Baseline
 from tercet.serve.bounds import LearningBounds
@@ -108,7 +108,8 @@ class IndexSource:
     model : folder of a model that scores in the place of the index's own
     read_model : reads that
     verify : "open" checks every byte of an index when it is opened, "never" does not; what is new later always is
-    partial : search an index whose documents are on several shards without those that do not answer
+    open_index : opens a folder with a model and ``verify``; `tercet.engines.open_index` also opens an index in another
+        engine
     """
 
     def __init__(
@@ -117,9 +118,9 @@ class IndexSource:
         model: str | os.PathLike[str] | None = None,
         read_model: Callable[[], TextModel] | None = None,
         verify: Verify = "open",
-        partial: bool = False,
+        open_index: Callable[[Path, TextModel | None, Verify], BaseIndex] = Index.open,
     ) -> None:
-        self.folder, self._read_model, self._verify, self._partial = Path(folder), read_model, verify, partial
+        self.folder, self._read_model, self._verify, self._open_index = Path(folder), read_model, verify, open_index
         self._manifests = [Path(one) / MANIFEST_NAME for one in (folder, model) if one is not None]
         self._model_marks: tuple[int, int, int] | None = None
         self.opened_at: Marks = ()
@@ -132,7 +133,7 @@ class IndexSource:
         """Read the index as it is now."""
         marks = self.marks()  # before it is read, so that no later commit is missed
         model = None if self._read_model is None else self._read_model()
-        index = open_index(self.folder, model, self._verify, self._partial)
+        index = self._open_index(self.folder, model, self._verify)
         self.opened_at, self._model_marks = marks, marks[-1]
         return index
 

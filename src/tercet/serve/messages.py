@@ -73,7 +73,6 @@ class SearchAnswer(BaseModel):
         interleaved=False,
         exact=True,
         partial=False,
-        absent=0,
         took_ms=1.2,
         learned=[
             {
@@ -112,14 +111,10 @@ class SearchAnswer(BaseModel):
     compared: bool = Field(description="False where nothing is learned: then there is one list, and no baseline.")
     left_off: int = Field(description="Learned hits among the first k that are no matches; all=true gives them.")
     interleaved: bool = Field(description="True where the learned list is shared with another model's.")
-    exact: bool = Field(
-        description="False when the learned list was looked for by a few words only, or without a shard."
-    )
+    exact: bool = Field(description="False when the learned list was looked for by a few words only.")
     partial: bool = Field(
-        description="True when the deadline passed, so that the list is not exact or the baseline left out, or when "
-        "documents are absent."
+        description="True when the deadline passed, so that the list is not exact or the baseline left out."
     )
-    absent: int = Field(description="Shards that did not answer, without whose documents the lists are.")
     took_ms: float
     learned: list[LearnedHit]
     baseline: list[BaselineHit]

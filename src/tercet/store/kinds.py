@@ -15,8 +15,7 @@ INDEX_SEGMENT: Final = "index-segment"
 INDEX_FACTORS: Final = "index-factors"  # latent documents of a segment
 QDRANT_INDEX: Final = "qdrant-index"  # whose documents are in Qdrant
 POSTGRES_INDEX: Final = "postgres-index"  # in PostgreSQL
-SEEKDB_INDEX: Final = "seekdb-index"  # in seekdb
-REMOTE_KINDS: Final = (QDRANT_INDEX, POSTGRES_INDEX, SEEKDB_INDEX)
+REMOTE_KINDS: Final = (QDRANT_INDEX, POSTGRES_INDEX)
 
 VECTORS: Final = "vectors"  # rows of documents and queries, and what made them
 ROWS: Final = "rows"

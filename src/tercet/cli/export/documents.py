@@ -9,7 +9,7 @@ import click
 from tercet.cli.inputs import open_judged, open_model, read_query_texts
 from tercet.cli.options import DATA, FILE, FOLDER, output_options, refuse_given, table_options
 from tercet.cli.terminal import echo
-from tercet.export import RankFeatures, write_anserini, write_ciff, write_rank_features
+from tercet.engines import RankFeatures, write_anserini, write_ciff, write_rank_features
 
 WRITERS = {"anserini": write_anserini, "ciff": write_ciff}
 FORMS = [*WRITERS, "elasticsearch"]

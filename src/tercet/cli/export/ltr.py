@@ -10,7 +10,7 @@ import click
 from tercet.cli.letor.rows import open_feature_model
 from tercet.cli.options import FOLDER, NEW, check_output, replace_option
 from tercet.cli.terminal import echo
-from tercet.export.linear_models import FEATURES_NAME, MODEL_NAME, write_ltr
+from tercet.engines.linear_models import FEATURES_NAME, MODEL_NAME, write_ltr
 
 ADDRESSES = {
     "solr": ("PUT /solr/COLLECTION/schema/feature-store", "PUT /solr/COLLECTION/schema/model-store"),

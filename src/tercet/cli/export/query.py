@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from tercet.adapters.elasticsearch import rewrite
 from tercet.cli.inputs import open_model
 from tercet.cli.options import FOLDER, output_options, refuse_given
 from tercet.cli.terminal import echo
 from tercet.data.lines import write_atomically
+from tercet.engines import boosted_query, positive_query_string
+from tercet.engines.elasticsearch import rewrite
 from tercet.errors import InputError
-from tercet.export import boosted_query, positive_query_string
 
 
 @click.command()

@@ -10,7 +10,7 @@ import click
 from tercet.cli.inputs import open_model
 from tercet.cli.options import FOLDER, output_options
 from tercet.cli.terminal import echo
-from tercet.export import write_synonyms
+from tercet.engines import write_synonyms
 
 
 @click.command()

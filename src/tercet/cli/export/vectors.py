@@ -9,7 +9,7 @@ import click
 from tercet.cli.inputs import open_model
 from tercet.cli.options import FOLDER, output_options, query_vectors_option
 from tercet.cli.terminal import echo
-from tercet.export import write_adapted_vectors
+from tercet.engines import write_adapted_vectors
 
 
 @click.command()

@@ -43,8 +43,7 @@ export function describe(answer, openGraph) {
   if (Number.isFinite(answer.took_ms))
     facts.push(`${answer.took_ms < 10 ? answer.took_ms.toFixed(1) : Math.round(answer.took_ms)} ms`);
   const line = [facts.join(" · ")];
-  if (answer.absent) line.push(badge(`partial: ${counted(answer.absent, "server")} of documents did not answer`, true));
-  else if (answer.partial) line.push(badge("partial: the time limit was reached", true));
+  if (answer.partial) line.push(badge("partial: the time limit was reached", true));
   else if (answer.exact === false) line.push(badge("approximate"));
   if (unknown.length) line.push(badge(`unknown ${unknown.length === 1 ? "word" : "words"}: ${listed(unknown)}`, true));
   if (frequent.length) line.push(badge(`in most documents, so not searched: ${listed(frequent)}`));
