@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: demo serve test check lint engines bench repro screenshot release-check docs clean lock audit sbom test-oldest
 
-demo: $(VENV)/.core
+demo: $(VENV)/.serve
 	@$(BIN)/tercet demo
 
 # The page over the demo's documents, on this machine only.
@@ -142,7 +142,7 @@ $(VENV)/.serve: $(VENV)/.core
 
 $(VENV)/.docs: $(VENV)/.core
 	@echo "installing what the documentation needs"
-	@$(PIP) install -e '.[docs]'
+	@$(PIP) install -e '.[docs,serve]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.core

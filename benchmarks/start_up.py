@@ -15,8 +15,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
+
 from common import machine_facts, parse_arguments, print_facts, print_table, verdict, write_json
-from tercet.cli.warm import Workshop
+from tercet.data import LetorData, write_beir, write_letor
+from tercet.fitting import TextModel
+from tercet.search import Index
+from tercet.text import Vectoriser
+from tercet.weights import Identity, LowRank, Weights
 
 PYTHON = [sys.executable, "-c"]
 TERCET = [sys.executable, "-m", "tercet"]
@@ -40,13 +46,32 @@ def measured(command: list[str], runs: int) -> tuple[float, float]:
     return min(first), min(later)
 
 
+def write_inputs(folder: Path) -> None:
+    """Write a BEIR folder ``data``, LETOR rows ``rows.txt``, and the indexes ``bm25`` and ``lowrank``."""
+    rng = np.random.default_rng(0)
+    topics = rng.integers(0, 6, 120)
+    words = np.array([f"word{i:02}" for i in range(60)])
+    docs = {f"d{i}": " ".join(words[(10 * topic + rng.integers(0, 20, 8)) % 60]) for i, topic in enumerate(topics)}
+    queries = {f"q{i}": " ".join(docs[f"d{i}"].split()[:3]) for i in range(60)}
+    qrels = {qid: {f"d{d}": 1 for d in np.flatnonzero(topics == topics[int(qid[1:])])[:6]} for qid in queries}
+    write_beir(folder / "data", docs, queries, {"train": qrels})
+    X = rng.random((400, 12), dtype=np.float32)
+    y = np.clip(np.rint(4 * X[:, 0] + rng.normal(0, 0.3, len(X))), 0, 4).astype(np.int64)
+    write_letor(folder / "rows.txt", LetorData(X, y, np.repeat(np.arange(40), 10).astype(str)))
+    vectoriser = Vectoriser(weighting="bm25").fit(docs.values())
+    n = vectoriser.n_features_in_
+    U, V = rng.normal(0, 0.1, (2, n, 4)).astype(np.float32)
+    low_rank = Weights([Identity(n_terms=n), LowRank(query_factors=U, doc_factors=V)])
+    for name, weights in (("bm25", Weights([Identity(n_terms=n)])), ("lowrank", low_rank)):
+        Index.build(docs, TextModel(vectoriser, vectoriser, weights), folder / name)
+
+
 def main() -> None:
     arguments = parse_arguments(__doc__, needs_data=False)
     runs = 1 if arguments.quick else 3
     with tempfile.TemporaryDirectory() as made:
-        shop = Workshop(Path(made))
-        index, bm25 = str(shop.index("low rank")), str(shop.index("BM25"))
-        texts, rows = str(shop.data), str(shop.rows)
+        write_inputs(Path(made))
+        texts, rows, index, bm25 = (str(Path(made, name)) for name in ("data", "rows.txt", "lowrank", "bm25"))
         # What is run, and at most how many seconds the first and a later run shall take.
         commands: dict[str, tuple[list[str], float | None, float | None]] = {
             "python -c pass": ([*PYTHON, "pass"], None, None),

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import stat
 import subprocess
 import sys
 import threading
@@ -57,7 +55,6 @@ def test_every_file_that_is_copied_is_there_and_let_into_the_build() -> None:
         for source in words[:-1]:
             assert (ROOT / source).exists(), line
             assert any(source == name or source.startswith(f"{name}/") for name in let_in), f".dockerignore: {source}"
-    assert (DEPLOY / "entrypoint.sh").stat().st_mode & stat.S_IXUSR
 
 
 def test_what_is_installed_is_locked() -> None:
@@ -158,36 +155,3 @@ def test_the_health_check_asks_the_service_by_its_name(status: int, code: int) -
     assert asked == [("/health", "search.example")]
     assert (done.returncode, "the learner stopped" in done.stdout + done.stderr) == (code, True)
     assert (nobody.returncode, nobody.stderr[:10]) == (1, "no answer:")
-
-
-@pytest.mark.skipif(os.uname().machine != "x86_64", reason="levels are those of x86-64")
-def test_the_entry_takes_compiled_kernels_along(tmp_path: Path) -> None:
-    """A stand-in for tercet tells what it was called with, and with which kernels."""
-    home, cache = tmp_path / "home", tmp_path / "cache"
-    (home / "bin").mkdir(parents=True)
-    cache.mkdir()
-    tercet = home / "bin" / "tercet"
-    tercet.write_text(
-        '#!/bin/sh\nif [ "$1" = warm ]; then mkdir -p $NUMBA_CACHE_DIR/tercet-1; fi\n'
-        'echo "$*; ${NUMBA_CPU_NAME-none}; ${NUMBA_CPU_FEATURES-none}; $NUMBA_CACHE_DIR"\n'
-    )
-    tercet.chmod(0o755)
-
-    def said(*words: str, **more: str) -> list[str]:
-        told = {"PATH": os.environ["PATH"], "TERCET_HOME": str(home), "NUMBA_CACHE_DIR": str(cache), **more}
-        command = [str(DEPLOY / "entrypoint.sh"), *words]
-        return subprocess.run(command, env=told, capture_output=True, text=True, check=True).stdout.splitlines()
-
-    compiled = said("compile-for-image")
-    levels = [line.split("; ")[1] for line in compiled if line.startswith("warm search serve")]
-    assert levels, "this processor has none of the levels"
-    assert sorted(levels, reverse=True) == levels
-    best = said("serve", "my index")
-    assert best == [f"serve my index; {levels[0]}; ; {cache}"]
-    assert stat.S_IMODE((cache / "tercet-1").stat().st_mode) == 0o700
-    (home / "kernels" / levels[0]).unlink()  # as in an image that was built on a lesser machine
-    fewer = said("serve")
-    assert fewer == [f"serve; {levels[1] if len(levels) > 1 else 'none'}; {'' if len(levels) > 1 else 'none'}; {cache}"]
-    assert said("serve", NUMBA_CPU_NAME="mine") == [f"serve; mine; none; {cache}"]
-    gone = tmp_path / "nowhere"
-    assert said("serve", NUMBA_CACHE_DIR=str(gone), NUMBA_CPU_NAME="mine") == [f"serve; mine; none; {home / 'kernels'}"]

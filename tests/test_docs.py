@@ -40,7 +40,6 @@ NOT_RUN = {
     "--device cuda": "needs a GPU",
     "tcp://": "needs a cluster",
     "tercet repro": "needs the papers' data sets",
-    "tercet warm": "takes its time; tests/cli/test_warm.py runs it",
     "tercet demo": "takes its time; tests/cli/test_cli.py runs it",
     "--vectors": "the data has no vectors; tests/fitting/test_beside_words.py runs it",
     "--doc-vectors": "the data has no vectors; tests/fitting/test_beside_words.py runs it",

@@ -33,13 +33,12 @@ VERBS = {
     "export": ("tercet.cli.export:export", "What a model learned, for others: synonyms, query, documents."),
     "letor": ("tercet.cli.letor:letor", "Rank feature vectors: fit, rank, eval, compare."),
     "demo": ("tercet.cli.demo:demo", "Learn to find functions by their descriptions, from docstrings."),
-    "warm": ("tercet.cli.warm:warm", "Compile what verbs need before they are called, as in a container."),
-    "doctor": ("tercet.cli.doctor:doctor", "Say what is at hand here, what would fail, and why."),
+    "doctor": ("tercet.cli.doctor:doctor", "Print versions, missing extras, the kernel cache and threads."),
     "repro": ("tercet.cli.repro:repro", "Reproduce every table and figure of a paper."),
 }
 # In the order of use.
 SECTIONS = {
-    "To begin": ("demo", "doctor", "warm"),
+    "To begin": ("demo", "doctor"),
     "From texts to a search that learns": ("fit", "index", "search", "serve", "bake"),
     "What was learned": ("report", "explain"),
     "Measured": ("rank", "eval", "compare"),

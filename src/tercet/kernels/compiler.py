@@ -1,13 +1,15 @@
-"""How kernels are compiled, and where the machine code is kept between runs.
+"""Compilation of kernels, and the cache of machine code between runs.
 
-Numba notices an edit in the file of a cached function, but not one in a helper that lives in another file. The
-cache folder is therefore named after a fingerprint of the whole room: any edit gives a new folder, so cached code is
-never stale. What is in it, and when it is not taken, is for ``code_cache.py`` to say. Folders of other fingerprints are
-removed when nobody has used them for a month.
+Numba notices an edit in the file of a cached function, but not an edit in a helper of another file. The name of the
+cache folder therefore contains a fingerprint of every file of this package: any edit gives a new folder, so cached code
+is never stale.
 
-Numba names what it compiles, the closures inside ``np.argsort`` among them, after a counter that begins at 1 in each
-process. Cached code of one process that is linked with what another compiles could then have two functions of one name,
-of which the linker takes either. So the counter begins elsewhere in each process.
+Numba's cache is pickle, so whoever can write to the folder runs code as the user who reads it. A folder of another
+user, or a folder that others can write to, is not used.
+
+Numba names the functions it compiles, the closures inside ``np.argsort`` among them, after a counter that begins at 1
+in each process. Cached code of one process, linked with code that another process compiles, could then have two
+functions of one name, and the linker takes either. So the counter begins elsewhere in each process.
 """
 
 from __future__ import annotations
@@ -16,10 +18,9 @@ import hashlib
 import itertools
 import logging
 import os
-import re
 import shutil
+import stat
 import sys
-import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
@@ -29,10 +30,8 @@ from typing import Any
 import numba
 from numba.core import config as _config
 from numba.core.bytecode import FunctionIdentity
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 from numba.core.registry import CPUDispatcher
-
-from tercet.kernels.code_cache import CodeFiles, UntrustedFolderError, trouble_with
 
 config: Any = _config  # its settings are set from the environment, out of a type checker's sight
 log = logging.getLogger(__name__)
@@ -43,13 +42,12 @@ FunctionIdentity._unique_ids = itertools.count(int.from_bytes(os.urandom(6), "li
 FAST_MATH = {"reassoc", "contract", "nsz"}
 IN_ORDER = {"contract"}  # for sums whose order is promised
 
-UNUSED_SECONDS = 30 * 86_400.0  # after which the code of other versions is removed
-_MARK_SECONDS = 86_400.0  # a folder is marked as used once a day
-_OURS = re.compile(r"(?:tercet-)?[0-9a-f]{16}")  # names of cache folders
+KEPT_FOLDERS = 8  # cache folders of other versions that stay, newest first
+_ROOT = 0
 
 
 def fingerprint(folder: Path) -> str:
-    """A short digest of all sources in a folder, of Numba's version, and of how it checks indices and optimises."""
+    """Digest of all sources in a folder, of Numba's version, and of its settings for index checks and optimisation."""
     digest = hashlib.sha256(f"{numba.__version__} {config.BOUNDSCHECK} {int(config.OPT)}".encode())
     for path in sorted(folder.glob("*.py")):
         digest.update(path.name.encode())
@@ -59,34 +57,36 @@ def fingerprint(folder: Path) -> str:
 
 @cache
 def own_fingerprint() -> str:
-    """That of this room."""
+    """Fingerprint of this package."""
     return fingerprint(Path(__file__).parent)
 
 
 @cache
 def cache_folder() -> Path:
-    """Where compiled kernels are kept: below NUMBA_CACHE_DIR if that is set, else in the user's cache.
-
-    Where others can write to the first, the second is taken, and that is said. Nothing is made here: reading needs no
-    folder, and one that cannot be written to is noticed when it is.
-    """
-    own = _own_cache_folder()
-    if not config.CACHE_DIR:
-        return own
-    named = Path(config.CACHE_DIR) / f"tercet-{own_fingerprint()}"
-    trouble = trouble_with(named)
-    if trouble is None:
-        return named
-    tell(f"compiled kernels are not taken from {named}: {trouble}. They are kept in {own} instead", at_any_rate=True)
-    return own
-
-
-def _own_cache_folder() -> Path:
+    """Folder of compiled kernels, below NUMBA_CACHE_DIR if that is set, else in the user's cache."""
     from platformdirs import user_cache_path
 
-    home = user_cache_path("tercet", appauthor=False)
-    # Where nobody knows a home, a path stays "~/…", which must not become a folder here.
-    return (home if home.is_absolute() else Path(os.devnull)) / own_fingerprint()
+    parent = Path(config.CACHE_DIR).absolute() if config.CACHE_DIR else user_cache_path("tercet", appauthor=False)
+    if not parent.is_absolute():  # a user without a home: "~/.cache" must not become a folder here
+        parent = Path(os.devnull)
+    return parent / f"tercet-{own_fingerprint()}"
+
+
+def cache_problem(folder: Path) -> str | None:
+    """Return why code from a cache folder is not trusted, or None; a missing folder has no problem."""
+    try:
+        status = folder.lstat()
+    except OSError:
+        return None
+    if not stat.S_ISDIR(status.st_mode):
+        return "not a folder"
+    if sys.platform == "win32":  # the system closes a user's profile to others
+        return None
+    if status.st_uid not in (os.geteuid(), _ROOT):
+        return f"it belongs to another user ({status.st_uid})"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"others can write to it (mode {stat.S_IMODE(status.st_mode):o})"
+    return None
 
 
 # -- one function ---------------------------------------------------------------------------------------------------
@@ -136,10 +136,10 @@ def _compiled(function: Callable[..., Any], fast_math: Iterable[str], **options:
 
 
 class KernelLocator(_CacheLocator):
-    """Says that code is kept in `cache_folder`, whose name stands for the sources."""
+    """Numba's interface for the location of cached code: `cache_folder`, whose name stands for the sources."""
 
     def __init__(self, py_file: str, first_line: int) -> None:
-        self._py_file = py_file  # Numba names it when it warns of code that cannot be kept
+        self._py_file = py_file  # Numba names it when it warns of code that cannot be cached
         self._first_line = first_line
 
     @classmethod
@@ -153,104 +153,90 @@ class KernelLocator(_CacheLocator):
         return own_fingerprint()
 
     def ensure_cache_path(self) -> None:
-        """Made by `CodeFiles`, for this user alone."""
+        make_cache_folder(cache_folder())
 
     def get_disambiguator(self) -> str:
         return str(self._first_line)
 
 
 class KernelCacheImpl(CompileResultCacheImpl):
-    """Numba's way to keep what it compiled, in our place."""
+    """Numba's serialisation of compiled code, in our folder."""
 
     _locator_classes: Any = [KernelLocator]  # noqa: RUF012 (a list in Numba, too)
 
 
+class SignatureFiles(IndexDataCacheFile):
+    """One file per compiled signature, named by a digest of the signature and the CPU.
+
+    Numba numbers the files and keeps the numbers in an index. Two processes that compile two signatures of one kernel
+    at the same time can then take the same number, and the index names the wrong code.
+    """
+
+    def load(self, key: Any) -> Any:
+        stored_key, code = self._load_data(self._name(key))
+        return code if stored_key == key else None
+
+    def save(self, key: Any, data: Any) -> None:
+        self._save_data(self._name(key), (key, data))
+
+    def _name(self, key: Any) -> str:
+        signature, target, hashes = key
+        digest = hashlib.sha256(repr((str(signature), target, hashes)).encode()).hexdigest()
+        return self._data_name(int(digest[:16], 16))
+
+
 class KernelCache(FunctionCache):
-    """The compiled signatures of a kernel on disk. Says when something is compiled, and when it cannot be kept."""
+    """Numba's cache of one kernel. A file that cannot be read or written costs a compilation, nothing else."""
 
     _impl_class = KernelCacheImpl
 
     def __init__(self, py_func: Any) -> None:
         super().__init__(py_func)
-        self._cache_file: Any = CodeFiles(Path(self.cache_path), self._impl.filename_base)
+        self._cache_file = SignatureFiles(self.cache_path, self._impl.filename_base, own_fingerprint())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        try:
-            code = super().load_overload(sig, target_context)
-        except Exception:  # whatever another version of a library makes of it: it is compiled again
-            code = None
+        code = None
+        if cache_problem(cache_folder()) is None:
+            with suppress(Exception):  # no file, a damaged file, or a file of another version of a library
+                code = super().load_overload(sig, target_context)
         if code is None:
-            _tell_of_compiling()
-        else:
-            _mark_as_used()
+            say_once("compiling kernels, once on this machine …")
         return code
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        if not keeping_fails():
+        folder = cache_folder()
+        problem = cache_problem(folder)
+        if problem is None:
             try:
                 super().save_overload(sig, data)
-            except OSError as error:  # a full disk, a folder of others …: what was compiled is there all the same
-                _tell_of_failing(error)
-                return
-            _remove_unused()
+            except OSError as error:
+                problem = error.strerror or str(error)
+        if problem is not None:
+            say_once(
+                f"compiled kernels are not cached in {folder}: {problem}. Every run compiles them again. "
+                "Set NUMBA_CACHE_DIR to a folder of your own",
+                logging.WARNING,
+            )
 
 
-class _Told:
-    """What was said or done once in this process."""
-
-    compiling = failing = marked = removed = False
-
-
-def tell(message: str, at_any_rate: bool = False) -> None:
-    """Say something to who waits: by logging where that is listened to, else on a terminal, or wherever errors go."""
-    log.info(message)
-    if not log.isEnabledFor(logging.INFO) and sys.stderr is not None and (at_any_rate or sys.stderr.isatty()):
-        print(f"tercet: {message}", file=sys.stderr, flush=True)
-
-
-def _tell_of_compiling() -> None:
-    if not _Told.compiling:
-        _Told.compiling = True
-        tell("compiling kernels, once on this machine …")
-
-
-def _tell_of_failing(error: OSError) -> None:
-    _Told.failing = True
-    reason = error.strerror or error
-    tell(
-        f"compiled kernels cannot be kept in {cache_folder()} ({reason}), so every run compiles them again; "
-        "NUMBA_CACHE_DIR names another folder",
-        at_any_rate=isinstance(error, UntrustedFolderError),
-    )
-
-
-def keeping_fails() -> bool:
-    """Whether this process found that it cannot keep what it compiles."""
-    return _Told.failing
-
-
-def _mark_as_used() -> None:
-    """Let others see that this version's code is in use; they look at the time of the folder."""
-    if not _Told.marked:
-        _Told.marked = True
-        with suppress(OSError):  # read-only, or another user's
-            if time.time() - cache_folder().stat().st_mtime > _MARK_SECONDS:
-                os.utime(cache_folder())
-
-
-def _remove_unused() -> None:
-    """Remove the code of other versions that nobody used for long: once in a process that compiled something."""
-    if _Told.removed:
+def make_cache_folder(folder: Path) -> None:
+    """Make the cache folder for this user alone, and remove the oldest folders of other versions."""
+    if folder.is_dir():
         return
-    _Told.removed = True
-    own = cache_folder()
-    with suppress(OSError):
-        for folder in own.parent.iterdir():
-            if folder != own and _OURS.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink():
-                _remove_if_unused(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):  # another process was faster
+        folder.mkdir(mode=0o700)
+    others = [path for path in folder.parent.glob(f"tercet-{'[0-9a-f]' * 16}") if path != folder]
+    with suppress(OSError):  # removed by another process
+        for path in sorted(others, key=lambda path: path.stat().st_mtime)[:-KEPT_FOLDERS]:
+            shutil.rmtree(path, ignore_errors=True)
 
 
-def _remove_if_unused(folder: Path) -> None:
-    with suppress(OSError):  # another's
-        if time.time() - folder.stat().st_mtime > UNUSED_SECONDS:
-            shutil.rmtree(folder, ignore_errors=True)
+@cache
+def say_once(message: str, level: int = logging.INFO) -> None:
+    """Log a message; without a log for it, print a warning on standard error, and any message on a terminal."""
+    log.log(level, message)
+    if log.isEnabledFor(logging.INFO) or sys.stderr is None:
+        return
+    if level >= logging.WARNING or sys.stderr.isatty():
+        print(f"tercet: {message}", file=sys.stderr, flush=True)

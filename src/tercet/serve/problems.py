@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from starlette.responses import Response
+if TYPE_CHECKING:
+    from starlette.responses import Response
 
 PROBLEM_TYPE = "application/problem+json"
 
@@ -57,6 +58,8 @@ class HttpProblem(Exception):
         } | self.members
 
     def response(self) -> Response:
+        from starlette.responses import Response  # of the extra: journals and learners do without it
+
         headers = {}
         if self.retry_after is not None:
             # A whole number from 1, as the header wants it; a bucket that never fills again says an hour.
