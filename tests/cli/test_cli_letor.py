@@ -332,7 +332,7 @@ def test_failures_are_one_line_that_says_what_is_wrong(files, beir, model, tmp_p
         ),
         (("letor", "fit", files / "train.txt", "-o", files / "vali.txt"), "nothing was written"),
         (("fit", files / "train.txt", "-o", tmp_path / "m"), "feature vectors have verbs of their own: tercet letor"),
-        (("fit", beir, "-o", tmp_path / "m", "--test", files / "test.txt"), "no judgements for the split"),
+        (("fit", beir, "-o", tmp_path / "m", "--test", files / "test.txt"), "test.txt:1: "),
         (("letor", "rank", files / "test.txt", "--model", text_model), "a model that was fitted to one"),
         (("rank", beir, "--model", model, "-o", tmp_path / "m"), "a text model is needed here"),
         (("letor", "eval", files / "test.txt", "--model", text_model), "a model that was fitted to one"),

@@ -88,7 +88,7 @@ def test_a_table_is_indexed_and_its_columns_come_back_with_hits(tmp_path, name):
 def test_documents_alone_say_what_is_missing(products, tmp_path):
     result = run("fit", products, "-o", tmp_path / "m")
     assert result.exit_code == 2
-    assert "products.csv holds documents alone; say what is better: --judgements" in result.output
+    assert "products.csv holds documents alone; say what is better: --clicks, --judgements" in result.output
 
 
 def test_a_corpus_may_be_a_table(tmp_path):
@@ -288,6 +288,6 @@ def test_one_of_a_kind_is_told_as_one(tmp_path):
     products = write_csv(tmp_path / "one.csv", ["sku", "name"], [("1", "tea")])
     assert "index: 1 document, 1 word, BM25" in ok("index", products, "-o", tmp_path / "index")
     clicks = write_csv(tmp_path / "clicks.csv", ["query", "sku", "clicked"], [("tea", "x", 1), ("tea", "y", 0)])
-    said = run("fit", products, "--clicks", clicks, "-o", tmp_path / "model", *QUICK[1:]).stdout
+    said = run("fit", products, "--clicks", clicks, "-o", tmp_path / "model", *QUICK).stdout
     assert "one.csv: 1 document, 0 queries" in said
     assert "\n1 list, 1 with a click\n" in said

@@ -13,7 +13,7 @@ from tercet.cli.main import cli
 
 MOST_LINES = 45
 WIDTH = 100
-LEAVING = {"check", "warm", "repro"}  # removed elsewhere
+LEAVING = {"check", "repro"}  # removed elsewhere
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -196,8 +196,8 @@ def _fit_texts(
     settings |= {"fields": _field_weights(fields), "features": features}
     settings |= {"doc_vectors": doc_vectors, "query_vectors": query_vectors}
     if preferences or clicks:
-        held_out = {"--validation": validation, "--test": test, "--measure": None if texts.qrels else measure}
-        _refuse(held_out, "of --preferences and --clicks a tenth of the queries is held out, and pairs are counted")
+        judged = {"--validation": validation, "--test": test, "--measure": None if texts.qrels else measure}
+        _refuse(judged, "of --preferences and --clicks a tenth of the queries is held out, and pairs are counted")
         return fit_judged(
             texts.docs,
             texts.queries or None,

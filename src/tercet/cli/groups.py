@@ -58,9 +58,10 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            for close in get_close_matches(args[0], self.verbs, 1):
-                error.message += f" Did you mean '{close}'?"
-            raise
+            close = get_close_matches(args[0], self.verbs, 1)
+            if not close:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean '{close[0]}'?", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, self.verbs))
