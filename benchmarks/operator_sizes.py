@@ -61,7 +61,7 @@ def save_model(path: Path, n: int, seed: int) -> None:
 
 def build(documents: Path, index: Path, *options: str) -> dict[str, float]:
     """Bytes that building took at most, and processor seconds."""
-    process = subprocess.Popen([*TERCET, "index", str(documents), *options, "--quiet", "-o", str(index)])
+    process = subprocess.Popen([*TERCET, "index", str(documents), *options, "-o", str(index)])
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

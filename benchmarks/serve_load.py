@@ -264,7 +264,7 @@ class Promoter(threading.Thread):
             if what == "baked" and not self.tercet("bake", self.folder / "index.journal", "-o", model, "--replace"):
                 continue
             with self.commits.turn:
-                if self.tercet("promote", self.folder / "index", model):
+                if self.tercet("index", self.folder / "index", "--model", model):
                     self.done[name] += 1
                 self.commits.note(self.commits.now())
 

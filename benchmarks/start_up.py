@@ -83,10 +83,10 @@ def main() -> None:
             "tercet search --help": ([*TERCET, "search", "--help"], None, None),
             "tercet search, low rank": ([*TERCET, "search", index, "word01 word02"], 5.0, None),
             "tercet search, BM25": ([*TERCET, "search", bm25, "word01 word02"], 5.0, None),
-            "tercet letor fit": ([*TERCET, "letor", "fit", rows, "--quiet", "-o", f"{made}/l", "--replace"], 8.0, None),
+            "tercet letor fit": ([*TERCET, "letor", "fit", rows, "-o", f"{made}/l", "--replace"], 8.0, None),
         }
         if not arguments.quick:
-            commands["tercet fit"] = ([*TERCET, "fit", texts, "--quiet", "-o", f"{made}/m", "--replace"], None, None)
+            commands["tercet fit"] = ([*TERCET, "fit", texts, "-o", f"{made}/m", "--replace"], None, None)
         results = {}
         table = []
         for name, (command, most_first, most_later) in commands.items():

@@ -232,6 +232,9 @@ def verb(command: click.Command, path: tuple[str, ...], level: int) -> Lines:
     for paragraph in (inspect.cleandoc(command.help or "")).split("\n\n"):
         lines = paragraph.lstrip("\b\n").splitlines()
         yield from ([*(f"| {escape(line)}" for line in lines), ""] if "\b" in paragraph else [escape(paragraph), ""])
+    if command.epilog:
+        _, _, *examples = command.epilog.splitlines()
+        yield from (".. code-block:: text", "", *(f"   {example.strip()}" for example in examples), "")
     for parameter in command.params:
         record = parameter.get_help_record(context)
         if record is not None:

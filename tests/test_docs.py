@@ -41,6 +41,7 @@ NOT_RUN = {
     "tcp://": "needs a cluster",
     "python -m reproductions": "needs the papers' data sets",
     "tercet demo": "takes its time; tests/cli/test_cli.py runs it",
+    "--vectors": "the data has no vectors; tests/fitting/test_beside_words.py runs it",
     "--doc-vectors": "the data has no vectors; tests/fitting/test_beside_words.py runs it",
     "--query-vectors": "the same",
     "--vector ": "the same",
@@ -99,8 +100,7 @@ def check_options(words: list[str]) -> None:
 
 def make_way(words: list[str]) -> None:
     """Remove what stands where a command writes anew: a document tells several ways to one folder."""
-    changes = {"--add", "--update", "--remove", "--remove-listed", "--merge"}
-    if "-o" in words and not changes & set(words):
+    if "-o" in words:
         output = Path(words[words.index("-o") + 1])
         if output.is_dir():
             shutil.rmtree(output)

@@ -243,8 +243,8 @@ class Loop:
                 self.visit(address)
                 if number < n_rounds - 1:
                     self.learn()
-        run(f"tercet interleave log/ --settle-after {SETTLE_SECONDS}", self.folder)
-        run("tercet promote index/", self.folder)
+        run(f"tercet eval --interleaved log/ --settle-after {SETTLE_SECONDS}", self.folder)
+        run("tercet index index/", self.folder)
 
     def visit(self, address: str) -> None:
         """A round of visitors; what is served is looked at meanwhile."""
@@ -260,7 +260,7 @@ class Loop:
     def learn(self) -> None:
         replace = " --replace" if (self.folder / "candidate").exists() else ""
         run(
-            f"tercet fit ../products.csv --clicks log/ --words index/ -o candidate/ --quiet{FIT_OPTIONS}{replace}",
+            f"tercet fit ../products.csv --clicks log/ --words index/ -o candidate/{FIT_OPTIONS}{replace}",
             self.folder,
             show=False,
         )

@@ -265,7 +265,7 @@ def compare(folder: Path) -> None:
     for name, evidence in FITS.items():
         output = name.partition(" ")[0]
         replace = " --replace" if (folder / output).exists() else ""
-        seconds[name] = run(f"tercet fit products.csv {evidence} -o {output}/ --quiet{replace}", folder)
+        seconds[name] = run(f"tercet fit products.csv {evidence} -o {output}/{replace}", folder)
         print(flush=True)
     replace = " --replace" if (folder / "index").exists() else ""
     run(f"tercet index products.csv --model both/ -o index/{replace}", folder)

@@ -153,7 +153,7 @@ def test_fit_takes_a_collection_of_ir_datasets(monkeypatch, tmp_path):
     monkeypatch.setattr(adapter, "_import", lambda: stub)
     done = CliRunner().invoke(
         cli,
-        ["fit", "ir_datasets:made/up", "-o", str(tmp_path / "model"), "--quiet", "--steps", "1000"],
+        ["fit", "ir_datasets:made/up", "-o", str(tmp_path / "model"), "--steps", "1000"],
         catch_exceptions=False,
     )
     assert done.exit_code == 0, done.output

@@ -36,10 +36,10 @@ def test_a_journal_is_baked_promoted_and_taken_back(index: Path, tmp_path: Path)
     assert "entries 1 to 3" in said
     assert "0 entries; the others are archived beside it" in said
     assert hits(Index.open(index, tc.load(tmp_path / "model"))) == taught
-    ok("promote", index, tmp_path / "model")
+    ok("index", index, "--model", tmp_path / "model")
     baked = replay(Index.open(index), read_journal(journal).entries)
     assert (hits(baked.index), baked.n_baked) == (taught, 3)
-    ok("promote", index, "--undo")
+    ok("index", index, "--undo")
     assert hits(replay(Index.open(index), read_journal(journal).entries).index) == taught
     assert run("bake", index, "-o", tmp_path / "model").exit_code == 1  # it is there
     assert "entries 1 to 3" in ok("bake", index, "-o", tmp_path / "model", "--replace")

@@ -45,7 +45,7 @@ def files(tmp_path_factory) -> Path:
 def model(files, tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("model") / "model"
     result = run(
-        *("letor", "fit", files / "train.txt", "--vali", files / "vali.txt", "--test", files / "test.txt"),
+        *("letor", "fit", files / "train.txt", "--validation", files / "vali.txt", "--test", files / "test.txt"),
         *("--names", files / "names.txt", "-o", path),
     )
     assert result.exit_code == 0, result.output
@@ -56,7 +56,7 @@ def model(files, tmp_path_factory) -> Path:
 def test_fit_prints_the_table_and_the_features_by_name_and_writes_nothing_unasked(files, model, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     result = run(
-        *("letor", "fit", files / "train.txt", "--vali", files / "vali.txt", "--test", files / "test.txt"),
+        *("letor", "fit", files / "train.txt", "--validation", files / "vali.txt", "--test", files / "test.txt"),
         *("--names", files / "names.txt"),
     )
     assert result.exit_code == 0, result.output
@@ -87,7 +87,9 @@ def test_fit_cross_validates_and_shows_the_path(files):
 
 
 def test_a_given_penalty(files, tmp_path):
-    result = run("letor", "fit", files / "train.txt", "--test", files / "test.txt", "--l1", 2, "-o", tmp_path / "m")
+    result = run(
+        "letor", "fit", files / "train.txt", "--test", files / "test.txt", "--ranker", "ftrl:l1=2", "-o", tmp_path / "m"
+    )
     assert result.exit_code == 0, result.output
     data = read_letor(files / "train.txt")
     expected = FTRLRanker(l1=2.0).fit(data.X, data.y, data.qid).coef_
@@ -116,7 +118,15 @@ def test_the_seed_is_that_of_a_ranker_that_draws_too(files, tmp_path):
 
 
 def test_a_kernel_ranker_chooses_its_penalty_and_its_basis_is_bounded(files, tmp_path, monkeypatch):
-    arguments = ("letor", "fit", files / "train.txt", "--test", files / "test.txt", "--ranker", "rankrls-gaussian")
+    arguments = (
+        "letor",
+        "fit",
+        files / "train.txt",
+        "--test",
+        files / "test.txt",
+        "--ranker",
+        "rankrls:kernel=gaussian",
+    )
     result = run(*arguments, "-o", tmp_path / "m")
     assert result.exit_code == 0, result.output
     data = read_letor(files / "train.txt")
@@ -134,7 +144,7 @@ def test_a_kernel_ranker_chooses_its_penalty_and_its_basis_is_bounded(files, tmp
     result = run(*arguments[:-1], "rankrls")
     assert "RankRLS, l2=" in result.output
     assert "10 of 10 features" in result.output
-    assert run(*arguments, "--l1", 1).exit_code == 1
+    assert run(*arguments[:-1], "rankrls:l1=1").exit_code == 2
 
 
 def write_folds(folder: Path, data: LetorData) -> None:
@@ -158,8 +168,8 @@ def test_fit_folds_from_a_folder_and_from_its_archive(tmp_path):
         outputs.append(tc.load(tmp_path / "m"))
     assert "24 test queries of 3 folds" in str(outputs[0].report)
     assert (outputs[0].ranker.coef_ == outputs[1].ranker.coef_).all()
-    assert "has its own three parts" in run("letor", "fit", tmp_path / "set", "--vali", tmp_path / "set.tar.gz").output
-    assert "has its own three parts" in run("letor", "fit", tmp_path / "set", "--folds", 2).output
+    for option in (("--validation", tmp_path / "set.tar.gz"), ("--folds", 2)):
+        assert "has three parts in each" in run("letor", "fit", tmp_path / "set", *option).output
 
 
 # -- rank -------------------------------------------------------------------------------------------------------------
@@ -257,9 +267,9 @@ def expected_table(evaluation: Evaluation) -> dict[str, str]:
 
 def test_picture_draws_the_path(model, tmp_path):
     pytest.importorskip("matplotlib")
-    result = run("letor", "picture", model, "-o", tmp_path / "path.svg")
+    result = run("report", model, "-o", tmp_path / "path.svg")
     assert result.exit_code == 0, result.output
-    assert result.output == f"{tmp_path / 'path.svg'}: 30 penalties\n"
+    assert result.output == f"{tmp_path / 'path.svg'}: written\n"
     assert (tmp_path / "path.svg").read_bytes().startswith(b"<?xml")
 
 
@@ -278,12 +288,10 @@ def beir(tmp_path_factory) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["letor", "fit", "{train}", "--cut", "words"], "No such option"),
-        (["letor", "fit", "{train}", "--vali", "{vali}", "--folds", "3"], "name one"),
-        (["letor", "fit", "{train}", "--vali", "dev"], "File 'dev' does not exist"),
+        (["letor", "fit", "{train}", "--words", "m"], "No such option"),
+        (["letor", "fit", "{train}", "--validation", "dev"], "File 'dev' does not exist"),
         (["letor", "fit", "{train}", "--ranker", "magic"], "Invalid value for '--ranker'"),
-        (["letor", "stream", "{train}", "--folds", "3"], "No such option"),
-        (["letor", "stream", "{train}", "--ranker", "proximal"], "Invalid value for '--ranker'"),
+        (["letor", "fit", "{train}", "--stream", "--folds", "3"], "--folds belongs to a choice of the penalty"),
         (["letor", "rank", "{train}"], "Missing option '--model'"),
         (["letor", "rank", "{train}", "--model", "{model}", "-k", "3"], "-k is for --format trec"),
         (["letor", "rank", "{train}", "--model", "{model}", "--format", "trec"], "--format trec needs -o"),
@@ -318,15 +326,16 @@ def test_failures_are_one_line_that_says_what_is_wrong(files, beir, model, tmp_p
         (("letor", "fit", tmp_path / "plain.txt"), "a LETOR file, which has qid:id on every line"),
         (("letor", "fit", files / "train.txt", "--test", tmp_path / "broken.txt"), "broken.txt:2: "),
         (("letor", "fit", files / "train.txt", "--names", tmp_path / "names.txt"), "names.txt:2: feature 1 again"),
-        (("letor", "fit", files / "train.txt", "--ranker", "adarank", "--l1", 1), "AdaRankRanker has no penalty"),
+        (
+            ("letor", "fit", files / "train.txt", "--names", tmp_path / "names.txt", "--stream"),
+            "names.txt:2: feature 1 again",
+        ),
         (("letor", "fit", files / "train.txt", "-o", files / "vali.txt"), "nothing was written"),
         (("fit", files / "train.txt", "-o", tmp_path / "m"), "feature vectors have verbs of their own: tercet letor"),
-        (("fit", beir, "-o", tmp_path / "m", "--test", files / "test.txt"), "no judgements for the split"),
+        (("fit", beir, "-o", tmp_path / "m", "--test", files / "test.txt"), "test.txt:1: "),
         (("letor", "rank", files / "test.txt", "--model", text_model), "a model that was fitted to one"),
         (("rank", beir, "--model", model, "-o", tmp_path / "m"), "a text model is needed here"),
-        (("picture", model, "-o", tmp_path / "m"), "tercet letor picture draws it"),
         (("letor", "eval", files / "test.txt", "--model", text_model), "a model that was fitted to one"),
-        (("letor", "picture", text_model, "-o", tmp_path / "m"), "a model that was fitted to one"),
     ):
         result = run(*arguments)
         assert result.exit_code == 1, (arguments, result.output)
@@ -347,7 +356,7 @@ def test_a_feature_model_has_a_report_page_too(files, tmp_path):
     names = tmp_path / "names"
     names.write_text("".join(f"<b>{j}\n" for j in range(10)))
     done = run(
-        "letor", "fit", files / "train.txt", "--vali", files / "vali.txt", "-o", tmp_path / "m", "--names", names
+        "letor", "fit", files / "train.txt", "--validation", files / "vali.txt", "-o", tmp_path / "m", "--names", names
     )
     assert done.exit_code == 0, done.output
     assert "with report.html" in done.output

@@ -35,10 +35,10 @@ def folder(tmp_path):
 
 
 def test_columns_are_learned_indexed_and_explained(folder):
-    files = ["--queries", folder / "queries.jsonl", "--qrels", folder / "qrels.tsv"]
+    files = ["--queries", folder / "queries.jsonl", "--judgements", folder / "qrels.tsv"]
     columns = ["--field", "title:2", "--feature", "log:downloads"]
     model, index = folder / "model", folder / "index"
-    result = run("fit", folder / "products.jsonl", *files, *columns, "--stem", "none", "--steps", 5000, "-o", model)
+    result = run("fit", folder / "products.jsonl", *files, *columns, "--language", "none", "--steps", 5000, "-o", model)
     assert result.exit_code == 0, result.output
     assert "BM25 with fields" in result.output
     result = run("index", folder / "products.jsonl", "--model", model, "-o", index)
@@ -48,17 +48,17 @@ def test_columns_are_learned_indexed_and_explained(folder):
     assert "  1  " in result.output
     assert result.output.index("word3-large") < result.output.index("word3-small")
     assert "log:downloads 3000" in result.output
-    assert run("index", folder / "products.jsonl", "-o", index, "--update").exit_code == 0
-    why = run("explain", folder / "products.jsonl", "--model", model, "--query", "word3", "--doc", "word3-large")
+    assert run("index", index, "--update", folder / "products.jsonl").exit_code == 0
+    why = run("explain", folder / "products.jsonl", "word3", "word3-large", "--model", model)
     assert why.exit_code == 0, why.output
     assert "title: word3" in why.output
-    plain = run("index", folder / "queries.jsonl", "-o", index, "--add")
+    plain = run("index", index, "--add", folder / "queries.jsonl")
     assert plain.exit_code == 1
     assert "no column 'title'; they have 'text'" in plain.output
 
 
 def test_what_cannot_be_is_said(folder):
-    files = [folder / "products.jsonl", "--queries", folder / "queries.jsonl", "--qrels", folder / "qrels.tsv"]
+    files = [folder / "products.jsonl", "--queries", folder / "queries.jsonl", "--judgements", folder / "qrels.tsv"]
     result = run("fit", *files, "--feature", "price", "-o", folder / "model")
     assert result.exit_code == 1
     assert "no column 'price'; they have 'title', 'text' and 'downloads'" in result.output

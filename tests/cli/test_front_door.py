@@ -26,7 +26,7 @@ THREES = [(term, PRODUCTS[k + 4 * j]["sku"], PRODUCTS[k + 5]["sku"]) for term, k
 ROLES = "id: sku; text: name, description; carried: price"
 
 
-QUICK = ("--quiet", "--steps", 1000, "--models", 1)
+QUICK = ("--steps", 1000)
 
 
 def write_csv(path, header, rows, **options):
@@ -77,7 +77,7 @@ def in_format(tmp_path, name):
 )
 def test_a_table_is_indexed_and_its_columns_come_back_with_hits(tmp_path, name):
     path = in_format(tmp_path, name)
-    said = ok("index", path, "-o", tmp_path / "index", "--quiet")
+    said = ok("index", path, "-o", tmp_path / "index")
     assert ROLES in said
     assert "40 documents" in said
     [hit] = tc.load(tmp_path / "index").search("bread 2", k=1)
@@ -88,7 +88,7 @@ def test_a_table_is_indexed_and_its_columns_come_back_with_hits(tmp_path, name):
 def test_documents_alone_say_what_is_missing(products, tmp_path):
     result = run("fit", products, "-o", tmp_path / "m")
     assert result.exit_code == 2
-    assert "products.csv holds documents alone; say what is better: --judgements" in result.output
+    assert "products.csv holds documents alone; say what is better: --clicks, --judgements" in result.output
 
 
 def test_a_corpus_may_be_a_table(tmp_path):
@@ -96,7 +96,7 @@ def test_a_corpus_may_be_a_table(tmp_path):
     rows = [{"id": p["sku"], "title": p["name"], "body": p["description"], "tags": ["a", "b"]} for p in PRODUCTS]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert "no errors, no warnings" in ok("check", path)
-    said = ok("index", "--corpus", path, "-o", tmp_path / "index", "--quiet")
+    said = ok("index", path, "-o", tmp_path / "index")
     assert "JSONL; id: id; text: title, body; carried: tags" in said
     assert tc.load(tmp_path / "index").search("tea 4", k=1)[0].carried == {"tags": "a, b"}
 
@@ -106,7 +106,7 @@ def test_beir_carries_what_else_it_has(tmp_path):
         '{"_id": "a", "title": "Tea", "text": "green", "metadata": {"url": "x/y"}, "year": 1999}\n'
         '{"_id": "b", "title": "", "text": "milk", "metadata": {}}\n'
     )
-    ok("index", "--corpus", tmp_path / "corpus.jsonl", "-o", tmp_path / "index", "--quiet")
+    ok("index", tmp_path / "corpus.jsonl", "-o", tmp_path / "index")
     index = tc.load(tmp_path / "index")
     [hit] = index.search("tea", k=1)
     assert (hit.text, hit.carried) == ("Tea\ngreen", {"metadata.url": "x/y", "year": 1999})
@@ -123,7 +123,7 @@ def test_columns_that_say_nothing_can_be_named(tmp_path):
     message = failed("index", path, "--text", "what", "-o", tmp_path / "index")
     assert "no column is called as one that holds the id; the columns are no, what, more" in message
     assert "(here: --id COLUMN, --text COLUMN,COLUMN" in message
-    said = ok("index", path, "--id", "no", "--text", "what,more", "-o", tmp_path / "index", "--quiet")
+    said = ok("index", path, "--id", "no", "--text", "what,more", "-o", tmp_path / "index")
     assert "id: no; text: what, more" in said
     assert tc.load(tmp_path / "index").search("white", k=1)[0].doc_id == "008"
     message = failed("index", path, "--id", "sku", "--text", "what", "-o", tmp_path / "other")
@@ -137,7 +137,7 @@ def test_latin_1_says_what_helps_and_it_does(tmp_path):
         assert "latin.csv:2: byte 0xe9 at offset 14 is not UTF-8" in message
         assert "iconv -f LATIN1" in message
         assert "(here: --encoding latin-1, or what it is)" in message
-    ok("index", path, "--encoding", "latin-1", "-o", tmp_path / "index", "--quiet")
+    ok("index", path, "--encoding", "latin-1", "-o", tmp_path / "index")
     assert tc.load(tmp_path / "index").search("café", k=1)[0].text == "café"
     assert "documents, 1 document\n" in ok("check", path, "--encoding", "latin-1")
 
@@ -154,7 +154,7 @@ def test_latin_1_says_what_helps_and_it_does(tmp_path):
 def test_bad_rows_are_told_by_line_and_so_many_are_left_out(tmp_path, rows, message):
     path = write_csv(tmp_path / "bad.csv", ["id", "text"], [*rows, ["9", "bread"]])
     assert message in failed("index", path, "-o", tmp_path / "index")
-    said = ok("index", path, "--skip-bad", "1", "-o", tmp_path / "index", "--quiet")
+    said = ok("index", path, "--skip-bad", "1", "-o", tmp_path / "index")
     assert "note: 1 bad row is left out:" in said
     assert message in said
     assert len(tc.load(tmp_path / "index")) == len(rows)
@@ -166,7 +166,7 @@ def test_bad_rows_are_told_by_line_and_so_many_are_left_out(tmp_path, rows, mess
 
 def test_a_missing_header_is_noticed(tmp_path):
     (tmp_path / "bare.csv").write_text("1,green tea\n2,milk\n")
-    result = run("index", "--corpus", tmp_path / "bare.csv", "-o", tmp_path / "index")
+    result = run("index", tmp_path / "bare.csv", "-o", tmp_path / "index")
     assert result.exit_code == 1
     assert "bare.csv:1: the first line must name the columns; found '1', which looks like data" in result.output
 
@@ -182,13 +182,13 @@ def test_fit_from_a_table_of_judgements(products, judged, tmp_path):
     model = tc.load(tmp_path / "m")
     assert model.report.accepted
     assert "24 queries" in ok("eval", products, "--judgements", judged, "--model", tmp_path / "m")
-    said = ok("index", products, "--model", tmp_path / "m", "-o", tmp_path / "index", "--quiet")
+    said = ok("index", products, "--model", tmp_path / "m", "-o", tmp_path / "index")
     assert "40 documents" in said
     # The same in other words: queries in a file of their own, judgements by their ids.
     queries = write_csv(tmp_path / "queries.csv", ["qid", "query"], [(i, term) for i, (term, _) in enumerate(TERMS)])
     number = {term: i for i, (term, _) in enumerate(TERMS)}
     by_id = write_csv(tmp_path / "by_id.csv", ["qid", "doc", "grade"], [(number[t], d, g) for t, d, g in JUDGED])
-    said = ok("fit", products, "--queries", queries, "--qrels", by_id, "-o", tmp_path / "by_id", *QUICK)
+    said = ok("fit", products, "--queries", queries, "--judgements", by_id, "-o", tmp_path / "by_id", *QUICK)
     assert "40 documents, 24 queries (judged: train 24)" in said
 
 
@@ -288,6 +288,6 @@ def test_one_of_a_kind_is_told_as_one(tmp_path):
     products = write_csv(tmp_path / "one.csv", ["sku", "name"], [("1", "tea")])
     assert "index: 1 document, 1 word, BM25" in ok("index", products, "-o", tmp_path / "index")
     clicks = write_csv(tmp_path / "clicks.csv", ["query", "sku", "clicked"], [("tea", "x", 1), ("tea", "y", 0)])
-    said = run("fit", products, "--clicks", clicks, "-o", tmp_path / "model", *QUICK[1:]).stdout
+    said = run("fit", products, "--clicks", clicks, "-o", tmp_path / "model", *QUICK).stdout
     assert "one.csv: 1 document, 0 queries" in said
     assert "\n1 list, 1 with a click\n" in said

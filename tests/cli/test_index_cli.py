@@ -74,28 +74,28 @@ def test_explain_of_an_index(index: Path, data: Path, model: Path) -> None:
     difference = ok("explain", index, "green avocado", "a", "--versus", "b")
     assert "a over b for 'green avocado'" in difference
     assert opened.versus("green avocado", "a", "b").table(20) in difference
-    same = ok("explain", data, "--model", model, "--query", "q1", "--doc", "a")
+    same = ok("explain", data, "q1", "a", "--model", model)
     assert opened.explain("green avocado", "a").table(20) in same
     stranger = run("explain", index, "green", "nobody")
     assert (stranger.exit_code, stranger.stdout) == (1, "")
     assert run("explain", index, "green").exit_code == 2
-    assert run("explain", data, "--model", model, "--query", "q1", "--doc", "a", "--versus", "b").exit_code == 2
-    assert run("explain", data, "--query", "q1", "--doc", "a").exit_code == 2
+    assert run("explain", data, "q1", "a", "--model", model, "--versus", "b").exit_code == 2
+    assert run("explain", data, "q1", "a").exit_code == 2
 
 
 def test_documents_come_and_go(index: Path, tmp_path: Path) -> None:
     more = corpus(tmp_path / "more.jsonl", {"x": "green sky", "y": "blue toast"})
-    added = ok("index", "--corpus", more, "-o", index, "--add")
+    added = ok("index", index, "--add", more)
     assert "4 documents before, 6 now, in 2 segments" in added
     assert "new to the index" not in added
-    again = run("index", "--corpus", more, "-o", index, "--add")
+    again = run("index", index, "--add", more)
     assert again.exit_code == 1
     assert "'x' is in the index already" in again.output
-    ok("index", "--corpus", corpus(tmp_path / "new.jsonl", {"x": "eyes"}), "-o", index, "--update")
+    ok("index", index, "--update", corpus(tmp_path / "new.jsonl", {"x": "eyes"}))
     assert Index.open(index).text("x") == "eyes"
     (tmp_path / "ids.txt").write_text("y\n\nx\n")
     assert "6 documents before, 3 now" in ok(
-        "index", "-o", index, "--remove", "a", "--remove-listed", tmp_path / "ids.txt", "--merge"
+        "index", index, "--remove", "a", "--remove-listed", tmp_path / "ids.txt", "--merge"
     )
     assert list(Index.open(index)) == ["b", "c", "é"]
 
@@ -104,11 +104,10 @@ def test_wrong_usage(index: Path, model: Path, data: Path, tmp_path: Path) -> No
     for arguments in (
         ("index", "--model", model, "-o", tmp_path / "new"),
         ("index", data, "--model", model),
-        ("index", data, "--model", model, "-o", index, "--add"),
-        ("index", data, "-o", index, "--add", "--update"),
-        ("index", data, "-o", index, "--add", "--replace"),
-        ("index", data, "-o", index, "--update", "--stem", "english"),
-        ("index", data, "-o", tmp_path / "new", "--model", model, "--stem", "english"),
+        ("index", data, "--model", model, "-o", index, "--add", data),
+        ("index", index, "--add", data, "--replace"),
+        ("index", index, "--update", data, "--language", "english"),
+        ("index", data, "-o", tmp_path / "new", "--model", model, "--language", "english"),
         ("index", data, "-o", index, "--merge"),
         ("search", index),
         ("search", index, "green", "--queries", data / "queries.jsonl"),
@@ -140,7 +139,6 @@ def test_what_is_learned_with_the_words_of_an_index_searches_it(data: Path, tmp_
     threes.write_text("query\tbetter\tworse\n" + "".join(f"unheard word{n}\ta\tb\n" for n in range(12)))
     ok(
         "fit",
-        "--corpus",
         data / "corpus.jsonl",
         "--preferences",
         threes,
@@ -150,7 +148,6 @@ def test_what_is_learned_with_the_words_of_an_index_searches_it(data: Path, tmp_
         tmp_path / "model",
         "--steps",
         100,
-        "--quiet",
     )
     assert ok("search", index, "avocado", "--model", tmp_path / "model")
     assert tc.load(tmp_path / "model").doc_vectoriser.words_ == Index.open(index).model.doc_vectoriser.words_
@@ -163,9 +160,8 @@ def test_a_long_build_says_how_far_it_is(
     assert "so far" not in run(*command).stderr
     monkeypatch.setattr(importlib.import_module("tercet.cli.progress"), "SAY_EVERY_SECONDS", 0.0)
     assert run(*command, "--replace").stderr == "4 documents so far\n"
-    assert run(*command, "--replace", "--quiet").stderr == ""
     more = corpus(tmp_path / "more.jsonl", {"x": "green sky", "y": "blue toast"})
-    assert run("index", "--corpus", more, "-o", tmp_path / "index", "--add").stderr == "2 documents so far\n"
+    assert run("index", tmp_path / "index", "--add", more).stderr == "2 documents so far\n"
 
 
 def test_without_a_model_it_is_bm25(data: Path, tmp_path: Path) -> None:
@@ -179,14 +175,14 @@ def test_without_a_model_it_is_bm25(data: Path, tmp_path: Path) -> None:
     assert "green avocado" in ok("search", tmp_path / "bm25", "avocado", "--why")
     assert "avocado" in ok("explain", tmp_path / "bm25", "avocado", "a")
     assert "green avocado" in ok("search", tmp_path / "bm25", "avocados")
-    written = ok("index", data, "-o", tmp_path / "written", "--stem", "none")
+    written = ok("index", data, "-o", tmp_path / "written", "--language", "none")
     assert "words as they are written" in written
     assert "nothing found" in ok("search", tmp_path / "written", "avocados")
-    german = ok("index", data, "-o", tmp_path / "german", "--stem", "german")
+    german = ok("index", data, "-o", tmp_path / "german", "--language", "german")
     assert "words cut to their german stems" in german
     assert Index.open(tmp_path / "german").model.doc_vectoriser.analyser.stemmer == "german"
     ok("rank", data, "--model", tmp_path / "bm25", "-o", tmp_path / "run")  # an index stands for its model
-    assert "avocado +1.000" in ok("related", tmp_path / "bm25", "avocado")
+    assert "avocado +1.000" in ok("explain", tmp_path / "bm25", "--word", "avocado")
 
 
 def test_a_stop_word_is_called_one(data: Path, tmp_path: Path) -> None:
@@ -202,9 +198,7 @@ def test_the_demo_writes_over_nothing_but_itself(model: Path, index: Path, tmp_p
 
 
 def test_new_words_are_told(index: Path, tmp_path: Path) -> None:
-    added = ok(
-        "index", "--corpus", corpus(tmp_path / "more.jsonl", {"x": "green guava", "y": "guava"}), "-o", index, "--add"
-    )
+    added = ok("index", index, "--add", corpus(tmp_path / "more.jsonl", {"x": "green guava", "y": "guava"}))
     assert "1 of the words are new to the index, such as 'guava'" in added
 
 
@@ -222,7 +216,7 @@ def test_a_table_is_indexed_with_what_it_carries(tmp_path: Path) -> None:
     assert "007  Green tea From the hills\n       price 1.5\n" in ok("search", tmp_path / "index", "hills")
     more = tmp_path / "more.csv"
     more.write_text("sku,name,description,price\n008,Black tea,From the hills,3\n")
-    ok("index", more, "-o", tmp_path / "index", "--update")
+    ok("index", tmp_path / "index", "--update", more)
     assert Index.open(tmp_path / "index").carried("008") == {"price": 3}
 
 
@@ -238,7 +232,7 @@ def test_an_index_is_not_lost(index: Path, model: Path, data: Path, tmp_path: Pa
     broken = corpus(tmp_path / "broken.jsonl", {"x": "green sky"})
     broken.write_text(broken.read_text() + "{")
     before = Index.open(index).search("green")
-    assert run("index", "--corpus", broken, "--model", model, "-o", index, "--replace").exit_code == 1
+    assert run("index", broken, "--model", model, "-o", index, "--replace").exit_code == 1
     assert Index.open(index).search("green") == before  # the old one is there until the new one is complete
     for other in (("index", data, "-o", model, "--replace"), ("fit", data, "-o", index, "--replace")):
         refused = run(*other)
@@ -248,18 +242,18 @@ def test_an_index_is_not_lost(index: Path, model: Path, data: Path, tmp_path: Pa
 
 def test_ids_are_taken_as_they_are(index: Path, tmp_path: Path) -> None:
     names = ["007", "1e5", " blank before", "x" * 5000]
-    ok("index", "--corpus", corpus(tmp_path / "more.jsonl", dict.fromkeys(names, "green")), "-o", index, "--add")
+    ok("index", index, "--add", corpus(tmp_path / "more.jsonl", dict.fromkeys(names, "green")))
     assert list(Index.open(index))[-4:] == names
     refused = run("search", index, "--queries", corpus(tmp_path / "q.jsonl", {"q": "green"}), "-o", tmp_path / "run")
     assert refused.exit_code == 1
     assert "document id ' blank before' holds a blank" in refused.output
     assert not (tmp_path / "run").exists()
     (tmp_path / "ids.txt").write_text(f"007\n blank before\r\n{names[3]}", encoding="utf-8")
-    assert "8 documents before, 5 now, in" in ok("index", "-o", index, "--remove-listed", tmp_path / "ids.txt")
+    assert "8 documents before, 5 now, in" in ok("index", index, "--remove-listed", tmp_path / "ids.txt")
     assert "1e5" in Index.open(index)
     (tmp_path / "ids.txt").write_bytes(b"1e5\n\xff\n")
-    refused = run("index", "-o", index, "--remove-listed", tmp_path / "ids.txt")
+    refused = run("index", index, "--remove-listed", tmp_path / "ids.txt")
     assert refused.exit_code == 1
     assert "ids.txt:2" in refused.output
     assert "1e5" in Index.open(index)
-    assert "1 segment\n" in ok("index", "-o", index, "--merge")
+    assert "1 segment\n" in ok("index", index, "--merge")

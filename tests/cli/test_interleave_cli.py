@@ -1,4 +1,4 @@
-"""tercet interleave: who wins by the clicks in a log, in words, as JSON and as a picture."""
+"""tercet eval --interleaved: who wins by the clicks in a log, in words and as JSON."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def counts(folder, contest):
 
 def test_who_wins_is_said_in_words(log):
     before = {path: path.read_bytes() for path in log.iterdir()}
-    output = ok("interleave", log)
+    output = ok("eval", "--interleaved", log)
     wins, losses, ties = counts(log, Contest("served", "better"))
     duel = Duel(losses, wins, ties)
     assert f"{log}: 600 lists, 600 of them interleaved, 600 count" in output
@@ -71,13 +71,13 @@ def test_who_wins_is_said_in_words(log):
 def test_a_lead_that_is_one_clients_is_no_forecast(tmp_path):
     rng = np.random.default_rng(0)
     write_log(tmp_path / "log", Contest("served", "better"), 1, 1.0, rng=rng, clock=Clock(), clicks=1.0)
-    output = ok("interleave", tmp_path / "log")
+    output = ok("eval", "--interleaved", tmp_path / "log")
     assert "all of the lead is one client's" in output
     assert "billion" not in output
 
 
 def test_the_same_as_json(log):
-    told = json.loads(ok("interleave", log, "--json"))
+    told = json.loads(ok("eval", "--interleaved", log, "--json"))
     assert (told["lists"], told["interleaved"], told["waits"]) == (600, 600, False)
     first, second = told["duels"]
     assert (first["first"], first["second"], first["method"], first["promotion"]) == (
@@ -92,9 +92,9 @@ def test_the_same_as_json(log):
 
 def test_lists_count_from_a_time_on(log):
     since = datetime.fromtimestamp(NOON + 500 * 30, UTC).isoformat()
-    told = json.loads(ok("interleave", log, "--json", "--since", since))
+    told = json.loads(ok("eval", "--interleaved", log, "--json", "--since", since))
     assert [duel["promotion"] for duel in told["duels"]] == [1]
-    result = run("interleave", log, "--since", "yesterday")
+    result = run("eval", "--interleaved", log, "--since", "yesterday")
     assert result.exit_code == 2
     assert "'yesterday' is no time" in result.output
 
@@ -103,21 +103,21 @@ def test_what_is_left_out_and_what_waits_is_said(tmp_path):
     rng, clock = np.random.default_rng(0), Clock()
     contest = Contest("served", "candidate")
     folder = write_log(tmp_path / "log", contest, 40, 1.0, rng=rng, clock=clock, who="me", clicks=1.0)
-    output = ok("interleave", folder)
+    output = ok("eval", "--interleaved", folder)
     assert "left out: 20 beyond 20 of a client on a day" in output
     assert "it would be decided, but for one client who did much of it: without that one it is open" in output
     clock.now = datetime.now(UTC).timestamp() - 5
     write_log(folder, contest, 1, 1.0, rng=rng, clock=clock)
-    assert "the latest lists wait for their clicks" in ok("interleave", folder)
-    assert "wait" not in ok("interleave", folder, "--settle-after", "1")
+    assert "the latest lists wait for their clicks" in ok("eval", "--interleaved", folder)
+    assert "wait" not in ok("eval", "--interleaved", folder, "--settle-after", "1")
 
 
 def test_a_log_without_interleaved_lists_and_none_at_all(tmp_path):
     clock = Clock()
     with ImpressionLog(tmp_path / "log", keep_days=10_000, clock=clock) as log:
         log.search("me", "tea", DOCS, {})
-    assert "1 lists, 0 of them interleaved, 0 count" in ok("interleave", tmp_path / "log")
+    assert "1 lists, 0 of them interleaved, 0 count" in ok("eval", "--interleaved", tmp_path / "log")
     (tmp_path / "empty").mkdir()
-    result = run("interleave", tmp_path / "empty")
+    result = run("eval", "--interleaved", tmp_path / "empty")
     assert result.exit_code == 1
     assert "no ubi_queries" in result.output

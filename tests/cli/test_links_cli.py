@@ -14,7 +14,7 @@ PAGES = [{"id": f"p{i:02}", "title": f"Page {i}", "text": KINDS[i % 4]} for i in
 LINKS = [(one["id"], PAGES[(i + 4 * j) % 40]["id"]) for i, one in enumerate(PAGES) for j in (1, 2, 3)]
 
 
-QUICK = ("--quiet", "--steps", 1000, "--models", 1)
+QUICK = ("--steps", 1000)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_fit_takes_links_and_says_what_it_read(tmp_path, pages):
     model = tc.load(tmp_path / "model")
     assert model.report.details.data["kind"] == "linked documents"
     texts = {page["id"]: f"{page['title']}\n{page['text']}" for page in PAGES}
-    same = tc.fit_linked(texts, LINKS, n_steps=1000, n_models=1, verbose=False)
+    same = tc.fit_linked(texts, LINKS, n_steps=1000, verbose=False)
     assert same.report.systems == model.report.systems
 
 
@@ -58,9 +58,10 @@ def test_links_to_unknown_documents_are_refused_or_counted(tmp_path, pages):
     links = write_links(tmp_path / "links.tsv", [*LINKS, ("p01", "elsewhere")])
     result = run("fit", pages, "--links", links, "-o", tmp_path / "model")
     assert result.exit_code == 1
-    assert f"{links}:122: document 'elsewhere' is not among the documents (here: --skip-unknown)" in result.output
-    said = ok("fit", pages, "--links", links, "--skip-unknown", "-o", tmp_path / "model", *QUICK)
-    assert f"note: {links}: left out, to or from documents that are not there: 1 of 121 links" in said
+    assert (
+        f"{links}:122: document 'elsewhere' is not among the documents (here: --skip-bad N leaves out so many)"
+        in result.output
+    )
     said = ok("fit", pages, "--links", links, "--skip-bad", 1, "-o", tmp_path / "other", *QUICK)
     assert "1 bad row is left out" in said
 
@@ -68,24 +69,17 @@ def test_links_to_unknown_documents_are_refused_or_counted(tmp_path, pages):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--validation", "dev"], "--validation is not for --links"),
-        (["--field", "title"], "--field is not for --links"),
-        (["--queries", "LINKS"], "--queries is not for --links"),
-        (["--preferences", "LINKS"], "--preferences is not for --links"),
+        (["--validation", "dev"], "leave out --validation"),
+        (["--field", "title"], "leave out --field"),
+        (["--preferences", "LINKS"], "leave out --preferences"),
     ],
 )
 def test_options_that_links_have_no_use_for_are_refused(tmp_path, pages, options, message):
     links = write_links(tmp_path / "links.tsv", LINKS)
     options = [str(links) if option == "LINKS" else option for option in options]
     result = run("fit", pages, "--links", links, "-o", tmp_path / "model", *options)
-    assert result.exit_code == 2
+    assert result.exit_code == 1
     assert message in result.output
-
-
-def test_skip_unknown_needs_links(tmp_path, pages):
-    result = run("fit", pages, "--skip-unknown", "--judgements", pages, "-o", tmp_path / "model")
-    assert result.exit_code == 2
-    assert "--skip-unknown is for --links" in result.output
 
 
 def test_columns_of_links_can_be_named(tmp_path, pages):

@@ -88,12 +88,12 @@ def test_another_model(folder: Path) -> None:
 def test_changes(server: FakeQdrant, tmp_path: Path) -> None:
     folder = filled(server, tmp_path)
     more = corpus(folder / "more.jsonl", {"x": "green green", "y": "sky"})
-    assert "4 documents before, 6 now\n" in ok("index", "--corpus", more, "-o", folder / "index", "--add")
+    assert "4 documents before, 6 now\n" in ok("index", folder / "index", "--add", more)
     corpus(more, {"x": "blue sky"})
-    told = ok("index", "--corpus", more, "-o", folder / "index", "--update", "--remove", "a")
+    told = ok("index", folder / "index", "--update", more, "--remove", "a")
     assert told == f"{folder / 'index'}: 6 documents before, 5 now\n"
     assert list(open_index(folder / "index")) == ["b", "c", "é", "y", "x"]
-    result = run("index", "-o", folder / "index", "--merge")
+    result = run("index", folder / "index", "--merge")
     assert result.exit_code == 1
     assert "which merges by itself" in result.output
 
@@ -112,7 +112,7 @@ def test_wrong_usage(folder: Path, options: tuple[str, ...], problem: str) -> No
     result = run("index", folder / "data", "--model", folder / "model", "-o", folder / "new", *options)
     assert result.exit_code == 2
     assert problem in result.output
-    result = run("index", folder / "data", "-o", folder / "index", "--add", "--backend", "qdrant")
+    result = run("index", folder / "index", "--add", folder / "data", "--backend", "qdrant")
     assert result.exit_code == 2
     assert "are for a new index" in result.output
 

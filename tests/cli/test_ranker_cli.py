@@ -8,8 +8,8 @@ import pytest
 import tercet as tc
 from support.commands import ok, run
 from support.corpora import synonyms
-from tercet.data import write_beir
-from tercet.fitting.rankers import NAMED_RANKERS
+from tercet.data import LetorData, read_letor, write_beir, write_letor
+from tercet.fitting.rankers import NAMED_RANKERS, NameWithParameters
 
 SMALL = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
 
@@ -22,21 +22,21 @@ def data(tmp_path_factory):
 
 
 def fit(data, output, *options):
-    ok("fit", data, *options, "--steps", 2000, "--quiet", "-o", output)
+    ok("fit", data, *options, "--steps", 2000, "-o", output)
     return tc.load(output)
 
 
 @pytest.mark.slow
 def test_text_to_sparse_w_to_index_to_picture(data, tmp_path):
     pytest.importorskip("matplotlib")
-    model = fit(data, tmp_path / "model", "--ranker", "sparse", "--density", "0.05", "--set", "refit_rate=0.5")
+    model = fit(data, tmp_path / "model", "--ranker", "sparse:density=.05,refit_rate=.5")
     told = model.report.chosen
     assert (told["ranker"], told["density"], told["refit_rate"], told["steps"]) == ("sparse", 0.05, 0.5, 2000)
     page = (tmp_path / "model" / "report.html").read_text(encoding="utf-8")
     assert all(fact in page for fact in ("density", "bytes of weights", "Sparse"))
     ok("index", data, "--model", tmp_path / "model", "-o", tmp_path / "index")
     assert "say03" in ok("search", tmp_path / "index", "ask03", "--why")
-    ok("picture", tmp_path / "model", "-o", tmp_path / "pairs.png")
+    ok("report", tmp_path / "model", "-o", tmp_path / "pairs.png")
     assert (tmp_path / "pairs.png").stat().st_size > 1000
     ok("export", "synonyms", "--model", tmp_path / "model", "-o", tmp_path / "synonyms.txt")
     assert (tmp_path / "synonyms.txt").exists()
@@ -46,8 +46,7 @@ def test_parameters_reach_the_ranker(data, tmp_path):
     model = fit(
         data,
         tmp_path / "model",
-        *("--ranker", "sparse", "--l1", "2e-5", "--shrink-every", "7", "--no-refit", "--rate", "0.5", "--epochs", "2"),
-        *("--set", "shrink-towards=identity"),
+        *("--ranker", "sparse:l1=2e-5,shrink-every=7,refit=false,rate=.5,epochs=2,shrink_towards=identity"),
     )
     told = {name: model.report.chosen[name] for name in ("l1", "shrink_every", "refit", "rate", "epochs")}
     assert told == {"l1": 2e-5, "shrink_every": 7, "refit": False, "rate": 0.5, "epochs": 2}
@@ -56,30 +55,30 @@ def test_parameters_reach_the_ranker(data, tmp_path):
 
 
 def test_the_best_of_several_is_taken(data, tmp_path):
-    model = fit(data, tmp_path / "model", "--ranker", "cosine", "--ranker", "low-rank", "--set", "n_components=3")
+    model = fit(data, tmp_path / "model", "--ranker", "cosine", "--ranker", "low-rank:n_components=3")
     told = model.report.chosen
     assert (told["ranker"], told["n_components"]) == ("low-rank", 3)
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("ranker", "message"),
     [
-        (["--ranker", "rm3"], "ranker is 'rm3'; expected a term-pair ranker, or one of low-rank"),
-        (["--density", "0.05"], "low-rank has no parameter 'density' (sparse has one); low-rank has "),
-        (["--ranker", "sparse", "--density", "2"], "The 'density' parameter of SparseRanker must be"),
-        (["--ranker", "sparse", "--set", "alpha=0.3"], "sparse has no parameter 'alpha' (lsi has one)"),
-        (["--ranker", "sparse", "--set", "glory=3"], "sparse has no parameter 'glory'; sparse has "),
-        (["--ranker", "sparse", "--set", "l1"], "--set takes NAME=VALUE"),
-        (["--ranker", "sparse", "--l1", "1", "--set", "l1=1"], "l1 is given twice"),
-        (["--ranker", "sparse", "--set", "l1=much"], "The 'l1' parameter of SparseRanker must be"),
-        (["--ranker", "cosine", "--rate", "3"], "cosine has no parameter 'rate'"),
+        ("rm3", "ranker is 'rm3'"),
+        ("low-rank:density=.05", "low-rank has no parameter 'density'; its parameters: averaged, "),
+        ("sparse:density=2", "The 'density' parameter of SparseRanker must be"),
+        ("sparse:glory=3", "sparse has no parameter 'glory'; its parameters: density, "),
+        ("sparse:l1", "'l1' has no value; write KEY=VALUE, as in sparse:l1=1"),
+        ("sparse:l1=1,l1=2", "sparse has 'l1' twice"),
+        ("sparse:l1=much", "The 'l1' parameter of SparseRanker must be"),
+        ("cosine:rate=3", "cosine has no parameter 'rate'; it has none"),
     ],
 )
-def test_what_does_not_apply_is_refused_before_anything_is_read(options, message, tmp_path):
+def test_what_does_not_apply_is_refused_before_anything_is_read(ranker, message, tmp_path):
     (tmp_path / "empty").mkdir()
-    result = run("fit", tmp_path / "empty", *options, "-o", tmp_path / "model")
-    assert result.exit_code != 0
-    assert message in " ".join(result.output.split())
+    result = run("fit", tmp_path / "empty", "--ranker", ranker, "-o", tmp_path / "model")
+    assert result.exit_code == 2
+    assert message in result.output
+    assert "Example: --ranker sparse:density=.05,l1=1e-6" in result.output
 
 
 def test_help_names_every_ranker():
@@ -88,7 +87,68 @@ def test_help_names_every_ranker():
 
 
 def test_values_are_typed(data, tmp_path):
-    model = fit(data, tmp_path / "model", "--ranker", "hashed", "--set", "identity=none", "--set", "n_buckets=512")
+    model = fit(data, tmp_path / "model", "--ranker", "hashed:identity=none,n_buckets=512")
     assert model.report.chosen["identity"] is None
     assert model.weights.parts[0].table.size == 512
     assert np.isfinite(model.weights.parts[0].table).all()
+
+
+@pytest.fixture
+def rows(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.random((240, 4)).round(3)
+    y, qid = (X[:, 0] + X[:, 2] > 1).astype(int), np.arange(240) // 8
+    write_letor(tmp_path / "train.txt", LetorData(X, y, qid.astype(str)))
+    return tmp_path / "train.txt"
+
+
+@pytest.mark.parametrize(
+    ("spec", "ranker"),
+    [
+        (
+            "ftrl:batch_size=5,rate=.5,rho=2,epochs=3,l1=.1",
+            tc.FTRLRanker(batch_size=5, rate=0.5, rho=2.0, epochs=3, l1=0.1),
+        ),
+        (
+            "rankrls:kernel=gaussian,gamma=.5,n_basis=20,basis=k-means,l2=2",
+            tc.RankRLS(kernel="gaussian", gamma=0.5, n_basis=20, basis="k-means", l2=2.0),
+        ),
+    ],
+    ids=["MinBatSRank", "sparse RankRLS"],
+)
+def test_letor_fit_learns_the_same_coefficients_as_python(spec, ranker, rows, tmp_path):
+    ok("letor", "fit", rows, "--ranker", spec, "-o", tmp_path / "model")
+    learned = tc.load(tmp_path / "model").ranker
+    data = read_letor(rows)
+    ranker.fit(data.X, data.y, qid=data.qid)
+    assert learned.get_params() == ranker.get_params()
+    name = "coef_" if hasattr(ranker, "coef_") else "dual_coef_"
+    np.testing.assert_array_equal(getattr(learned, name), getattr(ranker, name))
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("ftrl:gamma=.5", "ftrl has no parameter 'gamma'; its parameters: batch_size, epochs, "),
+        ("ftrl:rate=-1", "The 'rate' parameter of FTRLRanker must be"),
+        ("magic", "there is no ranker 'magic'; expected one of ftrl, "),
+    ],
+)
+def test_letor_fit_says_which_parameters_there_are(spec, message, rows):
+    result = run("letor", "fit", rows, "--ranker", spec)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert "Example: --ranker ftrl:batch_size=100" in result.output
+
+
+def test_fit_learns_the_same_weights_as_python(data, tmp_path):
+    model = fit(data, tmp_path / "model", "--ranker", "sparse:rate=.5,l1=1e-5")
+    same = tc.fit(
+        SMALL.docs,
+        SMALL.queries,
+        SMALL.qrels,
+        ranker=[NameWithParameters("sparse", {"rate": 0.5, "l1": 1e-5})],
+        n_steps=2000,
+        verbose=False,
+    )
+    assert (model.weights.sparse != same.weights.sparse).nnz == 0

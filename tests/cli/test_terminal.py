@@ -89,7 +89,7 @@ def test_escapes_in_documents_do_not_pass(index: Path) -> None:
     assert "green" in explained
     missing = run("explain", index, "green tea", f"no{ATTACK}")
     assert "error:" in missing
-    for text in (printed, as_json, explained, missing, run("related", index.parent / "model", "green")):
+    for text in (printed, as_json, explained, missing, run("explain", index.parent / "model", "--word", "green")):
         assert not COMMAND.search(text)
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +18,6 @@ import tercet as tc
 from support.forking import changed, kill_while
 from support.memory import growth_of
 from support.random_data import random_preferences, random_texts
-from tercet.cli.main import cli
 from tercet.data import watch_reading
 from tercet.data.lines import sampled_digest
 from tercet.data.lookup import rows_of_ids
@@ -28,7 +26,6 @@ from tercet.data.preference_text import PreferenceTriples
 from tercet.errors import FormatError, InputError, ParameterError
 from tercet.learn.sources import ArraySource
 from tercet.learn.streams import StreamSource
-from tercet.text.vectors import vectorise
 
 N_QUERIES, N_DOCS = 12, 30
 QUERIES = {f"q{row}": row for row in range(N_QUERIES)}
@@ -260,28 +257,6 @@ def test_a_pass_that_is_too_short_says_so(tmp_path):
         list(StreamSource(path, QUERIES, DOCS, n_steps=21).one_pass())
     with pytest.raises(InputError, match="all preferences are of queries that are left out"):
         StreamSource(path, QUERIES, DOCS, leave_out=range(len(QUERIES)))
-
-
-def test_the_command_leaves_unknown_ids_out_when_told_to(tmp_path):
-    queries = {f"q{n}": "blue" for n in range(1, 13)}
-    vectorise({"d1": "blue sky", "d2": "green sky"}, queries, tmp_path / "v")
-    path = tmp_path / "p.tsv"
-    path.write_text("q1\td1\td2\nq1\td1\tx\n" + "".join(f"{qid}\td1\td2\n" for qid in queries))
-    common = ["fit", str(tmp_path / "v"), "--ranker", "diagonal", "-o", str(tmp_path / "m"), "--quiet"]
-
-    def run(*given: str):
-        return CliRunner().invoke(cli, [*common, *given])
-
-    refused = run("--preferences", str(path))
-    assert refused.exit_code == 1
-    assert "p.tsv:2: the worse document 'x' has no row" in refused.output
-    assert "--skip-unknown" in refused.output
-    done = run("--preferences", str(path), "--skip-unknown")
-    assert done.exit_code == 0, done.output
-    assert "13 preferences, read as they are learned from; 1 others are left out" in done.output
-    (tmp_path / "qrels").write_text("q1 0 d1 1\n")
-    wrong = run("--qrels", str(tmp_path / "qrels"), "--skip-unknown", "--replace")
-    assert (wrong.exit_code, "--skip-unknown is for --preferences" in wrong.output) == (2, True)
 
 
 def test_files_without_any_known_id_are_refused(tmp_path):

@@ -236,7 +236,7 @@ def test_the_commands_write_bulk_lines_and_bodies(tmp_path):
     )
     (tmp_path / "asked.jsonl").write_text(json.dumps({"_id": "q", "text": "hockey"}))
     run = CliRunner().invoke
-    places = ["--corpus", str(tmp_path / "corpus.jsonl"), "--model", str(tmp_path / "model")]
+    places = [str(tmp_path / "corpus.jsonl"), "--model", str(tmp_path / "model")]
     out = tmp_path / "docs.ndjson"
     asked = ["--queries", str(tmp_path / "asked.jsonl"), "--mean-terms", "4"]
     done = run(cli, ["export", "documents", *places, "--form", "elasticsearch", *asked, "-o", str(out)])

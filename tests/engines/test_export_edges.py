@@ -118,7 +118,7 @@ def places(tmp_path: Path) -> tuple[Path, Path]:
 @pytest.mark.parametrize("form", ["solr", "elasticsearch", "query", "anserini", "ciff"])
 def test_a_place_that_cannot_be_written_is_named_and_nothing_is_left_behind(places, form):
     model, folder = places
-    documents = ["documents", "--corpus", str(folder / "corpus.jsonl"), "--form", form]
+    documents = ["documents", str(folder / "corpus.jsonl"), "--form", form]
     command = {"query": ["query", "hockey"], "anserini": documents, "ciff": documents}.get(
         form, ["synonyms", "--engine", form]
     )
@@ -172,7 +172,7 @@ def test_documents_are_refused_where_none_are_needed(places):
 def test_documents_need_no_queries(places):
     model, folder = places
     asked = ["export", "documents", "--model", str(model), "-o", str(folder / "d.jsonl")]
-    done = CliRunner().invoke(cli, [*asked, "--corpus", str(folder / "corpus.jsonl")])
+    done = CliRunner().invoke(cli, [*asked, str(folder / "corpus.jsonl")])
     assert done.exit_code == 0, done.output
     lines = (folder / "d.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["id"] for line in lines] == list(DOCS)

@@ -285,7 +285,7 @@ def test_commands(database: PostgresServer, tmp_path: Path) -> None:
     for name in ("index", "embedded"):
         ok("search", tmp_path / name, "--queries", tmp_path / "data" / "queries.jsonl", "-o", tmp_path / f"{name}.trec")
     assert read_run(tmp_path / "index.trec") == read_run(tmp_path / "embedded.trec")
-    told = ok("index", tmp_path / "data", "-o", tmp_path / "index", "--update", "--remove", "a")
+    told = ok("index", tmp_path / "index", "--update", tmp_path / "data", "--remove", "a")
     assert told == f"{tmp_path / 'index'}: 4 documents before, 4 now\n"
     again = run(*common, tmp_path / "other", *place)
     assert again.exit_code == 1

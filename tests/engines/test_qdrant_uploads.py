@@ -241,7 +241,6 @@ def test_a_killed_upload(server: FakeQdrant, tmp_path: Path) -> None:
     program = "import sys; from tercet.cli.main import main; sys.argv[0] = 'tercet'; main()"
     arguments = [
         "index",
-        "--corpus",
         tmp_path / "corpus.jsonl",
         "--model",
         tmp_path / "model",

@@ -192,12 +192,12 @@ def test_from_the_shell(tmp_path, monkeypatch):
         assert (result.exit_code != 0) == fails, result.output
         return result.output
 
-    texts = ["--corpus", "docs.csv", "--queries", "queries.csv", "--judgements", "judged.txt"]
-    own = ["--doc-vectors", "d.npy", "--query-vectors", "q.npz"]
-    quick = ["--ranker", "diagonal", "--steps", "3000", "--models", "1", "--quiet"]
+    texts = ["docs.csv", "--queries", "queries.csv", "--judgements", "judged.txt"]
+    own = ["--vectors", "d.npy", "q.npz"]
+    quick = ["--ranker", "diagonal", "--steps", "3000"]
     assert "were kept" in run("fit", *texts, *own, *quick, "-o", "model")
-    assert "--doc-vectors" in run("index", "--corpus", "docs.csv", "--model", "model", "-o", "index", fails=True)
-    run("index", "--corpus", "docs.csv", "--model", "model", "--doc-vectors", "d.npy", "-o", "index", "--quiet")
+    assert "--doc-vectors" in run("index", "docs.csv", "--model", "model", "-o", "index", fails=True)
+    run("index", "docs.csv", "--model", "model", "--doc-vectors", "d.npy", "-o", "index")
     best = run("search", "index", queries["q0"], "--vector", "one.npy", "-k", "1", "--why")
     assert "own vectors" in best
     run("search", "index", "--queries", "queries.csv", "--query-vectors", "q.npz", "-o", "found.run")

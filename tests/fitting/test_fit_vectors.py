@@ -1,4 +1,4 @@
-"""Learning from vectors on disk: ``tercet fit`` as a user types it, and `fit_vectors`."""
+"""Learning from vectors on disk, by `fit_vectors`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tercet as tc
 from support.commands import ok, run
 from support.corpora import synonyms
 from support.learners import Killed, kill_at, same_bits
-from tercet.data import JudgementSampler, PreferenceTriples, recognise, write_beir, write_preferences
+from tercet.data import JudgementSampler, PreferenceTriples, recognise, write_preferences
 from tercet.errors import InputError
 from tercet.fitting.stored import _stored_task, evaluate_vectors, fit_vectors, judgement_sampler
 from tercet.learn import StreamSource
@@ -21,18 +21,10 @@ from tercet.weights import Identity, Weights
 CORPUS = synonyms(0, n_pairs=20, n_docs=80, n_queries=60)
 
 
-def refused(*arguments: object) -> str:
-    result = run(*arguments)
-    assert result.exit_code in (1, 2), result.output
-    return result.output
-
-
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A BEIR folder, its vectors, and judgements for learning and for measuring."""
+    """A folder of vectors."""
     folder = tmp_path_factory.mktemp("home")
-    parts = {"train": CORPUS.part(0, 40), "test": CORPUS.part(40)}
-    write_beir(folder / "data", CORPUS.docs, CORPUS.queries, parts)
     vectorise(CORPUS.docs, CORPUS.queries, folder / "vectors", analyser=tc.Analyser(stop_words="english"))
     return folder
 
@@ -53,32 +45,23 @@ def test_vectors_are_those_of_the_vectoriser(home, vectors):
 # -- fit ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_model_is_learned_from_judgements_and_measured(home, tmp_path):
-    output = ok(
-        *("fit", home / "vectors", "--qrels", home / "data" / "qrels" / "train.tsv", "-o", tmp_path / "model"),
-        *("--test-qrels", home / "data" / "qrels" / "test.tsv", "--steps", 20_000, "--quiet"),
-    )
-    assert "vectors of 81 documents and 60 queries" in output
-    assert "36 training queries, 4 for validation, 20 untouched" in output
-    assert "Learning was accepted: on 4 validation queries" in output
-    assert "written after 20,000 steps" in output
-    model = tc.load(tmp_path / "model")
+def test_a_model_is_learned_from_judgements_and_measured(vectors, tmp_path):
+    test = CORPUS.part(40)
+    model = fit_vectors(vectors, CORPUS.part(0, 40), test=test, n_steps=20_000, verbose=False)
+    assert "36 training queries, 4 for validation, 20 untouched" in str(model.report)
+    assert "Learning was accepted: on 4 validation queries" in str(model.report)
     start, learned = (system.values["nDCG@10"][0] for system in model.report.systems)
     assert learned > start + 0.1
-    test = CORPUS.part(40)
     ranked = model.rank({qid: CORPUS.queries[qid] for qid in test}, CORPUS.docs, k=81)
     assert learned == pytest.approx(tc.evaluate(test, ranked, ["nDCG@10"]).mean("nDCG@10"))
+    model.save(tmp_path / "model")
     assert "written" in ok("report", tmp_path / "model", "-o", tmp_path / "report.html")
 
 
-def test_validation_judgements_decide(home, tmp_path):
-    qrels = home / "data" / "qrels"
-    output = ok(
-        *("fit", home / "vectors", "--qrels", qrels / "train.tsv", "--validation-qrels", qrels / "test.tsv"),
-        *("--steps", 20_000, "--quiet", "-o", tmp_path / "model"),
-    )
-    assert "36 training queries, 20 for validation, 4 untouched" in output
-    assert "on 20 validation queries" in output
+def test_validation_judgements_decide(vectors):
+    model = fit_vectors(vectors, CORPUS.part(0, 40), validation=CORPUS.part(40), n_steps=20_000, verbose=False)
+    assert "36 training queries, 20 for validation, 4 untouched" in str(model.report)
+    assert "on 20 validation queries" in str(model.report)
 
 
 def drawn_preferences(vectors: Vectors, n: int, path: Path) -> tc.Preferences:
@@ -91,21 +74,16 @@ def drawn_preferences(vectors: Vectors, n: int, path: Path) -> tc.Preferences:
 
 
 @pytest.mark.parametrize("ranker", ["low-rank", "sparse", "diagonal"])
-def test_preferences_are_read_as_they_are_learned_from(ranker, home, vectors, tmp_path):
+def test_preferences_are_read_as_they_are_learned_from(ranker, vectors, tmp_path):
     prefs = drawn_preferences(vectors, 3000, tmp_path / "preferences.tsv")
-    output = ok(
-        *("fit", home / "vectors", "--preferences", tmp_path / "preferences.tsv", "-o", tmp_path / "model"),
-        *("--ranker", ranker, "--quiet"),
-    )
-    assert "3,000 preferences, read as they are learned from" in output
-    assert "32 training queries, 4 for validation, 4 untouched" in output
-    model = tc.load(tmp_path / "model")
+    stream = StreamSource(tmp_path / "preferences.tsv", vectors.query_ids, vectors.doc_ids)
+    model = fit_vectors(vectors, stream, ranker, verbose=False)
+    assert "32 training queries, 4 for validation, 4 untouched" in str(model.report)
     expected = fit_vectors(vectors, prefs, ranker, verbose=False)
     assert same_bits(model.weights, expected.weights)
     assert model.report.systems == expected.report.systems
     assert model.report.decision == expected.report.decision
     assert model.report.split == expected.report.split
-    assert "written" in ok("report", tmp_path / "model", "-o", tmp_path / "report.html")
 
 
 def test_a_stream_is_declined_and_accepted_as_preferences_in_memory_are(vectors, tmp_path):
@@ -203,35 +181,24 @@ def test_a_source_of_another_kind_cannot_be_held_out(vectors):
     assert "nothing tells how it does on other queries" in str(model.report)
 
 
-def test_a_fit_goes_on_from_its_checkpoint(home, vectors, tmp_path):
+def test_a_fit_goes_on_from_its_checkpoint(vectors, tmp_path):
     qrels = CORPUS.part(0, 40)
     expected = fit_vectors(vectors, qrels, "diagonal", n_steps=20_000, verbose=False)
     callbacks = [tc.Checkpoint(tmp_path / "kept", every=1), kill_at(9000)]
     with pytest.raises(Killed):
         fit_vectors(vectors, qrels, "diagonal", n_steps=20_000, verbose=False, callbacks=callbacks)
-    ok(
-        *("fit", home / "vectors", "--qrels", home / "data" / "qrels" / "train.tsv", "-o", tmp_path / "model"),
-        *("--ranker", "diagonal", "--steps", 20_000, "--checkpoint", tmp_path / "kept", "--quiet"),
-    )
-    assert same_bits(tc.load(tmp_path / "model").weights, expected.weights)
+    kept = [tc.Checkpoint(tmp_path / "kept", every=1)]
+    resumed = fit_vectors(vectors, qrels, "diagonal", n_steps=20_000, verbose=False, callbacks=kept)
+    assert same_bits(resumed.weights, expected.weights)
 
 
-def test_wrong_usage_of_vectors_says_what_is_right(home, tmp_path):
-    qrels = ("--qrels", home / "data" / "qrels" / "train.tsv")
-    fit = ("fit", home / "vectors", "-o", tmp_path / "model")
-    assert "with --qrels or with --preferences" in refused(*fit)
-    assert "with --qrels or with --preferences" in refused(*fit, *qrels, "--preferences", qrels[1])
-    assert "--stem is not for vectors" in refused(*fit, *qrels, "--stem", "english")
-    assert "ranker is 'ftrl'; expected a term-pair ranker" in run(*fit, *qrels, "--ranker", "ftrl").output
-    assert "name one --ranker" in refused(*fit, *qrels, "--ranker", "sparse", "--ranker", "low-rank")
-    assert "Missing option '-o'" in refused("fit", home / "vectors", *qrels)
-    data = ("fit", home / "data", "-o", tmp_path / "model")
-    assert "--checkpoint is for vectors" in refused(*data, "--checkpoint", tmp_path / "kept")
+def test_verbs_of_texts_take_no_vectors(home, tmp_path):
     words = tc.Vectoriser().fit(["cats purr"])
     tc.TextModel(words, words, Weights([Identity(n_terms=2)])).save(tmp_path / "words")
-    assert "recognised as 'vectors'" in refused(
-        "index", home / "vectors", "--model", tmp_path / "words", "-o", tmp_path / "x"
-    )
+    for command in (("index", home / "vectors", "--model", tmp_path / "words"), ("fit", home / "vectors")):
+        result = run(*command, "-o", tmp_path / "x")
+        assert result.exit_code == 1
+        assert "recognised as 'vectors'" in result.output
 
 
 # -- the recipe -----------------------------------------------------------------------------------------------------

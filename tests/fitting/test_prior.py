@@ -143,7 +143,7 @@ def test_from_the_shell(tmp_path):
     )
     said = ok(
         *("fit", tmp_path / "data", "--ranker", "sparse", "--prior", tmp_path / "pairs.tsv", "--steps", 2000),
-        *("--quiet", "-o", tmp_path / "model"),
+        *("-o", tmp_path / "model"),
     )
     assert "with prior" in said
     assert "do not have as one word: none" in said

@@ -100,7 +100,7 @@ def test_a_list_without_tags_says_what_is_needed(shop, tmp_path):
 def test_the_loop_serves_learns_compares_and_draws(shop, made, monkeypatch):
     loop = loaded("loop")
     monkeypatch.setattr(loop, "SETTLE_SECONDS", 0.2)
-    monkeypatch.setattr(loop, "FIT_OPTIONS", " --steps 3000 --models 1")
+    monkeypatch.setattr(loop, "FIT_OPTIONS", " --steps 3000")
     loop.Loop(made, attackers=0.2, n_lists=60, seed=0).go(n_rounds=2)
     (course,) = loop.read_courses(made)
     assert course.n_lists[-1] == 120

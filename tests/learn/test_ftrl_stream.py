@@ -248,7 +248,7 @@ def test_what_is_wrong_is_told_before_the_work_and_not_after_it(tmp_path):
         with pytest.raises(InputError, match=message):
             fit_letor_stream(train, ranker=as_given(l1=0.1), progress=chunks.append, **wrong)
     assert chunks == []
-    common = ["letor", "stream", str(tmp_path / "train.txt"), "--l1", "0.1", "-o", str(tmp_path / "m")]
+    common = ["letor", "fit", str(tmp_path / "train.txt"), "--ranker", "ftrl:l1=.1", "-o", str(tmp_path / "m")]
     common += ["--checkpoint", str(tmp_path / "c"), "--names", str(tmp_path / "names"), "--replace"]
     short = CliRunner().invoke(cli, common)
     assert short.exit_code == 1
@@ -264,7 +264,7 @@ def test_the_command_learns_in_chunks_and_goes_on(tmp_path):
     data = made(60)
     for name, part in (("train.txt", data), ("test.txt", made(20, seed=1))):
         write_letor(tmp_path / name, part)
-    common = ["letor", "stream", str(tmp_path / "train.txt"), "--l1", "0.1", "--epochs", "2"]
+    common = ["letor", "fit", str(tmp_path / "train.txt"), "--stream", "--ranker", "ftrl:l1=.1,epochs=2"]
 
     def run(*given: str):
         return CliRunner().invoke(cli, [*common, *given])

@@ -189,7 +189,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def options(files: Path, *names: str) -> list[object]:
-    return ["--qrels", files / "qrels.txt", *(part for name in names for part in ("--run", files / f"{name}.trec"))]
+    return [
+        "--judgements",
+        files / "qrels.txt",
+        *(part for name in names for part in ("--run", files / f"{name}.trec")),
+    ]
 
 
 def test_the_command_prints_means_tests_and_queries(files: Path) -> None:
@@ -251,12 +255,9 @@ def test_a_system_without_a_run_is_an_error_and_no_zero(files: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--qrels", "qrels.txt", "--run", "good.trec"], "name at least two systems"),
-        (
-            ["--run", "poor.trec", "--run", "good.trec"],
-            "--run needs --qrels, and none of --corpus and --split; or DATA",
-        ),
-        (["--qrels", "qrels.txt", "--run", "good.trec", "--run", "good.trec"], "good.trec is named twice"),
+        (["--judgements", "qrels.txt", "--run", "good.trec"], "name at least two systems"),
+        (["--run", "poor.trec", "--run", "good.trec"], "--run needs DATA or --judgements"),
+        (["--judgements", "qrels.txt", "--run", "good.trec", "--run", "good.trec"], "good.trec is named twice"),
     ],
 )
 def test_wrong_usage(files: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str) -> None:
@@ -271,12 +272,12 @@ def test_judgements_of_quepid_name_queries_by_their_texts(files: Path, tmp_path:
     with open(tmp_path / "queries.jsonl", "w") as stream:
         stream.writelines(json.dumps({"_id": qid, "text": text}) + "\n" for qid, text in texts.items())
     runs = options(files, "poor", "good")[2:]
-    judged = ["--qrels", tmp_path / "case.csv", "--queries", tmp_path / "queries.jsonl"]
+    judged = ["--judgements", tmp_path / "case.csv", "--queries", tmp_path / "queries.jsonl"]
     result = tercet("compare", *judged, *runs, "-m", "AP", "--json")
     by_ids = tercet("compare", *options(files, "poor", "good"), "-m", "AP", "--json")
     assert json.loads(result.stdout) == json.loads(by_ids.stdout)
     assert "left out, without a grade: 1 row" in result.stderr
-    result = tercet("eval", "--qrels", tmp_path / "case.csv", *runs)
+    result = tercet("eval", "--judgements", tmp_path / "case.csv", *runs)
     assert result.exit_code == 1
     assert "names queries by their texts; name their ids: --queries" in result.output
     assert "words of q" in tercet("compare", *judged, *runs).output, "the texts of the queries are not shown"

@@ -274,11 +274,11 @@ def test_without_matplotlib_the_error_says_what_to_install(tmp_path, monkeypatch
 def test_the_verb_draws_what_was_saved(model, tmp_path):
     model.save(tmp_path / "model")
     output: Path = tmp_path / "pairs.png"
-    arguments = ["picture", str(tmp_path / "model"), "-o", str(output), "--words", "5"]
+    arguments = ["report", str(tmp_path / "model"), "-o", str(output)]
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 0, result.output
-    assert result.output == f"{output}: 5 query words by 5 document words\n"
+    assert result.output == f"{output}: written\n"
     assert output.read_bytes().startswith(b"\x89PNG")
-    result = CliRunner().invoke(cli, ["picture", str(tmp_path / "model"), "-o", str(tmp_path / "pairs.gif")])
+    result = CliRunner().invoke(cli, ["report", str(tmp_path / "model"), "-o", str(tmp_path / "pairs.gif")])
     assert result.exit_code == 1
     assert "ends in .png, .svg, .pdf" in result.output

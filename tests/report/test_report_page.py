@@ -431,7 +431,7 @@ def test_fit_writes_the_page_and_report_writes_it_again(tmp_path):
     (folder / "qrels" / "train.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *lines]))
     model = tmp_path / "model"
     run = CliRunner()
-    done = run.invoke(cli, ["fit", str(folder), "-o", str(model), "--quiet", "--steps", "2000"], catch_exceptions=False)
+    done = run.invoke(cli, ["fit", str(folder), "-o", str(model), "--steps", "2000"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "with report.html" in done.output
     written = (model / "report.html").read_text(encoding="utf-8")

@@ -284,8 +284,8 @@ def test_the_command_line_learns_on_a_cluster_and_says_what_travelled(scheduler,
     found = {}
     for address in (scheduler, "here:2"):
         output = tmp_path / address.partition(":")[0]
-        few = ["--steps", "5000", "--models", "1"]
-        done = CliRunner().invoke(cli, ["fit", str(tmp_path / "data"), "-o", str(output), "--cluster", address, *few])
+        few = ["--steps", "5000"]
+        done = CliRunner().invoke(cli, ["fit", str(tmp_path / "data"), "-o", str(output), "--device", address, *few])
         assert done.exit_code == 0, done.output
         assert f"rounds on 2 workers ({address}); a round sent" in done.output
         found[address] = tc.load(output).weights.to_state()[1]
@@ -296,10 +296,10 @@ def test_the_command_line_learns_on_a_cluster_and_says_what_travelled(scheduler,
 def test_the_command_line_learns_letor_files_with_ftrl_only(tmp_path: Path):
     lines = [f"{row % 2} qid:{row // 4} 1:{row % 2 + row % 3 / 10} 2:{row % 5}" for row in range(80)]
     (tmp_path / "train.txt").write_text("\n".join(lines) + "\n")
-    done = CliRunner().invoke(cli, ["letor", "fit", str(tmp_path / "train.txt"), "--cluster", "here:2"])
+    done = CliRunner().invoke(cli, ["letor", "fit", str(tmp_path / "train.txt"), "--device", "here:2"])
     assert done.exit_code == 0, done.output
     assert "rounds on 2 workers (here:2)" in done.output
-    arguments = ["letor", "fit", str(tmp_path / "train.txt"), "--cluster", "here:2", "--ranker", "fenchel"]
+    arguments = ["letor", "fit", str(tmp_path / "train.txt"), "--device", "here:2", "--ranker", "fenchel"]
     refused = CliRunner().invoke(cli, arguments)
     assert refused.exit_code == 1
     assert "FenchelRanker does not learn in rounds" in refused.output
@@ -307,6 +307,6 @@ def test_the_command_line_learns_letor_files_with_ftrl_only(tmp_path: Path):
 
 def test_the_command_line_refuses_a_wrong_address(tmp_path: Path):
     (tmp_path / "train.txt").write_text("1 qid:1 1:1\n")
-    refused = CliRunner().invoke(cli, ["letor", "fit", str(tmp_path / "train.txt"), "--cluster", "somewhere"])
-    assert refused.exit_code == 1
-    assert "a cluster is 'local:N'" in refused.output
+    refused = CliRunner().invoke(cli, ["letor", "fit", str(tmp_path / "train.txt"), "--device", "somewhere"])
+    assert refused.exit_code == 2
+    assert "local:N" in refused.output

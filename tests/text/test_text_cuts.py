@@ -161,24 +161,14 @@ class TestCommandLine:
     def test_fit_takes_the_cut(self, folder):
         model = folder / "model"
         done = CliRunner().invoke(
-            cli, ["fit", str(folder / "data"), "-o", str(model), "--cut", "characters", "--quiet", "--steps", "1000"]
+            cli, ["fit", str(folder / "data"), "-o", str(model), "--language", "characters", "--steps", "1000"]
         )
         assert done.exit_code == 0, done.output
-        related = CliRunner().invoke(cli, ["related", str(model), "京都"])
+        related = CliRunner().invoke(cli, ["explain", str(model), "--word", "京都"])
         assert related.exit_code == 0, related.output
 
-    def test_a_stemmer_belongs_to_words(self, folder):
-        arguments = [
-            "fit",
-            str(folder / "data"),
-            "-o",
-            str(folder / "model"),
-            "--cut",
-            "characters",
-            "--stem",
-            "english",
-        ]
+    def test_an_unknown_language_is_refused(self, folder):
+        arguments = ["fit", str(folder / "data"), "-o", str(folder / "model"), "--language", "klingon"]
         done = CliRunner().invoke(cli, arguments)
         assert done.exit_code == 1
-        assert "The 'stemmer' parameter of Analyser must be None with cut='characters'" in done.output
-        assert CliRunner().invoke(cli, [*arguments[:5], "klingon"]).exit_code == 2
+        assert "The 'stemmer' parameter of Analyser must be" in done.output

@@ -29,9 +29,9 @@ def bake(source: Path, index: Path | None, model: Path | None, output: Path) -> 
     """Fold what tercet serve was taught into a model, whose answers are the same.
 
     INDEX_OR_JOURNAL is an index, whose journal is INDEX.journal, or a journal. The model is then promoted, as by
-    tercet promote INDEX MODEL: entries that it has are not applied to it again. They move to an archive beside the
-    journal, at once or, while a service has the journal, when that takes the model up. Over a model without them they
-    count as before.
+    tercet index INDEX --model MODEL: entries that it has are not applied to it again. They move to an archive beside
+    the journal, at once or, while a service has the journal, when that takes the model up. Over a model without them
+    they count as before.
     """
     folder, journal = _places(source, index)
     entries = read_journal(journal).entries
@@ -46,7 +46,7 @@ def bake(source: Path, index: Path | None, model: Path | None, output: Path) -> 
         echo(f"{journal}: {len(own) - n_entries:,} entries; the others are archived beside it")
     except JournalInUseError:
         echo(f"note: {journal} is in use; the service archives these entries when it takes the model up", err=True)
-    echo(f"tercet promote {folder} {output} serves it")
+    echo(f"tercet index {folder} --model {output} serves it")
 
 
 def _places(source: Path, index: Path | None) -> tuple[Path, Path]:

@@ -13,7 +13,7 @@ import click
 from rich.table import Table
 
 from tercet.cli.evaluate import print_evaluations
-from tercet.cli.options import data_options, json_option, together
+from tercet.cli.options import json_option, together
 from tercet.cli.systems import TEXT_MEASURES, open_systems, system_named, system_options
 from tercet.cli.terminal import echo, open_console
 from tercet.measure import Comparison
@@ -50,7 +50,6 @@ significance_options = together(
 
 
 @click.command()
-@data_options
 @system_options
 @click.option(
     "--missing",
@@ -62,14 +61,12 @@ significance_options = together(
 @significance_options
 def compare(
     data: Path | None,
-    corpus: Path | None,
+    models: tuple[Path, ...],
+    runs: tuple[Path, ...],
     queries: Path | None,
     qrels: Path | None,
-    models: tuple[Path, ...],
-    doc_vectors: Path | None,
-    query_vectors: Path | None,
-    runs: tuple[Path, ...],
-    split: str | None,
+    split: str,
+    vectors: tuple[Path, Path] | None,
     measures: tuple[str, ...],
     depth: int,
     missing: Any,
@@ -82,13 +79,14 @@ def compare(
 ) -> None:
     """Compare two or more systems by paired tests.
 
-    Systems are models, which rank DATA, and runs, measured against the judgements of DATA or --qrels. Shown are means,
-    differences with p-values that are corrected for their number, wins and losses, and the queries that differ most.
+    Systems are models, which rank DATA, and runs, measured against the judgements of DATA or --judgements. Shown are
+    means, differences with p-values that are corrected for their number, wins and losses, and the queries that differ
+    most.
     """
     if len(models) + len(runs) < 2:
         raise click.UsageError("name at least two systems, each by --model or --run")
     with redirect_stdout(sys.stderr if as_json else sys.stdout):  # what DATA is belongs into no JSON
-        systems = open_systems(data, corpus, queries, qrels, models, runs, split, depth, doc_vectors, query_vectors)
+        systems = open_systems(data, queries, qrels, models, runs, split, depth, vectors)
     comparison = compare_runs(
         systems.qrels,
         systems.runs,

@@ -2,42 +2,81 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import click
 from rich.table import Table
 
-from tercet.cli.options import data_options
+from tercet.cli.interleaved import show_duels
+from tercet.cli.options import FOLDER, json_option
 from tercet.cli.systems import TEXT_MEASURES, open_systems, system_options
-from tercet.cli.terminal import open_console
+from tercet.cli.terminal import echo, open_console
+from tercet.data.ubi import CLICK_SECONDS
 from tercet.measure import Evaluation
 from tercet.measure import evaluate as evaluate_run
 from tercet.report import shown_interval
 
 
 @click.command("eval")
-@data_options
 @system_options
+@click.option("--interleaved", type=FOLDER, metavar="LOG", help="Impressions that serve --interleave logged: who wins.")
+@click.option("--since", metavar="TIME", help="Of LOG, count lists shown from then on: 2026-11-16, in UTC.")
+@click.option(
+    "--settle-after",
+    type=click.FloatRange(min=0),
+    default=CLICK_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="When a list of LOG counts, with the clicks until then.",
+)
+@json_option
 def evaluate(
     data: Path | None,
-    corpus: Path | None,
+    models: tuple[Path, ...],
+    runs: tuple[Path, ...],
     queries: Path | None,
     qrels: Path | None,
-    models: tuple[Path, ...],
-    doc_vectors: Path | None,
-    query_vectors: Path | None,
-    runs: tuple[Path, ...],
-    split: str | None,
+    split: str,
+    vectors: tuple[Path, Path] | None,
     measures: tuple[str, ...],
     depth: int,
+    interleaved: Path | None,
+    since: str | None,
+    settle_after: float,
+    as_json: bool,
 ) -> None:
-    """Measure models on DATA, runs against --qrels, or both, with 95 % intervals."""
+    """Measure models on DATA, runs against --judgements, or both, with 95 % intervals.
+
+    Or say which model wins by the clicks in a LOG of interleaved lists. The test holds whenever one looks: to stop
+    when there is a winner is no cheating.
+    """
+    if interleaved is not None:
+        show_duels(interleaved, since, settle_after, as_json)
+        return
     if not models and not runs:
-        raise click.UsageError("name --model, or --run and --qrels")
-    systems = open_systems(data, corpus, queries, qrels, models, runs, split, depth, doc_vectors, query_vectors)
+        raise click.UsageError("name --model, --run or --interleaved")
+    with redirect_stdout(sys.stderr if as_json else sys.stdout):  # what DATA is belongs into no JSON
+        systems = open_systems(data, queries, qrels, models, runs, split, depth, vectors)
     names = measures or TEXT_MEASURES
-    print_evaluations({name: evaluate_run(systems.qrels, run, names) for name, run in systems.runs.items()})
+    evaluations = {name: evaluate_run(systems.qrels, run, names) for name, run in systems.runs.items()}
+    if as_json:
+        echo(json.dumps({name: _means(evaluation) for name, evaluation in evaluations.items()}, indent=2))
+    else:
+        print_evaluations(evaluations)
+
+
+def _means(evaluation: Evaluation) -> dict[str, dict[str, float]]:
+    """Mean and 95 % interval of each measure."""
+    return {
+        str(measure): dict(
+            zip(("mean", "low", "high"), (evaluation.mean(measure), *evaluation.interval(measure)), strict=True)
+        )
+        for measure in evaluation.measures
+    }
 
 
 def print_evaluations(evaluations: Mapping[str, Evaluation]) -> None:

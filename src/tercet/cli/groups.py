@@ -1,39 +1,91 @@
-"""Groups of verbs: each verb is imported when it is called, so that ``--help`` and ``--version`` answer at once."""
+"""Groups of verbs, and verbs whose options stand under headings.
+
+A group imports a verb when it is called, so that ``--help`` and ``--version`` answer at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pkgutil import resolve_name
 from typing import Any
 
 import click
 
+Examples = tuple[str, str]
+
+
+def shown_examples(examples: Examples) -> str:
+    """Epilog of a help page, one example per line; click keeps the lines of a paragraph that begins with \\b."""
+    return "\n".join(("\b", "Examples:", *(f"  tercet {example}" for example in examples)))
+
 
 class LazyGroup(click.Group):
     """A group that knows its verbs by a table: verb -> ("module:command", the line that the group's help shows).
 
-    The help shows them under headings, ``sections``, or all under one.
+    ``examples`` has two for each verb, which the verb's own help shows, and under "" two for the group. The help shows
+    the verbs under headings, ``sections``, or all under one.
     """
 
     def __init__(
         self,
         *args: Any,
         verbs: Mapping[str, tuple[str, str]],
+        examples: Mapping[str, Examples],
         sections: Mapping[str, Sequence[str]] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(*args, **options)
         self.verbs = verbs
+        self.examples = examples
         self.sections = {"Commands": tuple(verbs)} if sections is None else sections
+        self.epilog = shown_examples(examples[""])
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.verbs)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return resolve_name(self.verbs[cmd_name][0]) if cmd_name in self.verbs else None
+        if cmd_name not in self.verbs:
+            return None
+        command: click.Command = resolve_name(self.verbs[cmd_name][0])
+        if cmd_name in self.examples:
+            command.epilog = shown_examples(self.examples[cmd_name])
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            close = get_close_matches(args[0], self.verbs, 1)
+            if not close:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean '{close[0]}'?", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, self.verbs))
         for heading, verbs in self.sections.items():
             with formatter.section(heading):
                 formatter.write_dl([(f"{verb:{width}}", self.verbs[verb][1]) for verb in verbs])
+
+
+class SectionedCommand(click.Command):
+    """A command whose help shows its options under headings: ``sections`` maps a heading to names of parameters.
+
+    Options that no section names, ``--help`` among them, come under the last heading.
+    """
+
+    def __init__(self, *args: Any, sections: Mapping[str, Sequence[str]], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.sections = sections
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        records = {option.name: option.get_help_record(ctx) for option in options}
+        named = {name for names in self.sections.values() for name in names}
+        rest = [name for name in records if name not in named]
+        for heading, names in self.sections.items():
+            listed = [*names, *rest] if heading == list(self.sections)[-1] else names
+            with formatter.section(heading):
+                formatter.write_dl([record for name in listed if (record := records[name]) is not None])

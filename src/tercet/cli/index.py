@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from tercet.cli.inputs import documents_for, documents_of, open_model
+from tercet.cli.groups import SectionedCommand
+from tercet.cli.inputs import analyser_of, documents_for, documents_of, open_model
 from tercet.cli.options import (
     DATA,
     FILE,
@@ -17,7 +18,7 @@ from tercet.cli.options import (
     NEW,
     check_output,
     doc_vectors_option,
-    quiet_option,
+    language_option,
     refuse_given,
     replace_option,
     table_options,
@@ -32,136 +33,174 @@ from tercet.fitting.text_model import TextModel
 from tercet.search import BaseIndex, Index
 from tercet.search.base import n_terms
 from tercet.search.folder import UPLOAD
+from tercet.store import MANIFEST_NAME
 from tercet.store.kinds import INDEX
-from tercet.text import Analyser
+from tercet.text import CUTS
+
+NEW_INDEX = ("doc_vectors", "language", "no_texts", "backend", "url", "collection")
+CHANGES = ("undo", "add", "update", "remove", "remove_listed", "merge")
 
 
-@click.command()
-@click.argument("data", type=DATA, required=False)
-@click.option("--corpus", type=FILE, help="Documents, BEIR JSONL or a table, instead of DATA.")
-@table_options
-@click.option("--model", type=FOLDER, help="A new index: the text model to search with.  [default: BM25]")
-@doc_vectors_option
-@click.option(
-    "--stem",
-    metavar="LANGUAGE|none",
-    help="BM25: cut words to their stems, as in --stem german, or not.  [default: English stems]",
+@click.command(
+    cls=SectionedCommand,
+    sections={
+        "A new index, of DATA": ("output", "replace", "model", *NEW_INDEX),
+        "An index that is there": CHANGES,
+        "Tables": ("id_column", "text_columns", "column", "encoding", "skip_bad"),
+    },
 )
-@click.option("-o", "--output", type=NEW, required=True, help="Folder of the index.")
+@click.argument("source", metavar="DATA|INDEX", type=DATA)
+@click.option("-o", "--output", type=NEW, metavar="INDEX", help="Folder for a new index.")
 @replace_option
-@click.option("--add", is_flag=True, help="Add DATA's documents to the index that is there.")
-@click.option("--update", is_flag=True, help="The same, in the place of documents with the same ids.")
-@click.option("--remove", multiple=True, metavar="ID", help="Remove a document; may be given again and again.")
+@click.option("--model", type=FOLDER, help="Text model to search with; an index switches to it.  [default: BM25]")
+@doc_vectors_option
+@language_option
+@click.option("--no-texts", is_flag=True, help="Keep no texts, so hits are shown by id alone.")
+@click.option("--backend", type=click.Choice(list(BACKENDS)), help="Engine that keeps the documents, at --url.")
+@click.option("--url", help="Address of the engine; docs/guides/engines.md has examples.")
+@click.option("--collection", help="Name in the engine.  [default: tercet-INDEX]")
+@click.option("--undo", is_flag=True, help="Switch back to the model before the last --model.")
+@click.option("--remove", multiple=True, metavar="ID", help="Remove a document; may be repeated.")
 @click.option("--remove-listed", type=FILE, help="Remove the documents whose ids this file has, one a line.")
+@click.option("--add", type=DATA, metavar="DATA", help="Add documents; ids that are there are an error.")
+@click.option("--update", type=DATA, metavar="DATA", help="Add documents, or replace those with the same ids.")
 @click.option("--merge", is_flag=True, help="Join small segments and free the space of removed documents.")
-@click.option("--no-texts", is_flag=True, help="A new index keeps no texts, so hits are shown by id alone.")
-@click.option("--backend", type=click.Choice(list(BACKENDS)), help="The engine that keeps a new index's documents.")
-@click.option("--url", help="With --backend: the engine's address. docs/guides/engines.md has examples.")
-@click.option("--collection", help="With --backend: name of the new collection.  [default: tercet-OUTPUT]")
-@quiet_option
+@table_options
 @click.pass_context
 def index(
+    context: click.Context, source: Path, output: Path | None, model: Path | None, doc_vectors: Path | None, **how: Any
+) -> None:
+    """Index DATA's documents for a model or by BM25 with -o, or describe, switch or change an INDEX.
+
+    With a model, documents are read one by one, so DATA may be larger than memory, unless the model scores columns;
+    BM25 reads documents twice. Each change happens as a whole or not at all: first the model, then removing, adding,
+    updating and merging. A running tercet serve takes a change up. An upload to an engine that was interrupted goes on
+    when the same command is given again.
+    """
+    new, changes = ({name: how[name] for name in names if name in how} for names in (NEW_INDEX, CHANGES))
+    if output is not None:
+        refuse_given(context, CHANGES, f"changes an index that is there: tercet index {output} …, without -o")
+        _build(context, source, output, model, doc_vectors, **new)
+        return
+    refuse_given(context, ("replace", *NEW_INDEX[1:]), f"is for a new index; to make one of {source}, add -o INDEX")
+    if not (source / MANIFEST_NAME).is_file() and not (source / UPLOAD).is_file():
+        raise click.UsageError(f"{source} is no index; to make one of it, add -o INDEX")
+    if model is not None and changes["undo"]:
+        raise click.UsageError("--undo switches back to the model before; leave out --model")
+    switched = None if model is None else open_model(model)
+    opened = open_index(source)
+    if switched is not None or changes["undo"]:
+        _switch(source, opened, switched)
+    documents = {name: value for name, value in changes.items() if name != "undo"}
+    if any(documents.values()):
+        _change(source, opened, doc_vectors, **documents)
+    elif switched is None and not changes["undo"]:
+        _describe(source, opened)
+
+
+def _build(
     context: click.Context,
-    data: Path | None,
-    corpus: Path | None,
+    data: Path,
+    output: Path,
     model: Path | None,
     doc_vectors: Path | None,
-    stem: str | None,
-    output: Path,
-    add: bool,
-    update: bool,
-    remove: tuple[str, ...],
-    remove_listed: Path | None,
-    merge: bool,
+    *,
+    language: str | None,
     no_texts: bool,
     backend: str | None,
     url: str | None,
     collection: str | None,
-    quiet: bool,
 ) -> None:
-    """Index DATA's documents for a model, or by BM25, or change an index.
+    if (backend is None) != (url is None) or (collection is not None and url is None):
+        raise click.UsageError("--backend and --url go together, and --collection is for them")
+    if not (output / UPLOAD).is_file():  # else an upload goes on
+        check_output(context, output, INDEX if backend is None else BACKENDS[backend].kind)
+    if model is not None and language is not None:
+        raise click.UsageError("--language is for BM25; --model has its own")
+    text_model = None if model is None else open_model(model)
+    if text_model is None and doc_vectors is not None:
+        raise click.UsageError("--doc-vectors are for a --model that was learned with some")
+    docs = documents_of(data) if text_model is None else documents_for(text_model, data, doc_vectors)
+    analyser = analyser_of(language)
+    if text_model is None and isinstance(docs, Iterator):  # of a file, which is read once more
+        text_model, analyser = TextModel.bm25((document[1] for document in docs), analyser), None
+        docs = documents_of(data)
+    settings: dict[str, Any] = {"analyser": analyser, "keep_texts": not no_texts, "progress": DocumentCount()}
+    built: BaseIndex
+    if backend is None or url is None:
+        built = Index.build(docs, text_model, output, **settings)
+    else:
+        built = BACKENDS[backend].build(docs, text_model, output, url=url, collection=collection, **settings)
+    how = "" if model is not None else f", BM25 {_words(language)}"
+    echo(f"{output}: {_size(built)}{how}")
+    _tell_journal(output)
 
-    With a model, documents are read one by one, so DATA may be larger than memory, unless the model has fields or
-    numbers, whose columns DATA must have; BM25 reads them twice. Removing
-    comes first, then adding or updating, then merging; each of these happens as a whole or not at all. An upload to
-    another engine that was interrupted goes on where it was when the same command is given again.
-    """
-    progress = None if quiet else DocumentCount()
-    changes = add or update or remove or remove_listed is not None or merge
-    if (data is None) == (corpus is None) and (add or update or not changes):
-        raise click.UsageError("name DATA or --corpus")
-    if not changes:
-        if (backend is None) != (url is None) or (collection is not None and url is None):
-            named = ", ".join(BACKENDS)
-            raise click.UsageError(f"--backend (one of {named}) and --url go together; --collection is for them")
-        if model is not None and stem is not None:
-            raise click.UsageError("--stem is for BM25; --model has its own")
-        if not (output / UPLOAD).is_file():  # else an upload goes on
-            check_output(context, output, INDEX if backend is None else BACKENDS[backend].kind)
-        text_model = None if model is None else open_model(model)
-        if text_model is None and doc_vectors is not None:
-            raise click.UsageError("--doc-vectors are for a --model that was learned with some")
-        docs = (
-            documents_of(data, corpus) if text_model is None else documents_for(text_model, data, corpus, doc_vectors)
-        )
-        keep_texts = not no_texts
-        analyser = None if stem is None else Analyser(stop_words="english", stemmer=None if stem == "none" else stem)
-        if text_model is None and isinstance(docs, Iterator):  # of a file, which is read once more
-            text_model, analyser = TextModel.bm25((document[1] for document in docs), analyser), None
-            docs = documents_of(data, corpus)
-        settings: dict[str, Any] = {"analyser": analyser, "keep_texts": keep_texts, "progress": progress}
-        built: BaseIndex
-        if backend is not None and url is not None:
-            built = BACKENDS[backend].build(docs, text_model, output, url=url, collection=collection, **settings)
-        else:
-            built = Index.build(docs, text_model, output, **settings)
-        how = "" if model is not None else f", BM25 without English stop words, {_stems(stem)}"
-        n_words = (built.model.n_words if isinstance(built.model, TextModel) else None) or n_terms(built.model)
-        documents = "1 document" if len(built) == 1 else f"{len(built):,} documents"
-        words = "1 word" if n_words == 1 else f"{n_words:,} words"
-        echo(f"{output}: {documents}, {words}{how}")
-        _tell_journal(output)
-        return
-    if model is not None or stem is not None or no_texts:
-        raise click.UsageError("--model, --stem and --no-texts are for a new index")
-    if backend is not None or url is not None or collection is not None:
-        raise click.UsageError("--backend, --url and --collection are for a new index; a folder knows its own")
-    refuse_given(context, ("replace",), "is for a new index; --update takes the places of documents with the same ids")
-    if add and update:
-        raise click.UsageError("--add refuses documents that are there and --update takes their places; name one")
-    if (data is not None or corpus is not None) and not (add or update):
-        raise click.UsageError("DATA is for --add and --update")
-    opened = open_index(output)
+
+def _size(index: BaseIndex) -> str:
+    n_words = (index.model.n_words if isinstance(index.model, TextModel) else None) or n_terms(index.model)
+    documents = "1 document" if len(index) == 1 else f"{len(index):,} documents"
+    return f"{documents}, {'1 word' if n_words == 1 else f'{n_words:,} words'}"
+
+
+def _describe(folder: Path, opened: BaseIndex) -> None:
+    echo(f"{folder}: {_size(opened)}{_segments(opened)}")
+    for entry in opened.promotions:
+        echo(str(entry))
+    if not opened.promotions:
+        echo("no promotions; its model is the one that it was made with")
+
+
+def _segments(index: BaseIndex) -> str:
+    if not isinstance(index, Index):
+        return ""
+    return ", in 1 segment" if index.n_segments == 1 else f", in {index.n_segments:,} segments"
+
+
+def _switch(folder: Path, opened: BaseIndex, model: TextModel | None) -> None:
+    """Promote a model, which must cut documents into the same words; without one, take the last promotion back."""
+    entry = opened.take_back() if model is None else opened.promote(model)
+    took_back = "" if entry.undoes is None else f", promotion {entry.undoes} is taken back"
+    echo(f"{folder}: promotion {entry.number}, {entry.before} -> {entry.after}{took_back}")
+
+
+def _change(
+    folder: Path,
+    opened: BaseIndex,
+    doc_vectors: Path | None,
+    *,
+    remove: tuple[str, ...],
+    remove_listed: Path | None,
+    add: Path | None,
+    update: Path | None,
+    merge: bool,
+) -> None:
     if merge and not isinstance(opened, Index):
-        raise InputError(f"{output} has its documents in another engine, which merges by itself; --merge is not for it")
+        raise InputError(f"{folder} has its documents in another engine, which merges by itself; --merge is not for it")
     before = len(opened)
     gone = [*remove, *(_listed(remove_listed) if remove_listed is not None else ())]
     if gone:
         opened.remove(gone)
-    if add or update:
+    for data, take in ((add, opened.add), (update, opened.replace)):
+        if data is None:
+            continue
         kept = opened.model
-        docs = (
-            documents_for(kept, data, corpus, doc_vectors)
-            if isinstance(kept, TextModel)
-            else documents_of(data, corpus)
-        )
+        docs = documents_for(kept, data, doc_vectors) if isinstance(kept, TextModel) else documents_of(data)
         new_words: Counter[str] = Counter()
         if isinstance(kept, TextModel) and not isinstance(docs, Mapping):
             docs = _with_words_noted(docs, kept, new_words)
-        (opened.add if add else opened.replace)(docs, progress)
+        take(docs, DocumentCount())
         _tell_new_words(new_words)
-    summary = f"{output}: {before:,} documents before, {len(opened):,} now"
-    if isinstance(opened, Index):
-        if merge:
-            opened.merge()
-        summary += ", in 1 segment" if opened.n_segments == 1 else f", in {opened.n_segments:,} segments"
-    echo(summary)
+    if merge and isinstance(opened, Index):
+        opened.merge()
+    echo(f"{folder}: {before:,} documents before, {len(opened):,} now{_segments(opened)}")
 
 
-def _stems(language: str | None) -> str:
+def _words(language: str | None) -> str:
+    if language in CUTS:
+        return f"of {language} tokens"
     if language == "none":
-        return "words as they are written"
-    return "words cut to their English stems" if language is None else f"words cut to their {language} stems"
+        return "without English stop words, words as they are written"
+    return f"without English stop words, words cut to their {language or 'English'} stems"
 
 
 def _with_words_noted(docs: Iterable[Any], model: TextModel, new: Counter[str]) -> Iterator[Any]:
@@ -175,7 +214,7 @@ def _tell_new_words(new: Counter[str]) -> None:
     if new:
         examples = ", ".join(repr(word) for word, _ in new.most_common(3))
         known = f"note: {len(new):,} of the words are new to the index, such as {examples}"
-        echo(f"{known}; nothing is found by them until all documents are indexed anew, with --replace", err=True)
+        echo(f"{known}; nothing is found by them until all documents are indexed anew, with -o and --replace", err=True)
 
 
 def _tell_journal(output: Path) -> None:

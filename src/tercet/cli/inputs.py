@@ -43,8 +43,9 @@ from tercet.loading import load
 from tercet.search import BaseIndex
 from tercet.store import bundle_kind
 from tercet.store.kinds import REMOTE_KINDS
+from tercet.text import CUTS, Analyser
 
-ONLY_SPLIT = "train"  # what judgements named by --qrels are called, so that `fit` learns from them
+ONLY_SPLIT = "train"  # what judgements named by --judgements are called, so that `fit` learns from them
 Qrels = dict[str, dict[str, int]]
 
 TABLES = get_args(TableKind)  # as DATA, each is a table of documents
@@ -74,28 +75,16 @@ def kind_of(data: Path) -> str:
 
 
 def open_data(
-    data: Path | None,
-    corpus: Path | None,
-    queries: Path | None,
-    qrels: Path | None,
-    kind: str | None = None,
-    *,
-    known_only: bool = False,
+    data: Path, queries: Path | None, qrels: Path | None, *, known_only: bool = False
 ) -> JudgedTexts | Labelled:
-    """Read the texts that were named; what they are is recognised, unless their kind is known, and printed.
+    """Read the texts that were named, and print what they are.
 
     ``known_only`` refuses judgements of documents that there are not.
     """
-    if data is None:
-        if corpus is None or (queries is None and qrels is None):
-            raise click.UsageError("name DATA, or --corpus and --queries")
-        return read_files(corpus, queries, qrels, known_only=known_only)
-    kind = kind or kind_of(data)
-    if corpus is not None or (queries is not None and kind not in TABLES):
-        raise click.UsageError("--corpus and --queries stand in DATA's place; name one or the other")
+    kind = kind_of(data)
     if kind in TABLES:
         return read_files(data, queries, qrels, known_only=known_only)
-    return read_data(data, kind, qrels, known_only=known_only)
+    return read_data(data, kind, qrels, queries, known_only=known_only)
 
 
 def read_files(corpus: Path, queries: Path | None, qrels: Path | None, *, known_only: bool = False) -> JudgedTexts:
@@ -157,17 +146,22 @@ def tell_once(message: str) -> None:
         echo(message)
 
 
-def read_data(data: Path, kind: str, qrels: Path | None, *, known_only: bool = False) -> JudgedTexts | Labelled:
+def read_data(
+    data: Path, kind: str, qrels: Path | None, queries: Path | None = None, *, known_only: bool = False
+) -> JudgedTexts | Labelled:
     """Read the texts of DATA, whose kind is known, and print what they are."""
     if kind in ("beir", "ir_datasets"):
         texts = read_beir(data) if kind == "beir" else read_ir_datasets(str(data))
+        if queries is not None:
+            texts = replace(texts, queries=read_query_texts(queries))
         if qrels is not None:
             judged = read_judgements(qrels, texts.queries, texts.docs if known_only else None)
             texts = replace(texts, qrels={ONLY_SPLIT: judged.qrels})
         describe(str(data), "a BEIR folder" if kind == "beir" else "a collection of ir_datasets", texts)
         return texts
-    if qrels is not None and kind in ("labelled-folder", "20newsgroups"):
-        raise InputError(f"{data} holds labelled texts, whose classes are all there is; leave out --judgements")
+    if (qrels is not None or queries is not None) and kind in ("labelled-folder", "20newsgroups"):
+        option = "--queries" if qrels is None else "--judgements"
+        raise InputError(f"{data} holds labelled texts, whose classes are all there is; leave out {option}")
     if kind == "labelled-folder":
         labelled = read_labelled_folder(data)
         echo(f"{data}: {len(labelled.texts):,} texts in {len(set(labelled.labels))} labelled folders")
@@ -215,43 +209,40 @@ def describe(name: str, kind: str, texts: JudgedTexts) -> None:
     echo(f"{name}: {kind and f'{kind}, '}{documents}, {queries}{judged}")
 
 
-def open_judged(data: Path | None, corpus: Path | None, queries: Path | None, qrels: Path | None) -> JudgedTexts:
-    texts = open_data(data, corpus, queries, qrels)
+def open_judged(data: Path, queries: Path | None = None, qrels: Path | None = None) -> JudgedTexts:
+    """Read documents and queries; labelled texts have no queries."""
+    texts = open_data(data, queries, qrels)
     if isinstance(texts, Labelled):
         raise InputError(f"{data} holds labelled texts; this verb needs documents and queries, as in a BEIR folder")
     return texts
 
 
-def documents_of(data: Path | None, corpus: Path | None) -> Iterable[tuple[Any, ...]]:
+def documents_of(data: Path) -> Iterable[tuple[Any, ...]]:
     """Documents as they are read, where the format allows it: id, text and, where there are some, carried values."""
-    path = corpus or data
-    assert path is not None
-    if corpus is not None and is_beir_texts(corpus):
-        return iter_carrying_corpus(corpus)
-    kind = "documents" if corpus is not None else kind_of(path)
+    kind = kind_of(data)
     if kind in TABLES:
-        if is_beir_texts(path):
-            return iter_carrying_corpus(path)
+        if is_beir_texts(data):
+            return iter_carrying_corpus(data)
         with naming_table_options():
-            return DocumentStream(*_open_documents(path), bad_rows())
+            return DocumentStream(*_open_documents(data), bad_rows())
     if kind == "beir":
-        return iter_carrying_corpus(plain_or_packed(path, "corpus.jsonl"))
-    texts = read_data(path, kind, None)
+        return iter_carrying_corpus(plain_or_packed(data, "corpus.jsonl"))
+    texts = read_data(data, kind, None)
     if isinstance(texts, Labelled):
         parts = [part for part in (texts.train, texts.test) if part is not None]
         return chain.from_iterable(zip(part.names, part.texts, strict=True) for part in parts)
     return texts.docs.items()
 
 
-def documents_for(
-    model: TextModel, data: Path | None, corpus: Path | None, doc_vectors: Path | None = None
-) -> Iterable[Any]:
+def documents_for(model: TextModel, data: Path, doc_vectors: Path | None = None) -> Iterable[Any]:
     """The same for a model; `Documents`, in memory, where it scores columns or own vectors of theirs."""
     if model.n_dims:
-        return with_own_vectors(model, _in_memory(data, corpus), doc_vectors)
+        has_columns = kind_of(data) in (*TABLES, "beir")
+        docs = _with_columns(data) if has_columns else as_documents({doc[0]: doc[1] for doc in documents_of(data)})
+        return with_own_vectors(model, docs, doc_vectors)
     if doc_vectors is not None:
         raise InputError("--doc-vectors: the model was learned without own vectors")
-    return documents_of(data, corpus) if model.n_words is None else _with_columns(data, corpus)
+    return documents_of(data) if model.n_words is None else _with_columns(data)
 
 
 def with_own_vectors(model: TextModel, docs: Mapping[str, str], doc_vectors: Path | None) -> Mapping[str, str]:
@@ -260,29 +251,28 @@ def with_own_vectors(model: TextModel, docs: Mapping[str, str], doc_vectors: Pat
         return docs
     if doc_vectors is None:
         raise InputError(
-            f"the model has own vectors of {model.n_dims} numbers; name those of the documents: --doc-vectors"
+            f"the model has own vectors of {model.n_dims} numbers; name those of the documents: --doc-vectors FILE, or "
+            "--vectors DOCS QUERIES"
         )
     return as_documents(docs).with_vectors(read_own_vectors(doc_vectors))
 
 
-def _in_memory(data: Path | None, corpus: Path | None) -> Documents:
-    """Documents of any format, with what they carry."""
-    path = corpus or data
-    assert path is not None
-    if corpus is not None or kind_of(path) in TABLES or kind_of(path) == "beir":
-        return _with_columns(data, corpus)
-    listed = [(document[0], document[1]) for document in documents_of(data, corpus)]
-    return as_documents(dict(listed))
+def _with_columns(data: Path) -> Documents:
+    kind = kind_of(data)
+    if kind == "beir":
+        return read_documents(plain_or_packed(data, "corpus.jsonl"))
+    if kind not in TABLES:
+        raise InputError(f"{data} has no columns, and the model scores some; it takes a table or a BEIR folder")
+    return read_documents(data)
 
 
-def _with_columns(data: Path | None, corpus: Path | None) -> Documents:
-    path = corpus or data
-    assert path is not None
-    if corpus is None and kind_of(path) == "beir":
-        return read_documents(plain_or_packed(path, "corpus.jsonl"))
-    if corpus is None and kind_of(path) not in TABLES:
-        raise InputError(f"{path} has no columns, and the model scores some; it takes a table or a BEIR folder")
-    return read_documents(path)
+def analyser_of(language: str | None) -> Analyser | None:
+    """The analyser of a --language; None where none was named."""
+    if language is None:
+        return None
+    if language in CUTS:
+        return Analyser(cut=language)
+    return Analyser(stop_words="english", stemmer=None if language == "none" else language)
 
 
 def open_model(path: Path) -> TextModel:

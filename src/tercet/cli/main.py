@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from tercet import __version__
+from tercet.cli.examples import EXAMPLES
 from tercet.cli.groups import LazyGroup
 from tercet.cli.progress import show_reading
 from tercet.cli.terminal import echo
@@ -18,31 +19,27 @@ from tercet.errors import TercetError
 
 VERBS = {
     "fit": ("tercet.cli.fit:fit", "Learn from DATA, print the result, and write the model."),
-    "index": ("tercet.cli.index:index", "Index DATA's documents for a model, or change an index."),
+    "index": ("tercet.cli.index:index", "Index DATA's documents, or change an index and its model."),
     "search": ("tercet.cli.search:search", "Find the documents of an index that answer a text best."),
     "serve": ("tercet.cli.serve:serve", "Serve an index over HTTP, with a page, and learn meanwhile."),
-    "promote": ("tercet.cli.promote:promote", "Make a model the index's own, take that back, or list such entries."),
     "bake": ("tercet.cli.bake:bake", "Fold what a service was taught into a model."),
     "clicks": ("tercet.cli.clicks:clicks", "Describe a click log: what is usable, how far down people look."),
-    "interleave": ("tercet.cli.interleave:interleave", "Say who wins by the clicks in a log of interleaved lists."),
-    "report": ("tercet.cli.report:report", "Print what fit said of a MODEL, or write it as a page."),
-    "explain": ("tercet.cli.explain:explain", "Why a document gets its score: word pairs and what each adds."),
-    "related": ("tercet.cli.explain:related", "The document words that count most for a query word."),
-    "picture": ("tercet.cli.picture:picture", "Draw what a MODEL learned."),
+    "report": ("tercet.cli.report:report", "Print what fit said of a MODEL, or write a page or a picture."),
+    "explain": ("tercet.cli.explain:explain", "Why a document gets its score, and what counts for a word."),
     "rank": ("tercet.cli.rank:rank", "Rank DATA's documents and write a TREC run."),
-    "eval": ("tercet.cli.evaluate:evaluate", "Measure models on DATA, or runs, with 95 % intervals."),
+    "eval": ("tercet.cli.evaluate:evaluate", "Measure models, runs, or a log of interleaved lists."),
     "compare": ("tercet.cli.compare:compare", "Compare two or more systems by paired tests."),
     "check": ("tercet.cli.check:check", "List what is wrong with DATA, with file and line."),
     "export": ("tercet.cli.export:export", "What a model learned, for others: synonyms, query, documents."),
-    "letor": ("tercet.cli.letor:letor", "Rank feature vectors: fit, stream, rank, eval, compare, picture."),
+    "letor": ("tercet.cli.letor:letor", "Rank feature vectors: fit, rank, eval, compare."),
     "demo": ("tercet.cli.demo:demo", "Learn to find functions by their descriptions, from docstrings."),
     "doctor": ("tercet.cli.doctor:doctor", "Print versions, missing extras, the kernel cache and threads."),
 }
 # In the order of use.
 SECTIONS = {
     "To begin": ("demo", "doctor"),
-    "From texts to a search that learns": ("fit", "index", "search", "serve", "bake", "interleave", "promote"),
-    "What was learned": ("report", "explain", "related", "picture"),
+    "From texts to a search that learns": ("fit", "index", "search", "serve", "bake"),
+    "What was learned": ("report", "explain"),
     "Measured": ("rank", "eval", "compare"),
     "Data": ("check", "clicks", "export"),
     "Feature vectors": ("letor",),
@@ -75,15 +72,21 @@ class Tercet(LazyGroup):
         sys.exit(1)
 
 
-@click.group(cls=Tercet, verbs=VERBS, sections=SECTIONS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Tercet,
+    verbs=VERBS,
+    sections=SECTIONS,
+    examples=EXAMPLES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="tercet")
 @click.option("--traceback", is_flag=True, help="Show where an error came from.")
 @click.pass_context
 def cli(context: click.Context, traceback: bool) -> None:
     """Learn to rank from preferences: a query, a better document, a worse one.
 
-    DATA is a table of documents (CSV, TSV, JSONL, Parquet), a BEIR folder, a folder of labelled texts, the 20
-    Newsgroups archive or a folder of vectors; its kind is recognised. LETOR files have a group of their own.
+    DATA is a table of documents (CSV, TSV, JSONL, Parquet), a BEIR folder, a folder of labelled texts or the 20
+    Newsgroups archive; its kind is recognised. LETOR files have a group of their own.
     """
     context.with_resource(show_reading())
 

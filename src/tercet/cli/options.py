@@ -61,7 +61,7 @@ replace_option = click.option(
     expose_value=False,
     is_eager=True,
     callback=_remember_replace,
-    help="Write over what this verb wrote to OUTPUT before.",
+    help="Write over what this verb wrote there before.",
 )
 
 
@@ -138,10 +138,6 @@ def _columns_by_role(context: click.Context, parameter: click.Parameter, value: 
     _said("columns")(context, parameter, columns or None)
 
 
-def _delimiter(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    _said("delimiter")(context, parameter, "\t" if value in ("tab", "\\t") else value)
-
-
 def _bad_rows(context: click.Context, parameter: click.Parameter, value: int) -> None:
     bad = BadRows(value)
     context.meta[_BAD_ROWS] = bad
@@ -176,7 +172,7 @@ def naming_table_options() -> Iterator[None]:
     options = {
         COLUMNS_PROBLEM: columns,
         ENCODING_PROBLEM: "--encoding latin-1, or what it is",
-        DELIMITER_PROBLEM: "--delimiter",
+        DELIMITER_PROBLEM: "a first line sep=; names the delimiter",
     }
     try:
         yield
@@ -186,18 +182,6 @@ def naming_table_options() -> Iterator[None]:
         raise FormatError(error.path, error.line, f"{error.message} (here: {options[error.kind]})") from error
 
 
-id_option = click.option(
-    "--id", "id_column", expose_value=False, callback=_said("id"), metavar="COLUMN", help="Table: the ids."
-)
-text_option = click.option(
-    "--text",
-    "text_columns",
-    multiple=True,
-    expose_value=False,
-    callback=_listed_columns,
-    metavar="COLUMN,COLUMN",
-    help="Table: the texts that are searched.  [default of both: by the names of the columns, which are printed]",
-)
 evidence_table_options = together(  # of tables that have no documents
     click.option(
         "--column",
@@ -205,21 +189,13 @@ evidence_table_options = together(  # of tables that have no documents
         expose_value=False,
         callback=_columns_by_role,
         metavar="ROLE=COLUMN",
-        help=f"Table of judgements, threes, links or clicks: the column of a role, {', '.join(ROLES)}; of clicks also "
-        f"{', '.join(CLICK_ROLES)}; may be repeated.",
+        help="Column of evidence, as in query=term.  [default: by its name]",
     ),
     click.option(
         "--encoding",
         expose_value=False,
         callback=_said("encoding"),
-        help="Table: as in latin-1.  [default: UTF-8, or UTF-16 with a byte order mark]",
-    ),
-    click.option(
-        "--delimiter",
-        type=click.Choice([",", ";", "|", "tab"]),
-        expose_value=False,
-        callback=_delimiter,
-        help="Table: what separates the columns.  [default: by the first lines]",
+        help="Encoding of tables, as in latin-1.  [default: UTF-8 or UTF-16]",
     ),
     click.option(
         "--skip-bad",
@@ -228,74 +204,102 @@ evidence_table_options = together(  # of tables that have no documents
         expose_value=False,
         callback=_bad_rows,
         metavar="N",
-        help="Leave out up to N bad rows of tables, judgements, threes, clicks and links, and list them.",
+        help="Leave out up to N bad rows, and list them.",
     ),
 )
-table_options = together(id_option, text_option, evidence_table_options)
-
-
-# DATA, or its parts as files.
-data_options = together(
-    click.argument("data", type=DATA, required=False),
-    click.option("--corpus", type=FILE, help="Documents, BEIR JSONL or a table, instead of DATA."),
-    click.option("--queries", type=FILE, help="Queries, BEIR JSONL or a table, instead of DATA's."),
+table_options = together(
     click.option(
-        "--judgements", "--qrels", "qrels", type=FILE, help="Judgements: TREC, BEIR, Quepid or a table; not DATA's."
+        "--id",
+        "id_column",
+        expose_value=False,
+        callback=_said("id"),
+        metavar="COLUMN",
+        help="Column of the ids.  [default: by its name]",
     ),
-    table_options,
+    click.option(
+        "--text",
+        "text_columns",
+        multiple=True,
+        expose_value=False,
+        callback=_listed_columns,
+        metavar="COLUMN,…",
+        help="Columns of the texts.  [default: by their names]",
+    ),
+    evidence_table_options,
 )
+
+queries_option = click.option("--queries", type=FILE, help="Queries: BEIR JSONL or a table.")
+judgements_option = click.option(
+    "--judgements", "qrels", type=FILE, help="Judgements: TREC, BEIR, Quepid or a table, instead of DATA's."
+)
+judged_options = together(queries_option, judgements_option, table_options)
 doc_vectors_option = click.option(
-    "--doc-vectors",
-    type=FILE,
-    help="Own vectors of the documents: .npz with ids and vectors, or .npy and .ids beside it.",
+    "--doc-vectors", type=FILE, help="Own vectors of the documents: .npz with ids and vectors, or .npy and .ids."
 )
 query_vectors_option = click.option("--query-vectors", type=FILE, help="Own vectors of the queries, in the same form.")
-own_vector_options = together(doc_vectors_option, query_vectors_option)
+own_vectors_option = click.option(
+    "--vectors",
+    type=(FILE, FILE),
+    metavar="DOCS QUERIES",
+    help="Own vectors: two .npz with ids and vectors, or .npy.",
+)
+language_option = click.option(
+    "--language",
+    metavar="NAME",
+    help="english, german, …, or none: stems; japanese or characters: tokens.",
+)
+
+
 models_option = click.option(
     "--model", "models", type=FOLDER, multiple=True, help="A model to measure; may be repeated."
 )
 measures_option = click.option(
     "-m", "--measure", "measures", multiple=True, help="As in -m nDCG@10 -m AP; may be repeated."
 )
-seed_option = click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0))
-quiet_option = click.option("--quiet", is_flag=True, help="No progress.")
+seed_option = click.option(
+    "--seed", metavar="N", default=0, show_default=True, type=click.IntRange(min=0), help="Same seed, same bits."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 verify_option = click.option(
     "--unverified", is_flag=True, help="Do not check every byte first; for large indexes on trusted disks."
 )
 
 
-cluster_option = click.option(
-    "--cluster", metavar="ADDRESS", help="Learn on local:N processes, or a Dask scheduler's tcp://host:port."
-)
+class Machine(click.ParamType):
+    """Where to learn: a device of this machine, ``local:N`` processes, or the address of a Dask scheduler."""
+
+    name = "WHERE"
+
+    def __init__(self, *devices: str) -> None:
+        self.devices = devices
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> str:
+        if value not in self.devices and ":" not in value:
+            self.fail(f"{value!r} is none of {', '.join(self.devices)}, local:N, tcp://HOST:PORT", parameter, context)
+        return str(value)
 
 
 device_option = click.option(
     "--device",
-    type=click.Choice(["cpu", "cuda", "auto"]),
+    type=Machine("cpu", "cuda", "auto"),
     default="cpu",
     show_default=True,
-    help="Where to learn: auto takes a GPU where there is one and the work repays it.",
+    help="cpu, cuda, auto, local:N processes, or a Dask tcp://HOST:PORT.",
 )
 
 
 @contextmanager
-def learning_on(address: str | None, device: str = "cpu") -> Iterator[None]:
-    """Have what is learned within the block learned on a cluster, if one is named, or on a card.
-
-    At the end, say what travelled.
-    """
-    if address is None:
+def learning_on(machine: str) -> Iterator[None]:
+    """Learn within the block on a device or a cluster; of a cluster say at the end how much travelled."""
+    if ":" not in machine:
         from tercet.gpu import device as on_device
 
-        with on_device(device):
+        with on_device(machine):
             yield
         return
-    if device != "cpu":
-        raise click.UsageError("--cluster shares steps among workers, and --device takes all of them on one card")
     from tercet.scale import Cluster
 
-    with Cluster(address) as cluster:
+    with Cluster(machine) as cluster:
         yield
     if cluster.rounds:
         echo(cluster.summary())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,28 +12,37 @@ from tercet.cli.options import FOLDER, output_options
 from tercet.cli.terminal import echo
 from tercet.errors import InputError
 from tercet.fitting import FeatureModel
+from tercet.learn.features import FeatureRanker
 from tercet.loading import load
+from tercet.pictures import picture
 from tercet.report.page import write_report_page
+from tercet.search import BaseIndex
+
+PAGE_ENDING = ".html"
 
 
 @click.command()
 @click.argument("model", type=FOLDER)
-@output_options("Page to write, as report.html; without it the report is printed.")
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON, with the verdict first.")
+@output_options("File to write: .html is a page, .png, .svg and .pdf are a picture of what was learned.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, with the verdict first.")
 def report(model: Path, output: Path | None, as_json: bool) -> None:
-    """Print what fit said of a MODEL, or write it as a page.
+    """Print what fit said of a MODEL, or write it as a page, or draw what the model learned.
 
-    The page is one file that opens without a network.
+    The page is one file that opens without a network. The picture shows the strongest pairs of words; of a feature
+    model the weights, and what sparsity costs.
     """
-    if as_json and output is not None:
-        raise click.UsageError("--json is printed, and --output is for the page; name one of the two")
     saved = load(model)
+    if output is not None and output.suffix.lower() != PAGE_ENDING:
+        model_of: Any = saved.model if isinstance(saved, BaseIndex) else saved
+        picture(FeatureModel(model_of) if isinstance(model_of, FeatureRanker) else model_of, output)
+        echo(f"{output}: written")
+        return
     opened = saved if isinstance(saved, FeatureModel) else open_model(model)
     learned = opened.report
     if learned is None:
         raise InputError(f"{model} has no report; fit writes one")
-    if output is None:
+    if output is None or as_json:
         echo(learned.to_json() if as_json else str(learned))
-        return
-    write_report_page(learned, output, opened.weights_by_name() if isinstance(opened, FeatureModel) else ())
-    echo(f"{output}: written")
+    if output is not None:
+        write_report_page(learned, output, opened.weights_by_name() if isinstance(opened, FeatureModel) else ())
+        echo(f"{output}: written", err=as_json)

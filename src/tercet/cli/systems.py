@@ -17,7 +17,15 @@ from tercet.cli.inputs import (
     read_query_texts,
     with_own_vectors,
 )
-from tercet.cli.options import FILE, measures_option, models_option, own_vector_options, together
+from tercet.cli.options import (
+    DATA,
+    FILE,
+    judged_options,
+    measures_option,
+    models_option,
+    own_vectors_option,
+    together,
+)
 from tercet.cli.terminal import echo
 from tercet.data import read_run
 from tercet.errors import InputError
@@ -38,10 +46,12 @@ class Systems:
 
 # What is measured, and how.
 system_options = together(
+    click.argument("data", type=DATA, required=False),
     models_option,
-    own_vector_options,
-    click.option("--run", "runs", type=FILE, multiple=True, help="A TREC run, with --qrels or DATA; may be repeated."),
-    click.option("--split", help="Whose judgements of DATA to use.  [default: test]"),
+    click.option("--run", "runs", type=FILE, multiple=True, help="A TREC run; may be repeated."),
+    judged_options,
+    click.option("--split", default="test", show_default=True, help="Whose judgements of DATA to use."),
+    own_vectors_option,
     measures_option,
     click.option("-k", "depth", default=1000, show_default=True, type=click.IntRange(min=1), help="Documents to rank."),
 )
@@ -49,35 +59,32 @@ system_options = together(
 
 def open_systems(
     data: Path | None,
-    corpus: Path | None,
     queries: Path | None,
     qrels: Path | None,
     models: tuple[Path, ...],
     runs: tuple[Path, ...],
-    split: str | None,
+    split: str,
     depth: int,
-    doc_vectors: Path | None = None,
-    query_vectors: Path | None = None,
+    vectors: tuple[Path, Path] | None,
 ) -> Systems:
     """Read the judgements and the runs, and let the models rank."""
     for path in (*models, *runs):
         if (*models, *runs).count(path) > 1:
             raise click.UsageError(f"{path} is named twice")
-    if not models and data is None:
-        if qrels is None or corpus is not None or split is not None:
-            raise click.UsageError("--run needs --qrels, and none of --corpus and --split; or DATA")
+    if data is None:
+        if models or qrels is None:
+            raise click.UsageError("--model needs DATA to rank, and --run needs DATA or --judgements")
         texts = None if queries is None else read_query_texts(queries)
         judgements = read_judgements(qrels, texts)
         if texts is None and judgements.queries:
             raise InputError(f"{qrels} names queries by their texts; name their ids: --queries")
         systems = Systems(judgements.qrels, texts or {})
     else:
-        if qrels is not None and split is not None:
-            raise click.UsageError("--qrels and --split both say whose judgements to use; name one or the other")
-        judged = open_judged(data, corpus, queries, qrels)
-        part = ONLY_SPLIT if qrels is not None else split or "test"
+        judged = open_judged(data, queries, qrels)
+        part = ONLY_SPLIT if qrels is not None else split
         query_texts = judged.queries_of(part)
         systems = Systems(judged.split(part), query_texts)
+        doc_vectors, query_vectors = vectors or (None, None)
         for path in models:
             model = open_model(path)
             tell_unknown(model, query_texts, path if len(models) > 1 else None)

@@ -7,7 +7,7 @@ is taken. They are meant for any collection; docs/explain/recipe.md says where t
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -153,7 +153,7 @@ NAMED_RANKERS: Final[dict[str, NamedRanker]] = {
     "cosine": NamedRanker(CosineRanker),
 }
 _FAR_APART: Final = 50.0
-_OF_THE_FIT: Final = ("random_state", "verbose", "validate_every", "patience")
+OF_THE_FIT: Final = ("random_state", "verbose", "validate_every", "patience")
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,26 +329,6 @@ def candidates_of(choice: RankerChoice | None, seed: int, *, labelled: bool = Fa
     return candidates
 
 
-def with_parameters(names: Sequence[str], parameters: Setting) -> list[NameWithParameters]:
-    """Names with those of the parameters that they have; one that none of them has is an error that names its own."""
-    known = [check_name(name) for name in names]
-    for parameter in parameters:
-        if not any(parameter in parameters_of(name) for name in known):
-            others = [name for name in NAMED_RANKERS if parameter in parameters_of(name)]
-            elsewhere = f" ({', '.join(others)} {'has' if len(others) == 1 else 'have'} one)" if others else ""
-            own = "; ".join(f"{name} has {', '.join(parameters_of(name)) or 'none'}" for name in known)
-            raise InputError(f"{' and '.join(known)} has no parameter {parameter!r}{elsewhere}; {own}")
-    return [
-        NameWithParameters(name, {key: value for key, value in parameters.items() if key in parameters_of(name)})
-        for name in known
-    ]
-
-
-def parameters_of(name: str) -> list[str]:
-    """The parameters of a named ranker that can be set; seed and progress are the fit's own."""
-    return [known for known in accepted_parameters(NAMED_RANKERS[name].cls) if known not in _OF_THE_FIT]
-
-
 def _named(choice: NameWithParameters, seed: int, labelled: bool) -> list[Candidate]:
     name = check_name(choice.name)
     known = NAMED_RANKERS[name]
@@ -397,7 +377,7 @@ def _own(ranker: object, labelled: bool) -> list[Candidate]:
     own = {
         name: value
         for name, value in ranker.get_params(deep=False).items()
-        if name not in _OF_THE_FIT and value != plain.get(name)
+        if name not in OF_THE_FIT and value != plain.get(name)
     }
     setting = {
         name: value if isinstance(value, bool | int | float | str | None) else repr(value)
@@ -417,9 +397,8 @@ def term_pair_ranker(choice: RankerChoice, shape: tuple[int, int], seed: int, *,
 
 # -- of rows of features, by short name -------------------------------------------------------------------------------
 
-FEATURE_RANKERS: Final[dict[str, Callable[[], FeatureRanker]]] = {
+FEATURE_RANKERS: Final[dict[str, type[FeatureRanker]]] = {
     "ftrl": FTRLRanker,
-    "listnet-ftrl": lambda: FTRLRanker(loss="listnet"),
     "proximal": ProximalRanker,
     "fenchel": FenchelRanker,
     "listnet": ListNetRanker,
@@ -429,7 +408,6 @@ FEATURE_RANKERS: Final[dict[str, Callable[[], FeatureRanker]]] = {
     "nonconvex": NonconvexRanker,
     "mean": MeanRanker,
     "rankrls": RankRLS,
-    "rankrls-gaussian": lambda: RankRLS(kernel="gaussian"),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tercet.cli.examples import EXPORT_EXAMPLES
 from tercet.cli.groups import LazyGroup
 
 VERBS = {
@@ -15,7 +16,7 @@ VERBS = {
 }
 
 
-@click.group(cls=LazyGroup, verbs=VERBS)
+@click.group(cls=LazyGroup, verbs=VERBS, examples=EXPORT_EXAMPLES)
 def export() -> None:
     """Write what a model learned for other engines.
 

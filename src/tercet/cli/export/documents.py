@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tercet.cli.inputs import open_judged, open_model, read_documents, read_query_texts
+from tercet.cli.inputs import open_judged, open_model, read_query_texts
 from tercet.cli.options import DATA, FILE, FOLDER, output_options, refuse_given, table_options
 from tercet.cli.terminal import echo
 from tercet.engines import RankFeatures, write_anserini, write_ciff, write_rank_features
@@ -16,8 +16,7 @@ FORMS = [*WRITERS, "elasticsearch"]
 
 
 @click.command()
-@click.argument("data", type=DATA, required=False)
-@click.option("--corpus", type=FILE, help="Documents, BEIR JSONL or a table, instead of DATA.")
+@click.argument("data", type=DATA)
 @table_options
 @click.option("--model", type=FOLDER, required=True, help="A text model.")
 @output_options("File to write.", required=True)
@@ -39,8 +38,7 @@ FORMS = [*WRITERS, "elasticsearch"]
 @click.pass_context
 def documents(
     context: click.Context,
-    data: Path | None,
-    corpus: Path | None,
+    data: Path,
     model: Path,
     output: Path,
     form: str,
@@ -52,8 +50,6 @@ def documents(
     bits: int,
 ) -> None:
     """Write DATA's documents as words with impacts, whole numbers that an engine sums."""
-    if (data is None) == (corpus is None):
-        raise click.UsageError("name DATA, or --corpus")
     if queries is None:
         refuse_given(context, ("mean_terms",), "goes with --queries")
     else:
@@ -66,7 +62,7 @@ def documents(
         )
     text_model = open_model(model)
     asked = None if queries is None else list(read_query_texts(queries).values())
-    docs = open_judged(data, None, None, None).docs if corpus is None else read_documents(corpus)
+    docs = open_judged(data).docs
     words = f"{mean_terms} words a document" if queries else f"{max_terms} words of a document"
     if form == "elasticsearch":
         _tell_features(

@@ -2,93 +2,113 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from tercet.choose import RULES
-from tercet.cli.letor.rows import print_features, print_written, read_rows
-from tercet.cli.options import ANY, FILE, cluster_option, learning_on, output_options, quiet_option, seed_option
+from tercet.cli.groups import SectionedCommand
+from tercet.cli.letor.rows import print_features, read_rows
+from tercet.cli.options import ANY, FILE, NEW, Machine, learning_on, output_options, refuse_given, seed_option
+from tercet.cli.rankers import FEATURE_RANKER, feature_ranker
 from tercet.cli.terminal import echo
 from tercet.data import read_feature_names, read_letor_folds, recognise
 from tercet.errors import InputError
-from tercet.fitting import FeatureModel, fit_letor, fit_letor_folds
-from tercet.fitting.rankers import FEATURE_RANKERS
+from tercet.fitting import FeatureModel, fit_letor, fit_letor_folds, fit_letor_stream
+from tercet.fitting.feature_model import LETOR_MEASURES
+from tercet.fitting.rankers import FEATURE_RANKERS, NameWithParameters
 from tercet.fitting.rows import MEASURE
+from tercet.learn import Checkpoint
+from tercet.learn.linear.base import SparseLinearRanker
+from tercet.learn.linear.ftrl_stream import StreamProgress
 from tercet.learn.rls import RankRLS
 from tercet.report.page import PAGE_NAME, write_report_page
+from tercet.store import check_destination
 from tercet.store.kinds import FEATURE_MODEL
 
 L2S = tuple(10.0**power for power in range(-3, 8))  # that a RankRLS has to choose from
 MANY_ROWS, N_BASIS = 2_000, 500  # so many rows, and so many of them are basis vectors of a kernel that is not linear
+CHECKPOINT_EVERY = 1_000  # queries
+CHOOSING = ("folds", "choose", "show_path")  # options of a choice between penalties
+
+SECTIONS = {
+    "Data": ("validation", "test", "names", "folds"),
+    "Method": ("ranker", "measure", "choose"),
+    "Time and machine": ("stream", "checkpoint", "device", "seed"),
+    "Output": ("output", "replace", "show_path"),
+}
 
 
-@click.command()
+@click.command(cls=SectionedCommand, sections=SECTIONS)
 @click.argument("data", type=ANY)
-@output_options("Folder for the model; without it, the report is all.", kind=FEATURE_MODEL)
-@click.option("--validation", "--vali", type=FILE, help="File to choose the penalty on.  [default: cross-validation]")
-@click.option("--test", type=FILE, help="File to report on.")
-@click.option("--folds", type=click.IntRange(min=2), help="Folds of the cross-validation.  [default: 5]")
-@click.option("--measure", default=MEASURE, show_default=True, help="What to choose by.")
-@click.option("--choose", type=click.Choice(RULES), help="Which penalty.  [default: best]")
-@click.option("--l1", type=click.FloatRange(min=0), help="This penalty (of fenchel the radius), without a choice.")
-@click.option(
-    "--ranker", type=click.Choice(list(FEATURE_RANKERS)), default="ftrl", show_default=True, help="What to learn."
-)
+@click.option("--validation", type=FILE, help="LETOR file to choose the penalty on.  [default: cross-validation]")
+@click.option("--test", type=FILE, help="LETOR file to report on.")
 @click.option("--names", type=FILE, help="Names of the features, 'id name' or one a line.")
-@click.option("--path", "show_path", is_flag=True, help="Print every penalty that was tried.")
-@cluster_option
+@click.option("--folds", type=click.IntRange(min=2), metavar="N", help="Folds of the cross-validation.  [default: 5]")
+@click.option(
+    "--ranker",
+    type=FEATURE_RANKER,
+    default="ftrl",
+    show_default=True,
+    help=f"{', '.join(FEATURE_RANKERS)}. A penalty that is given, as ftrl:l1=.1 or rankrls:l2=1, is not chosen.",
+)
+@click.option("--measure", help=f"Measure to choose by.  [default: {MEASURE}]")
+@click.option("--choose", type=click.Choice(RULES), default="best", show_default=True, help="Which penalty.")
+@click.option("--stream", is_flag=True, help="Learn chunk by chunk from a file larger than memory, with ftrl.")
+@click.option("--checkpoint", type=NEW, help="Stream, and go on from this folder after a kill.")
+@click.option(
+    "--device", type=Machine("cpu"), default="cpu", show_default=True, help="cpu, local:N, or a Dask tcp://HOST:PORT."
+)
 @seed_option
-@quiet_option
+@output_options("Folder for the model; without it, the report is all.", kind=FEATURE_MODEL)
+@click.option("--path", "show_path", is_flag=True, help="Print every penalty that was tried.")
+@click.pass_context
 def fit(
+    context: click.Context,
     data: Path,
-    output: Path | None,
     validation: Path | None,
     test: Path | None,
-    folds: int | None,
-    measure: str,
-    choose: str | None,
-    l1: float | None,
-    ranker: str,
     names: Path | None,
-    show_path: bool,
-    cluster: str | None,
+    folds: int | None,
+    ranker: NameWithParameters,
+    measure: str | None,
+    choose: Any,
+    stream: bool,
+    checkpoint: Path | None,
+    device: str,
     seed: int,
-    quiet: bool,
+    output: Path | None,
+    show_path: bool,
 ) -> None:
     """Learn a ranker from a LETOR file and print it against the best single feature.
 
     DATA is a file, next to which --validation and --test name others, or a folder or archive of folds, which has its
     own three parts in each.
     """
-    options: dict[str, Any] = {
-        "measure": measure,
-        "l1s": None if l1 is None else [l1],
-        "random_state": seed,
-        "verbose": False if quiet else None,
-    }
-    if choose is not None:
-        options["choose"] = choose
+    if stream or checkpoint is not None:
+        refuse_given(context, CHOOSING, "belongs to a choice of the penalty, and a stream takes the one of its ranker")
+        with learning_on(device):
+            model = _fit_stream(data, validation, test, measure, feature_ranker(ranker, seed), names, checkpoint)
+        _finish(model, output)
+        return
+    options = {"measure": measure or MEASURE, "choose": choose, "random_state": seed}
     kind = recognise(data)
     if kind == "letor-folds":
-        for option, value in (("--validation", validation), ("--test", test), ("--folds", folds)):
-            if value is not None:
-                raise click.UsageError(f"{option} is not for a set of folds: {data} has its own three parts in each")
+        refuse_given(context, ("validation", "test", "folds"), f"is not for folds: {data} has three parts in each")
         parts = read_letor_folds(data, comments=False)
         n_features = parts[0].train.n_features
         echo(f"{data}: a LETOR set of {len(parts)} folds, {n_features} features")
         options |= _learner(ranker, min(len(part.train) for part in parts), seed)
-        with learning_on(cluster):
+        with learning_on(device):
             model = fit_letor_folds(parts, feature_names=_names(names, n_features), **options)
     elif kind == "letor":
-        if validation is not None and folds is not None:
-            raise click.UsageError("--folds asks for a cross-validation, which --validation makes needless; name one")
         train = read_rows(data)
         options |= _learner(ranker, len(train), seed)
         options["validation"] = None if validation is None else read_rows(validation)
         options["test"] = None if test is None else read_rows(test)
-        with learning_on(cluster):
+        with learning_on(device):
             model = fit_letor(train, folds=folds, feature_names=_names(names, train.n_features), **options)
     else:
         raise InputError(
@@ -98,23 +118,57 @@ def fit(
     _finish(model, output, show_path)
 
 
-def _learner(name: str, n_rows: int, seed: int) -> dict[str, Any]:
-    """What to learn, and what it has to choose from."""
-    ranker = FEATURE_RANKERS[name]()
-    if "random_state" in ranker.get_params():
-        ranker.set_params(random_state=seed)
+def _learner(given: NameWithParameters, n_rows: int, seed: int) -> dict[str, Any]:
+    """The ranker, and the penalties to choose from; one that was given is the only one."""
+    ranker = feature_ranker(given, seed)
+    if isinstance(ranker, SparseLinearRanker):
+        penalty = given.parameters.get(ranker._penalty_name)
+        return {"ranker": ranker, "l1s": None if penalty is None else [penalty]}
     if not isinstance(ranker, RankRLS):
         return {"ranker": ranker}
-    if ranker.kernel != "linear" and n_rows > MANY_ROWS:
+    if ranker.kernel != "linear" and n_rows > MANY_ROWS and "n_basis" not in given.parameters:
         ranker.set_params(n_basis=N_BASIS)
-    return {"ranker": ranker, "l2s": L2S}
+    return {"ranker": ranker, "l2s": None if "l2" in given.parameters else L2S}
 
 
 def _names(path: Path | None, n_features: int) -> tuple[str, ...] | None:
     return None if path is None else read_feature_names(path, n_features)
 
 
-def _finish(model: FeatureModel, output: Path | None, show_path: bool) -> None:
+def _fit_stream(
+    data: Path,
+    validation: Path | None,
+    test: Path | None,
+    measure: str | None,
+    ranker: Any,
+    names: Path | None,
+    checkpoint: Path | None,
+) -> FeatureModel:
+    """A model of a file whose rows are never in memory as a whole."""
+    if checkpoint is not None:
+        check_destination(checkpoint)
+    feature_names: tuple[str, ...] | None = None
+
+    def read_names(progress: StreamProgress) -> None:
+        """As soon as it is known how many there must be: what is wrong with them is not to cost the whole work."""
+        nonlocal feature_names
+        if feature_names is None:
+            feature_names = _names(names, int(ranker.n_features_in_))
+
+    echo(f"{data}: a LETOR file, read in chunks")
+    model = fit_letor_stream(
+        data,
+        validation=validation,
+        test=test,
+        measures=LETOR_MEASURES if measure is None else [measure],
+        ranker=ranker,
+        checkpoint=None if checkpoint is None else Checkpoint(checkpoint, every=CHECKPOINT_EVERY),
+        progress=read_names,
+    )
+    return model if feature_names is None else replace(model, feature_names=feature_names)
+
+
+def _finish(model: FeatureModel, output: Path | None, show_path: bool = False) -> None:
     """Write the model, and print the report, the features and the path."""
     report = model.report
     assert report is not None
@@ -126,5 +180,6 @@ def _finish(model: FeatureModel, output: Path | None, show_path: bool) -> None:
     print_features(model)
     if show_path:
         echo(report.path_table())
-    learning = f"{report.features.learn_seconds:.2f} s of learning"
-    print_written(output, f"{learning}, {report.seconds:.1f} s with the choice and the measuring")
+    took = f"{report.features.learn_seconds:.2f} s of learning, {report.seconds:.1f} s with choice and measuring"
+    nothing = f"{took}; nothing was written, as no -o was given"
+    echo(nothing if output is None else f"{output}: written after {took}, with {PAGE_NAME}")

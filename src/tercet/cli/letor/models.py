@@ -1,4 +1,4 @@
-"""``tercet letor rank``, ``eval``, ``compare`` and ``picture``: what feature models make of rows, and what they are."""
+"""``tercet letor rank``, ``eval`` and ``compare``: feature models on the rows of a LETOR file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from tercet.data import LetorData, write_run
 from tercet.data.lines import write_atomically
 from tercet.fitting.feature_model import as_run, document_ids
 from tercet.measure import compare_evaluations
-from tercet.pictures import picture as draw
 
 
 @click.command()
@@ -112,14 +111,3 @@ def compare(
         systems, baseline=system_named(baseline, systems), method=method, correction=correction, random_state=seed
     )
     show_comparison(comparison, {}, largest, as_json)
-
-
-@click.command()
-@click.argument("model", type=FOLDER)
-@output_options("Picture to write: .png, .svg or .pdf.", required=True)
-def picture(model: Path, output: Path) -> None:
-    """Draw what the sparsity of a feature MODEL costs, penalty by penalty, and its weights."""
-    features = open_feature_model(model)
-    draw(features, output)
-    learning = None if features.report is None else features.report.features
-    echo(f"{output}: {0 if learning is None else len(learning.path)} penalties")

@@ -12,7 +12,6 @@ from tercet.fitting.feature_model import fit_width, weights_of
 from tercet.learn.features import FeatureRanker
 from tercet.loading import load
 from tercet.measure import Evaluation
-from tercet.report.page import PAGE_NAME
 
 MOST_FEATURES_SHOWN = 50
 BAR_WIDTH = 24
@@ -67,9 +66,3 @@ def print_features(model: FeatureModel) -> None:
         echo(f"  {row.feature:>{number}}{name}  {row.weight:+.4g}".ljust(number + width + 16) + f"  {bar}")
     if len(features) > len(shown):
         echo(f"  and {len(features) - len(shown):,} more with smaller weights")
-
-
-def print_written(output: Path | None, took: str) -> None:
-    """The last line of a fit."""
-    what = f"{took}; nothing was written, as no -o was given"
-    echo(what if output is None else f"{output}: written after {took}, with {PAGE_NAME}")

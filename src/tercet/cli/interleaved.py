@@ -1,4 +1,4 @@
-"""``tercet interleave``"""
+"""``tercet eval --interleaved``: the duels in a log of interleaved lists."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from typing import Any
 
 import click
 
-from tercet.cli.options import FOLDER, json_option
 from tercet.cli.terminal import echo
-from tercet.data.ubi import CLICK_SECONDS
 from tercet.data.values import moment_in
 from tercet.measure.duels import ADDRESS_LISTS, CLIENT_LISTS, Contest, DuelCourse, DuelReport, LeftOut, read_duels
 
@@ -25,38 +23,22 @@ _WHY: dict[LeftOut, str] = {
 }
 
 
-def _moment(_: click.Context, __: click.Parameter, text: str | None) -> float:
-    if text is None:
-        return 0.0
-    moment = moment_in(text)
-    if moment is None:
-        raise click.BadParameter(f"{text!r} is no time; expected ISO 8601, as 2026-11-16 or 2026-11-16T12:00Z")
-    return moment.timestamp()
-
-
-@click.command()
-@click.argument("log", type=FOLDER)
-@click.option("--since", callback=_moment, metavar="TIME", help="Count lists shown from then on: 2026-11-16, in UTC.")
-@click.option(
-    "--settle-after",
-    type=click.FloatRange(min=0),
-    default=CLICK_SECONDS,
-    show_default=True,
-    metavar="SECONDS",
-    help="When a list counts, with the clicks until then.",
-)
-@json_option
-def interleave(log: Path, since: float, settle_after: float, as_json: bool) -> None:
-    """Say who wins by the clicks in a LOG of interleaved lists, and with which confidence.
-
-    LOG is the folder that tercet serve --log-impressions writes while --interleave compares two models. It is only
-    read. The test holds whenever one looks: stopping when there is a winner is no cheating.
-    """
-    report = read_duels(log, since, settle_after)
+def show_duels(log: Path, since: str | None, settle_after: float, as_json: bool) -> None:
+    """Print who wins by the clicks in a log of interleaved lists, and with which confidence."""
+    report = read_duels(log, _moment(since), settle_after)
     if as_json:
         echo(json.dumps(_meta(report), indent=2))
     else:
         _print_report(log, report)
+
+
+def _moment(text: str | None) -> float:
+    if text is None:
+        return 0.0
+    moment = moment_in(text)
+    if moment is None:
+        raise click.UsageError(f"--since {text!r} is no time; expected ISO 8601, as 2026-11-16 or 2026-11-16T12:00Z")
+    return moment.timestamp()
 
 
 def _meta(report: DuelReport) -> dict[str, Any]:

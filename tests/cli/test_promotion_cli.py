@@ -1,4 +1,4 @@
-"""``tercet promote`` as a user types it."""
+"""``tercet index INDEX --model NEW`` and ``--undo``, as a user types them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ def index(tmp_path: Path) -> Path:
 
 
 def test_a_model_is_promoted_listed_and_taken_back(index: Path, tmp_path: Path) -> None:
-    assert "no promotions" in ok("promote", index)
+    said = ok("index", index)
+    assert f"{index}: {len(DOCS)} documents" in said
+    assert "no promotions" in said
     names = [model_name(tc.load(tmp_path / "plain")), model_name(Index.open(index).model)]
-    assert f"promotion 1, {names[1]} -> {names[0]}" in ok("promote", index, tmp_path / "plain")
+    assert f"promotion 1, {names[1]} -> {names[0]}" in ok("index", index, "--model", tmp_path / "plain")
     assert model_name(Index.open(index).model) == names[0]
-    said = ok("promote", index, "--undo")
+    said = ok("index", index, "--undo")
     assert f"promotion 2, {names[0]} -> {names[1]}, promotion 1 is taken back" in said
-    first, second = ok("promote", index).splitlines()
+    _, first, second = ok("index", index).splitlines()
     assert first.startswith("1  20")
     assert first.endswith("by hand")
     assert second.startswith("2  20")
@@ -40,9 +42,9 @@ def test_a_model_is_promoted_listed_and_taken_back(index: Path, tmp_path: Path) 
 
 def test_what_is_no_promotion(index: Path, tmp_path: Path) -> None:
     tc.TextModel.bm25(["other words"]).save(tmp_path / "other")
-    result = run("promote", index, tmp_path / "other")
+    result = run("index", index, "--model", tmp_path / "other")
     assert result.exit_code == 1
     assert "another vectoriser" in result.output
-    assert run("promote", index, "--undo").exit_code == 1
-    assert run("promote", index, tmp_path / "plain", "--undo").exit_code == 2
-    assert run("promote", tmp_path / "plain").exit_code == 1
+    assert run("index", index, "--undo").exit_code == 1
+    assert run("index", index, "--model", tmp_path / "plain", "--undo").exit_code == 2
+    assert run("index", tmp_path / "plain").exit_code == 1
