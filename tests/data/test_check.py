@@ -25,7 +25,6 @@ from tercet.data import (
     read_letor_folds,
     read_preferences,
     read_qrels,
-    read_quepid,
     read_run,
     read_svmlight,
     write_beir,
@@ -223,9 +222,6 @@ FILES: list[tuple[str, str, dict[str, list[int | None]]]] = [
         "error format": [3, 4, 5], "warning contradiction": [2]}),
     ("clicks", "query-id\tshown-ids\tclicked-ids\nq\ta b\ta\nq\ta b\tc\nq\ta\n", {
         "error format": [3, 4], "warning no-preference": [None]}),
-    ("quepid", 'query,docid,rating\na,1,2\na,1,1\nb,1,0\nc,,\na,2,x\na,1,2\n"d"e,1,1\n', {
-        "error contradiction": [3], "error format": [6, 8], "warning repeated-line": [7], "warning no-relevant": [4],
-        "warning unjudged-query": [5]}),
     ("letor", "1 qid:1 1:1\n1 qid:2 2:1 1:1\n0 qid:02 1:nan\n0 qid:2 1:1\n1 qid:1 1:2\n0 qid:02 1:1\n", {
         "error format": [2, 3], "error scattered-query": [5], "warning no-relevant": [4, 6],
         "warning look-alike-ids": [6]}),
@@ -336,7 +332,6 @@ READERS: dict[str, tuple[Callable[[Path], object], list[str]]] = {
             "q\t\t",
         ],
     ),
-    "quepid": (read_quepid, ["query,docid,rating", "a,1,2", "a,1,3", "b,,", '"a', 'b",1,2', "a,1,x", "a,,1"]),
     "letor": (
         lambda path: read_letor(path),
         [
@@ -365,6 +360,7 @@ READERS: dict[str, tuple[Callable[[Path], object], list[str]]] = {
             "TEA,a,2",
             "tea,a,",
             "tea,,1",
+            "tea,,",
         ],
     ),
     "threes": (read_threes, ["query,better,worse", "tea,a,b", "tea,b,a", "tea,a,a", ",a,b", "tea,a", "tea,a,b,c"]),

@@ -9,7 +9,7 @@ from typing import get_args
 from tercet.data.checking.beir import check_beir
 from tercet.data.checking.feature_rows import check_folds, check_labelled, check_letor, check_newsgroups, check_svmlight
 from tercet.data.checking.findings import MOST_SHOWN, CheckReport, Counts, Findings
-from tercet.data.checking.line_files import check_clicks, check_preferences, check_qrels, check_quepid, check_run
+from tercet.data.checking.line_files import check_clicks, check_preferences, check_qrels, check_run
 from tercet.data.checking.tables import (
     check_click_log,
     check_documents,
@@ -113,7 +113,6 @@ _CHECKS: dict[Kind, Callable[[Path, Findings], Counts]] = {
     "letor-folds": check_folds,
     "svmlight": check_svmlight,
     "qrels": check_qrels,
-    "quepid": check_quepid,
     "run": check_run,
     "preferences": check_preferences,
     "clicks": check_clicks,

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 from tercet.data.beir import unknown_document, unknown_query
 from tercet.data.checking.findings import Counts, Findings
 from tercet.data.clicks import NO_IMPRESSIONS, click_preferences, impressions_of
 from tercet.data.lines import LookAlikes
-from tercet.data.parquet import is_parquet, parquet_batches
 from tercet.data.preference_text import NO_PREFERENCES, preference_lines, uneven_numbers
-from tercet.data.quepid import NO_RATINGS, rating_of, ratings_of
 from tercet.data.trec import NO_JUDGEMENTS, NO_RESULTS, iterate_judgements, results_of
 
 LineOf = dict[str, int]
@@ -100,75 +97,27 @@ def check_run(path: Path, findings: Findings) -> Counts:
     return {"queries": len(lines), "results": sum(map(len, lines.values()))}
 
 
-def check_quepid(path: Path, findings: Findings) -> Counts:
-    """Check judgements as Quepid exports them."""
-    line_of: LineOf = {}
-    grades: Grades = {}
-    relevant: dict[str, bool] = {}
-    with findings.file(path, NO_RATINGS, lambda: len(line_of)):
-        for line, rating in ratings_of(path, findings.refused):
-            line_of.setdefault(rating.query, line)
-            grade = rating_of(rating.grades)
-            if rating.doc_id is None or grade is None:
-                continue
-            relevant[rating.query] = relevant.get(rating.query, False) or grade > 0
-            _note_grade(grades, rating.query, rating.doc_id, grade, line, path, findings)
-    if line_of and not grades:
-        findings.error("empty-file", path, None, NO_RATINGS)
-    for text, line in line_of.items():
-        if text not in relevant:
-            findings.warning("unjudged-query", path, line, f"the query {text!r} has no rating")
-        elif not relevant[text]:
-            findings.warning("no-relevant", path, line, f"the query {text!r} has no relevant document")
-    return {"queries": len(line_of), "ratings": len(grades)}
-
-
 # -- preferences and clicks -------------------------------------------------------------------------------------------
 
 
 def check_preferences(path: Path, findings: Findings) -> Counts:
     """Check a file of preferences."""
-    position_of: dict[tuple[str, str, str], _Position] = {}
+    line_of: dict[tuple[str, str, str], int] = {}
     expected: tuple[str, ...] | None = None
     n_preferences = 0
     with findings.file(path, NO_PREFERENCES, lambda: n_preferences):
-        for position, qid, better, worse, names in _preferences_of(path, findings):
-            n_preferences += 1
-            expected = tuple(names) if expected is None else expected
-            uneven = uneven_numbers(names, expected)
-            if uneven is not None:
-                findings.error("format", path, position.line, uneven)
-            position_of.setdefault((qid, better, worse), position)
-            against = position_of.get((qid, worse, better))
-            if against is not None:
-                message = f"query {qid!r} prefers {better!r} over {worse!r} here and the other way round at {against}"
-                findings.warning(
-                    "contradiction", path, position.line, message if position.line else f"{position}: {message}"
-                )
-    return {"preferences": n_preferences, "queries": len({qid for qid, _, _ in position_of})}
-
-
-class _Position(NamedTuple):
-    """Where a preference is: a line of text, or a row of a Parquet row group."""
-
-    line: int | None
-    group: int = 0
-    row: int = 0
-
-    def __str__(self) -> str:
-        return f"row group {self.group}, row {self.row}" if self.line is None else f"line {self.line}"
-
-
-def _preferences_of(path: Path, findings: Findings) -> Iterator[tuple[_Position, str, str, str, Collection[str]]]:
-    """Position, ids and the names of the numbers of each preference that is right by itself."""
-    if not is_parquet(path):
         for line, qid, better, worse, numbers in preference_lines(path, findings.refused):
-            yield _Position(line), qid, better, worse, numbers
-        return
-    for group, rows, triples in parquet_batches(path, refused=findings.refused):
-        names = tuple(triples.numbers())
-        for row, qid, better, worse in zip(rows, triples.qid, triples.better, triples.worse, strict=True):
-            yield _Position(None, group, row), qid, better, worse, names
+            n_preferences += 1
+            expected = tuple(numbers) if expected is None else expected
+            uneven = uneven_numbers(numbers, expected)
+            if uneven is not None:
+                findings.error("format", path, line, uneven)
+            line_of.setdefault((qid, better, worse), line)
+            against = line_of.get((qid, worse, better))
+            if against is not None:
+                pair = f"query {qid!r} prefers {better!r} over {worse!r}"
+                findings.warning("contradiction", path, line, f"{pair} here and the other way round at line {against}")
+    return {"preferences": n_preferences, "queries": len({qid for qid, _, _ in line_of})}
 
 
 def check_clicks(path: Path, findings: Findings) -> Counts:
