@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from tercet.data.beir import read_corpus as read_corpus
     from tercet.data.beir import read_queries as read_queries
     from tercet.data.beir import write_beir as write_beir
-    from tercet.data.checking import CheckReport as CheckReport
-    from tercet.data.checking import Finding as Finding
-    from tercet.data.checking import check as check
     from tercet.data.click_tables import read_click_log as read_click_log
     from tercet.data.clicks import ClickLog as ClickLog
     from tercet.data.clicks import Impression as Impression
@@ -79,7 +76,6 @@ else:
                 "read_queries",
                 "write_beir",
             ),
-            "tercet.data.checking": ("CheckReport", "Finding", "check"),
             "tercet.data.click_tables": ("read_click_log",),
             "tercet.data.clicks": ("ClickLog", "Impression", "iter_clicks", "read_clicks", "write_clicks"),
             "tercet.data.docstrings": ("docstring_collection",),
