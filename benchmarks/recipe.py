@@ -38,8 +38,8 @@ from common import (
     write_json,
 )
 from tercet.choose import Gain, standard_error
+from tercet.cli.docstrings import docstring_collection
 from tercet.data import read_beir
-from tercet.data.docstrings import docstring_collection
 from tercet.data.labelled import LabelledTexts
 from tercet.fitting.rankers import NameWithParameters
 from tercet.fitting.rivals import ClassPosteriors

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tercet.data.clicks import iter_clicks as iter_clicks
     from tercet.data.clicks import read_clicks as read_clicks
     from tercet.data.clicks import write_clicks as write_clicks
-    from tercet.data.docstrings import docstring_collection as docstring_collection
     from tercet.data.documents import Documents as Documents
     from tercet.data.documents import as_documents as as_documents
     from tercet.data.documents import read_table as read_table
@@ -78,7 +77,6 @@ else:
             ),
             "tercet.data.click_tables": ("read_click_log",),
             "tercet.data.clicks": ("ClickLog", "Impression", "iter_clicks", "read_clicks", "write_clicks"),
-            "tercet.data.docstrings": ("docstring_collection",),
             "tercet.data.documents": ("Documents", "as_documents", "read_table"),
             "tercet.data.feature_names": ("read_feature_names",),
             "tercet.data.labelled": ("LabelledTexts", "read_20newsgroups", "read_labelled_folder"),
