@@ -40,8 +40,8 @@ from common import (
 from reproductions.readers import read_wikispeedia
 from reproductions.rivals import ClassPosteriors
 from tercet.choose import Gain, standard_error
+from tercet.cli.docstrings import docstring_collection
 from tercet.data import read_beir
-from tercet.data.docstrings import docstring_collection
 from tercet.data.labelled import LabelledTexts
 from tercet.fitting.rankers import NameWithParameters
 from tercet.measure import average_precision_of_classes

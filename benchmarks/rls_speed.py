@@ -1,7 +1,7 @@
 """RankRLS at the paper's size, 10,000 rows and 2,500 basis vectors with a Gaussian kernel on 50 features, beside the
 one matrix product that it cannot avoid; what a path of 50 penalties adds; memory; and the direct solution of equation 7
-that one would write around a kernel matrix, as scikit-learn's KernelRidge does. Then the three cost series of the paper's
-section 4: seconds and memory of a fit against rows and against basis vectors, with the powers that the paper states.
+that one would write around a kernel matrix, as scikit-learn's KernelRidge does. Then the three cost series of section 4
+of the paper: seconds and memory of a fit against rows and against basis vectors, with the powers that the paper states.
 Last, a million rows: kernel widths and penalties chosen by leave-query-out, with the rows in blocks. Made-up data, one
 thread on all sides.
 """

@@ -26,7 +26,7 @@ import numpy as np
 
 import tercet as tc
 from common import machine_facts, parse_arguments, print_facts, print_table, write_json
-from tercet.data.docstrings import DocstringCollection, docstring_collection
+from tercet.cli.docstrings import DocstringCollection, docstring_collection
 from tercet.search import Index
 from tercet.serve import Learner, Version
 from tercet.serve.journal import Entry, Preferred, Trust

@@ -1,6 +1,7 @@
 """Kyoto, Japanese and English: finding the translation of an article, in both directions, and the articles it mentions.
 
-Everything is chosen on training and validation parts of `python -m reproductions ssi`, and its test queries are looked at once.
+Everything is chosen on training and validation parts of `python -m reproductions ssi`; its test queries are looked at
+once.
 """
 
 from __future__ import annotations

@@ -231,14 +231,17 @@ def _sums(overview: Overview) -> str:
 
 
 def write_index(folder: Path) -> None:
-    """Write ``index.html`` over all papers whose results are in folders of this one."""
+    """Write ``index.html`` over all papers whose results are in folders of this one; another page is left alone."""
+    path = folder / "index.html"
+    if path.exists() and f"<title>{_TITLE}</title>" not in path.read_text(encoding="utf-8", errors="replace"):
+        return
     found: dict[str, Overview] = {}
-    for path in sorted(folder.glob("*/results.json")):
+    for file in sorted(folder.glob("*/results.json")):
         try:
-            found[path.parent.name] = Overview.from_json(json.loads(path.read_bytes())["overview"])
+            found[file.parent.name] = Overview.from_json(json.loads(file.read_bytes())["overview"])
         except (ValueError, KeyError, TypeError):
             continue  # of another version
-    write_file_atomically(folder / "index.html", make_index(found).encode())
+    write_file_atomically(path, make_index(found).encode())
 
 
 def make_index(found: dict[str, Overview]) -> str:

@@ -6,6 +6,7 @@ import re
 import shutil
 import time
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -15,6 +16,7 @@ from support.commands import run
 from support.documents import DOCUMENTS, PROJECT, SHELL, Block, blocks_of, names, write_data
 from tercet.cli.main import cli
 from tercet.errors import BundleError, InputError
+from tercet.loading import load
 from tercet.measure.duels import ATTRIBUTE, Assignment, Contest
 from tercet.serve import Journal
 from tercet.serve.impressions import ImpressionLog
@@ -59,8 +61,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         result = run(*command.split())
         assert result.exit_code == 0, result.output
-    for name in ("old", "new", "learned"):
+    for name in ("old", "new"):
         shutil.copytree(folder / "model", folder / name)
+    model = load(folder / "model")
+    replace(model, weights=model.weights * 0.5).save(folder / "learned")
     with Journal(folder / "index.journal" / "journal.jsonl") as journal:
         journal.append(lambda n: Preferred(n, "2026-01-01T00:00:00Z", "127.0.0.1", "acne and milk", "MED-10", "MED-14"))
     with ImpressionLog(folder / "impressions", clock=lambda: time.time() - 3600) as log:

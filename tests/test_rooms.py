@@ -80,8 +80,6 @@ EXECUTES_WHAT_IT_READS = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "
 # Names of files that stand in several rooms and mean the same there, and what they mean.
 SHARED_STEMS = {
     "base": "what the others of a folder have in common",
-    "beir": "the format, where it is read and where it is checked",
-    "clicks": "read in data, learned from in fitting",
     "documents": "ids with texts, as they are read and as an index keeps them",
     "held_out": "queries that nothing was learned from",
     "interleaving": "two rankings in one list, and who is clicked: the method, and the service that does it",

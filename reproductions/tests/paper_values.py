@@ -32,11 +32,12 @@ def made_results(plan: Plan, by_query: Mapping[str, Mapping[str, Sequence[float]
     for model, measured in by_query.items():
         names = {plan.name_of(key): [float(value) for value in values] for key, values in measured.items()}
         means = {name: sum(values) / len(values) for name, values in names.items()} | {"seconds": 0.5}
-        cell = {
+        fit = {
             "facts": {"n_used": 2, "n_drawn": 10},
             "related": {},
             "models": {model: {"means": means, "by_query": names}},
             "grid": [],
+            "took": 1.0,
         }
-        results.cells[dataset, model, 0] = [cell]
+        results.fits[dataset, model, 0] = [fit]
     return results

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from paper_values import made_plan, made_results
 
-from reproductions import find_plan
 from reproductions.claims import PairDecisions
 from reproductions.paper_results import PaperResults
 from reproductions.plan import PaperMeasure
 from reproductions.plan_items import Claim, PairedTests, PaperTable, Row, Standings
+from reproductions.plan_reading import find_plan
 from reproductions.tables import make_tables
 from tercet.measure import holm, paired_test
 
@@ -102,18 +102,21 @@ def test_only_seeds_that_both_have_are_paired():
     claim = Claim("a is above b", "Section 1", "a", ("b",), ("error",), ("rows",))
     plan = made_plan("ab", measures={"error": error}, claims=(claim,))
     results = PaperResults(plan, False, "0.0", data={"rows": {}})
-    results.tested = {("rows", seed): np.arange(40) // 4 + seed for seed in (0, 1, 2)}
+    queries = {seed: np.arange(40) // 4 + seed for seed in (0, 1, 2)}  # of the test preferences
     wrong = {("a", 0): [0, 5], ("a", 2): [1, 2, 3], ("b", 0): [0, 5, 8, 9, 20], ("b", 1): [7]}
     for (model, seed), places in wrong.items():
-        measured = {"means": {"error": len(places) / 40}, "by_query": {}, "wrong": places}
-        results.cells["rows", model, seed] = [{"facts": {}, "related": {}, "models": {model: measured}}]
+        tested = np.bincount(queries[seed])
+        counts = np.bincount(queries[seed][places], minlength=len(tested))
+        measured = {"means": {"error": len(places) / 40}, "by_query": {}, "wrong": counts.tolist()}
+        fit = {"facts": {}, "related": {}, "models": {model: measured}, "tested": tested.tolist()}
+        results.fits["rows", model, seed] = [fit]
     assert results.common_seeds("rows", ("a", "b")) == (0,)
     test = results.paired("rows", "a", "b", "error")
     a, b = (np.bincount(np.array(wrong[model, 0]) // 4, minlength=10) / 4 for model in "ab")
     assert (test.n, test.difference) == (10, pytest.approx(np.mean(a - b)))
     [record] = make_tables(results)[-1].records
     assert (record["better"], record["worse"], record["n"]) == (2 / 40, 5 / 40, 10)
-    del results.cells["rows", "b", 0]
+    del results.fits["rows", "b", 0]
     assert results.paired("rows", "a", "b", "error") is None
     assert not make_tables(results)[-1].has_numbers
 

@@ -1,18 +1,16 @@
-"""Figures: bars as wide as the error, printed points, and a curve that was cut is drawn as cut."""
+"""Figures: bars as wide as the error, printed points, and curves."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from paper_values import AP, made_plan, made_results
+from paper_values import made_plan, made_results
 
 import reproductions.figures
 from reproductions.figures import make_drawings
 from reproductions.paper_results import PaperResults
 from reproductions.plan import Data, Method, Model, Paper, PaperMeasure, Plan
 from reproductions.plan_items import (
-    Cost,
-    CostSeries,
     Curves,
     Cutoffs,
     Growth,
@@ -101,27 +99,13 @@ def test_the_axis_is_never_narrower_than_the_error(shown, drawn):
     assert sum(len(bars.get_segments()) for bars in axes.collections) == 2
 
 
-def test_the_rounds_of_a_cost_are_its_bars(drawn):
-    cost = Cost("cost", "cost", "Section 5", "RankRLS", (CostSeries("basic", (100, 300), 3.0),))
-    results = made_results(made_plan("a", costs=(cost,), measures={"map": AP}), {"a": {"map": [0.5, 0.6]}})
-    points = [{"n_rows": n, "n_basis": n, "seconds": n / 1e4, "slowest": n / 5e3, "megabytes": 1.0} for n in (100, 300)]
-    results.costs["cost", 0] = points
-    figure, _ = drawn(results)
-    seconds = figure.axes[0]
-    tops = [segment[1][1] for bars in seconds.collections for segment in bars.get_segments()]
-    assert tops == pytest.approx([0.02, 0.06])
-    for axes in figure.axes:
-        assert len(axes.get_xticklabels()) >= 2
-        assert len(axes.get_yticklabels()) >= 2
-
-
 # -- curves -----------------------------------------------------------------------------------------------------------
 
 STEPS = (10, 100, 1000)
 
 
-def curve_results(before: int = 3, after: int = 3) -> PaperResults:
-    """A dense and a sparse method with a refit; so many points of each of the latter's two curves were taken."""
+def curve_results() -> PaperResults:
+    """Curves of a dense and of a sparse method with a refit."""
     models = (Model("sparse", "Sparse", "weights_before_refit_"), Model("sparse-r", "Sparse-R"))
     plan = Plan(
         Paper("made", "A made-up paper", "A. Nobody", "Nowhere 2000"),
@@ -140,9 +124,8 @@ def curve_results(before: int = 3, after: int = 3) -> PaperResults:
     )
     points = [{"step": step, "seconds": 1.0, "error": 0.5 / step**0.1, "density": 0.5} for step in STEPS]
     results = PaperResults(plan, False, "0.0", data={"news": {"statistics": {}}})
-    results.curves["walk", "news", "dense"] = {"series": {"weights_": points}, "cut": False}
-    sparse = {"weights_before_refit_": points[:before], "weights_": points[:after]}
-    results.curves["walk", "news", "fit"] = {"series": sparse, "cut": min(before, after) < 3}
+    results.curves["walk", "news", "dense"] = {"series": {"weights_": points}}
+    results.curves["walk", "news", "fit"] = {"series": {"weights_before_refit_": points, "weights_": points}}
     return results
 
 
@@ -155,25 +138,6 @@ def test_curves_have_a_band_and_the_printed_end(drawn):
         ("Dense", 1000, 0.2)
     ]
     assert sum("Poly" in type(band).__name__ for band in figure.axes[0].collections) == 3
-    assert not drawing.is_cut
-    assert "cut" not in drawing.caption
-
-
-def test_a_curve_that_was_cut_is_marked(drawn):
-    figure, drawing = drawn(curve_results(after=2))
-    assert drawing.is_cut
-    assert "Sparse-R was cut by the budget after 100 of 1,000 steps." in drawing.caption
-    assert "cut after 100 steps" in [text.get_text() for text in figure.axes[0].texts]
-    assert [line.get_marker() for line in figure.axes[0].lines].count("X") == 1
-
-
-def test_a_refit_after_steps_that_were_cut_is_not_drawn(drawn):
-    """Its support is that of a few steps, so its curve would be another one, however far it went."""
-    figure, drawing = drawn(curve_results(before=1, after=3))
-    assert {row["model"] for row in drawing.rows} == {"Dense", "Sparse"}
-    assert "Sparse was cut by the budget after 10 of 1,000 steps." in drawing.caption
-    assert "Sparse-R is not drawn" in drawing.caption
-    assert "Sparse-R" not in [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
 
 
 @pytest.mark.parametrize("low", [0.013, 0.9, 1.01, 7.3, 480.0, 99_000.0])

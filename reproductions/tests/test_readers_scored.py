@@ -10,8 +10,9 @@ from scipy import sparse
 from scored_rows import write_parses, write_ratings
 
 from reproductions.datasets import load_dataset
+from reproductions.folds import QueryRows
 from reproductions.plan import Data, Quick
-from reproductions.readers import ScoredRows, make_offsets, read_movielens, read_parses, split_ratings
+from reproductions.readers import make_offsets, read_movielens, read_parses, split_ratings
 from tercet.errors import FormatError, InputError, MissingDataError
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
@@ -36,12 +37,12 @@ def test_parses_are_read_as_they_are(tmp_path):
     [
         ("features", "1:2 1:3\n", r"rank_test.features:1: index 1 after 1; indices rise"),
         ("features", "-1:2\n", r"rank_test.features:1: index -1 after -1"),
-        ("features", "1:2\n5\n", r"rank_test.features:2: '5'; index:value"),
+        ("features", "1:2\n5\n", r"rank_test.features:2: value ''; a number"),
         ("features", "1:x\n", r"rank_test.features:1: value 'x'"),
         ("features", "", r"rank_test.features: no rows"),
-        ("labels", "0.5\n", r"rank_test.labels: 1 lines, but rank_test.features has 30"),
+        ("labels", "0.5\n", r"rank_test.labels: 1 lines for 30 rows"),
         ("labels", "nan\n" * 30, r"rank_test.labels:1: score 'nan'"),
-        ("qids", "\n" * 30, r"rank_test.qids:1: the qid is empty"),
+        ("qids", "7\n", r"rank_test.qids: 1 lines for 30 rows"),
     ],
 )
 def test_broken_parses_are_refused_with_file_and_line(tmp_path, end, content, message):
@@ -150,9 +151,8 @@ def test_data_sets_of_both_readers_are_tasks(tmp_path):
 
 def test_rows_that_do_not_fit_together_are_refused():
     for y, qid, message in (
-        ([1.0], ["a", "a"], "one per row"),
-        ([1.0, np.inf], ["a", "a"], "finite"),
-        ([1.0, 2.0, 3.0], ["a", "b", "a"], "stand together"),
+        ([1.0], ["a", "a"], "X has 2 rows"),
+        ([1.0, 2.0, 3.0], ["a", "b", "a"], "must follow one another"),
     ):
         with pytest.raises(InputError, match=message):
-            ScoredRows(np.zeros((max(2, len(y)), 1)), y, qid)
+            QueryRows(np.zeros((max(2, len(y)), 1)), np.array(y), np.array(qid))

@@ -82,7 +82,6 @@ def test_a_table_is_indexed_and_its_columns_come_back_with_hits(tmp_path, name):
     assert "40 documents" in said
     [hit] = tc.load(tmp_path / "index").search("bread 2", k=1)
     assert (hit.doc_id, hit.text, hit.carried) == ("002", "bread 2\nloaf of wheat", {"price": 0.5})
-    assert "documents, 40 documents" in ok("check", path)
 
 
 def test_documents_alone_say_what_is_missing(products, tmp_path):
@@ -95,7 +94,6 @@ def test_a_corpus_may_be_a_table(tmp_path):
     path = tmp_path / "products.jsonl"
     rows = [{"id": p["sku"], "title": p["name"], "body": p["description"], "tags": ["a", "b"]} for p in PRODUCTS]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert "no errors, no warnings" in ok("check", path)
     said = ok("index", path, "-o", tmp_path / "index")
     assert "JSONL; id: id; text: title, body; carried: tags" in said
     assert tc.load(tmp_path / "index").search("tea 4", k=1)[0].carried == {"tags": "a, b"}
@@ -139,7 +137,6 @@ def test_latin_1_says_what_helps_and_it_does(tmp_path):
         assert "(here: --encoding latin-1, or what it is)" in message
     ok("index", path, "--encoding", "latin-1", "-o", tmp_path / "index")
     assert tc.load(tmp_path / "index").search("café", k=1)[0].text == "café"
-    assert "documents, 1 document\n" in ok("check", path, "--encoding", "latin-1")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import tercet as tc
 from support.commands import ok, run
 from support.indexes import DOCS, small_model
 from support.qdrant_server import FakeQdrant, fake_qdrant
@@ -17,8 +18,10 @@ from support.serving import eventually, made_docs, made_index, preferred, served
 from tercet.data import read_run, write_beir
 from tercet.engines import QdrantIndex, open_index
 from tercet.engines import engine as engine_module
+from tercet.errors import BundleError
 from tercet.search import Index
 from tercet.serve import learner
+from tercet.serve.generations import IndexSource
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
 
@@ -38,7 +41,7 @@ def filled(server: FakeQdrant, tmp_path: Path) -> Path:
     write_beir(tmp_path / "data", TEXTS, {"q1": "green avocado", "q2": "sky"}, {"train": {"q1": {"a": 1}}})
     common = ("index", tmp_path / "data", "--model", tmp_path / "model", "-o")
     place = ("--backend", "qdrant", "--url", server.url, "--collection", f"filled-{next(numbers)}")
-    told = ok(*common, tmp_path / "index", *place)
+    told = ok(*common, tmp_path / "index", *place, "--quiet")  # on a busy machine progress would be told
     assert told == f"{tmp_path / 'index'}: 4 documents, 7 words\n"
     ok(*common, tmp_path / "embedded")
     return tmp_path
@@ -133,6 +136,16 @@ def test_no_texts(server: FakeQdrant, folder: Path) -> None:
     assert open_index(folder / "new").search("sky")[0].kept_text is None
 
 
+def test_the_model_of_the_index(folder: Path) -> None:
+    said = [ok("search", folder / "embedded", "green sky", "--model", folder / name) for name in ("index", "model")]
+    assert said[0] == said[1]
+
+
+def test_load_says_what_opens_it(folder: Path) -> None:
+    with pytest.raises(BundleError, match=r"is an index in another engine; open it with tercet\.engines\.open_index"):
+        tc.load(folder / "index")
+
+
 # -- the service ------------------------------------------------------------------------------------------------------
 
 
@@ -168,6 +181,14 @@ def test_the_service_searches_explains_and_learns(server: FakeQdrant, tmp_path: 
             assert client.post("/prefer", json=missing).status_code == 404
             told.append((answers, service.version.digest))
     assert told[0] == told[1]
+
+
+def test_the_service_opens_and_refreshes_it(server: FakeQdrant, tmp_path: Path) -> None:
+    source = IndexSource(filled(server, tmp_path) / "index", open_index=open_index)
+    opened = source.open()
+    assert isinstance(opened, QdrantIndex)
+    QdrantIndex.open(tmp_path / "index").add({"x": "green"})
+    assert len(source.latest(opened)) == 5
 
 
 def test_the_service_says_so_when_qdrant_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tercet.data import check, recognise
+from tercet.data import recognise
 from tercet.data.click_tables import as_click_log, read_click_log
 from tercet.data.clicks import Impression, write_clicks
 from tercet.data.tables import BadRows
@@ -157,9 +157,6 @@ def test_queries_and_events_of_ubi(tmp_path, form):
         assert log.impressions == (TEA, MILK)
         assert log.is_timed
     assert recognise(tmp_path) == "click-log"
-    report = check(tmp_path)
-    assert report.counts == {"impressions": 2, "clicks": sum(len(one.clicked) for one in (TEA, MILK))}
-    assert report.n_errors == 0
     notes = " ".join(log.notes)
     assert "1 events are neither clicks nor impressions" in notes
     assert "1 events are of searches that are not there" in notes
@@ -281,18 +278,18 @@ def test_rows_of_lists_in_any_order_come_back_by_search_and_position(lists, rand
     ]
 
 
-def test_a_table_of_clicks_is_recognised_and_checked(tmp_path):
+def test_a_table_of_clicks_is_recognised_and_its_bad_rows_are_listed(tmp_path):
     rows = ["s,100,tea,1,a,0", "s,100,tea,2,b,1", "s,100,tea,3,c,maybe"]
     file = written(tmp_path / "clicks.csv", HEAD, *rows)
     assert recognise(file) == "click-log"
-    report = check(file)
-    assert report.counts == {"impressions": 1, "clicks": 1}
-    assert report.n_errors == 1
-    assert "clicks.csv:4: clicked 'maybe'" in str(report)
+    bad = BadRows(1)
+    assert read_click_log(file, refused=bad).impressions == (Impression("tea", ("a", "b"), ("b",)),)
+    [problem] = bad.problems
+    assert "clicks.csv:4: clicked 'maybe'" in str(problem)
     events = ["s,impression,tea,a,1", "s,impression,tea,b,2", "s,click,tea,b,2"]
     file = written(tmp_path / "events.csv", "session,event,query,sku,position", *events)
     assert recognise(file) == "click-log"
-    assert check(file).counts == {"impressions": 1, "clicks": 1}
+    assert read_click_log(file).impressions == (Impression("tea", ("a", "b"), ("b",)),)
     products = written(tmp_path / "products.csv", "sku,title,keywords,clicks", "a,Tea,green,7", "b,Milk,white,9")
     assert recognise(products) == "documents"
 

@@ -21,7 +21,6 @@ from support.hostile_files import ATTACKS, MEGABYTE, Attack, tar_block, tar_of
 from tercet import data
 from tercet.data import limits
 from tercet.data.archives import archive_members
-from tercet.data.checking.near_duplicates import near_texts
 from tercet.data.clicks import MOST_PREFERENCES, click_preferences, examination_guess
 from tercet.data.gathered_columns import GatheredColumns
 from tercet.data.shown_lists import ListKey, ShownLists
@@ -304,14 +303,6 @@ def test_columns_hold_what_the_rows_have(rows) -> None:
     for name, column in finished.items():
         assert list(column) == [row.get(name) for row in rows]
         assert column[1:3] == [row.get(name) for row in rows[1:3]]
-
-
-def test_near_texts_look_at_so_many_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = {f"a{i}": f"green avocado eyes with leaves and some other words w{i}" for i in range(50)}
-    second = {"b": "green avocado eyes with leaves and some other words w49"}
-    assert list(near_texts(first, second)) == [("b", "a49", 1.0)]
-    monkeypatch.setattr("tercet.data.checking.near_duplicates.MOST_COMPARED", 10)
-    assert list(near_texts(first, second)) == []
 
 
 # -- the table of limits ----------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tercet.data import check, read_links
+from tercet.data import read_links
 from tercet.data.link_tables import as_links
 from tercet.errors import FormatError, InputError
 
@@ -96,18 +96,12 @@ def test_unknown_documents_are_left_out_and_counted_only_when_asked(tmp_path):
         read_links(path, {"x": "", "y": ""}, skip_unknown=True)
 
 
-def test_check_lists_what_is_wrong_with_links(tmp_path):
+def test_all_that_is_wrong_with_links_is_listed(tmp_path):
     path = written(tmp_path / "links.tsv", "source\ttarget\na\t007\n\tb\na\ta\na\t007\na\n")
-    report = check(path)
-    assert report.kind == "links"
-    assert [(group.severity, group.kind, group.first[0].line) for group in report.groups] == [
-        ("error", "id", 3),
-        ("error", "format", 6),
-        ("warning", "own-link", 4),
-        ("warning", "repeated-line", 5),
-    ]
-    edges = written(tmp_path / "edges.txt", "# a graph\na\t007\n007\ta\n")
-    assert check(edges, "links").counts == {"links": 2, "documents that link": 2}
+    problems = []
+    links = read_links(path, DOCS, refused=problems.append)
+    assert (links.links, links.n_own) == ({"a": ["007"]}, 1)
+    assert [(problem.kind, problem.line) for problem in problems] == [("id", 3), ("format", 6)]
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tercet.data import Documents, as_documents, check, iter_rows, read_table
-from tercet.data.documents import DocumentStream, document_roles
-from tercet.data.roles import TableSettings
+from tercet.data import Documents, as_documents, iter_rows, read_table
+from tercet.data.documents import DocumentStream, document_roles, gather_documents
+from tercet.data.judgements import read_judgements
 from tercet.data.tables import BadRows, open_table
+from tercet.data.threes import read_threes
 from tercet.errors import FormatError, InputError, TercetError
 
 quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -190,7 +191,9 @@ def test_a_line_that_is_not_utf_8_is_a_bad_row_wherever_it_stands(tmp_path, n_be
     path = written(tmp_path, before + b"b,caf\xe9\nc,milk\n")
     docs = read_table(path, skip_bad=1)
     assert list(docs)[n_before:] == ["c"]
-    assert [(group.kind, group.first[0].line) for group in check(path).groups] == [("encoding", n_before + 2)]
+    problems = []
+    assert len(list(iter_rows(path, refused=problems.append))) == n_before + 1
+    assert [(problem.kind, problem.line) for problem in problems] == [("encoding", n_before + 2)]
     with pytest.raises(FormatError, match=rf":{n_before + 2}: byte 0xe9 .* or name the encoding of the file"):
         read_table(path)
 
@@ -490,53 +493,38 @@ def test_documents_of_columns():
     assert docs["a"] == "Tea\n1999"
 
 
-# -- checking ---------------------------------------------------------------------------------------------------------
-
-
-def problems(report):
-    return {(group.severity, group.kind): [one.line for one in group.first] for group in report.groups}
+# -- bad rows ---------------------------------------------------------------------------------------------------------
 
 
 def test_all_that_is_wrong_with_documents_is_listed(tmp_path):
-    path = written(tmp_path, "sku,name\n1,tea\n2\n,milk\n1,bread\n5,Tea\n6,\n05,jam\n")
-    report = check(path)
-    assert (report.kind, report.counts) == ("documents", {"documents": 3})
-    assert problems(report) == {
-        ("error", "format"): [3],
-        ("error", "id"): [4],
-        ("error", "duplicate-id"): [5],
-        ("error", "empty-text"): [7],
-        ("warning", "duplicate-text"): [6],
-        ("warning", "look-alike-ids"): [8],
-    }
+    table = open_table(written(tmp_path, "sku,name\n1,tea\n2\n,milk\n1,bread\n5,Tea\n6,\n05,jam\n"))
+    problems = []
+    assert list(gather_documents(table, document_roles(table), problems.append)) == ["1", "5", "05"]
+    assert [(one.kind, one.line) for one in problems] == [
+        ("format", 3),
+        ("id", 4),
+        ("duplicate-id", 5),
+        ("empty-text", 7),
+    ]
 
 
 def test_all_that_is_wrong_with_judgements_is_listed(tmp_path):
     path = written(tmp_path, "query,sku,rating\ntea,1,3\ntea,1,2\ntea,1,3\nmilk,1,0\n,1,1\ntea,2,x\ntea,3,\n")
-    report = check(path)
-    assert (report.kind, report.counts) == ("judgements", {"queries": 2, "judgements": 2, "rows without a grade": 1})
-    assert problems(report) == {
-        ("error", "contradiction"): [3],
-        ("error", "empty-text"): [6],
-        ("error", "format"): [7],
-        ("warning", "repeated-line"): [4],
-        ("warning", "no-relevant"): [5],
-    }
+    problems = []
+    judged = read_judgements(path, refused=problems.append)
+    assert (judged.qrels, judged.n_ungraded) == ({"tea": {"1": 3}, "milk": {"1": 0}}, 1)
+    assert [(one.kind, one.line) for one in problems] == [("contradiction", 3), ("empty-text", 6), ("format", 7)]
 
 
 def test_all_that_is_wrong_with_threes_is_listed(tmp_path):
     path = written(tmp_path, "query|better|worse\ntea|1|2\ntea|2|1\ntea|1|1\ntea||1\n")
-    report = check(path)
-    assert (report.kind, report.counts) == ("threes", {"preferences": 2, "queries": 1})
-    assert problems(report) == {
-        ("error", "format"): [4],
-        ("error", "id"): [5],
-        ("warning", "contradiction"): [3],
-    }
+    problems = []
+    assert len(read_threes(path, refused=problems.append).threes) == 2
+    assert [(one.kind, one.line) for one in problems] == [("format", 4), ("id", 5)]
 
 
 def test_columns_and_encoding_are_those_that_are_said(tmp_path):
     path = written(tmp_path, "no,what\n1,café\n", encoding="cp1252")
-    said = TableSettings(id="no", text=("what",), encoding="cp1252")
-    assert check(path, "documents", table=said).counts == {"documents": 1}
-    assert [group.kind for group in check(path, "documents").groups] == ["encoding"]
+    assert dict(read_table(path, id="no", text="what", encoding="cp1252")) == {"1": "café"}
+    with pytest.raises(FormatError, match="is not UTF-8"):
+        read_table(path, id="no", text="what")

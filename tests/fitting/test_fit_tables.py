@@ -177,3 +177,12 @@ def test_judgements_of_queries_without_preferences_do_not_report_on_them(argumen
     name = "test" if "test" in arguments else "validation"
     with pytest.raises(InputError, match=f"{name} has judgements, and PairAccuracy is measured on threes and clicks"):
         fit(ANIMALS, queries, preferences=THREES, **arguments)
+
+
+@pytest.mark.parametrize("evidence", [{"qrels": QRELS}, {"preferences": THREES}])
+def test_the_report_names_documents_without_a_text_and_ids_that_are_one_number(evidence):
+    docs = ANIMALS | {"007": "birds sing", "d": " ", "7": "bees hum", "e": "", "7.0": "ants march"}
+    notes = " ".join(fit(docs, QUERIES, **evidence).report.notes)
+    assert "documents without a text, which no word of a query matches: 2, first 'd'." in notes
+    assert "reads ids as numbers: 2 pairs, first '007' and '7'." in notes
+    assert "without a text" not in " ".join(fit(ANIMALS, QUERIES, **evidence).report.notes)

@@ -1,22 +1,20 @@
-"""One table, shown as text, CSV and HTML."""
+"""One table, shown as text and HTML."""
 
-from tercet.report.table import Cell, Table, records_as_csv
+from tercet.report.table import Cell, Table
 
 
 def a_table() -> Table:
-    table = Table("Two systems", ["system", "AP"], notes=["Made up."], n_labels=1, marked=1, key="systems")
+    table = Table("Two systems", ["system", "AP"], n_labels=1, marked=1)
     table.rows += [
-        [Cell("BM25", "not shown below"), Cell("0.21", "paper 0.2", "Table 1, BM25", "good")],
+        [Cell("BM25", "not shown below"), Cell("0.21", "paper 0.2", "good")],
         [Cell("<b>"), Cell("0.3", tone="bad")],
     ]
-    table.records += [{"system": "BM25", "ap": 0.21}, {"system": "<b>", "ap": 0.3, "note": None}]
     return table
 
 
 def test_details_stand_below_or_beside():
     assert a_table().as_text().splitlines() == [
         "Two systems",
-        "Made up.",
         "system         AP",
         "------  ---------",
         "BM25         0.21",
@@ -27,16 +25,10 @@ def test_details_stand_below_or_beside():
     assert beside.as_text(details="beside", ruled=False) == "system  AP\nBM25    0.21 [0.1, 0.3]"
 
 
-def test_records_are_written_under_all_their_names():
-    assert a_table().as_csv() == "system,ap,note\nBM25,0.21,\n<b>,0.3,\n"
-    assert records_as_csv([]) == "\n"
-
-
 def test_html_is_escaped_and_marked():
-    html = a_table().as_section()
-    assert '<h3 id="systems">Two systems</h3><p class="soft">Made up.</p>' in html
+    html = a_table().as_html()
     assert '<th scope="row">&lt;b&gt;</th>' in html
-    assert '<td class="number">0.21<small class="good">paper 0.2</small><small class="source">Table 1, BM25' in html
+    assert '<td class="number">0.21<small class="good">paper 0.2</small>' in html
     assert '<tr class="ours">' in html
     assert '<span class="bad">0.3</span>' in html
     assert 'aria-label="Two systems"' in html
@@ -51,13 +43,3 @@ def test_a_number_stays_with_its_spread_and_its_unit():
     assert "4.04\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}0.13\N{NO-BREAK SPACE}%" in html
     assert "paper 1.41\N{NO-BREAK SPACE}%, better" in html
     assert "SSI\N{NO-BREAK SPACE}†" in html
-
-
-def test_a_table_without_numbers_is_folded_and_footnotes_come_last():
-    table = Table("T", ["a"], [[Cell("1")]], notes=["before"], footnotes=["after"], key="t")
-    shown = table.as_section()
-    assert shown.index("before") < shown.index("<table") < shown.index("after")
-    assert "<details" not in shown
-    table.has_numbers = False
-    assert table.as_section().index("<details") < table.as_section().index("<table")
-    assert table.as_text().splitlines()[-1] == "after"

@@ -17,7 +17,7 @@ import tercet
 from tercet.cli.main import cli
 
 LIST = Path(__file__).with_name("public_api.json")
-ROOMS = ("data", "export", "fitting", "learn", "learn.linear", "learn.rls", "measure", "report", "scale", "search")
+ROOMS = ("data", "engines", "fitting", "learn", "learn.linear", "learn.rls", "measure", "report", "scale", "search")
 ROOMS = (*ROOMS, "simulate", "store", "text", "weights")
 
 

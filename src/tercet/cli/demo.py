@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tercet._installed import called, install_command
+from tercet.cli.docstrings import DocstringCollection, docstring_collection
 from tercet.cli.inputs import open_model
 from tercet.cli.options import NEW, seed_option
 from tercet.cli.terminal import open_console
-from tercet.data.docstrings import DocstringCollection, docstring_collection
 from tercet.errors import InputError
 from tercet.fitting.recipe import fit
 from tercet.fitting.text_model import TextModel

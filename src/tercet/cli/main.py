@@ -29,7 +29,6 @@ VERBS = {
     "rank": ("tercet.cli.rank:rank", "Rank DATA's documents and write a TREC run."),
     "eval": ("tercet.cli.evaluate:evaluate", "Measure models, runs, or a log of interleaved lists."),
     "compare": ("tercet.cli.compare:compare", "Compare two or more systems by paired tests."),
-    "check": ("tercet.cli.check:check", "List what is wrong with DATA, with file and line."),
     "export": ("tercet.cli.export:export", "What a model learned, for others: synonyms, query, documents."),
     "letor": ("tercet.cli.letor:letor", "Rank feature vectors: fit, rank, eval, compare."),
     "demo": ("tercet.cli.demo:demo", "Learn to find functions by their descriptions, from docstrings."),
@@ -41,7 +40,7 @@ SECTIONS = {
     "From texts to a search that learns": ("fit", "index", "search", "serve", "bake"),
     "What was learned": ("report", "explain"),
     "Measured": ("rank", "eval", "compare"),
-    "Data": ("check", "clicks", "export"),
+    "Data": ("clicks", "export"),
     "Feature vectors": ("letor",),
 }
 

@@ -12,16 +12,12 @@ if TYPE_CHECKING:
     from tercet.data.beir import read_corpus as read_corpus
     from tercet.data.beir import read_queries as read_queries
     from tercet.data.beir import write_beir as write_beir
-    from tercet.data.checking import CheckReport as CheckReport
-    from tercet.data.checking import Finding as Finding
-    from tercet.data.checking import check as check
     from tercet.data.click_tables import read_click_log as read_click_log
     from tercet.data.clicks import ClickLog as ClickLog
     from tercet.data.clicks import Impression as Impression
     from tercet.data.clicks import iter_clicks as iter_clicks
     from tercet.data.clicks import read_clicks as read_clicks
     from tercet.data.clicks import write_clicks as write_clicks
-    from tercet.data.docstrings import docstring_collection as docstring_collection
     from tercet.data.documents import Documents as Documents
     from tercet.data.documents import as_documents as as_documents
     from tercet.data.documents import read_table as read_table
@@ -75,10 +71,8 @@ else:
                 "read_queries",
                 "write_beir",
             ),
-            "tercet.data.checking": ("CheckReport", "Finding", "check"),
             "tercet.data.click_tables": ("read_click_log",),
             "tercet.data.clicks": ("ClickLog", "Impression", "iter_clicks", "read_clicks", "write_clicks"),
-            "tercet.data.docstrings": ("docstring_collection",),
             "tercet.data.documents": ("Documents", "as_documents", "read_table"),
             "tercet.data.feature_names": ("read_feature_names",),
             "tercet.data.labelled": ("LabelledTexts", "read_20newsgroups", "read_labelled_folder"),

@@ -15,7 +15,6 @@ from tercet.data.gathered_columns import GatheredColumns
 from tercet.data.json_lines import json_field, json_text, parse_json_object
 from tercet.data.lines import (
     FilePath,
-    Refused,
     find_line,
     parsed_lines,
     read_id,
@@ -205,13 +204,13 @@ def iter_carrying_corpus(path: FilePath) -> Iterator[tuple[str, str, Record]]:
         yield doc_id, _text_of(record), carried
 
 
-def documents_of(path: FilePath, refused: Refused | None = None) -> Iterator[tuple[int, str, str]]:
+def documents_of(path: FilePath) -> Iterator[tuple[int, str, str]]:
     """Yield line, id and text of each document of ``corpus.jsonl``; an id may come back."""
-    for line, doc_id, record in records_of(path, refused):
+    for line, doc_id, record in records_of(path):
         yield line, doc_id, _text_of(record)
 
 
-def records_of(path: FilePath, refused: Refused | None = None) -> Iterator[tuple[int, str, Record]]:
+def records_of(path: FilePath) -> Iterator[tuple[int, str, Record]]:
     """Yield line, id and the other keys of each document of ``corpus.jsonl``; an id may come back."""
 
     def parse(text: str, line: int) -> tuple[str, Record]:
@@ -225,7 +224,7 @@ def records_of(path: FilePath, refused: Refused | None = None) -> Iterator[tuple
         del record["_id"]
         return doc_id, plain_record(record, partial(FormatError, path, line))
 
-    for line, (doc_id, record) in parsed_lines(path, parse, refused):
+    for line, (doc_id, record) in parsed_lines(path, parse):
         yield line, doc_id, record
 
 
@@ -266,7 +265,7 @@ def iter_queries(path: FilePath) -> Iterator[tuple[str, str]]:
     return _unrepeated(path, queries_of(path))
 
 
-def queries_of(path: FilePath, refused: Refused | None = None) -> Iterator[tuple[int, str, str]]:
+def queries_of(path: FilePath) -> Iterator[tuple[int, str, str]]:
     """Yield line, id and text of each query of ``queries.jsonl``; an id may come back."""
 
     def parse(text: str, line: int) -> tuple[str, str]:
@@ -277,7 +276,7 @@ def queries_of(path: FilePath, refused: Refused | None = None) -> Iterator[tuple
             raise FormatError(path, line, f"query {qid!r} has an empty text; a query needs words", "empty-text")
         return qid, words
 
-    for line, (qid, words) in parsed_lines(path, parse, refused):
+    for line, (qid, words) in parsed_lines(path, parse):
         yield line, qid, words
 
 

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from tercet.data import limits
 from tercet.data.archives import archive_members
-from tercet.data.lines import FilePath, Refused, codec_name, decoding_error, open_bytes, refuse
+from tercet.data.lines import FilePath, codec_name, decoding_error, open_bytes
 from tercet.errors import FormatError, InputError
 
 NEWSGROUPS_TRAIN = "20news-bydate-train"
@@ -74,31 +74,27 @@ def read_labelled_folder(path: FilePath, encoding: str = "utf-8") -> LabelledTex
     return _gather(((file.parent.name, file.name, text) for file, text in texts_of_folder(root, encoding)), path)
 
 
-def texts_of_folder(root: Path, encoding: str, refused: Refused | None = None) -> Iterator[tuple[Path, str]]:
-    """Yield each file in a class folder and its text; what cannot be read is handed to `refused`, if there is one."""
+def texts_of_folder(root: Path, encoding: str) -> Iterator[tuple[Path, str]]:
+    """Yield each file in a class folder and its text."""
     n_read = n_stored = 0
     for class_folder in _visible(root):
         if not class_folder.is_dir():
             continue
-        files: list[Path | None] = [*_visible(class_folder)] or [None]
+        files = _visible(class_folder)
+        if not files:
+            raise FormatError(class_folder, None, "the class has no texts; remove the folder or add a file")
         for file in files:
-            try:
-                if file is None:
-                    raise FormatError(class_folder, None, "the class has no texts; remove the folder or add a file")
-                if not file.is_file():
-                    raise FormatError(file, None, "this is not a file; a class folder holds a file for each text")
-                with open_bytes(file) as stream:
-                    content = stream.read(limits.LARGEST_TEXT + 1)
-                if len(content) > limits.LARGEST_TEXT:
-                    message = f"the text is longer than {limits.LARGEST_TEXT:,} bytes; make several texts of it"
-                    raise FormatError(file, None, message)
-                text = decode_text(content, file, encoding)
-                n_read, n_stored = n_read + len(content), n_stored + file.stat().st_size
-            except FormatError as error:
-                refuse(error, refused)
-            else:
-                limits.check_unpacked(root, n_read, n_stored, "packed")
-                yield file, text
+            if not file.is_file():
+                raise FormatError(file, None, "this is not a file; a class folder holds a file for each text")
+            with open_bytes(file) as stream:
+                content = stream.read(limits.LARGEST_TEXT + 1)
+            if len(content) > limits.LARGEST_TEXT:
+                message = f"the text is longer than {limits.LARGEST_TEXT:,} bytes; make several texts of it"
+                raise FormatError(file, None, message)
+            text = decode_text(content, file, encoding)
+            n_read, n_stored = n_read + len(content), n_stored + file.stat().st_size
+            limits.check_unpacked(root, n_read, n_stored, "packed")
+            yield file, text
 
 
 def _visible(folder: Path) -> list[Path]:

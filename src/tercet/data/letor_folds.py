@@ -81,11 +81,6 @@ def read_letor_folds(path: FilePath, *, dense: bool | None = None, comments: boo
     return tuple(folds)
 
 
-def is_fold_name(name: str) -> bool:
-    """Whether a folder of that name is a fold: ``Fold1``, ``Fold2``, …"""
-    return _FOLD_NAME.fullmatch(name) is not None
-
-
 def is_fold(folder: Path) -> bool:
     """Whether a folder is named as a fold and holds its three files, plain or with ``.gz``."""
     if not (_FOLD_NAME.fullmatch(folder.name) and folder.is_dir()):

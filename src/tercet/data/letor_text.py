@@ -6,7 +6,6 @@ own ``float``. Whatever it refuses is looked at again here, only to say what is 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeAlias
@@ -22,7 +21,6 @@ from tercet.data.lines import (
     UTF8_MARK,
     UTF16_MARKS,
     FilePath,
-    Refused,
     damage_message,
     decoding_error,
     parse_float,
@@ -91,24 +89,19 @@ def read_blocks(
     scattered: bool,
     block_bytes: int = BLOCK_BYTES,
     is_svmlight: bool = False,
-    refused: Refused | None = None,
 ) -> Iterator[TextBlock]:
     """Yield the rows of a stream as they are read; unless `scattered`, a query that comes back is an error.
 
-    In SVMlight text, targets need not be whole, and lines have a qid all or none. A line that is wrong is handed to
-    `refused`, if there is one, and left out; so is word of a query that comes back, whose rows are kept.
+    In SVMlight text, targets need not be whole, and lines have a qid all or none.
     """
     queries = _QueryOrder(path, scattered, is_svmlight)
     for text, lines_before, bytes_before in _lines_in_blocks(stream, path, block_bytes):
-        for block in _parsed(text, path, lines_before, bytes_before, n_features, comments, is_svmlight, refused):
-            for qid, line in zip(block.run_qids, block.run_lines, strict=True):
-                problem = queries.problem(qid, line)
-                if problem is not None and refused is None:
-                    raise problem
-                if problem is not None and refused is not None:
-                    refused(problem)
-            if len(block.y):
-                yield block
+        _check_utf8(text, path, lines_before, bytes_before)
+        block = _parse(text, path, lines_before, n_features, comments, is_svmlight)
+        for qid, line in zip(block.run_qids, block.run_lines, strict=True):
+            queries.check(qid, line)
+        if len(block.y):
+            yield block
 
 
 class _QueryOrder:
@@ -120,53 +113,21 @@ class _QueryOrder:
         self._current: str | None = None
         self._has_qid: bool | None = None
 
-    def problem(self, qid: str, line: int) -> FormatError | None:
-        """What is wrong with a stretch of rows of one qid, the next of the file, that begins at a line."""
+    def check(self, qid: str, line: int) -> None:
+        """Raise what is wrong with a stretch of rows of one qid, the next of the file, that begins at a line."""
         is_new_stretch, self._current = qid != self._current, qid
         first_line = self._first_line_of.setdefault(qid, line)
         if self._has_qid is None:
             self._has_qid = bool(qid)
         if self._is_svmlight and bool(qid) != self._has_qid:
             which = "a qid here and none" if qid else "no qid here and one"
-            return FormatError(self._path, line, f"{which} on the lines before; give one on every line or on none")
+            raise FormatError(self._path, line, f"{which} on the lines before; give one on every line or on none")
         if is_new_stretch and first_line != line and not self._scattered:
             message = (
                 f"query {qid!r} again, after other queries; its rows began at line {first_line}. "
                 "Rows of a query stand together; scattered='group' gathers them"
             )
-            return FormatError(self._path, line, message, "scattered-query")
-        return None
-
-
-def _parsed(
-    text: bytes,
-    path: FilePath,
-    lines_before: int,
-    bytes_before: int,
-    n_features: int | None,
-    comments: bool,
-    is_svmlight: bool,
-    refused: Refused | None,
-) -> Iterator[TextBlock]:
-    """The rows of some whole lines. With `refused`, what is wrong goes there, and the lines around it are read."""
-    waiting = [(text, lines_before, bytes_before)]
-    while waiting:
-        text, lines_before, bytes_before = waiting.pop()
-        try:
-            _check_utf8(text, path, lines_before, bytes_before)
-            block = _parse(text, path, lines_before, n_features, comments, is_svmlight)
-        except FormatError as error:
-            if refused is None or error.line is None:
-                raise
-            refused(error)
-            lines = re.findall(rb"[^\n]*\n", text)  # splitlines would cut at a lone \r, too
-            wrong = error.line - lines_before - 1
-            before, after = b"".join(lines[:wrong]), b"".join(lines[wrong + 1 :])
-            after_bytes = bytes_before + len(before) + len(lines[wrong])
-            around = ((after, error.line, after_bytes), (before, lines_before, bytes_before))
-            waiting += [lines_around for lines_around in around if lines_around[0]]
-        else:
-            yield block
+            raise FormatError(self._path, line, message, "scattered-query")
 
 
 def check_n_features(n_features: int | None) -> None:

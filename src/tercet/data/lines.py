@@ -383,6 +383,23 @@ def number_of(identifier: str) -> str | None:
     return str(_EXACT.normalize(value)) if value else "0"
 
 
+def look_alikes(ids: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs of different ids that read as the same number: the first id of a number with each later one.
+
+    Examples
+    --------
+    >>> look_alikes(["007", "d1", "7", "1e5", "7.0"])
+    [('007', '7'), ('007', '7.0')]
+    """
+    first: dict[str, str] = {}
+    pairs = []
+    for identifier in ids:
+        number = number_of(identifier)
+        if number is not None and first.setdefault(number, identifier) != identifier:
+            pairs.append((first[number], identifier))
+    return pairs
+
+
 class LookAlikes:
     """Tells of an unknown id which known one it would be, had a program not read it as a number.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from contextlib import closing
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -14,8 +12,8 @@ from tercet.data.beir import plain_or_packed
 from tercet.data.clicks import CLICK_HEADER, KEYS
 from tercet.data.json_lines import load_json, parse_json_object
 from tercet.data.labelled import NEWSGROUPS_TEST, NEWSGROUPS_TRAIN
-from tercet.data.letor_folds import fold_member, is_fold, is_fold_name
-from tercet.data.lines import UTF16_MARKS, FilePath, Refused, open_bytes, open_lines, split_columns, within_a_line
+from tercet.data.letor_folds import fold_member, is_fold
+from tercet.data.lines import UTF16_MARKS, FilePath, open_bytes, open_lines, split_columns, within_a_line
 from tercet.data.mapped_rows import VECTORS_UNFINISHED
 from tercet.data.parquet import MAGIC as PARQUET_MAGIC
 from tercet.data.preference_text import IDS, TSV_HEADER, TSV_HEADERS
@@ -98,46 +96,6 @@ def recognise(path: FilePath) -> Kind:
     if not where.exists():
         raise InputError(f"{path}: there is no such file or folder")
     return _recognise_folder(where) if where.is_dir() else _recognise_file(where)
-
-
-def guess(path: FilePath) -> Kind | None:
-    """Return what a path most likely holds though `recognise` refuses it, or None.
-
-    A folder is what its names say it is, and a file what most of its first lines that can be read are.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "mystery")
-    ...     _ = file.write_text("q1 0 d1 1\\nq1 0 d2\\nq1 0 d3 0\\n")
-    ...     guess(file)
-    'qrels'
-    """
-    where = Path(path)
-    if where.is_dir():
-        if any((where / f"{name}.jsonl{end}").is_file() for name in ("corpus", "queries") for end in ("", ".gz")):
-            return "beir"
-        folders = [entry for entry in where.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
-        if any(is_fold_name(entry.name) for entry in folders):
-            return "letor-folds"
-        return "labelled-folder" if folders else None
-    lines = [text for _, text in _first_lines(where, refused=lambda error: None)]
-    votes = Counter(kind for text in lines for kind in _kinds_of_line(text))
-    if not votes:
-        return None
-    kind, count = votes.most_common(1)[0]
-    return kind if 2 * count > len(lines) or lines[0] in _HEADERS else None
-
-
-def _kinds_of_line(text: str) -> list[Kind]:
-    if text in _HEADERS:
-        return [_HEADERS[text]] * LINES_LOOKED_AT  # says it for all lines
-    if text.lstrip().startswith("{"):
-        kinds: list[Kind] = [kind for kind, keys in _JSON_KEYS.items() if sum(f'"{key}"' in text for key in keys) >= 2]
-        documents: list[Kind] = ["documents"] if re.search(r'"_?id"\s*:', text) and '"text"' in text else []
-        return kinds or documents
-    return _kinds_of_table([text])
 
 
 def _recognise_folder(folder: Path) -> Kind:
@@ -288,8 +246,8 @@ def _recognise_archive(path: Path) -> Kind:
     )
 
 
-def _first_lines(path: Path, refused: Refused | None = None) -> list[tuple[int, str]]:
-    with closing(open_lines(path, refused)) as lines:
+def _first_lines(path: Path) -> list[tuple[int, str]]:
+    with closing(open_lines(path)) as lines:
         return within_a_line(((line, text) for line, text in lines if text.strip()), LINES_LOOKED_AT)
 
 

@@ -246,7 +246,7 @@ class Result(NamedTuple):
     tag: str
 
 
-def results_of(path: FilePath, refused: Refused | None = None) -> Iterator[tuple[int, Result]]:
+def results_of(path: FilePath) -> Iterator[tuple[int, Result]]:
     """Yield the number of each line of a run and what it says; a document may come back."""
 
     def parse(text: str, line: int) -> Result:
@@ -263,7 +263,7 @@ def results_of(path: FilePath, refused: Refused | None = None) -> Iterator[tuple
             columns[5],
         )
 
-    return parsed_lines(path, parse, refused)
+    return parsed_lines(path, parse)
 
 
 def _repeated(path: FilePath, line: int, result: Result) -> FormatError:

@@ -35,6 +35,7 @@ from tercet.fitting.task import (
     alike_notes,
     check_disjoint,
     check_enough,
+    document_notes,
     folds_of,
     parts_by_documents,
     split_text,
@@ -182,7 +183,8 @@ class _Evidence:
         data = {"kind": kind, "n_docs": len(self.docs), "n_queries": len(self.texts)} | drawn.data
         ordered = [qid for qid in self.texts if qid in free]
         named = dict(self.texts) | {_recently(qid): text for qid, text in self.texts.items()}
-        facts = Facts(data, len(ordered), self._split_text(left_out), named, (*notes, *self._notes()))
+        said = (*notes, *self._notes(), *document_notes(self.docs))
+        facts = Facts(data, len(ordered), self._split_text(left_out), named, said)
 
         counted = CountedTexts(self.docs.values())
 

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from tercet.choose import Gain
 from tercet.data.judgements import plain_text
+from tercet.data.lines import look_alikes
 from tercet.data.sampling import Sampler
 from tercet.data.shards import StoredRows
 from tercet.errors import InputError
@@ -195,6 +196,21 @@ def alike_notes(qids: Sequence[str], texts: Mapping[str, str]) -> tuple[str, ...
         f"{len(qids):,} queries have {n_texts} different texts, too few to leave those of the same text out together: "
         "what was learned from one was measured on others of its text, which flatters.",
     )
+
+
+def document_notes(docs: Mapping[str, str]) -> tuple[str, ...]:
+    """Notes on documents without a text, and on ids that a program may take for the same number."""
+    notes = []
+    empty = [doc_id for doc_id, text in docs.items() if not text.strip()]
+    if empty:
+        notes.append(f"documents without a text, which no word of a query matches: {len(empty):,}, first {empty[0]!r}.")
+    pairs = look_alikes(docs)
+    if pairs:
+        notes.append(
+            f"ids of documents that are one number to a program that reads ids as numbers: {len(pairs):,} pairs, first "
+            f"{pairs[0][0]!r} and {pairs[0][1]!r}. Check that no file on the way lost leading zeros."
+        )
+    return tuple(notes)
 
 
 def split_text(n_folds: int, n_queries: int, *, tested: bool, what: str = "query") -> str:

@@ -25,6 +25,7 @@ from tercet.fitting.task import (
     alike_notes,
     check_disjoint,
     check_enough,
+    document_notes,
     folds_of,
     parts_by_documents,
     some_queries,
@@ -193,7 +194,7 @@ def judged_task(
     kind = "linked documents" if linked else "judged queries"
     data = {"kind": kind, "n_docs": len(docs), "n_queries": len(queries), "n_judgements": n_judgements}
     split = split_text(len(left_out), sum(map(len, left_out[:N_FOLDS])), tested=to_report is not None)
-    facts = Facts(data, len(judged.qids), split, queries, notes)
+    facts = Facts(data, len(judged.qids), split, queries, (*notes, *document_notes(docs)))
     tested = None if to_report is None else report_on
     return Task(judged.sampler(), n_judgements, facts, build, tuple(folds), choose_by, tested, qids=tuple(queries))
 

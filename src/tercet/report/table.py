@@ -1,13 +1,11 @@
-"""A table as a value: reports, papers, pages and the command line all show this one."""
+"""A table as a value: reports, pages and the command line all show this one."""
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from tercet.report.html import Html, element
 
@@ -17,14 +15,13 @@ _TOGETHER = re.compile(r" (?=[±%†])|(?<=±) ")  # spaces at which a page brea
 
 @dataclass(frozen=True)
 class Cell:
-    """What is shown: ``text``, under or beside it a ``detail``, and the ``source`` of what it is compared with.
+    """What is shown: ``text``, and under or beside it a ``detail``.
 
     ``tone`` colours the detail where there is one, otherwise the text.
     """
 
     text: str
     detail: str = ""
-    source: str = ""
     tone: Tone = "plain"
 
 
@@ -37,15 +34,9 @@ class Table:
     title : above it; may be empty
     head : a name for each column
     rows : cells, one for each name
-    notes : sentences between title and head
-    footnotes : sentences below it
-    records : the numbers behind the cells, for CSV and JSON
-    key : a short name, for files and links
     n_labels : so many columns, from the left, are words; numbers follow, and are set to the right. None where all are
         words
     marked : the row that stands out
-    section : the part of a page it belongs to
-    has_numbers : false where nothing was measured, as when data were missing
 
     Examples
     --------
@@ -62,23 +53,15 @@ class Table:
     title: str
     head: list[str]
     rows: list[list[Cell]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    records: list[dict[str, Any]] = field(default_factory=list)
-    key: str = ""
     n_labels: int | None = None
     marked: int | None = None
-    section: str = ""
-    has_numbers: bool = True
-    footnotes: list[str] = field(default_factory=list)
 
     def transposed(self) -> Table:
         """The same with a row for each column: the first column is the head."""
         columns = list(zip(*self.rows, strict=True))
         head = [self.head[0], *(cell.text for cell in columns[0])]
         rows = [[Cell(name), *column] for name, column in zip(self.head[1:], columns[1:], strict=True)]
-        return Table(
-            self.title, head, rows, self.notes, self.records, self.key, section=self.section, footnotes=self.footnotes
-        )
+        return Table(self.title, head, rows)
 
     # -- as text ----------------------------------------------------------------------------------------------------
 
@@ -101,23 +84,17 @@ class Table:
         shown = [self._line(line, widths) for line in lines]
         if ruled:
             shown.insert(1, "  ".join("-" * width for width in widths))
-        return "\n".join([*([self.title] if self.title else []), *self.notes, *shown, *self.footnotes])
+        return "\n".join([*([self.title] if self.title else []), *shown])
 
     def _line(self, texts: Sequence[str], widths: Sequence[int]) -> str:
         n_labels = len(texts) if self.n_labels is None else self.n_labels
         sides = ("<" if column < n_labels else ">" for column in range(len(texts)))
         return "  ".join(f"{text:{side}{w}}" for text, side, w in zip(texts, sides, widths, strict=True)).rstrip()
 
-    # -- as CSV -----------------------------------------------------------------------------------------------------
-
-    def as_csv(self) -> str:
-        """The records with a head; see `records_as_csv`."""
-        return records_as_csv(self.records)
-
     # -- as HTML ----------------------------------------------------------------------------------------------------
 
     def as_html(self) -> Html:
-        """The table alone, in a box that scrolls where it is too wide; `as_section` adds title and notes."""
+        """The table alone, in a box that scrolls where it is too wide."""
         head = [element("th", name, scope="col", class_=self._class(column)) for column, name in enumerate(self.head)]
         body = [
             element(
@@ -136,44 +113,15 @@ class Table:
             tabindex="0",
         )
 
-    def as_section(self) -> Html:
-        """Title, notes, table and footnotes, for a page; ``key`` is what links go to.
-
-        A table without numbers is folded.
-        """
-        notes = [element("p", note, class_="soft") for note in self.notes]
-        shown = [self.as_html(), *(element("p", note, class_="soft") for note in self.footnotes)]
-        if not self.has_numbers:
-            shown = [element("details", element("summary", "What the paper has"), *shown)] if self.rows else []
-        return element("section", element("h3", self.title, id=self.key or None), *notes, *shown)
-
     def _cell(self, cell: Cell, column: int) -> Html:
         tone = None if cell.tone == "plain" else cell.tone
         text, detail = (_TOGETHER.sub("\N{NO-BREAK SPACE}", part) for part in (cell.text, cell.detail))
         inside: list[object] = [text if tone is None or detail else element("span", text, class_=tone)]
         if detail:
             inside.append(element("small", detail, class_=tone or "soft"))
-        if cell.source:
-            inside.append(element("small", cell.source, class_="source"))
         if column == 0 and self.n_labels:
             return element("th", *inside, scope="row")
         return element("td", *inside, class_=self._class(column))
 
     def _class(self, column: int) -> str | None:
         return None if self.n_labels is None or column < self.n_labels else "number"
-
-
-def records_as_csv(records: Sequence[Mapping[str, Any]]) -> str:
-    """Records under the names of all of them, in the order they come up.
-
-    Examples
-    --------
-    >>> records_as_csv([{"a": 1}, {"a": 2, "b": None}])
-    'a,b\\n1,\\n2,\\n'
-    """
-    text = io.StringIO(newline="")
-    names = list(dict.fromkeys(name for record in records for name in record))
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return text.getvalue()

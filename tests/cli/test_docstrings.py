@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tercet.data.docstrings import (
+from tercet.cli.docstrings import (
     SPLITS,
     _connected,
     _divided,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,22 +13,17 @@ from reproductions.links import LinkTask, split_links
 from reproductions.plan import Data, Map, Method
 from reproductions.tasks import WeightedMatch
 from reproductions.term_jobs import learn
-from support.linked_corpus import N, write_linked_corpus
+from support.linked_corpus import N
 from support.random_data import random_texts
 from tercet.weights import Identity, Weights
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory) -> Path:
-    return write_linked_corpus(tmp_path_factory.mktemp("home"))
 
 
 def wiki(**settings) -> Data:
     return Data("W", "wikispeedia", ("wikispeedia",), **settings)
 
 
-def load_task(data: Data, home: Path) -> LinkTask:
-    [task] = load_dataset(data, home).tasks
+def load_task(data: Data, linked_home: Path) -> LinkTask:
+    [task] = load_dataset(data, linked_home).tasks
     assert isinstance(task, LinkTask)
     return task
 
@@ -104,8 +98,8 @@ def test_splits_share_nothing_and_lose_only_links_across():
     assert [len(split.train), len(split.validation), len(split.test)] == [12 * 11, 2, 6 * 5]
 
 
-def test_documents_set_aside_are_never_drawn_in_training_and_ranked_alone(home):
-    task = load_task(wiki(split="documents"), home)
+def test_documents_set_aside_are_never_drawn_in_training_and_ranked_alone(linked_home):
+    task = load_task(wiki(split="documents"), linked_home)
     first = task.first_test_doc
     prefs = task.train(2000, 0)
     assert max(prefs.query.max(), prefs.better.max(), prefs.worse.max()) < task.first_validation_doc < first
@@ -115,14 +109,14 @@ def test_documents_set_aside_are_never_drawn_in_training_and_ranked_alone(home):
     assert found.means["map"] > 0.5
 
 
-def test_links_to_years_are_left_out(home):
-    task = load_task(wiki(), home)
+def test_links_to_years_are_left_out(linked_home):
+    task = load_task(wiki(), linked_home)
     every = np.concatenate([task.train_links, task.validation_links, task.test_links])
     assert N - 1 not in every[:, 1]
 
 
-def test_keyword_queries_have_words_of_their_article(home):
-    task = load_task(wiki(query_words=3, query_draws=4), home)
+def test_keyword_queries_have_words_of_their_article(linked_home):
+    task = load_task(wiki(query_words=3, query_draws=4), linked_home)
     assert task.Q.shape[0] == 4 * N
     assert (np.diff(task.Q.indptr) == 3).all()
     for row in range(task.Q.shape[0]):
@@ -131,8 +125,8 @@ def test_keyword_queries_have_words_of_their_article(home):
     assert task.train(500, 0).query.max() >= N
 
 
-def test_documents_can_be_cut(home):
-    task = load_task(wiki(doc_words=5), home)
+def test_documents_can_be_cut(linked_home):
+    task = load_task(wiki(doc_words=5), linked_home)
     assert np.diff(task.D.indptr).max() <= 5
     assert np.diff(task.Q.indptr).max() > 5
 
@@ -140,8 +134,8 @@ def test_documents_can_be_cut(home):
 # -- words ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_fit_on_some_words_scores_as_if_there_were_no_others(home):
-    task = load_task(wiki(), home)
+def test_a_fit_on_some_words_scores_as_if_there_were_no_others(linked_home):
+    task = load_task(wiki(), linked_home)
     method = Method("x", "x", "LowRankRanker", preferences=200, map=Map(n_frequent=20))
     fitted = learn(method, task, {"n_components": 3}, 0)
     frequency = np.bincount(task.D.indices, minlength=task.D.shape[1])
@@ -151,8 +145,8 @@ def test_a_fit_on_some_words_scores_as_if_there_were_no_others(home):
     np.testing.assert_allclose(lifted.score(task.Q, task.D), inside, atol=1e-6)
 
 
-def test_correlated_words_replace_the_rare_ones(home):
-    task = load_task(wiki(), home)
+def test_correlated_words_replace_the_rare_ones(linked_home):
+    task = load_task(wiki(), linked_home)
     word_map = task.word_map(Map(n_frequent=15, correlated=2, rare_only=True))
     frequency = np.bincount(task.D.indices, minlength=task.D.shape[1])
     kept = np.argsort(-frequency, kind="stable")[:15]
@@ -162,8 +156,8 @@ def test_correlated_words_replace_the_rare_ones(home):
     assert task.word_map(Map(n_frequent=15, correlated=2, rare_only=True)) is word_map
 
 
-def test_two_word_terms_are_a_block_beside_the_words(home):
-    task = load_task(wiki(bigrams=True), home)
+def test_two_word_terms_are_a_block_beside_the_words(linked_home):
+    task = load_task(wiki(bigrams=True), linked_home)
     words, pairs = task.doc_blocks["words"], task.doc_blocks["pairs"]
     assert all(" " not in word for word in task.words[words])
     assert all(" " in word for word in task.words[pairs])
@@ -173,8 +167,8 @@ def test_two_word_terms_are_a_block_beside_the_words(home):
     np.testing.assert_array_equal((task.D @ selected.B.T).toarray(), task.D[:, words].toarray())
 
 
-def test_two_languages(home):
-    task = load_task(Data("K", "kyoto", ("kyoto-ja-en",)), home)
+def test_two_languages(linked_home):
+    task = load_task(Data("K", "kyoto", ("kyoto-ja-en",)), linked_home)
     assert task.hides_itself
     ja, en = task.query_blocks["ja"], task.query_blocks["en"]
     assert (en.stop - en.start) == task.D.shape[1]
@@ -184,7 +178,7 @@ def test_two_languages(home):
     np.testing.assert_allclose(scores, (task.D @ task.D.T).toarray(), atol=1e-6)
     asked = {int(name) for name in (*task._test.qids, *task._validation.qids)}
     assert set(task.parallel().tolist()) == set(range(N)) - asked
-    mates = load_task(Data("K", "kyoto", ("kyoto-ja-en",), relevant="translation"), home)
+    mates = load_task(Data("K", "kyoto", ("kyoto-ja-en",), relevant="translation"), linked_home)
     every = np.concatenate([mates.train_links, mates.validation_links, mates.test_links])
     assert (every[:, 0] == every[:, 1]).all()
     assert len(every) == N
@@ -194,8 +188,8 @@ def test_two_languages(home):
     assert ja.stop == en.start
 
 
-def test_a_plan_starts_from_mates_and_draws_hard_negatives(home):
-    task = load_task(Data("K", "kyoto", ("kyoto-ja-en",), relevant="translation"), home)
+def test_a_plan_starts_from_mates_and_draws_hard_negatives(linked_home):
+    task = load_task(Data("K", "kyoto", ("kyoto-ja-en",), relevant="translation"), linked_home)
     block = Map(block="ja")
     lsi = learn(Method("lsi", "LSI", "LSIRanker", parallel=True, map=block), task, {"n_components": 4}, 0)
     method = Method(
@@ -212,8 +206,8 @@ def test_a_plan_starts_from_mates_and_draws_hard_negatives(home):
     )
 
 
-def test_a_plan_learns_three_tasks_at_once(home):
-    task = load_task(Data("K", "kyoto", ("kyoto-ja-en",)), home)
+def test_a_plan_learns_three_tasks_at_once(linked_home):
+    task = load_task(Data("K", "kyoto", ("kyoto-ja-en",)), linked_home)
     method = Method("x", "x", "MultiTaskRanker", preferences=500, second="en", third=True, map=Map(block="ja"))
     fitted = learn(method, task, {"n_components": 3}, 0)
     assert fitted.ranker.n_steps_ == 1500
@@ -221,8 +215,8 @@ def test_a_plan_learns_three_tasks_at_once(home):
     assert fitted.ranker.third_weights_.shape == (words.stop - words.start,) * 2
 
 
-def test_a_blend_is_the_best_amount_on_validation(home):
-    task = load_task(wiki(), home)
+def test_a_blend_is_the_best_amount_on_validation(linked_home):
+    task = load_task(wiki(), linked_home)
     width = task.D.shape[1]
     good = Weights([Identity(n_terms=width)])
     noise = np.random.default_rng(0).standard_normal((width, 4)).astype(np.float32)

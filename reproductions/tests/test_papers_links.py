@@ -1,4 +1,4 @@
-"""Plans over queries with links: choices, blends, budgets, figures, and what Bai et al. printed."""
+"""Plans over queries with links: choices, blends, figures, and what Bai et al. printed."""
 
 from __future__ import annotations
 
@@ -8,52 +8,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
-from reproductions.cache import RunDeadline
+from click.testing import Result
+from reproducing import PLANS, run, run_whole
 
-from reproductions import PaperResults, find_plan, read_plan
-from reproductions.datasets import load_dataset
-from reproductions.plan import Data, Method
-from reproductions.term_jobs import learn
-from support.linked_corpus import write_linked_corpus
-from tercet.cli.main import cli
+from reproductions.paper_results import PaperResults
+from reproductions.plan_reading import find_plan, read_plan
 from tercet.errors import FormatError
 from tercet.measure import paired_test
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory) -> Path:
-    return write_linked_corpus(tmp_path_factory.mktemp("home"))
-
-
-def wiki(**settings) -> Data:
-    return Data("W", "wikispeedia", ("wikispeedia",), **settings)
-
-
 # -- a plan --------------------------------------------------------------------------------------------------------
 
-PLAN = (PLANS / "links.toml").read_text(encoding="utf-8")
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["repro", *(str(a) for a in arguments)])
+PLAN_FILE = PLANS / "links.toml"
+PLAN = PLAN_FILE.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def plan_file(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("plan") / "links.toml"
-    path.write_text(PLAN)
-    return path
-
-
-@pytest.fixture(scope="module")
-def whole(home, plan_file, tmp_path_factory) -> tuple[Path, Result]:
-    output = tmp_path_factory.mktemp("whole")
-    result = run(plan_file, "--data-home", home, "-o", output)
-    assert result.exit_code == 0, result.output
-    return output, result
+def whole(linked_home, tmp_path_factory) -> tuple[Path, Result]:
+    return run_whole("links", linked_home, tmp_path_factory.mktemp("whole"))
 
 
 def test_every_row_has_numbers_or_a_reason(whole):
@@ -80,8 +54,8 @@ def test_every_row_has_numbers_or_a_reason(whole):
 
 
 def test_what_the_first_seed_chose_is_given_to_the_second(whole):
-    cells = json.loads((whole[0] / "results.json").read_text())["methods"]
-    fits = {(cell["method"], cell["seed"]): cell for cell in cells}
+    methods = json.loads((whole[0] / "results.json").read_text())["methods"]
+    fits = {(fit["method"], fit["seed"]): fit for fit in methods}
     assert fits["chosen", 0]["facts"]["chosen"] == {"rate": 0.1}
     assert [one["rate"] for one in fits["chosen", 0]["facts"]["tried"]] == [1e-6, 0.1]
     assert fits["chosen", 1]["facts"]["chosen"] == {}
@@ -91,15 +65,15 @@ def test_what_the_first_seed_chose_is_given_to_the_second(whole):
     assert ("slow", 1) not in fits
 
 
-def test_a_blend_is_measured_from_its_parts_also_when_those_are_only_kept(whole, home, plan_file, tmp_path):
-    cells = tmp_path / "cells"
-    cells.mkdir()
-    for cell in (whole[0] / "cells").iterdir():
-        if not cell.name.startswith("wiki-cfh"):
-            (cells / cell.name).write_bytes(cell.read_bytes())
-    result = run(plan_file, "--data-home", home, "-o", tmp_path)
+def test_a_blend_is_measured_from_its_components_also_when_those_are_cached(whole, linked_home, tmp_path):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    for file in (whole[0] / "cache").iterdir():
+        if not file.name.startswith("wiki-cfh"):
+            (cache / file.name).write_bytes(file.read_bytes())
+    result = run(PLAN_FILE, "--data-home", linked_home, "-o", tmp_path)
     assert result.exit_code == 0, result.output
-    assert result.output.count(": done in ") == 2
+    assert len(re.findall(r": \d+ s$", result.output, re.M)) == 2
     assert (tmp_path / "main.csv").read_text() == (whole[0] / "main.csv").read_text()
 
 
@@ -113,63 +87,10 @@ def test_figures_have_their_numbers(whole):
     assert set(points[0]) == {"query", "TFIDF", "Chosen rate"}
 
 
-def test_a_budget_lists_what_it_cut_and_keeps_none_of_it(home, plan_file, tmp_path):
-    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--budget", "0.00001")
-    assert result.exit_code == 0, result.output
-    found = json.loads((tmp_path / "results.json").read_text())
-    assert found["methods"] == []
-    assert "Wiki, TFIDF, seed 0: left out" in found["cut"]
-    assert "Cut by the budget: Wiki, TFIDF, seed 0: left out" in result.output
-    n_cut = len(found["cut"])
-    page = (tmp_path / "index.html").read_text()
-    assert f"The budget of 1e-05 minutes left out {n_cut} of {n_cut} fits; " in page
-    assert not (tmp_path / "cells").exists() or not list((tmp_path / "cells").iterdir())
-    assert "wiki" in found["data"]
-
-
-def test_a_blend_of_a_model_that_was_cut_short_is_not_kept(whole, home, plan_file, tmp_path, monkeypatch):
-    cells = tmp_path / "cells"
-    cells.mkdir()
-    for cell in (whole[0] / "cells").iterdir():
-        if not cell.name.startswith("wiki-cfh"):
-            (cells / cell.name).write_bytes(cell.read_bytes())
-    steps = []
-
-    class OverAtTheFirstStep(RunDeadline):
-        @property
-        def is_over(self) -> bool:
-            return bool(steps)
-
-        def __call__(self, event: object) -> bool:
-            steps.append(event)
-            return True
-
-    monkeypatch.setattr("reproductions.runner.RunDeadline", OverAtTheFirstStep)
-    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--budget", "10")
-    assert result.exit_code == 0, result.output
-    assert json.loads((tmp_path / "results.json").read_text())["cut"] == [
-        "Wiki, CFH, seed 0: blended from a model that was cut short",
-        "Wiki, CFH, seed 1: left out",
-    ]
-    assert not [cell for cell in cells.iterdir() if cell.name.startswith("wiki-cfh")]
-    assert (tmp_path / "index.html").read_text().count("blended from a model that was cut short") == 2
-
-
-def test_what_is_cut_before_its_first_validation_counts_as_cut(home):
-    [task] = load_dataset(wiki(), home).tasks
-    parameters = {"n_components": 3, "validate_every": 10_000}
-    method = Method("x", "x", "LowRankRanker", preferences=20_000, early_stop=True)
-    fitted = learn(method, task, parameters, 0, deadline=RunDeadline(0.0))
-    assert fitted.ranker.n_steps_ == 0  # the start was the best that was validated
-    assert fitted.cut
-    assert not learn(method, task, parameters, 0).cut
-    assert not learn(Method("x", "x", "CosineRanker"), task, {}, 0, deadline=RunDeadline(0.0)).cut
-
-
-def test_a_fit_that_diverges_is_named_and_the_others_go_on(home, tmp_path):
+def test_a_fit_that_diverges_is_named_and_the_others_go_on(linked_home, tmp_path):
     path = tmp_path / "wild.toml"
     path.write_text(PLAN.replace("parameters = { n_components = 3 }", "parameters = { n_components = 3, rate = 1e12 }"))
-    result = run(path, "--data-home", home, "-o", tmp_path / "out", "--only", "wiki", "--seeds", 2)
+    result = run(path, "--data-home", linked_home, "-o", tmp_path / "out", "--only", "wiki")
     assert result.exit_code == 0, result.output
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     assert [line.split(":")[0] for line in found["failed"]] == [
@@ -180,22 +101,7 @@ def test_a_fit_that_diverges_is_named_and_the_others_go_on(home, tmp_path):
     ]
     assert "Failed: Wiki, Rare, seed 0: the loss is no longer finite" in result.output
     assert "the loss is no longer finite" in (tmp_path / "out" / "index.html").read_text()
-    assert {cell["method"] for cell in found["methods"]} == {"tfidf", "qe", "chosen", "slow"}
-
-
-def test_a_budget_must_be_a_time(home, plan_file, tmp_path):
-    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--budget", "0")
-    assert result.exit_code != 0
-    assert "the budget is 0.0 minutes; a number above 0 is needed" in result.output
-
-
-def test_the_papers_own_rows_come_first_then_seeds_one_after_the_other_and_slow_fits_last(whole):
-    order = re.findall(r"(?:Wiki|Kyoto), (.+?), seed (\d)", whole[1].output)
-    ours = {"CL-LSI", "Both"}  # no table shows them
-    papers = [(title, seed) for title, seed in order if title not in ours]
-    assert order == papers + [(title, seed) for title, seed in order if title in ours]
-    assert [title for title, seed in papers if seed == "0"][-1] == "Slow"
-    assert [seed for _, seed in papers] == sorted(seed for _, seed in papers)
+    assert {fit["method"] for fit in found["methods"]} == {"tfidf", "qe", "chosen", "slow"}
 
 
 @pytest.mark.parametrize(
@@ -380,16 +286,15 @@ def test_mates_are_compared_at_every_width_and_learned_from_the_same():
 # -- standard errors -----------------------------------------------------------------------------------------------
 
 
-def test_standard_errors_of_the_rank_loss_count_queries_not_tuples(plan_file):
-    plan = read_plan(plan_file)
+def test_standard_errors_of_the_rank_loss_count_queries_not_tuples():
+    plan = read_plan(PLAN_FILE)
     results = PaperResults(plan, False, "0", data={"wiki": {}})
-    query = np.repeat(np.arange(20), 50)
-    results.tested["wiki", 0] = query
-    failing = query < 5  # all tuples of a quarter of the queries
-    some = {"means": {"error": 0.25}, "by_query": {}, "wrong": np.flatnonzero(failing).tolist()}
-    none = {"means": {"error": 0.0}, "by_query": {}, "wrong": []}
-    results.cells["wiki", "tfidf", 0] = [{"models": {"tfidf": some}}]
-    results.cells["wiki", "slow", 0] = [{"models": {"slow": none}}]
+    tested = [50] * 20
+    # All preferences of a quarter of the queries.
+    some = {"means": {"error": 0.25}, "by_query": {}, "wrong": [50] * 5 + [0] * 15}
+    none = {"means": {"error": 0.0}, "by_query": {}, "wrong": [0] * 20}
+    results.fits["wiki", "tfidf", 0] = [{"models": {"tfidf": some}, "tested": tested}]
+    results.fits["wiki", "slow", 0] = [{"models": {"slow": none}, "tested": tested}]
     by_query = np.r_[np.ones(5), np.zeros(15)]
     assert results.standard_error("wiki", "tfidf", "error") == pytest.approx(by_query.std(ddof=1) / np.sqrt(20))
     test = results.paired("wiki", "slow", "tfidf", "error")

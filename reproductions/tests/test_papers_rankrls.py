@@ -1,8 +1,8 @@
-"""The reproduction of sparse RankRLS: rows are drawn, l2 chosen from paths, pairs and costs measured."""
+"""The reproduction of sparse RankRLS: rows are drawn, l2 chosen from paths, pairs measured."""
 
 from __future__ import annotations
 
-import os
+import re
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -12,36 +12,35 @@ import pytest
 from click.testing import Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reproducing import Quiet, results_in, run, run_whole
-from reproductions.cache import RunDeadline
-from reproductions.cost_jobs import CostJob, power
+from reproducing import PLANS, refuse, results_in, run, run_quietly, run_whole
 from scored_rows import write_parses
 
 import reproductions.row_jobs
-from reproductions import find_plan, known_papers, read_plan, reproduce
 from reproductions.datasets import load_dataset
-from reproductions.folds import FoldTask, drawn_rows, measure_by_query, rows_of
+from reproductions.folds import FoldTask, QueryRows, drawn_rows, measure_by_query
 from reproductions.plan import Data, Method
-from reproductions.plan_items import Cost, CostSeries
-from reproductions.quick import first_points
-from reproductions.readers import ScoredRows
+from reproductions.plan_reading import find_plan, known_papers, read_plan
 from reproductions.row_jobs import peak_bytes, prepared, try_grid
 from tercet.data import LetorData, query_folds, write_letor
 from tercet.errors import FormatError
 from tercet.learn.rls import RankRLS, RLSRegressor
-from tercet.measure import paired_test
-from tercet.measure.orders import compare_orders
+from tercet.measure import compare_orders, paired_test
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
 
-PLAN = (Path(__file__).parent / "plans" / "rankrls.toml").read_text(encoding="utf-8")
-N_CELLS = 4 * (2 + 2 + 1) + 9
+PLAN_FILE = PLANS / "rankrls.toml"
+PLAN = PLAN_FILE.read_text(encoding="utf-8")
+N_JOBS = 4 * (2 + 2 + 1)
 
 
-def letor(rng: np.random.Generator, queries: range) -> LetorData:
+def letor(rng: np.random.Generator, queries: range) -> QueryRows:
     X = rng.random((8 * len(queries), 4)).round(3)
     y = np.digitize(np.sin(5 * X[:, 0]) + 0.5 * X[:, 1] + 0.3 * rng.random(len(X)), (0.5, 1.0))
-    return LetorData(X, y, np.repeat([f"q{query}" for query in queries], 8))
+    return QueryRows(X, y, np.repeat([f"q{query}" for query in queries], 8))
+
+
+def letor_data(rows: QueryRows) -> LetorData:
+    return LetorData(rows.X, rows.y, rows.qid)
 
 
 @pytest.fixture(scope="module")
@@ -52,21 +51,14 @@ def home(tmp_path_factory) -> Path:
     for fold in range(3):
         (folder / "here" / f"Fold{fold + 1}").mkdir(parents=True)
         for at, name in enumerate(("train", "vali", "test")):
-            write_letor(folder / "here" / f"Fold{fold + 1}" / f"{name}.txt", parts[(fold + at) % 3])
+            write_letor(folder / "here" / f"Fold{fold + 1}" / f"{name}.txt", letor_data(parts[(fold + at) % 3]))
     write_parses(folder / "parses", rng)
     return folder
 
 
 @pytest.fixture(scope="module")
-def plan_file(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("plan") / "tiny.toml"
-    path.write_text(PLAN)
-    return path
-
-
-@pytest.fixture(scope="module")
-def whole(home, plan_file, tmp_path_factory) -> tuple[Path, Result]:
-    return run_whole(plan_file, home, tmp_path_factory.mktemp("whole"))
+def whole(home, tmp_path_factory) -> tuple[Path, Result]:
+    return run_whole("rankrls", home, tmp_path_factory.mktemp("whole"))
 
 
 # -- end to end ----------------------------------------------------------------------------------------------------
@@ -75,9 +67,9 @@ def whole(home, plan_file, tmp_path_factory) -> tuple[Path, Result]:
 def test_everything_is_written(whole):
     output, result = whole
     names = {path.name for path in output.iterdir()}
-    assert names >= {f"{name}.csv" for name in ("table-1", "here-1", "orderings", "paired", "cost")}
-    assert names >= {f"{name}.{end}" for name in ("growth", "cost-figure") for end in ("csv", "png")}
-    assert result.output.count(": done in ") == N_CELLS == len(list((output / "cells").iterdir()))
+    assert names >= {f"{name}.csv" for name in ("table-1", "here-1", "orderings", "paired")}
+    assert names >= {f"{name}.{end}" for name in ["growth"] for end in ("csv", "png")}
+    assert len(re.findall(r": \d+ s$", result.output, re.M)) == N_JOBS == len(list((output / "cache").iterdir()))
 
 
 def test_our_numbers_are_those_of_a_ranker_that_is_chosen_and_fitted_by_hand(whole, home):
@@ -92,30 +84,30 @@ def test_our_numbers_are_those_of_a_ranker_that_is_chosen_and_fitted_by_hand(who
             error = compare_orders(ranker.predict(held_out.X), held_out.y, held_out.qid).mean_disagreement
             if error < best[0]:
                 best, kept = (error, {"gamma": gamma, "l2": l2}), ranker
-    cell = next(
-        cell
-        for cell in results_in(whole[0])["methods"]
-        if (cell["dataset"], cell["method"], cell["seed"], cell["fold"]) == ("here", "sparse", 1, fold.name)
+    fit = next(
+        fit
+        for fit in results_in(whole[0])["methods"]
+        if (fit["dataset"], fit["method"], fit["seed"], fit["fold"]) == ("here", "sparse", 1, fold.name)
     )
-    assert cell["facts"]["chosen"] == best[1]
+    assert fit["facts"]["chosen"] == best[1]
     expected = compare_orders(kept.predict(fold.test.X), fold.test.y, fold.test.qid)
-    assert cell["by_query"]["sparse"]["disagreement"] == pytest.approx(expected.disagreement.tolist())
-    assert cell["by_query"]["sparse"]["misordered"] == pytest.approx((1 - expected.concordance).tolist())
-    assert (cell["facts"]["n_rows"], cell["facts"]["n_drawn"]) == (len(fold.train), 15)
-    assert cell["models"]["sparse"]["megabytes"] > 0
+    assert fit["by_query"]["sparse"]["disagreement"] == pytest.approx(expected.disagreement.tolist())
+    assert fit["by_query"]["sparse"]["misordered"] == pytest.approx((1 - expected.concordance).tolist())
+    assert (fit["facts"]["n_rows"], fit["facts"]["n_drawn"]) == (len(fold.train), 15)
+    assert fit["models"]["sparse"]["megabytes"] > 0
 
 
 def test_the_basic_form_knows_the_drawn_rows_only(whole):
-    cells = [cell for cell in results_in(whole[0])["methods"] if cell["method"] == "basic"]
-    assert {(cell["dataset"], cell["facts"]["n_rows"]) for cell in cells} == {("here", 15), ("parses", 18)}
-    assert all(cell["facts"]["n_drawn"] == cell["facts"]["n_rows"] for cell in cells)
+    fits = [fit for fit in results_in(whole[0])["methods"] if fit["method"] == "basic"]
+    assert {(fit["dataset"], fit["facts"]["n_rows"]) for fit in fits} == {("here", 15), ("parses", 18)}
+    assert all(fit["facts"]["n_drawn"] == fit["facts"]["n_rows"] for fit in fits)
 
 
 def test_measures_are_those_that_the_grades_allow(whole):
     found = results_in(whole[0])
-    parses = [cell for cell in found["methods"] if cell["dataset"] == "parses"]
-    assert all(set(values) == {"disagreement"} for cell in parses for values in cell["by_query"].values())
-    assert all(len(values["disagreement"]) == 6 for cell in parses for values in cell["by_query"].values())
+    parses = [fit for fit in found["methods"] if fit["dataset"] == "parses"]
+    assert all(set(values) == {"disagreement"} for fit in parses for values in fit["by_query"].values())
+    assert all(len(values["disagreement"]) == 6 for fit in parses for values in fit["by_query"].values())
     claims = [(record["dataset"], record["measure"]) for record in found["tables"]["orderings"]]
     assert claims == [("parses", "disagreement"), ("here", "disagreement"), ("here", "ndcg10")]
 
@@ -124,7 +116,7 @@ def test_printed_numbers_of_other_data_have_no_verdict(whole):
     first, second = results_in(whole[0])["tables"]["table-1"]
     assert (first["paper"], second["paper"]) == (0.23, 0.21)
     assert {first["verdict"], second["verdict"]} == {"not compared"}
-    assert "paper 0.23" in (whole[0] / "table.txt").read_text()
+    assert "paper 0.23" in (whole[0] / "index.html").read_text()
 
 
 def test_tests_are_wilcoxons_over_queries_with_seeds_taken_together(whole):
@@ -133,9 +125,9 @@ def test_tests_are_wilcoxons_over_queries_with_seeds_taken_together(whole):
     assert (record["first"], record["second"], record["test"], record["n"]) == ("basic", "sparse", "wilcoxon", 15)
     by_method = {}
     for method in ("basic", "sparse"):
-        cells = [cell for cell in found["methods"] if (cell["dataset"], cell["method"]) == ("here", method)]
+        fits = [fit for fit in found["methods"] if (fit["dataset"], fit["method"]) == ("here", method)]
         runs = [
-            [v for cell in cells if cell["seed"] == s for v in cell["by_query"][method]["disagreement"]] for s in (0, 1)
+            [v for fit in fits if fit["seed"] == s for v in fit["by_query"][method]["disagreement"]] for s in (0, 1)
         ]
         by_method[method] = np.mean(runs, axis=0)
     expected = paired_test(by_method["basic"], by_method["sparse"], "wilcoxon")
@@ -143,43 +135,20 @@ def test_tests_are_wilcoxons_over_queries_with_seeds_taken_together(whole):
     assert record["p_holm"] >= record["p"]
 
 
-def test_costs_have_every_point_and_their_powers(whole):
-    output, _ = whole
-    found = results_in(output)
-    assert [(p["n_rows"], p["n_basis"]) for p in found["costs"]] == [
-        *((20, 20), (40, 40), (80, 80)),
-        *((40, 10), (80, 10), (160, 10)),
-        *((160, 5), (160, 10), (160, 20)),
-    ]
-    basic = [record for record in found["tables"]["cost"] if record["series"] == "basic"]
-    slope = np.polyfit(np.log([20, 40, 80]), np.log([record["seconds"] for record in basic]), 1)[0]
-    assert basic[0]["power_of_seconds"] == pytest.approx(slope)
-    page = (output / "index.html").read_text()
-    assert f"m^{slope:.2f}" in page
-    assert ("the machine had a load of" in page) == hasattr(os, "getloadavg")
-
-
 @pytest.mark.slow
-def test_what_is_done_is_kept(whole, home, plan_file, monkeypatch):
+def test_nothing_is_done_twice(whole, home, monkeypatch):
     before = results_in(whole[0])
-    monkeypatch.setattr(reproductions.row_jobs, "try_grid", None)
-    again = run(plan_file, "--data-home", home, "-o", whole[0])
+    monkeypatch.setattr(reproductions.row_jobs, "try_grid", refuse)
+    again = run(PLAN_FILE, "--data-home", home, "-o", whole[0])
     assert again.exit_code == 0, again.output
-    assert again.output.count(": kept") == N_CELLS
+    assert again.output.count(": cached") == N_JOBS
     assert results_in(whole[0]) == before
 
 
-def test_a_quick_run_and_one_data_set_and_a_budget(home, plan_file, tmp_path):
-    plan, listener = read_plan(plan_file), Quiet()
-    quick = reproduce(plan, home, tmp_path / "quick", listener=listener, quick=True)
-    assert {len(points) for points in quick.costs.values()} == {2}
-    assert {seed for _, _, seed in quick.cells} == {0}
-    one = reproduce(plan, home, tmp_path / "one", listener=listener, only=("parses",), seeds=1)
-    assert not one.costs
-    assert listener.total == 3
-    none = reproduce(plan, home, tmp_path / "none", listener=listener, budget=1e-9)
-    assert (len(none.cut), none.costs, none.cells) == (N_CELLS, {}, {})
-    assert not (tmp_path / "none").exists()
+def test_a_quick_run_of_one_data_set(home, tmp_path):
+    quick, lines = run_quietly(read_plan(PLAN_FILE), home, tmp_path, quick=True, only=("parses",))
+    assert {(dataset, seed) for dataset, _, seed in quick.fits} == {("parses", 0)}
+    assert len(lines) == 3
 
 
 # -- drawing and choosing -------------------------------------------------------------------------------------------
@@ -189,17 +158,17 @@ def test_a_quick_run_and_one_data_set_and_a_budget(home, plan_file, tmp_path):
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 6), st.integers(0, 5), st.data())
 def test_what_is_drawn_of_a_query_depends_on_nothing_but_it_and_the_seed(sizes, n, seed, data):
     qid = np.repeat([f"q{at}" for at in range(len(sizes))], sizes)
-    rows = ScoredRows(np.arange(len(qid), dtype=float)[:, None], np.zeros(len(qid)), qid)
+    rows = QueryRows(np.arange(len(qid), dtype=float)[:, None], np.zeros(len(qid)), qid)
     drawn = drawn_rows(rows, n, seed)
     assert (np.diff(drawn) > 0).all()
     assert [int((qid[drawn] == q).sum()) for q in rows.qids] == [min(n, size) for size in sizes]
     only = data.draw(st.sampled_from(rows.qids.tolist()))
-    alone = rows_of(rows, np.flatnonzero(qid == only))
+    alone = rows.take(np.flatnonzero(qid == only))
     assert alone.X[drawn_rows(alone, n, seed), 0].tolist() == drawn[qid[drawn] == only].tolist()
 
 
 def test_another_seed_draws_other_rows():
-    rows = ScoredRows(np.zeros((40, 1)), np.zeros(40), np.repeat(["a", "b"], 20))
+    rows = QueryRows(np.zeros((40, 1)), np.zeros(40), np.repeat(["a", "b"], 20))
     assert drawn_rows(rows, 5, 0).tolist() != drawn_rows(rows, 5, 1).tolist()
 
 
@@ -229,9 +198,9 @@ def test_a_path_gives_what_fits_one_by_one_give(ranker, has_vali):
         cv_folds=3,
     )
     fold = FoldTask("s", train, vali if has_vali else None, test)
-    tried = try_grid(method, fold, "disagreement", 0, method.parameters, RunDeadline())
+    tried = try_grid(method, fold, "disagreement", 0, method.parameters)
     folds = query_folds(train.qid, 3, 0)
-    parts = [(train, vali)] if has_vali else [(rows_of(train, a), rows_of(train, b)) for a, b in folds]
+    parts = [(train, vali)] if has_vali else [(train.take(a), train.take(b)) for a, b in folds]
     assert [trial.setting for trial in tried.trials] == [
         {"gamma": gamma, "l2": l2} for gamma in (0.1, 2.0) for l2 in (10.0, 0.1)
     ]
@@ -263,7 +232,7 @@ def test_each_query_is_measured_without_itself(ranker, drawn_as):
         per_query=4,
         drawn_as=drawn_as,
     )
-    tried = try_grid(method, FoldTask("s", train, None, test), "disagreement", 0, method.parameters, RunDeadline())
+    tried = try_grid(method, FoldTask("s", train, None, test), "disagreement", 0, method.parameters)
     assert tried.crossed
     more, rows = prepared(method, train, 0)
     assert len(rows) == (len(train) if drawn_as == "basis" else 4 * 6)
@@ -275,14 +244,16 @@ def test_each_query_is_measured_without_itself(ranker, drawn_as):
 
 
 def test_pairs_are_counted_for_every_query_in_its_place():
-    rows = ScoredRows(np.zeros((6, 1)), [1.0, 0.5, 0.7, 0.1, 0.1, 0.2], ["a", "a", "alone", "tied", "tied", "tied"])
+    rows = QueryRows(
+        np.zeros((6, 1)), np.array([1.0, 0.5, 0.7, 0.1, 0.1, 0.2]), np.array(["a", "a", "alone", *["tied"] * 3])
+    )
     found = measure_by_query(np.array([0.0, 1.0, 5.0, 1.0, 2.0, 3.0]), rows, ["misordered", "disagreement", "seconds"])
     assert list(found) == ["misordered", "disagreement"]
     assert found["disagreement"].tolist() == pytest.approx([1.0, 0.0, 1 / 6])
     assert found["misordered"].tolist() == [1.0, 0.0, 0.0]
 
 
-# -- costs ----------------------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------------------------
 
 
 def test_memory_is_what_arrays_hold_at_most():
@@ -303,32 +274,6 @@ def test_memory_is_what_arrays_hold_at_most():
         tracemalloc.stop()
 
 
-def test_memory_of_the_two_forms_goes_with_rows_and_with_basis_vectors():
-    cost = Cost("c", "C", "", "RankRLS", (), {"kernel": "gaussian", "gamma": 0.1}, n_features=3, rounds=1)
-    basic, twice = (CostJob(cost, 0, n, None).run()["megabytes"] for n in (300, 600))
-    sparse_form = CostJob(cost, 0, 600, 60).run()["megabytes"]
-    assert 3.0 < twice / basic < 4.5
-    assert basic > 8 * 300 * 300 / 1e6
-    assert sparse_form < twice / 3
-
-
-@settings(deadline=None, max_examples=30)
-@given(st.floats(0, 4), st.floats(1e-6, 1e3))
-def test_a_power_is_found_again(slope, height):
-    points = [{"n_rows": 7, "n_basis": n, "seconds": height * n**slope} for n in (10, 30, 100)]
-    found = power([{"n_rows": 7, "n_basis": 1, "seconds": 1e9}, *points], "n_basis", "seconds")  # the smallest is left
-    assert found == pytest.approx((slope, np.log(height)), abs=1e-6)
-    assert power(points[:1], "n_basis", "seconds") is None
-
-
-def test_points_of_a_series():
-    by_rows = CostSeries("s", (10, 20, 40), 1.0, (5,))
-    assert by_rows.points() == [(10, 5), (20, 5), (40, 5)]
-    assert first_points(by_rows, 2).points() == [(10, 5), (20, 5)]
-    assert first_points(CostSeries("s", (40,), 2.0, (5, 10)), 1).points() == [(40, 5)]
-    assert CostSeries("s", (10, 20), 3.0).points() == [(10, None), (20, None)]
-
-
 # -- reading --------------------------------------------------------------------------------------------------------
 
 
@@ -345,11 +290,7 @@ def test_points_of_a_series():
             "Luck",
         ),
         ('models = ["basic", "rls"] }', 'models = ["nobody"] }', r"growths\[0\].series: 'nobody'"),
-        ("rows = [20, 40, 80]", "rows = [40, 20]", "needs two rising numbers"),
-        ("rows = [40, 80, 160], n_basis = [10]", "rows = [40, 80], n_basis = [50]", "larger n_basis than rows"),
-        ("rows = [160]", "rows = [80, 160]", "one of them must be one number"),
-        ("gamma = 0.02", "width = 0.02", r"costs\[0\] \(cost\).parameters: 'width'"),
-        ('key = "growth"', 'key = "cost"', "the key 'cost' is there twice"),
+        ('key = "growth"', 'key = "paired"', "the key 'paired' is there twice"),
     ],
 )
 def test_a_plan_that_does_not_fit_together_is_refused(tmp_path, old, new, message):
@@ -400,5 +341,3 @@ def test_the_papers_protocol_is_that_of_the_plan(paper):
     assert paper.method_of("sparse-rankrls-5").seeds == 10
     assert paper.measures[paper.choose_by].name == "disagreement"
     assert {comparison.test for comparison in paper.comparisons} == {"wilcoxon"}
-    stated = {series.title: series.stated for series in paper.costs[0].series}
-    assert stated == {"basic": 3.0, "sparse, r = 500": 1.0, "sparse, m = 12,000": 2.0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,14 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import Result
-from reproducing import Quiet, results_in, run, run_whole
-from reproductions.cache import RunDeadline
+from reproducing import PLANS, refuse, results_in, run, run_quietly, run_whole
 
 import reproductions.row_jobs
-from reproductions import Plan, find_plan, known_papers, read_plan, reproduce
 from reproductions.datasets import load_dataset
-from reproductions.folds import FoldTask, in_random_order, measure_by_query, rows_of
-from reproductions.plan import Data, Method
+from reproductions.folds import FoldTask, QueryRows, in_random_order, measure_by_query
+from reproductions.plan import Data, Method, Plan
+from reproductions.plan_reading import find_plan, known_papers, read_plan
 from reproductions.row_jobs import try_grid
 from tercet._installed import install_command
 from tercet.data import LetorData, read_letor_folds, write_letor
@@ -28,7 +28,8 @@ pytestmark = pytest.mark.slow  # make test has it, make check has not
 
 N10 = "nDCG(dcg='exp-log2')@10"
 
-PLAN = (Path(__file__).parent / "plans" / "features.toml").read_text(encoding="utf-8")
+PLAN_FILE = PLANS / "features.toml"
+PLAN = PLAN_FILE.read_text(encoding="utf-8")
 
 
 def trees_can_be_grown() -> bool:
@@ -42,14 +43,18 @@ def trees_can_be_grown() -> bool:
 
 needs_trees = pytest.mark.skipif(not trees_can_be_grown(), reason="LightGBM cannot be imported; its method is left out")
 
-N_CELLS = 3 * (1 + 1 + 2 + 1 + 1 + 2)
+N_JOBS = 3 * (1 + 1 + 2 + 1 + 1 + 2)
 
 
-def letor(rng: np.random.Generator, queries: range) -> LetorData:
+def letor(rng: np.random.Generator, queries: range) -> QueryRows:
     X = rng.random((10 * len(queries), 7)).round(3)
     X[:, 6] = 0.0
     y = np.digitize(X[:, 0] + 0.3 * X[:, 1] + 0.3 * rng.random(len(X)), (0.9, 1.2))
-    return LetorData(X, y, np.repeat([f"q{query}" for query in queries], 10))
+    return QueryRows(X, y, np.repeat([f"q{query}" for query in queries], 10))
+
+
+def letor_data(rows: QueryRows) -> LetorData:
+    return LetorData(rows.X, rows.y, rows.qid)
 
 
 @pytest.fixture(scope="module")
@@ -60,21 +65,14 @@ def home(tmp_path_factory) -> Path:
     for fold in range(3):
         (folder / "here" / f"Fold{fold + 1}").mkdir(parents=True)
         for at, name in enumerate(("train", "vali", "test")):
-            write_letor(folder / "here" / f"Fold{fold + 1}" / f"{name}.txt", parts[(fold + at) % 3])
+            write_letor(folder / "here" / f"Fold{fold + 1}" / f"{name}.txt", letor_data(parts[(fold + at) % 3]))
     (folder / "elsewhere").mkdir()  # a place without folds is passed over
     return folder
 
 
 @pytest.fixture(scope="module")
-def plan_file(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("plan") / "tiny.toml"
-    path.write_text(PLAN)
-    return path
-
-
-@pytest.fixture(scope="module")
-def whole(home, plan_file, tmp_path_factory) -> tuple[Path, Result]:
-    return run_whole(plan_file, home, tmp_path_factory.mktemp("whole"))
+def whole(home, tmp_path_factory) -> tuple[Path, Result]:
+    return run_whole("features", home, tmp_path_factory.mktemp("whole"))
 
 
 # -- end to end ----------------------------------------------------------------------------------------------------
@@ -86,18 +84,18 @@ def test_everything_is_written(whole):
     names = {path.name for path in output.iterdir()}
     tables = ["statistics", "accuracy", "away-accuracy", "sparsity", "everything", "orderings", "paired", "pairs"]
     figures = ["figure-1-here", "trade", "front"]
-    assert names >= {"results.json", "table.txt", "index.html"} | {f"{name}.csv" for name in [*tables, "targets"]}
+    assert names >= {"results.json", "index.html"} | {f"{name}.csv" for name in [*tables, "targets"]}
     assert names >= {f"{name}.{end}" for name in figures for end in ("csv", "png")}
     assert not any("away" in name for name in names if name.endswith(".png"))
-    assert result.output.count(": done in ") == N_CELLS == len(list((output / "cells").iterdir()))
+    assert len(re.findall(r": \d+ s$", result.output, re.M)) == N_JOBS == len(list((output / "cache").iterdir()))
     assert all((output / f"{name}.png").read_bytes().startswith(b"\x89PNG") for name in figures)
 
 
 def test_our_numbers_are_those_of_the_chosen_ranker(whole, home):
     folds = read_letor_folds(home / "here")
-    cells = [cell for cell in results_in(whole[0])["methods"] if cell["method"] == "ftrl"]
+    fits = [fit for fit in results_in(whole[0])["methods"] if fit["method"] == "ftrl"]
     means = []
-    for fold, cell in zip(folds, cells, strict=True):
+    for fold, fit in zip(folds, fits, strict=True):
         best = (-1.0, 0)
         for rate in (0.5, 0.05):
             for l1 in (64.0, 4.0, 0.25):
@@ -106,10 +104,10 @@ def test_our_numbers_are_those_of_the_chosen_ranker(whole, home):
                 key = (found, -np.count_nonzero(ranker.coef_))
                 if key > best:
                     best, kept, setting = key, ranker, {"rate": rate, "l1": l1}
-        assert cell["facts"]["chosen"] == setting
-        assert cell["facts"]["n_used"] == np.count_nonzero(kept.coef_)
+        assert fit["facts"]["chosen"] == setting
+        assert fit["facts"]["n_used"] == np.count_nonzero(kept.coef_)
         test = measure_rows(fold.test.y, kept.predict(fold.test.X), fold.test.qid, [N10])
-        assert cell["by_query"]["ftrl"]["ndcg10"] == pytest.approx(test[N10].tolist())
+        assert fit["by_query"]["ftrl"]["ndcg10"] == pytest.approx(test[N10].tolist())
         means.append(test.mean(N10))
     record = next(r for r in results_in(whole[0])["tables"]["everything"] if r["model"] == "Ftrl")
     assert record["measure"] == "ndcg10"
@@ -136,11 +134,11 @@ def test_printed_numbers_stand_beside_ours(whole):
 
 
 def test_the_row_says_how_it_was_chosen(whole):
-    page, cells = (whole[0] / "index.html").read_text(), results_in(whole[0])["methods"]
+    page, fits = (whole[0] / "index.html").read_text(), results_in(whole[0])["methods"]
     assert "Crossed, by cross-validation" in page
     assert "then learned from both; at most 50.0% of the features" in page
-    assert {cell["seed"] for cell in cells if cell["method"] == "rs"} == {0, 1}
-    assert {cell["seed"] for cell in cells if cell["method"] not in ("rs", "averaged")} == {0}
+    assert {fit["seed"] for fit in fits if fit["method"] == "rs"} == {0, 1}
+    assert {fit["seed"] for fit in fits if fit["method"] not in ("rs", "averaged")} == {0}
     assert "fits stopped at their limit of rounds" in page  # two rounds are too few for Proximal
 
 
@@ -179,66 +177,46 @@ def test_the_trade_off_has_settings_front_and_choice(whole):
     assert others == {"Crossed, by cross-validation", "Trees"}
 
 
-# -- kept, cut, quick, missing --------------------------------------------------------------------------------------
+# -- cached, quick, missing --------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @needs_trees
-def test_what_is_done_is_kept(whole, home, plan_file, monkeypatch):
+def test_nothing_is_done_twice(whole, home, monkeypatch):
     before = results_in(whole[0])
 
-    def refuse(*_: object) -> None:
-        raise AssertionError("learned again")
-
     monkeypatch.setattr(reproductions.row_jobs, "try_grid", refuse)
-    again = run(plan_file, "--data-home", home, "-o", whole[0])
+    again = run(PLAN_FILE, "--data-home", home, "-o", whole[0])
     assert again.exit_code == 0, again.output
-    assert again.output.count(": kept") == N_CELLS
+    assert again.output.count(": cached") == N_JOBS
     assert results_in(whole[0]) == before
 
 
-def test_another_grid_is_run_again_and_another_title_is_not(whole, home, plan_file):
-    plan = read_plan(plan_file)
+def test_another_grid_is_run_again_and_another_title_is_not(whole, home):
+    plan = read_plan(PLAN_FILE)
     ftrl, proximal, *others = plan.methods
     ftrl = replace(ftrl, title="Renamed")
     proximal = replace(proximal, choose={"l1": (0.1, 0.02)})
-    listener = Quiet()
-    reproduce(replace(plan, methods=(ftrl, proximal, *others)), home, whole[0], listener=listener)
-    assert sum("Renamed" in line and ": kept" in line for line in listener.lines) == 3
-    assert sum("Proximal" in line and ": done" in line for line in listener.lines) == 3
+    _, lines = run_quietly(replace(plan, methods=(ftrl, proximal, *others)), home, whole[0])
+    assert sum("Renamed" in line and ": cached" in line for line in lines) == 3
+    assert sum("Proximal" in line and line.endswith(" s") for line in lines) == 3
 
 
-def test_a_budget_leaves_out_what_has_not_begun(home, plan_file, tmp_path):
-    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--budget", "1e-9")
-    assert result.exit_code == 0, result.output
-    found = results_in(tmp_path)
-    assert len(found["cut"]) == N_CELLS
-    assert found["cut"][0] == "Here, Ftrl, Fold1: left out"
-    assert not (tmp_path / "cells").exists()
-    assert all(record["ours"] is None for record in found["tables"]["everything"])
-
-
-def test_a_seed_that_lacks_a_fold_is_not_shown(home, plan_file, tmp_path):
-    results = reproduce(read_plan(plan_file), home, tmp_path, listener=Quiet())
+def test_a_seed_that_lacks_a_fold_is_not_shown(home, tmp_path):
+    results, _ = run_quietly(read_plan(PLAN_FILE), home, tmp_path)
     whole_run = results.values("here", "rs", "map")
-    results.cells["here", "rs", 1].pop()
+    results.fits["here", "rs", 1].pop()
     assert results.values("here", "rs", "map") == whole_run[:1]
 
 
-def test_a_quick_run_is_small_and_compares_nothing(home, plan_file, tmp_path):
-    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--quick")
+def test_a_quick_run_is_small_and_compares_nothing(home, tmp_path):
+    result = run(PLAN_FILE, "--data-home", home, "-o", tmp_path, "--quick")
     assert result.exit_code == 0, result.output
     found = results_in(tmp_path)
-    assert {cell["fold"] for cell in found["methods"]} == {"Fold1"}
-    assert {cell["seed"] for cell in found["methods"]} == {0}
+    assert {fit["fold"] for fit in found["methods"]} == {"Fold1"}
+    assert {fit["seed"] for fit in found["methods"]} == {0}
     assert {record["verdict"] for record in found["tables"]["targets"]} == {"not compared"}
     assert "A quick run: little of everything." in (tmp_path / "index.html").read_text()
-
-
-def test_seeds_are_for_what_draws_at_random(home, plan_file, tmp_path):
-    listener = Quiet()
-    reproduce(read_plan(plan_file), home, tmp_path, listener=listener, seeds=1)
-    assert listener.total == N_CELLS - 6
 
 
 def test_missing_data_is_named_with_every_place(whole, home):
@@ -247,19 +225,19 @@ def test_missing_data_is_named_with_every_place(whole, home):
     assert "looked for away and gone.tar.gz" in (whole[0] / "index.html").read_text()
 
 
-def test_no_data_at_all_is_an_error(plan_file, tmp_path):
-    result = run(plan_file, "--data-home", tmp_path, "-o", tmp_path / "out")
+def test_no_data_at_all_is_an_error(tmp_path):
+    result = run(PLAN_FILE, "--data-home", tmp_path, "-o", tmp_path / "out")
     assert result.exit_code == 1
-    assert f"error: none of the data sets is below {tmp_path}" in result.output
+    assert f"Error: none of the data sets is below {tmp_path}" in result.output
     assert not (tmp_path / "out").exists()
 
 
-def test_a_method_that_cannot_run_is_shown_with_its_reason(home, plan_file, tmp_path, monkeypatch):
+def test_a_method_that_cannot_run_is_shown_with_its_reason(home, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "lightgbm", None)
-    result = run(plan_file, "--data-home", home, "-o", tmp_path, "--seeds", 1)
+    result = run(PLAN_FILE, "--data-home", home, "-o", tmp_path)
     assert result.exit_code == 0, result.output
     reason = "LambdaMART needs lightgbm (extra bench)"
-    assert f"Trees is left out: LambdaMART needs lightgbm: {install_command('bench')}" in result.output
+    assert f"Trees, seed 0, Fold1: LambdaMART needs lightgbm: {install_command('bench')}" in result.output
     record = next(r for r in results_in(tmp_path)["tables"]["everything"] if r["model"] == "Trees")
     assert (record["ours"], record["reason"]) == (None, reason)
     assert "Trees: LambdaMART needs lightgbm" in (tmp_path / "index.html").read_text()
@@ -268,10 +246,10 @@ def test_a_method_that_cannot_run_is_shown_with_its_reason(home, plan_file, tmp_
 def test_the_order_of_a_file_ranks_nothing():
     rng = np.random.default_rng(3)
     rows = letor(rng, range(40))
-    best = rows_of(rows, np.lexsort((-rows.y, rows.qid)))  # as a file sorted by grade
+    best = rows.take(np.lexsort((-rows.y, rows.qid)))  # as a file sorted by grade
     mixed = in_random_order(best, 0)
 
-    def found(data: LetorData) -> float:
+    def found(data: QueryRows) -> float:
         return float(measure_by_query(np.zeros(len(data)), data, [N10])[N10].mean())
 
     assert found(best) == pytest.approx(np.mean([rows.y[rows.qid == qid].any() for qid in rows.qids]))
@@ -280,7 +258,7 @@ def test_the_order_of_a_file_ranks_nothing():
     for qid in best.qids:
         one, two = (data.X[data.qid == qid] for data in (best, mixed))
         assert sorted(map(tuple, one)) == sorted(map(tuple, two))
-    alone = rows_of(best, np.flatnonzero(best.qid == "q7"))
+    alone = best.take(np.flatnonzero(best.qid == "q7"))
     np.testing.assert_array_equal(in_random_order(alone, 0).X, mixed.X[mixed.qid == "q7"])
 
 
@@ -293,9 +271,7 @@ def test_test_parts_choose_nothing(home):
     rng = np.random.default_rng(1)
     other = FoldTask(split.name, split.train, split.validation, letor(rng, range(50, 53)))
     for how in ("validation", "cross-validation"):
-        one, two = (
-            try_grid(replace(method, choose_on=how), part, N10, 0, {}, RunDeadline()).trials for part in (split, other)
-        )
+        one, two = (try_grid(replace(method, choose_on=how), part, N10, 0, {}).trials for part in (split, other))
         assert [trial.values.tolist() for trial in one] == [trial.values.tolist() for trial in two]
     assert len(one[0].values) == split.train.n_queries + split.validation.n_queries  # each is left out once
     assert [trial.setting for trial in one] == [{"l1": 64.0}, {"l1": 4.0}]
@@ -306,11 +282,11 @@ def test_passes_of_one_run_are_those_of_runs_of_their_own(home, how):
     split = load_dataset(Data("Here", "letor-folds", ("here",)), home).tasks[0]
     grid = {"batch_size": ("none", 3), "l1": (4.0, 0.5), "epochs": (1, 3)}
     method = Method("m", "M", "FTRLRanker", choose=grid, choose_on=how, cv_folds=2)
-    trials = try_grid(method, split, N10, 0, {"rate": 0.5}, RunDeadline()).trials
+    trials = try_grid(method, split, N10, 0, {"rate": 0.5}).trials
     assert [trial.setting["epochs"] for trial in trials] == [1, 3] * 4
     for trial in trials:
         alone = replace(method, choose={name: (value,) for name, value in trial.setting.items() if name != "epochs"})
-        [other] = try_grid(alone, split, N10, 0, {"rate": 0.5, "epochs": trial.setting["epochs"]}, RunDeadline()).trials
+        [other] = try_grid(alone, split, N10, 0, {"rate": 0.5, "epochs": trial.setting["epochs"]}).trials
         np.testing.assert_array_equal(other.values, trial.values)
         assert other.size == trial.size
         if how == "validation":
@@ -329,9 +305,9 @@ def test_the_front_is_chosen_without_the_test_parts(whole):
 
 
 def test_a_row_with_seeds_shows_how_far_they_reach(whole):
-    values = [cell for cell in results_in(whole[0])["methods"] if cell["method"] == "averaged"]
-    assert {cell["seed"] for cell in values} == {0, 1}
-    assert {cell["facts"]["n_used"] for cell in values} == {2}
+    values = [fit for fit in results_in(whole[0])["methods"] if fit["method"] == "averaged"]
+    assert {fit["seed"] for fit in values} == {0, 1}
+    assert {fit["facts"]["n_used"] for fit in values} == {2}
     assert "seeds 0." in (whole[0] / "index.html").read_text()
 
 

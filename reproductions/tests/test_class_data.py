@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reproductions.check import faults, find_plan
 
 from reproductions.datasets import found_data, load_dataset, with_data_found
 from reproductions.plan import Data
+from reproductions.plan_reading import faults, find_plan
 from reproductions.tasks import ClassTask, WeightedMatch
 from tercet.errors import FormatError, MissingDataError
 from tercet.measure import average_precision_of_classes

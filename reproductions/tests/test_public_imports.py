@@ -1,0 +1,34 @@
+"""The reproductions use Tercet as everybody does: they import names that a package exports, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+import tercet
+
+FOLDER = Path(__file__).parents[1]
+FILES = [path for path in sorted(FOLDER.rglob("*.py")) if "tests" not in path.relative_to(FOLDER).parts]
+
+
+def exports(module: str) -> set[str]:
+    """Names that a package exports; of the modules inside packages only tercet.errors is public."""
+    imported = importlib.import_module(module)
+    if module == "tercet.errors":
+        return set(vars(imported))
+    assert hasattr(imported, "__path__"), f"{module} is no package"
+    return {*imported.__all__, *(["__version__"] if imported is tercet else [])}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(FOLDER)))
+def test_only_exported_names_are_imported(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names if alias.name.partition(".")[0] == "tercet"]
+            assert modules in ([], ["tercet"]), f"{path}:{node.lineno}: import {', '.join(modules)}"
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "tercet":
+            unknown = {alias.name for alias in node.names} - exports(node.module)
+            assert not unknown, f"{path}:{node.lineno}: {node.module} does not export {', '.join(sorted(unknown))}"
