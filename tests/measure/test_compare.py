@@ -17,7 +17,7 @@ from tercet.cli.main import cli
 from tercet.data import LetorData, write_beir, write_letor, write_qrels, write_run
 from tercet.errors import InputError
 from tercet.learn.linear import FTRLRanker
-from tercet.measure import bonferroni, compare, compare_evaluations, evaluate, holm, paired_test
+from tercet.measure import compare, compare_evaluations, evaluate, holm, paired_test
 
 DOCS = [f"d{i}" for i in range(12)]
 QRELS = {f"q{i}": {DOCS[j]: 1 + (i + j) % 2 for j in range(i % 3 + 1)} for i in range(30)}
@@ -61,11 +61,9 @@ def test_wins_are_wins_also_where_lower_is_better() -> None:
 
 
 def test_a_baseline_is_what_the_others_are_tested_against() -> None:
-    found = compare(QRELS, RUNS, "AP", baseline="fair", correction="bonferroni")
+    found = compare(QRELS, RUNS, "AP", baseline="fair")
     assert [(one.system, one.against) for one in found.contrasts] == [("poor", "fair"), ("good", "fair")]
-    plain = compare(QRELS, RUNS, "AP", baseline="fair", correction="none")
-    assert [one.p_adjusted for one in plain.contrasts] == [one.test.p_value for one in plain.contrasts]
-    assert [one.p_adjusted for one in found.contrasts] == [min(1.0, 2 * one.test.p_value) for one in plain.contrasts]
+    assert [one.p_adjusted for one in found.contrasts] == holm([one.test.p_value for one in found.contrasts]).tolist()
 
 
 @pytest.mark.parametrize("method", ["wilcoxon", "permutation", "bootstrap"])
@@ -138,7 +136,6 @@ def test_the_queries_that_all_have_are_compared_when_asked() -> None:
             "none of the 30 judged queries that every system has results for",
         ),
         (RUNS, {"baseline": "best"}, "The baseline 'best' is not among the systems: 'poor', 'fair', 'good'"),
-        (RUNS, {"correction": "tukey"}, "'correction' must be one of 'holm', 'bonferroni', 'none'. Got 'tukey'"),
         (RUNS, {"method": "z"}, "'method' must be one of"),
         (RUNS, {"missing": "ignore"}, "'missing' must be 'zero', 'error' or 'skip'"),
     ],
@@ -157,18 +154,17 @@ def test_evaluations_must_be_of_the_same_queries_and_measures() -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_corrections_keep_the_order_and_holm_is_never_above_bonferroni(p_values: list[float]) -> None:
-    by_holm, by_bonferroni = holm(p_values), bonferroni(p_values)
-    assert (np.asarray(p_values) <= by_holm).all()
-    assert (by_holm <= by_bonferroni + 1e-15).all()
-    assert (by_bonferroni <= 1).all()
+def test_a_correction_keeps_the_order_and_is_never_above_that_of_bonferroni(p_values: list[float]) -> None:
+    corrected = holm(p_values)
+    assert (np.asarray(p_values) <= corrected).all()
+    assert (corrected <= np.minimum(len(p_values) * np.asarray(p_values), 1) + 1e-15).all()
     order = np.argsort(p_values, kind="stable")
-    assert (np.diff(by_holm[order]) >= 0).all()
+    assert (np.diff(corrected[order]) >= 0).all()
 
 
-def test_corrections_refuse_what_is_no_p_value() -> None:
+def test_a_correction_refuses_what_is_no_p_value() -> None:
     with pytest.raises(InputError, match=r"P-values must be between 0 and 1. Got 1\.5 at position 1"):
-        bonferroni([0.5, 1.5])
+        holm([0.5, 1.5])
 
 
 # -- the command ------------------------------------------------------------------------------------------------------
@@ -197,7 +193,7 @@ def options(files: Path, *names: str) -> list[object]:
 
 
 def test_the_command_prints_means_tests_and_queries(files: Path) -> None:
-    result = tercet("compare", *options(files, "poor", "good"), "-m", "AP", "--largest", 2)
+    result = tercet("compare", *options(files, "poor", "good"), "-m", "AP")
     assert result.exit_code == 0, result.output
     found = compare(QRELS, {"poor": RUNS["poor"], "good": RUNS["good"]}, "AP")
     [one] = found.contrasts
@@ -209,17 +205,17 @@ def test_the_command_prints_means_tests_and_queries(files: Path) -> None:
     ):
         assert expected in result.output
     rows = [line.split() for line in result.output.splitlines() if line.startswith("  ")]
-    assert [row[3] for row in rows] == [qid for qid, _, _ in found.largest("good", "poor", k=2)]
+    assert [row[3] for row in rows] == [qid for qid, _, _ in found.largest("good", "poor")]
 
 
 def test_a_query_of_several_lines_is_shown_on_one(files: Path, tmp_path: Path) -> None:
     lines = [json.dumps({"_id": qid, "text": f"first {qid}\n\tsecond"}) for qid in QRELS]
     (tmp_path / "queries.jsonl").write_text("\n".join(lines), encoding="utf-8")
     given = options(files, "poor", "good")
-    result = tercet("compare", *given, "-m", "AP", "--largest", 2, "--queries", tmp_path / "queries.jsonl")
+    result = tercet("compare", *given, "-m", "AP", "--queries", tmp_path / "queries.jsonl")
     rows = [line.split() for line in result.output.splitlines() if line.startswith("  ")]
     assert [row[4:] for row in rows] == [["first", row[3], "second"] for row in rows]
-    assert len(rows) == 2
+    assert len(rows) == 5
 
 
 def test_the_command_speaks_json_and_knows_a_baseline_by_its_last_name(files: Path) -> None:
@@ -228,7 +224,7 @@ def test_the_command_speaks_json_and_knows_a_baseline_by_its_last_name(files: Pa
     told = json.loads(result.output)
     assert [Path(one["system"]).stem for one in told["contrasts"]] == ["fair", "good"]
     assert told["systems"][str(files / "good.trec")]["AP"]["mean"] == evaluate(QRELS, RUNS["good"], "AP").mean("AP")
-    assert (told["queries"], told["correction"]) == (30, "holm")
+    assert told["queries"] == 30
 
 
 def test_the_command_tells_of_queries_without_results(files: Path) -> None:

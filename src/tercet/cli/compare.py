@@ -33,16 +33,6 @@ significance_options = together(
         help="Paired test of two systems.",
     ),
     click.option(
-        "--correction",
-        default="holm",
-        show_default=True,
-        type=click.Choice(["holm", "bonferroni", "none"]),
-        help="Of p-values, for the number of tests.",
-    ),
-    click.option(
-        "--largest", default=5, show_default=True, type=click.IntRange(min=0), help="Queries that differ most to show."
-    ),
-    click.option(
         "--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of permutation and bootstrap."
     ),
     json_option,
@@ -72,8 +62,6 @@ def compare(
     missing: Any,
     baseline: str | None,
     method: Any,
-    correction: Any,
-    largest: int,
     seed: int,
     as_json: bool,
 ) -> None:
@@ -94,26 +82,25 @@ def compare(
         baseline=system_named(baseline, systems.runs),
         missing=missing,
         method=method,
-        correction=correction,
         random_state=seed,
     )
-    show_comparison(comparison, systems.queries, largest, as_json)
+    show_comparison(comparison, systems.queries, as_json)
 
 
-def show_comparison(comparison: Comparison, texts: Mapping[str, str], largest: int, as_json: bool) -> None:
+def show_comparison(comparison: Comparison, texts: Mapping[str, str], as_json: bool) -> None:
     """Print a comparison, with the texts of queries where there are any."""
     if as_json:
         echo(json.dumps(comparison.to_meta(), ensure_ascii=False, indent=2))
     else:
-        print_comparison(comparison, texts, largest)
+        print_comparison(comparison, texts)
 
 
-def print_comparison(comparison: Comparison, texts: Mapping[str, str], largest: int) -> None:
+def print_comparison(comparison: Comparison, texts: Mapping[str, str]) -> None:
     """Means, tests, notes, and the queries that differ most by the first measure."""
     print_evaluations(comparison.systems)
-    corrected = "" if comparison.correction == "none" else f", p corrected ({comparison.correction.capitalize()})"
     n_tests = len(comparison.contrasts)
-    title = f"paired {comparison.method} tests{corrected}, {n_tests} {'test' if n_tests == 1 else 'tests'} in all"
+    counted = "1 test" if n_tests == 1 else f"{n_tests} tests"
+    title = f"paired {comparison.method} tests, p corrected (Holm), {counted} in all"
     table = Table(title=title, title_justify="left")
     table.add_column("system against")
     table.add_column("measure")
@@ -128,10 +115,8 @@ def print_comparison(comparison: Comparison, texts: Mapping[str, str], largest: 
     open_console(width=None if open_console().is_terminal else 140).print(table, markup=False)
     for note in comparison.notes():
         echo(f"note: {note}")
-    if not largest:
-        return
     for system, against in dict.fromkeys((contrast.system, contrast.against) for contrast in comparison.contrasts):
-        rows = comparison.largest(system, against, k=largest)
+        rows = comparison.largest(system, against)
         if rows:
             echo(f"largest differences by {comparison.measures[0]}, {system} against {against}:")
         for qid, first, second in rows:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from tercet.measure.orders import Orders as Orders
     from tercet.measure.orders import compare_orders as compare_orders
     from tercet.measure.significance import PairedTest as PairedTest
-    from tercet.measure.significance import bonferroni as bonferroni
     from tercet.measure.significance import holm as holm
     from tercet.measure.significance import paired_test as paired_test
 else:
@@ -52,6 +51,6 @@ else:
             "tercet.measure.letor": ("RowScorer", "measure_rows", "scorer"),
             "tercet.measure.names": ("Measure", "parse_measure", "parse_measures"),
             "tercet.measure.orders": ("Orders", "compare_orders"),
-            "tercet.measure.significance": ("PairedTest", "bonferroni", "holm", "paired_test"),
+            "tercet.measure.significance": ("PairedTest", "holm", "paired_test"),
         },
     )

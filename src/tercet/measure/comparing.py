@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import isnan
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from tercet.data.frames import frame_of
 from tercet.errors import InputError
 from tercet.measure.evaluation import Evaluation, Qrels, Run, evaluate, html_table
 from tercet.measure.names import Measure, parse_measure, parse_measures
-from tercet.measure.significance import Method, PairedTest, bonferroni, holm, paired_test
+from tercet.measure.significance import Method, PairedTest, holm, paired_test
 
-Correction: TypeAlias = Literal["holm", "bonferroni", "none"]
 Missing: TypeAlias = Literal["zero", "error", "skip"]
 # Differences of this size are rounding.
 _TIE = 1e-12
@@ -64,7 +62,7 @@ class Comparison:
     ----------
     systems : the evaluation of each system by its name, all of the same queries
     contrasts : the tests, by measure and pair
-    method, correction : which test, and which correction for many
+    method : which test
     missing : judged queries that a system has no result for, by its name; systems that have all are left out
     left_out : judged queries that were left out since a system has no result for them
 
@@ -81,7 +79,6 @@ class Comparison:
     systems: dict[str, Evaluation]
     contrasts: tuple[PairContrast, ...]
     method: str
-    correction: str
     missing: dict[str, tuple[str, ...]] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
@@ -128,7 +125,7 @@ class Comparison:
             )
             for one in self.contrasts
         ]
-        return html_table(head, rows, f"{self.method}, {self.correction}")
+        return html_table(head, rows, f"{self.method}, holm")
 
     def to_frame(self) -> Any:
         """A frame with a row for each test; of pandas, polars or Arrow, whichever is installed."""
@@ -163,7 +160,6 @@ class Comparison:
                 for name, one in self.systems.items()
             },
             "method": self.method,
-            "correction": self.correction,
             "contrasts": [
                 {
                     "system": one.system,
@@ -191,12 +187,13 @@ def compare(
     *,
     baseline: str | None = None,
     method: Method = "t",
-    correction: Correction = "holm",
     missing: Missing = "zero",
     n: int = 10_000,
     random_state: int = 0,
 ) -> Comparison:
     """Compare the runs of two or more systems on the same judged queries.
+
+    P-values are corrected for the number of all tests made, over pairs and measures, by Holm's rule.
 
     Parameters
     ----------
@@ -204,8 +201,6 @@ def compare(
     runs : name to run; one without any result is an error, not a zero
     baseline : test every other system against this one; None tests every pair, the later against the earlier
     method, n, random_state : as in `paired_test`
-    correction : of the p-values for the number of all tests made, over pairs and measures: Holm's, Bonferroni's or
-        ``"none"``
     missing : a judged query that a system has no result for counts with the worst value (``"zero"``), is an
         ``"error"``, or is left out for all systems (``"skip"``)
 
@@ -242,10 +237,8 @@ def compare(
             raise InputError(f"There is none of the {len(qrels)} judged queries that every system has results for.")
     judged = {qid: grades for qid, grades in qrels.items() if qid not in set(left_out)} if left_out else qrels
     evaluations = {name: evaluate(judged, _of(run, left_out), parsed) for name, run in runs.items()}
-    compared = compare_evaluations(
-        evaluations, baseline=baseline, method=method, correction=correction, n=n, random_state=random_state
-    )
-    return Comparison(compared.systems, compared.contrasts, compared.method, compared.correction, lacking, left_out)
+    compared = compare_evaluations(evaluations, baseline=baseline, method=method, n=n, random_state=random_state)
+    return Comparison(compared.systems, compared.contrasts, compared.method, lacking, left_out)
 
 
 def compare_evaluations(
@@ -253,7 +246,6 @@ def compare_evaluations(
     *,
     baseline: str | None = None,
     method: Method = "t",
-    correction: Correction = "holm",
     n: int = 10_000,
     random_state: int = 0,
 ) -> Comparison:
@@ -270,8 +262,6 @@ def compare_evaluations(
     """
     if len(systems) < 2:
         raise InputError(f"A comparison needs at least two systems. Got {len(systems)}.")
-    if correction not in _CORRECTIONS:
-        raise InputError(f"'correction' must be one of {', '.join(map(repr, _CORRECTIONS))}. Got {correction!r}.")
     if baseline is not None and baseline not in systems:
         raise InputError(f"The baseline {baseline!r} is not among the systems: {', '.join(map(repr, systems))}.")
     first = next(iter(systems.values()))
@@ -288,7 +278,7 @@ def compare_evaluations(
         paired_test(systems[system], systems[against], method, n, random_state, measure=measure)
         for measure, system, against in asked
     ]
-    adjusted = _CORRECTIONS[correction]([test.p_value for test in tests])
+    adjusted = holm([test.p_value for test in tests])
     contrasts = []
     for (measure, system, against), test, p_value in zip(asked, tests, adjusted.tolist(), strict=True):
         difference = systems[system][measure] - systems[against][measure]
@@ -297,7 +287,7 @@ def compare_evaluations(
         wins, losses = int((difference > _TIE).sum()), int((difference < -_TIE).sum())
         ties = len(difference) - wins - losses
         contrasts.append(PairContrast(system, against, measure, test, p_value, wins, ties, losses))
-    return Comparison(dict(systems), tuple(contrasts), method, correction)
+    return Comparison(dict(systems), tuple(contrasts), method)
 
 
 def _of(run: Run, left_out: tuple[str, ...]) -> Run:
@@ -313,14 +303,3 @@ def _some(qids: tuple[str, ...]) -> str:
 
 def _or_none(value: float) -> float | None:
     return None if isnan(value) else value
-
-
-def _as_they_are(p_values: ArrayLike) -> NDArray[np.float64]:
-    return np.asarray(p_values, dtype=np.float64)
-
-
-_CORRECTIONS: dict[str, Callable[[ArrayLike], NDArray[np.float64]]] = {
-    "holm": holm,
-    "bonferroni": bonferroni,
-    "none": _as_they_are,
-}

@@ -1,4 +1,4 @@
-"""Is one system better than another on the same queries? Paired tests, and corrections for several."""
+"""Is one system better than another on the same queries? Paired tests, and a correction for several."""
 
 from __future__ import annotations
 
@@ -114,18 +114,6 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
     return adjusted
-
-
-def bonferroni(p_values: ArrayLike) -> NDArray[np.float64]:
-    """Bonferroni's correction: each p-value times the number of tests. Holm's is as safe and never larger.
-
-    Examples
-    --------
-    >>> bonferroni([0.01, 0.04, 0.5])
-    array([0.03, 0.12, 1.  ])
-    """
-    p = _checked(p_values)
-    return np.minimum(p * len(p), 1.0)
 
 
 def _checked(p_values: ArrayLike) -> NDArray[np.float64]:

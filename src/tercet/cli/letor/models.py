@@ -94,8 +94,6 @@ def compare(
     measures: tuple[str, ...],
     baseline: str | None,
     method: Any,
-    correction: Any,
-    largest: int,
     seed: int,
     as_json: bool,
 ) -> None:
@@ -108,6 +106,6 @@ def compare(
         raise click.UsageError("name at least two models, each by --model")
     systems = evaluations(data, models, measures)
     comparison = compare_evaluations(
-        systems, baseline=system_named(baseline, systems), method=method, correction=correction, random_state=seed
+        systems, baseline=system_named(baseline, systems), method=method, random_state=seed
     )
-    show_comparison(comparison, {}, largest, as_json)
+    show_comparison(comparison, {}, as_json)
