@@ -17,7 +17,7 @@ import pytest
 from click.testing import Result
 from reproducing import PLANS, run, run_whole
 from scipy import sparse
-from support.host_gpu import COMPILER, HostCard
+from support.host_card import COMPILER, HostCard
 
 from reproductions.plan_reading import faults, find_plan, read_plan
 from reproductions.rankers import make_ranker
