@@ -31,7 +31,6 @@ from tercet.data.click_sessions import without_odd_sessions
 from tercet.data.click_tables import read_click_log
 from tercet.data.clicks import examination_guess
 from tercet.fitting.examination import choose_examination, estimate_examination
-from tercet.fitting.trust import estimate_trust
 from tercet.measure import paired_test
 from tercet.simulate import Traffic, Visitors, simulate_clicks
 from tercet.text import Analyser, Vectoriser
@@ -71,36 +70,6 @@ def estimators(sizes: list[int], n_seeds: int) -> None:
     rows.append(["all", "the guess", *([f"{error(GUESS):.3f}"] * len(sizes))])
     rows.append(["all", "no correction", *([f"{error(np.ones(SHOWN)):.3f}"] * len(sizes))])
     print_table("mean error of the curve", ["log", "estimator", *(f"{size:,}" for size in sizes)], rows)
-
-
-def trusted(sizes: list[int], n_seeds: int) -> None:
-    """How well trust is told from looking: by log size, the error of the lines and how often trust is said to be there.
-
-    Each trust has the error of a and b of `estimate_trust`, that of taking the harvested curve for a, and the share of
-    logs that show trust.
-    """
-    rows = []
-    ranks = np.arange(1, SHOWN + 1)
-    for trust in (0.0, 0.1, 0.3):
-        t = trust / ranks
-        a = TRUTH * (1 - t) / (1 - t[0])
-        b = TRUTH * t - a * t[0]
-        cells: dict[str, list[str]] = {"error of a": [], "of the harvested curve": [], "error of b": [], "shown": []}
-        for n_lists in sizes:
-            logs = [made_up(2, n_lists, replace(VISITORS, trust=trust), Traffic(), seed) for seed in range(n_seeds)]
-            found = [estimate_trust(log, seed=seed) for seed, log in enumerate(logs)]
-            known = [one for one in found if one is not None and len(one.slopes) == SHOWN]
-            harvested = [estimate_examination(log, with_em=False, n_resamples=1)[0].values for log in logs]
-            errors = {
-                "error of a": [np.abs(np.array(one.slopes) - a)[1:].mean() for one in known],
-                "of the harvested curve": [np.abs(np.array(values)[:SHOWN] - a)[1:].mean() for values in harvested],
-                "error of b": [np.abs(np.array(one.offsets) - b)[1:].mean() for one in known],
-            }
-            for name, values in errors.items():
-                cells[name].append(f"{np.mean(values):.3f}" if values else "")
-            cells["shown"].append(f"{sum(one.is_shown for one in known)} of {n_seeds}")
-        rows += [[f"{trust:g}", name, *of_sizes] for name, of_sizes in cells.items()]
-    print_table("trust in the top, two rankings", ["trust", "", *(f"{size:,}" for size in sizes)], rows)
 
 
 def made_up(n_rankers: int, n_lists: int, people: Visitors, traffic: Traffic, seed: int) -> ClickLog:
@@ -214,7 +183,6 @@ def main() -> None:
     options = parser.parse_args()
     if options.shop is None:
         estimators(options.sizes, options.seeds)
-        trusted(options.sizes, options.seeds)
     else:
         rankings(options.shop, options.sizes, options.output)
 

@@ -46,11 +46,10 @@ from reproductions.datasets import load_dataset
 from reproductions.tasks import PreferenceTask
 from tercet.data import read_beir
 from tercet.errors import DeviceError, DivergedError, MissingExtraError
-from tercet.gpu import Card, find_card
+from tercet.gpu import Card, device, find_card
 from tercet.gpu.states import StateOnCard
 from tercet.gpu.stepper import CardExecutor
 from tercet.learn import SampledSource
-from tercet.learn.devices import learning_on
 from tercet.learn.loop import executing_on
 from tercet.measure import average_precision_of_classes
 
@@ -68,12 +67,13 @@ def newsgroups(data_home: Path) -> Newsgroups:
     return load_newsgroups(data_home)
 
 
-def learn(data_home: Path, kind: str, seed: int, device: str, quick: bool) -> tuple[float, float, float]:
+def learn(data_home: Path, kind: str, seed: int, there: str, quick: bool) -> tuple[float, float, float]:
     """MAP over 1,000 test queries, error on 20,000 test preferences, and the rate of violations at the end."""
     data = newsgroups(data_home)
     make, steps = KINDS[kind]
     source = SampledSource.from_labels(data.y, steps // (50 if quick else 1), random_state=seed)
-    ranker = make(device=device, random_state=seed).fit(data.X, source)
+    with device(there, strict=True):
+        ranker = make(random_state=seed).fit(data.X, source)
     queries = np.arange(0, len(data.y_test), max(1, len(data.y_test) // 1000))[:1000]
     test = tc.Preferences.from_labels(data.y_test, 20_000, random_state=1000)
     mean = average_precision_of_classes(ranker.weights_, data.X_test, data.y_test, queries).mean()
@@ -92,7 +92,7 @@ def seeds(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             for kind in kinds
             for seed in range(n_seeds)
         }
-        with learning_on("cuda"):
+        with device("cuda"):
             on_card = {key: learn(arguments.data_home, *key, "cuda", arguments.quick) for key in on_core}
         for kind in kinds:
             card, core = (
@@ -135,26 +135,29 @@ def sparse(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
     def value(ranker: Any) -> str:
         queries = np.arange(0, len(data.y_test), max(1, len(data.y_test) // 1000))[:1000]
-        with learning_on("cuda"):
+        with device("cuda"):
             return f"{average_precision_of_classes(ranker.weights_, data.X_test, data.y_test, queries).mean():.4f}"
 
     def source(n: int) -> SampledSource:
         return SampledSource.from_labels(data.y, n, random_state=arguments.seed)
 
-    with clock(f"dense, {steps:,} steps, rate 0.1", rows) as row:
-        dense = tc.DenseRanker(rate=0.1, schedule="constant", device="cuda").fit(data.X, source(steps))
+    with clock(f"dense, {steps:,} steps, rate 0.1", rows) as row, device("cuda", strict=True):
+        dense = tc.DenseRanker(rate=0.1, schedule="constant").fit(data.X, source(steps))
     row.append(value(dense))
     for density in (0.05, 0.01):
         with clock(f"… thinned to {density:.0%}", rows) as row:
             thinned = dense.thin(density)
         row.append(value(thinned))
-        with clock(f"… and learned on, {steps // 6:,} steps, rate 0.5 falling", rows) as row:
-            thinned.set_params(device="cuda", rate=0.5, schedule="linear")
-            thinned.refit(data.X, source(steps // 6))
+        with (
+            clock(f"… and learned on, {steps // 6:,} steps, rate 0.5 falling", rows) as row,
+            device("cuda", strict=True),
+        ):
+            thinned.set_params(rate=0.5, schedule="linear")
+            thinned.refit_on_support(data.X, source(steps // 6))
         row.append(value(thinned))
     low_rank = tc.LowRankRanker(n_components=100, tied=True, rate=0.1, schedule="linear", scale_documents=False)
-    with clock("sparse on the support of low rank, 1 %, 3,000,000 steps", rows) as row:
-        ranker = tc.SparseRanker(density=0.01, sparsify="low-rank", low_rank=low_rank, device="cuda")
+    with clock("sparse on the support of low rank, 1 %, 3,000,000 steps", rows) as row, device("cuda", strict=True):
+        ranker = tc.SparseRanker(density=0.01, sparsify="low-rank", low_rank=low_rank)
         ranker.fit(data.X, source(3_000_000 // quick))
     row.append(value(ranker))
     print_table("20 Newsgroups, MAP over 1,000 test queries", ["model", "time", "MAP"], rows)
@@ -166,9 +169,9 @@ def nfcorpus(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     data = read_beir(arguments.data_home / "nfcorpus")
     train, dev = data.split("train"), data.split("dev")
     rows: list[list[str]] = []
-    for device in ("cuda", "cpu"):
-        with clock(device, rows) as row:
-            model = tc.fit(data.docs, data.queries, train, device=device, random_state=arguments.seed)
+    for there in ("cuda", "cpu"):
+        with clock(there, rows) as row, device(there):
+            model = tc.fit(data.docs, data.queries, train, random_state=arguments.seed)
         run = model.rank({qid: data.queries[qid] for qid in dev}, data.docs, k=100)
         row.append(f"{tc.evaluate(dev, run, ['nDCG@10']).values.mean():.4f}")
     print_table("NFCorpus, tc.fit", ["device", "time", "nDCG@10 on dev"], rows)
@@ -189,9 +192,10 @@ def words(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         queries = np.arange(0, len(data.y_test), max(1, len(data.y_test) // 1000))[:1000]
         for l1, n in ((5e-6, steps // 100), (5e-6, steps), (0.0, steps // 100), (0.0, steps // 10)):
             source = SampledSource.from_labels(data.y, n, random_state=arguments.seed)
-            ranker = tc.SparseRanker(l1=l1, refit=False, device="cuda", random_state=arguments.seed)
+            ranker = tc.SparseRanker(l1=l1, refit=False, random_state=arguments.seed)
             began = time.perf_counter()
-            ranker.fit(data.X, source)
+            with device("cuda", strict=True):
+                ranker.fit(data.X, source)
             took = time.perf_counter() - began
             size = data.X.shape[1]
             row = [f"{size:,}", f"{4 * size * size / 1e9:.1f} GB", f"{l1:g}", f"{n:,}", f"{took:.1f} s"]

@@ -28,9 +28,8 @@ from common import (
     write_json,
 )
 from tercet.data.sampling import JudgementSampler
-from tercet.gpu import find_card
+from tercet.gpu import device, find_card
 from tercet.learn import SampledSource
-from tercet.learn.devices import learning_on
 from tercet.measure import average_precision_of_classes
 from tercet.weights import Identity, Weights
 
@@ -55,9 +54,19 @@ def bandwidth(card: Any) -> float:
 class Timed:
     """A ranker that was fitted, and how fast: from the first chunk's end to the last's where there are many."""
 
-    def __init__(self, make: Callable[..., Any], X: Any, source: SampledSource, D: Any = None, **how: Any) -> None:
+    def __init__(
+        self,
+        make: Callable[..., Any],
+        X: Any,
+        source: SampledSource,
+        *,
+        there: str,
+        deterministic: bool = False,
+        **how: Any,
+    ) -> None:
         began = time.perf_counter()
-        self.ranker = make(**how).fit(X, source, D)
+        with device(there, strict=True, deterministic=deterministic):
+            self.ranker = make(**how).fit(X, source)
         self.seconds = time.perf_counter() - began  # the start, copies to the card and back included
         events = self.ranker.history_
         if len(events) > 2:
@@ -89,14 +98,13 @@ def newsgroups(arguments: argparse.Namespace, card: Any, peak: float) -> list[di
     }
     for name, (make, n_card, n_core) in kinds.items():
         runs = {}
-        for device, n in (("cuda", n_card), ("cpu", n_core)):
+        for there, n in (("cuda", n_card), ("cpu", n_core)):
             source = SampledSource.from_labels(data.y, max(1000, n // quick), random_state=arguments.seed)
-            make(device=device).fit(data.X, SampledSource.from_labels(data.y, 2000))  # compiles
-            runs[device] = Timed(make, data.X, source, device=device, random_state=arguments.seed)
-        same = make(device="cuda").fit(
-            data.X, SampledSource.from_labels(data.y, max(1000, n_core // quick), random_state=arguments.seed)
-        )
-        with learning_on("cuda"):
+            Timed(make, data.X, SampledSource.from_labels(data.y, 2000), there=there)  # compiles
+            runs[there] = Timed(make, data.X, source, there=there, random_state=arguments.seed)
+        few = SampledSource.from_labels(data.y, max(1000, n_core // quick), random_state=arguments.seed)
+        same = Timed(make, data.X, few, there="cuda").ranker
+        with device("cuda"):
             maps = [
                 average_precision_of_classes(ranker.weights_, data.X_test, data.y_test, queries).mean()
                 for ranker in (runs["cuda"].ranker, same, runs["cpu"].ranker)
@@ -162,7 +170,7 @@ def topical(card: Any, n_docs: int, n_words: int, n_topics: int, length: int, se
 
 def precision_at_10(weights: Any, X: Any, topic: Any, queries: Any) -> float:
     """The share of the ten best, the text itself left out, that are of its topic; ranked on the card."""
-    with learning_on("cuda"):
+    with device("cuda"):
         docs, _ = weights.rank(X[queries], X, 11)
     others = docs != queries[:, None]
     right = (topic[docs] == topic[queries][:, None]) & others
@@ -186,7 +194,7 @@ def words(arguments: argparse.Namespace, card: Any, peak: float) -> list[dict[st
         for tied, learns in ((True, "few"), (False, "few"), (True, "all"), (False, "all")):
             how = {"rate": 0.1} if learns == "few" else {"rate": 1e-7, "margin": 1e6}
             source = SampledSource.from_labels(topic, steps, random_state=arguments.seed)
-            run = Timed(tc.LowRankRanker, X, source, n_components=100, tied=tied, device="cuda", **how)
+            run = Timed(tc.LowRankRanker, X, source, n_components=100, tied=tied, there="cuda", **how)
             moved = bytes_of_step(X, 100, run.violations) * run.rate
             found.append(
                 {
@@ -229,7 +237,7 @@ def deterministic(arguments: argparse.Namespace, card: Any, peak: float) -> list
         ("sparse", lambda **p: tc.SparseRanker(refit=False, **p), 2_000_000),
     ):
         runs = [
-            Timed(make, data.X, SampledSource.from_labels(data.y, n // quick), device="cuda", deterministic=same)
+            Timed(make, data.X, SampledSource.from_labels(data.y, n // quick), there="cuda", deterministic=same)
             for same in (False, True, True)
         ]
         one, other = (run.ranker.weights_ for run in runs[1:])
@@ -268,7 +276,7 @@ def wikipedia(arguments: argparse.Namespace, card: Any, peak: float) -> list[dic
         rate=0.05,
         schedule="linear",
         spread=0.03,
-        device="cuda",
+        there="cuda",
     )
     after = precision_at_10(run.ranker.weights_, X, topic, queries)
     moved = bytes_of_step(X, 100, run.violations) * run.rate
@@ -323,7 +331,7 @@ def growth(arguments: argparse.Namespace, card: Any, peak: float) -> list[dict[s
     for n_docs, n_words, width in settings:
         X, topic = topical(card, n_docs // shrink, n_words // shrink, n_docs // shrink // 100, 60, arguments.seed)
         source = SampledSource.from_labels(topic, 12_000_000 // shrink**2, random_state=arguments.seed)
-        run = Timed(tc.LowRankRanker, X, source, n_components=width, tied=True, rate=0.1, device="cuda")
+        run = Timed(tc.LowRankRanker, X, source, n_components=width, tied=True, rate=0.1, there="cuda")
         moved = bytes_of_step(X, width, run.violations) * run.rate
         found.append(
             {"docs": n_docs, "words": n_words, "components": width, "steps_per_second": run.rate, "share": moved / peak}

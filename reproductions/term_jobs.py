@@ -389,7 +389,7 @@ class CurveJob:
         for step in self.steps:
             started = time.perf_counter()
             again = SparseRanker.from_weights(ranker.weights_.sparse, **ranker.get_params())
-            again.refit(view.Q, prefs[:step], view.D)
+            again.refit_on_support(view.Q, prefs[:step], view.D)
             refitted.append(point(step, time.perf_counter() - started, again.weights_))
         return {"series": {"weights_before_refit_": points, "weights_": refitted}}
 

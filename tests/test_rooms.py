@@ -32,11 +32,11 @@ FLOORS: list[list[str]] = [
     ["weights"],
     ["measure"],
     ["learn"],
-    ["scale", "gpu"],
     ["report"],
     ["fitting"],
     ["pictures"],
     ["search"],
+    ["scale", "gpu"],
     ["loading.py"],
     ["transfer.py"],
     ["export", "serve"],
@@ -53,6 +53,9 @@ ALLOWED: dict[str, set[str]] = {
 ALLOWED["kernels"] = {"kernels"}
 ALLOWED["cli"].add("__version__")  # the one thing of the package itself that the command line shows
 ALLOWED["__version__"] = set()
+# Packages around the core, which passes work to them only through objects that it is given.
+AROUND_THE_CORE = ("serve", "engines", "scale", "gpu", "adapters", "reproductions")
+ABOVE_THE_CORE = {*AROUND_THE_CORE, "repro", "export", "cli", "tercet/__init__.py", "__main__"}
 
 # Costs seconds to import, or comes with an extra, or belongs to the command line only.
 HEAVY = (
@@ -149,6 +152,28 @@ def test_imports_go_downwards_only(module):
                 f"{FILES[module]}:{line}: {room} must not import {imported}; it may import "
                 f"{', '.join(sorted(ALLOWED[room]))}"
             )
+
+
+def names_around_the_core(module: str) -> list[int]:
+    """Lines of string constants that name a package around the core, as an import by name would."""
+    pattern = re.compile(rf"tercet\.({'|'.join(AROUND_THE_CORE)})\b")
+    strings = (node for node in ast.walk(parsed(module)) if isinstance(node, ast.Constant))
+    return [node.lineno for node in strings if isinstance(node.value, str) and pattern.match(node.value)]
+
+
+@pytest.mark.parametrize("module", [name for name in FILES if room_of(name) not in ABOVE_THE_CORE])
+def test_the_core_imports_nothing_around_it_not_even_by_name(module):
+    for imported, line in imports(module):
+        around = imported.split(".")[0] == "tercet" and room_of(imported) in AROUND_THE_CORE
+        assert not around, f"{FILES[module]}:{line}: the core must not import {imported}"
+    assert names_around_the_core(module) == [], f"{FILES[module]} names a package around the core in a string"
+
+
+def test_names_in_strings_are_seen(tmp_path, monkeypatch):
+    source = tmp_path / "made_up.py"
+    source.write_text('from importlib import import_module\n\nimport_module("tercet.gpu").x\nprint("tercet.gpus")\n')
+    monkeypatch.setitem(FILES, "tercet.data.made_up", source)
+    assert names_around_the_core("tercet.data.made_up") == [3]
 
 
 def test_the_contract_is_that_of_the_design():

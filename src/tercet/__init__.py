@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tercet.data import query_folds as query_folds
     from tercet.data import read_letor as read_letor
     from tercet.data import read_table as read_table
-    from tercet.fitting import Prior as Prior
     from tercet.fitting import TextModel as TextModel
     from tercet.fitting import fit as fit
     from tercet.fitting import fit_labelled as fit_labelled
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from tercet.learn import CosineRanker as CosineRanker
     from tercet.learn import DenseRanker as DenseRanker
     from tercet.learn import DiagonalRanker as DiagonalRanker
-    from tercet.learn import GroupSparseRanker as GroupSparseRanker
     from tercet.learn import HashedRanker as HashedRanker
     from tercet.learn import LowRankRanker as LowRankRanker
     from tercet.learn import LSIRanker as LSIRanker
@@ -46,7 +44,6 @@ if TYPE_CHECKING:
     from tercet.learn.linear import FTRLRanker as FTRLRanker
     from tercet.learn.linear import MeanRanker as MeanRanker
     from tercet.learn.linear import ProximalRanker as ProximalRanker
-    from tercet.learn.linear import StableRanker as StableRanker
     from tercet.learn.rls import RankRLS as RankRLS
     from tercet.learn.rls import RLSRegressor as RLSRegressor
     from tercet.loading import load as load
@@ -68,7 +65,6 @@ else:
         {
             "tercet.data": ("Documents", "Preferences", "as_documents", "query_folds", "read_letor", "read_table"),
             "tercet.fitting": (
-                "Prior",
                 "TextModel",
                 "fit",
                 "fit_labelled",
@@ -82,14 +78,13 @@ else:
                 "CosineRanker",
                 "DenseRanker",
                 "DiagonalRanker",
-                "GroupSparseRanker",
                 "HashedRanker",
                 "LSIRanker",
                 "LowRankRanker",
                 "PrunedRanker",
                 "SparseRanker",
             ),
-            "tercet.learn.linear": ("FTRLRanker", "FenchelRanker", "MeanRanker", "ProximalRanker", "StableRanker"),
+            "tercet.learn.linear": ("FTRLRanker", "FenchelRanker", "MeanRanker", "ProximalRanker"),
             "tercet.learn.rls": ("RLSRegressor", "RankRLS"),
             "tercet.loading": ("load",),
             "tercet.measure": ("HeldOutQueries", "blend", "compare", "evaluate", "measure_rows", "scorer"),

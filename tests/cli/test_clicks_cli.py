@@ -33,7 +33,6 @@ def test_a_log_is_described(log, tmp_path):
     assert "of 8 queries in" in output
     assert "left out: bot1: clicks everything: 30 lists, 300 clicks on 300 documents" in output
     assert "learning weighs clicks by chances of looking at a rank estimated from documents seen" in output
-    assert "trust: the log is too short to tell trust in the top from looking" in output
     tenth = next(line.split() for line in output.splitlines() if line.startswith("  10 "))
     assert float(tenth[5]) == pytest.approx(10**-0.8, abs=0.08)
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")

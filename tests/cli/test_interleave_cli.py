@@ -11,7 +11,6 @@ import pytest
 from support.commands import ok, run
 from tercet.measure.duels import Assignment, Contest, read_duels
 from tercet.measure.interleaving import Duel
-from tercet.pictures.duel_course import course_points
 from tercet.serve.impressions import ImpressionLog
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()
@@ -100,20 +99,6 @@ def test_lists_count_from_a_time_on(log):
     assert "'yesterday' is no time" in result.output
 
 
-def test_the_picture_is_the_share_with_its_interval(log, tmp_path):
-    output = ok("interleave", log, "-o", tmp_path / "duels.png")
-    assert "duels.png: written" in output
-    assert (tmp_path / "duels.png").read_bytes().startswith(b"\x89PNG")
-    course = read_duels(log).courses[Contest("served", "better")]
-    lists, shares, low, high = course_points(course)
-    assert lists[-1] == 500
-    wins, losses, _ = counts(log, Contest("served", "better"))
-    assert (low[-1], high[-1]) == Duel(losses, wins).interval
-    assert shares[-1] == losses / (wins + losses)
-    halfway = course.outcomes[: lists[len(lists) // 2]]
-    assert shares[len(lists) // 2] == np.mean(halfway[halfway != 0] < 0)
-
-
 def test_what_is_left_out_and_what_waits_is_said(tmp_path):
     rng, clock = np.random.default_rng(0), Clock()
     contest = Contest("served", "candidate")
@@ -132,7 +117,6 @@ def test_a_log_without_interleaved_lists_and_none_at_all(tmp_path):
     with ImpressionLog(tmp_path / "log", keep_days=10_000, clock=clock) as log:
         log.search("me", "tea", DOCS, {})
     assert "1 lists, 0 of them interleaved, 0 count" in ok("interleave", tmp_path / "log")
-    ok("interleave", tmp_path / "log", "-o", tmp_path / "none.svg")
     (tmp_path / "empty").mkdir()
     result = run("interleave", tmp_path / "empty")
     assert result.exit_code == 1

@@ -56,7 +56,7 @@ def test_parameters_reach_the_ranker(data, tmp_path):
 
 
 def test_the_best_of_several_is_taken(data, tmp_path):
-    model = fit(data, tmp_path / "model", "--ranker", "cosine", "--ranker", "LowRank", "--set", "n_components=3")
+    model = fit(data, tmp_path / "model", "--ranker", "cosine", "--ranker", "low-rank", "--set", "n_components=3")
     told = model.report.chosen
     assert (told["ranker"], told["n_components"]) == ("low-rank", 3)
 
@@ -64,7 +64,7 @@ def test_the_best_of_several_is_taken(data, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--ranker", "rm3"], "RM3 is no W"),
+        (["--ranker", "rm3"], "ranker is 'rm3'; expected a term-pair ranker, or one of low-rank"),
         (["--density", "0.05"], "low-rank has no parameter 'density' (sparse has one); low-rank has "),
         (["--ranker", "sparse", "--density", "2"], "The 'density' parameter of SparseRanker must be"),
         (["--ranker", "sparse", "--set", "alpha=0.3"], "sparse has no parameter 'alpha' (lsi has one)"),

@@ -23,7 +23,6 @@ from tercet.data import Documents, as_documents, check, iter_rows, read_table
 from tercet.data.documents import DocumentStream, document_roles
 from tercet.data.roles import TableSettings
 from tercet.data.tables import BadRows, open_table
-from tercet.data.word_topics import read_word_topics
 from tercet.errors import FormatError, InputError, TercetError
 
 quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -359,17 +358,6 @@ def test_an_object_in_a_cell_is_columns_by_which_texts_can_be_named(tmp_path):
     for docs in (*read, *made):
         assert dict(docs) == {"a": "Tea\ngreen", "b": "Milk"}
         assert docs.columns["meta.price"] == [2, None]
-
-
-def test_topics_of_a_word_are_rows_or_a_list(tmp_path):
-    rows = '{"word": "puck", "path": "sport/hockey"}\n{"word": "puck", "path": "ice"}\n'
-    assert read_word_topics(written(tmp_path, rows)) == {"puck": ["sport/hockey", "ice"]}
-    listed = '{"word": "puck", "path": ["sport/hockey", "ice"]}\n'
-    assert read_word_topics(written(tmp_path, listed)) == {"puck": ["sport/hockey", "ice"]}
-    pq.write_table(pa.table({"word": ["puck"], "path": [["sport/hockey", "ice"]]}), tmp_path / "topics.parquet")
-    assert read_word_topics(tmp_path / "topics.parquet") == {"puck": ["sport/hockey", "ice"]}
-    with pytest.raises(FormatError, match=":2: a word's topics are paths such as 'sport/hockey'; found None"):
-        read_word_topics(written(tmp_path, '{"word": "puck", "path": "ice"}\n{"word": "tea"}\n'))
 
 
 # -- what the columns are ---------------------------------------------------------------------------------------------

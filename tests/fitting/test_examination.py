@@ -11,8 +11,7 @@ from oracles import clicks as oracle
 from tercet.data import ClickLog, Impression
 from tercet.data.click_sessions import odd_sessions, without_odd_sessions
 from tercet.data.clicks import click_preferences, examination_guess
-from tercet.fitting import examination
-from tercet.fitting.examination import ShownDocuments, choose_examination, estimate_examination
+from tercet.fitting.examination import choose_examination, estimate_examination
 from tercet.simulate import Traffic, Visitors, simulate_clicks
 
 N_RANKS = 6
@@ -49,17 +48,8 @@ GUESS_ERROR = float(np.mean([abs(examination_guess(rank) - TRUTH[rank - 1]) for 
 @pytest.mark.parametrize("seed", range(3))
 def test_all_pairs_is_the_maximum_of_its_likelihood(seed):
     log = made(150, seed=seed)
-    [curve] = estimate_examination(log, with_em=False, n_resamples=1)
+    [curve] = estimate_examination(log, n_resamples=1)
     np.testing.assert_allclose(curve.values, oracle.all_pairs(log, N_RANKS), rtol=2e-3)
-
-
-def test_expectation_maximisation_is_that_of_the_equations(monkeypatch):
-    monkeypatch.setattr(examination, "_EM_STEPS", 7)
-    monkeypatch.setattr(examination, "_EM_TOLERANCE", 0.0)
-    log = made(200)
-    curve = ShownDocuments.of(log).estimate("em", 1, np.random.default_rng(0))
-    expected = oracle.position_based_em(log, N_RANKS, examination.LEVELS, 7)
-    np.testing.assert_allclose(curve.values, expected / expected[0], rtol=1e-9)
 
 
 def test_random_lists_give_the_rates_by_rank():
@@ -85,7 +75,7 @@ def test_random_lists_of_other_lengths_are_no_lower_ranks():
     # And longer ones that were not random, whose ranks the curve is not asked for.
     lists.append(Impression("q", tuple(f"d{doc}" for doc in range(20)), ("d0",)))
     log = ClickLog(tuple(lists), randomised=(True,) * 4000 + (False,))
-    curve = next(one for one in estimate_examination(log, with_em=False) if one.method == "randomised")
+    curve = next(one for one in estimate_examination(log) if one.method == "randomised")
     assert len(curve.values) == 10
     np.testing.assert_allclose(curve.values, 1.0, atol=0.2)
     assert np.mean([low <= 1 <= high for low, high in zip(curve.low, curve.high, strict=True)]) > 0.8
@@ -108,22 +98,10 @@ def test_what_the_simulator_put_in_is_recovered_better_from_a_longer_log(method,
     assert np.mean(within) > 0.8
 
 
-def test_where_no_document_moves_there_is_em_alone_and_the_guess_is_learned_from():
+def test_where_no_document_moves_there_is_no_curve_and_the_guess_is_learned_from():
     log = made(2000, n_rankers=1)
-    [curve] = estimate_examination(log)
-    assert curve.method == "em"
-    assert not curve.is_learned_from
-    assert (np.array(curve.values)[2:] < TRUTH[2:]).all()  # what the ranking does well is taken for looking
+    assert estimate_examination(log) == []
     assert choose_examination(log).chances is None
-
-
-def test_em_recovers_the_curve_where_relevance_is_the_same_at_all_ranks():
-    lists, _ = shop(600)
-    rng = np.random.default_rng(0)
-    grades = {query: {doc_id: 1 for doc_id in docs if rng.random() < 0.4} for query, (docs, _) in lists.items()}
-    log = simulate_clicks({q: orders[:1] for q, orders in lists.items()}, grades, 6000, PEOPLE, Traffic(popularity=0.0))
-    [curve] = estimate_examination(log)
-    assert error(curve) < 0.06
 
 
 def test_the_rule_that_chooses():
@@ -159,7 +137,7 @@ def test_a_log_without_clicks_or_without_rank_1_compared_has_no_curve():
     docs = ("a", "b", "c")
     assert estimate_examination(ClickLog((Impression("q", docs, ()),) * 5)) == []
     moved = [Impression("q", ("a", "b", "c"), ("b",)), Impression("q", ("a", "c", "b"), ("b",))] * 9
-    assert {curve.method for curve in estimate_examination(ClickLog(tuple(moved)), n_resamples=5)} <= {"em"}
+    assert estimate_examination(ClickLog(tuple(moved)), n_resamples=5) == []
 
 
 def test_preferences_are_weighed_by_a_curve():
@@ -176,7 +154,7 @@ def test_sessions_that_no_person_made_are_found_and_left_out():
     cleaned = without_odd_sessions(log, odd)
     assert not bots & set(cleaned.sessions)
     assert "as of one who clicks everything" in cleaned.notes[-1]
-    before, after = (estimate_examination(one, with_em=False, n_resamples=2)[0] for one in (log, cleaned))
+    before, after = (estimate_examination(one, n_resamples=2)[0] for one in (log, cleaned))
     assert error(after) < error(before)
 
 
@@ -198,9 +176,9 @@ def test_a_log_of_nothing_else_is_kept():
 def test_lists_made_of_two_rankings_have_a_curve_of_their_own():
     log = made(4000)
     marked = replace(log, interleaved=tuple(number % 2 == 0 for number in range(4000)))
-    curves = {curve.method: curve for curve in estimate_examination(marked, with_em=False, n_resamples=2)}
+    curves = {curve.method: curve for curve in estimate_examination(marked, n_resamples=2)}
     assert set(curves) == {"interleaved", "harvested"}
-    alone = estimate_examination(log.some(range(0, 4000, 2)), with_em=False, n_resamples=2)
+    alone = estimate_examination(log.some(range(0, 4000, 2)), n_resamples=2)
     np.testing.assert_allclose(curves["interleaved"].values, alone[0].values)
     assert "lists made of two rankings" in choose_examination(marked, [curves["interleaved"]]).source
 

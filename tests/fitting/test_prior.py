@@ -66,14 +66,6 @@ def test_pairs_that_never_count_have_no_weight():
         fit(prior=never)
 
 
-def test_a_start_is_learned_on():
-    model = fit(ranker="sparse", prior=tc.Prior(KNOWN, mode="start"))
-    assert model.report.systems[-1].name == "learned" or model.report.systems[-1].name.endswith("with prior")
-    assert weight(model, "ask03", "say03") > 0
-    with pytest.raises(InputError, match="mode='start' is for the ranker 'sparse'; got 'dense'"):
-        fit(ranker="dense", prior=tc.Prior(KNOWN, mode="start"))
-
-
 def test_words_are_cut_as_texts_are_and_unknown_ones_are_named():
     texts = {"a": "running shoes", "b": "sprint spikes", "c": "swimming pool"}
     queries = {str(i): text for i, text in enumerate(["running", "sprints", "pools"] * 4)}
@@ -126,7 +118,7 @@ def test_never_and_zero_are_read(tmp_path):
 def test_a_wrong_file_is_named_with_its_line(text, message, tmp_path):
     (tmp_path / "pairs.tsv").write_text(text)
     with pytest.raises(FormatError, match=message):
-        tc.Prior(tmp_path / "pairs.tsv")
+        fit(prior=tmp_path / "pairs.tsv")
 
 
 @pytest.mark.parametrize(
@@ -142,8 +134,6 @@ def test_a_wrong_file_is_named_with_its_line(text, message, tmp_path):
 def test_what_is_no_prior_is_named(prior, message):
     with pytest.raises(InputError, match=message):
         fit(prior=prior)
-    with pytest.raises(InputError, match="the mode of a prior must be one of target, start"):
-        tc.Prior(KNOWN, mode="mask")
 
 
 def test_from_the_shell(tmp_path):
@@ -158,7 +148,5 @@ def test_from_the_shell(tmp_path):
     assert "with prior" in said
     assert "do not have as one word: none" in said
     assert weight(tc.load(tmp_path / "model"), "ask03", "say03") == 0
-    refused = run(
-        *("fit", tmp_path / "data", "--prior", tmp_path / "pairs.tsv", "--prior-mode", "start", "-o", tmp_path / "m")
-    )
+    refused = run("fit", tmp_path / "data", "--prior", tmp_path / "pairs.tsv", "-o", tmp_path / "m")
     assert "is for the ranker 'sparse'" in refused.output

@@ -14,12 +14,11 @@ from support.host_card import COMPILER, HostCard, on_host_card
 from support.random_data import random_preferences, random_texts
 from tercet.data.sampling import JudgementSampler
 from tercet.errors import DeviceError, InputError, MissingExtraError, ParameterError
-from tercet.gpu import find_card
+from tercet.gpu import device, find_card
 from tercet.gpu.all_pairs import PairsOnCard
 from tercet.gpu.states import LowRankOnCard, shared_words
 from tercet.gpu.stepper import CardStepper
 from tercet.learn import HardSource, MultiTaskRanker, SampledSource
-from tercet.learn.devices import learning_on
 from tercet.text import vectorise
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler builds the kernels for this machine")
@@ -52,21 +51,17 @@ def test_steps_with_the_same_bits_every_time(name):
 
 
 @pytest.mark.parametrize("name", ["dense", "sparse", "sparse, on low rank"])
-def test_a_ranker_has_its_own_bits_where_all_fits_learn_on_a_card(name, monkeypatch):
-    """`deterministic` of a ranker holds within `learning_on`, which knows nothing of it."""
+def test_all_runs_of_a_fit_have_the_same_bits_where_these_are_asked_for(name, monkeypatch):
     began = []
     monkeypatch.setattr("tercet.gpu.find_card", HostCard)
     monkeypatch.setattr(
         CardStepper, "begin", lambda self, begin=CardStepper.begin: began.append(self.deterministic) or begin(self)
     )
-    with learning_on("cuda"):
-        RANKERS[name](deterministic=True).fit(some_texts(), some_preferences())
-        assert began
-        assert all(began)
+    for deterministic in (True, False):
         began.clear()
-        RANKERS[name]().fit(some_texts(), some_preferences())
-        assert began
-        assert not any(began)
+        with device("cuda", deterministic=deterministic):
+            RANKERS[name]().fit(some_texts(), some_preferences())
+        assert set(began) == {deterministic}
 
 
 @pytest.mark.parametrize("name", [name for name in RANKERS if "never" in name])
@@ -117,7 +112,7 @@ def test_a_refit_by_hand_refuses_rows_that_there_are_not():
     with on_host_card():
         ranker = tc.SparseRanker(rate=3.0, l1=2e-3).fit(Q, some_preferences())
         with pytest.raises(InputError, match="1000000"):
-            ranker.refit(Q, beyond)
+            ranker.refit_on_support(Q, beyond)
 
 
 def test_sources_of_other_kinds_are_drawn_here():
@@ -210,7 +205,7 @@ def test_checkpoints_are_written_and_listeners_told_in_mid_run(tmp_path, monkeyp
     Q, prefs, written = some_texts(), some_preferences(200_000), {}
 
     def write(self, run):
-        written.setdefault(run.executor.name, []).append(run.done)
+        written.setdefault(run.stepper.name, []).append(run.done)
         self._written_at = run.done
 
     monkeypatch.setattr(tc.Checkpoint, "write", write)
@@ -252,7 +247,6 @@ def test_what_was_learned_on_a_card_is_saved_and_learns_on_here(tmp_path):
         ranker = tc.SparseRanker(rate=3.0, l1=2e-3).fit(Q, prefs)
     ranker.save(tmp_path / "ranker")
     again = tc.load(tmp_path / "ranker")
-    assert again.device == "cpu"
     same(again, ranker)
     again.partial_fit(Q, prefs[:50])
     assert again.n_steps_ == ranker.n_steps_ + 50
@@ -268,7 +262,8 @@ def test_vectors_on_disk_are_learned_from_on_a_card(tmp_path, monkeypatch):
     here, there = tc.LowRankRanker(n_components=5), tc.LowRankRanker(n_components=5)
     tc.fit_vectors(vectors, qrels, here, n_steps=2000)
     assert not card.launched
-    tc.fit_vectors(vectors, qrels, there, n_steps=2000, device="cuda")
+    with device("cuda"):
+        tc.fit_vectors(vectors, qrels, there, n_steps=2000)
     assert len(card.launched) >= 2
     Q = vectors.queries.rows(np.arange(40))
     np.testing.assert_allclose(there.weights_.score(Q, Q), here.weights_.score(Q, Q), rtol=1e-4, atol=1e-5)
@@ -279,19 +274,20 @@ def test_without_a_card_what_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     find_card.cache_clear()
     try:
-        with pytest.raises(MissingExtraError, match=r"device='cuda' needs CuPy: .*gpu"):
-            tc.LowRankRanker(device="cuda").fit(some_texts(), some_preferences())
-        learned = tc.LowRankRanker(device="auto", n_components=5).fit(some_texts(), some_preferences())
-        assert learned.n_steps_ == 300
+        with pytest.raises(MissingExtraError, match=r"a GPU needs CuPy: .*gpu"), device("cuda"):
+            pass
+        with device("auto") as name:
+            learned = tc.LowRankRanker(n_components=5).fit(some_texts(), some_preferences())
+        assert (name, learned.n_steps_) == ("", 300)
     finally:
         find_card.cache_clear()
-    with pytest.raises(ParameterError, match="device"):
-        tc.LowRankRanker(device="gpu").fit(some_texts(), some_preferences())
+    with pytest.raises(ParameterError, match="device must be one of"), device("gpu"):
+        pass
 
 
 def test_a_card_and_a_cluster_are_not_both_asked_for():
-    with tc.Cluster("here:2"), pytest.raises(ParameterError, match="a cluster shares them among its workers"):
-        tc.LowRankRanker(device="cuda").fit(some_texts(), some_preferences())
+    with tc.Cluster("here:2"), pytest.raises(ParameterError, match="a cluster shares them"), device("cuda"):
+        pass
 
 
 def test_a_failure_in_mid_run_leaves_the_last_checkpoint(tmp_path):

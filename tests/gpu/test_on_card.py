@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 
 import numpy as np
 import pytest
@@ -15,11 +16,10 @@ from support.random_data import random_preferences, random_texts
 from tercet.data.counters import Counters, draw_by_counters, placed
 from tercet.data.sampling import JudgementSampler, LabelSampler, MixtureSampler
 from tercet.errors import DeviceError, InputError, MemoryLimitError, MissingExtraError
-from tercet.gpu import find_card
+from tercet.gpu import device, find_card
 from tercet.gpu.scoring import CardScorer
 from tercet.gpu.stepper import CardExecutor, CardStepper
 from tercet.learn import HardSource, SampledSource
-from tercet.learn.devices import learning_on
 from tercet.learn.loop import executing_on
 from tercet.text import vectorise
 from tercet.weights import Dense, Diagonal, Identity, LowRank, Sparse, Weights, scoring_by
@@ -74,18 +74,11 @@ def test_the_same_bits_every_time(name):
     rng = np.random.default_rng(0)
     Q, D = random_texts(rng, 500, N_TERMS), random_texts(rng, 500, N_TERMS)
     prefs = random_preferences(rng, 20_000, 500, 500)
-    fits = [RANKERS[name](device="cuda", deterministic=True).fit(Q, prefs, D) for _ in range(3)]
+    with device("cuda", strict=True, deterministic=True):
+        fits = [RANKERS[name]().fit(Q, prefs, D) for _ in range(3)]
     first = fits[0].weights_.rows(np.arange(N_TERMS))
     for other in fits[1:]:
         np.testing.assert_array_equal(other.weights_.rows(np.arange(N_TERMS)), first)
-
-
-@pytest.mark.parametrize("name", ["low rank", "dense", "sparse"])
-def test_a_ranker_has_the_same_bits_where_all_fits_learn_on_a_card(name):
-    Q, prefs = some_texts(), some_preferences(20_000)
-    with learning_on("cuda"):
-        one, other = (RANKERS[name](deterministic=True).fit(Q, prefs).weights_.rows([0, 1, 2]) for _ in range(2))
-    np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("name", ["low rank", "low rank, documents stay", "dense", "sparse"])
@@ -97,7 +90,8 @@ def test_texts_that_are_gathered_while_the_card_is_at_work_give_the_same_bits(na
     for fits_there in (True, False):
         with monkeypatch.context() as patch:
             patch.setattr(CardStepper, "_texts_fit", lambda *_, fits_there=fits_there: fits_there)
-            fits.append(RANKERS[name](device="cuda", deterministic=True).fit(Q, prefs, D))
+            with device("cuda", strict=True, deterministic=True):
+                fits.append(RANKERS[name]().fit(Q, prefs, D))
     there, gathered = (ranker.weights_.rows(np.arange(N_TERMS)) for ranker in fits)
     np.testing.assert_array_equal(gathered, there)
 
@@ -115,16 +109,18 @@ def test_what_is_learned_is_brought_back_a_few_rows_at_a_time(name, monkeypatch)
 
 @pytest.mark.parametrize("name", [name for name in RANKERS if "never" in name])
 def test_pairs_that_are_never_learned_are_zero(name):
-    learned = RANKERS[name](device="cuda").fit(some_texts(), some_preferences(20_000), some_texts(seed=7))
+    with device("cuda", strict=True):
+        learned = RANKERS[name]().fit(some_texts(), some_preferences(20_000), some_texts(seed=7))
     weights = learned.weights_.rows(np.arange(N_TERMS))
     assert not weights[NeverSomeRanker.never.toarray() != 0].any()
     assert np.count_nonzero(weights) > N_TERMS**2 / 10
 
 
 def test_a_refit_by_hand_refuses_rows_that_there_are_not():
-    ranker = tc.SparseRanker(rate=3.0, l1=2e-3, device="cuda").fit(some_texts(), some_preferences())
-    with pytest.raises(InputError, match="1000000"):
-        ranker.refit(some_texts(), tc.Preferences([0], [10**6], [1]))
+    with device("cuda", strict=True):
+        ranker = tc.SparseRanker(rate=3.0, l1=2e-3).fit(some_texts(), some_preferences())
+        with pytest.raises(InputError, match="1000000"):
+            ranker.refit_on_support(some_texts(), tc.Preferences([0], [10**6], [1]))
 
 
 def test_hard_negatives_are_ranked_by_the_weights_of_the_same_steps():
@@ -184,20 +180,22 @@ def test_without_memory_in_mid_run_the_last_checkpoint_is_kept(tmp_path, monkeyp
             pool.set_limit(size=1)
 
     try:
-        with pytest.raises(MemoryLimitError, match="no memory left"):
-            tc.DiagonalRanker(device="cuda").fit(Q, prefs, callbacks=[checkpoint, fill])
+        with device("cuda"), pytest.raises(MemoryLimitError, match="no memory left"):
+            tc.DiagonalRanker().fit(Q, prefs, callbacks=[checkpoint, fill])
     finally:
         pool.set_limit(size=0)
-    resumed = tc.DiagonalRanker(device="cuda").fit(Q, prefs, callbacks=[checkpoint, lambda e: told.append(e.step)])
+    with device("cuda"):
+        resumed = tc.DiagonalRanker().fit(Q, prefs, callbacks=[checkpoint, lambda e: told.append(e.step)])
     assert told[0] > 100_000
     assert resumed.n_steps_ == 200_000
 
 
 def test_a_w_that_does_not_fit_is_refused_or_left_to_the_cpu():
     Q = sparse.csr_array((np.ones(60, np.float32), (np.arange(60), np.arange(60) * 7000)), shape=(60, 420_000))
-    with pytest.raises(MemoryLimitError, match=r"W of 420,000 by 420,000 words takes [\d,]+ bytes on "):
-        tc.SparseRanker(device="cuda").fit(Q, some_preferences())
-    with learning_on("cuda"):
+    refused = pytest.raises(MemoryLimitError, match=r"W of 420,000 by 420,000 words takes [\d,]+ bytes on ")
+    with device("cuda", strict=True), refused:
+        tc.SparseRanker().fit(Q, some_preferences())
+    with device("cuda"):
         learned = tc.SparseRanker().fit(Q, some_preferences())
     assert learned.n_steps_ >= 300
 
@@ -251,7 +249,8 @@ def test_no_change_is_lost_where_all_blocks_change_one_entry(kind):
     Q, D = sparse.csr_array(np.eye(1, 3, dtype=np.float32)), sparse.csr_array(np.eye(3, dtype=np.float32)[1:])
     n = 20_000
     prefs = tc.Preferences(np.zeros(n, np.int32), np.zeros(n, np.int32), np.ones(n, np.int32))
-    learned = kind(rate=2.0**-20, schedule="constant", device="cuda").fit(Q, prefs, D).weights_.rows([0])
+    with device("cuda", strict=True):
+        learned = kind(rate=2.0**-20, schedule="constant").fit(Q, prefs, D).weights_.rows([0])
     np.testing.assert_array_equal(np.asarray(learned)[0, 1:], [n * 2.0**-20, -n * 2.0**-20])
 
 
@@ -303,16 +302,9 @@ def test_many_blocks_learn_as_well_as_one_core():
         lambda **p: tc.DenseRanker(rate=0.3, **p),
         lambda **p: tc.SparseRanker(rate=0.3, l1=1e-5, **p),
     ):
-        right = {
-            device: [
-                np.mean(
-                    make(device=device, random_state=seed)
-                    .fit(X, SampledSource.from_labels(topic, 60_000, random_state=seed))
-                    .margins(X, test)
-                    > 0
-                )
-                for seed in range(5)
-            ]
-            for device in ("cpu", "cuda")
-        }
+        right: dict[str, list[float]] = {"cpu": [], "cuda": []}
+        for name, seed in product(right, range(5)):
+            with device(name, strict=True):
+                ranker = make(random_state=seed).fit(X, SampledSource.from_labels(topic, 60_000, random_state=seed))
+            right[name].append(np.mean(ranker.margins(X, test) > 0))
         assert np.mean(right["cuda"]) > np.mean(right["cpu"]) - 0.01, right

@@ -14,9 +14,11 @@ from scipy import sparse
 import tercet as tc
 from support import make_golden
 from support.make_golden import GOLDEN, feature_answers, ranker_answers, text_answers
+from tercet.errors import BundleError
 
 VERSIONS = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
 NAMES = [*make_golden.RANKERS, "text", *make_golden.FEATURE_RANKERS, make_golden.FEATURE_MODEL]
+REMOVED = {"grouped": ("GroupSparseRanker", "SparseRanker")}  # folder: the class, and what to fit instead
 every_version = pytest.mark.parametrize("version", VERSIONS)
 every_ranker = pytest.mark.parametrize("name", make_golden.RANKERS)
 every_feature_ranker = pytest.mark.parametrize("name", make_golden.FEATURE_RANKERS)
@@ -58,7 +60,7 @@ def assert_same(found: Any, stored: Any, where: str) -> None:
 def test_there_are_golden_files_of_this_version():
     assert tc.__version__ in VERSIONS
     assert sorted(p.name for p in (GOLDEN / tc.__version__).iterdir()) == sorted(
-        [*NAMES, "expected.json", "features.json"]
+        [*NAMES, *REMOVED, "expected.json", "features.json"]
     )
 
 
@@ -88,6 +90,13 @@ def test_a_ranker_learns_on_as_it_did(version, name):
     assert_same(found, stored["after_more"], name)
     if name != "cosine":
         assert found["scores"] != stored["scores"]
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_a_ranker_of_a_removed_class_is_refused_by_its_name(name):
+    removed, instead = REMOVED[name]
+    with pytest.raises(BundleError, match=f"holds a {removed}, which was removed .* Fit a {instead}"):
+        tc.load(GOLDEN / "0.1.0" / name)
 
 
 @every_version

@@ -43,7 +43,7 @@ def share_in_order(scores, y, qid) -> float:
 
 
 # Many fits in one, most of which the checks need not see.
-FEWER_FITS = {"MeanRanker": {"grid": {"l1_share": [0.1, 0.03]}, "folds": 2}, "StableRanker": {"n_cuts": 2}}
+FEWER_FITS = {"MeanRanker": {"grid": {"l1_share": [0.1, 0.03]}, "folds": 2}}
 
 
 @parametrize_with_checks([make(**FEWER_FITS.get(name, {})) for name, make in LINEAR_RANKERS.items()])

@@ -88,11 +88,6 @@ ORACLES = {
         partial(oracles.algorithm_1, l1=0.02, T=1),
         np.eye(N_TERMS),
     ),
-    "grouped": (
-        lambda: tc.learn.GroupSparseRanker(rate=0.9, l1=0.02, shrink_every=1, by="rows", refit=False),
-        partial(oracles.algorithm_1_by_groups, l1=0.02, T=1, by="rows"),
-        np.eye(N_TERMS),
-    ),
     "hashed": (  # with a bucket for each pair of words it is a dense W that starts at zero
         lambda: tc.HashedRanker(rate=0.9, n_buckets=N_TERMS**2, multiplier=N_TERMS, identity=None),
         dense_step,

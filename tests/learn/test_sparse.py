@@ -98,7 +98,7 @@ def test_the_penalty_on_w_minus_i_leaves_the_identity_alone(seed, T, memory):
     assert ranker.weights_.identity == 1.0
     before = ranker.weights_.sparse.toarray().astype(float)
     expected = oracles.refit(before != 0, vectors, eta, start=before, fixed=identity)
-    found = ranker.refit(Q, prefs, D).weights_
+    found = ranker.refit_on_support(Q, prefs, D).weights_
     np.testing.assert_allclose(found.sparse.toarray(), expected, atol=2e-5)
     assert found.identity == 1.0
 
@@ -125,7 +125,7 @@ def test_refit_by_hand_is_the_refit_of_fit():
     parts = tc.SparseRanker(l1=5e-3, shrink_every=10, rate=1.3, refit=False).fit(Q, prefs, D)
     assert not parts.refit
     assert whole.refit
-    assert same_bits(parts.refit(Q, prefs, D).weights_, whole.weights_)
+    assert same_bits(parts.refit_on_support(Q, prefs, D).weights_, whole.weights_)
 
 
 @pytest.mark.slow
@@ -267,7 +267,7 @@ def test_a_source_without_an_end_is_refitted_for_as_many_steps():
     assert ranker.n_steps_ >= 300
     assert ranker.weights_.sparse.nnz
     with pytest.raises(ParameterError, match="come to an end"):
-        ranker.refit(Q, endless, D)
+        ranker.refit_on_support(Q, endless, D)
 
 
 def test_thinning_that_is_ended_early_makes_its_last_cut():

@@ -85,7 +85,9 @@ def test_a_second_task_is_learned_from_stored_rows(data):
 def test_refit_and_thin_take_stored_rows(data):
     Q, D, prefs, stored_Q, stored_D = data
     expected, ranker = (tc.SparseRanker(rate=3.0, l1=1e-3, refit=False).fit(Q, prefs, D) for _ in range(2))
-    assert same_bits(ranker.refit(stored_Q, prefs, stored_D).weights_, expected.refit(Q, prefs, D).weights_)
+    assert same_bits(
+        ranker.refit_on_support(stored_Q, prefs, stored_D).weights_, expected.refit_on_support(Q, prefs, D).weights_
+    )
     dense = tc.DenseRanker(rate=3.0).fit(Q, prefs, D)
     thinned = dense.thin(0.2, stored_Q, prefs, stored_D)
     assert same_bits(thinned.weights_, dense.thin(0.2, Q, prefs, D).weights_)

@@ -11,10 +11,6 @@ from scipy import optimize
 ADDED = 0.1
 
 
-def guess(n_ranks):
-    return [1 / np.log2(1 + rank) for rank in range(1, n_ranks + 1)]
-
-
 def counted(log):
     """(query, document) -> rank from 0 -> [times shown, times clicked]."""
     cells = defaultdict(lambda: defaultdict(lambda: [0, 0]))
@@ -56,29 +52,6 @@ def all_pairs(log, n_ranks):
     return np.exp(np.r_[0.0, found.x[: n_ranks - 1]])
 
 
-def position_based_em(log, n_ranks, levels, n_steps):
-    """Expectation maximisation, pair by pair and level by level."""
-    p = [0.9 * chance for chance in guess(n_ranks)]
-    shares = [1 / len(levels)] * len(levels)
-    cells = counted(log)
-    for _ in range(n_steps):
-        seen, shown, kept = [0.0] * n_ranks, [0.0] * n_ranks, [0.0] * len(levels)
-        for ranks in cells.values():
-            chances = [
-                share * np.prod([(p[rank] * g) ** c * (1 - p[rank] * g) ** (n - c) for rank, (n, c) in ranks.items()])
-                for share, g in zip(shares, levels, strict=True)
-            ]
-            for level, (g, chance) in enumerate(zip(levels, chances, strict=True)):
-                posterior = chance / sum(chances)
-                kept[level] += posterior / len(cells)
-                for rank, (n, c) in ranks.items():
-                    seen[rank] += posterior * (c + (n - c) * p[rank] * (1 - g) / (1 - p[rank] * g))
-            for rank, (n, _) in ranks.items():
-                shown[rank] += n
-        p, shares = [min(a / b, 1 - 1e-6) for a, b in zip(seen, shown, strict=True)], kept
-    return np.array(p)
-
-
 def clicks_over_expected(log, curve, prior):
     """(query, document) -> clicks over expected clicks, with the query's as the prior."""
     p = lambda rank: curve[min(rank, len(curve) - 1)]  # noqa: E731
@@ -94,54 +67,3 @@ def clicks_over_expected(log, curve, prior):
         mean = (sum(clicks[pair] for pair in own) + prior) / (sum(expected[pair] for pair in own) + prior)
         values[query, doc] = (clicks[query, doc] + prior * mean) / (expected[query, doc] + prior)
     return values
-
-
-def lines_of_trust(log, halves, curve):
-    """a and b of ``a[r] * G + b[r]``, with a G of its own for each comparison; ``halves`` are of rows that moved."""
-    cells = counted(log)
-    moved = {pair for pair, ranks in cells.items() if len(ranks) > 1}
-    rows = [
-        ((query, doc), rank, doc in clicked)
-        for query, shown, clicked in log.impressions
-        for rank, doc in enumerate(shown)
-        if (query, doc) in moved
-    ]
-    n_ranks = len(curve)
-    tallies = defaultdict(lambda: [0.0, 0.0, 0.0])
-    for half in halves:
-        for side in (True, False):
-            expected, liking = defaultdict(float), defaultdict(float)
-            others = defaultdict(lambda: defaultdict(lambda: [0, 0]))
-            for (pair, rank, is_clicked), is_told in zip(rows, half, strict=True):
-                if is_told == side:
-                    expected[pair] += curve[rank]
-                    liking[pair] += is_clicked
-                else:
-                    others[pair][rank][0] += 1
-                    others[pair][rank][1] += is_clicked
-            mean = sum(liking.values()) / sum(expected.values())
-            for pair, ranks in others.items():
-                if pair not in expected:
-                    continue
-                is_liked = liking[pair] > mean * expected[pair]
-                for k, j in combinations(sorted(ranks), 2):
-                    (n, c), (m, d) = ranks[k], ranks[j]
-                    for place, value in enumerate((n * m, c * m, d * n)):
-                        tallies[is_liked, k, j][place] += value / (n + m) / len(halves)
-    kept = {key: tally for key, tally in tallies.items() if tally[0] > 1 and tally[1] + tally[2] > 0}
-
-    def loss(x):
-        a, b, G = np.r_[1.0, x[: n_ranks - 1]], np.r_[0.0, x[n_ranks - 1 : 2 * n_ranks - 2]], x[2 * n_ranks - 2 :]
-        total = 0.0
-        for (_, k, j), (weight, above, below), good in zip(kept, kept.values(), G, strict=True):
-            n = weight + 2 * ADDED
-            for rank, clicks in ((k, above), (j, below)):
-                rate = (clicks + ADDED) / n
-                total += (rate - a[rank] * good - b[rank]) ** 2 / (rate * (1 - rate) / n)
-        return total
-
-    start = np.r_[curve[1:], np.zeros(n_ranks - 1), [(tally[1] + ADDED) / tally[0] for tally in kept.values()]]
-    for _ in range(5):
-        found = optimize.minimize(loss, start, method="BFGS", options={"gtol": 1e-8, "maxiter": 2000})
-        start = found.x
-    return np.r_[1.0, found.x[: n_ranks - 1]], np.r_[0.0, found.x[n_ranks - 1 : 2 * n_ranks - 2]]

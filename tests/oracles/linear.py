@@ -143,22 +143,6 @@ def mean_of_best(X, y, qid, rankers, folds, n_best, largest=None):
     return mean, order[:n_best]
 
 
-def stability(X, y, qid, halves, path, most):
-    """How often each feature is among the first ``most`` that enter a path, over halves of the queries.
-
-    Meinshausen and Bühlmann (2010); ``path(X, y, qid)`` gives weights from the strongest penalty to the weakest.
-    """
-    counts = np.zeros(X.shape[1])
-    for half in halves:
-        entered: list[int] = []
-        kept = np.isin(qid, half)
-        for w in path(X[kept], y[kept], qid[kept]):
-            new = [j for j in np.flatnonzero(w) if j not in entered]
-            entered += sorted(new, key=lambda j: -abs(w[j]))
-        counts[entered[:most]] += 1
-    return counts / len(halves)
-
-
 def adarank(X, y, qid, rounds, at=10, both_ways=True, repeat=True):
     """Xu and Li 2007, for scores without ties. Returns the weights of each round and the NDCG they reach."""
     groups = [[row for row in range(len(y)) if qid[row] == query] for query in dict.fromkeys(qid)]

@@ -1,4 +1,4 @@
-"""Weights of pairs of words: dense, diagonal, sparse, in groups, correlated, pruned, hashed, online."""
+"""Weights of pairs of words: dense, diagonal, sparse, correlated, pruned, hashed, online."""
 
 from __future__ import annotations
 
@@ -88,59 +88,6 @@ def refit(support, preferences, rates, margin=1.0, start=None, fixed=0.0):
     for (q, better, worse), rate in zip(preferences, rates, strict=True):
         if q @ (W + fixed) @ (better - worse) < margin:
             W = W + np.where(support, rate * np.outer(q, better - worse), 0.0)
-    return W
-
-
-def shrink_groups(W, amount, by):
-    """W_g <- W_g max(0, 1 - amount / ||W_g||) for each row, or each column, g."""
-    norm = np.linalg.norm(W, axis=1 if by == "rows" else 0, keepdims=True)
-    kept = np.divide(norm - amount, norm, out=np.zeros_like(norm), where=norm > amount)
-    return W * kept
-
-
-def shrink_nested(W, amount, groups):
-    """Groups of rows within each other, given as (rows, weight): soft-thresholds from the smallest to the largest."""
-    W = W.copy()
-    for rows, weight in sorted(groups, key=lambda group: len(group[0])):
-        norm = np.linalg.norm(W[rows])
-        W[rows] *= (norm - amount * weight) / norm if norm > amount * weight else 0.0
-    return W
-
-
-def group_penalty(W, groups):
-    return sum(weight * np.linalg.norm(W[rows]) for rows, weight in groups)
-
-
-def shrink_overlapping(X, amount, groups, n_steps=3000):
-    """argmin_W 1/2 ||X - W||^2 + amount group_penalty(W), by accelerated projected gradients on its dual.
-
-    W = X - sum of xi_g, where xi_g is zero outside of the group and at most amount weight_g long, and all of these
-    together are to make W as small as they can.
-    """
-    inside = np.zeros((len(groups), len(X), 1))
-    for g, (rows, _) in enumerate(groups):
-        inside[g, rows] = 1
-    radius = amount * np.array([weight for _, weight in groups])[:, None, None]
-    rate = 1 / max(inside.sum(axis=0).max(), 1)  # the number of groups a row is in at most
-    xi = ahead = np.zeros((len(groups), *X.shape))
-    t = 1.0
-    for _ in range(n_steps):
-        step = ahead + rate * inside * (X - ahead.sum(axis=0))
-        length = np.sqrt((step**2).sum(axis=(1, 2), keepdims=True))
-        moved = step * np.minimum(1, radius / np.maximum(length, 1e-300))
-        next_t = (1 + np.sqrt(1 + 4 * t * t)) / 2
-        xi, ahead, t = moved, moved + (t - 1) / next_t * (moved - xi), next_t
-    return X - xi.sum(axis=0)
-
-
-def algorithm_1_by_groups(W, preferences, rates, l1, T, by, margin=1.0, shrink=shrink_groups):
-    """Algorithm 1 with the norms of rows or columns in place of L1: every T steps all of W is swept."""
-    W = W.copy()
-    for t, ((q, better, worse), rate) in enumerate(zip(preferences, rates, strict=True), start=1):
-        if q @ W @ (better - worse) < margin:
-            W = W + rate * np.outer(q, better - worse)
-        if t % T == 0:
-            W = shrink(W, l1 * sum(rates[t - T : t]), by)
     return W
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from support.bundles import posix_only
 from support.forging import KINDS, attempt, bundles_in, forge, reseal_others, seal
-from tercet.errors import BundleError, MemoryLimitError, TercetError
+from tercet.errors import BundleError, TercetError
 from tercet.store import read_bundle
 
 pytestmark = posix_only
@@ -72,35 +72,12 @@ def changed(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["GroupSparseRanker", "SparseRanker", "DenseRanker", "LowRankRanker averaged"])
+@pytest.mark.parametrize("name", ["SparseRanker", "DenseRanker", "LowRankRanker averaged"])
 @pytest.mark.parametrize("step", [2**53 + 1, 2**63 - 1, 2**63, 10**30, -1])
 def test_a_step_that_no_run_reaches(saved, name: str, step: int) -> None:
     path = changed(saved(name), lambda meta, _: meta["state"].update(step=step))
     with pytest.raises(BundleError, match="step is "):
         KINDS[name].use(path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n_groups", [2**30, 10**8])
-def test_groups_that_no_memory_holds(saved, n_groups: int) -> None:
-    path = changed(saved("GroupSparseRanker"), lambda meta, _: meta["state"].update(n_groups=n_groups))
-    with pytest.raises(MemoryLimitError, match="W takes "):
-        attempt_raising("GroupSparseRanker", path)
-
-
-def attempt_raising(name: str, path: Path) -> None:
-    """As `attempt`, but what is refused is raised."""
-    refused: list[TercetError] = []
-
-    def use(path: Path) -> None:
-        try:
-            KINDS[name].use(path)
-        except TercetError as error:
-            refused.append(error)
-
-    attempt(use, path)
-    if refused:
-        raise refused[0]
 
 
 @pytest.mark.slow

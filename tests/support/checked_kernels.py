@@ -317,7 +317,6 @@ GROUPS: dict[str, dict[str, Workload]] = {
         "diagonal": learners("DiagonalRanker"),
         "dual": dense_by_texts,
         "support": learners("PrunedRanker"),
-        "grouped": learners("GroupSparseRanker"),
         "hashed": learners("HashedRanker"),
         "lowrank": learners("LowRankRanker", "MultiTaskRanker"),
         "prefetch": learners("DenseRanker"),

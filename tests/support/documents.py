@@ -128,7 +128,6 @@ def write_data(folder: Path) -> None:
     write_tables(folder, corpus)
     for name, seed in (("train", 1), ("vali", 2), ("test", 3), ("new", 4), ("big", 5)):
         write_letor(folder / f"{name}.txt", made_up(seed, n_queries=40, first_query=1000 * seed))
-    (folder / "topics.tsv").write_text("word\tpath\nask01\tone/asked\nsay01\tone\nask02\ttwo\nask02\tone/asked\n")
     (folder / "pairs.tsv").write_text("query\tdocument\tweight\nask01\tsay01\t0.5\nask02\tsay03\tnever\n")
     (folder / "names.txt").write_text("".join(f"feature {i}\n" for i in range(1, 11)))
     write_linked_corpus(folder)

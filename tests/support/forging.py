@@ -272,7 +272,7 @@ KINDS: dict[str, Forged] = {
     "vectors": Forged(_make_vectors, _use_vectors),
     **{
         f"checkpoint of {name}": Forged(_checkpointed(name, 15), _checkpointed(name, 15))
-        for name in ("DenseRanker", "SparseRanker", "GroupSparseRanker", "LowRankRanker averaged", "PrunedRanker")
+        for name in ("DenseRanker", "SparseRanker", "LowRankRanker averaged", "PrunedRanker")
     },
     "checkpoint of clicks": Forged(_learn, _learn),
     "index in Qdrant": Forged(_make_remote(QDRANT_INDEX, "http://127.0.0.1:6333"), _use_remote),

@@ -18,7 +18,6 @@ from tercet.learn import (
     CosineRanker,
     DenseRanker,
     DiagonalRanker,
-    GroupSparseRanker,
     HashedRanker,
     LowRankRanker,
     LSIRanker,
@@ -89,17 +88,8 @@ LEARNERS: dict[str, Learner] = {
         lambda **_: SparseRanker(rate=3.0, sparsify="thin", density=0.3),
         ENDS_OTHERWISE | {"learns on": "its density is reached by a fit alone"},
     ),
-    "GroupSparseRanker": Learner(lambda **_: GroupSparseRanker(rate=3.0, l1=1e-4, shrink_every=7, refit=False)),
-    "GroupSparseRanker by columns": Learner(
-        lambda **_: GroupSparseRanker(rate=3.0, l1=1e-4, by="columns"), ENDS_OTHERWISE
-    ),
     "LowRankRanker of cosines": Learner(
         lambda **_: LowRankRanker(n_components=4, diagonal=None, normalise="latent", margin=0.5, rate=0.05)
-    ),
-    "GroupSparseRanker with overlapping clusters": Learner(
-        lambda **_: GroupSparseRanker(
-            rate=3.0, l1=1e-4, shrink_every=7, tree="clusters", n_clusters=(2, 5), clusters_of_word=2, refit=False
-        )
     ),
     "LowRankRanker": Learner(lambda **_: LowRankRanker(n_components=5, rate=0.3)),
     "LowRankRanker scaled": Learner(lambda **_: LowRankRanker(n_components=5, rate=0.3, scale_documents=True)),

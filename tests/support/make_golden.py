@@ -34,7 +34,6 @@ RANKERS: dict[str, Any] = {
     "sparse-thinned": lambda: tc.SparseRanker(
         rate=0.5, schedule="constant", sparsify="thin", density=0.4, shrink_towards="identity"
     ),
-    "grouped": lambda: tc.learn.GroupSparseRanker(rate=1.5, l1=0.005, shrink_every=7, by="columns"),
     "lowrank": lambda: tc.LowRankRanker(n_components=3, rate=0.2, diagonal="learned", identity_weight=2.0),
     "lowrank-tied": lambda: tc.LowRankRanker(n_components=3, rate=0.2, tied=True, scale_documents=True),
 }

@@ -15,7 +15,6 @@ from tercet.data.click_sessions import OddSession, odd_sessions, without_odd_ses
 from tercet.data.clicks import ClickLog, examination_guess
 from tercet.fitting.click_judgements import held_out_by_time, judgements_of_clicks, write_click_judgements
 from tercet.fitting.examination import ExaminationCurve, choose_examination, estimate_examination
-from tercet.fitting.trust import estimate_trust
 from tercet.pictures.drawing import checked_picture, save_figure
 
 RANKS, SESSIONS = 20, 5  # that are printed
@@ -51,9 +50,6 @@ def clicks(context: click.Context, log: tuple[Path, ...], output: Path | None, j
     _print_facts(kept, odd)
     shown, clicked = _by_rank(kept)
     _print_curves(curves, shown, clicked)
-    trust = estimate_trust(kept)
-    if trust is not None:
-        echo(f"trust: {trust}")
     echo(f"learning weighs clicks by {chosen.source}")
     if any(impression.clicked for impression in kept.impressions):
         held_out = held_out_by_time(kept, chosen.chances)
@@ -122,5 +118,3 @@ def _print_curves(curves: list[ExaminationCurve], shown: list[int], clicked: lis
     echo()
     for curve in curves:
         echo(f"{curve.method}: {curve.n_clicks:,} clicks; 95 % intervals of a bootstrap over {curve.resampled}")
-        if curve.method == "em":
-            echo("em: it takes what a good ranking puts above for what people look at, so it may fall too fast")

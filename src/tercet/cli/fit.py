@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 
@@ -50,7 +50,6 @@ from tercet.errors import InputError
 from tercet.fitting import TextModel, fit_labelled, fit_linked, fit_vectors
 from tercet.fitting import fit as fit_judged
 from tercet.fitting.out_of_fold import ACCEPTS, Accept
-from tercet.fitting.prior import Prior, PriorMode
 from tercet.fitting.rankers import NameWithParameters, term_pair_ranker
 from tercet.learn import Checkpoint, Source, StreamSource
 from tercet.learn.streams import UNKNOWN_ID
@@ -68,7 +67,7 @@ COLUMN_OPTIONS = ("fields", "features", "doc_vectors", "query_vectors")  # what 
 TEXT_OPTIONS = (
     *("train", "validation", "test", "cut", "stem", "words", "n_models", "budget", "accept"),
     *COLUMN_OPTIONS,
-    *("prior", "prior_mode"),
+    "prior",
 )
 text_options = together(
     click.option("--train", default="train", show_default=True, help="Split to learn from."),
@@ -116,13 +115,6 @@ text_options = together(
         type=FILE,
         help="Known pairs of words: a table of query words, document words and weights, 1 for as much as the same "
         "word, or never.",
-    ),
-    click.option(
-        "--prior-mode",
-        type=click.Choice(get_args(PriorMode)),
-        default="target",
-        show_default=True,
-        help="Add what is learned to the known pairs, or start from them.",
     ),
     click.option(
         "--field",
@@ -278,7 +270,6 @@ def _fit_texts(
     budget: float | None,
     accept: Accept,
     prior: Path | None,
-    prior_mode: PriorMode,
     fields: tuple[str, ...],
     features: tuple[str, ...],
     doc_vectors: Path | None,
@@ -295,7 +286,7 @@ def _fit_texts(
         analyser = Analyser(cut=cut, stop_words=stop_words, stemmer=None if stem == "none" else stem)
     settings: dict[str, Any] = {
         "ranker": rankers,
-        "prior": None if prior is None else Prior(prior, prior_mode),
+        "prior": prior,
         "analyser": analyser,
         "words": None if words is None else open_model(words),
         "n_steps": steps,

@@ -10,12 +10,11 @@ from typing import Any
 
 import click
 
-from tercet.cli.options import FOLDER, json_option, output_options
+from tercet.cli.options import FOLDER, json_option
 from tercet.cli.terminal import echo
 from tercet.data.ubi import CLICK_SECONDS
 from tercet.data.values import moment_in
 from tercet.measure.duels import ADDRESS_LISTS, CLIENT_LISTS, Contest, DuelCourse, DuelReport, LeftOut, read_duels
-from tercet.pictures.drawing import checked_picture, save_figure
 
 _WHY: dict[LeftOut, str] = {
     "repeated": "asked for again by the same client on the same day",
@@ -46,26 +45,18 @@ def _moment(_: click.Context, __: click.Parameter, text: str | None) -> float:
     metavar="SECONDS",
     help="When a list counts, with the clicks until then.",
 )
-@output_options("Picture of the duels to write: .png, .svg or .pdf.")
 @json_option
-def interleave(log: Path, since: float, settle_after: float, output: Path | None, as_json: bool) -> None:
+def interleave(log: Path, since: float, settle_after: float, as_json: bool) -> None:
     """Say who wins by the clicks in a LOG of interleaved lists, and with which confidence.
 
     LOG is the folder that tercet serve --log-impressions writes while --interleave compares two models. It is only
     read. The test holds whenever one looks: stopping when there is a winner is no cheating.
     """
-    if output is not None:
-        checked_picture(output)
     report = read_duels(log, since, settle_after)
     if as_json:
         echo(json.dumps(_meta(report), indent=2))
     else:
         _print_report(log, report)
-    if output is not None:
-        from tercet.pictures.duel_course import draw_duels
-
-        save_figure(draw_duels(report), output)
-        echo(f"{output}: written", err=as_json)
 
 
 def _meta(report: DuelReport) -> dict[str, Any]:

@@ -298,9 +298,9 @@ def learning_on(address: str | None, device: str = "cpu") -> Iterator[None]:
     At the end, say what travelled.
     """
     if address is None:
-        from tercet.learn.devices import learning_on as on_device
+        from tercet.gpu import device as on_device
 
-        with on_device(device):  # type: ignore[arg-type]  # one of the choices
+        with on_device(device):
             yield
         return
     if device != "cpu":

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from tercet.fitting.halving import Halving as Halving
     from tercet.fitting.halving import successive_halving as successive_halving
     from tercet.fitting.parallel import fit_parallel as fit_parallel
-    from tercet.fitting.prior import Prior as Prior
     from tercet.fitting.recipe import fit as fit
     from tercet.fitting.recipe import fit_labelled as fit_labelled
     from tercet.fitting.recipe import fit_linked as fit_linked
@@ -28,7 +27,6 @@ else:
             "tercet.fitting.halving": ("Halving", "successive_halving"),
             "tercet.fitting.text_model": ("TextModel",),
             "tercet.fitting.parallel": ("fit_parallel",),
-            "tercet.fitting.prior": ("Prior",),
             "tercet.fitting.recipe": ("fit", "fit_labelled", "fit_linked"),
             "tercet.fitting.rows": ("fit_letor", "fit_letor_folds", "fit_letor_stream"),
             "tercet.fitting.stored": ("fit_vectors",),

@@ -1,14 +1,12 @@
 """How far down people look: the examination curve of a click log, estimated from it, with intervals.
 
 A document is clicked when it is looked at and liked: ``P(click) = p[rank] * g[query, document]``, the position-based
-model. What is wanted is p, relative to rank 1. Four ways lead there:
+model. What is wanted is p, relative to rank 1. Three ways lead there:
 
 - randomised: where lists were shown in random order, every rank of a list had documents alike, and p follows the clicks
 - interleaved: where lists were made of two rankings by chance, documents moved by nothing else; as harvested
 - harvested: the same document, shown for the same query at two ranks, has one g, so that its click rates are in the
   ratio of the two p (intervention harvesting; Agarwal et al. 2019, AllPairs)
-- em: p and g together, by expectation maximisation. It needs no document to move, and then takes what a good ranking
-  puts above for what people look at: the curve falls too fast
 
 Intervals are of a bootstrap over sessions, or over queries where sessions are unknown.
 """
@@ -17,15 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from tercet.data.clicks import ClickLog, examination_guess
 
-Method = Literal["randomised", "interleaved", "harvested", "em"]
+Method = Literal["randomised", "interleaved", "harvested"]
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
@@ -41,8 +38,6 @@ _FROM: Final = {
     "harvested": "documents seen at several ranks",
 }
 ADDED = 0.1  # clicks, and as many documents passed over, at each rank of each two: none is never clicked
-_EM_STEPS, _EM_RESAMPLES, _EM_STEPS_OF_RESAMPLE, _EM_TOLERANCE = 100, 20, 10, 1e-3
-LEVELS: Final = np.geomspace(0.005, 0.95, 8)  # of how good a document is for a query, in expectation maximisation
 _NEWTON_STEPS = 50
 _INTERVAL = (2.5, 97.5)
 
@@ -75,8 +70,8 @@ class ExaminationCurve:
 
     @property
     def is_learned_from(self) -> bool:
-        """Whether learning weighs by it: documents moved, there are clicks enough, and the intervals are narrow."""
-        return self.method != "em" and self.n_clicks >= FEWEST_CLICKS and self.width <= WIDEST
+        """Whether learning weighs by it: there are clicks enough, and the intervals are narrow."""
+        return self.n_clicks >= FEWEST_CLICKS and self.width <= WIDEST
 
 
 @dataclass(frozen=True)
@@ -103,7 +98,7 @@ def choose_examination(log: ClickLog, curves: Sequence[ExaminationCurve] | None 
     """
     if log.examination is not None:
         return Examination(log.examination, "chances of looking at a rank as given")
-    curves = estimate_examination(log, with_em=False) if curves is None else curves
+    curves = estimate_examination(log) if curves is None else curves
     usable = [curve for curve in curves if curve.is_learned_from]
     if not usable:
         return Examination(None, f"{BY_GUESS}: {_why_not(curves)}")
@@ -119,25 +114,21 @@ def choose_examination(log: ClickLog, curves: Sequence[ExaminationCurve] | None 
 
 def _why_not(curves: Sequence[ExaminationCurve]) -> str:
     """Why none of the curves is learned from."""
-    moved = [curve for curve in curves if curve.method != "em"]
-    if not moved:
+    if not curves:
         return "no documents that were seen at several ranks compare them, and no list was in random order"
-    best = min(moved, key=lambda curve: (curve.n_clicks < FEWEST_CLICKS, curve.width))
+    best = min(curves, key=lambda curve: (curve.n_clicks < FEWEST_CLICKS, curve.width))
     if best.n_clicks < FEWEST_CLICKS:
         return f"{_FROM[best.method]} have {best.n_clicks:,} clicks, and {FEWEST_CLICKS} are needed"
     return f"the intervals of {_FROM[best.method]} are {best.width:.2f} wide in the mean, and {WIDEST} is the most"
 
 
-def estimate_examination(
-    log: ClickLog, *, with_em: bool = True, n_resamples: int = N_RESAMPLES, seed: int = 0
-) -> list[ExaminationCurve]:
+def estimate_examination(log: ClickLog, *, n_resamples: int = N_RESAMPLES, seed: int = 0) -> list[ExaminationCurve]:
     """The examination curves that a log allows, those of random lists and of documents that moved first.
 
     Parameters
     ----------
     log : the clicks
-    with_em : where none of these can be learned from, fit the position-based model by expectation maximisation
-    n_resamples : of the bootstrap; expectation maximisation has `_EM_RESAMPLES`
+    n_resamples : of the bootstrap
 
     Notes
     -----
@@ -148,7 +139,7 @@ def estimate_examination(
     >>> from tercet.simulate import Traffic, Visitors, simulate_clicks
     >>> lists = {f"q{number}": [["a", "b", "c"], ["c", "b", "a"]] for number in range(9)}
     >>> log = simulate_clicks(lists, {"q1": {"b": 1}}, 5000, Visitors(looking=1.0))
-    >>> curve = estimate_examination(log, with_em=False)[0]
+    >>> curve = estimate_examination(log)[0]
     >>> curve.method, abs(curve.values[2] - 1 / 3) < 0.1
     ('harvested', True)
     """
@@ -163,11 +154,7 @@ def estimate_examination(
         moved = rows.some(rows.moved)
         if moved.rank.size:
             curves.append(moved.estimate(method, n_resamples, rng))
-    found = [curve for curve in curves if curve is not None]
-    if with_em and not any(curve.is_learned_from for curve in found):
-        curve = shown.estimate("em", min(n_resamples, _EM_RESAMPLES), rng)
-        found += [] if curve is None else [curve]
-    return found
+    return [curve for curve in curves if curve is not None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,7 +229,7 @@ class ShownDocuments:
             return None
         n_ranks = int(rows.rank.max()) + 1
         cells = Cells(rows, n_ranks)
-        fit = {"randomised": cells.by_rates, "em": cells.by_em}.get(method, cells.by_moves)
+        fit = cells.by_rates if method == "randomised" else cells.by_moves
         values = fit(np.ones(rows.rank.size))
         if not np.isfinite(values[0]):
             return None
@@ -265,13 +252,6 @@ def sums_by(where: Rows, weights: Array, size: int) -> Array:
     return np.asarray(np.bincount(where, weights, size), dtype=np.float64)
 
 
-class Mixture(NamedTuple):
-    """The chance to look at each rank, and the share of pairs at each of `LEVELS`."""
-
-    p: Array
-    shares: Array
-
-
 class Cells:
     """Counts by pair and rank, for any weights of the rows."""
 
@@ -287,7 +267,6 @@ class Cells:
         self.upper = np.repeat(np.arange(names.size), n_later)
         before = np.repeat(np.cumsum(n_later) - n_later, n_later)
         self.lower = self.upper + 1 + np.arange(self.upper.size) - before
-        self._start: Mixture | None = None
 
     def counts(self, weights: Array) -> tuple[Array, Array]:
         """How often each cell was shown, and clicked."""
@@ -308,17 +287,12 @@ class Cells:
 
     def by_moves(self, weights: Array) -> Array:
         """AllPairs, of all comparisons between two ranks."""
-        return all_pairs(*self.compared(*self.counts(weights)))
-
-    def compared(self, shown: Array, clicks: Array, chosen: NDArray[np.bool_] | None = None) -> tuple[Array, ...]:
-        """What pairs, or chosen ones of them, say of each two ranks they were seen at, as `all_pairs` takes it."""
+        shown, clicks = self.counts(weights)
         total = shown[self.upper] + shown[self.lower]
         share = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
-        if chosen is not None:
-            share *= chosen[self.pair[self.upper]]
         size = self.n_ranks**2
         two = self.rank[self.upper] * self.n_ranks + self.rank[self.lower]
-        return tuple(
+        both, above, below = (
             sums_by(two, column * share, size).reshape(self.n_ranks, self.n_ranks)
             for column in (
                 shown[self.upper] * shown[self.lower],
@@ -326,13 +300,7 @@ class Cells:
                 clicks[self.lower] * shown[self.upper],
             )
         )
-
-    def by_em(self, weights: Array) -> Array:
-        """Expectation maximisation of the position-based model; from where it ended before, it starts."""
-        shown, clicks = self.counts(weights)
-        mixture = position_based_em(shown, clicks, self.pair, self.rank, self.n_ranks, self._start)
-        self._start = self._start or mixture
-        return np.asarray(mixture.p / mixture.p[0] if mixture.p[0] > 0 else np.full(self.n_ranks, np.nan))
+        return all_pairs(both, above, below)
 
 
 def all_pairs(both: Array, above: Array, below: Array) -> Array:
@@ -410,39 +378,3 @@ def _connected(k: Rows, j: Rows, n_ranks: int) -> NDArray[np.bool_]:
         if reached.sum() == before:
             break
     return reached
-
-
-def position_based_em(
-    shown: Array, clicks: Array, pair: Rows, rank: Rows, n_ranks: int, start: Mixture | None = None
-) -> Mixture:
-    """p by rank, and the shares of pairs by how good they are, of the position-based model by expectation maximisation.
-
-    How good a pair is, is one of `LEVELS`, with the same shares at all ranks. Were it a parameter of each pair instead,
-    p would be wrong however long the log, since each pair brings a parameter and few clicks. O(steps × cells × levels).
-
-    Parameters
-    ----------
-    shown, clicks : of each cell
-    pair, rank : of each cell
-    start : p and shares to go on from
-    """
-    n_pairs = int(pair.max()) + 1
-    guess = np.array([examination_guess(number) for number in range(1, n_ranks + 1)])
-    p, shares = start if start is not None else Mixture(0.9 * guess, np.full(LEVELS.size, 1 / LEVELS.size))
-    by_rank = np.maximum(sums_by(rank, shown, n_ranks), 1e-12)
-    passed = shown - clicks
-    counted = sparse.csr_array((np.ones(pair.size), (pair, np.arange(pair.size))), shape=(n_pairs, pair.size))
-    times = (counted @ shown > 0).astype(np.float64)  # a resample leaves pairs out
-    for _ in range(_EM_STEPS if start is None else _EM_STEPS_OF_RESAMPLE):
-        chance = p[rank, None] * LEVELS  # (n_cells, n_levels)
-        logs = clicks[:, None] * np.log(np.maximum(chance, 1e-300)) + passed[:, None] * np.log1p(-chance)
-        of_pair = counted @ logs + np.log(np.maximum(shares, 1e-300))
-        of_pair = np.exp(of_pair - of_pair.max(axis=1, keepdims=True))
-        of_pair /= of_pair.sum(axis=1, keepdims=True)
-        unclicked = (of_pair[pair] * (p[rank, None] - chance) / (1 - chance)).sum(axis=1)
-        before = p
-        p = np.minimum(sums_by(rank, clicks + passed * unclicked, n_ranks) / by_rank, 1 - 1e-6)
-        shares = times @ of_pair / times.sum()
-        if np.abs(p - before).max() < _EM_TOLERANCE:
-            break
-    return Mixture(p, shares)

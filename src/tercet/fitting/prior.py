@@ -1,10 +1,10 @@
-"""A prior of the user's own on W: known pairs of words, which learning starts from or stands beside."""
+"""A prior of the user's own on W: known pairs of words, which what is learned is added to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -20,48 +20,47 @@ from tercet.learn.loop import Callback
 from tercet.text import Vectoriser
 from tercet.weights import Sparse, Weights
 
-PriorMode = Literal["target", "start"]
 _MOST_NAMED = 20  # words in a note
 
 
-class Prior:
-    """Known pairs of words, and what part they play.
+def as_prior(pairs: Any) -> Sequence[WordPair] | None:
+    """Known pairs of words, checked: a table's path, rows, records, a frame or a mapping.
 
-    Parameters
-    ----------
-    pairs : a table's path, or rows (query word, document word[, weight]), records, a frame or a mapping
-        A weight of 1 counts as much as a word and itself at the start; ``"never"``, or 0, says that the two never have
-        a weight, for sparse rankers.
-    mode : {"target", "start"}
-        "target": the known weights stay as they are, and what is learned is added to them, by the margins that they
-        leave; a penalty pulls W towards them, since it is on what is added. For every ranker.
-        "start": W starts from them, and they are learned on and shrink like all others. For sparse rankers.
+    A weight of 1 counts as much as a word and itself at the start; ``"never"``, or 0, says that the two never have a
+    weight, for sparse rankers.
 
     Examples
     --------
-    >>> Prior([("car", "automobile", 0.5), ("jaguar", "zoo", "never")]).pairs[0].weight
+    >>> as_prior([("car", "automobile", 0.5), ("jaguar", "zoo", "never")])[0].weight
     0.5
     """
+    known = None if pairs is None else as_word_pairs(pairs)
+    if known is not None and not known:
+        raise InputError("the prior has no pair")
+    return known
 
-    def __init__(self, pairs: Any, mode: PriorMode = "target") -> None:
-        if mode not in get_args(PriorMode):
-            raise InputError(f"the mode of a prior must be one of {', '.join(get_args(PriorMode))}; got {mode!r}")
-        self.pairs: Sequence[WordPair] = as_word_pairs(pairs)
-        self.mode = mode
-        if not self.pairs:
-            raise InputError("the prior has no pair")
+
+@dataclass(frozen=True, eq=False)
+class KnownWords:
+    """A prior between the words of a vocabulary; None where there is no pair of the kind.
+
+    The known weights stay as they are. What is learned is added to them, by the margins that they leave; a penalty
+    pulls W towards them, since it is on what is added.
+    """
+
+    weights: sparse.csr_array | None
+    never: sparse.csr_array | None
+    n_weights: int
+    n_never: int
+    unknown: tuple[str, ...]
 
     @classmethod
-    def of(cls, prior: Any) -> Prior | None:
-        """What was given, as a prior."""
-        return prior if prior is None or isinstance(prior, Prior) else cls(prior)
-
-    def between(self, words: Vectoriser) -> KnownWords:
+    def between(cls, pairs: Sequence[WordPair], words: Vectoriser) -> KnownWords:
         """The pairs as matrices between a vocabulary's words, cut as its texts are."""
         unknown: dict[str, None] = {}
         columns: dict[str, int | None] = {}
         entries: dict[bool, list[tuple[int, int, float]]] = {False: [], True: []}
-        for pair in self.pairs:
+        for pair in pairs:
             sides = []
             for word in (pair.query_word, pair.doc_word):
                 if word not in columns:
@@ -73,19 +72,7 @@ class Prior:
                 entries[pair.weight is None].append((sides[0], sides[1], 1.0 if pair.weight is None else pair.weight))
         n = len(words.words_)
         weights, never = (_matrix(entries[kind], n) for kind in (False, True))
-        return KnownWords(weights, never, self.mode, len(entries[False]), len(entries[True]), tuple(unknown))
-
-
-@dataclass(frozen=True, eq=False)
-class KnownWords:
-    """A prior between the words of a vocabulary; None where there is no pair of the kind."""
-
-    weights: sparse.csr_array | None
-    never: sparse.csr_array | None
-    mode: PriorMode
-    n_weights: int
-    n_never: int
-    unknown: tuple[str, ...]
+        return cls(weights, never, len(entries[False]), len(entries[True]), tuple(unknown))
 
     def start(self, space: Space) -> Space:
         """The space whose start has the known weights, too: what learning is compared with."""
@@ -96,12 +83,11 @@ class KnownWords:
 
     def check(self, candidates: Sequence[Candidate]) -> None:
         """Refuse rankers that cannot hold to it."""
-        needs = "pairs that never have a weight" if self.never is not None else "mode='start'"
-        if self.never is None and (self.mode != "start" or self.weights is None):
-            return
         for candidate in candidates:
-            if not isinstance(candidate.ranker, SparseRanker):
-                raise InputError(f"a prior with {needs} is for the ranker 'sparse'; got {candidate.name!r}")
+            if self.never is not None and not isinstance(candidate.ranker, SparseRanker):
+                raise InputError(
+                    f"a prior with pairs that never have a weight is for the ranker 'sparse'; got {candidate.name!r}"
+                )
 
     def fit(
         self,
@@ -114,9 +100,6 @@ class KnownWords:
         """What the ranker learns with the prior: all of W, known weights included."""
         known: dict[str, Any] = {} if self.never is None else {"never": self.never}
         if self.weights is None:
-            return ranker.fit(space.Q, evidence, space.D, callbacks=callbacks, **known).weights_
-        if self.mode == "start":
-            known["start"] = self.weights * np.float32(unit)
             return ranker.fit(space.Q, evidence, space.D, callbacks=callbacks, **known).weights_
         beside = Weights([Sparse(weights=self.weights, scale=unit)])
 

@@ -21,14 +21,11 @@ from tercet.learn import (
     CosineRanker,
     DenseRanker,
     DiagonalRanker,
-    GroupSparseRanker,
     HashedRanker,
     LowRankRanker,
     LSIRanker,
     MultiTaskRanker,
     PrunedRanker,
-    QueryExpansion,
-    RM3Expansion,
     SparseRanker,
     TermPairRanker,
 )
@@ -44,7 +41,6 @@ from tercet.learn.linear import (
     ProximalRanker,
     RankSVMRanker,
     RSRanker,
-    StableRanker,
 )
 from tercet.learn.lsi import remembering_directions
 from tercet.learn.rls import RankRLS
@@ -152,27 +148,12 @@ NAMED_RANKERS: Final[dict[str, NamedRanker]] = {
     "diagonal": NamedRanker(DiagonalRanker, _rates(0.1, 1.0, 10.0), usual=_FALLING),
     "pruned": NamedRanker(PrunedRanker, _rates(0.3, 1.0), usual={"n_rounds": 2, **_FALLING}),
     "hashed": NamedRanker(HashedRanker, _rates(0.3, 0.1, 1.0), usual=_FALLING),
-    "grouped": NamedRanker(
-        GroupSparseRanker,
-        ({"rate": 0.3, "l1": 1e-6}, {"rate": 0.3, "l1": 1e-5}),
-        usual={"refit_start": "identity", **_FALLING},
-    ),
     "correlated": NamedRanker(CorrelatedRanker, ({"identity_weight": 5.0}, {"identity_weight": 10.0})),
     "lsi": NamedRanker(LSIRanker, tuple({"n_components": n} for n in (100, 200, 400))),
     "cosine": NamedRanker(CosineRanker),
 }
 _FAR_APART: Final = 50.0
 _OF_THE_FIT: Final = ("random_state", "verbose", "validate_every", "patience")
-ALIASES: Final = {"lowrank": "low-rank", "prune": "pruned", "group-sparse": "grouped", "correlated-words": "correlated"}
-# What has a name but cannot be the model of a fit, and what to do instead.
-NO_MODELS: Final = {
-    "rm3": "RM3 is no W: it expands each query by the documents it finds first, so it needs the collection at every "
-    "query. Every report has its row beside what was learned; tercet.learn.RM3Expansion expands queries of your own",
-    "expansion": "query expansion is no W: it needs the collection at every query; tercet.learn.QueryExpansion expands "
-    "queries of your own",
-    "multi-task": "MultiTaskRanker learns two tasks over the same documents, and a fit has one; "
-    "tercet.learn.MultiTaskRanker takes the matrices of both",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,7 +236,7 @@ class Candidate:
             prefix = name.removesuffix("start")
             if name.endswith("start") and value == "lsi" and (not shared or _too_wide(self.ranker, prefix, shape)):
                 changes[name] = "random"
-        shrinks = isinstance(self.ranker, SparseRanker | GroupSparseRanker)
+        shrinks = isinstance(self.ranker, SparseRanker)
         if shrinks and n_steps is not None and "l1" in self.setting and "l1" not in self.stated:
             changes["l1"] = self.setting["l1"] * MAX_STEPS / n_steps
         if not shared and isinstance(self.ranker, LowRankRanker):
@@ -309,15 +290,11 @@ def shown_parameter(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def canonical_name(name: str) -> str:
-    """The short name that is meant; one that no text can be learned by is an error that says what to do."""
-    short = name.strip().lower().replace("_", "-").replace(" ", "-")
-    short = ALIASES.get(short, short)
-    if short in NO_MODELS:
-        raise InputError(f"ranker is {name!r}: {NO_MODELS[short]}")
-    if short not in NAMED_RANKERS:
+def check_name(name: str) -> str:
+    """A short name of a ranker of texts."""
+    if name not in NAMED_RANKERS:
         raise InputError(f"ranker is {name!r}; expected a term-pair ranker, or one of {', '.join(NAMED_RANKERS)}")
-    return short
+    return name
 
 
 def candidates_of(choice: RankerChoice | None, seed: int, *, labelled: bool = False) -> list[Candidate]:
@@ -354,7 +331,7 @@ def candidates_of(choice: RankerChoice | None, seed: int, *, labelled: bool = Fa
 
 def with_parameters(names: Sequence[str], parameters: Setting) -> list[NameWithParameters]:
     """Names with those of the parameters that they have; one that none of them has is an error that names its own."""
-    known = [canonical_name(name) for name in names]
+    known = [check_name(name) for name in names]
     for parameter in parameters:
         if not any(parameter in parameters_of(name) for name in known):
             others = [name for name in NAMED_RANKERS if parameter in parameters_of(name)]
@@ -373,7 +350,7 @@ def parameters_of(name: str) -> list[str]:
 
 
 def _named(choice: NameWithParameters, seed: int, labelled: bool) -> list[Candidate]:
-    name = canonical_name(choice.name)
+    name = check_name(choice.name)
     known = NAMED_RANKERS[name]
     usual = {**known.usual, **_inner_rankers(known.cls, labelled, seed)}
     if "random_state" in accepted_parameters(known.cls):
@@ -409,9 +386,8 @@ def _own(ranker: object, labelled: bool) -> list[Candidate]:
             f"{type(ranker).__name__} learns from rows of features (tc.fit_letor); texts need a term-pair ranker, or "
             f"one of {', '.join(NAMED_RANKERS)}"
         )
-    for kind, name in ((QueryExpansion, "expansion"), (RM3Expansion, "rm3"), (MultiTaskRanker, "multi-task")):
-        if isinstance(ranker, kind):
-            raise InputError(f"ranker is a {type(ranker).__name__}: {NO_MODELS[name]}")
+    if isinstance(ranker, MultiTaskRanker):
+        raise InputError("MultiTaskRanker learns two tasks, and a fit has one; call MultiTaskRanker.fit yourself")
     if not isinstance(ranker, TermPairRanker):
         raise InputError(
             f"ranker is a {type(ranker).__name__}; expected a term-pair ranker, one of {', '.join(NAMED_RANKERS)}, or "
@@ -452,7 +428,6 @@ FEATURE_RANKERS: Final[dict[str, Callable[[], FeatureRanker]]] = {
     "rsrank": RSRanker,
     "nonconvex": NonconvexRanker,
     "mean": MeanRanker,
-    "stable": StableRanker,
     "rankrls": RankRLS,
     "rankrls-gaussian": lambda: RankRLS(kernel="gaussian"),
 }

@@ -18,6 +18,7 @@ from tercet.fitting.beside_words import VectorPair, VectorTrials
 from tercet.fitting.evidence import evidence_task
 from tercet.fitting.out_of_fold import Accept
 from tercet.fitting.outcome import Outcome, make_report
+from tercet.fitting.prior import KnownWords
 from tercet.fitting.rankers import (
     RankerChoice,
     candidates_of,
@@ -27,9 +28,7 @@ from tercet.fitting.scored_columns import Fields, ScoredColumns, chosen_weights,
 from tercet.fitting.task import EVERY, Task
 from tercet.fitting.text_model import TextModel
 from tercet.fitting.texts import judged_task, labelled_task, links_as_judgements
-from tercet.fitting.topics import unknown_words_note, with_columns
 from tercet.fitting.trials import FitSettings, Search, told_candidate
-from tercet.learn.devices import Device, learning_on
 from tercet.learn.starts import remembering_starts
 from tercet.measure.names import parse_measure
 from tercet.text import Analyser
@@ -57,7 +56,6 @@ def fit(
     n_models: int | None = None,
     budget: float | None = None,
     accept: Accept = "all",
-    device: Device = "cpu",
     random_state: int = 0,
     verbose: bool | None = None,
     name: str = "",
@@ -76,8 +74,8 @@ def fit(
         its text, and ids of documents; a fourth value is a weight
     clicks : lists of results that were shown, and what of each was clicked: (query, shown, clicked) in the order of
         time, or a path, records or a frame as `read_click_log` takes them; see docs/guides/clicks.md
-    ranker : what is learned: a name ("low-rank", "sparse", "dense", "diagonal", "pruned", "hashed", "grouped",
-        "correlated", "lsi" or "cosine"), a term-pair ranker such as ``tc.SparseRanker(density=0.05)``, or a list of
+    ranker : what is learned: a name ("low-rank", "sparse", "dense", "diagonal", "pruned", "hashed", "correlated",
+        "lsi" or "cosine"), a term-pair ranker such as ``tc.SparseRanker(density=0.05)``, or a list of
         these, of which the best on validation is taken; None is "low-rank". A ranker that leaves rate and schedule as
         its class has them is also tried with those that are meant for texts; it is not changed itself
     fields : columns of text with a match of their own, ``{"title": 2.0}``: how much that is said to count, in units of
@@ -88,7 +86,7 @@ def fit(
         (ids, matrix) or a file. A map between them is learned and blended with the words, where that is clearly better;
         see docs/guides/vectors.md
     prior : pairs of words that are known to belong together, or never to: a table's path, rows, or a mapping such as
-        ``{("car", "automobile"): 0.5}``. What is learned is added to them; a `Prior` may also be what W starts from
+        ``{("car", "automobile"): 0.5}``. What is learned is added to them
     validation, test : judgements, or preferences, of other queries, to choose and to report on
         Without them, training queries are left out in turn to choose and to report on, see docs/explain/recipe.md
     measure : what validation is by: "nDCG@10" by default. Preferences and clicks without judgements are measured by the
@@ -104,7 +102,6 @@ def fit(
     budget : seconds, about: how much is tried follows it; without one, as much as takes a minute or so
     accept : "all": what is learned must not take from documents that no training query had as an answer; "seen" accepts
         it where it does
-    device : where what can be learned by a GPU is learned, "cpu", "cuda" or "auto"; see docs/guides/gpu.md
     verbose : None shows progress on a terminal, True always, False never
     name : what the report calls the data
 
@@ -129,7 +126,7 @@ def fit(
     """
     columns = ScoredColumns.of(fields, features)
     how = FitSettings(
-        analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, columns, prior, words, device
+        analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, columns, prior, words
     )
     docs = as_documents(docs)
     queries, given = as_evidence(queries, qrels=qrels, preferences=preferences, validation=validation, test=test)
@@ -171,7 +168,6 @@ def fit_labelled(
     n_models: int | None = None,
     budget: float | None = None,
     accept: Accept = "all",
-    device: Device = "cpu",
     random_state: int = 0,
     verbose: bool | None = None,
     name: str = "",
@@ -180,7 +176,7 @@ def fit_labelled(
 
     Texts are left out of learning in turn, and queried against others that were left out with them. The report is of
     the ``test`` texts and labels, each against all others, or of training texts that were left out. ``ranker``,
-    ``prior``, ``words``, ``n_steps``, ``n_models``, ``budget``, ``device``, ``name`` as in ``fit``.
+    ``prior``, ``words``, ``n_steps``, ``n_models``, ``budget``, ``name`` as in ``fit``.
 
     Examples
     --------
@@ -191,7 +187,7 @@ def fit_labelled(
     'AP'
     """
     how = FitSettings(
-        analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, None, prior, words, device
+        analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, None, prior, words
     )
     measure = str(parse_measure(measure))
     return _solve(labelled_task(texts, labels, test, measure, how.seed), measure, how)
@@ -212,7 +208,6 @@ def fit_linked(
     n_models: int | None = None,
     budget: float | None = None,
     accept: Accept = "all",
-    device: Device = "cpu",
     random_state: int = 0,
     verbose: bool | None = None,
     name: str = "",
@@ -226,7 +221,7 @@ def fit_linked(
         target: the links to learn from
     validation, test : links of other documents, to choose and to report on. Without them, documents with links are
         left out in turn, as the queries of ``fit`` are
-    ranker, prior, measure, analyser, words, n_steps, n_models, device, random_state, verbose, name : as in ``fit``
+    ranker, prior, measure, analyser, words, n_steps, n_models, random_state, verbose, name : as in ``fit``
 
     Examples
     --------
@@ -237,7 +232,7 @@ def fit_linked(
     'dog'
     """
     how = FitSettings(
-        analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, None, prior, words, device
+        analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, None, prior, words
     )
     measure = str(parse_measure(measure))
     docs = as_documents(docs)
@@ -254,23 +249,16 @@ def fit_linked(
 
 
 def _solve(task: Task, measure: str, how: FitSettings, vectors: VectorPair | None = None) -> TextModel:
-    with learning_on(how.device):
-        return _solve_here(task, measure, how, vectors)
-
-
-def _solve_here(task: Task, measure: str, how: FitSettings, vectors: VectorPair | None) -> TextModel:
     began = time.perf_counter()
     spaces, space = choose_start(task, how.analyser, how.columns, how.words)
-    known = None if how.prior is None else how.prior.between(space.vectoriser)
+    known = None if how.prior is None else KnownWords.between(how.prior, space.vectoriser)
     if known is not None:
         task, plain, space = replace(task, facts=known.told(task.facts)), space, known.start(space)
         spaces = spaces if space is plain else [*spaces, space]
     candidates = candidates_of(how.ranker, how.seed, labelled=task.labelled)
-    unknown = unknown_words_note(candidates, space.vectoriser)
-    task = replace(task, facts=replace(task.facts, notes=(*task.facts.notes, *unknown)))
     search = Search(space, task, how, known, measure, began)
     with remembering_starts(), decomposing_once({}):
-        choice = search.choose([with_columns(one, space.vectoriser) for one in candidates])
+        choice = search.choose(candidates)
         # What is declined is measured where there is something to measure it by, and else not learned again.
         final = search.learn(choice) if choice.decision.accepted or space.test else None
         chosen = {**told_start(space), **told_candidate(choice.tried.candidate), "blend": choice.blend}

@@ -21,7 +21,6 @@ from tercet.fitting.task import FEWEST_QUERIES, Decision, Qrels, T, check_disjoi
 from tercet.fitting.text_model import TextModel
 from tercet.fitting.texts import answerable
 from tercet.learn import SampledSource, Source, StreamSource, TermPairRanker
-from tercet.learn.devices import Device, learning_on
 from tercet.learn.loop import Callback
 from tercet.learn.stored import rank_texts
 from tercet.measure import Evaluation, evaluate
@@ -51,7 +50,6 @@ def fit_vectors(
     test: Qrels | Preferences | None = None,
     measure: str | None = None,
     callbacks: Sequence[Callback] = (),
-    device: Device = "cpu",
     random_state: int = 0,
     verbose: bool | None = None,
 ) -> TextModel:
@@ -75,7 +73,6 @@ def fit_vectors(
         ``random_state``. Judged queries are ranked over all documents, a block at a time
     measure : what validation is by: "nDCG@10" for judgements, "PairAccuracy" for preferences
     callbacks : see ``DenseRanker.fit``; a ``Checkpoint`` makes the fit resumable
-    device : as in ``tc.fit``
 
     Notes
     -----
@@ -112,12 +109,11 @@ def fit_vectors(
     task = _stored_task(vectors, learn_from, validation, test, measure, n_steps, seed)
     start = Weights([Identity(n_terms=vectors.docs.shape[1])]) if shared else None
     name = {"tfidf": "tf-idf", "bm25": "BM25"}[vectors.vectoriser.weighting]
-    with learning_on(device):
-        learner.fit(vectors.queries, task.source, vectors.docs, callbacks=callbacks)
-        decision = _decide(task, start, learner.weights_, name)
-        weights = learner.weights_ if decision.accepted or start is None else start
-        chosen = {"vectors": name, "ranker": type(learner).__name__, "steps": int(getattr(learner, "n_steps_", 0))}
-        report = _report(task, start, learner.weights_, decision, name, chosen, time.perf_counter() - began)
+    learner.fit(vectors.queries, task.source, vectors.docs, callbacks=callbacks)
+    decision = _decide(task, start, learner.weights_, name)
+    weights = learner.weights_ if decision.accepted or start is None else start
+    chosen = {"vectors": name, "ranker": type(learner).__name__, "steps": int(getattr(learner, "n_steps_", 0))}
+    report = _report(task, start, learner.weights_, decision, name, chosen, time.perf_counter() - began)
     return TextModel(vectors.query_vectoriser, vectors.doc_vectoriser, weights, report)
 
 

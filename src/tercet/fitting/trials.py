@@ -15,7 +15,7 @@ from tercet.data.sampling import JudgementSampler, MixtureSampler, Sampler
 from tercet.errors import InputError
 from tercet.fitting.out_of_fold import ACCEPTS, Accept, Choice, OutOfFold, Tried, choose_crossed
 from tercet.fitting.outcome import CurveRecorder, measures_of
-from tercet.fitting.prior import KnownWords, Prior
+from tercet.fitting.prior import KnownWords, as_prior
 from tercet.fitting.rankers import (
     MAX_LOW_RANK_STEPS,
     MAX_STEPS,
@@ -27,9 +27,7 @@ from tercet.fitting.rankers import (
 from tercet.fitting.scored_columns import ScoredColumns
 from tercet.fitting.task import Fold, Space, Task
 from tercet.fitting.text_model import TextModel
-from tercet.fitting.topics import topics_of
 from tercet.learn import CorrelatedRanker, LowRankRanker, LSIRanker, SampledSource, TermPairRanker
-from tercet.learn.devices import Device
 from tercet.learn.loop import Callback
 from tercet.text import Analyser, CorrelatedWords, Vectoriser
 from tercet.text.fielded import FieldedVectoriser
@@ -67,11 +65,9 @@ class FitSettings:
         columns: ScoredColumns | None = None,
         prior: Any = None,
         words: Any = None,
-        device: Device = "cpu",
     ) -> None:
         if not isinstance(name, str):
             raise InputError(f"name is what the report calls the data, a string; got {name!r}")
-        self.device = device
         self.analyser = analyser
         self.n_models = None if n_models is None else check_integer(n_models, "n_models")
         if budget is not None and not (is_number(budget, 0) and budget > 0):
@@ -84,7 +80,7 @@ class FitSettings:
         self.verbose = verbose
         self.name = name
         self.columns = columns
-        self.prior = Prior.of(prior)
+        self.prior = as_prior(prior)
         if self.prior is not None and columns is not None:
             raise InputError("a prior is between words alone; leave out fields and features")
         self.words = None if words is None else _only_words(words)
@@ -92,8 +88,7 @@ class FitSettings:
             raise InputError("words say how texts are cut and weighed; leave out analyser, fields and features")
         self.ranker = ranker
         self.n_steps = None if n_steps is None else check_integer(n_steps, "n_steps")
-        for candidate in candidates_of(ranker, self.seed):  # what cannot be is said before texts are read
-            topics_of(candidate)
+        candidates_of(ranker, self.seed)  # what cannot be is said before texts are read
 
 
 def _only_words(model: Any) -> Vectoriser:

@@ -1,21 +1,55 @@
-"""The same steps taken on a GPU: ``device="cuda"`` of the rankers that have it, and of ``tc.fit``."""
+"""Learning and ranking on a GPU: ``with tercet.gpu.device("cuda"): ...``."""
 
 from __future__ import annotations
 
-from tercet.errors import DeviceError, MissingExtraError
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tercet.errors import DeviceError, MissingExtraError, ParameterError
 from tercet.gpu.hardware import Card, find_card
 from tercet.gpu.stepper import CardExecutor
-from tercet.learn.loop import Executor, current_executor
+from tercet.learn.loop import current_executor, executing_on
 
-__all__ = ["Card", "executor_of", "find_card"]
+DEVICES = ("cpu", "cuda", "auto")
+
+__all__ = ["DEVICES", "Card", "device", "find_card"]
 
 
-def executor_of(device: str, *, alone: bool = True, deterministic: bool = False) -> Executor:
-    """What takes steps on the card of this machine; with ``"auto"`` and none there, what takes them without it."""
-    if device == "auto":
-        try:
-            card = find_card()
-        except (DeviceError, MissingExtraError):
-            return current_executor()
-        return CardExecutor(card, alone=alone, auto=True, deterministic=deterministic)
-    return CardExecutor(find_card(), alone=alone, deterministic=deterministic)
+@contextmanager
+def device(name: str = "cuda", *, strict: bool = False, deterministic: bool = False) -> Iterator[str]:
+    """Fit rankers and rank documents on a GPU within the block; yields the name of the GPU, "" without one.
+
+    Parameters
+    ----------
+    name : {"cuda", "auto", "cpu"}
+        "cuda" needs a GPU. "auto" uses a GPU if the machine has one and the work is large enough to repay it. "cpu"
+        changes nothing.
+    strict : raise an error for a ranker that cannot learn on a GPU, or does not fit into its memory; otherwise the CPU
+        learns it. "auto" always leaves such a ranker to the CPU
+    deterministic : give the same bits every time, with slower steps
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from tercet import LowRankRanker, Preferences
+    >>> with device("auto"):
+    ...     ranker = LowRankRanker(n_components=2).fit(sparse.eye_array(3, format="csr"), Preferences([0], [1], [2]))
+    >>> ranker.n_steps_
+    1
+    """
+    if name not in DEVICES:
+        raise ParameterError(f"device must be one of {', '.join(map(repr, DEVICES))}; got {name!r}")
+    if name != "cpu" and current_executor().in_rounds:
+        raise ParameterError(f"device({name!r}) takes all steps on one GPU; a cluster shares them among its workers")
+    try:
+        card = None if name == "cpu" else find_card()
+    except (DeviceError, MissingExtraError):
+        if name == "cuda":
+            raise
+        card = None
+    if card is None:
+        yield ""
+        return
+    executor = CardExecutor(card, strict=strict, auto=name == "auto", deterministic=deterministic)
+    with executing_on(executor), executor.scoring():
+        yield card.name

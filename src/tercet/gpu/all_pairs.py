@@ -63,7 +63,7 @@ class PairsOnCard(StateOnCard[AnyState]):
         card.check_room(
             (12 if deterministic else 4) * n * m + cls.bytes_beside(state),
             f"W of {n:,} by {m:,} words" + (", with sums of its changes," if deterministic else ""),
-            f"Use fewer words, LowRankRanker, {'no deterministic, ' if deterministic else ''}or device='cpu'",
+            f"Use fewer words, LowRankRanker, {'no deterministic, ' if deterministic else ''}or the CPU",
         )
 
     @classmethod

@@ -114,19 +114,19 @@ def find_card() -> Card:
         import cupy
         import cupyx.scipy.sparse as cupy_sparse
     except ImportError as error:
-        raise MissingExtraError("CuPy", "gpu", "device='cuda'") from error
+        raise MissingExtraError("CuPy", "gpu", "learning on a GPU") from error
     try:
         n_cards = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise DeviceError(f"no GPU can be used: {error}. Use device='cpu', or install its driver") from error
+        raise DeviceError(f"no GPU can be used: {error}. Install its driver, or learn on the CPU") from error
     if not n_cards:
-        raise DeviceError("this machine has no GPU. Use device='cpu'")
+        raise DeviceError("this machine has no GPU; learn on the CPU")
     with card_errors():
         card = Card(cupy, cupy_sparse)
     if card.capability < LEAST_CAPABILITY:
         raise DeviceError(
             f"{card.name} has compute capability {'.'.join(map(str, card.capability))}; "
-            f"{'.'.join(map(str, LEAST_CAPABILITY))} is needed. Use device='cpu'"
+            f"{'.'.join(map(str, LEAST_CAPABILITY))} is needed. Learn on the CPU"
         )
     return card
 
@@ -141,7 +141,7 @@ def card_errors() -> Iterator[None]:
     except cupy.cuda.memory.OutOfMemoryError as error:
         raise MemoryLimitError(
             f"the card has no memory left: {error}. Use fewer words or components, close what else uses the card, or "
-            "use device='cpu'"
+            "learn on the CPU"
         ) from error
     except (
         cupy.cuda.runtime.CUDARuntimeError,

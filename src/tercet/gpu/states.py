@@ -210,7 +210,7 @@ class DiagonalOnCard(StateOnCard[DiagonalState]):
     @classmethod
     def check(cls, card: Card, state: DiagonalState, *, deterministic: bool) -> None:
         n_words = state.weights.size
-        card.check_room((12 if deterministic else 4) * n_words, f"a diagonal of {n_words:,} words", "Use device='cpu'")
+        card.check_room((12 if deterministic else 4) * n_words, f"a diagonal of {n_words:,} words", "Learn on the CPU")
 
     def args(self, texts: TextsOnCard) -> tuple[Any, ...]:
         return self.weights, self.sums
@@ -261,7 +261,7 @@ class LowRankOnCard(StateOnCard[LowRankState]):
         card.check_room(
             stride * (4 * n_rows + (8 * n_learned if has_sums else 0)) + copied,
             f"the factors of {n_rows:,} words" + (", with sums of their changes," if has_sums else ""),
-            f"Use fewer words or components,{' leave out deterministic,' if deterministic else ''} or device='cpu'",
+            f"Use fewer words or components,{' leave out deterministic,' if deterministic else ''} or the CPU",
         )
 
     @property

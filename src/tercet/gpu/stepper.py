@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from copy import copy
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -236,20 +234,19 @@ class CardExecutor(Executor):
 
     Parameters
     ----------
-    alone : refuse learners that a card cannot take, or has no room for; else they learn on the CPU
+    strict : refuse learners that a card cannot take, or has no room for; else they learn on the CPU
     auto : leave such learners, and work that a card would not repay, to the CPU in any case
     deterministic : give the same bits every time
     """
 
-    def __init__(self, card: Card, *, alone: bool = True, auto: bool = False, deterministic: bool = False) -> None:
-        self.card, self.alone, self.auto, self.deterministic = card, alone, auto, deterministic
-        self.name = card.name
+    def __init__(self, card: Card, *, strict: bool = True, auto: bool = False, deterministic: bool = False) -> None:
+        self.card, self.strict, self.auto, self.deterministic = card, strict, auto, deterministic
         self._scorer = CardScorer(card)
 
     @property
     def _leaves_to_cpu(self) -> bool:
         """Whether what a card cannot take is learned on the CPU, and not refused."""
-        return self.auto or not self.alone
+        return self.auto or not self.strict
 
     def check(self, ranker: InRounds) -> None:
         state_class = getattr(ranker, "_state_class", None)
@@ -276,7 +273,7 @@ class CardExecutor(Executor):
     def _check_state(self, state: State) -> None:
         if type(state) not in ON_CARD:
             raise ParameterError(
-                f"a {type(state).__name__} is not learned on a GPU; use device='cpu'"
+                f"a {type(state).__name__} is not learned on a GPU; learn it on the CPU"
                 + (", or form='words'" if type(state).__name__ == "DualState" else "")
             )
         with self.card.errors():
@@ -285,15 +282,9 @@ class CardExecutor(Executor):
     def take_pass(self, work: QueryPass) -> tuple[float, float]:
         return work.run()
 
-    def with_same_bits(self) -> Executor:
-        other = copy(self)
-        other.deterministic = True
-        return other
-
-    @contextmanager
-    def scoring(self) -> Iterator[None]:
-        with scoring_by(self._scorer):
-            yield
+    def scoring(self) -> AbstractContextManager[None]:
+        """Score texts on the card within the block."""
+        return scoring_by(self._scorer)
 
 
 def seconds_on_a_core(run: Run) -> float:

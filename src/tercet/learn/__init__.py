@@ -6,7 +6,6 @@ from tercet.learn.cosine import CosineRanker
 from tercet.learn.dense import DenseRanker
 from tercet.learn.diagonal import DiagonalRanker
 from tercet.learn.expansion import QueryExpansion, RM3Expansion
-from tercet.learn.grouped import GroupSparseRanker
 from tercet.learn.hashed import HashedRanker
 from tercet.learn.loop import Checkpoint, DivergedError, Event
 from tercet.learn.lowrank import LowRankRanker
@@ -16,7 +15,6 @@ from tercet.learn.pruned import PrunedRanker
 from tercet.learn.sources import ArraySource, HardSource, SampledSource, Source
 from tercet.learn.sparse import SparseRanker
 from tercet.learn.streams import StreamSource
-from tercet.learn.word_groups import WordGroups
 
 RANKERS: dict[str, type[TermPairRanker]] = {
     cls.__name__: cls
@@ -25,7 +23,6 @@ RANKERS: dict[str, type[TermPairRanker]] = {
         DiagonalRanker,
         DenseRanker,
         SparseRanker,
-        GroupSparseRanker,
         LowRankRanker,
         MultiTaskRanker,
         LSIRanker,
@@ -45,7 +42,6 @@ __all__ = [
     "DiagonalRanker",
     "DivergedError",
     "Event",
-    "GroupSparseRanker",
     "HardSource",
     "HashedRanker",
     "LSIRanker",
@@ -59,5 +55,4 @@ __all__ = [
     "SparseRanker",
     "StreamSource",
     "TermPairRanker",
-    "WordGroups",
 ]

@@ -8,7 +8,19 @@ from dataclasses import dataclass
 from inspect import get_annotations
 from numbers import Integral, Real
 from os import PathLike
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    NamedTuple,
+    Self,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +32,7 @@ from tercet.data.mapped_rows import Texts, take
 from tercet.data.preferences import Preferences, as_preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import BundleError, DamagedBundleError, InputError, ParameterError
-from tercet.learn.loop import Callback, Event, Executor, Run, Stopping, current_executor
+from tercet.learn.loop import Callback, Event, Run, Stopping, current_executor
 from tercet.learn.matrices import check_matrix, check_texts
 from tercet.learn.sources import ArraySource, Source, as_source
 from tercet.learn.state import Schedule, Sgd, State
@@ -216,7 +228,7 @@ class TermPairRanker(Ranker):
         check_is_fitted(self)
         shared = {name: value for name, value in self.get_params().items() if name in _SHARED_PARAMETERS}
         thinned = self._thinned_class(largest_entries(self.weights_, density), refit=False, **shared)
-        return thinned if prefs is None else thinned.refit(Q, prefs, D)
+        return thinned if prefs is None else thinned.refit_on_support(Q, prefs, D)
 
     # -- checking -----------------------------------------------------------------------------------------------
 
@@ -296,7 +308,7 @@ class SgdRanker(TermPairRanker):
     def _checked(self, Q: Any, prefs: Preferences | Source, D: Any) -> tuple[Texts, Texts, Source]:
         """What a fit from the start is given, after a look at it and at the parameters."""
         self._check_params()
-        self._executor().check(self)
+        current_executor().check(self)
         self._forget()
         queries, docs = self._check_pair(Q, D)
         source = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state)
@@ -332,7 +344,6 @@ class SgdRanker(TermPairRanker):
             total=total,
             validation=validation,
             stopping=Stopping(every=every, patience=patience),
-            executor=self._executor(),
         )
         self.history_: list[Event] = []
         self._keep(run.go([self.history_.append, *callbacks], type(self).__name__, self.verbose), Q, D)
@@ -343,7 +354,7 @@ class SgdRanker(TermPairRanker):
         Two halves give the same bits as the whole.
         """
         self._check_params()
-        self._executor().check(self)
+        current_executor().check(self)
         queries, docs = self._check_pair(Q, D)
         prefs = as_preferences(prefs)
         prefs.check_rows(queries.shape[0], docs.shape[0])
@@ -360,7 +371,7 @@ class SgdRanker(TermPairRanker):
 
     def _train_on(self, state: State, Q: Texts, D: Texts, source: Source, n_steps: int) -> None:
         """So many steps from where the ranker is."""
-        run = Run(state, source, Q, D, self._sgd(), total=n_steps, executor=self._executor())
+        run = Run(state, source, Q, D, self._sgd(), total=n_steps)
         self.__dict__.pop("_snapshot", None)
         try:
             learned = run.go((), type(self).__name__, self.verbose)
@@ -371,10 +382,6 @@ class SgdRanker(TermPairRanker):
                 self._forget()
             raise
         self._keep(learned, Q, D)
-
-    def _executor(self) -> Executor:
-        """What takes the steps of this ranker's fits."""
-        return current_executor()
 
     def _sgd(self) -> Sgd:
         return Sgd(rate=float(self.rate), schedule=self.schedule, margin=float(self.margin))
@@ -419,12 +426,21 @@ class SavedState:
     state: dict[str, Any]
 
 
+# Classes of saved rankers that are no longer here, and what to fit again instead.
+REMOVED_RANKERS: Final = {"GroupSparseRanker": "SparseRanker", "StableRanker": "MeanRanker"}
+
+
 def load_ranker(bundle: Bundle, classes: Mapping[str, type[AnyRanker]]) -> AnyRanker:
     """A ranker from its bundle; ``classes`` has those it may be, and those that one inside it may be."""
     where = f"{bundle.path}: meta"
     name, params = bundle.meta.get("class"), bundle.meta.get("params")
     if not isinstance(name, str) or not isinstance(params, dict):
         raise DamagedBundleError(f"{where} does not name the class of a ranker and its parameters")
+    if name in REMOVED_RANKERS:
+        raise BundleError(
+            f"{bundle.path} holds a {name}, which was removed from Tercet. Fit a {REMOVED_RANKERS[name]} on the same "
+            "data and save it"
+        )
     if name not in classes:
         raise BundleError(
             f"{bundle.path} holds a ranker of unknown class {name!r}; known: {', '.join(sorted(classes))}"

@@ -14,8 +14,7 @@ from tercet.data.mapped_rows import Texts
 from tercet.errors import InputError, MemoryLimitError
 from tercet.kernels.dense import dense_advance
 from tercet.kernels.rows import Chunk
-from tercet.learn.base import Count, Positive
-from tercet.learn.devices import ON_DEVICE, DeviceRanker
+from tercet.learn.base import Count, Positive, SgdRanker
 from tercet.learn.dual import DualState
 from tercet.learn.matrices import KernelInput, by_document_frequency, reorder_columns
 from tercet.learn.state import Schedule, State, Steps, check_order, physical_memory
@@ -68,7 +67,7 @@ class DenseState(State):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class DenseRanker(DeviceRanker):
+class DenseRanker(SgdRanker):
     """Every pair of words has a weight, learned by SGD on the margin rank loss from W = I.
 
     Needs 4 bytes for each pair of words. Cost of a step: words of the query times words of the two documents. With
@@ -96,10 +95,6 @@ class DenseRanker(DeviceRanker):
     patience : validations in a row that may bring no improvement; one more ends the training. None never ends early
     max_memory : bytes W, or what stands for it, may take; default three quarters of the machine's memory
     verbose : None shows progress on a terminal, True always, False never
-    device : {"cpu", "cuda", "auto"}
-        Where steps are taken: by one core, or by a GPU (extra ``gpu``); ``"auto"`` takes a GPU where there is one and
-        the work is large enough to repay it. Not with ``form="texts"``.
-    deterministic : on a GPU, the same bits every time, for more time a step; on a CPU they always are
 
     Examples
     --------
@@ -118,7 +113,7 @@ class DenseRanker(DeviceRanker):
     max_memory: Count | None = None
 
     _state_class = DenseState
-    _added_parameters: ClassVar[dict[str, Any]] = {"diagonal": "learned", "form": "words", **ON_DEVICE}
+    _added_parameters: ClassVar[dict[str, Any]] = {"diagonal": "learned", "form": "words"}
 
     def _start(self, Q: Texts, D: Texts) -> DenseState | DualState:
         if self.diagonal == "zero" and Q.shape[1] != D.shape[1]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,7 @@ from tercet.data.mapped_rows import Texts
 from tercet.errors import InputError
 from tercet.kernels.diagonal import diagonal_advance
 from tercet.kernels.rows import Chunk
-from tercet.learn.base import Positive
-from tercet.learn.devices import ON_DEVICE, DeviceRanker
+from tercet.learn.base import Positive, SgdRanker
 from tercet.learn.matrices import KernelInput
 from tercet.learn.state import Schedule, State, Steps
 from tercet.store.schema import Shape
@@ -43,15 +42,14 @@ class DiagonalState(State):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class DiagonalRanker(DeviceRanker):
+class DiagonalRanker(SgdRanker):
     """A learned weight for each word; words are never paired with other words (Bai et al. 2010, section 2.2.1).
 
     Cost of a step: the words of the three texts.
 
     Parameters
     ----------
-    rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose, device,
-        deterministic : see ``DenseRanker``
+    rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
 
     Examples
     --------
@@ -68,7 +66,6 @@ class DiagonalRanker(DeviceRanker):
 
     _state_class = DiagonalState
     _learns_in_rounds = True
-    _added_parameters: ClassVar[dict[str, Any]] = {**ON_DEVICE}
 
     def _start(self, Q: Texts, D: Texts) -> DiagonalState:
         if Q.shape[1] != D.shape[1]:

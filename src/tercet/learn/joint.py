@@ -352,7 +352,7 @@ class JointRanker(TermPairRanker):
         source = as_source(prefs, shuffle=stepping.shuffle, random_state=stepping.random_state)
         state = self._start(inner, queries, docs)
         stepping._train(state, queries, docs, source, validation, callbacks)
-        if isinstance(inner, SparseState) and isinstance(stepping, SparseRanker) and stepping._refit_wanted:
+        if isinstance(inner, SparseState) and isinstance(stepping, SparseRanker) and stepping.refit:
             listeners = [callback for callback in callbacks if not isinstance(callback, Checkpoint)]
             learned = self._learned(stepping)
             assert isinstance(learned.inner, SparseState)

@@ -1,54 +1,39 @@
-"""What is known of W before it is learned."""
+"""Pairs of words that never have a weight."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import DamagedBundleError, InputError
-from tercet.learn.matrices import check_matrix, check_texts, reorder_columns
+from tercet.learn.matrices import check_matrix, check_texts
 
 
-class KnownPairs(NamedTuple):
-    """What is known of W before it is learned: weights to start from, and pairs that never have one."""
+def check_never(never: Any, Q: Any, D: Any) -> sparse.csr_array | None:
+    """Pairs that never have a weight, as a matrix between the words of Q and of D, checked."""
+    if never is None:
+        return None
+    queries = check_texts(Q, "Q")
+    shape = queries.shape[1], (queries if D is None else check_texts(D, "D")).shape[1]
+    pairs = check_matrix(never, "never")
+    if pairs.shape != shape:
+        raise InputError(f"never has shape {pairs.shape}; expected {shape}, a row for each query word")
+    if not pairs.data.all():
+        pairs = pairs.copy()
+        pairs.eliminate_zeros()  # a zero that is stored says of no pair that it is never learned
+    return pairs
 
-    start: sparse.csr_array | None
-    never: sparse.csr_array | None
 
-    @classmethod
-    def of(cls, start: Any, never: Any, Q: Any, D: Any) -> KnownPairs:
-        """Both as matrices between the words of Q and of D, checked."""
-        if start is None and never is None:
-            return cls(None, None)
-        queries = check_texts(Q, "Q")
-        shape = queries.shape[1], (queries if D is None else check_texts(D, "D")).shape[1]
-        matrices = []
-        for pairs, name in ((start, "start"), (never, "never")):
-            matrix = None if pairs is None else check_matrix(pairs, name)
-            if matrix is not None and matrix.shape != shape:
-                raise InputError(f"{name} has shape {matrix.shape}; expected {shape}, a row for each query word")
-            matrices.append(matrix)
-        if matrices[1] is not None and not matrices[1].data.all():
-            matrices[1] = matrices[1].copy()
-            matrices[1].eliminate_zeros()  # a zero that is stored says of no pair that it is never learned
-        return cls(*matrices)
-
-    def in_order(self, order: NDArray[np.int32]) -> KnownPairs:
-        """The same with columns in that order."""
-        return KnownPairs(*(None if pairs is None else reorder_columns(pairs, order) for pairs in self))
-
-    def applied_to(self, W: sparse.csr_array) -> sparse.csr_array:
-        """W with the known weights added, and none where there is never one."""
-        if self.start is not None:
-            W = sparse.csr_array(W + self.start, dtype=np.float32)
-        if self.never is not None:
-            W = sparse.csr_array(W - W.multiply(self.never != 0), dtype=np.float32)
-            W.eliminate_zeros()
-        W.sort_indices()
-        return W
+def without_pairs(W: sparse.csr_array, never: sparse.csr_array | None) -> sparse.csr_array:
+    """W, columns sorted, without weights where there is never one."""
+    if never is not None:
+        W = sparse.csr_array(W - W.multiply(never != 0), dtype=np.float32)
+        W.eliminate_zeros()
+    W.sort_indices()
+    return W
 
 
 def pairs_matrix(

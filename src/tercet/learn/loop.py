@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from os import PathLike
@@ -117,7 +117,6 @@ class Executor(ABC):
 
     pass_identity: str = ""  # all of it that decides the outcome of passes over queries
     in_rounds: bool = False  # whether several learn from the same weights at once and have their changes mixed
-    name: str = ""  # of the place, where a report is to say it
 
     @abstractmethod
     def check(self, ranker: InRounds) -> None:
@@ -130,14 +129,6 @@ class Executor(ABC):
     @abstractmethod
     def take_pass(self, work: QueryPass) -> tuple[float, float]:
         """Take a pass over queries; returns what ``work.run()`` would."""
-
-    def with_same_bits(self) -> Executor:
-        """What takes steps in the same place and gives the same bits every time, as all but a card do anyway."""
-        return self
-
-    def scoring(self) -> AbstractContextManager[None]:
-        """Within the block, texts are scored where steps are taken, if that is elsewhere."""
-        return nullcontext()
 
 
 class LocalExecutor(Executor):

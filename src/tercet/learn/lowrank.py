@@ -15,8 +15,7 @@ from tercet.data.preferences import Preferences
 from tercet.errors import InputError, ParameterError
 from tercet.kernels.lowrank import Before, cosine_advance, lowrank_advance, queries_advance
 from tercet.kernels.rows import Chunk, CsrRows
-from tercet.learn.base import Count, NotNegative, Positive
-from tercet.learn.devices import ON_DEVICE, DeviceRanker
+from tercet.learn.base import Count, NotNegative, Positive, SgdRanker
 from tercet.learn.loop import Callback
 from tercet.learn.matrices import KernelInput
 from tercet.learn.sources import Source
@@ -223,7 +222,7 @@ class LowRankState(State):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class LowRankRanker(DeviceRanker):
+class LowRankRanker(SgdRanker):
     """``W = U'V + w I``: a latent space learned for ranking, next to plain word matching.
 
     Cost of a step: (words of the three texts) times ``n_components``, whatever the size of the vocabulary.
@@ -272,8 +271,7 @@ class LowRankRanker(DeviceRanker):
         weights, and much larger rates: 1 where 0.1 is right for both. It cannot be tied or averaged, and learns no
         cosines. A step costs the words of the query times ``n_components``; latent vectors of documents in memory are
         made once, and take 4 ``n_components`` bytes each, or for every chunk anew where that is more than 256 MB.
-    rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose, device,
-        deterministic : see ``DenseRanker``
+    rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
 
     Examples
     --------
@@ -303,7 +301,6 @@ class LowRankRanker(DeviceRanker):
     _state_class: ClassVar[type[State]] = LowRankState
     _learns_in_rounds = True
     _added_parameters: ClassVar[dict[str, Any]] = {
-        **ON_DEVICE,
         "n_frequent": None,
         "averaged": False,
         "normalise": None,

@@ -25,9 +25,8 @@ from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences, as_preferences
 from tercet.data.shards import StoredRows
 from tercet.errors import InputError, ParameterError
-from tercet.learn.base import Count, Positive
-from tercet.learn.devices import ON_DEVICE, DeviceRanker
-from tercet.learn.loop import Callback
+from tercet.learn.base import Count, Positive, SgdRanker
+from tercet.learn.loop import Callback, current_executor
 from tercet.learn.lowrank import LowRankState
 from tercet.learn.matrices import check_texts
 from tercet.learn.sources import ArraySource, Source, as_source
@@ -223,7 +222,7 @@ class MultiTaskState(LowRankState):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class MultiTaskRanker(DeviceRanker):
+class MultiTaskRanker(SgdRanker):
     """``q_F'U_F'V_E d_E``, regularised by a second task over the same documents with queries in their language.
 
     Queries of the first task, such as Japanese ones, have a vocabulary of their own; those of the second, such as
@@ -244,8 +243,8 @@ class MultiTaskRanker(DeviceRanker):
     n_components, spread, averaged, normalise : see ``LowRankRanker``; ``"latent"`` is meant for all tasks
     n_frequent : int, optional
         As in ``LowRankRanker``; words of the first task's queries are counted there, all others in the documents.
-    rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose, device,
-        deterministic : see ``DenseRanker``. Steps are those of all tasks.
+    rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``;
+        steps are those of all tasks
 
     Examples
     --------
@@ -269,7 +268,7 @@ class MultiTaskRanker(DeviceRanker):
     schedule: Schedule = "constant"
 
     _state_class = MultiTaskState
-    _added_parameters: ClassVar[dict[str, Any]] = {"start": "random", "normalise": None, **ON_DEVICE}
+    _added_parameters: ClassVar[dict[str, Any]] = {"start": "random", "normalise": None}
 
     def fit(
         self,
@@ -322,7 +321,7 @@ class MultiTaskRanker(DeviceRanker):
         Two halves, of all tasks, give the same bits as the whole.
         """
         self._check_params()
-        self._executor().check(self)
+        current_executor().check(self)
         queries, docs = self._check_pair(Q, D)
         prefs = as_preferences(prefs)
         others = [task[1] for task in (second, third) if task is not None]

@@ -20,17 +20,15 @@ from sklearn.utils.validation import check_is_fitted
 from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, InputError, ParameterError
-from tercet.learn.base import NotNegative, Positive, SavedRanker, TermPairRanker
-from tercet.learn.devices import ON_DEVICE, DeviceRanker
-from tercet.learn.known_pairs import KnownPairs
+from tercet.learn.base import Count, NotNegative, Positive, SavedRanker, SgdRanker, TermPairRanker
+from tercet.learn.known_pairs import check_never, without_pairs
 from tercet.learn.loop import Callback, Checkpoint, LocalExecutor, Run, Stopping, current_executor
 from tercet.learn.lowrank import LowRankRanker
 from tercet.learn.matrices import by_document_frequency, check_matrix, reorder_columns
 from tercet.learn.on_support import OnSupportState
-from tercet.learn.penalised import PenalisedRanker, steps_of_refit
 from tercet.learn.sources import Source, as_source
 from tercet.learn.sparse_state import SparseState, Thinning
-from tercet.learn.state import Sgd
+from tercet.learn.state import Schedule, Sgd
 from tercet.learn.thin import largest_entries
 from tercet.weights import Weights
 
@@ -39,7 +37,7 @@ MOST_SEARCH_FITS = 16
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class SparseRanker(PenalisedRanker, DeviceRanker):
+class SparseRanker(SgdRanker):
     """Every pair of words may have a weight, and L1 keeps most at exactly zero, while it trains and after.
 
     W starts at the identity, which shrinks like every other entry. After every ``shrink_every`` steps the L1 penalty of
@@ -73,14 +71,12 @@ class SparseRanker(PenalisedRanker, DeviceRanker):
     shrink_towards : {"zero", "identity"}
         What is penalised: W (Chen et al.), or W - I. Then the identity stays, as a part of its own that ``density``
         does not count.
-    refit : after shrinking, learn the entries that are left again, without penalty; ``ranker.refit(Q, prefs, D)`` does
-        it by hand
+    refit : after shrinking, learn the entries that are left again, without penalty, as ``refit_on_support`` does
     refit_start : {"sparse", "identity"}
         What the refit starts from: the sparse solution, or the identity on the support. Chen et al. do not say which;
         what refitting brings them is what the first brings.
     max_memory : bytes W may take while training; default half the machine's memory
-    rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose, device,
-        deterministic : see ``DenseRanker``
+    rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
 
     Examples
     --------
@@ -93,16 +89,22 @@ class SparseRanker(PenalisedRanker, DeviceRanker):
      [ 0.    0.98]]
     """
 
+    rate: Positive = 200.0
+    schedule: Schedule = "inverse-sqrt"
     l1: NotNegative = 5e-6
     density: Annotated[float, Interval(Real, 0, 1, closed="neither")] | None = None
     sparsify: Literal["shrink", "thin", "low-rank"] = "shrink"
     low_rank: LowRankRanker | None = None
     shrink_towards: Literal["zero", "identity"] = "zero"
+    shrink_every: Count = 100
+    refit: bool = True
+    refit_start: Literal["sparse", "identity"] = "sparse"
     refit_rate: Positive = 2.0
+    max_memory: Count | None = None
 
     _state_class = SparseState
     _learns_in_rounds = True
-    _added_parameters: ClassVar[dict[str, Any]] = {"low_rank": None, "refit_rate": 2.0, **ON_DEVICE}
+    _added_parameters: ClassVar[dict[str, Any]] = {"low_rank": None, "refit_rate": 2.0}
 
     def fit(
         self,
@@ -112,7 +114,6 @@ class SparseRanker(PenalisedRanker, DeviceRanker):
         validation: Callable[[Weights], float] | None = None,
         callbacks: Sequence[Callback] = (),
         *,
-        start: sparse.csr_array | None = None,
         never: sparse.csr_array | None = None,
     ) -> Self:
         """Learn from the start, and refit when asked to; see ``DenseRanker.fit``.
@@ -123,18 +124,15 @@ class SparseRanker(PenalisedRanker, DeviceRanker):
         Parameters
         ----------
         Q, prefs, D, validation, callbacks : as in ``DenseRanker.fit``
-        start : CSR (n_query_terms, n_doc_terms)
-            Known weights, which W starts from beside the identity; they shrink and are learned on like all others. With
-            ``sparsify="low-rank"`` they are added to the low-rank W and its support.
-        never : CSR of that shape
+        never : CSR (n_query_terms, n_doc_terms)
             Pairs of words, its entries that are not zero, whose weights are zero from the start to the end. They are
             kept there by ``partial_fit``, too; a cluster refuses to learn with them.
         """
         self._check_params()
         if hasattr(self, "weights_before_refit_"):
             del self.weights_before_refit_
-        self._given = KnownPairs.of(start, never, Q, D)
-        if self._given.never is not None and current_executor().in_rounds:
+        self._never = check_never(never, Q, D)
+        if self._never is not None and current_executor().in_rounds:
             raise ParameterError("pairs that are never learned are kept on one machine, not on a cluster")
         self.n_fits_ = 0
         self.l1_ = float(self.l1)
@@ -146,7 +144,7 @@ class SparseRanker(PenalisedRanker, DeviceRanker):
             else:
                 self._fit_shrunk(Q, prefs, D, validation, callbacks)
         finally:
-            del self._given
+            del self._never
         return self
 
     def _fit_shrunk(self, Q: Any, prefs: Any, D: Any, validation: Any, callbacks: Any) -> None:
@@ -158,8 +156,8 @@ class SparseRanker(PenalisedRanker, DeviceRanker):
                     "a search for a density makes several runs, which one checkpoint cannot hold; give l1"
                 )
             self._search_density(lambda: self._fit_sparse(Q, prefs, D, validation, callbacks))
-        if self._refit_wanted:
-            self._refit_on_support(Q, prefs, D, n_steps=self.n_steps_, callbacks=callbacks)
+        if self.refit:
+            self._refit(Q, prefs, D, self.n_steps_, callbacks)
 
     def _fit_thinned(self, Q: Any, prefs: Any, D: Any, validation: Any, callbacks: Any) -> None:
         if validation is not None:
@@ -182,23 +180,19 @@ class SparseRanker(PenalisedRanker, DeviceRanker):
             raise ParameterError("sparsify='low-rank' makes two runs, which one checkpoint cannot hold")
         self._forget()
         source = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state)
-        n_steps = steps_of_refit(source, self.epochs)
+        n_steps = _steps_of_refit(source, self.epochs)
         first = LowRankRanker(schedule="linear", random_state=self.random_state, verbose=self.verbose)
         first = first if self.low_rank is None else clone(self.low_rank)
-        if self.device != "cpu":
-            first.set_params(device=self.device)
-        if self.deterministic:
-            first.set_params(deterministic=True)
         first.fit(Q, prefs, D, callbacks=callbacks)
         self.l1_, self.n_fits_, self.history_ = 0.0, 1, first.history_
         queries, docs = self._check_pair(Q, D)
-        given, order = self._given, by_document_frequency(docs)
-        weights = given.applied_to(largest_entries(first.weights_, float(self.density)))
-        self._set_weights(weights, order, first.n_steps_, never=given.never)
-        if not self._refit_wanted:
+        never, order = self._never, by_document_frequency(docs)
+        weights = without_pairs(largest_entries(first.weights_, float(self.density)), never)
+        self._set_weights(weights, order, first.n_steps_, never=never)
+        if not self.refit:
             return
         self.weights_before_refit_: Weights = self.weights_
-        executor = self._executor()
+        executor = current_executor()
         run = Run(
             OnSupportState(reorder_columns(weights, order), order),
             source,
@@ -213,7 +207,7 @@ class SparseRanker(PenalisedRanker, DeviceRanker):
         )
         learned = run.go([self.history_.append, *callbacks], "refit", self.verbose)
         assert isinstance(learned, OnSupportState)
-        self._set_weights(learned.weights(), order, first.n_steps_, never=given.never)
+        self._set_weights(learned.weights(), order, first.n_steps_, never=never)
 
     def _plan_thinning(self, prefs: Preferences | Source) -> Thinning:
         n_steps = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state).n_steps
@@ -283,36 +277,40 @@ class SparseRanker(PenalisedRanker, DeviceRanker):
                 f"shrink_towards='identity' needs one vocabulary; Q has {shape[0]} columns and D has {shape[1]}"
             )
         levels = sparse.csr_array(shape, dtype=np.float32) if around_identity else _identity_in(order, shape[0])
-        given = getattr(self, "_given", KnownPairs(None, None))
+        never = getattr(self, "_never", None)
         return SparseState(
-            given.in_order(order).applied_to(levels),
+            without_pairs(levels, None if never is None else reorder_columns(never, order)),
             order,
             max_memory=self.max_memory,
             l1=self.l1_,
             shrink_every=self.shrink_every,
             around_identity=around_identity,
             thinning=getattr(self, "_thinning", None),
-            never=given.never,
+            never=never,
         )
 
-    def _refit_on_support(
-        self,
-        Q: Any,
-        prefs: Preferences | Source,
-        D: Any = None,
-        n_steps: int | None = None,
-        callbacks: Sequence[Callback] = (),
+    def refit_on_support(
+        self, Q: Any, prefs: Preferences | Source, D: Any = None, callbacks: Sequence[Callback] = ()
     ) -> Self:
+        """Learn the entries of W that are not zero again, without penalty.
+
+        Callbacks see the steps of the refit and end the refit by returning True; a ``Checkpoint`` is ignored.
+        """
+        return self._refit(Q, prefs, D, None, callbacks)
+
+    def _refit(self, Q: Any, prefs: Any, D: Any, n_steps: int | None, callbacks: Sequence[Callback]) -> Self:
         check_is_fitted(self)
         queries, docs = self._check_pair(Q, D)
         source = as_source(prefs, shuffle=self.shuffle, random_state=self.random_state)
         before = self._state
         assert isinstance(before, SparseState)
-        n_steps = steps_of_refit(source, self.epochs) if n_steps is None else n_steps
+        n_steps = _steps_of_refit(source, self.epochs) if n_steps is None else n_steps
         self.weights_before_refit_ = self.weights_
         state = self._on_support(before)
-        run = Run(state, source, queries, docs, self._sgd(), total=n_steps, executor=self._executor())
-        run.go(self._listeners(callbacks), "refit", self.verbose)
+        run = Run(state, source, queries, docs, self._sgd(), total=n_steps)
+        history: list[Callback] = [self.history_.append] if hasattr(self, "history_") else []
+        told = [callback for callback in callbacks if not isinstance(callback, Checkpoint)]
+        run.go([*history, *told], "refit", self.verbose)
         self._set_weights(state.weights(), before.order, before.step, before.around_identity, before.never)
         return self
 
@@ -392,6 +390,12 @@ class SparseRanker(PenalisedRanker, DeviceRanker):
 
 
 TermPairRanker._thinned_class = SparseRanker.from_weights
+
+
+def _steps_of_refit(source: Source, epochs: int) -> int:
+    if source.n_steps is None:
+        raise ParameterError("a refit needs preferences that come to an end")
+    return source.n_steps * epochs
 
 
 def _identity_in(order: NDArray[np.int32], n_rows: int) -> sparse.csr_array:

@@ -39,7 +39,7 @@ def draw_examination(curves: Sequence[ExaminationCurve], shown: Sequence[int], c
         left.set_title("The chance that a rank is looked at, relative to the first", loc="left", fontsize=TITLE_SIZE)
         n_ranks = max((len(curve.values) for curve in curves), default=len(shown))
         ranks = np.arange(1, n_ranks + 1)
-        for curve, colour in zip(curves, (BLUE, RED, PALE_BLUE, PALE_RED), strict=False):
+        for curve, colour in zip(curves, (BLUE, RED, PALE_RED), strict=False):
             at = ranks[: len(curve.values)]
             left.plot(at, curve.values, "o-", color=colour, markersize=3, label=curve.method)
             left.fill_between(at, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)

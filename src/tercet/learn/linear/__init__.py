@@ -5,10 +5,10 @@ from tercet.learn.linear.base import LinearRanker
 from tercet.learn.linear.fenchel import FenchelRanker
 from tercet.learn.linear.ftrl import FTRLRanker
 from tercet.learn.linear.listnet import ListNetRanker
+from tercet.learn.linear.mean import MeanRanker
 from tercet.learn.linear.nonconvex import NonconvexRanker
 from tercet.learn.linear.path import L1Path, l1_path
 from tercet.learn.linear.proximal import ProximalRanker
-from tercet.learn.linear.resampled import MeanRanker, StableRanker
 from tercet.learn.linear.rsrank import RSRanker
 from tercet.learn.linear.svm import RankSVMRanker
 
@@ -24,7 +24,6 @@ LINEAR_RANKERS: dict[str, type[LinearRanker]] = {
         AdaRankRanker,
         RankSVMRanker,
         MeanRanker,
-        StableRanker,
     )
 }
 
@@ -41,6 +40,5 @@ __all__ = [
     "ProximalRanker",
     "RSRanker",
     "RankSVMRanker",
-    "StableRanker",
     "l1_path",
 ]

@@ -1,4 +1,4 @@
-"""The mean of the best by cross-validation, and the features that survive resampling."""
+"""The mean of the best by cross-validation."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import oracles
 import tercet as tc
 from tercet.choose import settings_of
 from tercet.data import query_folds
-from tercet.errors import BundleError, ParameterError
-from tercet.learn.linear import FTRLRanker, ProximalRanker, RankSVMRanker, l1_path
+from tercet.errors import BundleError
+from tercet.learn.linear import FTRLRanker, ProximalRanker, RankSVMRanker
 from tercet.learn.linear.queries import Queries
 
 
@@ -90,56 +90,10 @@ def test_a_wrong_grid_is_refused(how, message):
         tc.MeanRanker(**how).fit(X, y, qid=qid)
 
 
-# -- stability ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("inner", [FTRLRanker(scale_features=False), ProximalRanker(scale_features=False)])
-def test_frequencies_are_those_of_the_oracle(inner):
-    X, y, qid = made_rows(4, n_queries=9)
-    random = np.random.default_rng(3)
-    halves = [half for _ in range(3) for order in [random.permutation(9)] for half in (order[:4], order[5:])]
-    expected = oracles.stability(
-        X, y, qid, halves, lambda *rows: l1_path(*rows, ranker=inner).coefs, most=int(np.sqrt(2.0 * 0.2 * 8))
-    )
-    ranker = tc.StableRanker(ranker=inner, threshold=0.6, max_false=2.0, n_cuts=3, random_state=3, scale_features=False)
-    ranker.fit(X, y, qid=qid)
-    np.testing.assert_array_equal(ranker.frequencies_, expected)
-    assert ranker.n_entering_ == 1
-    np.testing.assert_array_equal(ranker.support_, expected >= 0.6)
-
-
-def test_it_learns_from_the_stable_features_alone():
-    X, y, qid = made_rows(1, n_queries=30, d=20)
-    ranker = tc.StableRanker(scale_features=False).fit(X, y, qid=qid)
-    stable = np.flatnonzero(ranker.support_)
-    assert stable.tolist() == [1, 4]
-    last = FTRLRanker(scale_features=False).fit(X[:, stable], y, qid=qid)
-    np.testing.assert_array_equal(ranker.coef_[stable], last.coef_)
-    assert not ranker.coef_[~ranker.support_].any()
-
-
-def test_noise_alone_is_seldom_stable():
-    """The bound says one false feature at most, on average, where nothing is to be found."""
-    rng, found = np.random.default_rng(0), 0
-    for seed in range(5):
-        X, qid = rng.random((300, 40)), np.repeat(np.arange(30), 10)
-        found += int(
-            tc.StableRanker(n_cuts=10, random_state=seed).fit(X, rng.integers(0, 2, 300), qid=qid).support_.sum()
-        )
-    assert found <= 5
-
-
-def test_what_has_no_path_is_refused():
-    X, y, qid = made_rows()
-    with pytest.raises(ParameterError, match="RankSVMRanker has no path"):
-        tc.StableRanker(ranker=RankSVMRanker()).fit(X, y, qid=qid)
-
-
-@pytest.mark.parametrize("make", [tc.MeanRanker, tc.StableRanker])
-def test_the_inner_ranker_is_saved(make, tmp_path):
+def test_the_inner_ranker_is_saved(tmp_path):
     X, y, qid = made_rows(n_queries=6)
-    how = {"grid": {"l1": np.array([4.0, 1.0])}} if make is tc.MeanRanker else {"n_cuts": 2}
-    ranker = make(ranker=FTRLRanker(loss="listnet"), **how).fit(sparse.csr_array(X), y, qid=qid)
+    ranker = tc.MeanRanker(ranker=FTRLRanker(loss="listnet"), grid={"l1": np.array([4.0, 1.0])})
+    ranker.fit(sparse.csr_array(X), y, qid=qid)
     ranker.save(tmp_path / "ranker")
     loaded = tc.load(tmp_path / "ranker")
     assert loaded.ranker.get_params() == ranker.ranker.get_params()

@@ -1,10 +1,8 @@
-"""Linear rankers that learn by another one from some of the queries at a time: the mean of what cross-validation finds
-best, and the features that survive resampling."""
+"""The mean of the settings of a linear ranker that are best by cross-validation."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from numbers import Real
@@ -18,13 +16,13 @@ from sklearn.utils._param_validation import Interval
 from tercet.choose import settings_of
 from tercet.data import query_folds
 from tercet.errors import DamagedBundleError, DivergedError, ParameterError
-from tercet.learn.base import Count, Positive, SavedRanker, Seed
+from tercet.learn.base import Count, SavedRanker, Seed
 from tercet.learn.linear.base import LinearRanker, SparseLinearRanker, scores
 from tercet.learn.linear.ftrl import FTRLRanker
-from tercet.learn.linear.path import five_digits, penalties_from, rankers_along
+from tercet.learn.linear.path import five_digits, penalties_from
 from tercet.learn.linear.queries import Queries
 from tercet.store.codec import decode, encode
-from tercet.store.schema import Bounds, Shape
+from tercet.store.schema import Shape
 
 Matrix = NDArray[np.float64]
 
@@ -33,60 +31,7 @@ _N_L1S, _RATIO = 30, 1e-3  # of a path
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ResampledRanker(LinearRanker):
-    """A linear ranker that learns by another one, ``ranker``, from some of the queries at a time."""
-
-    ranker: LinearRanker | None = None
-    random_state: Seed = 0
-
-    def _pattern(self, X: Any) -> LinearRanker:
-        """What learns, from rows that are scaled already."""
-        pattern = clone(FTRLRanker() if self.ranker is None else self.ranker).set_params(scale_features=False)
-        pattern._check_params()
-        pattern.n_features_in_ = X.shape[1]
-        return pattern
-
-    # -- saving -------------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def _saved(self) -> Any:
-        """What was learned beside the weights, as a frozen value."""
-
-    def _saved_params(self) -> dict[str, Any]:
-        params = super()._saved_params()
-        if self.ranker is not None:
-            params["ranker"] = {"class": type(self.ranker).__name__, "params": self.ranker._saved_params()}
-        return params
-
-    @classmethod
-    def _from_bundle(cls, params: dict[str, Any], saved: SavedRanker) -> Self:
-        if params["ranker"] is not None:
-            params = {**params, "ranker": _inner_ranker(params["ranker"], saved)}
-        return super()._from_bundle(params, saved)
-
-    def _state_meta(self) -> dict[str, Any]:
-        return encode(self._saved())[0]
-
-    def _state_arrays(self) -> dict[str, NDArray[Any]]:
-        return encode(self._saved())[1]
-
-
-def _inner_ranker(stated: Any, saved: SavedRanker) -> LinearRanker:
-    """The ranker that learns, from a file."""
-    known = saved.classes.get(str(stated.get("class"))) if isinstance(stated, dict) else None
-    if known is None or not issubclass(known, LinearRanker) or not isinstance(stated.get("params"), dict):
-        raise DamagedBundleError(f"{saved.where}: its ranker is not a linear ranker with parameters")
-    params = {**known._added_parameters, **stated["params"]}
-    if set(params) != set(known._get_param_names()):
-        raise DamagedBundleError(f"{saved.where}: the parameters of its ranker do not fit a {known.__name__}")
-    return known._with_params(params, saved.where)
-
-
-# -- the mean of the best ---------------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class MeanRanker(ResampledRanker):
+class MeanRanker(LinearRanker):
     """The mean of the settings that are best by cross-validation, cut to its largest weights where that is wanted.
 
     With few queries the best setting of a grid is nearly a draw; the mean of many good ones depends far less on which
@@ -130,6 +75,8 @@ class MeanRanker(ResampledRanker):
     ([1, 4], 20)
     """
 
+    ranker: LinearRanker | None = None
+    random_state: Seed = 0
     grid: Annotated[dict[str, Any], dict] | None = None
     n_best: Count = 20
     largest: Count | None = None
@@ -168,6 +115,13 @@ class MeanRanker(ResampledRanker):
         self.settings_ = [settings[place] for place in best]
         self.held_out_ = means[best] if measure.higher_is_better else -means[best]
 
+    def _pattern(self, X: Any) -> LinearRanker:
+        """What learns, from rows that are scaled already."""
+        pattern = clone(FTRLRanker() if self.ranker is None else self.ranker).set_params(scale_features=False)
+        pattern._check_params()
+        pattern.n_features_in_ = X.shape[1]
+        return pattern
+
     def _parts(self, n_queries: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Numbers of queries to learn from, and of those left out, for each fold."""
         every = np.arange(n_queries)
@@ -204,12 +158,23 @@ class MeanRanker(ResampledRanker):
 
     def _saved_params(self) -> dict[str, Any]:
         params = super()._saved_params()
+        if self.ranker is not None:
+            params["ranker"] = {"class": type(self.ranker).__name__, "params": self.ranker._saved_params()}
         if self.grid is not None:
             params["grid"] = {name: [_plain(value) for value in values] for name, values in self.grid.items()}
         return params
 
-    def _saved(self) -> SavedMean:
-        return SavedMean(self.settings_, self.held_out_)
+    @classmethod
+    def _from_bundle(cls, params: dict[str, Any], saved: SavedRanker) -> Self:
+        if params["ranker"] is not None:
+            params = {**params, "ranker": _inner_ranker(params["ranker"], saved)}
+        return super()._from_bundle(params, saved)
+
+    def _state_meta(self) -> dict[str, Any]:
+        return encode(SavedMean(self.settings_, self.held_out_))[0]
+
+    def _state_arrays(self) -> dict[str, NDArray[Any]]:
+        return encode(SavedMean(self.settings_, self.held_out_))[1]
 
     def _restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], where: str) -> None:
         stored = decode(SavedMean, meta, arrays, where=where, copy=True)
@@ -222,6 +187,17 @@ class SavedMean:
 
     settings: list[dict[str, Any]]
     held_out: Annotated[Matrix, Shape(None)]
+
+
+def _inner_ranker(stated: Any, saved: SavedRanker) -> LinearRanker:
+    """The ranker that learns, from a file."""
+    known = saved.classes.get(str(stated.get("class"))) if isinstance(stated, dict) else None
+    if known is None or not issubclass(known, LinearRanker) or not isinstance(stated.get("params"), dict):
+        raise DamagedBundleError(f"{saved.where}: its ranker is not a linear ranker with parameters")
+    params = {**known._added_parameters, **stated["params"]}
+    if set(params) != set(known._get_param_names()):
+        raise DamagedBundleError(f"{saved.where}: the parameters of its ranker do not fit a {known.__name__}")
+    return known._with_params(params, saved.where)
 
 
 def _plain(value: Any) -> Any:
@@ -305,128 +281,3 @@ def _score_spreads(weights: Matrix, X: Any, queries: Queries) -> Matrix:
     lengths = np.diff(queries.starts)
     means = np.add.reduceat(values, queries.starts[:-1], axis=0) / lengths[:, None]
     return np.sqrt(np.square(values - np.repeat(means, lengths, axis=0)).mean(axis=0))
-
-
-# -- stability selection ----------------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class StableRanker(ResampledRanker):
-    """Stability selection: a ranker of the features that survive resampling of the queries.
-
-    The queries are cut at random into two halves, many times. Each half learns along a path from the strongest penalty
-    to weaker ones and selects the first q features that enter it. A feature is stable when a share of ``threshold`` of
-    all halves selects it; the ranker then learns from the stable features alone. (Meinshausen and Bühlmann 2010; both
-    halves of each cut as in Shah and Samworth 2013.)
-
-    Parameters
-    ----------
-    ranker : what learns, one with a path; ``FTRLRanker()`` by default. It also learns at the end, with the penalty it
-        has
-    threshold : the share of halves that have to select a feature, above one half
-    max_false : how many features that are worth nothing may be expected among the stable ones, at most. It says how
-        many features a half selects: by theorem 1 of the first paper, with p features, the number expected is at most
-        q² / ((2 threshold - 1) p), if worthless features are all alike to the ranker and no better than chance for it.
-        A half selects one feature at least, so that less than 1 / ((2 threshold - 1) p) cannot be promised
-    n_cuts : how often the queries are cut in two
-    random_state : seed of the cuts
-    scale_features : learn from features divided by how far they reach within a query, on average, so that nothing
-        depends on their units; ``coef_`` is for features as they are given
-
-    Attributes
-    ----------
-    coef_ : weights (n_features,), 0 for all features that are not stable
-    frequencies_ : the share of halves that selected each feature (n_features,)
-    support_ : whether each feature is stable (n_features,)
-    n_entering_ : q, how many features each half selects
-
-    Notes
-    -----
-    Costs ``2 n_cuts`` paths of half of the queries, each only as far as q features are there.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X, qid = rng.random((200, 10)), np.repeat(np.arange(20), 10)
-    >>> y = (X[:, 1] + X[:, 4] > 1).astype(int)
-    >>> ranker = StableRanker().fit(X, y, qid=qid)
-    >>> np.flatnonzero(ranker.support_).tolist()
-    [1, 4]
-    """
-
-    threshold: Annotated[float, Interval(Real, 0.5, 1, closed="right")] = 0.75
-    max_false: Positive = 1.0
-    n_cuts: Count = 25
-
-    frequencies_: Matrix = field(init=False)
-    n_entering_: int = field(init=False)
-
-    @property
-    def support_(self) -> NDArray[np.bool_]:
-        """Whether each feature is stable (n_features,)."""
-        return self.frequencies_ >= self.threshold
-
-    def _learn(self, X: Any, queries: Queries) -> None:
-        pattern = self._pattern(X)
-        if not isinstance(pattern, SparseLinearRanker):
-            raise ParameterError(
-                f"{type(pattern).__name__} has no path; expected an FTRLRanker, ProximalRanker, NonconvexRanker or "
-                "FenchelRanker"
-            )
-        n_features = X.shape[1]
-        most = int(np.sqrt(float(self.max_false) * (2 * float(self.threshold) - 1) * n_features))
-        self.n_entering_ = min(max(most, 1), n_features)
-        counts = np.zeros(n_features)
-        for half in self._halves(len(queries)):
-            counts += first_to_enter(pattern, X, queries.some(half), self.n_entering_)
-        self.frequencies_ = counts / (2 * self.n_cuts)
-        weights, stable = np.zeros(n_features), np.flatnonzero(self.support_)
-        if stable.size:
-            last = clone(pattern)
-            last.n_features_in_ = stable.size
-            last._learn(X[:, stable], queries)
-            weights[stable] = last.coef_
-        self._keep(weights)
-
-    def _halves(self, n_queries: int) -> Iterator[NDArray[np.int64]]:
-        """Numbers of queries, rising: the two halves of each cut, one query left out where their number is odd."""
-        random = np.random.default_rng(self.random_state)
-        half = max(n_queries // 2, 1)
-        for _ in range(self.n_cuts):
-            order = random.permutation(n_queries)
-            yield np.sort(order[:half])
-            yield np.sort(order[n_queries - half :])
-
-    # -- saving -------------------------------------------------------------------------------------------------
-
-    def _saved(self) -> SavedStable:
-        return SavedStable(self.n_entering_, self.frequencies_)
-
-    def _restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], where: str) -> None:
-        lengths = {"n_features": self.n_features_in_}
-        stored = decode(SavedStable, meta, arrays, where=where, lengths=lengths, copy=True)
-        self.n_entering_, self.frequencies_ = stored.n_entering, stored.frequencies
-
-
-@dataclass(frozen=True, eq=False)
-class SavedStable:
-    """What a saved StableRanker has learned beside its weights."""
-
-    n_entering: Annotated[int, Bounds(least=1)]
-    frequencies: Annotated[Matrix, Shape("n_features", bounds=Bounds(least=0))]
-
-
-def first_to_enter(pattern: SparseLinearRanker, X: Any, queries: Queries, most: int) -> NDArray[np.bool_]:
-    """The first features that have a weight as the penalty falls, at most so many; of those that enter together the
-    ones with the largest weights."""
-    selected = np.zeros(X.shape[1], dtype=bool)
-    penalties = penalties_from(pattern, X, queries, _N_L1S, _RATIO)
-    for ranker in rankers_along(pattern, X, queries, penalties):
-        sizes = np.where(selected, 0.0, np.abs(ranker.coef_))
-        room = most - np.count_nonzero(selected)
-        entering = np.argsort(-sizes, kind="stable")[:room]
-        selected[entering[sizes[entering] > 0]] = True
-        if np.count_nonzero(selected) == most:
-            break
-    return selected
