@@ -291,7 +291,7 @@ def test_passes_of_one_run_are_those_of_runs_of_their_own(home, how):
         assert other.size == trial.size
         if how == "validation":
             np.testing.assert_array_equal(other.ranker.coef_, trial.ranker.coef_)
-            assert trial.result.epochs == trial.setting["epochs"]
+            assert trial.ranker.epochs == trial.setting["epochs"]
 
 
 @needs_trees
