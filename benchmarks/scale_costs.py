@@ -33,7 +33,6 @@ from scipy import sparse
 
 import tercet as tc
 from common import Clock, machine_facts, median, parse_arguments, peak_memory, print_facts, print_table, write_json
-from tercet.data import PreferenceTriples, write_preferences
 from tercet.data.sampling import LabelSampler
 from tercet.learn import SampledSource
 from tercet.text.vectors import Vectors, vectorise
@@ -195,25 +194,6 @@ def job_query(n: int, folder: Path, seed: int, kind: str) -> dict[str, Any]:
     return {**percentiles(index, seed), "latent_bytes": latent}
 
 
-def job_preferences(n: int, folder: Path, seed: int) -> dict[str, Any]:
-    """A file of preferences as a stream: bytes and seconds of each."""
-    vectors = Vectors.open(folder / "vectors")
-    rng, count = np.random.default_rng(seed), 200_000
-    ids = [tuple(f"doc{i}" for i in rng.integers(0, n, count)) for _ in range(2)]
-    better, worse = ids
-    worse = tuple(f"doc{(int(b[3:]) + 1) % n}" if b == w else w for b, w in zip(better, worse, strict=True))
-    qids = tuple(f"q{i}" for i in rng.integers(0, N_QUERIES, count))
-    path = folder / "preferences.tsv"
-    write_preferences(path, PreferenceTriples(qids, better, worse))
-    source = tc.learn.StreamSource(path, vectors.query_ids, vectors.doc_ids)
-    weights = Weights([Identity(n_terms=vectors.docs.shape[1])])
-    done = 0
-    with (clock := Clock()).running():
-        while len(chunk := source.draw(done, lambda: weights)) and done < count:
-            done += len(chunk)
-    return {"seconds": clock.wall, "count": done, "bytes": path.stat().st_size}
-
-
 # -- simulations -----------------------------------------------------------------------------------------------------
 
 
@@ -325,7 +305,6 @@ JOBS: dict[str, Callable[..., dict[str, Any]]] = {
     "fit low rank": lambda n, folder, seed: job_fit(n, folder, seed, "low rank"),
     "fit sparse": lambda n, folder, seed: job_fit(n, folder, seed, "sparse"),
     "fit diagonal": lambda n, folder, seed: job_fit(n, folder, seed, "diagonal"),
-    "preferences": job_preferences,
     "index": job_index,
     "query identity": lambda n, folder, seed: job_query(n, folder, seed, "identity"),
     "query sparse": lambda n, folder, seed: job_query(n, folder, seed, "sparse"),
@@ -379,14 +358,8 @@ def print_costs(results: dict[str, dict[str, dict[str, Any]]], sizes: Iterable[i
         "Per preference",
         head,
         [
-            *(
-                row(f"{kind}, µs a step", lambda c, n, k=kind: f"{1e6 * c[f'fit {k}']['seconds'] / STEPS[k]:.1f}")
-                for kind in STEPS
-            ),
-            row(
-                "read from TSV, µs", lambda c, n: f"{1e6 * c['preferences']['seconds'] / c['preferences']['count']:.2f}"
-            ),
-            row("TSV, bytes", lambda c, n: f"{c['preferences']['bytes'] / c['preferences']['count']:.0f}"),
+            row(f"{kind}, µs a step", lambda c, n, k=kind: f"{1e6 * c[f'fit {k}']['seconds'] / STEPS[k]:.1f}")
+            for kind in STEPS
         ],
     )
     print_table(

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from reproductions.expansion import QueryExpansion
 from tercet.data import Preferences
 from tercet.errors import MissingExtraError
-from tercet.learn import CorrelatedRanker, LowRankRanker, QueryExpansion
+from tercet.learn import CorrelatedRanker, LowRankRanker
 from tercet.text import CorrelatedWords
 from tercet.weights import Identity, Weights
 
@@ -50,8 +51,8 @@ class ExpansionRanker:
     """Query expansion before plain word matching: beta and the number of documents are chosen on the preferences."""
 
     def fit(self, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr_array) -> Self:
-        self._expansion = QueryExpansion().tune(Q, prefs, D)
-        self.beta_, self.n_expanded_ = self._expansion.beta_, self._expansion.n_expanded_
+        self._expansion = QueryExpansion.tuned(Q, prefs, D)
+        self.beta_, self.n_expanded_ = self._expansion.beta, self._expansion.n_expanded
         self._width = D.shape[1]
         return self
 

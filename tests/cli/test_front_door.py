@@ -231,14 +231,14 @@ def test_bad_judgements_may_be_left_out(products, tmp_path):
     assert "judged.csv: left out, without a grade: 1 row" in said
 
 
-def test_judgements_of_trec_and_quepid_are_read_as_ever(products, tmp_path):
+def test_judgements_of_trec_and_a_table_are_read_as_ever(products, tmp_path):
     number = {term: f"q{i}" for i, (term, _) in enumerate(TERMS)}
     (tmp_path / "qrels.txt").write_text("".join(f"{number[term]} 0 {doc} {grade}\n" for term, doc, grade in JUDGED))
     said = failed("fit", products, "--judgements", tmp_path / "qrels.txt", "-o", tmp_path / "m")
     assert "qrels.txt names queries by their ids; name their texts: --queries" in said
-    quepid = write_csv(tmp_path / "case.csv", ["query", "docid", "rating"], JUDGED)
-    said = ok("fit", products, "--judgements", quepid, "-o", tmp_path / "m", *QUICK)
-    assert "case.csv: judgements of Quepid" in said
+    table = write_csv(tmp_path / "case.csv", ["query", "docid", "rating"], JUDGED)
+    said = ok("fit", products, "--judgements", table, "-o", tmp_path / "m", *QUICK)
+    assert "case.csv: CSV separated by commas; query: query; doc: docid; grade: rating" in said
     queries = write_csv(tmp_path / "queries.csv", ["id", "text"], [(qid, term) for term, qid in number.items()])
     (tmp_path / "foreign.txt").write_text("q0 0 001 1\nq99 0 001 1\n")
     said = failed("fit", products, "--queries", queries, "--judgements", tmp_path / "foreign.txt", "-o", tmp_path / "n")

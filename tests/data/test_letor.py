@@ -30,6 +30,7 @@ from tercet.data import (
     write_letor,
 )
 from tercet.data import letor_text as reading
+from tercet.data.lines import sampled_digest
 from tercet.errors import FormatError, InputError
 from tercet.kernels.decimals import LEAST_POWER, MOST_POWER, nearest_float
 
@@ -597,3 +598,20 @@ def test_damaged_archives_are_noticed(tmp_path: Path) -> None:
     (tmp_path / "set").write_bytes(gzip.compress(b"no tar at all" * 100))
     with pytest.raises(FormatError, match="the tar archive is broken"):
         read_letor_folds(tmp_path / "set")
+
+
+def test_a_digest_of_samples_notices_what_happens_to_files(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    data = bytearray(np.random.default_rng(0).integers(0, 256, 6 << 20, dtype=np.uint8).tobytes())
+    found = set()
+    for change in ("none", "appended", "cut", "first", "last"):
+        changed = bytearray(data)
+        if change == "appended":
+            changed += b"x"
+        elif change == "cut":
+            del changed[-1:]
+        elif change != "none":
+            changed[0 if change == "first" else -1] ^= 1
+        path.write_bytes(changed)
+        found.add(sampled_digest(path))
+    assert len(found) == 5

@@ -14,17 +14,16 @@ from tercet.cli import progress
 from tercet.cli.progress import ReadingBar, show_reading
 from tercet.data import (
     iter_corpus,
-    iter_preferences,
     iter_qrels,
     iter_queries,
     iter_run,
     read_corpus,
-    read_preferences,
     read_qrels,
     recognise,
     watch_reading,
     write_qrels,
 )
+from tercet.data.judgements import read_judgements
 from tercet.errors import FormatError, InputError
 
 
@@ -148,19 +147,18 @@ def test_judgements_named_tsv_are_in_the_form_of_beir_and_keep_blanks(tmp_path: 
         write_qrels(tmp_path / "f.txt", qrels)
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 3, 5, 6])
-def test_preferences_come_in_chunks(tmp_path: Path, chunk: int) -> None:
-    (tmp_path / "f").write_text("".join(f"q{i}\ta\tb\t{i + 1}\n" for i in range(5)))
-    whole = read_preferences(tmp_path / "f")
-    parts = list(iter_preferences(tmp_path / "f", chunk))
-    assert [len(part) for part in parts[:-1]] == [chunk] * (len(parts) - 1)
-    assert sum((part.qid for part in parts), ()) == whole.qid
-    assert [w for part in parts for w in part.weight] == whole.weight.tolist()
-
-
-def test_a_later_chunk_has_the_numbers_of_the_first(tmp_path: Path) -> None:
-    (tmp_path / "f").write_text("q\ta\tb\t1\nq\ta\tb\n")
-    with pytest.raises(FormatError, match=":2: no weight here and one on the lines before"):
-        list(iter_preferences(tmp_path / "f", 1))
-    with pytest.raises(InputError, match="chunk must be an integer from 1"):
-        list(iter_preferences(tmp_path / "f", 0))
+@pytest.mark.parametrize(
+    "content",
+    [
+        "query,docid,rating\nstar wars,007,3\nstar wars,11,0\nunrated,,\n",
+        "Team Name,Case ID,Query Text,Doc ID,Doc Position,Title,Rating,year\n"
+        "Us,8,star wars,007,1,Star Wars,3,1977\nUs,8,star wars,11,2,Alien,0,1979\nUs,8,unrated,,,,,\n",
+    ],
+    ids=["basic", "detailed"],
+)
+def test_an_export_of_quepid_is_a_table_of_judgements(tmp_path: Path, content: str) -> None:
+    (tmp_path / "case.csv").write_text(content)
+    assert recognise(tmp_path / "case.csv") == "judgements"
+    read = read_judgements(tmp_path / "case.csv")
+    assert read.qrels == {"star wars": {"007": 3, "11": 0}}
+    assert read.n_ungraded == 1

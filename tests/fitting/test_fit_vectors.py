@@ -11,10 +11,9 @@ import tercet as tc
 from support.commands import ok, run
 from support.corpora import synonyms
 from support.learners import Killed, kill_at, same_bits
-from tercet.data import JudgementSampler, PreferenceTriples, recognise, write_preferences
+from tercet.data import JudgementSampler, recognise
 from tercet.errors import InputError
-from tercet.fitting.stored import _stored_task, evaluate_vectors, fit_vectors, judgement_sampler
-from tercet.learn import StreamSource
+from tercet.fitting.stored import evaluate_vectors, fit_vectors, judgement_sampler
 from tercet.text.vectors import Vectors, vectorise
 from tercet.weights import Identity, Weights
 
@@ -64,121 +63,35 @@ def test_validation_judgements_decide(vectors):
     assert "on 20 validation queries" in str(model.report)
 
 
-def drawn_preferences(vectors: Vectors, n: int, path: Path) -> tc.Preferences:
-    """Preferences of 40 queries, by row and as a file by id."""
-    drawn = judgement_sampler(vectors, CORPUS.part(0, 40)).draw(np.random.default_rng(0), n)
-    ids = (vectors.query_ids, vectors.doc_ids, vectors.doc_ids)
-    names = [tuple(side.many(rows)) for side, rows in zip(ids, drawn, strict=True)]
-    write_preferences(path, PreferenceTriples(*names))
-    return tc.Preferences(*drawn)
-
-
-@pytest.mark.parametrize("ranker", ["low-rank", "sparse", "diagonal"])
-def test_preferences_are_read_as_they_are_learned_from(ranker, vectors, tmp_path):
-    prefs = drawn_preferences(vectors, 3000, tmp_path / "preferences.tsv")
-    stream = StreamSource(tmp_path / "preferences.tsv", vectors.query_ids, vectors.doc_ids)
-    model = fit_vectors(vectors, stream, ranker, verbose=False)
-    assert "32 training queries, 4 for validation, 4 untouched" in str(model.report)
-    expected = fit_vectors(vectors, prefs, ranker, verbose=False)
-    assert same_bits(model.weights, expected.weights)
-    assert model.report.systems == expected.report.systems
-    assert model.report.decision == expected.report.decision
-    assert model.report.split == expected.report.split
-
-
-def test_a_stream_is_declined_and_accepted_as_preferences_in_memory_are(vectors, tmp_path):
-    learner = {"n_components": 20, "identity_weight": 5.0, "schedule": "linear", "rate": 0.1, "verbose": False}
-    prefs = drawn_preferences(vectors, 30_000, tmp_path / "right.tsv")
-    stream = StreamSource(tmp_path / "right.tsv", vectors.query_ids, vectors.doc_ids, stretch=1000)
-    ranker = tc.LowRankRanker(**learner)
-    model = fit_vectors(vectors, stream, ranker)
-    assert model.report.accepted
-    assert [system.name for system in model.report.systems] == ["tf-idf", "learned"]
-    assert same_bits(model.weights, fit_vectors(vectors, prefs, tc.LowRankRanker(**learner)).weights)
-    assert ranker.n_steps_ < 30_000
-
-    lines = (tmp_path / "right.tsv").read_text().splitlines(keepends=True)[:3000]
-    for number, line in enumerate(lines[1::2]):  # half of them the other way round: they say nothing
-        qid, better, worse = line.rstrip("\n").split("\t")
-        lines[2 * number + 1] = f"{qid}\t{worse}\t{better}\n"
-    (tmp_path / "noise.tsv").write_text("".join(lines))
-    stream = StreamSource(tmp_path / "noise.tsv", vectors.query_ids, vectors.doc_ids)
-    model = fit_vectors(vectors, stream, tc.LowRankRanker(**learner))
-    assert "Learning was declined; the model is tf-idf" in model.report.decision
-    assert same_bits(model.weights, Weights([Identity(n_terms=vectors.docs.shape[1])]))
-
-
-def test_a_part_of_a_stream_is_held_out_from_that_part(vectors, tmp_path):
-    prefs = drawn_preferences(vectors, 3000, tmp_path / "preferences.tsv")
-    stream = StreamSource(tmp_path / "preferences.tsv", vectors.query_ids, vectors.doc_ids, n_steps=1700, stretch=100)
-    rankers = [tc.DiagonalRanker(verbose=False), tc.DiagonalRanker(verbose=False)]
-    fit_vectors(vectors, stream, rankers[0])
-    fit_vectors(vectors, prefs[:1700], rankers[1])
-    assert rankers[0].n_steps_ == rankers[1].n_steps_ < 1700
-    assert same_bits(rankers[0].weights_, rankers[1].weights_)
-
-
-def test_weights_of_a_stream_count_where_it_is_held_out(vectors, tmp_path):
-    drawn = drawn_preferences(vectors, 3000, tmp_path / "preferences.tsv")
-    weight = np.random.default_rng(7).choice([0.125, 8.0], len(drawn))
-    head, *lines = (tmp_path / "preferences.tsv").read_text().splitlines()
-    weighted = [f"{line}\t{one:g}\n" for line, one in zip(lines, weight.tolist(), strict=True)]
-    (tmp_path / "weighted.tsv").write_text(f"{head}\tweight\n" + "".join(weighted))
-    prefs = tc.Preferences(drawn.query, drawn.better, drawn.worse, weight)
-    stream = StreamSource(tmp_path / "weighted.tsv", vectors.query_ids, vectors.doc_ids)
-    start = Weights([Identity(n_terms=vectors.docs.shape[1])])
-    tasks = [_stored_task(vectors, evidence, None, None, None, None, 0) for evidence in (prefs, stream, drawn)]
-    for part in ("validation", "test"):
-        known, streamed, plain = (getattr(task, part).values(start) for task in tasks)
-        np.testing.assert_array_equal(streamed, known)
-        assert (known != plain).any()
-
-
-def test_few_preferences_of_each_held_out_query_are_kept(vectors, tmp_path, monkeypatch):
-    drawn_preferences(vectors, 3000, tmp_path / "preferences.tsv")
-    monkeypatch.setattr("tercet.fitting.stored.MOST_PREFERENCES", 40)
-    monkeypatch.setattr("tercet.fitting.stored._QUERIES_DRAWN_FROM", 20)
-    stream = StreamSource(tmp_path / "preferences.tsv", vectors.query_ids, vectors.doc_ids)
-    task = _stored_task(vectors, stream, None, None, None, None, 0)
-    for held_out in (task.validation, task.test):
-        assert np.bincount(held_out.preferences.query).max() == 40 // len(held_out.qids)
-        assert np.isin(held_out.preferences.query, task.source.leave_out).all()
-    assert (task.n_train, len(task.validation.qids), len(task.test.qids)) == (36, 2, 2)
-
-
-@pytest.mark.slow
-def test_a_stream_goes_on_from_its_checkpoint(vectors, tmp_path):
-    drawn_preferences(vectors, 20_000, tmp_path / "preferences.tsv")
-
-    def fitted(*callbacks):
-        stream = StreamSource(tmp_path / "preferences.tsv", vectors.query_ids, vectors.doc_ids, stretch=512)
-        ranker = tc.DiagonalRanker(verbose=False)
-        fit_vectors(vectors, stream, ranker, callbacks=callbacks)
-        return ranker.weights_
-
-    expected = fitted()
-    with pytest.raises(Killed):
-        fitted(tc.Checkpoint(tmp_path / "kept", every=1), kill_at(9000))
-    assert same_bits(fitted(tc.Checkpoint(tmp_path / "kept", every=1)), expected)
-
-
-def test_queries_of_a_stream_belong_to_one_part(vectors, tmp_path):
-    drawn_preferences(vectors, 3000, tmp_path / "preferences.tsv")
-    stream = StreamSource(tmp_path / "preferences.tsv", vectors.query_ids, vectors.doc_ids)
+def test_preferences_of_a_query_belong_to_one_part(vectors):
+    prefs = tc.Preferences(*judgement_sampler(vectors, CORPUS.part(0, 40)).draw(np.random.default_rng(0), 3000))
     with pytest.raises(InputError, match="in both preferences and judgements"):
-        fit_vectors(vectors, stream, "diagonal", validation=CORPUS.part(30, 50))
+        fit_vectors(vectors, prefs, "diagonal", validation=CORPUS.part(30, 50))
     parts = {"validation": CORPUS.part(40, 50), "test": CORPUS.part(50)}
-    model = fit_vectors(vectors, stream, "diagonal", verbose=False, **parts)
+    model = fit_vectors(vectors, prefs, "diagonal", verbose=False, **parts)
     assert (model.report.n_train, model.report.n_validation, model.report.n_test) == (40, 10, 10)
     assert model.report.chosen["steps"] == 3000
 
 
-def test_a_source_of_another_kind_cannot_be_held_out(vectors):
-    source = tc.learn.SampledSource(judgement_sampler(vectors, CORPUS.part(0, 40)), 2000)
-    model = fit_vectors(vectors, source, "diagonal", verbose=False)
-    assert model.report.systems == ()
-    assert "nothing was held out to choose by" in str(model.report)
-    assert "nothing tells how it does on other queries" in str(model.report)
+def test_preferences_that_say_nothing_are_declined(vectors):
+    drawn = judgement_sampler(vectors, CORPUS.part(0, 40)).draw(np.random.default_rng(0), 3000)
+    turned = np.arange(3000) % 2 == 1  # half of them the other way round
+    better, worse = np.where(turned, drawn[2], drawn[1]), np.where(turned, drawn[1], drawn[2])
+    ranker = tc.LowRankRanker(n_components=20, identity_weight=5.0, schedule="linear", rate=0.1, verbose=False)
+    model = fit_vectors(vectors, tc.Preferences(drawn[0], better, worse), ranker)
+    assert "Learning was declined; the model is tf-idf" in model.report.decision
+    assert same_bits(model.weights, Weights([Identity(n_terms=vectors.docs.shape[1])]))
+
+
+def test_weights_of_preferences_count_where_they_are_held_out(vectors):
+    drawn = tc.Preferences(*judgement_sampler(vectors, CORPUS.part(0, 40)).draw(np.random.default_rng(0), 3000))
+    weight = np.random.default_rng(7).choice([0.125, 8.0], len(drawn))
+    weighted = tc.Preferences(drawn.query, drawn.better, drawn.worse, weight)
+    start, plain = (
+        fit_vectors(vectors, prefs, "diagonal", verbose=False).report.systems[0].values["PairAccuracy"][0]
+        for prefs in (weighted, drawn)
+    )
+    assert start != plain
 
 
 def test_a_fit_goes_on_from_its_checkpoint(vectors, tmp_path):
@@ -296,6 +209,8 @@ def test_what_cannot_be_learned_says_why(vectors, tmp_path):
         fit_vectors(vectors, tc.Preferences([0], [1], [2]))
     with pytest.raises(InputError, match="preferences are measured by PairAccuracy"):
         fit_vectors(vectors, tc.Preferences(range(40), [1] * 40, [2] * 40), measure="AP")
+    with pytest.raises(InputError, match="learn_from must be judgements or Preferences; got SampledSource"):
+        fit_vectors(vectors, tc.learn.SampledSource(judgement_sampler(vectors, CORPUS.part(0, 40)), 2000))
     with pytest.raises(InputError, match="n_steps is for preferences drawn"):
         fit_vectors(vectors, tc.Preferences([0], [1], [2]), n_steps=10)
     without = vectorise(CORPUS.docs, None, tmp_path / "vectors")

@@ -22,7 +22,7 @@ from support.learners import Killed, judged, kill_at, same_bits
 from support.random_data import random_preferences, random_texts
 from support.sources import TopSource
 from tercet import Preferences
-from tercet.errors import BundleError, InputError
+from tercet.errors import BundleError, InputError, ParameterError
 from tercet.learn.loop import CHUNK
 from tercet.learn.sources import BLOCK, ArraySource
 
@@ -251,6 +251,12 @@ class OnePass(ArraySource):
 
     def draw(self, step, weights):
         return super().draw(step, weights) if step < len(self.prefs) else Preferences([], [], [])
+
+
+def test_several_passes_need_to_know_where_one_ends(data):
+    Q, D, prefs = data
+    with pytest.raises(ParameterError, match="epochs=2 needs to know where a pass ends"):
+        tc.DenseRanker(epochs=2).fit(Q, OnePass(prefs), D)
 
 
 def test_validation_must_be_a_finite_number(data):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import tercet as tc
 from support.corpora import Corpus
 from tercet.cli.main import cli
-from tercet.data import LetorData, write_beir, write_letor, write_qrels, write_quepid, write_run
+from tercet.data import LetorData, write_beir, write_letor, write_qrels, write_run
 from tercet.errors import InputError
 from tercet.learn.linear import FTRLRanker
 from tercet.measure import bonferroni, compare, compare_evaluations, evaluate, holm, paired_test
@@ -266,9 +266,10 @@ def test_wrong_usage(files: Path, monkeypatch: pytest.MonkeyPatch, arguments: li
     assert (result.exit_code, message in result.output) == (2, True), result.output
 
 
-def test_judgements_of_quepid_name_queries_by_their_texts(files: Path, tmp_path: Path) -> None:
+def test_a_table_of_judgements_names_queries_by_their_texts(files: Path, tmp_path: Path) -> None:
     texts = {qid: f"words of {qid}" for qid in QRELS}
-    write_quepid(tmp_path / "case.csv", {texts[qid]: grades for qid, grades in QRELS.items()} | {"unrated": {}})
+    rows = [f"{texts[qid]},{doc_id},{grade}\n" for qid, grades in QRELS.items() for doc_id, grade in grades.items()]
+    (tmp_path / "case.csv").write_text("".join(["query,docid,rating\n", *rows, "unrated,,\n"]))
     with open(tmp_path / "queries.jsonl", "w") as stream:
         stream.writelines(json.dumps({"_id": qid, "text": text}) + "\n" for qid, text in texts.items())
     runs = options(files, "poor", "good")[2:]

@@ -26,7 +26,7 @@ RANKS, SESSIONS = 20, 5  # that are printed
 @click.option(
     "--judgements",
     type=NEW,
-    help="Judgements to write, grades 0 to 3 by clicks over expected clicks: .csv as Quepid, .tsv as BEIR, else TREC.",
+    help="Judgements to write, grades 0 to 3 by clicks over expected clicks: .csv as a table, .tsv as BEIR, else TREC.",
 )
 @evidence_table_options
 @click.pass_context

@@ -40,6 +40,7 @@ from tercet.cli.options import (
 from tercet.cli.rankers import TERM_PAIR_RANKER
 from tercet.cli.terminal import echo
 from tercet.data import JudgedTexts
+from tercet.data.judgements import UNKNOWN_ID
 from tercet.data.link_tables import LINK_FILE_ENDINGS, read_links
 from tercet.data.preference_files import preference_paths
 from tercet.data.threes import Three, read_threes
@@ -48,7 +49,6 @@ from tercet.fitting import TextModel, fit_labelled, fit_linked
 from tercet.fitting import fit as fit_judged
 from tercet.fitting.out_of_fold import ACCEPTS
 from tercet.fitting.rankers import NAMED_RANKERS, NameWithParameters
-from tercet.learn.streams import UNKNOWN_ID
 from tercet.report.page import PAGE_NAME, write_report_page
 from tercet.store.kinds import TEXT_MODEL
 

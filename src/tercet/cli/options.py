@@ -230,7 +230,7 @@ table_options = together(
 
 queries_option = click.option("--queries", type=FILE, help="Queries: BEIR JSONL or a table.")
 judgements_option = click.option(
-    "--judgements", "qrels", type=FILE, help="Judgements: TREC, BEIR, Quepid or a table, instead of DATA's."
+    "--judgements", "qrels", type=FILE, help="Judgements: TREC, BEIR or a table, instead of DATA's."
 )
 judged_options = together(queries_option, judgements_option, table_options)
 doc_vectors_option = click.option(

@@ -40,14 +40,10 @@ if TYPE_CHECKING:
     from tercet.data.own_vectors import OwnVectors as OwnVectors
     from tercet.data.own_vectors import as_own_vectors as as_own_vectors
     from tercet.data.own_vectors import read_own_vectors as read_own_vectors
-    from tercet.data.preference_files import iter_preferences as iter_preferences
     from tercet.data.preference_files import read_preferences as read_preferences
     from tercet.data.preference_files import write_preferences as write_preferences
     from tercet.data.preference_text import PreferenceTriples as PreferenceTriples
     from tercet.data.preferences import Preferences as Preferences
-    from tercet.data.quepid import QuepidJudgements as QuepidJudgements
-    from tercet.data.quepid import read_quepid as read_quepid
-    from tercet.data.quepid import write_quepid as write_quepid
     from tercet.data.recognition import recognise as recognise
     from tercet.data.sampling import JudgementSampler as JudgementSampler
     from tercet.data.sampling import LabelSampler as LabelSampler
@@ -92,10 +88,9 @@ else:
             "tercet.data.letor_writing": ("write_letor",),
             "tercet.data.link_tables": ("ReadLinks", "read_links"),
             "tercet.data.own_vectors": ("OwnVectors", "as_own_vectors", "read_own_vectors"),
-            "tercet.data.preference_files": ("iter_preferences", "read_preferences", "write_preferences"),
+            "tercet.data.preference_files": ("read_preferences", "write_preferences"),
             "tercet.data.preference_text": ("PreferenceTriples",),
             "tercet.data.preferences": ("Preferences",),
-            "tercet.data.quepid": ("QuepidJudgements", "read_quepid", "write_quepid"),
             "tercet.data.recognition": ("recognise",),
             "tercet.data.sampling": ("JudgementSampler", "LabelSampler"),
             "tercet.data.shards": ("MappedRows", "ShardWriter", "write_shards"),

@@ -1,4 +1,4 @@
-"""Judgements, whatever they are written as: TREC, BEIR, Quepid, a table with any columns, records or a frame."""
+"""Judgements, whatever they are written as: TREC, BEIR, a table with any columns, records or a frame."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from tercet.data.documents import id_in
 from tercet.data.frames import IndexedTexts, as_table, plain_shown
 from tercet.data.lines import FilePath, LookAlikes, Refused, refuse, split_columns
 from tercet.data.parquet import is_parquet
-from tercet.data.quepid import is_quepid_header, rating_of, ratings_of
 from tercet.data.roles import (
     DOCUMENTS,
     GRADES,
@@ -22,7 +21,7 @@ from tercet.data.roles import (
     need_column,
     plain_name,
 )
-from tercet.data.tables import NO_ROWS, DataTable, LinedFile, encoding_of, first_line, open_table
+from tercet.data.tables import NO_ROWS, DataTable, LinedFile, first_line, open_table
 from tercet.data.trec import BEIR_HEADER, iterate_judgements
 from tercet.data.values import Value, number_in
 from tercet.errors import FormatError, InputError
@@ -30,6 +29,7 @@ from tercet.errors import FormatError, InputError
 Qrels = dict[str, dict[str, int]]
 Columns = Mapping[str, str]  # role -> the column that has it
 QUERY_ID_NAMES = QUERIES[-1]
+UNKNOWN_ID = "unknown-id"  # the kind of a FormatError: a row names a query or document that there is not
 
 
 class JudgementRow(NamedTuple):
@@ -112,7 +112,7 @@ def read_judgements(
     encoding: str | None = None,
     delimiter: str | None = None,
 ) -> JudgedQueries:
-    r"""Read judgements of any kind: TREC, BEIR, Quepid, or a table with a query, a document and a grade on each row.
+    r"""Read judgements of any kind: TREC, BEIR, or a table with a query, a document and a grade on each row.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def read_judgements(
     docs : if given, the ids there are; any other is an error
     columns : of a table, role -> column, for the roles query, query-id, doc and grade; others are guessed
     refused : takes what is wrong with a row, which is then left out
-    encoding, delimiter : of a table, as in `iter_rows`; the encoding of Quepid's, too
+    encoding, delimiter : of a table, as in `iter_rows`
 
     Examples
     --------
@@ -135,10 +135,7 @@ def read_judgements(
     first = "" if is_parquet(path) else first_line(path, encoding)[1]
     source = LinedFile(path)
     ungraded = [0]
-    if is_quepid_header(first) and not columns:
-        rows = _quepid_rows(path, refused, ungraded, encoding_of(path, encoding))
-        by_id, form = False, "judgements of Quepid"
-    elif _is_trec(first):
+    if _is_trec(first):
         trec = iterate_judgements(path, refused=refused)
         rows = (JudgementRow(line, qid, None, doc_id, grade) for line, qid, doc_id, grade in trec)
         by_id, form = True, ""
@@ -153,15 +150,6 @@ def read_judgements(
 def _is_trec(text: str) -> bool:
     columns = split_columns(text)
     return text == BEIR_HEADER or (len(columns) == 4 and columns[3].removeprefix("-").isdecimal())
-
-
-def _quepid_rows(path: FilePath, refused: Refused | None, ungraded: list[int], encoding: str) -> Iterator[JudgementRow]:
-    for line, rating in ratings_of(path, refused, encoding):
-        grade = rating_of(rating.grades)
-        if rating.doc_id is None or grade is None:
-            ungraded[0] += 1
-        else:
-            yield JudgementRow(line, rating.query, None, rating.doc_id, grade)
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
@@ -196,22 +184,22 @@ def judgement_roles(table: DataTable, columns: Columns | None = None) -> Judgeme
 def judgement_rows(
     table: DataTable, roles: JudgementRoles, refused: Refused | None, ungraded: list[int]
 ) -> Iterator[JudgementRow]:
-    """Rows with a grade; those without one are counted."""
+    """Rows with a grade; those without one, which may also lack a document, are counted."""
     for number, row in table.rows(refused):
         try:
             query = query_in(row.get(roles.query), table, number, roles.query)
             qid = None
             if roles.query_id is not None:
                 qid = id_in(row.get(roles.query_id), table, number, roles.query_id)
-            doc_id = id_in(row.get(roles.doc), table, number, roles.doc)
             grade = _grade_in(row.get(roles.grade), table, number, roles.grade)
+            if grade is None:
+                ungraded[0] += 1
+                continue
+            doc_id = id_in(row.get(roles.doc), table, number, roles.doc)
         except FormatError as problem:
             refuse(problem, refused)
             continue
-        if grade is None:
-            ungraded[0] += 1
-        else:
-            yield JudgementRow(number, query, qid, doc_id, grade)
+        yield JudgementRow(number, query, qid, doc_id, grade)
 
 
 def query_in(value: Value, table: DataTable, number: int, column: str) -> str:
@@ -258,7 +246,7 @@ def _gathered(
         try:
             qids = qids_of(row, lookup, texts, first_spelling, source, by_id)
             if docs is not None and row.doc_id not in docs:
-                raise source.error(row.number, unknown_id("document", row.doc_id) + like.hint(row.doc_id), "unknown-id")
+                raise source.error(row.number, unknown_id("document", row.doc_id) + like.hint(row.doc_id), UNKNOWN_ID)
             for qid in qids:
                 first = qrels.setdefault(qid, {}).setdefault(row.doc_id, row.grade)
                 if first != row.grade:
@@ -301,7 +289,7 @@ def qids_of(
         return (qid,)
     qids = (lookup(row.qid) if row.qid is not None else ()) or lookup(row.query)
     if not qids:
-        raise source.error(row.number, unknown_id("query", row.query), "unknown-id")
+        raise source.error(row.number, unknown_id("query", row.query), UNKNOWN_ID)
     return qids
 
 

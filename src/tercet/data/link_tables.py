@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tercet.data.documents import id_in, ids_in
 from tercet.data.frames import as_table, key_id, plain_shown
-from tercet.data.judgements import Columns, unknown_id
+from tercet.data.judgements import UNKNOWN_ID, Columns, unknown_id
 from tercet.data.lines import FilePath, LookAlikes, Refused, id_problem, refuse
 from tercet.data.parquet import is_parquet
 from tercet.data.roles import SOURCES, TARGET_LISTS, TARGETS, kind_of_columns, need_column, plain_name
@@ -241,7 +241,7 @@ def _gathered(
     for row in rows:
         unknown = None if docs is None else next((one for one in row[:2] if one not in docs), None)
         if unknown is not None:
-            problem = row.error(unknown_id("document", unknown) + like.hint(unknown), "unknown-id")
+            problem = row.error(unknown_id("document", unknown) + like.hint(unknown), UNKNOWN_ID)
             if skip_unknown:
                 strange, n_unknown = strange or problem, n_unknown + 1
             else:
@@ -252,7 +252,7 @@ def _gathered(
             links.setdefault(row.source, {})[row.target] = None
     if not links and strange is not None:
         message = f"{strange.message}; no link is between documents: are these the documents that link?"
-        raise FormatError(strange.path, strange.line, message, "unknown-id")
+        raise FormatError(strange.path, strange.line, message, UNKNOWN_ID)
     if not links:
         raise FormatError(name, None, NO_LINKS)
     return ReadLinks({source: list(targets) for source, targets in links.items()}, n_own, n_unknown, form)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import repeat
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-
-from tercet.errors import InputError
 
 
 @runtime_checkable
@@ -41,9 +39,3 @@ def rows_of_ids(rows: RowLookup, ids: Sequence[str]) -> NDArray[np.int64]:
     if isinstance(rows, ManyRows):
         return np.asarray(rows.get_many(ids), dtype=np.int64)
     return np.fromiter(map(rows.get, ids, repeat(-1)), dtype=np.int64, count=len(ids))
-
-
-def check_lookup(rows: Any, name: str) -> None:
-    """Refuse what ids cannot be looked up in."""
-    if not callable(getattr(rows, "get_many", None)) and not callable(getattr(rows, "get", None)):
-        raise InputError(f"{name} must give the row of an id, as a dict does; got {type(rows).__name__}")

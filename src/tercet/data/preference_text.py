@@ -106,12 +106,6 @@ class Gathered:
         for name, number in numbers.items():
             self.numbers[name].append(number)
 
-    def extend(self, triples: PreferenceTriples) -> None:
-        for column, ids in zip(self.ids, (triples.qid, triples.better, triples.worse), strict=True):
-            column += map(self._kept.setdefault, ids, ids)
-        for name, numbers in triples.numbers().items():
-            self.numbers[name] += numbers.tolist()
-
     def triples(self) -> PreferenceTriples:
         qids, betters, worses = map(tuple, self.ids)
         arrays = {name: np.array(column) for name, column in self.numbers.items()}

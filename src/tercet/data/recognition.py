@@ -16,8 +16,7 @@ from tercet.data.letor_folds import fold_member, is_fold
 from tercet.data.lines import UTF16_MARKS, FilePath, open_bytes, open_lines, split_columns, within_a_line
 from tercet.data.mapped_rows import VECTORS_UNFINISHED
 from tercet.data.parquet import MAGIC as PARQUET_MAGIC
-from tercet.data.preference_text import IDS, NUMBERS, TSV_HEADER, TSV_HEADERS
-from tercet.data.quepid import is_quepid_header
+from tercet.data.preference_text import IDS, TSV_HEADER, TSV_HEADERS
 from tercet.data.roles import kind_of_columns
 from tercet.data.tables import DELIMITER_PROBLEM, DataTable, open_table
 from tercet.data.trec import BEIR_HEADER
@@ -36,7 +35,6 @@ Kind: TypeAlias = Literal[
     "svmlight",
     "qrels",
     "run",
-    "quepid",
     "preferences",
     "clicks",
     "vectors",
@@ -59,12 +57,11 @@ _FOLDERS = (
     "ubi_queries and ubi_events (UBI), a manifest.json of vectors"
 )
 _FILES = (
-    "target id:value lines (SVMlight; with qid:id LETOR), 4-column or BEIR judgements, judgements of Quepid "
-    "(query,docid,rating), 6-column runs, query/better/worse preferences and query/shown/clicked clicks as TSV or "
-    "JSONL, preferences as Parquet, the archives of 20 Newsgroups and of LETOR folds, and a table: CSV with a header "
-    "(separated by , ; | or tabs), JSONL or Parquet, of documents (an id and a text), judgements (a query, a document, "
-    "a grade), threes (a query, a better and a worse document), clicks (a query, a document and whether it was "
-    "clicked) or links (a source and a target)"
+    "target id:value lines (SVMlight; with qid:id LETOR), 4-column or BEIR judgements, 6-column runs, "
+    "query/better/worse preferences and query/shown/clicked clicks as TSV or JSONL, the archives of 20 Newsgroups and "
+    "of LETOR folds, and a table: CSV with a header (separated by , ; | or tabs), JSONL or Parquet, of documents (an "
+    "id and a text), judgements (a query, a document, a grade), threes (a query, a better and a worse document), "
+    "clicks (a query, a document and whether it was clicked) or links (a source and a target)"
 )
 
 
@@ -81,7 +78,7 @@ def recognise(path: FilePath) -> Kind:
 
     Folders: ``"beir"``, ``"20newsgroups"``, ``"letor-folds"``, ``"labelled-folder"``, ``"vectors"`` (as
     ``tercet.text.vectorise`` writes them), ``"click-log"`` (UBI's queries and events). Files:
-    ``"letor"``, ``"svmlight"`` (the same without qid), ``"qrels"``, ``"quepid"`` (judgements as CSV), ``"run"``,
+    ``"letor"``, ``"svmlight"`` (the same without qid), ``"qrels"``, ``"run"``,
     ``"preferences"``, ``"clicks"``, ``"20newsgroups"`` and ``"letor-folds"`` (their archives), and tables, by the names
     of their columns: ``"documents"``, ``"judgements"``, ``"threes"``, ``"click-log"`` and ``"links"``. Looks at a few
     lines only; a file recognised may still be refused by its reader.
@@ -180,7 +177,7 @@ def _recognise_file(path: Path) -> Kind:
     if start[_TAR_MAGIC] == b"ustar":
         return _recognise_archive(path)
     if start.startswith(PARQUET_MAGIC):
-        return _kind_of_parquet(path)
+        return _kind_of_table(open_table(path))
     if start.startswith(UTF16_MARKS):  # tables alone are read in UTF-16; of others, the next line says so
         table, _ = _table_with_header(path)
         if table is not None:
@@ -195,8 +192,6 @@ def _recognise_file(path: Path) -> Kind:
     line, first = numbered[0]
     if first in _HEADERS:
         return _HEADERS[first]
-    if is_quepid_header(first):
-        return "quepid"
     if first.lstrip().startswith("{"):
         record = parse_json_object(first, path, line)
         for kind, keys in _JSON_KEYS.items():
@@ -216,13 +211,6 @@ def _recognise_file(path: Path) -> Kind:
         raise InputError(f"{path}: this file is of no known kind; looked for {_FILES}")
     advice = f"a header as the first line decides: {TSV_HEADER!r} or {BEIR_HEADER!r}"
     return _the_only(kinds, path, advice)
-
-
-def _kind_of_parquet(path: Path) -> Kind:
-    table = open_table(path)
-    if set(IDS) <= set(table.columns) and set(table.columns) <= {*IDS, *NUMBERS}:
-        return "preferences"
-    return _kind_of_table(table)
 
 
 def _kind_of_table(table: DataTable) -> Kind:

@@ -12,9 +12,9 @@ import numpy as np
 from tercet.data.documents import id_in
 from tercet.data.frames import as_table, key_id
 from tercet.data.json_lines import parse_json_object
-from tercet.data.judgements import Columns, QueryLookup, as_judgements, as_queries, query_in, unknown_id
+from tercet.data.judgements import UNKNOWN_ID, Columns, QueryLookup, as_judgements, as_queries, query_in, unknown_id
 from tercet.data.lines import FilePath, LookAlikes, Refused, refuse
-from tercet.data.parquet import is_parquet, parquet_batches
+from tercet.data.parquet import is_parquet
 from tercet.data.preference_text import IDS, NUMBERS, TSV_HEADERS, PreferenceTriples, preference_lines
 from tercet.data.roles import BETTER, QUERIES, WEIGHTS, WORSE, find_column, kind_of_columns, need_column
 from tercet.data.tables import DataTable, first_line, open_table
@@ -142,10 +142,10 @@ def read_threes(
         try:
             for doc_id in (row.better, row.worse):
                 if docs is not None and doc_id not in docs:
-                    raise row.error(unknown_id("document", doc_id) + like.hint(doc_id), "unknown-id")
+                    raise row.error(unknown_id("document", doc_id) + like.hint(doc_id), UNKNOWN_ID)
             qids = (row.query,) if lookup is None else lookup(row.query)
             if not qids:
-                raise row.error(unknown_id("query", row.query), "unknown-id")
+                raise row.error(unknown_id("query", row.query), UNKNOWN_ID)
         except FormatError as problem:
             refuse(problem, refused)
         else:
@@ -159,38 +159,20 @@ def read_threes(
 def _is_table(path: FilePath) -> bool:
     """Whether the columns of a file may be any; a file of preferences has those of its format, or none named."""
     if is_parquet(path):
-        return not _are_of_preferences(open_table(path).columns)
+        return True
     number, first = first_line(path)
     if first.lstrip().startswith("{"):
-        return not _are_of_preferences(parse_json_object(first, path, number))
+        names = set(parse_json_object(first, path, number))
+        return not set(IDS) <= names <= {*IDS, *NUMBERS}
     if first in TSV_HEADERS:
         return False
     return "\t" not in first or kind_of_columns(first.split("\t")) == "threes"
 
 
-def _are_of_preferences(columns: Iterable[str]) -> bool:
-    names = set(columns)
-    return set(IDS) <= names <= {*IDS, *NUMBERS}
-
-
 def _preference_rows(path: FilePath, refused: Refused | None) -> Iterator[PlacedThree]:
-    if not is_parquet(path):
-        for line, qid, better, worse, numbers in preference_lines(path, refused):
-            error = partial(FormatError, path, line)
-            yield PlacedThree(qid, better, worse, error, numbers.get("weight"), "margin" in numbers)
-        return
-    for group, rows, triples in parquet_batches(path, refused=refused):
-        weights = [None] * len(triples) if triples.weight is None else triples.weight.tolist()
-        has_margin = triples.margin is not None
-        for row, qid, better, worse, weight in zip(
-            rows, triples.qid, triples.better, triples.worse, weights, strict=True
-        ):
-            place = f"row group {group}, row {row}"
-
-            def in_group(message: str, kind: str = "format", place: str = place) -> FormatError:
-                return FormatError(path, None, f"{place}: {message}", kind)
-
-            yield PlacedThree(qid, better, worse, in_group, weight, has_margin)
+    for line, qid, better, worse, numbers in preference_lines(path, refused):
+        error = partial(FormatError, path, line)
+        yield PlacedThree(qid, better, worse, error, numbers.get("weight"), "margin" in numbers)
 
 
 def as_threes(preferences: Any, queries: Mapping[str, str] | None, name: str = "preferences") -> Any:

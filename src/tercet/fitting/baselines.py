@@ -147,9 +147,7 @@ class RM3:
 
     def _expanded(self, held_out: TextHeldOut, setting: Mapping[str, Any]) -> TextHeldOut:
         """The same queries with the words that a setting adds."""
-        rm3 = self._over(held_out.D)
-        for name, value in setting.items():
-            setattr(rm3, f"{name}_", value)  # as `tune` does; the documents stay as they are
+        rm3 = self._over(held_out.D).set_params(**setting)  # the documents stay as they are
         return replace(held_out, Q=rm3.transform(held_out.Q))
 
     def _over(self, D: sparse.csr_array) -> RM3Expansion:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +12,7 @@ from typing import Final
 
 from tercet.data.clicks import ClickLog, click_preferences, examination_guess
 from tercet.data.lines import write_atomically
-from tercet.data.quepid import write_quepid
-from tercet.data.trec import write_qrels
+from tercet.data.trec import checked_judgements, write_qrels
 from tercet.errors import InputError
 
 PRIOR: Final = 1.0  # expected clicks that a query's mean counts as, and the log's for a query
@@ -127,7 +127,7 @@ def held_out_by_time(log: ClickLog, examination: Sequence[float] | None = None) 
 def write_click_judgements(
     path: str | PathLike[str], judged: Mapping[str, Mapping[str, ClickJudgement]]
 ) -> Path | None:
-    """Write grades: Quepid's CSV where the name ends in ``.csv``, BEIR's TSV for ``.tsv``, else TREC's qrels.
+    """Write grades: a table (query, doc, grade) for a name in ``.csv``, BEIR's TSV for ``.tsv``, else TREC's qrels.
 
     TREC's columns are separated by blanks. Where a query has one, queries are numbered, and their texts go into a table
     beside it, whose path is returned.
@@ -135,7 +135,10 @@ def write_click_judgements(
     grades = {query: {doc_id: one.grade for doc_id, one in docs.items()} for query, docs in judged.items()}
     name = fspath(path).removesuffix(".gz")
     if name.endswith(".csv"):
-        write_quepid(path, grades)
+        with write_atomically(path) as stream:
+            table = csv.writer(stream, lineterminator="\n")
+            table.writerow(("query", "doc", "grade"))
+            table.writerows(checked_judgements(path, grades, blanks=True))
     elif name.endswith(".tsv") or not any(query.split() != [query] for query in grades):
         write_qrels(path, grades)
     else:

@@ -1,4 +1,4 @@
-"""Vectors on disk as a task: documents and preferences that never are in memory as a whole."""
+"""Vectors on disk as a task: documents that never are in memory as a whole."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tercet.fitting.rankers import n_steps_for, term_pair_ranker
 from tercet.fitting.task import FEWEST_QUERIES, Decision, Qrels, T, check_disjoint, decide
 from tercet.fitting.text_model import TextModel
 from tercet.fitting.texts import answerable
-from tercet.learn import SampledSource, Source, StreamSource, TermPairRanker
+from tercet.learn import SampledSource, TermPairRanker
 from tercet.learn.loop import Callback
 from tercet.learn.stored import rank_texts
 from tercet.measure import Evaluation, evaluate
@@ -34,15 +34,13 @@ from tercet.weights import Identity, Weights
 HELD_OUT_SHARE: Final = 0.1
 DEPTH: Final = 1000  # documents of a held-out query that are ranked
 MOST_HELD_OUT: Final = 1000  # queries for each of validation and test: every one of them is ranked over all documents
-MOST_PREFERENCES: Final = 20_000  # of a stream, for each of validation and test: they are in memory
-_QUERIES_DRAWN_FROM: Final = 100_000
 _IDS_AT_ONCE: Final = 1 << 16
 _QUERIES_AT_ONCE: Final = 256
 
 
 def fit_vectors(
     vectors: Vectors,
-    learn_from: Qrels | Preferences | Source,
+    learn_from: Qrels | Preferences,
     ranker: TermPairRanker | str | None = None,
     *,
     n_steps: int | None = None,
@@ -62,9 +60,7 @@ def fit_vectors(
     ----------
     vectors : with queries
     learn_from : qid -> doc_id -> grade, from which preferences are drawn as they are needed; or preferences between
-        rows of ``vectors.queries`` and ``vectors.docs``; or a ``StreamSource`` of them, which is read twice to hold
-        queries out and then passes over these; or another source, which is learned from as it is: nothing of it can be
-        held out
+        rows of ``vectors.queries`` and ``vectors.docs``
     ranker : a name as in ``tc.fit``, of whose settings the first is learned, or a term-pair ranker, which is fitted;
         default "low-rank", learned as ``tc.fit`` does from judgements
     n_steps : preferences drawn from judgements; default 20 for each judgement, but 20,000 to 500,000
@@ -76,8 +72,6 @@ def fit_vectors(
 
     Notes
     -----
-    Of a stream at most 20,000 held-out preferences are kept for each of validation and test, and a number for each
-    query.
     Memory: the model, a chunk of some thousand preferences with their texts, and what ``MappedRows`` keeps. The start
     of "low-rank" looks for directions of the documents, with four passes over them, and takes some times the model.
 
@@ -122,11 +116,11 @@ def fit_vectors(
 
 @dataclass(frozen=True, eq=False)
 class StoredTask:
-    """What is learned from, what chooses and what reports; None where nothing could be held out."""
+    """What is learned from, what chooses and what reports."""
 
-    source: Preferences | Source
-    validation: HeldOut | None
-    test: HeldOut | None
+    source: Preferences | SampledSource
+    validation: HeldOut
+    test: HeldOut
     n_train: int
     split: str
 
@@ -152,7 +146,7 @@ class StoredQueries:
 
 def _stored_task(
     vectors: Vectors,
-    learn_from: Qrels | Preferences | Source,
+    learn_from: Qrels | Preferences,
     validation: Qrels | Preferences | None,
     test: Qrels | Preferences | None,
     measure: str | None,
@@ -167,8 +161,8 @@ def _stored_task(
     for preferences in (learn_from, validation, test):
         if isinstance(preferences, Preferences):
             preferences.check_rows(len(vectors.queries), len(vectors.docs))
-    source: Preferences | Source
-    held: list[dict[str, Any]] = [{}, {}]
+    source: Preferences | SampledSource
+    held: list[Any]
     if isinstance(learn_from, Mapping):
         rows_of_judgements(vectors, learn_from, "qrels")
         usable = answerable(learn_from)
@@ -180,17 +174,22 @@ def _stored_task(
     elif isinstance(learn_from, Preferences):
         by_query = _by_query(learn_from)
         check_disjoint({"preferences": by_query, **_query_rows(vectors, parts)})
-        train, held, split = _hold_out_preferences(by_query, validation, test, seed)
+        train, held, split = hold_out(
+            by_query,
+            [validation, test],
+            seed,
+            what="queries with preferences",
+            otherwise="validation and test judgements or preferences",
+            most=MOST_HELD_OUT,
+        )
         numbers = np.sort(np.concatenate(list(train.values())))
         source, n_train = learn_from[numbers], len(train)
-        held = [{"preferences": learn_from[np.concatenate(list(part.values()))]} if part else {} for part in held]
-    elif isinstance(learn_from, StreamSource):
-        source, n_train, held, split = _hold_out_of_stream(vectors, learn_from, validation, test, seed)
+        held = [learn_from[np.concatenate(list(part.values()))] if part else None for part in held]
     else:
-        source, n_train = learn_from, len(vectors.queries)
-        split = "Preferences were learned from as they came, and nothing of them was held out."
+        raise InputError(f"learn_from must be judgements or Preferences; got {type(learn_from).__name__}")
     to_choose, to_report = (
-        _held_out(vectors, part, held_part, measure) for part, held_part in zip((validation, test), held, strict=True)
+        _held_out(vectors, held_part if part is None else part, measure)
+        for part, held_part in zip((validation, test), held, strict=True)
     )
     return StoredTask(source, to_choose, to_report, n_train, split)
 
@@ -242,88 +241,6 @@ def hold_out(
     return {qid: one for qid, one in evidence.items() if qid in kept}, parts, split
 
 
-def _hold_out_preferences(
-    by_query: Mapping[str, T], validation: Any, test: Any, seed: int
-) -> tuple[dict[str, T], list[dict[str, T]], str]:
-    return hold_out(
-        by_query,
-        [validation, test],
-        seed,
-        what="queries with preferences",
-        otherwise="validation and test judgements or preferences",
-        most=MOST_HELD_OUT,
-    )
-
-
-def _hold_out_of_stream(
-    vectors: Vectors, stream: StreamSource, validation: Any, test: Any, seed: int
-) -> tuple[StreamSource, int, list[dict[str, Any]], str]:
-    """As of preferences in memory, to the same bits while there are up to 100,000 queries and 20,000 preferences.
-
-    One pass counts the preferences of each query, another keeps those of held-out queries.
-
-    Returns
-    -------
-    the stream without held-out queries, how many queries it is of, what is held out, and a sentence on it
-    """
-    assert vectors.queries is not None
-    counts = np.zeros(len(vectors.queries), dtype=np.int64)
-    for prefs in stream.one_pass():
-        prefs.check_rows(len(vectors.queries), len(vectors.docs))
-        np.add.at(counts, prefs.query, 1)
-    rows = np.flatnonzero(counts)
-    others = _query_rows(vectors, {"validation": validation, "test": test})
-    met = [row for part in others.values() for row in part if counts[int(row)]]
-    check_disjoint({"preferences": dict.fromkeys(met), **others})
-    drawn_from = rows[:: -(-rows.size // _QUERIES_DRAWN_FROM) or 1]  # names of all of them may be many
-    by_query = dict.fromkeys(map(str, drawn_from.tolist()))
-    _, parts, split = _hold_out_preferences(by_query, validation, test, seed)
-    left_out = [np.array(sorted(map(int, part)), dtype=np.int64) for part in parts]
-    both = np.concatenate(left_out)
-    if not both.size:
-        return stream, rows.size, [{}, {}], split
-    held = [_PreferencesKept(part) for part in left_out]
-    for prefs in stream.one_pass():
-        for part in held:
-            part.add(prefs)
-    train = StreamSource(
-        stream.paths,
-        stream.query_rows,
-        stream.doc_rows,
-        n_steps=int(counts.sum() - counts[both].sum()),
-        skip_unknown=stream.skip_unknown,
-        leave_out=np.concatenate([both, stream.leave_out]),
-        stretch=stream.stretch,
-    )
-    return train, rows.size - both.size, [part.preferences() for part in held], split
-
-
-class _PreferencesKept:
-    """The first preferences of each of some queries, as many of each as keep all of them below 20,000."""
-
-    def __init__(self, rows: NDArray[np.int64]) -> None:
-        self.room = dict.fromkeys(rows.tolist(), MOST_PREFERENCES // max(1, rows.size))
-        self.rows = rows
-        self.threes: list[tuple[int, int, int, float]] = []
-        self.are_weighted = False
-
-    def add(self, prefs: Preferences) -> None:
-        some = prefs[np.isin(prefs.query, self.rows)]
-        self.are_weighted |= some.weight is not None
-        weight = np.ones(len(some)) if some.weight is None else some.weight
-        columns = (some.query, some.better, some.worse, weight)
-        for query, better, worse, weighs in zip(*(column.tolist() for column in columns), strict=True):
-            if self.room[query]:
-                self.room[query] -= 1
-                self.threes.append((query, better, worse, weighs))
-
-    def preferences(self) -> dict[str, Any]:
-        if not self.threes:
-            return {}
-        query, better, worse, weight = zip(*self.threes, strict=True)
-        return {"preferences": Preferences(query, better, worse, weight if self.are_weighted else None)}
-
-
 def _query_rows(vectors: Vectors, parts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The rows of the queries of validation and test where they were given, all judged ones together."""
     rows: dict[str, dict[str, Any]] = {"judgements": {}}
@@ -335,18 +252,15 @@ def _query_rows(vectors: Vectors, parts: Mapping[str, Any]) -> dict[str, dict[st
     return rows
 
 
-def _held_out(vectors: Vectors, part: Any, held: dict[str, Any], measure: str | None) -> HeldOut | None:
-    """What was given, or else held out, as something that weights are judged by."""
+def _held_out(vectors: Vectors, evidence: Qrels | Preferences, measure: str | None) -> HeldOut:
+    """Judgements or preferences of other queries, as something that weights are judged by."""
     assert vectors.queries is not None
-    evidence = part if part is not None else held.get("preferences", held)
     if isinstance(evidence, Preferences):
         if measure is not None and str(parse_measure(measure)) != PAIR_ACCURACY:
             raise InputError(f"preferences are measured by {PAIR_ACCURACY}; got {measure!r}")
         in_order = evidence[np.argsort(evidence.query, kind="stable")]
         rows = np.unique(in_order.query)
         return HeldOutPreferences(vectors.queries, vectors.docs, in_order, tuple(vectors.query_ids.many(rows)))
-    if not evidence:
-        return None
     return StoredQueries(vectors, answerable(evidence), parse_measure(measure or "nDCG@10"))
 
 
@@ -394,8 +308,6 @@ def _decide(task: StoredTask, start: Weights | None, learned: Weights, name: str
     if start is None:
         text = "queries and documents have vocabularies of their own, so there is nothing to compare it with"
         return Decision(True, f"The model is what was learned: {text}.")
-    if task.validation is None:
-        return Decision(True, "The model is what was learned: nothing was held out to choose by.")
     before, after = task.validation.values(start), task.validation.values(learned)
     measure = task.validation.measure
     gain = Gain.between(before, after, higher_is_better=measure.higher_is_better)
@@ -411,34 +323,25 @@ def _report(
     chosen: dict[str, Any],
     seconds: float,
 ) -> Report:
-    """Plain matching and what was learned on the test queries; no system where there are none."""
-    held_out = task.test
-    measured = held_out or task.validation
-    measure = "nDCG@10" if measured is None else str(measured.measure)
+    """Plain matching and what was learned on the test queries."""
+    measure = str(task.test.measure)
+    measures = [measure] if measure == PAIR_ACCURACY else list(dict.fromkeys([measure, "nDCG@10", "AP"]))
     systems: dict[str, Evaluation] = {}
-    notes: tuple[str, ...] = ()
     declined: SystemResult | None = None
     changes: dict[str, Change] = {}
-    if held_out is None:
-        notes = ("nothing was held out to report on, so nothing tells how it does on other queries.",)
+    evaluation = task.test.evaluate(learned, measures)
+    if start is not None:
+        systems[name] = task.test.evaluate(start, measures)
+        changes = changes_between(evaluation, systems[name], measure)
+    if start is None or decision.accepted:
+        systems["learned"] = evaluation
     else:
-        measures = [measure] if measure == PAIR_ACCURACY else list(dict.fromkeys([measure, "nDCG@10", "AP"]))
-        if start is not None:
-            systems[name] = held_out.evaluate(start, measures)
-        evaluation = held_out.evaluate(learned, measures)
-        if start is None or decision.accepted:
-            systems["learned"] = evaluation
-        else:
-            declined = SystemResult.of("learned", evaluation)
-        if start is not None:
-            changes = changes_between(evaluation, systems[name], measure)
-        if measure != PAIR_ACCURACY:
-            notes = (f"the best {DEPTH:,} documents of each query count.",)
+        declined = SystemResult.of("learned", evaluation)
     return Report(
         measure=measure,
         n_train=task.n_train,
-        n_validation=0 if task.validation is None else len(task.validation.qids),
-        n_test=0 if held_out is None else len(held_out.qids),
+        n_validation=len(task.validation.qids),
+        n_test=len(task.test.qids),
         split=task.split,
         systems=tuple(SystemResult.of(system, evaluation) for system, evaluation in systems.items()),
         accepted=decision.accepted,
@@ -446,7 +349,7 @@ def _report(
         changes=changes,
         chosen=chosen,
         seconds=seconds,
-        notes=notes,
+        notes=() if measure == PAIR_ACCURACY else (f"the best {DEPTH:,} documents of each query count.",),
         declined=declined,
     )
 

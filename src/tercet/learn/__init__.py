@@ -5,7 +5,7 @@ from tercet.learn.correlated import CorrelatedRanker
 from tercet.learn.cosine import CosineRanker
 from tercet.learn.dense import DenseRanker
 from tercet.learn.diagonal import DiagonalRanker
-from tercet.learn.expansion import QueryExpansion, RM3Expansion
+from tercet.learn.expansion import RM3Expansion
 from tercet.learn.hashed import HashedRanker
 from tercet.learn.loop import Checkpoint, DivergedError, Event
 from tercet.learn.lowrank import LowRankRanker
@@ -14,7 +14,6 @@ from tercet.learn.multitask import MultiTaskRanker
 from tercet.learn.pruned import PrunedRanker
 from tercet.learn.sources import ArraySource, HardSource, SampledSource, Source
 from tercet.learn.sparse import SparseRanker
-from tercet.learn.streams import StreamSource
 
 RANKERS: dict[str, type[TermPairRanker]] = {
     cls.__name__: cls
@@ -48,11 +47,9 @@ __all__ = [
     "LowRankRanker",
     "MultiTaskRanker",
     "PrunedRanker",
-    "QueryExpansion",
     "RM3Expansion",
     "SampledSource",
     "Source",
     "SparseRanker",
-    "StreamSource",
     "TermPairRanker",
 ]

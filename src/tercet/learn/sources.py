@@ -11,7 +11,6 @@ Which source to take is a choice of the worse document:
   whole ranking alike.
 - ``HardSource``: one that the current model ranks high. For tasks where any other document is told apart at once, such
   as finding the one translation of a text.
-- ``StreamSource`` (``learn/streams.py``): as given, from files that are never all in memory.
 
 What is drawn first is the sampler's choice (``tercet.data.sampling``): ``uniform_over="queries"`` gives every query the
 same number of steps, ``"judgements"`` every relevant document; ``popular`` is the share of worse documents that are
