@@ -39,7 +39,6 @@ NOT_RUN = {
     "--url": "needs a server",
     "--device cuda": "needs a GPU",
     "tcp://": "needs a cluster",
-    "python -m reproductions": "needs the papers' data sets",
     "tercet warm": "takes its time; tests/cli/test_warm.py runs it",
     "tercet demo": "takes its time; tests/cli/test_cli.py runs it",
     "tercet data verify": "needs the data sets; tests/data/test_known_sets.py runs it",
