@@ -41,7 +41,6 @@ NOT_RUN = {
     "--url": "needs a server",
     "--device cuda": "needs a GPU",
     "tcp://": "needs a cluster",
-    "python -m reproductions": "needs the papers' data sets",
     "tercet demo": "takes its time; tests/cli/test_cli.py runs it",
     "--vectors": "the data has no vectors; tests/fitting/test_beside_words.py runs it",
     "--doc-vectors": "the data has no vectors; tests/fitting/test_beside_words.py runs it",
