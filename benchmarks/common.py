@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from scipy import sparse
 
 import tercet as tc
 from tercet.data.labelled import LabelledTexts, read_20newsgroups
+
+sys.path.append(str(Path(__file__).parents[1]))  # for the reproductions, which are not installed
 
 N_WORDS = 10_000
 ARCHIVE = "20news-bydate.tar.gz"

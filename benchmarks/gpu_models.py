@@ -41,8 +41,8 @@ from common import (
     read_newsgroups,
     write_json,
 )
-from reproductions import find_plan
 from reproductions.datasets import load_dataset
+from reproductions.plan_reading import find_plan
 from reproductions.tasks import PreferenceTask
 from tercet.data import read_beir
 from tercet.errors import DeviceError, DivergedError, MissingExtraError

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from reproductions.check import find_plan
 from scipy import sparse
 
 from common import machine_facts, parse_arguments, print_facts, print_table, write_json
 from reproductions.datasets import load_dataset
 from reproductions.links import LinkTask, split_links
+from reproductions.plan_reading import find_plan
 from tercet.fitting.parallel import CL_LSI, Journey, Judge, best_starts, learn_judged, learn_mates
 from tercet.learn import LSIRanker
 from tercet.learn.starts import turned

@@ -31,7 +31,7 @@ def printed_of(plan: Plan, dataset: str, model: str, measure: str) -> PrintedNum
 
     Examples
     --------
-    >>> from reproductions import find_plan
+    >>> from reproductions.plan_reading import find_plan
     >>> printed_of(find_plan("chen2010"), "mnist", "sparse-r", "error").value
     0.075
     """

@@ -38,7 +38,7 @@ def make_ranker(name: str, parameters: dict[str, Any], seed: int = 0) -> Any:
     cls = OF_ROWS[name] if name in OF_ROWS else OF_WORDS[name]
     usual = {"random_state": seed, "verbose": False}
     accepted = accepted_parameters(cls)
-    made = {key: value for key, value in usual.items() if key in accepted}
+    made: dict[str, Any] = {key: value for key, value in usual.items() if key in accepted}
     for key, value in parameters.items():
         if isinstance(value, dict) and "ranker" in value:
             value = make_ranker(value["ranker"], {k: part for k, part in value.items() if k != "ranker"}, seed)

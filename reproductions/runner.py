@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
-import threadpoolctl
+import threadpoolctl  # type: ignore[import-untyped]
 
 import tercet
 from reproductions.datasets import load_dataset, with_data_found
@@ -261,7 +261,7 @@ def on_device(name: str) -> AbstractContextManager[str]:
         return nullcontext("")
     from tercet.gpu import device
 
-    return device(name)  # type: ignore[no-any-return]
+    return device(name)
 
 
 @cache

@@ -12,16 +12,16 @@ from pathlib import Path
 import click
 import pytest
 
+import tercet as tc
 from support.commands import run
 from support.documents import DOCUMENTS, PROJECT, SHELL, Block, blocks_of, names, write_data
 from tercet.cli.main import cli
 from tercet.errors import BundleError, InputError
-from tercet.loading import load
 from tercet.measure.duels import ATTRIBUTE, Assignment, Contest
 from tercet.serve import Journal
 from tercet.serve.impressions import ImpressionLog
 from tercet.serve.journal import Preferred
-from tercet.text import vectorise
+from tercet.weights import Identity, Weights
 
 BLOCKS = {path.relative_to(PROJECT).as_posix(): blocks_of(path) for path in DOCUMENTS}
 ALL = [block for blocks in BLOCKS.values() for block in blocks]
@@ -41,7 +41,6 @@ NOT_RUN = {
     "--url": "needs a server",
     "--device cuda": "needs a GPU",
     "tcp://": "needs a cluster",
-    "python -m reproductions": "needs the papers' data sets",
     "tercet demo": "takes its time; tests/cli/test_cli.py runs it",
     "--vectors": "the data has no vectors; tests/fitting/test_beside_words.py runs it",
     "--doc-vectors": "the data has no vectors; tests/fitting/test_beside_words.py runs it",
@@ -63,8 +62,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert result.exit_code == 0, result.output
     for name in ("old", "new"):
         shutil.copytree(folder / "model", folder / name)
-    model = load(folder / "model")
-    replace(model, weights=model.weights * 0.5).save(folder / "learned")
+    model = tc.load(folder / "model")
+    plain = Weights([Identity(n_terms=model.weights.shape[0], scale=2.0)])
+    replace(model, weights=plain).save(folder / "learned")  # another model over the same words
     with Journal(folder / "index.journal" / "journal.jsonl") as journal:
         journal.append(lambda n: Preferred(n, "2026-01-01T00:00:00Z", "127.0.0.1", "acne and milk", "MED-10", "MED-14"))
     with ImpressionLog(folder / "impressions", clock=lambda: time.time() - 3600) as log:
@@ -145,8 +145,6 @@ def here(made, tmp_path, monkeypatch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("document", sorted({block.document for block in ALL if block.language == "sh"}))
 def test_the_commands_of_a_document_run(document, here):
-    taken = names(document)
-    vectorise(taken["docs"], taken["queries"], "vectors/")  # as the Python of a document does
     for block in BLOCKS[document]:
         if block.language == "sh":
             for words in block.commands():

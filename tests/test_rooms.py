@@ -88,6 +88,7 @@ SHARED_STEMS = {
     "path": "a solution for every penalty, and the picture of it",
     "scoring": "all scores of texts, here and on a card",
     "stored": "rows on disk",
+    "tables": "rows under named columns, read and checked in data",
     "value": "what the room is about",
 }
 

@@ -199,7 +199,7 @@ def test_no_page_is_wider_than_the_screen(width, tmp_path):
 
 @pytest.mark.slow  # reads every plan
 def test_an_index_of_nothing_is_a_page():
-    assert "papers have run" in make_index({})
+    assert make_index({}).count("Not run: ") == len(known_papers())
 
 
 @pytest.mark.slow  # reads every plan

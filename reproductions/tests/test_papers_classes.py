@@ -17,11 +17,11 @@ import pytest
 from click.testing import Result
 from reproducing import PLANS, run, run_whole
 from scipy import sparse
-from support.host_gpu import COMPILER, HostCard
 
 from reproductions.plan_reading import faults, find_plan, read_plan
 from reproductions.rankers import make_ranker
 from reproductions.tasks import entries_of_megabytes, n_nonzero
+from support.host_card import COMPILER, HostCard
 from tercet._installed import install_command
 from tercet.errors import DeviceError, FormatError, InputError
 from tercet.weights import Identity, Sparse, Weights

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import importlib
 from pathlib import Path
 
@@ -32,3 +33,10 @@ def test_only_exported_names_are_imported(path):
         elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "tercet":
             unknown = {alias.name for alias in node.names} - exports(node.module)
             assert not unknown, f"{path}:{node.lineno}: {node.module} does not export {', '.join(sorted(unknown))}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(FOLDER)))
+def test_examples_in_docstrings_run(path):
+    name = ".".join(path.relative_to(FOLDER.parent).with_suffix("").parts).removesuffix(".__init__")
+    failed, _ = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert failed == 0

@@ -13,7 +13,6 @@ from tercet.cli.main import cli
 
 MOST_LINES = 45
 WIDTH = 100
-LEAVING = {"check", "repro"}  # removed elsewhere
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -23,8 +22,6 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[s
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
-        if name in LEAVING:
-            continue
         if isinstance(command, click.Group):
             yield from commands(command, (*path, name))
         else:

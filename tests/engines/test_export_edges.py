@@ -178,7 +178,7 @@ def test_documents_need_no_queries(places):
     assert [json.loads(line)["id"] for line in lines] == list(DOCS)
     done = CliRunner().invoke(cli, [*asked, "--replace"])
     assert done.exit_code == 2
-    assert "name DATA, or --corpus" in done.stderr
+    assert "Missing argument 'DATA'" in done.stderr
 
 
 def test_a_document_id_that_no_file_can_hold_is_named(tmp_path):

@@ -138,7 +138,9 @@ def read_judgements(
     ungraded = [0]
     if _is_trec(first):
         trec = iterate_judgements(path, refused=refused)
-        rows = (JudgementRow(line, qid, None, doc_id, grade) for line, qid, doc_id, grade in trec)
+        rows: Iterator[JudgementRow] = (
+            JudgementRow(line, qid, None, doc_id, grade) for line, qid, doc_id, grade in trec
+        )
         by_id, form = True, ""
     else:
         source = table = open_table(path, encoding=encoding, delimiter=delimiter)
