@@ -137,14 +137,14 @@ def test_fit_learns_from_preferences(beir, tmp_path):
     qrels = read_qrels(beir / "qrels" / "train.tsv")
     queries = read_queries(beir / "queries.jsonl")
     ids = [f"{i:03}" for i in range(300)]
-    threes = [(qid, doc_id, ids[(ids.index(doc_id) + 1) % 300]) for qid, docs in qrels.items() for doc_id in docs]
-    by_id, by_text = tmp_path / "threes.tsv", tmp_path / "by_text.tsv"
-    write_preferences(by_id, PreferenceTriples(*zip(*threes, strict=True)))
-    text_threes = [(queries[qid], better, worse) for qid, better, worse in threes]
-    write_preferences(by_text, PreferenceTriples(*zip(*text_threes, strict=True)))
+    triplets = [(qid, doc_id, ids[(ids.index(doc_id) + 1) % 300]) for qid, docs in qrels.items() for doc_id in docs]
+    by_id, by_text = tmp_path / "triplets.tsv", tmp_path / "by_text.tsv"
+    write_preferences(by_id, PreferenceTriples(*zip(*triplets, strict=True)))
+    text_triplets = [(queries[qid], better, worse) for qid, better, worse in triplets]
+    write_preferences(by_text, PreferenceTriples(*zip(*text_triplets, strict=True)))
     quick = ("--steps", 3000)
     output = ok("fit", beir, "--preferences", by_id, "-o", tmp_path / "m", *quick)
-    assert f"{len(threes):,} preferences" in output
+    assert f"{len(triplets):,} preferences" in output
     report = tc.load(tmp_path / "m").report
     assert (report.measure, report.accepted) == ("PairAccuracy", True)
     assert (tmp_path / "m" / "report.html").exists()
@@ -173,7 +173,7 @@ def test_fit_learns_from_clicks_and_from_all_together(tmp_path):
     (tmp_path / "products.csv").write_text("\n".join(["sku,name,price", *products]) + "\n")
     judged = [f"{corpus.queries[q]},{d},{g}" for q, docs in corpus.qrels.items() for d, g in docs.items()]
     (tmp_path / "judged.csv").write_text("\n".join(["query,sku,grade", *judged]) + "\n")
-    (tmp_path / "threes.tsv").write_text("query\tbetter\tworse\tweight\nbrand new\td0\td1\t2\n")
+    (tmp_path / "triplets.tsv").write_text("query\tbetter\tworse\tweight\nbrand new\td0\td1\t2\n")
     given = ("fit", tmp_path / "products.csv", "--clicks", tmp_path / "clicks.csv")
     wrong = run(*given, "-o", tmp_path / "x")
     assert "clicks.csv:2402: rank 'first'; a position is a number, 0 or more" in wrong.output
@@ -184,11 +184,11 @@ def test_fit_learns_from_clicks_and_from_all_together(tmp_path):
     assert "clicks.csv:2402: rank 'first'" in output
     report = tc.load(tmp_path / "m").report
     assert "by time" in report.split
-    more = ("--judgements", tmp_path / "judged.csv", "--preferences", tmp_path / "threes.tsv", "--skip-bad", "1")
+    more = ("--judgements", tmp_path / "judged.csv", "--preferences", tmp_path / "triplets.tsv", "--skip-bad", "1")
     ok(*given, *more, "-o", tmp_path / "both")
     report = tc.load(tmp_path / "both").report
     assert report.measure == "nDCG@10"
-    assert {"judgements", "threes", "clicks, queries that nothing was learned from"} <= {
+    assert {"judgements", "triplets", "clicks, queries that nothing was learned from"} <= {
         result.name for result in report.evidence
     }
 

@@ -22,7 +22,7 @@ PRODUCTS = [
 TERMS = [(f"{list(KINDS.values())[i % 4][0]} {i}", i % 4) for i in range(24)]
 JUDGED = [(term, PRODUCTS[(k + 4 * j) % 40]["sku"], 2) for term, k in TERMS for j in range(3)]
 JUDGED += [(term, PRODUCTS[(k + 1) % 40]["sku"], 0) for term, k in TERMS]
-THREES = [(term, PRODUCTS[k + 4 * j]["sku"], PRODUCTS[k + 5]["sku"]) for term, k in TERMS for j in range(2)]
+TRIPLETS = [(term, PRODUCTS[k + 4 * j]["sku"], PRODUCTS[k + 5]["sku"]) for term, k in TERMS for j in range(2)]
 ROLES = "id: sku; text: name, description; carried: price"
 
 
@@ -245,24 +245,24 @@ def test_judgements_of_trec_and_a_table_are_read_as_ever(products, tmp_path):
     assert "foreign.txt:2: query 'q99' is not among the queries" in said
 
 
-# -- threes -----------------------------------------------------------------------------------------------------------
+# -- triplets -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("header", [["query", "better", "worse"], ["Query", "Winner", "Loser"], None])
 def test_fit_from_threes(products, tmp_path, header):
-    path = write_csv(tmp_path / "threes.tsv", header or THREES[0], THREES[0 if header else 1 :], delimiter="\t")
+    path = write_csv(tmp_path / "triplets.tsv", header or TRIPLETS[0], TRIPLETS[0 if header else 1 :], delimiter="\t")
     said = ok("fit", products, "--preferences", path, "-o", tmp_path / "m", *QUICK)
     assert "48 preferences" in said
     assert tc.load(tmp_path / "m").report.accepted
 
 
 def test_threes_in_parquet_and_unknown_ids_by_row(products, tmp_path):
-    rows = [{"query": q, "chosen": b, "rejected": w, "by": "me"} for q, b, w in THREES]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "threes.parquet")
-    said = ok("fit", products, "--preferences", tmp_path / "threes.parquet", "-o", tmp_path / "m", *QUICK)
-    assert "threes.parquet: Parquet; query: query; better: chosen; worse: rejected" in said
-    path = write_csv(tmp_path / "threes.csv", ["query", "better", "worse"], [*THREES, ("tea", "001", "999")])
-    message = f"threes.csv:{len(THREES) + 2}: document '999' is not among the documents"
+    rows = [{"query": q, "chosen": b, "rejected": w, "by": "me"} for q, b, w in TRIPLETS]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "triplets.parquet")
+    said = ok("fit", products, "--preferences", tmp_path / "triplets.parquet", "-o", tmp_path / "m", *QUICK)
+    assert "triplets.parquet: Parquet; query: query; better: chosen; worse: rejected" in said
+    path = write_csv(tmp_path / "triplets.csv", ["query", "better", "worse"], [*TRIPLETS, ("tea", "001", "999")])
+    message = f"triplets.csv:{len(TRIPLETS) + 2}: document '999' is not among the documents"
     assert message in failed("fit", products, "--preferences", path, "-o", tmp_path / "n")
     said = ok("fit", products, "--preferences", path, "--skip-bad", "1", "-o", tmp_path / "n", *QUICK)
     assert message in said
@@ -270,14 +270,14 @@ def test_threes_in_parquet_and_unknown_ids_by_row(products, tmp_path):
 
 
 def test_threes_beside_judgements_may_have_queries_of_their_own(products, judged, tmp_path):
-    rows = [*THREES, ("dairy new", PRODUCTS[1]["sku"], PRODUCTS[0]["sku"])]
-    path = write_csv(tmp_path / "threes.csv", ["query", "better", "worse"], rows)
+    rows = [*TRIPLETS, ("dairy new", PRODUCTS[1]["sku"], PRODUCTS[0]["sku"])]
+    path = write_csv(tmp_path / "triplets.csv", ["query", "better", "worse"], rows)
     said = ok("fit", products, "--judgements", judged, "--preferences", path, "-o", tmp_path / "m", *QUICK)
     assert "49 preferences" in said
 
 
 def test_one_preference_is_one(products, tmp_path):
-    path = write_csv(tmp_path / "one.csv", ["query", "better", "worse"], THREES[:1])
+    path = write_csv(tmp_path / "one.csv", ["query", "better", "worse"], TRIPLETS[:1])
     assert "1 preference\n" in run("fit", products, "--preferences", path, "-o", tmp_path / "m").output
 
 

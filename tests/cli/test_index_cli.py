@@ -134,14 +134,14 @@ def test_another_model_searches_the_same_index(index: Path, tmp_path: Path) -> N
 
 
 def test_what_is_learned_with_the_words_of_an_index_searches_it(data: Path, tmp_path: Path) -> None:
-    index, threes = tmp_path / "bm25", tmp_path / "threes.tsv"
+    index, triplets = tmp_path / "bm25", tmp_path / "triplets.tsv"
     ok("index", data, "-o", index)
-    threes.write_text("query\tbetter\tworse\n" + "".join(f"unheard word{n}\ta\tb\n" for n in range(12)))
+    triplets.write_text("query\tbetter\tworse\n" + "".join(f"unheard word{n}\ta\tb\n" for n in range(12)))
     ok(
         "fit",
         data / "corpus.jsonl",
         "--preferences",
-        threes,
+        triplets,
         "--words",
         index,
         "-o",

@@ -33,8 +33,8 @@ SAMPLERS = {
         np.zeros(30, np.int64), np.arange(30), np.ones(30, np.int64), n_docs=35, popular=0.5
     ),
     "some withheld": some_judgements(n_docs=35, popular=0.2, without_docs=[1, 2, 34]),
-    "threes": PreferenceSampler(Preferences([0, 1, 2], [1, 2, 3], [3, 0, 1])),
-    "weighted threes": PreferenceSampler(Preferences([0, 1, 2], [1, 2, 3], [3, 0, 1], weight=[1.0, 3.0, 0.5])),
+    "triplets": PreferenceSampler(Preferences([0, 1, 2], [1, 2, 3], [3, 0, 1])),
+    "weighted triplets": PreferenceSampler(Preferences([0, 1, 2], [1, 2, 3], [3, 0, 1], weight=[1.0, 3.0, 0.5])),
 }
 SAMPLERS["mixture"] = MixtureSampler([(SAMPLERS["labels"], 1.0), (SAMPLERS["popular"], 3.0)])
 

@@ -1,4 +1,4 @@
-"""Preferences in Parquet files: read as any table of threes, and refused by row."""
+"""Preferences in Parquet files: read as any table of triplets, and refused by row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tercet.data.parquet import is_parquet
-from tercet.data.threes import read_threes
+from tercet.data.triplets import read_triplets
 from tercet.errors import FormatError, MissingExtraError
 
 pa = pytest.importorskip("pyarrow")
@@ -25,13 +25,13 @@ def write(path, columns, **options):
 
 def test_threes_are_those_of_the_same_lines(tmp_path):
     path = write(tmp_path / "p.parquet", GOOD, row_group_size=3)
-    assert read_threes(path).threes == list(zip(*GOOD.values(), strict=True))
+    assert read_triplets(path).triplets == list(zip(*GOOD.values(), strict=True))
     weights = [1.0, 2.0, 0.5, 4.0]
     write(path, {**GOOD, "weight": weights, "margin": weights})
     lines = ["\t".join(map(str, row)) for row in zip(*GOOD.values(), weights, weights, strict=True)]
     (tmp_path / "p.tsv").write_text("\n".join(lines), encoding="utf-8")
-    mine, theirs = read_threes(path), read_threes(tmp_path / "p.tsv")
-    assert mine.threes == theirs.threes
+    mine, theirs = read_triplets(path), read_triplets(tmp_path / "p.tsv")
+    assert mine.triplets == theirs.triplets
     assert mine.has_margins
     assert theirs.has_margins
 
@@ -48,14 +48,14 @@ def test_strings_of_every_kind_are_read(kind, tmp_path):
         path = write(tmp_path / "p.parquet", columns)
     except pa.ArrowNotImplementedError as error:
         pytest.skip(f"pyarrow {pa.__version__} cannot write {kind}, which it reads: {error}")
-    assert read_threes(path).threes == list(zip(*GOOD.values(), strict=True))
+    assert read_triplets(path).triplets == list(zip(*GOOD.values(), strict=True))
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.int32(), pa.uint8(), pa.float16()])
 def test_weights_of_every_kind_are_read(kind, tmp_path):
     numbers = pa.array(np.array([1, 2, 3, 4], dtype=kind.to_pandas_dtype()), type=kind)
-    read = read_threes(write(tmp_path / "p.parquet", {**GOOD, "weight": numbers}))
-    assert [weight for *_, weight in read.threes] == [1, 2, 3, 4]
+    read = read_triplets(write(tmp_path / "p.parquet", {**GOOD, "weight": numbers}))
+    assert [weight for *_, weight in read.triplets] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_weights_of_every_kind_are_read(kind, tmp_path):
 def test_what_is_wrong_is_named_with_its_row(columns, message, tmp_path):
     path = write(tmp_path / "p.parquet", columns, row_group_size=2)
     with pytest.raises(FormatError, match=message):
-        read_threes(path)
+        read_triplets(path)
 
 
 def test_bad_rows_may_be_left_out(tmp_path):
@@ -86,8 +86,8 @@ def test_bad_rows_may_be_left_out(tmp_path):
         "weight": [1.0, 1.0, 1.0, -1.0, 1.0, 1.0],
     }
     problems = []
-    read = read_threes(write(tmp_path / "p.parquet", columns, row_group_size=3), refused=problems.append)
-    assert read.threes == [("q1", "a", "b", 1.0), ("q1", "b", "a", 1.0)]
+    read = read_triplets(write(tmp_path / "p.parquet", columns, row_group_size=3), refused=problems.append)
+    assert read.triplets == [("q1", "a", "b", 1.0), ("q1", "b", "a", 1.0)]
     assert [problem.message for problem in problems] == [
         "row 2: better and worse are both 'b'; a preference needs two documents",
         "row 3: query is empty; a query needs words",
@@ -101,7 +101,7 @@ def test_a_damaged_file_is_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:-20])
     assert is_parquet(path)
     with pytest.raises(FormatError, match="the Parquet data cannot be read"):
-        read_threes(path)
+        read_triplets(path)
     assert not is_parquet(tmp_path / "none")
 
 
@@ -109,10 +109,10 @@ def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
     path = write(tmp_path / "p.parquet", GOOD)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(MissingExtraError, match=r"needs pyarrow: .*pip install .*\[parquet\]'"):
-        read_threes(path)
+        read_triplets(path)
 
 
 @pytest.mark.slow
 def test_nobody_pays_for_parquet_who_does_not_read_it():
-    program = "import sys, tercet, tercet.data.threes; sys.exit('pyarrow.parquet' in sys.modules)"
+    program = "import sys, tercet, tercet.data.triplets; sys.exit('pyarrow.parquet' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0

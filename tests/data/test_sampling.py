@@ -123,9 +123,9 @@ def test_what_is_withheld_is_as_if_it_had_never_been_judged(qrels, queries, docs
             sampler.without(list(queries), list(docs), as_worse=as_worse)
         return
     rest = sampler.without(list(queries), list(docs), as_worse=as_worse)
-    threes = set(zip(*np.nonzero(allowed), strict=True))
-    assert set(zip(*drawn(rest, 500), strict=True)) <= threes
-    assert rest.queries.tolist() == sorted({q for q, _, _ in threes})
+    triplets = set(zip(*np.nonzero(allowed), strict=True))
+    assert set(zip(*drawn(rest, 500), strict=True)) <= triplets
+    assert rest.queries.tolist() == sorted({q for q, _, _ in triplets})
 
 
 def test_preferences_that_touch_withheld_rows_are_left_out():

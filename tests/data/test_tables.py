@@ -23,7 +23,7 @@ from tercet.data import Documents, as_documents, iter_rows, read_table
 from tercet.data.documents import DocumentStream, document_roles, gather_documents
 from tercet.data.judgements import read_judgements
 from tercet.data.tables import BadRows, open_table
-from tercet.data.threes import read_threes
+from tercet.data.triplets import read_triplets
 from tercet.errors import FormatError, InputError, TercetError
 
 quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -519,7 +519,7 @@ def test_all_that_is_wrong_with_judgements_is_listed(tmp_path):
 def test_all_that_is_wrong_with_threes_is_listed(tmp_path):
     path = written(tmp_path, "query|better|worse\ntea|1|2\ntea|2|1\ntea|1|1\ntea||1\n")
     problems = []
-    assert len(read_threes(path, refused=problems.append).threes) == 2
+    assert len(read_triplets(path, refused=problems.append).triplets) == 2
     assert [(one.kind, one.line) for one in problems] == [("format", 4), ("id", 5)]
 
 

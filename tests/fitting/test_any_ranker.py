@@ -101,14 +101,14 @@ def test_labels_links_and_preferences_take_a_ranker():
     docs = {f"{kind}{i}": f"{kind} {i}" for kind in ("cat", "dog") for i in range(10)}
     links = {one: [other for other in docs if other[:3] == one[:3] and other != one] for one in docs}
     assert tc.fit_linked(docs, links, ranker="pruned", n_steps=500).report.chosen["ranker"] == "pruned"
-    threes = [
+    triplets = [
         (f"{TINY.queries[q]} {q}", best, other)
         for q, judged in TINY.qrels.items()
         for best in judged
         for other in TINY.docs
         if other != best
     ]
-    assert tc.fit(TINY.docs, preferences=threes, ranker="sparse", n_steps=500).report.chosen["ranker"] == "sparse"
+    assert tc.fit(TINY.docs, preferences=triplets, ranker="sparse", n_steps=500).report.chosen["ranker"] == "sparse"
 
 
 def test_lsi_looks_at_preferences_only_to_choose_its_parameters():

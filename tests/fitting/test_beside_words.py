@@ -142,9 +142,9 @@ def test_a_thinned_model_keeps_its_map(fitted):
 def test_threes_learn_a_map_too():
     docs, queries, qrels, doc_vectors, query_vectors = collection(1)
     rng = np.random.default_rng(1)
-    threes = [(q, d, f"d{rng.integers(120)}") for q, judged in qrels.items() for d in judged for _ in range(4)]
-    threes = [three for three in threes if three[2] not in qrels[three[0]]]
-    model = tc.fit(docs, queries, preferences=threes, doc_vectors=doc_vectors, query_vectors=query_vectors, **QUICK)
+    triplets = [(q, d, f"d{rng.integers(120)}") for q, judged in qrels.items() for d in judged for _ in range(4)]
+    triplets = [three for three in triplets if three[2] not in qrels[three[0]]]
+    model = tc.fit(docs, queries, preferences=triplets, doc_vectors=doc_vectors, query_vectors=query_vectors, **QUICK)
     assert model.n_dims == K
 
 

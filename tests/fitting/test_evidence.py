@@ -1,4 +1,4 @@
-"""Judgements, threes and clicks, alone and together: what is held out, what is drawn, what is reported."""
+"""Judgements, triplets and clicks, alone and together: what is held out, what is drawn, what is reported."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def log_of(n_lists: int, seed: int = 0, informed: bool = True, by_text: bool = T
     return log
 
 
-def threes_of(qids) -> list[tuple[str, str, str]]:
+def triplets_of(qids) -> list[tuple[str, str, str]]:
     doc_ids = list(CORPUS.docs)
     return [(q, next(iter(CORPUS.qrels[q])), next(d for d in doc_ids if d not in CORPUS.qrels[q])) for q in qids]
 
@@ -83,7 +83,7 @@ def test_a_query_that_is_left_out_in_one_source_is_learned_from_in_none():
         CORPUS.docs,
         CORPUS.queries,
         qrels=CORPUS.part(0, 40),
-        preferences=threes_of(qids[20:60]),
+        preferences=triplets_of(qids[20:60]),
         clicks=as_click_log(LOG),
     )
     assert measure == "nDCG@10"
@@ -92,8 +92,8 @@ def test_a_query_that_is_left_out_in_one_source_is_learned_from_in_none():
     first, recent, *others = zip(task.folds, left_out(task), strict=True)
     by_query = [first, *others]
     for fold, parts in by_query:
-        assert set(parts) <= {EVERY, SEEN, NEW, "judgements", "threes", CLICKS_OF_OTHERS}
-        assert {EVERY, "judgements", "threes", CLICKS_OF_OTHERS} <= set(parts)
+        assert set(parts) <= {EVERY, SEEN, NEW, "judgements", "triplets", CLICKS_OF_OTHERS}
+        assert {EVERY, "judgements", "triplets", CLICKS_OF_OTHERS} <= set(parts)
         assert set(parts[EVERY].held_out.qids) == set(parts["judgements"].held_out.qids) <= set(qids[:40])
         out = {qid for part in parts.values() for qid in part.held_out.qids}
         assert not drawn_queries(fold.sampler) & {rows[qid] for qid in out}
@@ -107,9 +107,9 @@ def test_a_query_that_is_left_out_in_one_source_is_learned_from_in_none():
 
 
 def test_a_document_is_new_where_no_source_has_it_as_the_better_one_and_no_three_as_the_worse_one():
-    threes = threes_of(list(CORPUS.queries)[20:60])
-    task, _ = evidence_task(CORPUS.docs, CORPUS.queries, qrels=CORPUS.part(0, 40), preferences=threes)
-    passed_over = {list(CORPUS.docs).index(worse) for _, _, worse in threes}
+    triplets = triplets_of(list(CORPUS.queries)[20:60])
+    task, _ = evidence_task(CORPUS.docs, CORPUS.queries, qrels=CORPUS.part(0, 40), preferences=triplets)
+    passed_over = {list(CORPUS.docs).index(worse) for _, _, worse in triplets}
     for fold, parts in zip(task.folds, left_out(task), strict=True):
         better = set(fold.sampler.draw(np.random.default_rng(0), 30_000)[1].tolist())
         for name, is_new in ((NEW, True), (SEEN, False)):
@@ -209,8 +209,8 @@ def test_weights_count_in_the_share_of_a_query_and_in_the_draws():
     held_out = HeldOutPreferences(sparse.csr_array(Q), sparse.csr_array(D), prefs, ("a", "b"))
     assert held_out.values(weights).tolist() == [0.75, 1.0]
     assert held_out.at_most(1).values(weights).tolist() == [0.75]
-    threes = [(*three, 9.0 if three[0] == "q0" else 1.0) for three in threes_of(CORPUS.queries)]
-    task, _ = evidence_task(CORPUS.docs, CORPUS.queries, preferences=threes)
+    triplets = [(*three, 9.0 if three[0] == "q0" else 1.0) for three in triplets_of(CORPUS.queries)]
+    task, _ = evidence_task(CORPUS.docs, CORPUS.queries, preferences=triplets)
     query, _, _ = task.sampler.draw(np.random.default_rng(0), 20_000)
     assert (query == 0).mean() == pytest.approx(9 / (task.facts.n_train + 8), abs=0.01)
 
@@ -275,20 +275,20 @@ def test_clicks_at_random_are_declined_or_claim_nothing():
 def test_all_together_are_reported_each_and_the_same_seed_gives_the_same_bits():
     given = {
         "qrels": CORPUS.qrels,
-        "preferences": threes_of(CORPUS.queries),
+        "preferences": triplets_of(CORPUS.queries),
         "clicks": LOG,
         "n_steps": 2000,
         "n_models": 1,
     }
     model, again = (tc.fit(CORPUS.docs, CORPUS.queries, **given, verbose=False) for _ in range(2))
     names = [result.name for result in model.report.evidence]
-    by_judgements, by_pairs = {SEEN, NEW, "judgements"}, {"threes", CLICKS_OF_OTHERS, LAST_CLICKS}
+    by_judgements, by_pairs = {SEEN, NEW, "judgements"}, {"triplets", CLICKS_OF_OTHERS, LAST_CLICKS}
     assert by_pairs | {"judgements"} <= set(names) <= by_judgements | by_pairs
     assert model.report.measure == "nDCG@10"
     for result in model.report.evidence:
         assert result.measure == ("nDCG@10" if result.name in by_judgements else "PairAccuracy")
     assert model.report.evidence == again.report.evidence
-    assert re.fullmatch(r"judgements \d+%, threes \d+%, clicks \d+%", model.report.details.data["draws"])
+    assert re.fullmatch(r"judgements \d+%, triplets \d+%, clicks \d+%", model.report.details.data["draws"])
 
 
 def test_judgements_to_test_on_tell_what_clicks_brought_in_rankings():
@@ -311,7 +311,7 @@ def test_clicks_that_say_the_same_are_one_preference_with_all_their_weight():
             three = query_rows[query], doc_rows[better], doc_rows[worse]
             expected[three] = expected.get(three, 0.0) + weight
     made = pairs.preferences(query_rows)
-    threes = list(zip(made.query.tolist(), made.better.tolist(), made.worse.tolist(), strict=True))
-    assert threes == sorted(expected)
-    np.testing.assert_allclose(made.weight, [expected[three] for three in threes], rtol=1e-6)
+    triplets = list(zip(made.query.tolist(), made.better.tolist(), made.worse.tolist(), strict=True))
+    assert triplets == sorted(expected)
+    np.testing.assert_allclose(made.weight, [expected[three] for three in triplets], rtol=1e-6)
     assert pairs.n_lists == 2 * len({place for place in pairs.place.tolist() if place < 400})

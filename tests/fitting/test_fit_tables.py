@@ -1,4 +1,4 @@
-"""``tc.fit`` takes documents, judgements and threes as records and frames, and gives the model of the same mappings."""
+"""``tc.fit`` takes documents, judgements and triplets as records and frames, and gives the model of the same mappings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tercet.errors import InputError
 ANIMALS = {"a": "cats purr", "b": "dogs bark", "c": "fish swim"}
 QUERIES = {f"q{i}": f"{('feline', 'canine', 'finny')[i % 3]} {i}" for i in range(12)}
 QRELS = {qid: {"abc"[i % 3]: 2, "abc"[(i + 1) % 3]: 0} for i, qid in enumerate(QUERIES)}
-THREES = [(qid, "abc"[i % 3], "abc"[(i + 1) % 3]) for i, qid in enumerate(QUERIES)]
+TRIPLETS = [(qid, "abc"[i % 3], "abc"[(i + 1) % 3]) for i, qid in enumerate(QUERIES)]
 PRODUCTS = [{"sku": doc_id, "name": text, "price": 1.5} for doc_id, text in ANIMALS.items()]
 
 
@@ -34,7 +34,7 @@ def judged():
 
 @pytest.fixture(scope="module")
 def preferred():
-    return ranking(fit(ANIMALS, QUERIES, preferences=THREES))
+    return ranking(fit(ANIMALS, QUERIES, preferences=TRIPLETS))
 
 
 def grades(query, doc="doc", grade="grade"):
@@ -61,25 +61,25 @@ def test_judgements_in_any_form(docs, queries, qrels, judged):
 
 
 @pytest.mark.parametrize(
-    "threes",
+    "triplets",
     [
-        [{"query": q, "better": b, "worse": w, "by": "me"} for q, b, w in THREES],
-        pd.DataFrame(THREES, columns=["query_id", "winner", "loser"]),
-        PreferenceTriples(*(tuple(side) for side in zip(*THREES, strict=True))),
-        iter([(QUERIES[q], b, w) for q, b, w in THREES]),
-        np.array(THREES),
+        [{"query": q, "better": b, "worse": w, "by": "me"} for q, b, w in TRIPLETS],
+        pd.DataFrame(TRIPLETS, columns=["query_id", "winner", "loser"]),
+        PreferenceTriples(*(tuple(side) for side in zip(*TRIPLETS, strict=True))),
+        iter([(QUERIES[q], b, w) for q, b, w in TRIPLETS]),
+        np.array(TRIPLETS),
     ],
     ids=["records", "pandas", "triples", "query-texts", "array"],
 )
-def test_threes_in_any_form(threes, preferred):
-    assert ranking(fit(PRODUCTS, QUERIES, preferences=threes)) == preferred
+def test_threes_in_any_form(triplets, preferred):
+    assert ranking(fit(PRODUCTS, QUERIES, preferences=triplets)) == preferred
 
 
 def test_ids_that_are_whole_numbers_are_those_strings():
     docs = dict(enumerate(ANIMALS.values()))
     queries = {np.int64(number): text for number, text in enumerate(QUERIES.values())}
     qrels = {i: {i % 3: 2, (i + 1) % 3: 0} for i in queries}
-    threes = [(i, i % 3, (i + 1) % 3) for i in queries]
+    triplets = [(i, i % 3, (i + 1) % 3) for i in queries]
     clicks = [(text, [(i + 1) % 3, i % 3], [i % 3]) for i, text in queries.items()]
     in_strings = [
         {str(doc_id): text for doc_id, text in docs.items()},
@@ -89,10 +89,10 @@ def test_ids_that_are_whole_numbers_are_those_strings():
     model = fit(docs, queries, qrels)
     assert model.rank(queries, docs) == fit(*in_strings).rank(*in_strings[1::-1])
     assert {hit.doc_id for hit in tc.Index.build(docs, model).search("cats", k=1)} == {"0"}
-    learned = fit(docs, queries, preferences=threes, clicks=clicks)
-    threes = [tuple(map(str, three)) for three in threes]
+    learned = fit(docs, queries, preferences=triplets, clicks=clicks)
+    triplets = [tuple(map(str, three)) for three in triplets]
     clicks = [(text, [*map(str, shown)], [*map(str, clicked)]) for text, shown, clicked in clicks]
-    expected = fit(*in_strings[:2], preferences=threes, clicks=clicks)
+    expected = fit(*in_strings[:2], preferences=triplets, clicks=clicks)
     assert learned.rank(queries, docs) == expected.rank(*in_strings[1::-1])
 
 
@@ -157,10 +157,10 @@ def test_what_is_wrong_is_named_by_its_row(arguments, message):
 def test_judgements_to_choose_on_are_not_left_aside():
     queries = {**QUERIES, "other": "cats", "another": "dogs"}
     validation = {"other": {"a": 1}}
-    report = fit(ANIMALS, queries, preferences=THREES, validation=validation).report
+    report = fit(ANIMALS, queries, preferences=TRIPLETS, validation=validation).report
     assert (report.measure, report.n_validation, report.crossed) == ("nDCG@10", 1, True)
     with pytest.raises(InputError, match="validation has judgements, so test needs some, too"):
-        fit(ANIMALS, queries, preferences=THREES, validation=validation, test=[("another", "b", "a")])
+        fit(ANIMALS, queries, preferences=TRIPLETS, validation=validation, test=[("another", "b", "a")])
 
 
 @pytest.mark.parametrize(
@@ -175,11 +175,11 @@ def test_judgements_to_choose_on_are_not_left_aside():
 def test_judgements_of_queries_without_preferences_do_not_report_on_them(arguments):
     queries = {**QUERIES, "other": "cats", "another": "dogs"}
     name = "test" if "test" in arguments else "validation"
-    with pytest.raises(InputError, match=f"{name} has judgements, and PairAccuracy is measured on threes and clicks"):
-        fit(ANIMALS, queries, preferences=THREES, **arguments)
+    with pytest.raises(InputError, match=f"{name} has judgements, and PairAccuracy is measured on triplets and clicks"):
+        fit(ANIMALS, queries, preferences=TRIPLETS, **arguments)
 
 
-@pytest.mark.parametrize("evidence", [{"qrels": QRELS}, {"preferences": THREES}])
+@pytest.mark.parametrize("evidence", [{"qrels": QRELS}, {"preferences": TRIPLETS}])
 def test_the_report_names_documents_without_a_text_and_ids_that_are_one_number(evidence):
     docs = ANIMALS | {"007": "birds sing", "d": " ", "7": "bees hum", "e": "", "7.0": "ants march"}
     notes = " ".join(fit(docs, QUERIES, **evidence).report.notes)

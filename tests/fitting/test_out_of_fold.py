@@ -357,7 +357,7 @@ def test_the_choice_is_crossed_as_anyone_would_cross_it(seed, accept, higher, n_
     qids = [f"q{i}" for i in range(n_queries)]
     parts = {EVERY: qids, SEEN: qids[: n_queries // 2 + 1], NEW: qids[n_queries // 2 :]}
     if has_more:  # a part of other queries
-        parts["threes"] = [f"t{i}" for i in range(30)]
+        parts["triplets"] = [f"t{i}" for i in range(30)]
     if rng.random() < 0.2:
         del parts[NEW]
 

@@ -1,4 +1,4 @@
-"""Learning from threes: a query, a better document and a worse one."""
+"""Learning from triplets: a query, a better document and a worse one."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import pytest
 import tercet as tc
 from support.corpora import bits, synonyms
 from tercet.errors import InputError
-from tercet.fitting.preference_pairs import QueryNames, pairs_of_threes
+from tercet.fitting.preference_pairs import QueryNames, pairs_of_triplets
 from tercet.measure.held_out import HeldOutPreferences
 
 CORPUS = synonyms(3, n_pairs=12, n_docs=60, n_queries=80)
 
 
-def threes_of(qids, n_each=12, seed=0, right=True) -> list[tuple[str, str, str]]:
+def triplets_of(qids, n_each=12, seed=0, right=True) -> list[tuple[str, str, str]]:
     """A relevant document before one that is not; the other way round, or at random, where nothing is right."""
     rng = np.random.default_rng(seed)
-    doc_ids, threes = list(CORPUS.docs), []
+    doc_ids, triplets = list(CORPUS.docs), []
     for qid in qids:
         relevant = [d for d, grade in CORPUS.qrels[qid].items() if grade > 0]
         others = [d for d in doc_ids if d not in relevant]
         for _ in range(n_each):
             pair = relevant[rng.integers(len(relevant))], others[rng.integers(len(others))]
-            threes.append((qid, *(pair if right or rng.random() < 0.5 else pair[::-1])))
-    return threes
+            triplets.append((qid, *(pair if right or rng.random() < 0.5 else pair[::-1])))
+    return triplets
 
 
 QUICK = {"n_steps": 10_000, "n_models": 1, "verbose": False}
@@ -32,7 +32,7 @@ QUICK = {"n_steps": 10_000, "n_models": 1, "verbose": False}
 
 @pytest.fixture(scope="module")
 def model():
-    return tc.fit(CORPUS.docs, CORPUS.queries, preferences=threes_of(CORPUS.qrels), **QUICK)
+    return tc.fit(CORPUS.docs, CORPUS.queries, preferences=triplets_of(CORPUS.qrels), **QUICK)
 
 
 def test_threes_are_held_out_by_query_and_reported_against_the_baselines(model):
@@ -53,38 +53,38 @@ def test_threes_are_held_out_by_query_and_reported_against_the_baselines(model):
 def test_the_report_is_what_anyone_would_compute():
     qids = list(CORPUS.qrels)
     tested = qids[60:]
-    parts = {"validation": threes_of(qids[40:60]), "test": threes_of(tested)}
-    model = tc.fit(CORPUS.docs, CORPUS.queries, preferences=threes_of(qids[:40]), **parts, **QUICK)
+    parts = {"validation": triplets_of(qids[40:60]), "test": triplets_of(tested)}
+    model = tc.fit(CORPUS.docs, CORPUS.queries, preferences=triplets_of(qids[:40]), **parts, **QUICK)
     shares = []
     for qid in tested:
         scores = {
             d: float(s) for d, s in model.rank({"q": CORPUS.queries[qid]}, CORPUS.docs, k=len(CORPUS.docs))["q"].items()
         }
-        threes = [three for three in parts["test"] if three[0] == qid]
-        shares.append(np.mean([0.5 * (1 + np.sign(scores[better] - scores[worse])) for _, better, worse in threes]))
+        triplets = [three for three in parts["test"] if three[0] == qid]
+        shares.append(np.mean([0.5 * (1 + np.sign(scores[better] - scores[worse])) for _, better, worse in triplets]))
     assert model.report.systems[-1].values["PairAccuracy"][0] == pytest.approx(np.mean(shares))
     assert (model.report.n_train, model.report.n_validation, model.report.n_test) == (40, 20, 20)
 
 
 def test_threes_that_say_nothing_are_declined():
-    report = tc.fit(CORPUS.docs, CORPUS.queries, preferences=threes_of(CORPUS.qrels, right=False), **QUICK).report
+    report = tc.fit(CORPUS.docs, CORPUS.queries, preferences=triplets_of(CORPUS.qrels, right=False), **QUICK).report
     assert not report.accepted
     assert "Learning was declined" in report.decision
 
 
 def test_queries_may_be_texts(model):
-    threes = [(CORPUS.queries[qid], better, worse) for qid, better, worse in threes_of(CORPUS.qrels)]
-    assert len({query for query, *_ in threes}) == 80
-    fitted = tc.fit(CORPUS.docs, preferences=threes, **QUICK)
+    triplets = [(CORPUS.queries[qid], better, worse) for qid, better, worse in triplets_of(CORPUS.qrels)]
+    assert len({query for query, *_ in triplets}) == 80
+    fitted = tc.fit(CORPUS.docs, preferences=triplets, **QUICK)
     assert fitted.report.n_train == model.report.n_train
     assert fitted.report.accepted
 
 
 def test_validation_and_test_may_be_given_and_the_same_seed_gives_the_same_bits():
     qids = list(CORPUS.qrels)
-    parts = {"validation": threes_of(qids[50:65]), "test": threes_of(qids[65:])}
+    parts = {"validation": triplets_of(qids[50:65]), "test": triplets_of(qids[65:])}
     one, other = (
-        tc.fit(CORPUS.docs, CORPUS.queries, preferences=threes_of(qids[:50]), **parts, **QUICK) for _ in range(2)
+        tc.fit(CORPUS.docs, CORPUS.queries, preferences=triplets_of(qids[:50]), **parts, **QUICK) for _ in range(2)
     )
     assert (one.report.n_train, one.report.n_validation, one.report.n_test) == (50, 15, 15)
     assert bits(one.weights) == bits(other.weights)
@@ -107,12 +107,12 @@ def test_a_tie_counts_a_half(model):
         ({"preferences": [("nobody", "d1", "d2")]}, r"preferences\[0\] is of query 'nobody'"),
         ({"preferences": [("q1", "d1", "d1")]}, "'d1' is better than itself"),
         ({"preferences": [("q1", "d1")]}, r"preferences\[0\] must be a query, a better and a worse document"),
-        ({"preferences": "q1"}, "preferences must be threes"),
+        ({"preferences": "q1"}, "preferences must be triplets"),
         ({"preferences": []}, "preferences have no preference"),
-        ({"preferences": threes_of(list(CORPUS.qrels)[:9])}, "9 queries with preferences are too few"),
-        ({"preferences": threes_of(CORPUS.qrels), "measure": "AP"}, "measured by PairAccuracy; got 'AP'"),
+        ({"preferences": triplets_of(list(CORPUS.qrels)[:9])}, "9 queries with preferences are too few"),
+        ({"preferences": triplets_of(CORPUS.qrels), "measure": "AP"}, "measured by PairAccuracy; got 'AP'"),
         (
-            {"preferences": threes_of(CORPUS.qrels), "test": threes_of(list(CORPUS.qrels)[:3])},
+            {"preferences": triplets_of(CORPUS.qrels), "test": triplets_of(list(CORPUS.qrels)[:3])},
             "is judged in both preferences and test",
         ),
     ],
@@ -123,10 +123,10 @@ def test_what_cannot_be_learned_from_says_why(arguments, message):
 
 
 def test_weights_may_be_numbers_of_numpy():
-    three = next(iter(threes_of(CORPUS.qrels)))[:3]
+    three = next(iter(triplets_of(CORPUS.qrels)))[:3]
     names, rows = QueryNames(CORPUS.queries), {doc_id: row for row, doc_id in enumerate(CORPUS.docs)}
     weights = (2, np.int64(2), np.float32(2.0))
-    found = [pairs_of_threes([(*three, weight)], "preferences", names, rows).weight for weight in weights]
+    found = [pairs_of_triplets([(*three, weight)], "preferences", names, rows).weight for weight in weights]
     assert [one.tolist() for one in found] == [[2.0]] * 3
 
 

@@ -154,7 +154,7 @@ def test_where_learning_does_not_help_documents_need_no_columns():
 def test_preferences_and_other_rankers_learn_numbers_too():
     docs, queries, qrels = shop(2)
     rng = np.random.default_rng(0)
-    threes = [
+    triplets = [
         (queries[qid], better, worse)
         for qid, judged in qrels.items()
         for better in judged
@@ -162,7 +162,7 @@ def test_preferences_and_other_rankers_learn_numbers_too():
     ]
     model = tc.fit(
         docs,
-        preferences=threes,
+        preferences=triplets,
         features=["log:downloads"],
         ranker=["sparse", tc.LSIRanker(n_components=5)],
         analyser=ANALYSER,

@@ -208,12 +208,12 @@ def test_learning_what_is_popular_is_not_accepted_at_the_cost_of_new_documents()
     rng = np.random.default_rng(0)
     docs = {f"favourite{i}": f"best{i} seller" for i in range(4)} | {f"d{i}": f"name{i} filler" for i in range(60)}
     queries = {f"q{i}": f"name{i} wanted" for i in range(60)}
-    threes = []
+    triplets = []
     for i in range(60):
         favourite = f"favourite{rng.integers(4)}"
-        threes.append((f"q{i}", *((favourite, f"d{i}") if rng.random() < 0.7 else (f"d{i}", favourite))))
+        triplets.append((f"q{i}", *((favourite, f"d{i}") if rng.random() < 0.7 else (f"d{i}", favourite))))
     by_default, seen = (
-        tc.fit(docs, queries, preferences=threes, accept=accept, n_steps=2000, n_models=1).report
+        tc.fit(docs, queries, preferences=triplets, accept=accept, n_steps=2000, n_models=1).report
         for accept in ("all", "seen")
     )
     changes = [{result.name: result.change for result in report.evidence} for report in (by_default, seen)]

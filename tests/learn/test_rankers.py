@@ -386,7 +386,7 @@ def with_value(value):
             r"better\[1\] is row 9, but D has 4 rows",
         ),
         (lambda r: r.fit(X, tc.Preferences([], [], [])), "prefs is empty"),
-        (lambda r: r.fit(X, {(0, 1, 2)}), r"prefs must be Preferences, or threes of row numbers .*; got set"),
+        (lambda r: r.fit(X, {(0, 1, 2)}), r"prefs must be Preferences, or triplets of row numbers .*; got set"),
         (lambda r: r.fit(X, [(0, 1)]), r"as a list or an array \(n, 3\); got shape \(1, 2\)"),
         (lambda r: r.fit(None, PREFS), "Q is None"),
         (

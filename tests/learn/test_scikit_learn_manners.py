@@ -186,9 +186,9 @@ def test_measure_rows_has_the_truth_first():
 
 def test_threes_in_a_list_or_an_array_are_preferences():
     Q = np.eye(9)
-    threes = [(0, 8, 1), (2, 3, 4)]
-    prefs = tc.Preferences(*np.transpose(threes))
-    for given in (threes, np.array(threes), tuple(threes)):
+    triplets = [(0, 8, 1), (2, 3, 4)]
+    prefs = tc.Preferences(*np.transpose(triplets))
+    for given in (triplets, np.array(triplets), tuple(triplets)):
         ranker = tc.LowRankRanker(n_components=2).fit(Q, given, Q)
         expected = tc.LowRankRanker(n_components=2).fit(Q, prefs, Q)
         np.testing.assert_array_equal(ranker.margins(Q, given, Q), expected.margins(Q, prefs, Q))

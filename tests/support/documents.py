@@ -124,7 +124,7 @@ def write_data(folder: Path) -> None:
     shown = [tuple(ids[d] for d in rng.choice(80, 5, replace=False)) for _ in range(300)]
     log = [Impression(text, one, one[2:3]) for one, text in zip(shown, list(corpus.queries.values()) * 5, strict=True)]
     write_clicks(folder / "clicks.jsonl", log)
-    write_threes(folder, corpus)
+    write_triplets(folder, corpus)
     write_tables(folder, corpus)
     for name, seed in (("train", 1), ("vali", 2), ("test", 3), ("new", 4), ("big", 5)):
         write_letor(folder / f"{name}.txt", made_up(seed, n_queries=40, first_query=1000 * seed))
@@ -133,7 +133,7 @@ def write_data(folder: Path) -> None:
     write_linked_corpus(folder)
 
 
-def made_threes(corpus: Corpus) -> list[tuple[str, str, str]]:
+def made_triplets(corpus: Corpus) -> list[tuple[str, str, str]]:
     """Preferences of the training queries, by ids."""
     ids = list(corpus.docs)
     return [
@@ -144,14 +144,14 @@ def made_threes(corpus: Corpus) -> list[tuple[str, str, str]]:
     ]
 
 
-def write_threes(folder: Path, corpus: Corpus) -> None:
+def write_triplets(folder: Path, corpus: Corpus) -> None:
     """Preferences of the training queries: as a table, as Parquet, and as a folder."""
     import pyarrow
     import pyarrow.parquet
 
-    columns = [list(column) for column in zip(*made_threes(corpus), strict=True)]
+    columns = [list(column) for column in zip(*made_triplets(corpus), strict=True)]
     (folder / "preferences").mkdir()
-    for path in (folder / "threes.tsv", folder / "log.tsv", folder / "preferences" / "log.tsv"):
+    for path in (folder / "triplets.tsv", folder / "log.tsv", folder / "preferences" / "log.tsv"):
         write_preferences(path, PreferenceTriples(*columns))
     pyarrow.parquet.write_table(pyarrow.table(columns, ("query", "better", "worse")), folder / "more.parquet")
 
@@ -200,7 +200,7 @@ def names(document: str) -> dict[str, Any]:
         "docs": corpus.docs,
         "queries": corpus.queries,
         "qrels": corpus.qrels,
-        "threes": [(corpus.queries[qid], better, worse) for qid, better, worse in made_threes(corpus)],
+        "triplets": [(corpus.queries[qid], better, worse) for qid, better, worse in made_triplets(corpus)],
         "log": [(text, tuple(corpus.docs)[:3], tuple(corpus.docs)[1:2]) for text in corpus.queries.values()],
         "more": {"NEW-1": "avocado oil"},
         "changed": {"MED-10": "another avocado"},

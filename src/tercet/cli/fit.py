@@ -43,7 +43,7 @@ from tercet.data import JudgedTexts
 from tercet.data.judgements import UNKNOWN_ID
 from tercet.data.link_tables import LINK_FILE_ENDINGS, read_links
 from tercet.data.preference_files import preference_paths
-from tercet.data.threes import Three, read_threes
+from tercet.data.triplets import Triplet, read_triplets
 from tercet.errors import InputError
 from tercet.fitting import TextModel, fit_labelled, fit_linked
 from tercet.fitting import fit as fit_judged
@@ -202,7 +202,7 @@ def _fit_texts(
             texts.docs,
             texts.queries or None,
             texts.qrels.get(ONLY_SPLIT),
-            preferences=_read_threes(preferences, texts) if preferences else None,
+            preferences=_read_triplets(preferences, texts) if preferences else None,
             clicks=read_clicks(clicks) if clicks else None,
             measure=measure,
             **settings,
@@ -263,15 +263,15 @@ def _read_links(paths: tuple[Path, ...], texts: JudgedTexts) -> dict[str, list[s
     return links
 
 
-def _read_threes(paths: tuple[Path, ...], texts: JudgedTexts) -> list[Three]:
+def _read_triplets(paths: tuple[Path, ...], texts: JudgedTexts) -> list[Triplet]:
     """Preferences of all files, in their order; queries by id, or by text where the data has none."""
     said = table_settings()
-    threes: list[Three] = []
+    triplets: list[Triplet] = []
     # Queries that only judgements name, by their texts, need not be all there are.
     queries = None if all(qid == text for qid, text in texts.queries.items()) else texts.queries
     for path in preference_paths(paths):
         with naming_table_options():
-            part = read_threes(
+            part = read_triplets(
                 path,
                 queries,
                 texts.docs,
@@ -282,10 +282,12 @@ def _read_threes(paths: tuple[Path, ...], texts: JudgedTexts) -> list[Three]:
             )
         echo(f"{path}: {part.form}")
         if part.has_margins:
-            echo(f"note: texts are learned from threes and their weights; the margins of {path} are left out", err=True)
-        threes += part.threes
-    echo("1 preference" if len(threes) == 1 else f"{len(threes):,} preferences")
-    return threes
+            echo(
+                f"note: texts are learned from triplets and their weights; the margins of {path} are left out", err=True
+            )
+        triplets += part.triplets
+    echo("1 preference" if len(triplets) == 1 else f"{len(triplets):,} preferences")
+    return triplets
 
 
 def _held_out(

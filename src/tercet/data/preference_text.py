@@ -45,8 +45,8 @@ class PreferenceTriples:
 
     Examples
     --------
-    >>> threes = PreferenceTriples(("q1", "q1"), ("a", "a"), ("b", "c"))
-    >>> threes.better
+    >>> triplets = PreferenceTriples(("q1", "q1"), ("a", "a"), ("b", "c"))
+    >>> triplets.better
     ('a', 'a')
     """
 

@@ -338,7 +338,7 @@ def joined(parts: Sequence[Preferences]) -> Preferences:
 
 
 def as_preferences(prefs: Any) -> Preferences:
-    """Preferences as they are; threes of rows (query, better, worse), a list or an array (n, 3), as Preferences.
+    """Preferences as they are; triplets of rows (query, better, worse), a list or an array (n, 3), as Preferences.
 
     Examples
     --------
@@ -347,10 +347,10 @@ def as_preferences(prefs: Any) -> Preferences:
     """
     if isinstance(prefs, Preferences):
         return prefs
-    wanted = "prefs must be Preferences, or threes of row numbers (query, better, worse) as a list or an array (n, 3)"
+    wanted = "prefs must be Preferences, or triplets of row numbers (query, better, worse) as a list or an array (n, 3)"
     if not isinstance(prefs, list | tuple | np.ndarray):
         raise InputError(f"{wanted}; got {type(prefs).__name__}")
-    threes = _array(prefs, "prefs")
-    if threes.ndim != 2 or threes.shape[1] != 3:
-        raise InputError(f"{wanted}; got shape {threes.shape}")
-    return Preferences(threes[:, 0], threes[:, 1], threes[:, 2])
+    triplets = _array(prefs, "prefs")
+    if triplets.ndim != 2 or triplets.shape[1] != 3:
+        raise InputError(f"{wanted}; got shape {triplets.shape}")
+    return Preferences(triplets[:, 0], triplets[:, 1], triplets[:, 2])

@@ -40,12 +40,12 @@ Kind: TypeAlias = Literal[
     "vectors",
     "documents",
     "judgements",
-    "threes",
+    "triplets",
     "click-log",
     "links",
 ]
 # Kinds of tables, whose columns may have any names.
-TableKind: TypeAlias = Literal["documents", "judgements", "threes", "links"]
+TableKind: TypeAlias = Literal["documents", "judgements", "triplets", "links"]
 
 LINES_LOOKED_AT = 20
 _TAR_MAGIC = slice(257, 262)
@@ -60,7 +60,7 @@ _FILES = (
     "target id:value lines (SVMlight; with qid:id LETOR), 4-column or BEIR judgements, 6-column runs, "
     "query/better/worse preferences and query/shown/clicked clicks as TSV or JSONL, the archives of 20 Newsgroups and "
     "of LETOR folds, and a table: CSV with a header (separated by , ; | or tabs), JSONL or Parquet, of documents (an "
-    "id and a text), judgements (a query, a document, a grade), threes (a query, a better and a worse document), "
+    "id and a text), judgements (a query, a document, a grade), triplets (a query, a better and a worse document), "
     "clicks (a query, a document and whether it was clicked) or links (a source and a target)"
 )
 
@@ -80,7 +80,7 @@ def recognise(path: FilePath) -> Kind:
     ``tercet.text.vectorise`` writes them), ``"click-log"`` (UBI's queries and events). Files:
     ``"letor"``, ``"svmlight"`` (the same without qid), ``"qrels"``, ``"run"``,
     ``"preferences"``, ``"clicks"``, ``"20newsgroups"`` and ``"letor-folds"`` (their archives), and tables, by the names
-    of their columns: ``"documents"``, ``"judgements"``, ``"threes"``, ``"click-log"`` and ``"links"``. Looks at a few
+    of their columns: ``"documents"``, ``"judgements"``, ``"triplets"``, ``"click-log"`` and ``"links"``. Looks at a few
     lines only; a file recognised may still be refused by its reader.
 
     Examples
@@ -219,7 +219,7 @@ def _kind_of_table(table: DataTable) -> Kind:
         raise InputError(
             f"{table.name}: a table of no known kind, with the columns {', '.join(table.columns)}; documents have an "
             "id and a text (columns called id, sku, title, text, description, …, or named), judgements query, doc and "
-            "grade, threes query, better and worse, clicks query, doc or shown, and clicked or action, and links a "
+            "grade, triplets query, better and worse, clicks query, doc or shown, and clicked or action, and links a "
             "source and a target"
         )
     return cast(Kind, kind)

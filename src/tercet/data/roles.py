@@ -148,7 +148,7 @@ class TableSettings:
     Attributes
     ----------
     id, text : of documents, the column of ids and those of texts
-    columns : of judgements and threes, role -> column
+    columns : of judgements and triplets, role -> column
     encoding, delimiter : as in `iter_rows`
     """
 
@@ -211,7 +211,7 @@ _SURE_QUERIES = ("query", "query_text", "search_term", "search_query", "search_t
 
 
 def kind_of_columns(columns: Iterable[str]) -> str | None:
-    """What a table holds, by the names of its columns: documents, judgements, threes, a click log, links, or None.
+    """What a table holds, by the names of its columns: documents, judgements, triplets, a click log, links, or None.
 
     Examples
     --------
@@ -225,7 +225,7 @@ def kind_of_columns(columns: Iterable[str]) -> str | None:
 
     has_texts = has((TITLES, BODIES))
     if has(QUERIES) and has(BETTER) and has(WORSE):
-        return "threes"
+        return "triplets"
     has_queries = has((_SURE_QUERIES,)) or (has(QUERIES) and not has_texts)
     if has_queries and has(CLICKED) and (has(DOCUMENTS) or has(SHOWN)):
         return "click-log"

@@ -1,7 +1,7 @@
-"""What says which document is better, in one task: judgements, threes and clicks, alone or together.
+"""What says which document is better, in one task: judgements, triplets and clicks, alone or together.
 
 A query that is left out in one source is left out in all. What is learned from is drawn from each source in proportion
-to how much it has: judgements, threes, and lists with a click.
+to how much it has: judgements, triplets, and lists with a click.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tercet.data.preferences import PreferenceSampler
 from tercet.data.sampling import MixtureSampler, Sampler
 from tercet.errors import InputError
 from tercet.fitting.examination import choose_examination
-from tercet.fitting.preference_pairs import PreferredPairs, QueryNames, pairs_of_clicks, pairs_of_threes
+from tercet.fitting.preference_pairs import PreferredPairs, QueryNames, pairs_of_clicks, pairs_of_triplets
 from tercet.fitting.task import (
     EVERY,
     FEWEST_QUERIES,
@@ -31,7 +31,7 @@ from tercet.fitting.task import (
     Qrels,
     Task,
     TextHeldOut,
-    Threes,
+    Triplets,
     alike_notes,
     check_disjoint,
     check_enough,
@@ -46,7 +46,7 @@ from tercet.measure.names import PAIR_ACCURACY, parse_measure
 from tercet.text import Vectoriser
 from tercet.text.counted import CountedTexts
 
-_JUDGED, _THREES, _CLICKS = "judgements", "threes", "clicks"
+_JUDGED, _TRIPLETS, _CLICKS = "judgements", "triplets", "clicks"
 _SPLITS = ("validation", "test")
 
 
@@ -55,10 +55,10 @@ def evidence_task(
     queries: Mapping[str, str] | None,
     *,
     qrels: Qrels | None = None,
-    preferences: Threes | None = None,
+    preferences: Triplets | None = None,
     clicks: ClickLog | None = None,
-    validation: Qrels | Threes | None = None,
-    test: Qrels | Threes | None = None,
+    validation: Qrels | Triplets | None = None,
+    test: Qrels | Triplets | None = None,
     measure: str | None = None,
     random_state: int = 0,
 ) -> tuple[Task, str]:
@@ -66,10 +66,10 @@ def evidence_task(
 
     Parameters
     ----------
-    docs, queries : texts by id; without queries, those of threes and clicks are texts
+    docs, queries : texts by id; without queries, those of triplets and clicks are texts
     qrels, preferences, clicks : what to learn from
-    validation, test : judgements, or threes, of other queries
-    measure : what chooses; by default nDCG@10 where judgements can be held out, else the share of threes and clicks in
+    validation, test : judgements, or triplets, of other queries
+    measure : what chooses; by default nDCG@10 where judgements can be held out, else the share of triplets and clicks in
         the right order
     """
     names = QueryNames(queries)
@@ -83,21 +83,23 @@ def evidence_task(
     listed = {"preferences": preferences} | {name: part for name, part in given.items() if name not in judged}
     usable = {name: usable_judgements(part, name, docs, names.texts) for name, part in judged.items()}
     doc_rows = {doc_id: row for row, doc_id in enumerate(docs)}
-    threes = {name: pairs_of_threes(part, name, names, doc_rows) for name, part in listed.items() if part is not None}
+    triplets = {
+        name: pairs_of_triplets(part, name, names, doc_rows) for name, part in listed.items() if part is not None
+    }
     log = None
     if clicks is not None and examination is not None:
         log = pairs_of_clicks(clicks, names, doc_rows, examination.chances)
     check_texts(docs, names.texts)
     check_disjoint(usable)
-    check_disjoint({name: part.qids for name, part in threes.items()})
+    check_disjoint({name: part.qids for name, part in triplets.items()})
     sources: dict[str, Mapping[str, Any]] = {}
     if qrels is not None:
         sources[_JUDGED] = usable["qrels"]
     if preferences is not None:
-        sources[_THREES] = threes["preferences"].qids
+        sources[_TRIPLETS] = triplets["preferences"].qids
     if log is not None:
         sources[_CLICKS] = log.qids
-    held = {name: {*usable.get(name, ()), *(threes[name].qids if name in threes else ())} for name in _SPLITS}
+    held = {name: {*usable.get(name, ()), *(triplets[name].qids if name in triplets else ())} for name in _SPLITS}
     free = {
         source: [qid for qid in by_query if qid not in held["validation"] | held["test"]]
         for source, by_query in sources.items()
@@ -107,18 +109,20 @@ def evidence_task(
     )
     is_judged &= test is None or bool(usable.get("test"))
     if usable.get("validation") and not is_judged:
-        raise InputError("validation has judgements, so test needs some, too; or give threes to validate on")
+        raise InputError("validation has judgements, so test needs some, too; or give triplets to validate on")
     chosen_by = str(parse_measure(measure or ("nDCG@10" if is_judged else PAIR_ACCURACY)))
     if chosen_by != PAIR_ACCURACY and not is_judged:
-        raise InputError(f"threes and clicks are measured by {PAIR_ACCURACY}; got {measure!r}")
-    compared = {qid for part in (*threes.values(), *([] if log is None else [log])) for qid in part.qids}
+        raise InputError(f"triplets and clicks are measured by {PAIR_ACCURACY}; got {measure!r}")
+    compared = {qid for part in (*triplets.values(), *([] if log is None else [log])) for qid in part.qids}
     for name, qids in held.items():
         if chosen_by == PAIR_ACCURACY and qids and compared.isdisjoint(qids):
             raise InputError(
-                f"{name} has judgements, and {PAIR_ACCURACY} is measured on threes and clicks, of which its queries "
-                f"have none; give threes as {name}" + ("" if measure else ", or judgements to validate on, too")
+                f"{name} has judgements, and {PAIR_ACCURACY} is measured on triplets and clicks, of which its queries "
+                f"have none; give triplets as {name}" + ("" if measure else ", or judgements to validate on, too")
             )
-    evidence = _Evidence(docs, names.texts, doc_rows, free, held, usable, threes, log, clicks, chosen_by, random_state)
+    evidence = _Evidence(
+        docs, names.texts, doc_rows, free, held, usable, triplets, log, clicks, chosen_by, random_state
+    )
     return evidence.task(), chosen_by
 
 
@@ -147,7 +151,7 @@ class _Evidence:
     sources: Mapping[str, Sequence[str]]
     given: Mapping[str, Set[str]]
     usable: Mapping[str, Mapping[str, Any]]
-    threes: Mapping[str, PreferredPairs]
+    triplets: Mapping[str, PreferredPairs]
     log: PreferredPairs | None
     clicks: ClickLog | None
     measure: str
@@ -179,7 +183,7 @@ class _Evidence:
             choosing = free
         if (recent := self._recent()) is not None:
             folds.insert(1, recent)  # where there is not time for all folds, it is among the first
-        kind = "preferences" if list(self.sources) == [_THREES] else " and ".join(self.sources)
+        kind = "preferences" if list(self.sources) == [_TRIPLETS] else " and ".join(self.sources)
         data = {"kind": kind, "n_docs": len(self.docs), "n_queries": len(self.texts)} | drawn.data
         ordered = [qid for qid in self.texts if qid in free]
         named = dict(self.texts) | {_recently(qid): text for qid, text in self.texts.items()}
@@ -229,7 +233,7 @@ class _Evidence:
                 sampler: Sampler = judged.sampler()
                 known |= judged.answered
             else:
-                pairs = self.threes["preferences"] if source == _THREES else self.log
+                pairs = self.triplets["preferences"] if source == _TRIPLETS else self.log
                 assert pairs is not None
                 kept = np.ones(pairs.query.size, dtype=bool)
                 if withheld is not None:  # what is left of them would be where they are the worse ones
@@ -264,7 +268,7 @@ class _Evidence:
         """The queries that each fold leaves out: those that the measure is of in equal parts, and so the others."""
         main = [_JUDGED] if self.measure != PAIR_ACCURACY else [one for one in self.sources if one != _JUDGED]
         main = main or [_JUDGED]
-        what = {_JUDGED: "judged queries", _THREES: "queries with preferences", _CLICKS: "queries with clicks"}
+        what = {_JUDGED: "judged queries", _TRIPLETS: "queries with preferences", _CLICKS: "queries with clicks"}
         measured = {qid for source in main for qid in self.sources[source]}
         otherwise = f"validation {'judgements' if main == [_JUDGED] else 'preferences'}"
         check_enough(len(measured), " and ".join(what[source] for source in main), otherwise)
@@ -312,18 +316,18 @@ class _Evidence:
     # -- measuring ---------------------------------------------------------------------------------------------------
 
     def _main(self, qids: Set[str], Q: sparse.csr_array, D: sparse.csr_array) -> TextHeldOut:
-        """What chooses, or reports: judgements where the measure is one of rankings, else threes and clicks."""
+        """What chooses, or reports: judgements where the measure is one of rankings, else triplets and clicks."""
         if self.measure != PAIR_ACCURACY:
             assert self.judged is not None
             return self.judged.some(self.judged.named(qids)).over(Q, D)
         return PreferredPairs.joined(self._pairs(qids)).held_out(Q, D, self.query_rows)
 
     def _pairs(self, qids: Set[str]) -> list[PreferredPairs]:
-        """Threes and clicks of some queries, of each source that has some."""
-        parts = [part.of(qids) for part in self.threes.values()]
-        threes = [part for part in parts if part.query.size]
+        """Triplets and clicks of some queries, of each source that has some."""
+        parts = [part.of(qids) for part in self.triplets.values()]
+        triplets = [part for part in parts if part.query.size]
         clicks = [] if self.log is None else [self.log.of(qids)]
-        return [*([PreferredPairs.joined(threes)] if threes else []), *(part for part in clicks if part.query.size)]
+        return [*([PreferredPairs.joined(triplets)] if triplets else []), *(part for part in clicks if part.query.size)]
 
     def _answers(self, qids: Set[str]) -> sparse.csr_array:
         """(n_queries, n_docs), not zero where a document answers, or is the better one."""
@@ -349,7 +353,7 @@ class _Evidence:
             judged = self.judged.some(numbers)
             parts.append(HeldOutPart("judgements", judged.over(Q, D), judged.grades.nnz))
         for pairs in self._pairs(qids):
-            name, size = ("threes", pairs.query.size)
+            name, size = ("triplets", pairs.query.size)
             if pairs.place is not None:
                 name, size = "clicks, queries that nothing was learned from", pairs.n_lists
             parts.append(HeldOutPart(name, pairs.held_out(Q, D, self.query_rows), size))

@@ -1,7 +1,7 @@
 """How far down people look: the examination curve of a click log, estimated from it, with intervals.
 
 A document is clicked when it is looked at and liked: ``P(click) = p[rank] * g[query, document]``, the position-based
-model. What is wanted is p, relative to rank 1. Three ways lead there:
+model. What is wanted is p, relative to rank 1. Triplet ways lead there:
 
 - randomised: where lists were shown in random order, every rank of a list had documents alike, and p follows the clicks
 - interleaved: where lists were made of two rankings by chance, documents moved by nothing else; as harvested

@@ -17,7 +17,7 @@ from tercet._validate import check_integer, check_seed
 from tercet.choose import Gain, Trial, choose
 from tercet.data.documents import as_documents
 from tercet.data.sampling import JudgementSampler, check_grade
-from tercet.data.threes import as_evidence
+from tercet.data.triplets import as_evidence
 from tercet.errors import InputError
 from tercet.fitting.rankers import n_steps_for
 from tercet.fitting.text_model import TextModel

@@ -1,4 +1,4 @@
-"""Threes and clicks as pairs of documents, the better one and the worse, by query; and what queries are called."""
+"""Triplets and clicks as pairs of documents, the better one and the worse, by query; and what queries are called."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tercet.data.clicks import ClickLog, Skipped, click_preferences
 from tercet.data.judgements import plain_text
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError
-from tercet.fitting.task import Threes
+from tercet.fitting.task import Triplets
 from tercet.measure.held_out import HeldOutPreferences
 
 # Preferences over what was skipped above a click all contradict the order that was shown: whatever showed the lists has
@@ -59,7 +59,7 @@ class QueryNames:
         return query
 
 
-# -- threes and clicks, as pairs of documents -------------------------------------------------------------------------
+# -- triplets and clicks, as pairs of documents -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,21 +164,21 @@ class _Columns:
         return PreferredPairs(self.qids, query[order], better[order], worse[order], weight[order], place[order])
 
 
-def pairs_of_threes(part: Threes, name: str, names: QueryNames, doc_rows: Mapping[str, int]) -> PreferredPairs:
-    """Threes, checked; a fourth number is a weight."""
+def pairs_of_triplets(part: Triplets, name: str, names: QueryNames, doc_rows: Mapping[str, int]) -> PreferredPairs:
+    """Triplets, checked; a fourth number is a weight."""
     if isinstance(part, str | bytes | Mapping) or not isinstance(part, Iterable):
-        raise InputError(f"{name} must be threes (query, better document, worse document); got {type(part).__name__}")
+        raise InputError(f"{name} must be triplets (query, better document, worse document); got {type(part).__name__}")
     columns = _Columns()
     may_add = names.are_texts
-    for number, three in enumerate(part):
-        if isinstance(three, str) or not isinstance(three, Sequence) or len(three) not in (3, 4):
-            raise InputError(f"{name}[{number}] must be a query, a better and a worse document; got {three!r}")
-        query, better, worse = three[:3]
+    for number, triplet in enumerate(part):
+        if isinstance(triplet, str) or not isinstance(triplet, Sequence) or len(triplet) not in (3, 4):
+            raise InputError(f"{name}[{number}] must be a query, a better and a worse document; got {triplet!r}")
+        query, better, worse = triplet[:3]
         if not all(isinstance(side, str) for side in (query, better, worse)):
-            raise InputError(f"{name}[{number}] must be three strings; got {three!r}")
+            raise InputError(f"{name}[{number}] must be three strings; got {triplet!r}")
         if better == worse:
             raise InputError(f"{name}[{number}] says that document {better!r} is better than itself")
-        weight = three[3] if len(three) == 4 else 1.0
+        weight = triplet[3] if len(triplet) == 4 else 1.0
         if not is_number(weight, 0, float_info.max) or not weight > 0:
             raise InputError(f"{name}[{number}] has the weight {weight!r}; a positive number is needed")
         qid = names.take_in(query) if may_add else names.find(query)

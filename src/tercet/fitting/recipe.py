@@ -11,7 +11,7 @@ from typing import Any
 from tercet.data.click_tables import as_click_log
 from tercet.data.documents import as_documents
 from tercet.data.link_tables import as_links
-from tercet.data.threes import as_evidence
+from tercet.data.triplets import as_evidence
 from tercet.errors import InputError
 from tercet.fitting.baselines import choose_start, told_start
 from tercet.fitting.beside_words import VectorPair, VectorTrials
@@ -70,7 +70,7 @@ def fit(
     queries : id -> text, a list of texts, or records or a frame with an id and a text; may be left out where those of
         judgements, preferences or clicks are named by their texts
     qrels : qid -> doc_id -> grade, or records or a frame with a query, by id or text, a document and a grade
-    preferences : threes (query, better document, worse document), or records or a frame of them: the id of a query or
+    preferences : triplets (query, better document, worse document), or records or a frame of them: the id of a query or
         its text, and ids of documents; a fourth value is a weight
     clicks : lists of results that were shown, and what of each was clicked: (query, shown, clicked) in the order of
         time, or a path, records or a frame as `read_click_log` takes them; see docs/guides/clicks.md
@@ -119,9 +119,9 @@ def fit(
     >>> model = fit(docs, queries, qrels)
     >>> next(iter(model.rank({"q": "bark"}, docs, k=1)["q"]))
     'b'
-    >>> threes = [(f"{animal} {i}", right, wrong) for i in range(4) for animal, right, wrong in
+    >>> triplets = [(f"{animal} {i}", right, wrong) for i in range(4) for animal, right, wrong in
     ...           (("feline", "a", "b"), ("canine", "b", "c"), ("finny", "c", "a"))]
-    >>> print(fit(docs, preferences=threes).report.split)
+    >>> print(fit(docs, preferences=triplets).report.split)
     Each query was left out twice, in 5 folds, to choose and to report on; then all were learned from.
     """
     columns = ScoredColumns.of(fields, features)

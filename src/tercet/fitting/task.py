@@ -23,7 +23,7 @@ from tercet.weights import Identity, Weights
 
 T = TypeVar("T")
 Qrels = Mapping[str, Mapping[str, int]]
-Threes = Iterable[tuple[str, str, str] | tuple[str, str, str, float]]  # query, better and worse document, weight
+Triplets = Iterable[tuple[str, str, str] | tuple[str, str, str, float]]  # query, better and worse document, weight
 TextHeldOut = HeldOutQueries | HeldOutPreferences
 
 FEWEST_QUERIES = 10  # below this there is nothing to hold out
@@ -43,7 +43,7 @@ _WITHHELD_SHARE: Final = 0.1
 
 
 class HeldOutPart(NamedTuple):
-    """Queries left out, or some evidence of them, and how much of it there is: answers, threes, or lists with a click.
+    """Queries left out, or some evidence of them, and how much of it there is: answers, triplets, or lists with a click.
 
     The first part of several is of all queries, and decides.
     """

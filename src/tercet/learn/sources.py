@@ -297,7 +297,7 @@ def _texts_of(sampler: JudgementSampler, Q: Any, D: Any) -> tuple[Texts, Texts]:
 
 
 def as_source(prefs: Any, *, shuffle: bool, random_state: int) -> Source:
-    """A source as it is; preferences, or threes, as an ArraySource."""
+    """A source as it is; preferences, or triplets, as an ArraySource."""
     if isinstance(prefs, Source):
         return prefs
     return ArraySource(as_preferences(prefs), shuffle=shuffle, random_state=random_state)

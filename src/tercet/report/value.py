@@ -61,7 +61,7 @@ class EvidenceResult:
     ----------
     name : the source, and which part of it
     measure : how it is measured
-    n_queries, size : queries, and how many judgements, threes or lists with a click they have
+    n_queries, size : queries, and how many judgements, triplets or lists with a click they have
     start, learned : the two systems there
     change : between the two; None for one query
     """
@@ -105,7 +105,7 @@ class EvidenceResult:
     @property
     def about(self) -> str:
         """What it is of."""
-        unit = self.name if self.name in ("judgements", "threes") else "lists with a click"
+        unit = self.name if self.name in ("judgements", "triplets") else "lists with a click"
         if self.name.endswith(("documents", "in training")):
             unit = "preferences" if self.measure == PAIR_ACCURACY else "answers"
         return f"{self.name} ({self.n_queries:,} queries, {self.size:,} {unit})"

@@ -1,4 +1,4 @@
-"""Threes, whatever they are written as: a query by id or text, a better document and a worse one."""
+"""Triplets, whatever they are written as: a query by id or text, a better document and a worse one."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tercet.data.tables import DataTable, first_line, open_table
 from tercet.data.values import Value, number_in
 from tercet.errors import FormatError, InputError
 
-Three = tuple[str, str, str] | tuple[str, str, str, float]  # query, better and worse document, weight
+Triplet = tuple[str, str, str] | tuple[str, str, str, float]  # query, better and worse document, weight
 
 
-class PlacedThree(NamedTuple):
-    """A three, and what makes an error of a message about it."""
+class TripletRow(NamedTuple):
+    """A triplet, and what makes an error of a message about it."""
 
     query: str
     better: str
@@ -34,14 +34,14 @@ class PlacedThree(NamedTuple):
     weight: float | None = None
     has_margin: bool = False
 
-    def three(self, qid: str) -> Three:
+    def triplet(self, qid: str) -> Triplet:
         """With the id of its query, and its weight where it has one."""
         return (qid, self.better, self.worse) if self.weight is None else (qid, self.better, self.worse, self.weight)
 
 
 @dataclass(frozen=True)
-class ThreeRoles:
-    """What the columns of a table of threes are for."""
+class TripletRoles:
+    """What the columns of a table of triplets are for."""
 
     query: str
     better: str
@@ -54,18 +54,18 @@ class ThreeRoles:
 
 
 @dataclass(frozen=True)
-class ReadThrees:
-    """Threes of a file; ``has_margins`` says that it has margins, which threes have not, ``form`` what was read."""
+class ReadTriplets:
+    """Triplets of a file; ``has_margins`` says that it has margins, which triplets have not, ``form`` what was read."""
 
-    threes: list[Three]
+    triplets: list[Triplet]
     has_margins: bool
     form: str
 
 
-def three_roles(table: DataTable, columns: Columns | None = None) -> ThreeRoles:
-    """What the columns of a table of threes are for: those that are given, the others guessed."""
+def triplet_roles(table: DataTable, columns: Columns | None = None) -> TripletRoles:
+    """What the columns of a table of triplets are for: those that are given, the others guessed."""
     given = dict(columns or {})
-    return ThreeRoles(
+    return TripletRoles(
         need_column(table, "query", QUERIES, given.get("query")),
         need_column(table, "better", BETTER, given.get("better")),
         need_column(table, "worse", WORSE, given.get("worse")),
@@ -73,8 +73,8 @@ def three_roles(table: DataTable, columns: Columns | None = None) -> ThreeRoles:
     )
 
 
-def three_rows(table: DataTable, roles: ThreeRoles, refused: Refused | None = None) -> Iterator[PlacedThree]:
-    """The threes of a table, each right by itself."""
+def triplet_rows(table: DataTable, roles: TripletRoles, refused: Refused | None = None) -> Iterator[TripletRow]:
+    """The triplets of a table, each right by itself."""
     has_margin = "margin" in table.columns
     for number, row in table.rows(refused):
         try:
@@ -87,7 +87,7 @@ def three_rows(table: DataTable, roles: ThreeRoles, refused: Refused | None = No
         except FormatError as problem:
             refuse(problem, refused)
         else:
-            yield PlacedThree(query, better, worse, partial(table.error, number), weight, has_margin)
+            yield TripletRow(query, better, worse, partial(table.error, number), weight, has_margin)
 
 
 def _weight_in(value: Value, table: DataTable, number: int, column: str) -> float:
@@ -97,7 +97,7 @@ def _weight_in(value: Value, table: DataTable, number: int, column: str) -> floa
     return float(weight)
 
 
-def read_threes(
+def read_triplets(
     path: FilePath,
     queries: Mapping[str, str] | None = None,
     docs: Container[str] | None = None,
@@ -106,8 +106,8 @@ def read_threes(
     refused: Refused | None = None,
     encoding: str | None = None,
     delimiter: str | None = None,
-) -> ReadThrees:
-    r"""Read threes from a file of preferences, or from a table with a query, a better and a worse document on each row.
+) -> ReadTriplets:
+    r"""Read triplets from a file of preferences, or from a table with a query, a better and a worse document on each row.
 
     Parameters
     ----------
@@ -122,21 +122,21 @@ def read_threes(
     --------
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "threes.csv")
+    ...     file = pathlib.Path(folder, "triplets.csv")
     ...     _ = file.write_text("query,winner,loser\ngreen tea,007,1e5\n")
-    ...     read_threes(file).threes
+    ...     read_triplets(file).triplets
     [('green tea', '007', '1e5')]
     """
     named = {"better", "worse"} & set(columns or ())
     if encoding is not None or delimiter is not None or named or _is_table(path):
         table = open_table(path, encoding=encoding, delimiter=delimiter)
-        roles = three_roles(table, columns)
-        rows, form = three_rows(table, roles, refused), f"{table.form}; {roles}"
+        roles = triplet_roles(table, columns)
+        rows, form = triplet_rows(table, roles, refused), f"{table.form}; {roles}"
     else:
         rows, form = _preference_rows(path, refused), "preferences"
     lookup = None if queries is None else QueryLookup(queries)
     like = LookAlikes(docs if isinstance(docs, Iterable) else ())
-    threes: list[Three] = []
+    triplets: list[Triplet] = []
     has_margins = False
     for row in rows:
         try:
@@ -150,10 +150,10 @@ def read_threes(
             refuse(problem, refused)
         else:
             has_margins |= row.has_margin
-            threes += [row.three(qid) for qid in qids]
-    if not threes:
+            triplets += [row.triplet(qid) for qid in qids]
+    if not triplets:
         raise FormatError(path, None, "the file holds no preferences")
-    return ReadThrees(threes, has_margins, form)
+    return ReadTriplets(triplets, has_margins, form)
 
 
 def _is_table(path: FilePath) -> bool:
@@ -166,28 +166,28 @@ def _is_table(path: FilePath) -> bool:
         return not set(IDS) <= names <= {*IDS, *NUMBERS}
     if first in TSV_HEADERS:
         return False
-    return "\t" not in first or kind_of_columns(first.split("\t")) == "threes"
+    return "\t" not in first or kind_of_columns(first.split("\t")) == "triplets"
 
 
-def _preference_rows(path: FilePath, refused: Refused | None) -> Iterator[PlacedThree]:
+def _preference_rows(path: FilePath, refused: Refused | None) -> Iterator[TripletRow]:
     for line, qid, better, worse, numbers in preference_lines(path, refused):
         error = partial(FormatError, path, line)
-        yield PlacedThree(qid, better, worse, error, numbers.get("weight"), "margin" in numbers)
+        yield TripletRow(qid, better, worse, error, numbers.get("weight"), "margin" in numbers)
 
 
-def as_threes(preferences: Any, queries: Mapping[str, str] | None, name: str = "preferences") -> Any:
-    """Threes of records, of a frame or of `PreferenceTriples`; queries by their ids, where they have some.
+def as_triplets(preferences: Any, queries: Mapping[str, str] | None, name: str = "preferences") -> Any:
+    """Triplets of records, of a frame or of `PreferenceTriples`; queries by their ids, where they have some.
 
     What is none of these is given back as it is, for whoever learns from it to judge.
 
     Examples
     --------
-    >>> as_threes([{"query": "green tea", "better": 7, "worse": 8}], {"q1": "green tea"})
+    >>> as_triplets([{"query": "green tea", "better": 7, "worse": 8}], {"q1": "green tea"})
     [('q1', '7', '8')]
     """
     if isinstance(preferences, PreferenceTriples):
         weights = [] if preferences.weight is None else [preferences.weight.tolist()]
-        threes: Iterable[Any] = zip(preferences.qid, preferences.better, preferences.worse, *weights, strict=True)
+        triplets: Iterable[Any] = zip(preferences.qid, preferences.better, preferences.worse, *weights, strict=True)
     elif preferences is None or isinstance(preferences, str | bytes | Mapping):
         return preferences
     else:
@@ -195,40 +195,40 @@ def as_threes(preferences: Any, queries: Mapping[str, str] | None, name: str = "
             preferences = [one.tolist() if isinstance(one, np.ndarray) else one for one in preferences]
         is_list = isinstance(preferences, Sequence)
         if is_list and not (preferences and isinstance(preferences[0], Mapping)):
-            threes = [_named_by_strings(three, f"{name}[{number}]") for number, three in enumerate(preferences)]
+            triplets = [_named_by_strings(triplet, f"{name}[{number}]") for number, triplet in enumerate(preferences)]
         else:
             table = as_table(preferences, name)
             if not isinstance(table, DataTable):
                 return preferences
-            threes = [row.three(row.query) for row in three_rows(table, three_roles(table))]
+            triplets = [row.triplet(row.query) for row in triplet_rows(table, triplet_roles(table))]
     if queries is None:
-        return list(threes)
+        return list(triplets)
     lookup = QueryLookup(queries)
-    return [three for one in threes for three in _by_id(one, lookup)]
+    return [triplet for one in triplets for triplet in _by_id(one, lookup)]
 
 
-def _is_three(three: Any) -> bool:
-    return isinstance(three, Sequence) and not isinstance(three, str) and len(three) in (3, 4)
+def _is_triplet(triplet: Any) -> bool:
+    return isinstance(triplet, Sequence) and not isinstance(triplet, str) and len(triplet) in (3, 4)
 
 
-def _named_by_strings(three: Any, name: str) -> Any:
-    """The three with strings for the whole numbers that name its query and documents."""
-    if not _is_three(three) or all(isinstance(side, str) for side in three[:3]):
-        return three
-    return (*(key_id(side, name) for side in three[:3]), *three[3:])
+def _named_by_strings(triplet: Any, name: str) -> Any:
+    """The triplet with strings for the whole numbers that name its query and documents."""
+    if not _is_triplet(triplet) or all(isinstance(side, str) for side in triplet[:3]):
+        return triplet
+    return (*(key_id(side, name) for side in triplet[:3]), *triplet[3:])
 
 
-def _by_id(three: Any, lookup: QueryLookup) -> list[Any]:
-    """The three with the ids of its query; one that is none, or of no query, stays for the recipe to refuse."""
-    if not _is_three(three) or not isinstance(three[0], str):
-        return [three]
-    return [(qid, *three[1:]) for qid in lookup(three[0])] or [three]
+def _by_id(triplet: Any, lookup: QueryLookup) -> list[Any]:
+    """The triplet with the ids of its query; one that is none, or of no query, stays for the recipe to refuse."""
+    if not _is_triplet(triplet) or not isinstance(triplet[0], str):
+        return [triplet]
+    return [(qid, *triplet[1:]) for qid in lookup(triplet[0])] or [triplet]
 
 
 def as_evidence(queries: Any, **parts: Any) -> tuple[dict[str, str] | None, dict[str, Any]]:
-    """Queries by id, and parts of evidence: judgements as mappings, threes as lists, whatever they were given as.
+    """Queries by id, and parts of evidence: judgements as mappings, triplets as lists, whatever they were given as.
 
-    Records and frames are threes where their columns say so, else judgements. Ids that are whole numbers become
+    Records and frames are triplets where their columns say so, else judgements. Ids that are whole numbers become
     strings. What is nothing of all this stays as it is. Where no queries are given, those that judgements name by their
     texts are they.
 
@@ -251,7 +251,7 @@ def as_evidence(queries: Any, **parts: Any) -> tuple[dict[str, str] | None, dict
             made |= judged.queries
             evidence[name] = judged.qrels
         else:
-            evidence[name] = as_threes(part, texts, name)
+            evidence[name] = as_triplets(part, texts, name)
     return (made or None) if texts is None else texts, evidence
 
 
@@ -272,4 +272,4 @@ def _is_judged(part: Any, name: str) -> bool:
     if isinstance(part, Iterator | PreferenceTriples) or (isinstance(part, Sequence) and not part):
         return False
     table = as_table(part, name)
-    return isinstance(table, DataTable) and kind_of_columns(table.columns) != "threes"
+    return isinstance(table, DataTable) and kind_of_columns(table.columns) != "triplets"
