@@ -43,12 +43,12 @@ Lines = Iterator[str]
 
 
 ROOMS = ("fitting", "data", "text", "weights", "learn", "learn.linear", "learn.rls", "measure", "report", "search")
-ROOMS = tuple(f"tercet.{room}" for room in (*ROOMS, "export", "scale", "simulate", "store"))
+ROOMS = tuple(f"tercet.{package}" for package in (*ROOMS, "export", "scale", "simulate", "store"))
 
 
 @cache
-def exported(room: str) -> dict[str, Any]:
-    module = importlib.import_module(room)
+def exported(package: str) -> dict[str, Any]:
+    module = importlib.import_module(package)
     things = {name: getattr(module, name) for name in sorted(module.__all__, key=str.lower)}
     return {name: thing for name, thing in things.items() if not inspect.ismodule(thing)}
 
@@ -57,26 +57,26 @@ def exported(room: str) -> dict[str, Any]:
 def full_names() -> dict[str, str]:
     """By the last word of a public name: the name that has an entry, which is that of `tercet` where there is one."""
     found: dict[str, str] = {}
-    for room in ("tercet", *ROOMS):
-        for name in exported(room):
-            found.setdefault(name, f"{room}.{name}")
+    for package in ("tercet", *ROOMS):
+        for name in exported(package):
+            found.setdefault(name, f"{package}.{name}")
     return found
 
 
 # -- one name ----------------------------------------------------------------------------------------------------------
 
 
-def entry(room: str, name: str, thing: Any) -> Lines:
+def entry(package: str, name: str, thing: Any) -> Lines:
     """The description of a public name in reStructuredText."""
     full = full_names()[name]
     kind = "class" if inspect.isclass(thing) else "function" if callable(thing) else "data"
     if kind == "class" and issubclass(thing, BaseException):
         kind = "exception"
     yield f".. py:{kind}:: {full}{signature(thing) if kind != 'data' else ''}"
-    if full != f"{room}.{name}":
-        yield f"   :canonical: {room}.{name}"
+    if full != f"{package}.{name}":
+        yield f"   :canonical: {package}.{name}"
     yield ""
-    yield from indent(_described(thing) if kind != "data" else _value(room, name, thing))
+    yield from indent(_described(thing) if kind != "data" else _value(package, name, thing))
     if kind in ("class", "exception"):
         yield from indent(_members(thing))
 
@@ -131,7 +131,7 @@ def _terms(title: str, text: str, thing: Any) -> Lines:
         yield ""
 
 
-def _value(room: str, name: str, thing: Any) -> Lines:
+def _value(package: str, name: str, thing: Any) -> Lines:
     """What is no function and no class: the comment above it in its file, and what it is."""
     shown = repr(thing) if not isinstance(thing, dict) else "{" + ", ".join(map(repr, thing)) + ", by name}"
     yield f"``{shown.replace('typing.', '')}``"
@@ -284,12 +284,12 @@ def main_names() -> Lines:
     yield ""
 
 
-def public_names(room: str) -> Lines:
-    """Every name of a package. What `tercet` and a room export is told with the room."""
-    told = {name for other in ROOMS for name in exported(other)} if room == "tercet" else set()
-    for name, thing in exported(room).items():
-        if name not in told and full_names()[name] in (f"tercet.{name}", f"{room}.{name}"):
-            yield from entry(room, name, thing)
+def public_names(package: str) -> Lines:
+    """Every name of a package. What `tercet` and a package export is told with the package."""
+    told = {name for other in ROOMS for name in exported(other)} if package == "tercet" else set()
+    for name, thing in exported(package).items():
+        if name not in told and full_names()[name] in (f"tercet.{name}", f"{package}.{name}"):
+            yield from entry(package, name, thing)
             yield ""
 
 

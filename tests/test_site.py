@@ -101,7 +101,7 @@ def test_every_public_name_has_a_page():
 
 
 def test_every_public_name_has_an_example():
-    """`test_rooms.py` runs them."""
+    """`test_packages.py` runs them."""
     missing = [
         name
         for name, thing in public_things().items()

@@ -1,6 +1,6 @@
 """Tercet learns to rank from preferences: a query, a better document, a worse one.
 
-These names are what the guides use; the rest of a room is one import away: ``tercet.data`` (readers and writers),
+These names are what the guides use; the rest of a package is one import away: ``tercet.data`` (readers and writers),
 ``tercet.text``, ``tercet.weights``, ``tercet.learn`` (all rankers and sources; ``tercet.learn.linear`` and
 ``tercet.learn.rls`` for feature vectors), ``tercet.scale``, ``tercet.measure``, ``tercet.report``, ``tercet.fitting``,
 ``tercet.search``, ``tercet.engines``, ``tercet.serve``, ``tercet.simulate``. Each loads when it is
@@ -94,7 +94,7 @@ else:
             "tercet.text": ("Analyser", "Vectoriser"),
             "tercet.weights": ("Weights",),
         },
-        rooms=(
+        packages=(
             "adapters",
             "data",
             "engines",

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def lazy_names(
-    package: str, modules: Mapping[str, tuple[str, ...]], rooms: tuple[str, ...] = ()
+    package: str, modules: Mapping[str, tuple[str, ...]], packages: tuple[str, ...] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """``__getattr__``, ``__dir__`` and ``__all__`` of a package whose names live in other modules.
 
@@ -18,7 +18,7 @@ def lazy_names(
     package : its ``__name__``
     modules : module -> the names that are taken from it. None of them may be the name of a module inside the package,
         which Python would put in its place.
-    rooms : packages inside the package, which are attributes of it, too, without being listed in ``__all__``
+    packages : packages inside the package, which are attributes of it, too, without being listed in ``__all__``
 
     Notes
     -----
@@ -35,7 +35,7 @@ def lazy_names(
     module_of = {name: module for module, names in modules.items() for name in names}
 
     def get(name: str) -> Any:
-        if name in rooms:
+        if name in packages:
             return import_module(f"{package}.{name}")
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
@@ -44,6 +44,6 @@ def lazy_names(
         return value
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *module_of, *rooms})
+        return sorted({*vars(sys.modules[package]), *module_of, *packages})
 
     return get, names, sorted(module_of)

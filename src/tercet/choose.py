@@ -14,7 +14,7 @@ declined unless clearly better (`Gain.is_clear`)
 What is shown of a choice is something else: `verdict_of` the interval of the difference on queries that nothing was
 chosen on.
 
-It stands below all rooms, since learners choose by it as well as what measures them.
+It stands below all packages, since learners choose by it as well as what measures them.
 """
 
 from __future__ import annotations

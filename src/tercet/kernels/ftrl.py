@@ -47,7 +47,7 @@ class Paths(NamedTuple):
         return cls(*(way or None for way in (not X.is_dense, losses.batch_size > 0, lists, weighted)))
 
 
-class PassRoom(NamedTuple):
+class PassBuffers(NamedTuple):
     """Scratch of a pass; (n,) are as long as the longest query, (d,) as the features or empty where those are dense."""
 
     scores: NDArray[Any]  # float64 (n,)
@@ -59,8 +59,8 @@ class PassRoom(NamedTuple):
     features: NDArray[Any]  # int32 (d,)
 
     @classmethod
-    def of(cls, X: Features, sequence: NDArray[np.int64], starts: NDArray[np.int64], n_features: int) -> PassRoom:
-        """Room for these queries; allocated here, which saves the compiler seven functions."""
+    def of(cls, X: Features, sequence: NDArray[np.int64], starts: NDArray[np.int64], n_features: int) -> PassBuffers:
+        """EntryBuffers for these queries; allocated here, which saves the compiler seven functions."""
         n, d = int(np.diff(starts)[sequence].max(initial=0)), 0 if X.is_dense else n_features
         return cls(
             *(np.empty(n), np.empty(n), np.zeros(n_features), np.arange(n), np.zeros(n, np.bool_)),
@@ -199,10 +199,10 @@ def score_docs(X, rows, docs, w, scores, sparse):
 
 
 @kernel
-def ftrl_pass(X, sequence, queries, losses, rules, sums, step, room, sparse, batches, lists, weighted):
+def ftrl_pass(X, sequence, queries, losses, rules, sums, step, buffers, sparse, batches, lists, weighted):
     """One pass over the queries ``sequence`` (n,), one step a batch; returns steps done, loss met and largest |z|.
 
-    X is `Features`, ``queries`` are `QueryDocs` and ``room`` is `PassRoom`; ``sums`` are changed in place, and ``step``
+    X is `Features`, ``queries`` are `QueryDocs` and ``buffers`` is `PassBuffers`; ``sums`` are changed in place, and ``step``
     counts those before. The last four are `Paths`.
     """
     dense, indptr, indices, data, _ = X
@@ -210,7 +210,7 @@ def ftrl_pass(X, sequence, queries, losses, rules, sums, step, room, sparse, bat
     loss, margin, batch_size, per_pair = losses
     z, w = sums.z, sums.w
     d = w.size
-    scores, slopes, gradient, used, is_used, met, features = room
+    scores, slopes, gradient, used, is_used, met, features = buffers
     first_step, total, largest = step, 0.0, 0.0
     for q in sequence:
         start, stop = starts[q], starts[q + 1]

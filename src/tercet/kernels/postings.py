@@ -73,7 +73,7 @@ def segment_at(table, lengths, i):
 
 
 class SearchScratch(NamedTuple):
-    """Room for a search; those without a size are one longer than the words of a query."""
+    """EntryBuffers for a search; those without a size are one longer than the words of a query."""
 
     sums: NDArray[Any]  # float32 (n_docs,), all zero before and after
     order: NDArray[Any]  # int32

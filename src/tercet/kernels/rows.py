@@ -36,7 +36,7 @@ class Chunk(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room for the words of two documents: their difference, and what it shares with a query."""
+    """EntryBuffers for the words of two documents: their difference, and what it shares with a query."""
 
     cols: NDArray[Any]  # int32
     vals: NDArray[Any]  # float32

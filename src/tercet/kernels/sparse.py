@@ -20,7 +20,7 @@ from tercet.kernels.sparse_rows import (
     hand_out,
     home,
     level_of,
-    make_room,
+    reserve,
     scatter,
     soft,
 )
@@ -109,7 +109,7 @@ def add_on_support(row, cols, n, in_head, rows, change, words):
 
 
 @helper
-def see_to_room(query_words, cum, rows, counts):
+def reserve_entries(query_words, cum, rows, counts):
     """Make room in the rows of a query for the entries they lack; False when rows must be tidied first."""
     books, size, used = rows.books, rows.size, rows.used
     if books[GAPS] > books[LEAST_GAPS] and 8 * books[GAPS] > books[TAKEN]:
@@ -118,7 +118,7 @@ def see_to_room(query_words, cum, rows, counts):
         row = query_words[a]
         absent, dead = counts[a, 1], counts[a, 2]
         if absent and 5 * (used[row] + absent) > 4 * size[row]:
-            if not make_room(row, absent + dead, cum, rows):
+            if not reserve(row, absent + dead, cum, rows):
                 return False
             counts[a, 0] = -1  # read again: what was read is elsewhere now
     return True
@@ -136,7 +136,7 @@ def forget_never(row, cols, n, never, weights):
             weights[j] = 0
 
 
-class StepRoom(NamedTuple):
+class StepBuffers(NamedTuple):
     """What was read of as many rows as fit, so that a violation need not read again, and room for a step."""
 
     weights: NDArray[Any]  # float32
@@ -147,7 +147,7 @@ class StepRoom(NamedTuple):
 
 
 @kernel
-def sparse_advance(rows, Q, D, chunk, start, shrinkage, first_step, frozen, never, scratch, room, tally):
+def sparse_advance(rows, Q, D, chunk, start, shrinkage, first_step, frozen, never, scratch, buffers, tally):
     """Steps over the preferences until all are done or rows must be tidied; returns how many were done.
 
     ``start`` has, for each preference, a margin that is not W's to learn. With ``frozen`` no entry is added and none
@@ -155,7 +155,7 @@ def sparse_advance(rows, Q, D, chunk, start, shrinkage, first_step, frozen, neve
     (CsrRows) stay at zero. ``tally`` as in ``dense_advance``.
     """
     cols, vals, starts, change = scratch
-    weights, words, counts, scattered, expanded = room
+    weights, words, counts, scattered, expanded = buffers
     q_indptr, q_indices, q_data = Q
     for s in range(chunk.query.size):
         cum = np.float32(shrinkage[CUM])
@@ -182,7 +182,7 @@ def sparse_advance(rows, Q, D, chunk, start, shrinkage, first_step, frozen, neve
         for j in range(n):
             z += expanded[j] * vals[j]
         missed = not z >= chunk.margin[s]
-        if missed and not frozen and not see_to_room(q_indices[lo:hi], cum, rows, counts):
+        if missed and not frozen and not reserve_entries(q_indices[lo:hi], cum, rows, counts):
             return s
         if violates(z, chunk.margin[s], tally):
             for a in range(lo, hi):

@@ -240,7 +240,7 @@ def purge_tail(row, cum, rows):
 
 
 @helper
-def make_room(row, need, cum, rows):
+def reserve(row, need, cum, rows):
     """See that a row's tail has room for ``need`` more entries; dead ones are dropped. False without room.
 
     Its head stays at least as wide: what it held needs no room in the tail.

@@ -400,9 +400,9 @@ def _losses(
     order = np.lexsort((prefs.worse, prefs.better, prefs.query))
     prefs = prefs[order]
     starts = [0, *widths[:-1]]  # of the directions each width adds
-    room = max(1, _LATENT_BYTES // (8 * V.shape[1]))
+    buffers = max(1, _LATENT_BYTES // (8 * V.shape[1]))
     everything = np.unique(prefs.query).size + np.unique([prefs.better, prefs.worse]).size
-    step = len(prefs) if everything <= room else max(1, room // 3)
+    step = len(prefs) if everything <= buffers else max(1, buffers // 3)
     U, V = U.astype(np.float64), V.astype(np.float64)
     for start in range(0, len(prefs), step):
         piece = prefs[start : start + step]

@@ -68,8 +68,8 @@ class KernelInput:
 
     @classmethod
     def of_rows(cls, Q: CsrRows, D: CsrRows) -> KernelInput:
-        room = 2 * int(np.diff(D.indptr).max(initial=0))
-        ints, floats = (np.empty((2, room), dtype=kind) for kind in (np.int32, np.float32))
+        buffers = 2 * int(np.diff(D.indptr).max(initial=0))
+        ints, floats = (np.empty((2, buffers), dtype=kind) for kind in (np.int32, np.float32))
         return cls(Q, D, Scratch(ints[0], floats[0], ints[1], floats[1]))
 
 

@@ -257,7 +257,7 @@ class OnlineLearner:
             done += steps
             self.n_steps += steps
             if done < len(prefs):
-                self._make_room(n_pairs)
+                self._reserve(n_pairs)
 
     def _plan(
         self, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr_array
@@ -285,7 +285,7 @@ class OnlineLearner:
         """The columns that are learned."""
         return rows if self._n_words is None else sparse.csr_array(rows[:, : self._n_words])
 
-    def _make_room(self, n_pairs: int) -> None:
+    def _reserve(self, n_pairs: int) -> None:
         """A table with room for so many pairs more, without those that have no weight any more."""
         keys, levels = self._live()
         n_slots = max(LEAST_SLOTS, 1 << int(4 * (keys.size + n_pairs)).bit_length())
@@ -322,12 +322,12 @@ class OnlineLearner:
             first, self._n_used = take(self._table, self._n_used, self.base.shape[1], self._cum, first, stop, *known)
             if first >= stop:
                 return
-            self._make_room(n_pairs)
+            self._reserve(n_pairs)
 
     def subtract(self, keys: NDArray[np.int64], change: NDArray[np.float64]) -> None:
         """Take changes out of the weights, to rounding; a weight that they reach stays within the rule's bound."""
         if 2 * (self._n_used + keys.size) > self._table[0].size:
-            self._make_room(keys.size)
+            self._reserve(keys.size)
         self._n_used += subtract_changes(self._table, keys, change, self._bounds[LARGEST], self._cum)
 
     @property
@@ -373,7 +373,7 @@ def _empty_table(n_slots: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
 
 
 def _step_room(n_pairs: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """Room for the keys of a step, its changes, and where they are in the table."""
+    """EntryBuffers for the keys of a step, its changes, and where they are in the table."""
     return np.empty(n_pairs, np.int64), np.empty(n_pairs), np.empty(n_pairs, np.int64)
 
 

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from tercet.errors import InputError, MemoryLimitError
 from tercet.kernels.rows import Chunk, CsrRows
-from tercet.kernels.sparse import StepRoom, sparse_advance
+from tercet.kernels.sparse import StepBuffers, sparse_advance
 from tercet.kernels.sparse_rows import (
     BLOCK,
     COST,
@@ -345,10 +345,10 @@ class SparseState(State):
     def allocate(self, inputs: KernelInput, texts: tuple[sparse.csr_array, sparse.csr_array] | None) -> None:
         """Get room for steps over these inputs; ``texts`` are what they were made of, where the identity is fixed."""
         longest = inputs.scratch.cols.size
-        room = max(KEPT_WEIGHTS, 2 * longest)
-        self._room = StepRoom(
-            np.empty(room, dtype=np.float32),
-            np.empty(room, dtype=np.int64),
+        buffers = max(KEPT_WEIGHTS, 2 * longest)
+        self._scratch = StepBuffers(
+            np.empty(buffers, dtype=np.float32),
+            np.empty(buffers, dtype=np.int64),
             np.empty((int(np.diff(inputs.Q.indptr).max(initial=0)), 3), dtype=np.int64),
             np.empty(longest, dtype=np.int64),
             np.empty(longest, dtype=np.float32),
@@ -376,7 +376,7 @@ class SparseState(State):
                 self.frozen,
                 self._never,
                 inputs.scratch,
-                self._room,
+                self._scratch,
                 tally,
             )
             if n == 0:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tercet.kernels.mixing import merge_rows
 from tercet.kernels.rows import CsrRows
 
-Room = tuple[NDArray[Any], NDArray[np.float32]]
+EntryBuffers = tuple[NDArray[Any], NDArray[np.float32]]
 Item = TypeVar("Item")
 
 
@@ -175,14 +175,14 @@ def merge(
     shrink: float = 0.0,
     least: float = 0.0,
     keep: bool = False,
-    room: Room | None = None,
+    buffers: EntryBuffers | None = None,
 ) -> CsrRows:
     """``one + factor * other``, soft-thresholded; ``here`` and ``there`` say which row of each is in which row.
 
     Zeros are dropped unless ``keep``, and so is what only ``one`` has where it is not larger than ``least``. With
-    ``room`` for the entries of both, the result lies there.
+    ``buffers`` for the entries of both, the result lies there.
     """
-    columns, values = room or room_for_entries(len(one.indices) + len(other.indices), one.indices.dtype)
+    columns, values = buffers or allocate_entries(len(one.indices) + len(other.indices), one.indices.dtype)
     out = CsrRows(np.empty(len(here) + 1, dtype=np.int64), columns, values)
     places = here.astype(np.int64), there.astype(np.int64)
     n = merge_rows(
@@ -199,7 +199,7 @@ def merge(
     return CsrRows(out.indptr, columns[:n], values[:n])
 
 
-def room_for_entries(n: int, kind: Any) -> Room:
+def allocate_entries(n: int, kind: Any) -> EntryBuffers:
     """Memory for columns of that kind and values; what is never written to is never taken."""
     return np.empty(n, dtype=kind), np.empty(n, dtype=np.float32)
 

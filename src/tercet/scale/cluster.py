@@ -16,7 +16,7 @@ from tercet.learn.linear.ftrl_state import FTRLPass
 from tercet.learn.loop import Executor, InRounds, QueryPass, Run, Stepper, executing_on
 from tercet.scale.features import FEATURE_ROUNDS, pass_in_rounds
 from tercet.scale.rounds import Diary, InProcess, RoundFacts, Rounds, Schedule, WorkerPool
-from tercet.scale.shares import give_room_back
+from tercet.scale.shares import release_rows
 
 _ADDRESS = re.compile(r"(local|here):[1-9]\d{0,3}|(tcp|tls)://\S+:\d+")
 
@@ -135,7 +135,7 @@ class Cluster:
             self.scheduler = pool.address or self.address
             self.certificates = pool.security
             schedule = Schedule(pool.n_shares, self.steps_per_round)
-            stack.callback(give_room_back)
+            stack.callback(release_rows)
             stack.enter_context(executing_on(RoundExecutor(pool, schedule, self._diary)))
             self._stack = stack.pop_all()
         return self

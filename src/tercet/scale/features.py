@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.kernels.ftrl import Features, Losses, PassRoom, Paths, Rules, Sums, ftrl_pass
+from tercet.kernels.ftrl import Features, Losses, PassBuffers, Paths, Rules, Sums, ftrl_pass
 from tercet.kernels.pairs import QueryDocs
 from tercet.kernels.rows import CsrRows
 from tercet.learn.linear.ftrl_state import FTRLPass, FTRLState
@@ -55,9 +55,9 @@ class FeatureShare:
         sums = np.zeros(self.n_features)
         rows, queries = Features(*map(_as_sent, X)), QueryDocs(*map(as_compiled, self.queries))
         order = np.arange(len(queries.starts) - 1)
-        room = PassRoom.of(rows, order, queries.starts, self.n_features)
+        buffers = PassBuffers.of(rows, order, queries.starts, self.n_features)
         n_steps, loss, largest = ftrl_pass(
-            *(rows, order, queries, self.losses, self.rules, Sums(z, G, w, sums), self.step, room),
+            *(rows, order, queries, self.losses, self.rules, Sums(z, G, w, sums), self.step, buffers),
             *Paths.of(rows, self.losses),
         )
         own = np.arange(self.n_features) if self.features is None else self.features

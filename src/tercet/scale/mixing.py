@@ -32,12 +32,12 @@ from tercet.learn.state import State
 from tercet.scale.changes import (
     CsrRows,
     DenseChange,
-    Room,
+    EntryBuffers,
     SparseChange,
     aligned,
+    allocate_entries,
     kind_of_columns,
     merge,
-    room_for_entries,
 )
 from tercet.scale.shares import DiagonalShare, LaidOut, LowRankShare, Share, SomeRows, SparseShare
 
@@ -166,7 +166,10 @@ class SparseMixer(Mixer[SparseState]):
         self._entries = CsrRows(live.indptr.astype(np.int64), live.indices.astype(self._kind), live.data)
         self._pending = float(state.shrinkage[1])
         # Where the entries are to be after the next round, and where after the one that follows.
-        self._rooms: tuple[Room, Room] = room_for_entries(0, self._kind), room_for_entries(0, self._kind)
+        self._buffers: tuple[EntryBuffers, EntryBuffers] = (
+            allocate_entries(0, self._kind),
+            allocate_entries(0, self._kind),
+        )
         self._put_back()
 
     def lay_out(self, Q: sparse.csr_array, D: sparse.csr_array) -> LaidOut:
@@ -200,14 +203,14 @@ class SparseMixer(Mixer[SparseState]):
             change_row[change.rows] = before + np.arange(len(change.rows))
             before += len(change.rows)
         shrink, stacked = self._shrinkage(total_rate), _stacked(blocks)
-        free, taken = self._rooms
+        free, taken = self._buffers
         needed = len(self._entries.indices) + len(stacked.indices)
         if needed > len(free[0]):
-            free = room_for_entries(2 * needed, self._kind)
+            free = allocate_entries(2 * needed, self._kind)
         self._entries = merge(
-            self._entries, np.arange(n), stacked, change_row, shrink=shrink, keep=state.frozen, room=free
+            self._entries, np.arange(n), stacked, change_row, shrink=shrink, keep=state.frozen, buffers=free
         )
-        self._rooms = taken, free  # used in turn, since getting memory takes as long as merging
+        self._buffers = taken, free  # used in turn, since getting memory takes as long as merging
         self._pending = 0.0
         self._put_back()
 
@@ -256,7 +259,7 @@ def add_all(weights: NDArray[np.float32], blocks: list[DenseChange]) -> None:
 def _take(entries: CsrRows, rows: NDArray[np.int32]) -> CsrRows:
     lengths = np.diff(entries.indptr)[rows]
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    taken = CsrRows(indptr, *room_for_entries(int(indptr[-1]), entries.indices.dtype))
+    taken = CsrRows(indptr, *allocate_entries(int(indptr[-1]), entries.indices.dtype))
     take_sparse_rows(entries, rows, taken)
     return taken
 

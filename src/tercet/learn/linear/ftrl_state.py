@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.kernels.ftrl import Features, Losses, PassRoom, Paths, Rules, Sums, ftrl_pass
+from tercet.kernels.ftrl import Features, Losses, PassBuffers, Paths, Rules, Sums, ftrl_pass
 from tercet.learn.linear.queries import Queries
 from tercet.learn.loop import QueryPass
 from tercet.store.schema import Bounds, Shape
@@ -93,9 +93,9 @@ class FTRLPass(QueryPass):
         state = self.state
         sums = Sums(state.z, state.G, state.w, _NO_SLOPES)
         queries = self.queries.arrays()
-        room = PassRoom.of(self.X, self.order, queries.starts, len(state.w))
+        buffers = PassBuffers.of(self.X, self.order, queries.starts, len(state.w))
         n_steps, loss, largest = ftrl_pass(
-            *(self.X, self.order, queries, self.losses, state.rules, sums, state.step, room),
+            *(self.X, self.order, queries, self.losses, state.rules, sums, state.step, buffers),
             *Paths.of(self.X, self.losses),
         )
         state.step += int(n_steps)

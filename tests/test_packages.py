@@ -1,4 +1,4 @@
-"""The house rules that no single room can hold: who imports whom, what an import costs, what is never called."""
+"""The rules of the project that no single package can hold: who imports whom, what an import costs, what is never called."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ import tercet
 SOURCE = Path(tercet.__file__).parent
 PROJECT = Path(__file__).parents[1]
 
-# From low to high. A room may import itself and what stands below it; rooms on one line know nothing of each other.
-FLOORS: list[list[str]] = [
+# From low to high. A package may import itself and what stands below it; packages on one line know nothing of each other.
+LAYERS: list[list[str]] = [
     ["_lazy", "_installed"],
     ["errors"],
     ["_validate"],
@@ -45,9 +45,9 @@ FLOORS: list[list[str]] = [
 ]
 TOP_LEVEL_FILES = {"choose": "choose.py", "loading": "loading.py", "simulate": "simulate.py"}
 ALLOWED: dict[str, set[str]] = {
-    room: {room} | {lower for below in FLOORS[:height] for lower in below}
-    for height, floor in enumerate(FLOORS)
-    for room in floor
+    package: {package} | {lower for below in LAYERS[:height] for lower in below}
+    for height, layer in enumerate(LAYERS)
+    for package in layer
 }
 ALLOWED["kernels"] = {"kernels"}
 ALLOWED["cli"].add("__version__")  # the one thing of the package itself that the command line shows
@@ -77,7 +77,7 @@ HEAVY = (
 )
 EXECUTES_WHAT_IT_READS = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
 
-# Names of files that stand in several rooms and mean the same there, and what they mean.
+# Names of files that stand in several packages and mean the same there, and what they mean.
 SHARED_STEMS = {
     "base": "what the others of a folder have in common",
     "documents": "ids with texts, as they are read and as an index keeps them",
@@ -89,7 +89,7 @@ SHARED_STEMS = {
     "scoring": "all scores of texts, here and on a card",
     "stored": "rows on disk",
     "tables": "rows under named columns, read and checked in data",
-    "value": "what the room is about",
+    "value": "what the package is about",
 }
 
 
@@ -102,14 +102,14 @@ FILES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
 every_module = pytest.mark.parametrize("module", FILES)
 
 
-def room_of(module: str) -> str:
-    """The room a module of ours is in; one that no floor knows is an error here, not a pass."""
+def package_of(module: str) -> str:
+    """The package a module of ours is in; one that no layer knows is an error here, not a pass."""
     names = module.split(".")
     if names == ["tercet"]:
         return "tercet/__init__.py"
-    room = TOP_LEVEL_FILES.get(names[1], names[1])
-    assert room in ALLOWED, f"{module} is in a room that FLOORS does not know; say there where it stands"
-    return room
+    package = TOP_LEVEL_FILES.get(names[1], names[1])
+    assert package in ALLOWED, f"{module} is in a package that LAYERS does not know; say there where it stands"
+    return package
 
 
 def parsed(module: str) -> ast.Module:
@@ -138,12 +138,12 @@ def imports(module: str) -> Iterator[tuple[str, int]]:
 
 @every_module
 def test_imports_go_downwards_only(module):
-    room = room_of(module)
+    package = package_of(module)
     for imported, line in imports(module):
         if imported.split(".")[0] == "tercet":
-            assert room_of(imported) in ALLOWED[room], (
-                f"{FILES[module]}:{line}: {room} must not import {imported}; it may import "
-                f"{', '.join(sorted(ALLOWED[room]))}"
+            assert package_of(imported) in ALLOWED[package], (
+                f"{FILES[module]}:{line}: {package} must not import {imported}; it may import "
+                f"{', '.join(sorted(ALLOWED[package]))}"
             )
 
 
@@ -154,10 +154,10 @@ def names_around_the_core(module: str) -> list[int]:
     return [node.lineno for node in strings if isinstance(node.value, str) and pattern.match(node.value)]
 
 
-@pytest.mark.parametrize("module", [name for name in FILES if room_of(name) not in ABOVE_THE_CORE])
+@pytest.mark.parametrize("module", [name for name in FILES if package_of(name) not in ABOVE_THE_CORE])
 def test_the_core_imports_nothing_around_it_not_even_by_name(module):
     for imported, line in imports(module):
-        around = imported.split(".")[0] == "tercet" and room_of(imported) in AROUND_THE_CORE
+        around = imported.split(".")[0] == "tercet" and package_of(imported) in AROUND_THE_CORE
         assert not around, f"{FILES[module]}:{line}: the core must not import {imported}"
     assert names_around_the_core(module) == [], f"{FILES[module]} names a package around the core in a string"
 
@@ -174,7 +174,9 @@ def test_the_contract_is_that_of_the_design():
     assert ALLOWED["store"] == {"store", "errors", "_lazy", "_installed", "_validate"}
     assert ALLOWED["kernels"] == {"kernels"}
     assert "learn" not in ALLOWED["measure"]  # a ranker's score is a measure, and measures know no ranker
-    assert not any("tercet/__init__.py" in allowed for room, allowed in ALLOWED.items() if room != "tercet/__init__.py")
+    assert not any(
+        "tercet/__init__.py" in allowed for package, allowed in ALLOWED.items() if package != "tercet/__init__.py"
+    )
 
 
 def test_imports_are_found_wherever_they_stand(tmp_path, monkeypatch):
@@ -190,17 +192,17 @@ def test_imports_are_found_wherever_they_stand(tmp_path, monkeypatch):
     assert found == ["tercet.cli", "tercet.data", "tercet.tercet.measure", "tercet.learn.loop"]
 
 
-def test_the_rooms_are_those_of_the_document():
+def test_the_packages_are_those_of_the_document():
     text = (PROJECT / "docs" / "project" / "architecture.md").read_text(encoding="utf-8")
     listed = re.findall(r"^    ([a-z_]+(?:/|\.py)) ", text, re.M)
-    rooms = {path.name + "/" for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
-    assert set(listed) == rooms | {path.name for path in SOURCE.glob("*.py")}
+    packages = {path.name + "/" for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
+    assert set(listed) == packages | {path.name for path in SOURCE.glob("*.py")}
     assert len(listed) == len(set(listed))
 
 
-def test_a_room_nobody_named_is_noticed():
-    with pytest.raises(AssertionError, match="FLOORS does not know"):
-        room_of("tercet.attic.boxes")
+def test_a_package_nobody_named_is_noticed():
+    with pytest.raises(AssertionError, match="LAYERS does not know"):
+        package_of("tercet.attic.boxes")
 
 
 def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
@@ -254,21 +256,21 @@ def test_a_class_name_means_one_thing():
 
 
 def meaning(module: str) -> str:
-    """What a file's name stands for: a method is one thing in the rooms of its learner, its weights and its words."""
-    return "a method" if room_of(module) in ("learn", "scale", "text", "weights") else module
+    """What a file's name stands for: a method is one thing in the packages of its learner, its weights and its words."""
+    return "a method" if package_of(module) in ("learn", "scale", "text", "weights") else module
 
 
 def test_a_module_name_means_one_thing():
     meanings = defaultdict(set)
     for module, path in FILES.items():
         # A kernel is called as what calls it, and a verb of the command line as what it calls.
-        if path.name != "__init__.py" and room_of(module) not in ("kernels", "cli"):
+        if path.name != "__init__.py" and package_of(module) not in ("kernels", "cli"):
             meanings[path.stem].add(meaning(module))
     shared = {stem: sorted(what) for stem, what in meanings.items() if len(what) > 1}
     assert {stem: what for stem, what in shared.items() if stem not in SHARED_STEMS} == {}
 
 
-@pytest.mark.parametrize("module", [name for name in FILES if room_of(name) not in ("cli", "tercet/__init__.py")])
+@pytest.mark.parametrize("module", [name for name in FILES if package_of(name) not in ("cli", "tercet/__init__.py")])
 def test_only_the_command_line_knows_its_options(module):
     for node in ast.walk(parsed(module)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
