@@ -1,7 +1,7 @@
 """What a GPU learns, against one core: ten seeds side by side, steps that do not see each other, the time to a model.
 
 Fits of the core run in processes of their own, as many as there are cores, each with one thread. The part ``at_once``
-needs no card: where there is none, the kernels run on the CPU.
+needs no GPU: where there is none, the kernels run on the CPU.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from reproductions.plan_reading import find_plan
 from reproductions.tasks import PreferenceTask
 from tercet.data import read_beir
 from tercet.errors import DeviceError, DivergedError, MissingExtraError
-from tercet.gpu import Card, device, find_card
-from tercet.gpu.states import StateOnCard
-from tercet.gpu.stepper import CardExecutor
+from tercet.gpu import Gpu, device, find_gpu
+from tercet.gpu.states import GpuState
+from tercet.gpu.stepper import GpuExecutor
 from tercet.learn import SampledSource
 from tercet.learn.loop import executing_on
 from tercet.measure import average_precision_of_classes
@@ -93,25 +93,25 @@ def seeds(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             for seed in range(n_seeds)
         }
         with device("cuda"):
-            on_card = {key: learn(arguments.data_home, *key, "cuda", arguments.quick) for key in on_core}
+            on_gpu = {key: learn(arguments.data_home, *key, "cuda", arguments.quick) for key in on_core}
         for kind in kinds:
-            card, core = (
+            gpu, core = (
                 np.array([values[kind, seed] for seed in range(n_seeds)])
-                for values in (on_card, {key: future.result() for key, future in on_core.items()})
+                for values in (on_gpu, {key: future.result() for key, future in on_core.items()})
             )
-            found.append({"model": kind, "card": card.tolist(), "core": core.tolist()})
-            difference = card - core
+            found.append({"model": kind, "GPU": gpu.tolist(), "core": core.tolist()})
+            difference = gpu - core
             rows.append(
                 [
                     kind,
-                    *(f"{v.mean():.4f} ± {v.std(ddof=1):.4f}" for v in (core[:, 0], card[:, 0])),
+                    *(f"{v.mean():.4f} ± {v.std(ddof=1):.4f}" for v in (core[:, 0], gpu[:, 0])),
                     f"{difference[:, 0].mean():+.4f} ± {difference[:, 0].std(ddof=1) / np.sqrt(n_seeds):.4f}",
-                    *(f"{v.mean():.4f} ± {v.std(ddof=1):.4f}" for v in (core[:, 1], card[:, 1])),
+                    *(f"{v.mean():.4f} ± {v.std(ddof=1):.4f}" for v in (core[:, 1], gpu[:, 1])),
                 ]
             )
     print_table(
         f"20 Newsgroups, {n_seeds} seeds: mean and standard deviation; the difference with its standard error",
-        ["W", "MAP, core", "MAP, card", "card less core", "error, core", "error, card"],
+        ["W", "MAP, core", "MAP, GPU", "GPU less core", "error, core", "error, GPU"],
         rows,
     )
     return found
@@ -179,7 +179,7 @@ def nfcorpus(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def words(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """All pairs of ever more words: the array that the card holds, what steps cost, and how many pairs were met.
+    """All pairs of ever more words: the array that the GPU holds, what steps cost, and how many pairs were met.
 
     A pair is met when a step changes it; a table of the pairs that were met, rather than an array of all, needs a key
     for each and room to find it.
@@ -235,7 +235,7 @@ def at_once(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         prefs = task.train(steps // (50 if arguments.quick else 1), arguments.seed)
         for n in (0, 16, 64, 256, 1024):
             row = [name, f"{n:,}" if n else "one after the other, on the CPU"]
-            for steps_before in (1e-9, StateOnCard.steps_before) if n else (0,):
+            for steps_before in (1e-9, GpuState.steps_before) if n else (0,):
                 ranker = make(random_state=arguments.seed)
                 with batches_of(n, steps_before) if n else nullcontext():
                     try:
@@ -257,25 +257,25 @@ def at_once(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 @contextmanager
 def batches_of(n: int, steps_before: float) -> Iterator[None]:
     """Have so many steps not see each other, as soon as so many times n were taken."""
-    card = any_card()
+    gpu = any_gpu()
     with (
-        patch.object(card, "n_processors", n),
-        patch.object(StateOnCard, "blocks_per_processor", 1),
-        patch.object(StateOnCard, "take_as_many_as_texts_allow", lambda *_: None),
-        patch.object(StateOnCard, "steps_before", steps_before),
-        executing_on(CardExecutor(card, deterministic=True)),
+        patch.object(gpu, "n_processors", n),
+        patch.object(GpuState, "blocks_per_processor", 1),
+        patch.object(GpuState, "take_as_many_as_texts_allow", lambda *_: None),
+        patch.object(GpuState, "steps_before", steps_before),
+        executing_on(GpuExecutor(gpu, deterministic=True)),
     ):
         yield
 
 
-def any_card() -> Card:
-    """The card, or this machine in its place."""
+def any_gpu() -> Gpu:
+    """The GPU, or this machine in its place."""
     try:
-        return find_card()
+        return find_gpu()
     except (DeviceError, MissingExtraError):
         sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-        card: Card = import_module("support.host_card").HostCard()
-        return card
+        gpu: Gpu = import_module("support.host_gpu").HostGpu()
+        return gpu
 
 
 def main() -> None:
@@ -285,8 +285,8 @@ def main() -> None:
     parser.add_argument("--kind", choices=KINDS, action="append", help="of seeds, these alone; may be repeated")
     arguments = parser.parse_args()
     check_data_home(parser, arguments)
-    card = any_card() if arguments.only == ["at_once"] else find_card()
-    print_facts({**machine_facts(), "card": card.describe()})
+    gpu = any_gpu() if arguments.only == ["at_once"] else find_gpu()
+    print_facts({**machine_facts(), "GPU": gpu.describe()})
     write_json(arguments.output, {part: globals()[part](arguments) for part in arguments.only or PARTS})
 
 

@@ -1,5 +1,5 @@
 """Steps a second on a GPU against one core of the same machine, in one run, with the bytes that steps must move and the
-share of the card's measured bandwidth; what the same bits every time cost; and training at the scale of Wikipedia.
+share of the GPU's measured bandwidth; what the same bits every time cost; and training at the scale of Wikipedia.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from common import (
     write_json,
 )
 from tercet.data.sampling import JudgementSampler
-from tercet.gpu import device, find_card
+from tercet.gpu import device, find_gpu
 from tercet.learn import SampledSource
 from tercet.measure import average_precision_of_classes
 from tercet.weights import Identity, Weights
@@ -36,9 +36,9 @@ from tercet.weights import Identity, Weights
 PARTS = ("newsgroups", "words", "deterministic", "wikipedia", "growth")
 
 
-def bandwidth(card: Any) -> float:
-    """Bytes read and written in a second by a copy within the card's memory, the median of ten."""
-    xp = card.xp
+def bandwidth(gpu: Any) -> float:
+    """Bytes read and written in a second by a copy within the GPU's memory, the median of ten."""
+    xp = gpu.xp
     source, target = xp.zeros(1 << 30, dtype=xp.float32), xp.zeros(1 << 30, dtype=xp.float32)
     seconds = []
     for _ in range(12):
@@ -67,7 +67,7 @@ class Timed:
         began = time.perf_counter()
         with device(there, strict=True, deterministic=deterministic):
             self.ranker = make(**how).fit(X, source)
-        self.seconds = time.perf_counter() - began  # the start, copies to the card and back included
+        self.seconds = time.perf_counter() - began  # the start, copies to the GPU and back included
         events = self.ranker.history_
         if len(events) > 2:
             first = events[0]
@@ -77,8 +77,8 @@ class Timed:
         self.violations = float(np.mean([event.violation_rate for event in events]))
 
 
-def newsgroups(arguments: argparse.Namespace, card: Any, peak: float) -> list[dict[str, Any]]:
-    """20 Newsgroups, 10,000 words: every kind of W, on the card and on one core."""
+def newsgroups(arguments: argparse.Namespace, gpu: Any, peak: float) -> list[dict[str, Any]]:
+    """20 Newsgroups, 10,000 words: every kind of W, on the GPU and on one core."""
     data = load_newsgroups(arguments.data_home)
     queries = np.arange(0, len(data.y_test), max(1, len(data.y_test) // 1000))[:1000]
     lengths = np.diff(data.X.indptr)
@@ -96,9 +96,9 @@ def newsgroups(arguments: argparse.Namespace, card: Any, peak: float) -> list[di
         "sparse, l1 = 5e-6, refit": (lambda **p: tc.SparseRanker(**p), 2_000_000, 50_000),
         "diagonal": (lambda **p: tc.DiagonalRanker(**p), 40_000_000, 1_000_000),
     }
-    for name, (make, n_card, n_core) in kinds.items():
+    for name, (make, n_gpu, n_core) in kinds.items():
         runs = {}
-        for there, n in (("cuda", n_card), ("cpu", n_core)):
+        for there, n in (("cuda", n_gpu), ("cpu", n_core)):
             source = SampledSource.from_labels(data.y, max(1000, n // quick), random_state=arguments.seed)
             Timed(make, data.X, SampledSource.from_labels(data.y, 2000), there=there)  # compiles
             runs[there] = Timed(make, data.X, source, there=there, random_state=arguments.seed)
@@ -129,24 +129,24 @@ def newsgroups(arguments: argparse.Namespace, card: Any, peak: float) -> list[di
                 f"{runs['cpu'].rate:,.0f}",
                 f"{ratio:,.0f}",
                 f"{runs['cuda'].violations:.0%}",
-                f"{maps[0]:.3f} ({n_card // quick:,})",
+                f"{maps[0]:.3f} ({n_gpu // quick:,})",
                 f"{maps[1]:.3f}, {maps[2]:.3f} ({n_core // quick:,})",
             ]
         )
     print_table(
         f"20 Newsgroups, 10,000 words, {lengths.mean():.0f} a text",
-        ["W", "steps/s, card", "steps/s, one core", "times", "violations", "MAP (steps)", "MAP, card and core (steps)"],
+        ["W", "steps/s, GPU", "steps/s, one core", "times", "violations", "MAP (steps)", "MAP, GPU and core (steps)"],
         rows,
     )
     return found
 
 
-def topical(card: Any, n_docs: int, n_words: int, n_topics: int, length: int, seed: int) -> tuple[Any, Any]:
+def topical(gpu: Any, n_docs: int, n_words: int, n_topics: int, length: int, seed: int) -> tuple[Any, Any]:
     """Texts of Zipf words, one in eight from about 200 words of the text's topic; unit length, weighed by rareness.
 
     Two texts of a topic seldom share one of its words, and each of these is also a word of other topics.
     """
-    xp = card.xp
+    xp = gpu.xp
     rng = xp.random.default_rng(seed)
     topic = rng.integers(0, n_topics, n_docs)
     per_block, blocks = 1 << 18, []
@@ -164,8 +164,8 @@ def topical(card: Any, n_docs: int, n_words: int, n_topics: int, length: int, se
     length_of = xp.sqrt(xp.bincount(doc, weights=weight**2, minlength=n_docs))
     data = (weight / length_of[doc]).astype(xp.float32)
     indptr = xp.concatenate((xp.zeros(1, dtype=xp.int64), xp.cumsum(xp.bincount(doc, minlength=n_docs))))
-    arrays = [card.to_host(array) for array in (data, word, indptr)]
-    return sparse.csr_array(tuple(arrays), shape=(n_docs, n_words)), card.to_host(topic)
+    arrays = [gpu.to_host(array) for array in (data, word, indptr)]
+    return sparse.csr_array(tuple(arrays), shape=(n_docs, n_words)), gpu.to_host(topic)
 
 
 def precision_at_10(weights: Any, X: Any, topic: Any, queries: Any) -> float:
@@ -183,12 +183,12 @@ def bytes_of_step(X: Any, n_components: int, violations: float) -> float:
     return 3 * X.nnz / X.shape[0] * row * (1 + violations)
 
 
-def words(arguments: argparse.Namespace, card: Any, peak: float) -> list[dict[str, Any]]:
-    """Low rank where the factors do not fit the card's cache."""
+def words(arguments: argparse.Namespace, gpu: Any, peak: float) -> list[dict[str, Any]]:
+    """Low rank where the factors do not fit the GPU's cache."""
     rows, found = [], []
     shrink = 20 if arguments.quick else 1
     for n_words in (100_000, 1_000_000, 2_500_000):
-        X, topic = topical(card, 400_000 // shrink, n_words // shrink, 4000 // shrink, 60, arguments.seed)
+        X, topic = topical(gpu, 400_000 // shrink, n_words // shrink, 4000 // shrink, 60, arguments.seed)
         steps = 30_000_000 // shrink**2
         # With a margin that nothing reaches and steps that change next to nothing, every step learns.
         for tied, learns in ((True, "few"), (False, "few"), (True, "all"), (False, "all")):
@@ -226,7 +226,7 @@ def words(arguments: argparse.Namespace, card: Any, peak: float) -> list[dict[st
     return found
 
 
-def deterministic(arguments: argparse.Namespace, card: Any, peak: float) -> list[dict[str, Any]]:
+def deterministic(arguments: argparse.Namespace, gpu: Any, peak: float) -> list[dict[str, Any]]:
     """What the same bits every time cost."""
     data = load_newsgroups(arguments.data_home)
     rows, found = [], []
@@ -250,11 +250,11 @@ def deterministic(arguments: argparse.Namespace, card: Any, peak: float) -> list
     return found
 
 
-def wikipedia(arguments: argparse.Namespace, card: Any, peak: float) -> list[dict[str, Any]]:
+def wikipedia(arguments: argparse.Namespace, gpu: Any, peak: float) -> list[dict[str, Any]]:
     """1.8 million texts, 25 million links planted by topic, 2.5 million words, 250 million steps."""
     shrink = 50 if arguments.quick else 1
     n_docs, n_words, n_links, steps = (n // shrink for n in (1_800_000, 2_500_000, 25_000_000, 250_000_000))
-    X, topic = topical(card, n_docs, n_words, 18_000 // shrink, 60, arguments.seed)
+    X, topic = topical(gpu, n_docs, n_words, 18_000 // shrink, 60, arguments.seed)
     rng = np.random.default_rng(arguments.seed)
     order = np.argsort(topic, kind="stable")
     start = np.searchsorted(topic[order], np.arange(topic.max() + 2))
@@ -321,7 +321,7 @@ def wikipedia(arguments: argparse.Namespace, card: Any, peak: float) -> list[dic
     ]
 
 
-def growth(arguments: argparse.Namespace, card: Any, peak: float) -> list[dict[str, Any]]:
+def growth(arguments: argparse.Namespace, gpu: Any, peak: float) -> list[dict[str, Any]]:
     """Cost of a step as documents, words and components grow."""
     rows, found = [], []
     shrink = 20 if arguments.quick else 1
@@ -329,7 +329,7 @@ def growth(arguments: argparse.Namespace, card: Any, peak: float) -> list[dict[s
     settings += [(400_000, n, 100) for n in (10_000, 100_000, 4_000_000)]
     settings += [(400_000, 1_000_000, n) for n in (25, 50, 200, 400)]
     for n_docs, n_words, width in settings:
-        X, topic = topical(card, n_docs // shrink, n_words // shrink, n_docs // shrink // 100, 60, arguments.seed)
+        X, topic = topical(gpu, n_docs // shrink, n_words // shrink, n_docs // shrink // 100, 60, arguments.seed)
         source = SampledSource.from_labels(topic, 12_000_000 // shrink**2, random_state=arguments.seed)
         run = Timed(tc.LowRankRanker, X, source, n_components=width, tied=True, rate=0.1, there="cuda")
         moved = bytes_of_step(X, width, run.violations) * run.rate
@@ -358,12 +358,12 @@ def main() -> None:
     wanted = arguments.only or PARTS
     if {"newsgroups", "deterministic"} & set(wanted):
         check_data_home(parser, arguments)
-    card = find_card()
-    peak = bandwidth(card)
-    print_facts({**machine_facts(), "card": card.describe(), "copy": f"{peak / 1e12:.2f} TB/s"})
+    gpu = find_gpu()
+    peak = bandwidth(gpu)
+    print_facts({**machine_facts(), "GPU": gpu.describe(), "copy": f"{peak / 1e12:.2f} TB/s"})
     results = {}
     for part in wanted:
-        results[part] = globals()[part](arguments, card, peak)
+        results[part] = globals()[part](arguments, gpu, peak)
     write_json(arguments.output, results)
 
 

@@ -86,7 +86,7 @@ SHARED_STEMS = {
     "letor": "the format, where it is read and as it is measured",
     "page": "HTML for people",
     "path": "a solution for every penalty, and the picture of it",
-    "scoring": "all scores of texts, here and on a card",
+    "scoring": "all scores of texts, here and on a GPU",
     "stored": "rows on disk",
     "tables": "rows under named columns, read and checked in data",
     "value": "what the package is about",

@@ -21,7 +21,7 @@ from scipy import sparse
 from reproductions.plan_reading import faults, find_plan, read_plan
 from reproductions.rankers import make_ranker
 from reproductions.tasks import entries_of_megabytes, n_nonzero
-from support.host_card import COMPILER, HostCard
+from support.host_gpu import COMPILER, HostGpu
 from tercet._installed import install_command
 from tercet.errors import DeviceError, FormatError, InputError
 from tercet.weights import Identity, Sparse, Weights
@@ -173,14 +173,14 @@ def test_a_quick_run_compares_nothing(home, tmp_path):
 
 @pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 def test_word_pairs_are_learned_on_a_gpu_into_results_of_its_own(whole, home, tmp_path, monkeypatch):
-    card = HostCard()
-    monkeypatch.setattr("tercet.gpu.find_card", lambda: card)
+    gpu = HostGpu()
+    monkeypatch.setattr("tercet.gpu.find_gpu", lambda: gpu)
     (tmp_path / "cache").mkdir()
     for file in (whole[0] / "cache").iterdir():
         (tmp_path / "cache" / file.name).write_bytes(file.read_bytes())
     result = run(PLAN_FILE, "--data-home", home, "-o", tmp_path, "--device", "cuda")
     assert result.exit_code == 0, result.output
-    assert {"pairs_advance", "lowrank_advance"} <= set(card.launched)
+    assert {"pairs_advance", "lowrank_advance"} <= set(gpu.launched)
     assert len(list((tmp_path / "cache").iterdir())) == 2 * N_JOBS
     here, there = (json.loads((folder / "results.json").read_text()) for folder in (whole[0], tmp_path))
     assert (here["gpu"], there["gpu"]) == ("", "host")
@@ -196,7 +196,7 @@ def no_gpu(monkeypatch):
     def find_none():
         raise DeviceError("this machine has no GPU")
 
-    monkeypatch.setattr("tercet.gpu.find_card", find_none)
+    monkeypatch.setattr("tercet.gpu.find_gpu", find_none)
 
 
 @pytest.mark.usefixtures("no_gpu")
@@ -341,7 +341,7 @@ mnist  SGD DLR  0.654 0.082 6.121  | Sparse   0.654 0.083 4.301 | Sparse-R 0.669
 """
 TABLE_3 = """
 clinton: clinton government health people gay
-cpu: mac drive scsi card jon
+cpu: mac drive scsi GPU jon
 graphics: graphics tiff image color polygon
 handgun: gun weapons handgun militia fbi
 hockey: hockey game espn colorado team

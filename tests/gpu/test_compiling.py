@@ -1,4 +1,4 @@
-"""The kernels compile for cards of several generations, by NVIDIA's own compiler, on a machine that has none."""
+"""The kernels compile for GPUs of several generations, by NVIDIA's own compiler, on a machine that has none."""
 
 from __future__ import annotations
 

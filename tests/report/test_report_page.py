@@ -264,7 +264,7 @@ def test_texts_stand_out_from_their_ground_in_light_and_in_dark():
     assert len(themes) == 2
     for theme in themes:
         for text in ("ink", "soft", "good", "bad", "accent"):
-            for ground in ("paper", "card", "head"):
+            for ground in ("paper", "GPU", "head"):
                 light, dark = sorted((luminance(theme[text]), luminance(theme[ground])), reverse=True)
                 assert (light + 0.05) / (dark + 0.05) >= 4.5, (text, ground, theme)
 

@@ -1,6 +1,6 @@
 """Drawing preferences by counters: what a step is given depends on the seed and the number of the step alone.
 
-So any part of a run can be drawn anywhere, in one piece or in many, on a card or on a CPU, and is the same. Arrays are
+So any part of a run can be drawn anywhere, in one piece or in many, on a GPU or on a CPU, and is the same. Arrays are
 those of NumPy or of CuPy; ``xp`` is the module they come from. Integers are multiplied and shifted in the same 64 bits
 by both, so draws are the same to the bit.
 """

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tercet.errors import DeviceError, MissingExtraError, ParameterError
-from tercet.gpu.hardware import Card, find_card
-from tercet.gpu.stepper import CardExecutor
+from tercet.gpu.hardware import Gpu, find_gpu
+from tercet.gpu.stepper import GpuExecutor
 from tercet.learn.loop import current_executor, executing_on
 
 DEVICES = ("cpu", "cuda", "auto")
 
-__all__ = ["DEVICES", "Card", "device", "find_card"]
+__all__ = ["DEVICES", "Gpu", "device", "find_gpu"]
 
 
 @contextmanager
@@ -42,14 +42,14 @@ def device(name: str = "cuda", *, strict: bool = False, deterministic: bool = Fa
     if name != "cpu" and current_executor().in_rounds:
         raise ParameterError(f"device({name!r}) takes all steps on one GPU; a cluster shares them among its workers")
     try:
-        card = None if name == "cpu" else find_card()
+        gpu = None if name == "cpu" else find_gpu()
     except (DeviceError, MissingExtraError):
         if name == "cuda":
             raise
-        card = None
-    if card is None:
+        gpu = None
+    if gpu is None:
         yield ""
         return
-    executor = CardExecutor(card, strict=strict, auto=name == "auto", deterministic=deterministic)
+    executor = GpuExecutor(gpu, strict=strict, auto=name == "auto", deterministic=deterministic)
     with executing_on(executor), executor.scoring():
-        yield card.name
+        yield gpu.name

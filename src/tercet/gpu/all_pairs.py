@@ -1,4 +1,4 @@
-"""A W with a weight for every pair of words on a card: dense, kept sparse, or on a given support."""
+"""A W with a weight for every pair of words on a GPU: dense, kept sparse, or on a given support."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.gpu.hardware import Card
-from tercet.gpu.states import AT_ONCE, AnyState, ChunkOnCard, StateOnCard, TextsOnCard
+from tercet.gpu.hardware import Gpu
+from tercet.gpu.states import AT_ONCE, AnyState, GpuChunk, GpuState, GpuTexts
 from tercet.kernels.sparse_rows import CUM, N_SIZES, PENDING, SHRINK_EVERY, SIZE_BITS, SIZE_SHIFT
 from tercet.learn.dense import DenseState
 from tercet.learn.matrices import reorder_columns
@@ -24,7 +24,7 @@ _BYTES_TO_LOOK = 40  # for each entry of W that is looked at: sizes, masks, plac
 _BYTES_OF_A_PLACE = 16  # for each entry of a support: where it is in W, and its weight on the way there or back
 
 
-class PairsOnCard(StateOnCard[AnyState]):
+class GpuPairs(GpuState[AnyState]):
     """An array of all pairs of words."""
 
     kernel = "pairs_advance"
@@ -40,7 +40,7 @@ class PairsOnCard(StateOnCard[AnyState]):
     def shared_bytes(self) -> int:
         return 8 * TILE + super().shared_bytes
 
-    def args(self, texts: TextsOnCard) -> tuple[Any, ...]:
+    def args(self, texts: GpuTexts) -> tuple[Any, ...]:
         return (
             self.W,
             self.sums,
@@ -49,7 +49,7 @@ class PairsOnCard(StateOnCard[AnyState]):
             self.own,
             self.identity,
             self.chunk_cum,
-            self.card.xp.zeros(1, dtype=np.int64),
+            self.gpu.xp.zeros(1, dtype=np.int64),
         )
 
     @property
@@ -58,9 +58,9 @@ class PairsOnCard(StateOnCard[AnyState]):
         return order
 
     @classmethod
-    def check(cls, card: Card, state: AnyState, *, deterministic: bool) -> None:
+    def check(cls, gpu: Gpu, state: AnyState, *, deterministic: bool) -> None:
         n, m = state.shape
-        card.check_room(
+        gpu.check_room(
             (12 if deterministic else 4) * n * m + cls.bytes_beside(state),
             f"W of {n:,} by {m:,} words" + (", with sums of its changes," if deterministic else ""),
             f"Use fewer words, LowRankRanker, {'no deterministic, ' if deterministic else ''}or the CPU",
@@ -68,31 +68,31 @@ class PairsOnCard(StateOnCard[AnyState]):
 
     @classmethod
     def bytes_beside(cls, state: AnyState) -> int:
-        """What W takes beside it on the way to the card and back."""
+        """What W takes beside it on the way to the GPU and back."""
         return 0
 
 
-class DenseOnCard(PairsOnCard[DenseState]):
+class GpuDense(GpuPairs[DenseState]):
     """W, every pair a weight."""
 
-    def __init__(self, card: Card, state: DenseState, *, deterministic: bool) -> None:
-        super().__init__(card, state, deterministic=deterministic)
-        self.W = card.xp.asarray(state.W)
-        self.own = card.xp.asarray(state._own) if state.zero_diagonal else None
+    def __init__(self, gpu: Gpu, state: DenseState, *, deterministic: bool) -> None:
+        super().__init__(gpu, state, deterministic=deterministic)
+        self.W = gpu.xp.asarray(state.W)
+        self.own = gpu.xp.asarray(state._own) if state.zero_diagonal else None
         self.sums = self.sums_for(self.W)
 
     def bring_back(self) -> None:
-        self.state.W[:] = self.card.to_host(self.W)
+        self.state.W[:] = self.gpu.to_host(self.W)
 
 
-class SupportOnCard(PairsOnCard[OnSupportState]):
+class GpuSupport(GpuPairs[OnSupportState]):
     """W on its support, NaN elsewhere."""
 
     form = SUPPORT
 
-    def __init__(self, card: Card, state: OnSupportState, *, deterministic: bool) -> None:
-        super().__init__(card, state, deterministic=deterministic)
-        xp = card.xp
+    def __init__(self, gpu: Gpu, state: OnSupportState, *, deterministic: bool) -> None:
+        super().__init__(gpu, state, deterministic=deterministic)
+        xp = gpu.xp
         self.W = xp.full(state.shape, np.nan, dtype=np.float32)
         self._places = xp.asarray(_places(state.indptr, state.columns[0].view(np.int32), state.shape[1]))
         self.W.reshape(-1)[self._places] = xp.asarray(state.values[0])
@@ -103,15 +103,15 @@ class SupportOnCard(PairsOnCard[OnSupportState]):
         return _BYTES_OF_A_PLACE * state.values.size
 
     def bring_back(self) -> None:
-        self.state.values[0][:] = self.card.to_host(self.W.reshape(-1)[self._places])
+        self.state.values[0][:] = self.gpu.to_host(self.W.reshape(-1)[self._places])
 
 
-class SparseOnCard(PairsOnCard[SparseState]):
+class GpuSparse(GpuPairs[SparseState]):
     """Levels of all pairs, 0 where there is no entry; NaN for those that are never learned, and outside a support."""
 
-    def __init__(self, card: Card, state: SparseState, *, deterministic: bool) -> None:
-        super().__init__(card, state, deterministic=deterministic)
-        xp, shape = card.xp, state.shape
+    def __init__(self, gpu: Gpu, state: SparseState, *, deterministic: bool) -> None:
+        super().__init__(gpu, state, deterministic=deterministic)
+        xp, shape = gpu.xp, state.shape
         self.W = xp.full(shape, np.nan, dtype=np.float32) if state.frozen else xp.zeros(shape, dtype=np.float32)
         self._put(state.live())
         if state.never is not None:
@@ -132,15 +132,15 @@ class SparseOnCard(PairsOnCard[SparseState]):
         return SUPPORT if self.state.frozen else LEVELS
 
     def _put(self, entries: sparse.csr_array) -> None:
-        xp = self.card.xp
+        xp = self.gpu.xp
         for rows in row_blocks(*self.W.shape, most_entries=AT_ONCE):
             some = entries[rows]
             places = _places(some.indptr, some.indices, some.shape[1])
             self.W[rows].reshape(-1)[xp.asarray(places)] = xp.asarray(some.data)
 
-    def advance(self, texts: TextsOnCard, chunk: ChunkOnCard, first_step: int, tally: Any) -> None:
+    def advance(self, texts: GpuTexts, chunk: GpuChunk, first_step: int, tally: Any) -> None:
         """Shrinkage is handed out as on a CPU; rebasing and cutting happen at the same steps."""
-        xp, done = self.card.xp, 0
+        xp, done = self.gpu.xp, 0
         while done < len(chunk):
             step = first_step + done
             cuts = [cut for cut in self._cuts if cut > step]
@@ -149,7 +149,7 @@ class SparseOnCard(PairsOnCard[SparseState]):
             handed, pending = self._hand_out(some.rate, step)
             looks = np.arange(SWEEP_EVERY - step % SWEEP_EVERY, len(some) + 1, SWEEP_EVERY)
             if looks.size and not self.state.frozen:
-                over = np.flatnonzero(self.card.to_host(handed[xp.asarray(looks)]) > LARGEST_CUM)
+                over = np.flatnonzero(self.gpu.to_host(handed[xp.asarray(looks)]) > LARGEST_CUM)
                 if over.size:
                     some = some.part(0, int(looks[over[0]]))
                     handed, pending = self._hand_out(some.rate, step)
@@ -163,7 +163,7 @@ class SparseOnCard(PairsOnCard[SparseState]):
             self.take_steps(texts, chunk, first_step, tally)
 
     def _launch(
-        self, texts: TextsOnCard, chunk: ChunkOnCard, first_step: int, scores: Any, tally: Any, phase: int, at_once: int
+        self, texts: GpuTexts, chunk: GpuChunk, first_step: int, scores: Any, tally: Any, phase: int, at_once: int
     ) -> None:
         whole = self.chunk_cum
         if len(chunk):
@@ -173,7 +173,7 @@ class SparseOnCard(PairsOnCard[SparseState]):
 
     def _hand_out(self, rate: Any, first_step: int) -> tuple[Any, float]:
         """Shrinkage handed out before each step and after the last (n + 1), and the rates that are pending then."""
-        xp, (cum, pending, l1, every) = self.card.xp, self.state.shrinkage
+        xp, (cum, pending, l1, every) = self.gpu.xp, self.state.shrinkage
         self._cum_from = first_step
         total = xp.concatenate((xp.zeros(1), xp.cumsum(rate.astype(np.float64)))) + pending  # (n + 1,)
         steps = first_step + xp.arange(total.size)  # steps done by then
@@ -188,7 +188,7 @@ class SparseOnCard(PairsOnCard[SparseState]):
 
     def _tidy(self, step: int) -> None:
         """What is due after a step: a cut, or taking what is owed from the levels."""
-        state, xp = self.state, self.card.xp
+        state, xp = self.state, self.gpu.xp
         if step in self._cuts:
             state.frozen = step == max(self._cuts)
             self._cut(self._cuts[step], np.nan if state.frozen else 0.0)
@@ -200,13 +200,13 @@ class SparseOnCard(PairsOnCard[SparseState]):
 
     def _cut(self, density: float, absent: float) -> None:
         """Drop the smallest weights, as ``SparseRows.cut`` does; nothing is owed. What is never learned stays so."""
-        xp = self.card.xp
+        xp = self.gpu.xp
         counts = xp.zeros(N_SIZES, dtype=np.int64)
         for block in self._blocks():
             sizes = (block.view(np.int32) & int(SIZE_BITS)) >> SIZE_SHIFT
             sizes[xp.isnan(block)] = 0
             counts += xp.bincount(sizes.reshape(-1), minlength=N_SIZES)
-        n_of_size = self.card.to_host(counts)
+        n_of_size = self.gpu.to_host(counts)
         n_of_size[0] = 0  # zeros
         wanted = max(1, round(density * self.W.size))
         edge = max(1, int(np.count_nonzero(np.cumsum(n_of_size[::-1])[::-1] >= wanted)) - 1)
@@ -219,14 +219,14 @@ class SparseOnCard(PairsOnCard[SparseState]):
 
     def bring_back(self) -> None:
         """The live entries, or the whole support, as the state keeps them."""
-        xp, state = self.card.xp, self.state
+        xp, state = self.gpu.xp, self.state
         counts, columns, levels = [], [], []
         for block in self._blocks():
             kept = ~xp.isnan(block) if state.frozen else abs(block) > np.float32(state.cum)
-            counts.append(self.card.to_host(kept.sum(axis=1)))
+            counts.append(self.gpu.to_host(kept.sum(axis=1)))
             rows, cols = xp.nonzero(kept)
-            columns.append(self.card.to_host(cols.astype(np.int32)))
-            levels.append(self.card.to_host(block[rows, cols]))
+            columns.append(self.gpu.to_host(cols.astype(np.int32)))
+            levels.append(self.gpu.to_host(block[rows, cols]))
         indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
         live = sparse.csr_array((np.concatenate(levels), np.concatenate(columns), indptr), shape=state.shape)
         state.set_levels(live, state.cum, float(state.shrinkage[PENDING]))

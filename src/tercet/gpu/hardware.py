@@ -1,4 +1,4 @@
-"""The card: what it is, kernels compiled for it, and its troubles as errors that say what would be right."""
+"""The GPU: what it is, kernels compiled for it, and its troubles as errors that say what would be right."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def kernel_source(name: str) -> str:
     return source.replace(_INCLUDE, (folder / "common.cuh").read_text(encoding="utf-8"))
 
 
-class Card:
+class Gpu:
     """The GPU that CuPy has chosen, or whatever else can run the kernels.
 
     ``xp`` and ``sparse`` are the modules of its arrays and sparse matrices, CuPy's.
@@ -70,8 +70,8 @@ class Card:
             raise MemoryLimitError(f"{what} takes {needed:,} bytes on {self.name}; {free:,} are free. {instead}")
 
     def errors(self) -> AbstractContextManager[None]:
-        """Within the block, what goes wrong on the card is an error of ours."""
-        return card_errors()
+        """Within the block, what goes wrong on the GPU is an error of ours."""
+        return gpu_errors()
 
     @contextmanager
     def copying(self) -> Iterator[None]:
@@ -81,7 +81,7 @@ class Card:
         self.xp.cuda.get_current_stream().wait_event(self._copies.record())
 
     def free_unused(self) -> None:
-        """Give back to the card what CuPy keeps for the next array."""
+        """Give back to the GPU what CuPy keeps for the next array."""
         self.xp.get_default_memory_pool().free_all_blocks()
 
     def to_host(self, array: Any) -> NDArray[Any]:
@@ -96,19 +96,19 @@ class Card:
             kernel.max_dynamic_shared_size_bytes = shared_bytes
         kernel((n_blocks,), (n_threads,), tuple(np.intp(0) if a is None else a for a in args), shared_mem=shared_bytes)
 
-    @cache  # noqa: B019  # there is one card
+    @cache  # noqa: B019  # there is one GPU
     def _kernel(self, name: str) -> Any:
         return self.xp.RawModule(code=kernel_source(name), options=("-std=c++17",)).get_function(name)
 
 
 @cache
-def find_card() -> Card:
-    """The card of this machine.
+def find_gpu() -> Gpu:
+    """The GPU of this machine.
 
     Raises
     ------
     MissingExtraError : where CuPy is not installed
-    DeviceError : where there is no card, no driver, or a card that is too old
+    DeviceError : where there is no GPU, no driver, or a GPU that is too old
     """
     try:
         import cupy
@@ -116,31 +116,31 @@ def find_card() -> Card:
     except ImportError as error:
         raise MissingExtraError("CuPy", "gpu", "learning on a GPU") from error
     try:
-        n_cards = cupy.cuda.runtime.getDeviceCount()
+        n_gpus = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise DeviceError(f"no GPU can be used: {error}. Install its driver, or learn on the CPU") from error
-    if not n_cards:
+    if not n_gpus:
         raise DeviceError("this machine has no GPU; learn on the CPU")
-    with card_errors():
-        card = Card(cupy, cupy_sparse)
-    if card.capability < LEAST_CAPABILITY:
+    with gpu_errors():
+        gpu = Gpu(cupy, cupy_sparse)
+    if gpu.capability < LEAST_CAPABILITY:
         raise DeviceError(
-            f"{card.name} has compute capability {'.'.join(map(str, card.capability))}; "
+            f"{gpu.name} has compute capability {'.'.join(map(str, gpu.capability))}; "
             f"{'.'.join(map(str, LEAST_CAPABILITY))} is needed. Learn on the CPU"
         )
-    return card
+    return gpu
 
 
 @contextmanager
-def card_errors() -> Iterator[None]:
-    """Have what goes wrong on the card be an error of ours."""
+def gpu_errors() -> Iterator[None]:
+    """Have what goes wrong on the GPU be an error of ours."""
     import cupy
 
     try:
         yield
     except cupy.cuda.memory.OutOfMemoryError as error:
         raise MemoryLimitError(
-            f"the card has no memory left: {error}. Use fewer words or components, close what else uses the card, or "
+            f"the GPU has no memory left: {error}. Use fewer words or components, close what else uses the GPU, or "
             "learn on the CPU"
         ) from error
     except (
@@ -150,8 +150,8 @@ def card_errors() -> Iterator[None]:
         cupy.cuda.cusparse.CuSparseError,
     ) as error:
         raise DeviceError(
-            f"the card failed: {error}. What was learned since the last checkpoint is lost; the process needs to be "
-            "started anew to use the card again"
+            f"the GPU failed: {error}. What was learned since the last checkpoint is lost; the process needs to be "
+            "started anew to use the GPU again"
         ) from error
     except cupy.cuda.compiler.CompileException as error:
-        raise DeviceError(f"the kernels could not be compiled for this card: {error}") from error
+        raise DeviceError(f"the kernels could not be compiled for this GPU: {error}") from error

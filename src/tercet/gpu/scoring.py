@@ -1,4 +1,4 @@
-"""Scores of texts, and exact rankings, on a card: in double precision, as on a CPU."""
+"""Scores of texts, and exact rankings, on a GPU: in double precision, as on a CPU."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.errors import MemoryLimitError
-from tercet.gpu.hardware import Card
+from tercet.gpu.hardware import Gpu
 from tercet.weights import Dense, Diagonal, Identity, LowRank, ScoringDevice, Sparse, Weights
 
 _log = logging.getLogger(__name__)
 
-_LEAST = 1 << 27  # multiply-adds from which on the way to the card and back is worth it
+_LEAST = 1 << 27  # multiply-adds from which on the way to the GPU and back is worth it
 _BLOCK_BYTES = 2 << 30  # of scores, and of expanded queries
 _BLOCKS_IN_USE = 6  # of that size at a time, with those that products and sums are put into
-_KEPT = 4  # matrices of documents that stay on the card
+_KEPT = 4  # matrices of documents that stay on the GPU
 _THREADS = 256  # of a block that expands a query
 _BLOCKS_PER_PROCESSOR = 8
 
 Found = TypeVar("Found")
 
 
-class CardScorer(ScoringDevice):
-    """Scores on a card what has parts that it knows, is large enough and fits; leaves the rest to the CPU."""
+class GpuScorer(ScoringDevice):
+    """Scores on a GPU what has parts that it knows, is large enough and fits; leaves the rest to the CPU."""
 
-    def __init__(self, card: Card) -> None:
-        self.card = card
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu = gpu
         self._docs: dict[int, tuple[Any, Any]] = {}  # by the id of their values, which are kept so that it stays theirs
         self._last: tuple[Weights, list[Any]] | None = None  # weights, and those of their parts that are matrices
 
@@ -43,36 +43,36 @@ class CardScorer(ScoringDevice):
         return self._if_it_fits(lambda: self._rank(weights, Q, D, k)) if self._repays(weights, Q, D) else None
 
     def _if_it_fits(self, compute: Callable[[], Found]) -> Found | None:
-        """What is computed on the card; None, and all room given back, where its memory is not enough."""
+        """What is computed on the GPU; None, and all room given back, where its memory is not enough."""
         try:
-            with self.card.errors():
+            with self.gpu.errors():
                 return compute()
         except MemoryLimitError as error:
             _log.info("scoring on the CPU: %s", error)
         # Only now is the error forgotten, and with it the arrays that were being made.
         self._docs.clear()
         self._last = None
-        self.card.free_unused()
+        self.gpu.free_unused()
         return None
 
     def _score(self, weights: Weights, Q: sparse.csr_array, D: sparse.csr_array) -> NDArray[np.float64]:
         scores = np.empty((Q.shape[0], D.shape[0]))
         for start, block in self._blocks(weights, Q, D):
-            scores[start : start + len(block)] = self.card.to_host(block)
+            scores[start : start + len(block)] = self.gpu.to_host(block)
         return scores
 
     def _rank(
         self, weights: Weights, Q: sparse.csr_array, D: sparse.csr_array, k: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        xp, docs, scores = self.card.xp, np.empty((Q.shape[0], k), np.int32), np.empty((Q.shape[0], k))
+        xp, docs, scores = self.gpu.xp, np.empty((Q.shape[0], k), np.int32), np.empty((Q.shape[0], k))
         for start, block in self._blocks(weights, Q, D):
             for row, of_query in enumerate(block):
                 # Those above the k-th score and, of those that have it, the lowest rows.
                 kth = xp.partition(of_query, of_query.size - k)[of_query.size - k]
                 rows = xp.flatnonzero(of_query >= kth)
                 best = rows[xp.lexsort(xp.stack((rows.astype(np.float64), -of_query[rows])))[:k]]
-                docs[start + row] = self.card.to_host(best)
-                scores[start + row] = self.card.to_host(of_query[best])
+                docs[start + row] = self.gpu.to_host(best)
+                scores[start + row] = self.gpu.to_host(of_query[best])
         return docs, scores
 
     def _repays(self, weights: Weights, Q: sparse.csr_array, D: sparse.csr_array) -> bool:
@@ -82,12 +82,12 @@ class CardScorer(ScoringDevice):
 
     def _blocks(self, weights: Weights, Q: sparse.csr_array, D: sparse.csr_array) -> Any:
         """Scores of all documents for some queries at a time, on the card."""
-        xp = self.card.xp
+        xp = self.gpu.xp
         docs = self._placed(D)
         latent = [self._latent(part, Q, docs) for part in weights.parts if isinstance(part, LowRank)]
         others = [part for part in weights.parts if not isinstance(part, LowRank)]
         matrices = self._matrices(weights, others)
-        room = min(_BLOCK_BYTES, self.card.free_bytes() // _BLOCKS_IN_USE)
+        room = min(_BLOCK_BYTES, self.gpu.free_bytes() // _BLOCKS_IN_USE)
         height = max(1, room // (8 * max(*D.shape, Q.shape[1])))
         for start in range(0, Q.shape[0], height):
             n = min(height, Q.shape[0] - start)
@@ -103,7 +103,7 @@ class CardScorer(ScoringDevice):
             yield start, scores
 
     def _matrices(self, weights: Weights, parts: list[Any]) -> list[Any]:
-        """The weights of parts on the card; those asked for last stay there, since queries come in blocks."""
+        """The weights of parts on the GPU; those asked for last stay there, since queries come in blocks."""
         if self._last is None or self._last[0] is not weights:
             self._last = None  # its room first
             self._last = weights, [self._matrix(part) for part in parts]
@@ -116,7 +116,7 @@ class CardScorer(ScoringDevice):
     def _matrix(self, part: Any) -> Any:
         if isinstance(part, Identity):
             return None
-        return self._csr(part.weights) if isinstance(part, Sparse) else self.card.xp.asarray(part.weights, np.float64)
+        return self._csr(part.weights) if isinstance(part, Sparse) else self.gpu.xp.asarray(part.weights, np.float64)
 
     def _expand(self, part: Any, queries: Any, matrix: Any, expanded: Any) -> None:
         """Add ``q'W``, dense, to the rows of queries (n_queries, n_doc_terms)."""
@@ -131,15 +131,15 @@ class CardScorer(ScoringDevice):
             n, width = expanded.shape
             rows = (*self._rows(queries), *self._rows(matrix))
             args = (*rows, np.float64(part.scale), np.int64(n), np.int64(width), expanded)
-            n_blocks = min(n, self.card.n_processors * _BLOCKS_PER_PROCESSOR)
-            self.card.launch("expand_queries", n_blocks, _THREADS, 0, args)
+            n_blocks = min(n, self.gpu.n_processors * _BLOCKS_PER_PROCESSOR)
+            self.gpu.launch("expand_queries", n_blocks, _THREADS, 0, args)
 
     def _rows(self, matrix: Any) -> tuple[Any, Any, Any]:
         """A matrix as kernels read it."""
         return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False), matrix.data
 
     def _latent(self, part: LowRank, Q: sparse.csr_array, docs: Any) -> tuple[Any, Any]:
-        xp = self.card.xp
+        xp = self.gpu.xp
         of_queries = self._csr(Q) @ xp.asarray(part.query_factors, np.float64) * part.scale
         of_docs = docs @ xp.asarray(part.doc_factors, np.float64)
         if part.unit_queries:
@@ -149,12 +149,12 @@ class CardScorer(ScoringDevice):
         return of_queries, of_docs
 
     def _over_lengths(self, number: float, vectors: Any) -> Any:
-        xp = self.card.xp
+        xp = self.gpu.xp
         length = xp.sqrt((vectors**2).sum(axis=1, keepdims=True))
         return xp.where(length > 0, number / xp.where(length > 0, length, 1.0), 0.0)
 
     def _placed(self, D: sparse.csr_array) -> Any:
-        """Documents on the card: those of the last few rankings stay there."""
+        """Documents on the GPU: those of the last few rankings stay there."""
         key = id(D.data)
         if key not in self._docs:
             while len(self._docs) >= _KEPT:
@@ -163,6 +163,6 @@ class CardScorer(ScoringDevice):
         return self._docs[key][1]
 
     def _csr(self, matrix: sparse.csr_array) -> Any:
-        xp = self.card.xp
+        xp = self.gpu.xp
         arrays = xp.asarray(matrix.data, np.float64), xp.asarray(matrix.indices), xp.asarray(matrix.indptr)
-        return self.card.sparse.csr_matrix(arrays, shape=matrix.shape)
+        return self.gpu.sparse.csr_matrix(arrays, shape=matrix.shape)

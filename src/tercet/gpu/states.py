@@ -1,4 +1,4 @@
-"""What a learner carries while a card takes its steps: arrays there, the kernel that changes them, the way back."""
+"""What a learner carries while a GPU takes its steps: arrays there, the kernel that changes them, the way back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy import sparse
 
 from tercet.data.mapped_rows import Texts
 from tercet.errors import ParameterError
-from tercet.gpu.hardware import Card
+from tercet.gpu.hardware import Gpu
 from tercet.learn.diagonal import DiagonalState
 from tercet.learn.loop import CHUNK
 from tercet.learn.lowrank import LowRankState
@@ -31,8 +31,8 @@ AnyState = TypeVar("AnyState", bound=State)
 
 
 @dataclass(frozen=True)
-class ChunkOnCard:
-    """Preferences on the card, what each step is multiplied by, and the margin that each must reach."""
+class GpuChunk:
+    """Preferences on the GPU, what each step is multiplied by, and the margin that each must reach."""
 
     query: Any
     better: Any
@@ -44,16 +44,16 @@ class ChunkOnCard:
     def __len__(self) -> int:
         return int(self.query.size)
 
-    def part(self, start: int, stop: int) -> ChunkOnCard:
+    def part(self, start: int, stop: int) -> GpuChunk:
         return self.at(slice(start, stop))
 
-    def at(self, places: Any) -> ChunkOnCard:
+    def at(self, places: Any) -> GpuChunk:
         columns = (self.query, self.better, self.worse, self.rate, self.step_size, self.margin)
-        return ChunkOnCard(*(None if column is None else column[places] for column in columns))
+        return GpuChunk(*(None if column is None else column[places] for column in columns))
 
 
 @dataclass(frozen=True)
-class TextsOnCard:
+class GpuTexts:
     """Q and D as kernels read them: indptr, indices and data of each.
 
     ``latent`` (n_docs, stride) has the latent vectors of D for a learner that leaves them as they are. They are kept
@@ -69,7 +69,7 @@ class TextsOnCard:
         return *self.Q, *self.D
 
 
-class StateOnCard(ABC, Generic[AnyState]):
+class GpuState(ABC, Generic[AnyState]):
     """The arrays of a state on a card.
 
     Subclasses put them there, name the kernel and its arguments before those that all have, and bring them back.
@@ -81,17 +81,17 @@ class StateOnCard(ABC, Generic[AnyState]):
     most_at_a_weight: ClassVar[float] = 32.0
     steps_before: ClassVar[float] = 64  # for each that is taken at once: the first are large, with little to stand on
 
-    def __init__(self, card: Card, state: AnyState, *, deterministic: bool) -> None:
-        self.card, self.state, self.deterministic = card, state, deterministic
-        self.n_blocks = max(1, card.n_processors * self.blocks_per_processor)
+    def __init__(self, gpu: Gpu, state: AnyState, *, deterministic: bool) -> None:
+        self.gpu, self.state, self.deterministic = gpu, state, deterministic
+        self.n_blocks = max(1, gpu.n_processors * self.blocks_per_processor)
         self.first_step = state.step
 
     # -- what subclasses say --------------------------------------------------------------------------------------
 
     @classmethod
     @abstractmethod
-    def check(cls, card: Card, state: AnyState, *, deterministic: bool) -> None:
-        """Refuse, before anything is put there, what a card cannot take, or has no room for on the way there and back.
+    def check(cls, gpu: Gpu, state: AnyState, *, deterministic: bool) -> None:
+        """Refuse, before anything is put there, what a GPU cannot take, or has no room for on the way there and back.
 
         Raises
         ------
@@ -99,7 +99,7 @@ class StateOnCard(ABC, Generic[AnyState]):
         """
 
     @abstractmethod
-    def args(self, texts: TextsOnCard) -> tuple[Any, ...]:
+    def args(self, texts: GpuTexts) -> tuple[Any, ...]:
         """Arguments of the kernel before Q and D of these texts."""
 
     @abstractmethod
@@ -111,12 +111,12 @@ class StateOnCard(ABC, Generic[AnyState]):
         """Of a block."""
         return 4 * (self.n_threads // _WARP)
 
-    def lay_out(self, Q: sparse.csr_array, D: sparse.csr_array) -> TextsOnCard:
+    def lay_out(self, Q: sparse.csr_array, D: sparse.csr_array) -> GpuTexts:
         """Texts as the kernel reads them: once, where the documents are the queries and have the same columns."""
         queries = self._rows(Q)
         if self._are_once(Q, D):
-            return TextsOnCard(queries, queries)
-        return TextsOnCard(queries, self._rows(D if self.order is None else reorder_columns(D, self.order)))
+            return GpuTexts(queries, queries)
+        return GpuTexts(queries, self._rows(D if self.order is None else reorder_columns(D, self.order)))
 
     def bytes_of_texts(self, Q: sparse.csr_array, D: sparse.csr_array) -> int:
         """What ``lay_out`` takes on the card."""
@@ -124,20 +124,20 @@ class StateOnCard(ABC, Generic[AnyState]):
 
     @property
     def order(self) -> NDArray[np.int32] | None:
-        """That columns of documents have on the card, where it is another than they are given in."""
+        """That columns of documents have on the GPU, where it is another than they are given in."""
         return None
 
     def _are_once(self, Q: sparse.csr_array, D: sparse.csr_array) -> bool:
         return Q is D and self.order is None
 
     def _rows(self, texts: sparse.csr_array) -> tuple[Any, Any, Any]:
-        indptr, indices, data = map(self.card.xp.asarray, kernel_rows(texts))
+        indptr, indices, data = map(self.gpu.xp.asarray, kernel_rows(texts))
         return indptr, indices, data
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
-    def advance(self, texts: TextsOnCard, chunk: ChunkOnCard, first_step: int, tally: Any) -> None:
-        """Take a step for each preference; ``tally`` (n_blocks, 2) on the card gains violations and loss."""
+    def advance(self, texts: GpuTexts, chunk: GpuChunk, first_step: int, tally: Any) -> None:
+        """Take a step for each preference; ``tally`` (n_blocks, 2) on the GPU gains violations and loss."""
         self.take_steps(texts, chunk, first_step, tally)
 
     def take_as_many_as_texts_allow(self, Q: Texts, D: Texts) -> None:
@@ -154,9 +154,9 @@ class StateOnCard(ABC, Generic[AnyState]):
         """The share of the weights that a step changes which another one changes, too: pairs of words."""
         return shared_words(Q) * shared_words(D)
 
-    def take_steps(self, texts: TextsOnCard, chunk: ChunkOnCard, first_step: int, tally: Any) -> None:
+    def take_steps(self, texts: GpuTexts, chunk: GpuChunk, first_step: int, tally: Any) -> None:
         n = max(len(chunk), 1)
-        scores = self.card.xp.empty(n, dtype=np.float32)
+        scores = self.gpu.xp.empty(n, dtype=np.float32)
         done = 0
         while done < n:
             step = first_step + done
@@ -173,20 +173,20 @@ class StateOnCard(ABC, Generic[AnyState]):
             done = some.stop
 
     def _launch(
-        self, texts: TextsOnCard, chunk: ChunkOnCard, first_step: int, scores: Any, tally: Any, phase: int, at_once: int
+        self, texts: GpuTexts, chunk: GpuChunk, first_step: int, scores: Any, tally: Any, phase: int, at_once: int
     ) -> None:
         n = len(chunk)
         self.first_step = first_step
         common = (chunk.query, chunk.better, chunk.worse, chunk.step_size, chunk.margin, np.int64(n), scores, tally)
         args = (*self.args(texts), *texts.args, *common, np.int32(phase))
         shared = -(-self.shared_bytes // _FLOAT4) * _FLOAT4  # kernels know it as such, and may read a whole one
-        self.card.launch(self.kernel, max(1, min(at_once, n)), self.n_threads, shared, args)
+        self.gpu.launch(self.kernel, max(1, min(at_once, n)), self.n_threads, shared, args)
 
     def sums_for(self, array: Any) -> Any:
         """Room for sums of changes, where steps must give the same bits every time."""
         if not self.deterministic or array is None:
             return None
-        return self.card.xp.zeros(array.shape, dtype=np.uint64)
+        return self.gpu.xp.zeros(array.shape, dtype=np.uint64)
 
 
 def shared_words(texts: Texts) -> float:
@@ -195,70 +195,70 @@ def shared_words(texts: Texts) -> float:
     return float((frequency**2).sum() / max(frequency.sum(), 1e-12))
 
 
-class DiagonalOnCard(StateOnCard[DiagonalState]):
+class GpuDiagonal(GpuState[DiagonalState]):
     """A weight for each word."""
 
     kernel = "diagonal_advance"
     n_threads = 64
     blocks_per_processor = 16
 
-    def __init__(self, card: Card, state: DiagonalState, *, deterministic: bool) -> None:
-        super().__init__(card, state, deterministic=deterministic)
-        self.weights = card.xp.asarray(state.weights)
+    def __init__(self, gpu: Gpu, state: DiagonalState, *, deterministic: bool) -> None:
+        super().__init__(gpu, state, deterministic=deterministic)
+        self.weights = gpu.xp.asarray(state.weights)
         self.sums = self.sums_for(self.weights)
 
     @classmethod
-    def check(cls, card: Card, state: DiagonalState, *, deterministic: bool) -> None:
+    def check(cls, gpu: Gpu, state: DiagonalState, *, deterministic: bool) -> None:
         n_words = state.weights.size
-        card.check_room((12 if deterministic else 4) * n_words, f"a diagonal of {n_words:,} words", "Learn on the CPU")
+        gpu.check_room((12 if deterministic else 4) * n_words, f"a diagonal of {n_words:,} words", "Learn on the CPU")
 
-    def args(self, texts: TextsOnCard) -> tuple[Any, ...]:
+    def args(self, texts: GpuTexts) -> tuple[Any, ...]:
         return self.weights, self.sums
 
     def bring_back(self) -> None:
-        self.state.weights[:] = self.card.to_host(self.weights)
+        self.state.weights[:] = self.gpu.to_host(self.weights)
 
 
-class LowRankOnCard(StateOnCard[LowRankState]):
+class GpuLowRank(GpuState[LowRankState]):
     """Factors with rows that begin at a border of memory, a diagonal, and sums for averages where they are wanted."""
 
     most_at_a_weight = 256.0
 
-    def __init__(self, card: Card, state: LowRankState, *, deterministic: bool) -> None:
-        super().__init__(card, state, deterministic=deterministic)
+    def __init__(self, gpu: Gpu, state: LowRankState, *, deterministic: bool) -> None:
+        super().__init__(gpu, state, deterministic=deterministic)
         self.kernel = "cosine_advance" if state.cosine else "lowrank_advance"
         self.width = state.U.shape[1]
         self.stride, self.n_vectors, n_warps = _room_of_a_block(state)
         self.n_warps = min(self.n_threads // _WARP, n_warps)
         self.U = self._padded(state.U)
         self.V = self.U if state.tied else self._padded(state.V)
-        self.diagonal = card.xp.asarray(state.diagonal) if state.diagonal.size else None
+        self.diagonal = gpu.xp.asarray(state.diagonal) if state.diagonal.size else None
         before = state.before
         self.before: list[Any] = [None, None, None]
         if before is not None:
             self.before[0] = self._padded(before.U)
             self.before[1] = self.before[0] if state.tied else self._padded(before.V)
-            self.before[2] = card.xp.asarray(before.diagonal) if state.learn_diagonal else None
-        self.rare = [None, None] if state.rare is None else [card.xp.asarray(words) for words in state.rare]
+            self.before[2] = gpu.xp.asarray(before.diagonal) if state.learn_diagonal else None
+        self.rare = [None, None] if state.rare is None else [gpu.xp.asarray(words) for words in state.rare]
         sums_u = self.sums_for(self.U)
         sums_v = sums_u if state.tied else self.sums_for(self.V if state.learn_documents else None)
         self.sums = [sums_u, sums_v, self.sums_for(self.diagonal if state.learn_diagonal else None)]
         self.kept = None
         if deterministic:
-            self.kept = card.xp.empty((self.n_blocks, self.n_vectors, self.stride), dtype=np.float32)
+            self.kept = gpu.xp.empty((self.n_blocks, self.n_vectors, self.stride), dtype=np.float32)
 
     @classmethod
-    def check(cls, card: Card, state: LowRankState, *, deterministic: bool) -> None:
+    def check(cls, gpu: Gpu, state: LowRankState, *, deterministic: bool) -> None:
         if deterministic and state.before is not None:
             raise ParameterError("deterministic=True cannot be had with averaged=True on a GPU")
         stride, _, n_warps = _room_of_a_block(state)
         if n_warps < 1:
-            raise ParameterError(f"{state.U.shape[1]:,} components are more than a block of the card has room for")
+            raise ParameterError(f"{state.U.shape[1]:,} components are more than a block of the GPU has room for")
         n_rows = state.U.shape[0] + (0 if state.tied else state.V.shape[0])
         n_learned = n_rows if state.learn_documents else state.U.shape[0]
         has_sums = deterministic or state.before is not None
         copied = 8 * min(n_rows * stride, AT_ONCE)
-        card.check_room(
+        gpu.check_room(
             stride * (4 * n_rows + (8 * n_learned if has_sums else 0)) + copied,
             f"the factors of {n_rows:,} words" + (", with sums of their changes," if has_sums else ""),
             f"Use fewer words or components,{' leave out deterministic,' if deterministic else ''} or the CPU",
@@ -272,7 +272,7 @@ class LowRankOnCard(StateOnCard[LowRankState]):
     def shared_bytes(self) -> int:
         return 4 * self.n_warps * (self.n_vectors * self.stride + 1)
 
-    def args(self, texts: TextsOnCard) -> tuple[Any, ...]:
+    def args(self, texts: GpuTexts) -> tuple[Any, ...]:
         stride, kept = np.int32(self.stride), self.kept
         if self.state.cosine:
             return self.U, self.V, self.sums[0], self.sums[1], stride, *self.rare, kept
@@ -280,15 +280,15 @@ class LowRankOnCard(StateOnCard[LowRankState]):
         arrays = self.U, self.V, self.diagonal, *self.sums, *self.before
         return *arrays, first, stride, learn_diagonal, *self.rare, texts.latent, kept
 
-    def lay_out(self, Q: sparse.csr_array, D: sparse.csr_array) -> TextsOnCard:
+    def lay_out(self, Q: sparse.csr_array, D: sparse.csr_array) -> GpuTexts:
         texts = super().lay_out(Q, D)
         if self.state.learn_documents:
             return texts
         n_docs = D.shape[0]
-        latent = self.card.xp.empty((n_docs, self.stride), dtype=np.float32)
+        latent = self.gpu.xp.empty((n_docs, self.stride), dtype=np.float32)
         # Not a product of the library's: its bits depend on which texts are multiplied together.
         args = (self.V, np.int32(self.stride), *texts.D, np.int64(n_docs), latent)
-        self.card.launch("latent_vectors", max(1, min(n_docs, self.n_blocks)), self.n_threads, 0, args)
+        self.gpu.launch("latent_vectors", max(1, min(n_docs, self.n_blocks)), self.n_threads, 0, args)
         return replace(texts, latent=latent)
 
     def bytes_of_texts(self, Q: sparse.csr_array, D: sparse.csr_array) -> int:
@@ -304,24 +304,24 @@ class LowRankOnCard(StateOnCard[LowRankState]):
         if not state.tied and state.learn_documents:
             self._fetch(self.V, state.V)
         if state.learn_diagonal:
-            state.diagonal[:] = self.card.to_host(self.diagonal)
+            state.diagonal[:] = self.gpu.to_host(self.diagonal)
         for sums, there in ((state.before_u, self.before[0]), (state.before_v, self.before[1])):
             if sums is not None:
                 self._fetch(there, sums)
         if state.before_diagonal is not None and self.before[2] is not None:
-            state.before_diagonal[:] = self.card.to_host(self.before[2])
+            state.before_diagonal[:] = self.gpu.to_host(self.before[2])
 
     def _padded(self, factors: NDArray[Any]) -> Any:
-        xp = self.card.xp
+        xp = self.gpu.xp
         padded = xp.zeros((factors.shape[0], self.stride), dtype=factors.dtype)
         for rows in row_blocks(*padded.shape, most_entries=AT_ONCE):
             padded[rows, : self.width] = xp.asarray(factors[rows])
         return padded
 
     def _fetch(self, padded: Any, factors: NDArray[Any]) -> None:
-        """Copy factors back, some rows at a time: the card makes a copy without what they are padded with first."""
+        """Copy factors back, some rows at a time: the GPU makes a copy without what they are padded with first."""
         for rows in row_blocks(*padded.shape, most_entries=AT_ONCE):
-            factors[rows] = self.card.to_host(padded[rows, : self.width])
+            factors[rows] = self.gpu.to_host(padded[rows, : self.width])
 
 
 def _room_of_a_block(state: LowRankState) -> tuple[int, int, int]:

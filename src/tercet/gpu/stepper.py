@@ -12,10 +12,10 @@ from tercet.data.counters import Counters, draw_by_counters, drawn_by_counters, 
 from tercet.data.mapped_rows import StoredRows, Texts, take
 from tercet.data.preferences import Preferences
 from tercet.errors import MemoryLimitError, ParameterError
-from tercet.gpu.all_pairs import DenseOnCard, SparseOnCard, SupportOnCard
-from tercet.gpu.hardware import Card
-from tercet.gpu.scoring import CardScorer
-from tercet.gpu.states import ChunkOnCard, DiagonalOnCard, LowRankOnCard, StateOnCard, TextsOnCard
+from tercet.gpu.all_pairs import GpuDense, GpuSparse, GpuSupport
+from tercet.gpu.hardware import Gpu
+from tercet.gpu.scoring import GpuScorer
+from tercet.gpu.states import GpuChunk, GpuDiagonal, GpuLowRank, GpuState, GpuTexts
 from tercet.learn import RANKERS
 from tercet.learn.dense import DenseState
 from tercet.learn.diagonal import DiagonalState
@@ -31,37 +31,37 @@ from tercet.weights import scoring_by
 
 _log = logging.getLogger(__name__)
 
-MOST_STEPS = 1 << 21  # of a chunk, where preferences are on the card
-FROM_HOST = 1 << 17  # where they are drawn, or texts gathered, on this side while the card is at work
+MOST_STEPS = 1 << 21  # of a chunk, where preferences are on the GPU
+FROM_HOST = 1 << 17  # where they are drawn, or texts gathered, on this side while the GPU is at work
 LOOKS = 20  # at a run, at least: curves, and fits that are compared on their way, are made of them
-REPAID = 3.0  # seconds on a core from which on a card, which takes about two to get ready, is worth it
+REPAID = 3.0  # seconds on a core from which on a GPU, which takes about two to get ready, is worth it
 _OPERATIONS = 1e9  # multiply-adds of a core in a second, about
 _OPERATIONS_OF_A_WORD = 16  # that a diagonal looks for in the other texts: as long as so many multiply-adds
 _SHARE_FOR_TEXTS = 0.8  # of the memory that weights leave
 
-ON_CARD: dict[type[State], type[StateOnCard[Any]]] = {
-    LowRankState: LowRankOnCard,
-    MultiTaskState: LowRankOnCard,
-    DenseState: DenseOnCard,
-    SparseState: SparseOnCard,
-    OnSupportState: SupportOnCard,
-    DiagonalState: DiagonalOnCard,
+ON_GPU: dict[type[State], type[GpuState[Any]]] = {
+    LowRankState: GpuLowRank,
+    MultiTaskState: GpuLowRank,
+    DenseState: GpuDense,
+    SparseState: GpuSparse,
+    OnSupportState: GpuSupport,
+    DiagonalState: GpuDiagonal,
 }
 
 
-class CardStepper(Stepper):
-    """Takes the steps of a run on a card, a thread block for each, as many at once as the card has room for.
+class GpuStepper(Stepper):
+    """Takes the steps of a run on a GPU, a thread block for each, as many at once as the GPU has room for.
 
-    Preferences that are drawn at random are drawn on the card, by counters; given ones are copied there once. Others
-    are drawn here, and texts that are stored, or too many for the card, are gathered here, while it takes the steps
+    Preferences that are drawn at random are drawn on the GPU, by counters; given ones are copied there once. Others
+    are drawn here, and texts that are stored, or too many for the GPU, are gathered here, while it takes the steps
     before.
     """
 
     stops_for_checkpoints = True
 
-    def __init__(self, run: Run, card: Card, *, deterministic: bool) -> None:
-        self.run, self.card, self.deterministic = run, card, deterministic
-        self.name = card.name
+    def __init__(self, run: Run, gpu: Gpu, *, deterministic: bool) -> None:
+        self.run, self.gpu, self.deterministic = run, gpu, deterministic
+        self.name = gpu.name
         self._pace = self._pace_of(MOST_STEPS)
 
     @property
@@ -76,22 +76,22 @@ class CardStepper(Stepper):
         return min(most, max(1, self.run.total // LOOKS // CHUNK) * CHUNK)
 
     def begin(self) -> None:
-        run, xp = self.run, self.card.xp
-        with self.card.errors():
-            self._state = ON_CARD[type(run.state)](self.card, run.state, deterministic=self.deterministic)
+        run, xp = self.run, self.gpu.xp
+        with self.gpu.errors():
+            self._state = ON_GPU[type(run.state)](self.gpu, run.state, deterministic=self.deterministic)
             self._state.take_as_many_as_texts_allow(run.Q, run.D)
-            self._texts: TextsOnCard | None = None
+            self._texts: GpuTexts | None = None
             if self._texts_fit(run.Q, run.D):
                 self._texts = self._state.lay_out(run.Q, run.D)
             self._tally = xp.zeros((self._state.n_blocks, 2), dtype=np.float64)
             self._place_source()
-        self._next: tuple[int, ChunkOnCard, TextsOnCard] | None = None
+        self._next: tuple[int, GpuChunk, GpuTexts] | None = None
         self._settled = True
 
     def _place_source(self) -> None:
-        source, xp = self.run.source, self.card.xp
+        source, xp = self.run.source, self.gpu.xp
         self._sampler: Any = None
-        self._given: ChunkOnCard | None = None
+        self._given: GpuChunk | None = None
         if self._texts is None or type(source) not in (SampledSource, ArraySource):
             self._pace = self._pace_of(BLOCK if source.looks_at_weights else FROM_HOST)
         elif isinstance(source, SampledSource):
@@ -107,7 +107,7 @@ class CardStepper(Stepper):
 
     def step(self, limit: int) -> tuple[float, float]:
         run = self.run
-        with self.card.errors():
+        with self.gpu.errors():
             if limit == 0:
                 self._compile()
                 return 0.0, 0.0
@@ -120,23 +120,23 @@ class CardStepper(Stepper):
             run.state.step += len(chunk)
             self._settled = False
             self._look_ahead()
-            tally = self.card.to_host(self._tally).sum(axis=0)
+            tally = self.gpu.to_host(self._tally).sum(axis=0)
         return run.note(tally, len(chunk))
 
     def settle(self) -> None:
         if not self._settled:
-            with self.card.errors():
+            with self.gpu.errors():
                 self._state.bring_back()
             self._settled = True
 
     def end(self) -> None:
         self._state = self._texts = self._sampler = self._given = self._next = self._tally = None  # type: ignore[assignment]
-        self.card.free_unused()
+        self.gpu.free_unused()
 
     # -- what comes next ------------------------------------------------------------------------------------------
 
-    def _draw(self, limit: int) -> tuple[ChunkOnCard, TextsOnCard]:
-        run, xp = self.run, self.card.xp
+    def _draw(self, limit: int) -> tuple[GpuChunk, GpuTexts]:
+        run, xp = self.run, self.gpu.xp
         if self._sampler is not None:
             assert self._texts is not None
             assert isinstance(run.source, SampledSource)
@@ -146,7 +146,7 @@ class CardStepper(Stepper):
                 if int(rows.max()) >= n:
                     raise ParameterError(f"the sampler draws row {int(rows.max())} of {name}, which has {n}")
             rate = self._rates(0, limit)
-            return ChunkOnCard(*drawn, rate, rate, self._margins(limit)), self._texts
+            return GpuChunk(*drawn, rate, rate, self._margins(limit)), self._texts
         if self._given is not None:
             assert self._texts is not None
             return self._given_part(limit), self._texts
@@ -159,14 +159,14 @@ class CardStepper(Stepper):
             chunk = chunk.part(0, limit)
         return chunk, texts
 
-    def _given_part(self, limit: int) -> ChunkOnCard:
+    def _given_part(self, limit: int) -> GpuChunk:
         """The next of given preferences, up to the end of a pass."""
         run, source = self.run, self.run.source
         assert isinstance(source, ArraySource)
         assert self._given is not None
         epoch, first = divmod(run.done, len(source.prefs))
         if source.shuffle and epoch != self._epoch:
-            self._order, self._epoch = self.card.xp.asarray(source.order(epoch)), epoch
+            self._order, self._epoch = self.gpu.xp.asarray(source.order(epoch)), epoch
         n = min(limit, len(source.prefs) - first)
         if self._order is None:
             some = self._given.part(first, first + n)
@@ -174,84 +174,84 @@ class CardStepper(Stepper):
             some = self._given.at(self._order[first : first + n])
         rate = self._rates(0, n)
         step_size = rate if source.prefs.weight is None else rate * some.step_size
-        return ChunkOnCard(some.query, some.better, some.worse, rate, step_size, some.margin)
+        return GpuChunk(some.query, some.better, some.worse, rate, step_size, some.margin)
 
-    def _from_host(self, limit: int, after: int) -> tuple[int, ChunkOnCard, TextsOnCard]:
+    def _from_host(self, limit: int, after: int) -> tuple[int, GpuChunk, GpuTexts]:
         """Preferences that are ``after`` steps away, drawn here, with their texts where these are not on the card."""
         run = self.run
         # A source that looks at the weights is asked again only when its part is learned from, as on a CPU.
         prefs, rate = (run.draw if run.source.looks_at_weights else run.draw_all)(limit, after)
         texts = self._texts
-        with self.card.copying():
+        with self.gpu.copying():
             if texts is None:
                 prefs, Q, D = gathered(prefs, run.Q, run.D)
                 texts = self._state.lay_out(Q, D)
-            chunk = self._chunk_of(prefs, self.card.xp.asarray(rate))
+            chunk = self._chunk_of(prefs, self.gpu.xp.asarray(rate))
         return run.done + after, chunk, texts
 
     def _look_ahead(self) -> None:
-        """Draw what comes next while the card is at work."""
+        """Draw what comes next while the GPU is at work."""
         run = self.run
-        on_card = self._sampler is not None or self._given is not None
-        if on_card or run.source.looks_at_weights or self._next is not None:
+        on_gpu = self._sampler is not None or self._given is not None
+        if on_gpu or run.source.looks_at_weights or self._next is not None:
             return
         limit = self.most_steps if run.total is None else min(self.most_steps, run.total - run.done)
         if limit:
             self._next = self._from_host(limit, 0)
 
-    def _chunk_of(self, prefs: Preferences, rate: Any) -> ChunkOnCard:
-        """Preferences on the card; without a rate, what stands for the size of steps is their weight."""
-        xp = self.card.xp
+    def _chunk_of(self, prefs: Preferences, rate: Any) -> GpuChunk:
+        """Preferences on the GPU; without a rate, what stands for the size of steps is their weight."""
+        xp = self.gpu.xp
         weight = None if prefs.weight is None else xp.asarray(prefs.weight)
         step_size = weight if rate is None else rate if weight is None else rate * weight
         margin = self._margins(len(prefs)) if prefs.margin is None else xp.asarray(prefs.margin)
         query, better, worse = map(xp.asarray, (prefs.query, prefs.better, prefs.worse))
-        return ChunkOnCard(query, better, worse, rate, step_size, margin)
+        return GpuChunk(query, better, worse, rate, step_size, margin)
 
     def _rates(self, after: int, n: int) -> Any:
         sgd, run = self.run.sgd, self.run
-        return rates(sgd.schedule, sgd.rate, run.state.step + after, n, run.total, self.card.xp)
+        return rates(sgd.schedule, sgd.rate, run.state.step + after, n, run.total, self.gpu.xp)
 
     def _margins(self, n: int) -> Any:
-        return self.card.xp.full(n, self.run.sgd.margin, dtype=np.float32)
+        return self.gpu.xp.full(n, self.run.sgd.margin, dtype=np.float32)
 
     def _texts_fit(self, Q: Texts, D: Texts) -> bool:
         if isinstance(Q, StoredRows) or isinstance(D, StoredRows):
             return False
-        return self._state.bytes_of_texts(Q, D) < _SHARE_FOR_TEXTS * self.card.free_bytes()
+        return self._state.bytes_of_texts(Q, D) < _SHARE_FOR_TEXTS * self.gpu.free_bytes()
 
     def _compile(self) -> None:
         """Have the kernel compiled, and run once over nothing."""
-        xp, run = self.card.xp, self.run
+        xp, run = self.gpu.xp, self.run
         none = xp.zeros(0, dtype=np.int32), xp.zeros(0, dtype=np.float32)
         texts = self._texts or self._state.lay_out(take(run.Q, []), take(run.D, []))
-        chunk = ChunkOnCard(none[0], none[0], none[0], none[1], none[1], none[1])
+        chunk = GpuChunk(none[0], none[0], none[0], none[1], none[1], none[1])
         self._state.advance(texts, chunk, run.state.step, self._tally)
 
 
-class CardExecutor(Executor):
+class GpuExecutor(Executor):
     """Takes the steps of fits on a card.
 
     Parameters
     ----------
-    strict : refuse learners that a card cannot take, or has no room for; else they learn on the CPU
-    auto : leave such learners, and work that a card would not repay, to the CPU in any case
+    strict : refuse learners that a GPU cannot take, or has no room for; else they learn on the CPU
+    auto : leave such learners, and work that a GPU would not repay, to the CPU in any case
     deterministic : give the same bits every time
     """
 
-    def __init__(self, card: Card, *, strict: bool = True, auto: bool = False, deterministic: bool = False) -> None:
-        self.card, self.strict, self.auto, self.deterministic = card, strict, auto, deterministic
-        self._scorer = CardScorer(card)
+    def __init__(self, gpu: Gpu, *, strict: bool = True, auto: bool = False, deterministic: bool = False) -> None:
+        self.gpu, self.strict, self.auto, self.deterministic = gpu, strict, auto, deterministic
+        self._scorer = GpuScorer(gpu)
 
     @property
     def _leaves_to_cpu(self) -> bool:
-        """Whether what a card cannot take is learned on the CPU, and not refused."""
+        """Whether what a GPU cannot take is learned on the CPU, and not refused."""
         return self.auto or not self.strict
 
     def check(self, ranker: InRounds) -> None:
         state_class = getattr(ranker, "_state_class", None)
-        if not self._leaves_to_cpu and state_class not in ON_CARD:
-            able = [name for name, cls in RANKERS.items() if getattr(cls, "_state_class", None) in ON_CARD]
+        if not self._leaves_to_cpu and state_class not in ON_GPU:
+            able = [name for name, cls in RANKERS.items() if getattr(cls, "_state_class", None) in ON_GPU]
             raise ParameterError(
                 f"{type(ranker).__name__} does not learn on a GPU; {', '.join(able[:-1])} and {able[-1]} do"
             )
@@ -267,23 +267,23 @@ class CardExecutor(Executor):
                 raise
             _log.info("learning on the CPU: %s", error)
             return LocalStepper(run)
-        _log.info("learning on %s", self.card.name)
-        return CardStepper(run, self.card, deterministic=self.deterministic)
+        _log.info("learning on %s", self.gpu.name)
+        return GpuStepper(run, self.gpu, deterministic=self.deterministic)
 
     def _check_state(self, state: State) -> None:
-        if type(state) not in ON_CARD:
+        if type(state) not in ON_GPU:
             raise ParameterError(
                 f"a {type(state).__name__} is not learned on a GPU; learn it on the CPU"
                 + (", or form='words'" if type(state).__name__ == "DualState" else "")
             )
-        with self.card.errors():
-            ON_CARD[type(state)].check(self.card, state, deterministic=self.deterministic)
+        with self.gpu.errors():
+            ON_GPU[type(state)].check(self.gpu, state, deterministic=self.deterministic)
 
     def take_pass(self, work: QueryPass) -> tuple[float, float]:
         return work.run()
 
     def scoring(self) -> AbstractContextManager[None]:
-        """Score texts on the card within the block."""
+        """Score texts on the GPU within the block."""
         return scoring_by(self._scorer)
 
 

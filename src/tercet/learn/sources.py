@@ -129,7 +129,7 @@ class ArraySource(Source):
 class SampledSource(Source):
     """Fresh preferences from labels, judgements or links, drawn block by block, or by counters of steps.
 
-    ``drawn_by`` says which, for one run: a card draws by counters, and a run that began so goes on so anywhere.
+    ``drawn_by`` says which, for one run: a GPU draws by counters, and a run that began so goes on so anywhere.
 
     Examples
     --------

@@ -34,7 +34,7 @@ _BLOCK_BYTES = 256 * 2**20  # a block of dense scores
 
 
 class ScoringDevice(ABC):
-    """Scores texts elsewhere, such as on a card; None leaves them to be scored here.
+    """Scores texts elsewhere, such as on a GPU; None leaves them to be scored here.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Rankers that learn on a card, each with what it can be asked to do, and small texts for them."""
+"""Rankers that learn on a GPU, each with what it can be asked to do, and small texts for them."""
 
 from __future__ import annotations
 

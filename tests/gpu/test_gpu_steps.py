@@ -9,15 +9,15 @@ import pytest
 from scipy import sparse
 
 import tercet as tc
-from support.card_rankers import N_TERMS, RANKERS, NeverSomeRanker, same, some_preferences, some_texts
-from support.host_card import COMPILER, HostCard, on_host_card
+from support.gpu_rankers import N_TERMS, RANKERS, NeverSomeRanker, same, some_preferences, some_texts
+from support.host_gpu import COMPILER, HostGpu, on_host_gpu
 from support.random_data import random_preferences, random_texts
 from tercet.data.sampling import JudgementSampler
 from tercet.errors import DeviceError, InputError, MissingExtraError, ParameterError
-from tercet.gpu import device, find_card
-from tercet.gpu.all_pairs import PairsOnCard
-from tercet.gpu.states import LowRankOnCard, shared_words
-from tercet.gpu.stepper import CardStepper
+from tercet.gpu import device, find_gpu
+from tercet.gpu.all_pairs import GpuPairs
+from tercet.gpu.states import GpuLowRank, shared_words
+from tercet.gpu.stepper import GpuStepper
 from tercet.learn import HardSource, MultiTaskRanker, SampledSource
 from tercet.text import vectorise
 
@@ -28,10 +28,10 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler builds
 def test_one_block_takes_the_steps_of_the_cpu(name):
     Q, D, prefs = some_texts(), some_texts(seed=7), some_preferences()
     here = RANKERS[name]().fit(Q, prefs, D)
-    card = HostCard()
-    with on_host_card(card):
+    gpu = HostGpu()
+    with on_host_gpu(gpu):
         there = RANKERS[name]().fit(Q, prefs, D)
-    assert len(card.launched) >= 2  # once over nothing, and then with steps
+    assert len(gpu.launched) >= 2  # once over nothing, and then with steps
     same(there, here)
     assert there.n_steps_ == here.n_steps_
     if hasattr(here, "history_"):
@@ -43,9 +43,9 @@ def test_steps_with_the_same_bits_every_time(name):
     """As one block of one thread a batch is one preference, so that the way by sums of integers is that of the CPU."""
     Q, D, prefs = some_texts(), some_texts(seed=7), some_preferences(100)
     here = RANKERS[name]().fit(Q, prefs, D)
-    card = HostCard()
-    card.n_processors = 0  # one block at least
-    with on_host_card(card, deterministic=True):
+    gpu = HostGpu()
+    gpu.n_processors = 0  # one block at least
+    with on_host_gpu(gpu, deterministic=True):
         there = RANKERS[name]().fit(Q, prefs, D)
     same(there, here)
 
@@ -53,9 +53,9 @@ def test_steps_with_the_same_bits_every_time(name):
 @pytest.mark.parametrize("name", ["dense", "sparse", "sparse, on low rank"])
 def test_all_runs_of_a_fit_have_the_same_bits_where_these_are_asked_for(name, monkeypatch):
     began = []
-    monkeypatch.setattr("tercet.gpu.find_card", HostCard)
+    monkeypatch.setattr("tercet.gpu.find_gpu", HostGpu)
     monkeypatch.setattr(
-        CardStepper, "begin", lambda self, begin=CardStepper.begin: began.append(self.deterministic) or begin(self)
+        GpuStepper, "begin", lambda self, begin=GpuStepper.begin: began.append(self.deterministic) or begin(self)
     )
     for deterministic in (True, False):
         began.clear()
@@ -66,7 +66,7 @@ def test_all_runs_of_a_fit_have_the_same_bits_where_these_are_asked_for(name, mo
 
 @pytest.mark.parametrize("name", [name for name in RANKERS if "never" in name])
 def test_pairs_that_are_never_learned_are_zero(name):
-    with on_host_card():
+    with on_host_gpu():
         learned = RANKERS[name]().fit(some_texts(), some_preferences(3000), some_texts(seed=7))
     weights = learned.weights_.rows(np.arange(N_TERMS))
     assert not weights[NeverSomeRanker.never.toarray() != 0].any()
@@ -77,9 +77,9 @@ def test_batches_of_integer_sums_are_the_sum_of_their_steps(monkeypatch):
     """All steps of a batch see the weights before it, and their changes are added up."""
     Q, rate = some_texts(), 0.3
     prefs = tc.Preferences([0] * 9, [1] * 9, [2] * 9)  # one after the other, a few of them would be enough
-    monkeypatch.setattr(PairsOnCard, "steps_before", 1e-9)  # the first alone, and then all 8
-    monkeypatch.setattr(PairsOnCard, "take_as_many_as_texts_allow", lambda *_: None)
-    with on_host_card(deterministic=True):
+    monkeypatch.setattr(GpuPairs, "steps_before", 1e-9)  # the first alone, and then all 8
+    monkeypatch.setattr(GpuPairs, "take_as_many_as_texts_allow", lambda *_: None)
+    with on_host_gpu(deterministic=True):
         learned = tc.DenseRanker(rate=rate, schedule="constant").fit(Q, prefs).weights_.rows(np.arange(N_TERMS))
     query, better, worse = Q[:3].toarray().astype(np.float64)
 
@@ -102,14 +102,14 @@ def test_weights_margins_and_passes_of_given_preferences():
     )
     make = lambda: tc.LowRankRanker(n_components=5, epochs=3, shuffle=True, rate=0.2)  # noqa: E731
     here = make().fit(Q, prefs)
-    with on_host_card():
+    with on_host_gpu():
         there = make().fit(Q, prefs)
     same(there, here)
 
 
 def test_a_refit_by_hand_refuses_rows_that_there_are_not():
     Q, beyond = some_texts(), tc.Preferences([0], [10**6], [1])
-    with on_host_card():
+    with on_host_gpu():
         ranker = tc.SparseRanker(rate=3.0, l1=2e-3).fit(Q, some_preferences())
         with pytest.raises(InputError, match="1000000"):
             ranker.refit_on_support(Q, beyond)
@@ -120,7 +120,7 @@ def test_sources_of_other_kinds_are_drawn_here():
     second = (some_texts(seed=4), some_preferences(200, seed=5))
     make = lambda: MultiTaskRanker(n_components=5, rate=0.2)  # noqa: E731
     here = make().fit(Q, some_preferences(), Q, second=second)
-    with on_host_card():
+    with on_host_gpu():
         there = make().fit(Q, some_preferences(), Q, second=second)
     same(there, here)
 
@@ -141,7 +141,7 @@ def test_hard_negatives_are_ranked_by_the_weights_of_the_same_steps():
         return ranker.fit(Q, source, validation=lambda _: next(values))
 
     here = fit()
-    with on_host_card():
+    with on_host_gpu():
         there = fit()
     same(there, here)
 
@@ -159,7 +159,7 @@ def kill_at(step):
 
 
 def test_what_is_drawn_on_a_card_is_drawn_the_same_here(tmp_path):
-    """A card draws by counters; a run that began so goes on so on a CPU, and one that began here goes on by blocks."""
+    """A GPU draws by counters; a run that began so goes on so on a CPU, and one that began here goes on by blocks."""
     Q = some_texts()
 
     def fit(path, *callbacks):
@@ -169,7 +169,7 @@ def test_what_is_drawn_on_a_card_is_drawn_the_same_here(tmp_path):
         checkpoint = tc.Checkpoint(tmp_path / path, every=3000)
         return ranker.fit(Q, source, validation=lambda _: next(by_step), callbacks=[checkpoint, *callbacks])
 
-    with on_host_card():
+    with on_host_gpu():
         drawn_there = fit("there")
         with pytest.raises(Kill):
             fit("began-there", kill_at(6000))
@@ -177,7 +177,7 @@ def test_what_is_drawn_on_a_card_is_drawn_the_same_here(tmp_path):
     with pytest.raises(Kill):
         fit("began-here", kill_at(6000))
     same(fit("began-there"), drawn_there)
-    with on_host_card():
+    with on_host_gpu():
         same(fit("began-here"), drawn_here)
     with pytest.raises(AssertionError):
         same(drawn_here, drawn_there)
@@ -189,19 +189,19 @@ def test_checkpoints_of_both_hold_the_same_run(tmp_path):
 
     whole = make().fit(Q, prefs)
     value = lambda weights: float(weights.rows(np.arange(N_TERMS)).sum())  # noqa: E731
-    with on_host_card(), pytest.raises(Kill):
+    with on_host_gpu(), pytest.raises(Kill):
         make().fit(Q, prefs, validation=value, callbacks=[tc.Checkpoint(tmp_path / "a", every=1000), kill_at(5000)])
     there_then_here = make().fit(Q, prefs, validation=value, callbacks=[tc.Checkpoint(tmp_path / "a", every=1000)])
     with pytest.raises(Kill):
         make().fit(Q, prefs, validation=value, callbacks=[tc.Checkpoint(tmp_path / "b", every=1000), kill_at(5000)])
-    with on_host_card():
+    with on_host_gpu():
         here_then_there = make().fit(Q, prefs, validation=value, callbacks=[tc.Checkpoint(tmp_path / "b", every=1000)])
     assert there_then_here.n_steps_ == here_then_there.n_steps_ <= whole.n_steps_
     same(here_then_there, there_then_here)
 
 
 def test_checkpoints_are_written_and_listeners_told_in_mid_run(tmp_path, monkeypatch):
-    """Chunks of a card are long, but not so long that a checkpoint comes late, or a curve has one point."""
+    """Chunks of a GPU are long, but not so long that a checkpoint comes late, or a curve has one point."""
     Q, prefs, written = some_texts(), some_preferences(200_000), {}
 
     def write(self, run):
@@ -211,7 +211,7 @@ def test_checkpoints_are_written_and_listeners_told_in_mid_run(tmp_path, monkeyp
     monkeypatch.setattr(tc.Checkpoint, "write", write)
     fit = lambda: tc.DiagonalRanker().fit(Q, prefs, callbacks=[tc.Checkpoint(tmp_path / "run", every=50_000)])  # noqa: E731
     fit()
-    with on_host_card():
+    with on_host_gpu():
         there = fit()
         unwatched = tc.DiagonalRanker().fit(Q, prefs)
     assert written["host"] == written[""] == [53_248, 106_496, 159_744, 200_000]
@@ -222,17 +222,17 @@ def test_checkpoints_are_written_and_listeners_told_in_mid_run(tmp_path, monkeyp
 
 def test_the_same_bits_after_a_kill_where_texts_are_gathered(tmp_path, monkeypatch):
     """Which preferences see the same weights depends neither on what was drawn ahead nor on checkpoints."""
-    Q, prefs, card = some_texts(), some_preferences(9000), HostCard()
-    card.n_processors = 4
+    Q, prefs, gpu = some_texts(), some_preferences(9000), HostGpu()
+    gpu.n_processors = 4
     monkeypatch.setattr("tercet.gpu.stepper.FROM_HOST", 4096)
-    monkeypatch.setattr(CardStepper, "_texts_fit", lambda *_: False)
+    monkeypatch.setattr(GpuStepper, "_texts_fit", lambda *_: False)
     values = iter(range(100))
 
     def fit(*callbacks):
         ranker = tc.LowRankRanker(n_components=5, rate=0.3, validate_every=3000, patience=None)
         return ranker.fit(Q, prefs, validation=lambda _: next(values), callbacks=callbacks)
 
-    with on_host_card(card, deterministic=True):
+    with on_host_gpu(gpu, deterministic=True):
         whole = fit()
         with pytest.raises(Kill):
             fit(tc.Checkpoint(tmp_path / "run", every=3000), kill_at(6000))
@@ -243,7 +243,7 @@ def test_the_same_bits_after_a_kill_where_texts_are_gathered(tmp_path, monkeypat
 
 def test_what_was_learned_on_a_card_is_saved_and_learns_on_here(tmp_path):
     Q, prefs = some_texts(), some_preferences()
-    with on_host_card():
+    with on_host_gpu():
         ranker = tc.SparseRanker(rate=3.0, l1=2e-3).fit(Q, prefs)
     ranker.save(tmp_path / "ranker")
     again = tc.load(tmp_path / "ranker")
@@ -257,22 +257,22 @@ def test_vectors_on_disk_are_learned_from_on_a_card(tmp_path, monkeypatch):
     queries = {f"q{at}": f"w{at % 5} w{at % 11}" for at in range(40)}
     qrels = {f"q{at}": {f"d{at}": 1} for at in range(40)}
     vectors = vectorise(docs, queries, tmp_path / "vectors")
-    card = HostCard()
-    monkeypatch.setattr("tercet.gpu.find_card", lambda: card)
+    gpu = HostGpu()
+    monkeypatch.setattr("tercet.gpu.find_gpu", lambda: gpu)
     here, there = tc.LowRankRanker(n_components=5), tc.LowRankRanker(n_components=5)
     tc.fit_vectors(vectors, qrels, here, n_steps=2000)
-    assert not card.launched
+    assert not gpu.launched
     with device("cuda"):
         tc.fit_vectors(vectors, qrels, there, n_steps=2000)
-    assert len(card.launched) >= 2
+    assert len(gpu.launched) >= 2
     Q = vectors.queries.rows(np.arange(40))
     np.testing.assert_allclose(there.weights_.score(Q, Q), here.weights_.score(Q, Q), rtol=1e-4, atol=1e-5)
 
 
 def test_without_a_card_what_is_missing_is_named(monkeypatch):
-    """CuPy is no package of the tests; where it is installed all the same, there may be a card as well."""
+    """CuPy is no package of the tests; where it is installed all the same, there may be a GPU as well."""
     monkeypatch.setitem(sys.modules, "cupy", None)
-    find_card.cache_clear()
+    find_gpu.cache_clear()
     try:
         with pytest.raises(MissingExtraError, match=r"a GPU needs CuPy: .*gpu"), device("cuda"):
             pass
@@ -280,7 +280,7 @@ def test_without_a_card_what_is_missing_is_named(monkeypatch):
             learned = tc.LowRankRanker(n_components=5).fit(some_texts(), some_preferences())
         assert (name, learned.n_steps_) == ("", 300)
     finally:
-        find_card.cache_clear()
+        find_gpu.cache_clear()
     with pytest.raises(ParameterError, match="device must be one of"), device("gpu"):
         pass
 
@@ -291,13 +291,13 @@ def test_a_card_and_a_cluster_are_not_both_asked_for():
 
 
 def test_a_failure_in_mid_run_leaves_the_last_checkpoint(tmp_path):
-    """A card that fails at a launch: what was written before is there, and a CPU goes on from it."""
+    """A GPU that fails at a launch: what was written before is there, and a CPU goes on from it."""
     Q, prefs = some_texts(), some_preferences(9000)
 
-    class Failing(HostCard):
+    class Failing(HostGpu):
         def launch(self, *args):
             if len(looked) == 5:
-                raise DeviceError("the card failed")
+                raise DeviceError("the GPU failed")
             super().launch(*args)
 
     looked = []
@@ -307,7 +307,7 @@ def test_a_failure_in_mid_run_leaves_the_last_checkpoint(tmp_path):
         "validation": lambda _: looked.append(1) or next(steps),
         "callbacks": [tc.Checkpoint(tmp_path / "run", every=1000)],
     }
-    with on_host_card(Failing()), pytest.raises(DeviceError):
+    with on_host_gpu(Failing()), pytest.raises(DeviceError):
         make().fit(Q, prefs, **how)
     whole = make().fit(Q, prefs, validation=lambda _: next(steps))
     began_again = []
@@ -325,20 +325,20 @@ def test_fewer_steps_at_once_where_texts_share_their_words(monkeypatch):
     for name, rows in (("same", same_words), ("own", own_words)):
         texts = sparse.csr_array(rows)
         for ranker in (tc.LowRankRanker(n_components=2), tc.DenseRanker(), tc.DiagonalRanker()):
-            card = HostCard()
-            card.n_processors = 100
+            gpu = HostGpu()
+            gpu.n_processors = 100
             noted = []
 
-            def begin_and_note(self, begin=CardStepper.begin, noted=noted):
+            def begin_and_note(self, begin=GpuStepper.begin, noted=noted):
                 begin(self)
                 noted.append(self._state.n_blocks)
 
-            with on_host_card(card), monkeypatch.context() as patch:
-                patch.setattr(CardStepper, "begin", begin_and_note)
+            with on_host_gpu(gpu), monkeypatch.context() as patch:
+                patch.setattr(GpuStepper, "begin", begin_and_note)
                 ranker.fit(texts, random_preferences(np.random.default_rng(0), 100, 50, 50))
             taken[name, type(ranker).__name__] = noted[0]
-    assert taken["same", "DenseRanker"] == taken["same", "DiagonalRanker"] == PairsOnCard.most_at_a_weight
-    assert taken["same", "LowRankRanker"] == LowRankOnCard.most_at_a_weight
+    assert taken["same", "DenseRanker"] == taken["same", "DiagonalRanker"] == GpuPairs.most_at_a_weight
+    assert taken["same", "LowRankRanker"] == GpuLowRank.most_at_a_weight
     assert taken["own", "DenseRanker"] == taken["own", "LowRankRanker"] == 800
     assert taken["own", "DiagonalRanker"] == 1600
 
@@ -354,17 +354,17 @@ def test_shared_words_are_counted_over_pairs_of_texts():
 
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_few_steps_at_once_at_the_beginning(deterministic):
-    """A card of many blocks begins with one, and has at most so many at once as a share of the steps before."""
+    """A GPU of many blocks begins with one, and has at most so many at once as a share of the steps before."""
 
-    class Noting(HostCard):
+    class Noting(HostGpu):
         def launch(self, name, n_blocks, *args):
             asked.append(n_blocks)
             super().launch(name, n_blocks, *args)
 
-    asked, card = [], Noting()
-    card.n_processors = 100
+    asked, gpu = [], Noting()
+    gpu.n_processors = 100
     X = sparse.csr_array(np.eye(50, dtype=np.float32))
-    with on_host_card(card, deterministic=deterministic):
+    with on_host_gpu(gpu, deterministic=deterministic):
         tc.LowRankRanker(n_components=2).fit(X, random_preferences(np.random.default_rng(0), 20_000, 50, 50))
     assert asked[:9] == [1] * 9
     assert 200 < max(asked) <= 1 + 20_000 // 64

@@ -1,4 +1,4 @@
-"""A stand-in for a card on a machine without one: the same kernels, compiled by this machine's C++ compiler.
+"""A stand-in for a GPU on a machine without one: the same kernels, compiled by this machine's C++ compiler.
 
 They run as one block of one thread, which takes steps one after the other, as the kernels of a CPU do.
 """
@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from tercet.gpu.hardware import Card, kernel_source
-from tercet.gpu.stepper import CardExecutor
+from tercet.gpu.hardware import Gpu, kernel_source
+from tercet.gpu.stepper import GpuExecutor
 from tercet.learn.loop import executing_on
 
 COMPILER = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
@@ -38,7 +38,7 @@ def _built(name: str) -> ctypes.CDLL:
     return ctypes.CDLL(str(library))
 
 
-class HostCard(Card):
+class HostGpu(Gpu):
     """One block of one thread, in this process; ``memory`` is what it says is free."""
 
     def __init__(self, memory: int = 1 << 40) -> None:
@@ -74,9 +74,9 @@ class HostCard(Card):
         getattr(library, name)(*map(_argument, args))
 
 
-def on_host_card(card: HostCard | None = None, **how: Any) -> AbstractContextManager[None]:
-    """Within the block, fits learn on a card of this kind; ``how`` are parameters of `CardExecutor`."""
-    return executing_on(CardExecutor(card or HostCard(), **how))
+def on_host_gpu(gpu: HostGpu | None = None, **how: Any) -> AbstractContextManager[None]:
+    """Within the block, fits learn on a GPU of this kind; ``how`` are parameters of `GpuExecutor`."""
+    return executing_on(GpuExecutor(gpu or HostGpu(), **how))
 
 
 def _argument(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What only a real card can show. Without one these tests are skipped, and say why."""
+"""What only a real GPU can show. Without one these tests are skipped, and say why."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import pytest
 from scipy import sparse
 
 import tercet as tc
-from support.card_rankers import N_TERMS, RANKERS, NeverSomeRanker, same, some_preferences, some_texts
+from support.gpu_rankers import N_TERMS, RANKERS, NeverSomeRanker, same, some_preferences, some_texts
 from support.random_data import random_preferences, random_texts
 from tercet.data.counters import Counters, draw_by_counters, placed
 from tercet.data.sampling import JudgementSampler, LabelSampler, MixtureSampler
 from tercet.errors import DeviceError, InputError, MemoryLimitError, MissingExtraError
-from tercet.gpu import device, find_card
-from tercet.gpu.scoring import CardScorer
-from tercet.gpu.stepper import CardExecutor, CardStepper
+from tercet.gpu import device, find_gpu
+from tercet.gpu.scoring import GpuScorer
+from tercet.gpu.stepper import GpuExecutor, GpuStepper
 from tercet.learn import HardSource, SampledSource
 from tercet.learn.loop import executing_on
 from tercet.text import vectorise
 from tercet.weights import Dense, Diagonal, Identity, LowRank, Sparse, Weights, scoring_by
 
 try:
-    CARD = find_card()
+    GPU = find_gpu()
     REASON = ""
 except (DeviceError, MissingExtraError) as error:
-    CARD, REASON = None, str(error)
+    GPU, REASON = None, str(error)
 
-pytestmark = pytest.mark.skipif(CARD is None, reason=REASON)
+pytestmark = pytest.mark.skipif(GPU is None, reason=REASON)
 
 
-class OneBlock(CardExecutor):
+class OneBlock(GpuExecutor):
     """Has all steps taken one after the other."""
 
     def stepper(self, run):
@@ -51,7 +51,7 @@ class OneBlock(CardExecutor):
 @contextmanager
 def no_memory_left() -> Iterator[None]:
     """Within the block, CuPy has no memory for another array."""
-    pool = CARD.xp.get_default_memory_pool()
+    pool = GPU.xp.get_default_memory_pool()
     pool.free_all_blocks()
     pool.set_limit(size=max(1, pool.total_bytes()))
     try:
@@ -64,7 +64,7 @@ def no_memory_left() -> Iterator[None]:
 def test_one_block_is_the_cpu_kernel_to_rounding(name):
     Q, D, prefs = some_texts(), some_texts(seed=7), some_preferences()
     here = RANKERS[name]().fit(Q, prefs, D)
-    with executing_on(OneBlock(CARD)):
+    with executing_on(OneBlock(GPU)):
         there = RANKERS[name]().fit(Q, prefs, D)
     same(there, here)
 
@@ -89,7 +89,7 @@ def test_texts_that_are_gathered_while_the_card_is_at_work_give_the_same_bits(na
     fits = []
     for fits_there in (True, False):
         with monkeypatch.context() as patch:
-            patch.setattr(CardStepper, "_texts_fit", lambda *_, fits_there=fits_there: fits_there)
+            patch.setattr(GpuStepper, "_texts_fit", lambda *_, fits_there=fits_there: fits_there)
             with device("cuda", strict=True, deterministic=True):
                 fits.append(RANKERS[name]().fit(Q, prefs, D))
     there, gathered = (ranker.weights_.rows(np.arange(N_TERMS)) for ranker in fits)
@@ -102,7 +102,7 @@ def test_what_is_learned_is_brought_back_a_few_rows_at_a_time(name, monkeypatch)
     here = RANKERS[name]().fit(Q, prefs)
     for module in ("states", "all_pairs"):
         monkeypatch.setattr(f"tercet.gpu.{module}.AT_ONCE", 100)
-    with executing_on(OneBlock(CARD)):
+    with executing_on(OneBlock(GPU)):
         there = RANKERS[name]().fit(Q, prefs)
     same(there, here)
 
@@ -134,7 +134,7 @@ def test_hard_negatives_are_ranked_by_the_weights_of_the_same_steps():
         .weights_.rows(np.arange(N_TERMS))
     )
     here = fit()
-    with executing_on(OneBlock(CARD)):
+    with executing_on(OneBlock(GPU)):
         there = fit()
     # Rounding may turn a rank around, so that a few of the preferences are others.
     assert np.corrcoef(here.ravel(), there.ravel())[0, 1] > 0.99
@@ -153,11 +153,11 @@ def kill_at_5000(event) -> None:
 def test_a_run_goes_on_on_a_card_and_on_a_cpu(tmp_path, begins_there):
     Q, prefs = some_texts(), some_preferences(9000)
 
-    def fit(on_card, *callbacks):
+    def fit(on_gpu, *callbacks):
         ranker = tc.DenseRanker(rate=1.0)
-        if not on_card:
+        if not on_gpu:
             return ranker.fit(Q, prefs, callbacks=callbacks)
-        with executing_on(OneBlock(CARD)):
+        with executing_on(OneBlock(GPU)):
             return ranker.fit(Q, prefs, callbacks=callbacks)
 
     whole, checkpoint = fit(False), tc.Checkpoint(tmp_path / "run", every=1000)
@@ -170,9 +170,9 @@ def test_a_run_goes_on_on_a_card_and_on_a_cpu(tmp_path, begins_there):
 
 def test_without_memory_in_mid_run_the_last_checkpoint_is_kept(tmp_path, monkeypatch):
     Q, prefs = some_texts(), some_preferences(200_000)
-    monkeypatch.setattr(CardStepper, "_texts_fit", lambda *_: False)
+    monkeypatch.setattr(GpuStepper, "_texts_fit", lambda *_: False)
     checkpoint = tc.Checkpoint(tmp_path / "run", every=50_000)
-    pool, told = CARD.xp.get_default_memory_pool(), []
+    pool, told = GPU.xp.get_default_memory_pool(), []
 
     def fill(event):
         if event.step >= 100_000:
@@ -206,7 +206,7 @@ def test_what_there_is_no_memory_to_score_is_scored_here(monkeypatch):
     Q, D = random_texts(rng, 300, N_TERMS), random_texts(rng, 4000, N_TERMS)
     weights = Weights([Dense(weights=rng.standard_normal((N_TERMS, N_TERMS)).astype(np.float32))])
     scores, ranked = weights.score(Q, D), weights.rank(Q, D, 20)
-    with scoring_by(CardScorer(CARD)):
+    with scoring_by(GpuScorer(GPU)):
         with no_memory_left():
             np.testing.assert_array_equal(weights.score(Q, D), scores)
             for one, other in zip(weights.rank(Q, D, 20), ranked, strict=True):
@@ -221,7 +221,7 @@ def test_vectors_on_disk_are_learned_from(tmp_path):
     qrels = {f"q{at}": {f"d{at}": 1} for at in range(40)}
     here, there = (tc.LowRankRanker(n_components=5) for _ in range(2))
     tc.fit_vectors(vectors, qrels, here, n_steps=2000)
-    with executing_on(OneBlock(CARD)):
+    with executing_on(OneBlock(GPU)):
         tc.fit_vectors(vectors, qrels, there, n_steps=2000)
     Q = vectors.queries.rows(np.arange(40))
     np.testing.assert_allclose(there.weights_.score(Q, Q), here.weights_.score(Q, Q), rtol=1e-3, atol=1e-4)
@@ -239,9 +239,9 @@ def test_draws_are_those_of_a_cpu():
     for sampler in (judged, hardly_any_left, labels, MixtureSampler([(judged, 1.0), (labels, 2.0)])):
         steps = np.arange(5_000_000_000, 5_000_100_000)
         here = draw_by_counters(placed(sampler, np), Counters(np, 7, steps))
-        there = draw_by_counters(placed(sampler, CARD.xp), Counters(CARD.xp, 7, CARD.xp.asarray(steps)))
+        there = draw_by_counters(placed(sampler, GPU.xp), Counters(GPU.xp, 7, GPU.xp.asarray(steps)))
         for one, other in zip(here, there, strict=True):
-            np.testing.assert_array_equal(one, CARD.to_host(other))
+            np.testing.assert_array_equal(one, GPU.to_host(other))
 
 
 @pytest.mark.parametrize("kind", [tc.DenseRanker, lambda **p: tc.SparseRanker(l1=0.0, refit=False, **p)])
@@ -258,7 +258,7 @@ def test_a_product_of_more_terms_than_the_library_for_sparse_matrices_takes(monk
     monkeypatch.setattr("tercet.gpu.scoring._LEAST", 0)
     Q, pairs = sparse.csr_array(np.ones((2200, 1000), np.float32)), sparse.csr_array(np.ones((1000, 1000), np.float32))
     D = sparse.csr_array(np.eye(60, 1000, dtype=np.float32))  # the product has 2.2e9 terms
-    scores = CardScorer(CARD).score(Weights([Sparse(weights=pairs, scale=0.5)]), Q, D)
+    scores = GpuScorer(GPU).score(Weights([Sparse(weights=pairs, scale=0.5)]), Q, D)
     np.testing.assert_array_equal(scores, np.full((2200, 60), 500.0))
 
 
@@ -275,7 +275,7 @@ def test_scores_and_rankings_are_those_of_a_cpu(monkeypatch):
         [Sparse(weights=pairs), Diagonal(weights=np.abs(U[:, 0]))],
         [Dense(weights=pairs.toarray())],
     ):
-        weights, scorer = Weights(parts), CardScorer(CARD)
+        weights, scorer = Weights(parts), GpuScorer(GPU)
         np.testing.assert_allclose(scorer.score(weights, Q, D), weights.score(Q, D), rtol=1e-12, atol=1e-12)
         docs, scores = scorer.rank(weights, Q, D, 20)
         expected = weights.rank(Q, D, 20)
