@@ -23,7 +23,7 @@ TERMS = [(f"{list(KINDS.values())[i % 4][0]} {i}", i % 4) for i in range(24)]
 JUDGED = [(term, PRODUCTS[(k + 4 * j) % 40]["sku"], 2) for term, k in TERMS for j in range(3)]
 JUDGED += [(term, PRODUCTS[(k + 1) % 40]["sku"], 0) for term, k in TERMS]
 TRIPLETS = [(term, PRODUCTS[k + 4 * j]["sku"], PRODUCTS[k + 5]["sku"]) for term, k in TERMS for j in range(2)]
-ROLES = "id: sku; text: name, description; carried: price"
+ROLES = "id: sku; text: name, description; stored_fields: price"
 
 
 QUICK = ("--steps", 1000)
@@ -81,7 +81,7 @@ def test_a_table_is_indexed_and_its_columns_come_back_with_hits(tmp_path, name):
     assert ROLES in said
     assert "40 documents" in said
     [hit] = tc.load(tmp_path / "index").search("bread 2", k=1)
-    assert (hit.doc_id, hit.text, hit.carried) == ("002", "bread 2\nloaf of wheat", {"price": 0.5})
+    assert (hit.doc_id, hit.text, hit.stored_fields) == ("002", "bread 2\nloaf of wheat", {"price": 0.5})
 
 
 def test_documents_alone_say_what_is_missing(products, tmp_path):
@@ -95,8 +95,8 @@ def test_a_corpus_may_be_a_table(tmp_path):
     rows = [{"id": p["sku"], "title": p["name"], "body": p["description"], "tags": ["a", "b"]} for p in PRODUCTS]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     said = ok("index", path, "-o", tmp_path / "index")
-    assert "JSONL; id: id; text: title, body; carried: tags" in said
-    assert tc.load(tmp_path / "index").search("tea 4", k=1)[0].carried == {"tags": "a, b"}
+    assert "JSONL; id: id; text: title, body; stored_fields: tags" in said
+    assert tc.load(tmp_path / "index").search("tea 4", k=1)[0].stored_fields == {"tags": "a, b"}
 
 
 def test_beir_carries_what_else_it_has(tmp_path):
@@ -107,8 +107,8 @@ def test_beir_carries_what_else_it_has(tmp_path):
     ok("index", tmp_path / "corpus.jsonl", "-o", tmp_path / "index")
     index = tc.load(tmp_path / "index")
     [hit] = index.search("tea", k=1)
-    assert (hit.text, hit.carried) == ("Tea\ngreen", {"metadata.url": "x/y", "year": 1999})
-    assert index.search("milk", k=1)[0].carried == {}
+    assert (hit.text, hit.stored_fields) == ("Tea\ngreen", {"metadata.url": "x/y", "year": 1999})
+    assert index.search("milk", k=1)[0].stored_fields == {}
 
 
 def test_columns_that_say_nothing_can_be_named(tmp_path):

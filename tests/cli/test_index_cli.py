@@ -217,7 +217,7 @@ def test_a_table_is_indexed_with_what_it_carries(tmp_path: Path) -> None:
     more = tmp_path / "more.csv"
     more.write_text("sku,name,description,price\n008,Black tea,From the hills,3\n")
     ok("index", tmp_path / "index", "--update", more)
-    assert Index.open(tmp_path / "index").carried("008") == {"price": 3}
+    assert Index.open(tmp_path / "index").stored_fields("008") == {"price": 3}
 
 
 def test_an_index_is_not_lost(index: Path, model: Path, data: Path, tmp_path: Path) -> None:

@@ -68,8 +68,8 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = tc.Vectoriser().fit(docs.values())
     model = tc.TextModel(words, words, tc.Weights([tc.weights.Identity(n_terms=len(words.words_))]))
     folder = tmp_path_factory.mktemp("terminal")
-    carried = {doc_id: {"id": doc_id, "text": text, f"colour{ATTACK}": ATTACK} for doc_id, text in docs.items()}
-    tc.Index.build(list(carried.values()), model, folder / "index")
+    stored_fields = {doc_id: {"id": doc_id, "text": text, f"colour{ATTACK}": ATTACK} for doc_id, text in docs.items()}
+    tc.Index.build(list(stored_fields.values()), model, folder / "index")
     model.save(folder / "model")
     return folder / "index"
 

@@ -197,7 +197,7 @@ def test_half_a_surrogate_pair_is_refused_wherever_it_stands(tmp_path: Path) -> 
         "text": r'{"_id": "1", "text": "\ud800"}',
         "_id": r'{"_id": "\udfff", "text": "a"}',
         "title": r'{"_id": "1", "text": "a", "title": "\ud800"}',
-        "carried": r'{"_id": "1", "text": "a", "carried": "\ud800"}',
+        "stored_fields": r'{"_id": "1", "text": "a", "stored_fields": "\ud800"}',
         "key": r'{"_id": "1", "text": "a", "\ud800": 1}',
     }
     for name, row in rows.items():

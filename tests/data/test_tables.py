@@ -73,7 +73,7 @@ def assert_same(docs, records):
     for record in records:
         parts = [record["name"], record["description"]]
         assert docs[record["sku"]] == "\n".join(part for part in parts if part is not None)
-        assert docs.carried(record["sku"]) == {name: record[name] for name in ("price", "stock", "maker")}
+        assert docs.stored_fields(record["sku"]) == {name: record[name] for name in ("price", "stock", "maker")}
 
 
 @quick
@@ -86,7 +86,7 @@ def test_csv_gives_back_what_was_written(tmp_path, records, delimiter, encoding,
     table = open_table(path)
     streamed = DocumentStream(table, document_roles(table))
     for _ in range(2):
-        assert list(streamed) == [(doc_id, docs[doc_id], docs.carried(doc_id)) for doc_id in docs]
+        assert list(streamed) == [(doc_id, docs[doc_id], docs.stored_fields(doc_id)) for doc_id in docs]
 
 
 @quick
@@ -270,7 +270,7 @@ def test_parquet_dates_decimals_and_bytes(tmp_path):
     )
     pq.write_table(table, tmp_path / "products.parquet")
     docs = read_table(tmp_path / "products.parquet")
-    assert docs.carried("a") == {"day": "2026-05-01", "price": 1.5}
+    assert docs.stored_fields("a") == {"day": "2026-05-01", "price": 1.5}
     assert open_table(tmp_path / "products.parquet").form == "Parquet, without the bytes of picture"
 
 
@@ -290,7 +290,7 @@ def test_parquet_dates_decimals_and_bytes(tmp_path):
     ],
 )
 def test_values_of_numpy_and_decimals_are_plain(value, kept):
-    assert as_documents([{"id": "a", "text": "tea", "x": value}]).carried("a") == {"x": kept}
+    assert as_documents([{"id": "a", "text": "tea", "x": value}]).stored_fields("a") == {"x": kept}
 
 
 @pytest.mark.parametrize("value", [decimal.Decimal("1E+5000"), decimal.Decimal("-Infinity"), np.longdouble("inf")])
@@ -328,7 +328,7 @@ def test_the_key_of_a_record_is_its_id_whatever_columns_later_records_have():
     records = {f"d{number}": {"text": "tea"} for number in range(101)}
     docs = as_documents({**records, "last": {"id": "other", "text": "milk"}})
     assert list(docs)[-1] == "last"
-    assert docs.carried("last") == {"id": "other"}
+    assert docs.stored_fields("last") == {"id": "other"}
     assert list(as_documents({"a": {"text": "tea", "id": {"of": "b"}}})) == ["a"]
 
 
@@ -369,11 +369,11 @@ def test_an_object_in_a_cell_is_columns_by_which_texts_can_be_named(tmp_path):
 @pytest.mark.parametrize(
     ("header", "told"),
     [
-        ("sku,name,description,price,tags", "id: sku; text: name, description; carried: price, tags"),
+        ("sku,name,description,price,tags", "id: sku; text: name, description; stored_fields: price, tags"),
         ("description,Title,ID", "id: ID; text: Title, description"),
         ("productId,product_title,body", "id: productId; text: product_title, body"),
-        ("id,sku,text", "id: id; text: text; carried: sku"),
-        ("Doc ID,Abstract,Year", "id: Doc ID; text: Abstract; carried: Year"),
+        ("id,sku,text", "id: id; text: text; stored_fields: sku"),
+        ("Doc ID,Abstract,Year", "id: Doc ID; text: Abstract; stored_fields: Year"),
     ],
 )
 def test_roles_are_guessed_from_names(tmp_path, header, told):
@@ -472,10 +472,10 @@ def test_so_many_bad_rows_are_left_out_and_one_more_is_not(tmp_path):
 def test_a_row_that_is_left_out_does_not_decide_what_a_column_holds(tmp_path):
     path = written(tmp_path, "id,text,price\n1,tea,2.5\n,milk,none\n3,,free\n4,bread,7\n")
     docs = read_table(path, skip_bad=2)
-    assert [docs.carried(doc_id) for doc_id in docs] == [{"price": 2.5}, {"price": 7}]
+    assert [docs.stored_fields(doc_id) for doc_id in docs] == [{"price": 2.5}, {"price": 7}]
     table = open_table(path)
     streamed = DocumentStream(table, document_roles(table), BadRows(2))
-    assert [carried for _, _, carried in streamed] == [{"price": 2.5}, {"price": 7}]
+    assert [stored_fields for _, _, stored_fields in streamed] == [{"price": 2.5}, {"price": 7}]
 
 
 def test_a_quote_that_is_not_closed_loses_no_rows_quietly(tmp_path):

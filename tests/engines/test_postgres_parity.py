@@ -165,8 +165,8 @@ def test_odd_strings(database: PostgresServer, tmp_path: Path) -> None:
     docs = [(doc_id, f"green {doc_id} \\ ' % \u2028 😀", {"name": doc_id}) for doc_id in ids]
     index = of_texts(database, tmp_path, small_model(DOCS), docs)
     assert list(index) == ids
-    for doc_id, text, carried in docs:
-        assert (index.text(doc_id), index.carried(doc_id)) == (text, carried)
+    for doc_id, text, stored_fields in docs:
+        assert (index.text(doc_id), index.stored_fields(doc_id)) == (text, stored_fields)
     index.remove(["a", "'\"`\\"])
     assert list(index) == [doc_id for doc_id in ids if doc_id not in ("a", "'\"`\\")]
     with pytest.raises(InputError, match=r"'n' has a NUL character, which PostgreSQL does not take"):

@@ -248,10 +248,12 @@ def test_what_documents_carry_and_where_matches_end(server: FakeQdrant, tmp_path
         index.replace([("a", "green avocado", {"price": 99})])
         embedded.replace([("a", "green avocado", {"price": 99})])
         for each in (index, QdrantIndex.open(tmp_path / "index")):
-            assert {doc_id: each.carried(doc_id) for doc_id in DOCS} == {d: embedded.carried(d) for d in DOCS}
+            assert {doc_id: each.stored_fields(doc_id) for doc_id in DOCS} == {
+                d: embedded.stored_fields(d) for d in DOCS
+            }
             ours, theirs = each.search("sky"), embedded.search("sky")
             assert ([hit.doc_id for hit in ours], ours.left_off) == ([hit.doc_id for hit in theirs], theirs.left_off)
-            assert [hit.carried for hit in ours] == [hit.carried for hit in theirs]
+            assert [hit.stored_fields for hit in ours] == [hit.stored_fields for hit in theirs]
 
 
 def test_no_model_is_bm25_here_too(server: FakeQdrant, tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_reasons_name_fields_and_numbers(shelf):
     first, last = hits[0], hits[-1]
     between = index.versus("w1", first.doc_id, last.doc_id)
     assert sum(c for _, _, c in between.pairs) == pytest.approx(first.score - last.score, abs=1e-9)
-    assert hit.carried["downloads"] == docs.record(hit.doc_id)["downloads"]
+    assert hit.stored_fields["downloads"] == docs.record(hit.doc_id)["downloads"]
 
 
 def test_numbers_alone_make_no_match():
@@ -154,7 +154,7 @@ def test_documents_one_after_the_other_carry_their_numbers(shelf):
     vectoriser = FieldedVectoriser(features=["price"]).fit(docs)
     match = Weights([Identity(n_terms=vectoriser.layout_.n_words)])
     model = tc.TextModel(vectoriser, vectoriser, joined(match, np.array([0.5, 0.1]), vectoriser.layout_))
-    index = Index.build(((doc_id, text, docs.carried(doc_id)) for doc_id, text in docs.items()), model)
+    index = Index.build(((doc_id, text, docs.stored_fields(doc_id)) for doc_id, text in docs.items()), model)
     whole = Index.build(docs, model)
     assert [(hit.doc_id, hit.score) for hit in index.search("w1 w2")] == [
         (hit.doc_id, hit.score) for hit in whole.search("w1 w2")

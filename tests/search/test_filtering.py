@@ -17,8 +17,8 @@ from support.commands import ok
 from support.indexes import small_model
 from tercet.errors import DamagedBundleError, InputError
 from tercet.search import segment
-from tercet.search.carried import packed_record
 from tercet.search.filtering import columns_of, range_in, rows_with, where_of
+from tercet.search.stored_fields import packed_record
 from tercet.store.strings import PackedStrings
 
 VALUES = st.one_of(
@@ -35,12 +35,12 @@ def text_of(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def is_same(carried: Any, text: str) -> bool:
-    """Whether a carried value is the one that a text names: the obvious way."""
-    if isinstance(carried, bool | str):
-        return text_of(carried) == text
+def is_same(stored_fields: Any, text: str) -> bool:
+    """Whether a stored_fields value is the one that a text names: the obvious way."""
+    if isinstance(stored_fields, bool | str):
+        return text_of(stored_fields) == text
     try:
-        return float(carried) == float(text) and text.strip() == text and not text.startswith(("+", "."))
+        return float(stored_fields) == float(text) and text.strip() == text and not text.startswith(("+", "."))
     except ValueError:
         return False
 
@@ -133,7 +133,7 @@ def test_the_best_of_those_that_match_not_those_of_the_best(latent: bool) -> Non
     model = small_model(made_docs(), latent=latent)
     index = tc.Index.build(docs, model, segment_docs=17)
     index.remove(["d3", "d8"])
-    values = {doc_id: carried for doc_id, _, carried in docs if doc_id not in ("d3", "d8")}
+    values = {doc_id: stored_fields for doc_id, _, stored_fields in docs if doc_id not in ("d3", "d8")}
     for query in ("green avocado", "blue sky lutein", "toast"):
         everything = [(hit.doc_id, hit.score) for hit in index.search(query, 60, cutoff=False)]
         for where, lets in (
@@ -146,7 +146,7 @@ def test_the_best_of_those_that_match_not_those_of_the_best(latent: bool) -> Non
             expected = [(doc_id, score) for doc_id, score in everything if lets(values[doc_id])][:4]
             hits = index.search(query, 4, cutoff=False, where=where)
             assert [(hit.doc_id, hit.score) for hit in hits] == expected, where
-            assert all(lets(hit.carried) for hit in hits)
+            assert all(lets(hit.stored_fields) for hit in hits)
             rows = index.search_row(index.model.queries([query]), 4, where=where)
             assert [hit.doc_id for hit in rows] == [doc_id for doc_id, _ in expected]
 
@@ -192,4 +192,4 @@ def test_the_command(tmp_path: Path) -> None:
         ok("search", tmp_path / "index", "green", "--json", "--filter", "shelf:s1", "--filter", "price:..20")
     )
     assert found["hits"]
-    assert all(hit["carried"]["shelf"] == "s1" and hit["carried"]["price"] <= 20 for hit in found["hits"])
+    assert all(hit["stored_fields"]["shelf"] == "s1" and hit["stored_fields"]["price"] <= 20 for hit in found["hits"])

@@ -30,13 +30,15 @@ def test_a_frame_has_ids_scores_texts_and_what_is_carried(hits: Results) -> None
     assert isinstance(frame, pd.DataFrame)
     assert frame["doc_id"].tolist() == [hit.doc_id for hit in hits]
     assert frame["score"].tolist() == [hit.score for hit in hits]
-    assert sorted(frame.columns) == ["carried.score", "colour", "doc_id", "price", "score", "text"]
-    assert frame.set_index("doc_id").loc["a<b>", "carried.score"] == "x"
+    assert sorted(frame.columns) == ["stored_fields.score", "colour", "doc_id", "price", "score", "text"]
+    assert frame.set_index("doc_id").loc["a<b>", "stored_fields.score"] == "x"
     assert pd.DataFrame(hits).columns.tolist() == ["doc_id", "score"]
     assert Index.build(DOCS, keep_texts=False).search("green").to_frame().columns.tolist() == ["doc_id", "score"]
     assert len(Results().to_frame()) == 0
-    for carried in ({"score": 1, "carried.score": 2}, {"carried.score": 2, "score": 1}):
-        [row] = Index.build([("a", "green tea", carried)]).search("tea").to_frame().drop(columns=["score"]).to_numpy()
+    for stored_fields in ({"score": 1, "stored_fields.score": 2}, {"stored_fields.score": 2, "score": 1}):
+        [row] = (
+            Index.build([("a", "green tea", stored_fields)]).search("tea").to_frame().drop(columns=["score"]).to_numpy()
+        )
         assert sorted(row[2:]) == [1, 2]
 
 

@@ -34,7 +34,7 @@ def ids(found: dict[str, Any], system: str = "learned") -> list[str]:
 
 
 def test_both_lists_are_the_best_of_those_that_match(tmp_path, index):
-    carried = {doc_id: record for doc_id, _, record in shelved()}
+    stored_fields = {doc_id: record for doc_id, _, record in shelved()}
     with served(tmp_path / "journal.jsonl", index) as (api, _):
         whole = api.get("/search", params={"q": "green avocado", "k": 60}).json()
         answer = api.get("/search", params={"q": "green avocado", "k": 3, "filter": "shelf:oak"})
@@ -42,19 +42,19 @@ def test_both_lists_are_the_best_of_those_that_match(tmp_path, index):
         found = answer.json()
         assert found["where"] == {"shelf": ["oak"]}
         for system in ("learned", "baseline"):
-            assert ids(found, system) == [id for id in ids(whole, system) if carried[id]["shelf"] == "oak"][:3]
+            assert ids(found, system) == [id for id in ids(whole, system) if stored_fields[id]["shelf"] == "oak"][:3]
         assert ids(found) != ids(whole)[:3]
         both = {"q": "green avocado", "k": 60, "filter": ["shelf:oak", "shelf:oak: old", "price:2..4"]}
         for doc_id in ids(api.get("/search", params=both).json()):
-            assert carried[doc_id]["shelf"] != "pine"
-            assert 2 <= carried[doc_id]["price"] <= 4
+            assert stored_fields[doc_id]["shelf"] != "pine"
+            assert 2 <= stored_fields[doc_id]["price"] <= 4
         assert ids(api.get("/search", params={"q": "green", "filter": "shelf:ash"}).json()) == []
 
 
 def test_what_there_is_to_choose_from(tmp_path, index):
     with served(tmp_path / "journal.jsonl", index) as (api, _):
         found = api.get("/search", params={"q": "green", "k": 60}).json()
-        shelves = [hit["carried"]["shelf"] for hit in found["learned"]]
+        shelves = [hit["stored_fields"]["shelf"] for hit in found["learned"]]
         facets = {facet["column"]: facet for facet in found["facets"]}
         assert set(facets) == {"shelf", "price"}, "an id tells nothing, and the title of all is no choice"
         assert facets["shelf"]["counted"] == len(shelves)

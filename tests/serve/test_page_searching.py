@@ -57,20 +57,20 @@ def test_what_is_learned_from_nothing_is_one_list(open_page: Callable[..., Any],
 
 def test_cards_show_what_documents_carry(open_page: Callable[..., Any], page_service: Served) -> None:
     page = open_page(page_service.address)
-    carried = {"price": 1.5, "link": "https://www.example.org/tea/", "bad": "javascript:alert(1)", "html": "<b>x"}
+    stored_fields = {"price": 1.5, "link": "https://www.example.org/tea/", "bad": "javascript:alert(1)", "html": "<b>x"}
     changed(
         page,
-        learned=lambda found: [hit | {"carried": carried} for hit in found["learned"]],
-        baseline=lambda found: [hit | {"carried": {}} for hit in found["baseline"]],
+        learned=lambda found: [hit | {"stored_fields": stored_fields} for hit in found["learned"]],
+        baseline=lambda found: [hit | {"stored_fields": {}} for hit in found["baseline"]],
     )
     page.goto(page_service.at("green"))
     order(page)
-    shown = page.locator("#learned li .carried").first
+    shown = page.locator("#learned li .stored_fields").first
     expect(shown).to_contain_text("price 1.5")
     expect(shown).to_contain_text("html <b>x")
     [link] = shown.locator("a").all()
     assert (link.inner_text(), link.get_attribute("href")) == ("example.org/tea", "https://www.example.org/tea/")
-    expect(page.locator("#baseline li .carried").first).to_be_hidden()
+    expect(page.locator("#baseline li .stored_fields").first).to_be_hidden()
 
 
 def test_more_and_weaker_results(open_page: Callable[..., Any], page_service: Served) -> None:
@@ -320,12 +320,12 @@ def test_what_is_opened_is_a_click_once_for_each_list(open_page: Callable[..., A
         route.fulfill(status=202, json={})
 
     page.route("**/events", note)
-    carried = {"link": f"{page_service.address}openapi.json"}
+    stored_fields = {"link": f"{page_service.address}openapi.json"}
     changed(
         page,
         query_id=lambda found: f"list of {found['query']}",
-        learned=lambda found: [hit | {"carried": carried} for hit in found["learned"]],
-        baseline=lambda found: [hit | {"carried": carried} for hit in found["baseline"]],
+        learned=lambda found: [hit | {"stored_fields": stored_fields} for hit in found["learned"]],
+        baseline=lambda found: [hit | {"stored_fields": stored_fields} for hit in found["baseline"]],
     )
     page.goto(page_service.at("green"))
     first, second, *_ = order(page)
@@ -333,9 +333,9 @@ def test_what_is_opened_is_a_click_once_for_each_list(open_page: Callable[..., A
         row_of(page, second).locator(".title").click()
     page.locator("#baseline .title").first.click()
     with page.expect_popup():  # no rank of the list that is logged
-        page.locator("#baseline .carried a").last.click()
+        page.locator("#baseline .stored_fields a").last.click()
     with page.expect_popup():
-        row_of(page, first).locator(".carried a").click()
+        row_of(page, first).locator(".stored_fields a").click()
     page.goto(page_service.at("avocado"))
     row_of(page, order(page)[0]).locator(".title").click()
     expect(page.locator("#learned .pairs")).to_be_visible()

@@ -1,4 +1,4 @@
-"""What the service tells readers: carried values and titles, one list or two, where they end, what is searched."""
+"""What the service tells readers: stored_fields values and titles, one list or two, where they end, what is searched."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def checked(response, model: type[BaseModel]):
     return response.json()
 
 
-def carrying_index(path=None):
+def index_with_fields(path=None):
     rows = [
         {
             "sku": f"p{i}",
@@ -32,31 +32,31 @@ def carrying_index(path=None):
         }
         for i, colour in enumerate(("green", "black", "white"))
     ]
-    docs = as_documents(rows, text="description")  # so that the title is carried
+    docs = as_documents(rows, text="description")  # so that the title is stored_fields
     return tc.Index.build(docs, path=path)
 
 
 def test_what_documents_carry_is_given_and_a_title_column_is_the_title(tmp_path):
-    with served(tmp_path / "journal.jsonl", carrying_index()) as (api, _):
+    with served(tmp_path / "journal.jsonl", index_with_fields()) as (api, _):
         [first, *_] = checked(api.get("/search", params={"q": "white tea"}), messages.SearchAnswer)["learned"]
         assert (first["id"], first["title"]) == ("p2", "White tea")
-        assert first["carried"] == {"title": "White tea", "price": 2.5}
+        assert first["stored_fields"] == {"title": "White tea", "price": 2.5}
         found = checked(api.get("/documents/p2"), messages.Document)
-        assert (found["title"], found["carried"]) == ("White tea", first["carried"])
+        assert (found["title"], found["stored_fields"]) == ("White tea", first["stored_fields"])
 
 
 def test_long_values_are_cut_in_lists_and_whole_in_documents(tmp_path):
-    carried = {f"c{i}": "x" * 500 for i in range(40)}
-    index = tc.Index.build([("a", "green tea", carried)])
+    stored_fields = {f"c{i}": "x" * 500 for i in range(40)}
+    index = tc.Index.build([("a", "green tea", stored_fields)])
     with served(tmp_path / "journal.jsonl", index) as (api, _):
         [hit] = api.get("/search", params={"q": "tea"}).json()["learned"]
-        assert len(hit["carried"]) == 20
-        assert {len(value) for value in hit["carried"].values()} == {200}
-        assert api.get("/documents/a").json()["carried"] == carried
+        assert len(hit["stored_fields"]) == 20
+        assert {len(value) for value in hit["stored_fields"].values()} == {200}
+        assert api.get("/documents/a").json()["stored_fields"] == stored_fields
 
 
 def test_a_bm25_index_has_one_list_until_it_is_taught(tmp_path):
-    with served(tmp_path / "journal.jsonl", carrying_index()) as (api, _):
+    with served(tmp_path / "journal.jsonl", index_with_fields()) as (api, _):
         plain = checked(api.get("/search", params={"q": "tea"}), messages.SearchAnswer)
         assert (plain["compared"], plain["baseline"], plain["partial"]) == (False, [], False)
         first, second = (hit["id"] for hit in plain["learned"][:2])
@@ -102,7 +102,7 @@ def test_learned_lists_end_at_the_last_match(tmp_path):
 
 
 def test_stop_words_are_told(tmp_path):
-    with served(tmp_path / "journal.jsonl", carrying_index()) as (api, _):
+    with served(tmp_path / "journal.jsonl", index_with_fields()) as (api, _):
         found = api.get("/search", params={"q": "the The of zebra"}).json()
         assert (found["learned"], found["stop_words"], found["unknown"]) == ([], ["the", "of"], ["zebra"])
 

@@ -61,13 +61,13 @@ def test_documents_are_added_replaced_and_removed_on_disk_and_at_once(tmp_path):
         first = found(api)
         api.post("/prefer", json={"query": QUERY, "better": first[3], "worse": first[0]})
         before = found(api)
-        given = {"documents": [{"id": "../é", "text": TEXT, "carried": {"year": 2011}}]}
+        given = {"documents": [{"id": "../é", "text": TEXT, "stored_fields": {"year": 2011}}]}
         answer = api.post("/documents", json=given)
         assert answer.status_code == 200, answer.text
         messages.DocumentsChanged.model_validate(answer.json())
         assert (answer.json()["changed"], answer.json()["documents"]) == (1, 61)
         assert set(found(api)) == {*before, "../é"}
-        assert api.get("/documents", params={"id": "../é"}).json()["carried"] == {"year": 2011}
+        assert api.get("/documents", params={"id": "../é"}).json()["stored_fields"] == {"year": 2011}
         on_disk = Index.open(tmp_path / "index")
         assert (on_disk.text("../é"), on_disk.digest[:12]) == (TEXT, answer.json()["index"])
         assert api.get("/health").json()["index"] == answer.json()["index"]

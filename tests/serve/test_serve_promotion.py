@@ -139,7 +139,7 @@ def test_filters_hold_for_both(tmp_path):
         answer = search(api, filter="kind:odd", k=20)
         assert answer["interleaved"]
         assert ids(answer)
-        assert {hit["carried"]["kind"] for hit in answer["learned"]} == {"odd"}
+        assert {hit["stored_fields"]["kind"] for hit in answer["learned"]} == {"odd"}
 
 
 # -- as a process -----------------------------------------------------------------------------------------------------

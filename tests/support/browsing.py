@@ -28,7 +28,12 @@ DOCS = {
     "..": "Two dots\nA name that a path takes for the folder above, as no zebra would.",
     "h": f"{HOSTILE}\n{HOSTILE}",
 }
-CARRIED = {"a": {"shelf": "fruit"}, "b": {"shelf": "books"}, "c": {"shelf": "books"}, "e/é ?#": {"shelf": "fruit"}}
+STORED_FIELDS = {
+    "a": {"shelf": "fruit"},
+    "b": {"shelf": "books"},
+    "c": {"shelf": "books"},
+    "e/é ?#": {"shelf": "fruit"},
+}
 LEARNED = {("avocado", "guacamole"): 2.5, ("avocado", "toast"): 0.4, ("avocado", "oil"): -0.6, ("green", "fields"): 0.5}
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 READ_TOKEN, WRITE_TOKEN = "the-reading-token", "the-writing-token"
@@ -42,7 +47,7 @@ def build_index(path: Path) -> Path:
     for (query_word, doc_word), weight in LEARNED.items():
         weights[words.index_[query_word], words.index_[doc_word]] = weight
     parts = [Identity(n_terms=n), Sparse(weights=sparse.csr_array(weights))]
-    docs = [(doc_id, text, CARRIED.get(doc_id, {})) for doc_id, text in DOCS.items()]
+    docs = [(doc_id, text, STORED_FIELDS.get(doc_id, {})) for doc_id, text in DOCS.items()]
     Index.build(docs, tc.TextModel(words, words, Weights(parts)), path)
     return path
 

@@ -24,7 +24,7 @@ from tercet.data import (
     read_queries,
     recognise,
 )
-from tercet.data.beir import iter_carrying_corpus, plain_or_packed
+from tercet.data.beir import iter_corpus_with_fields, plain_or_packed
 from tercet.data.click_tables import read_click_log
 from tercet.data.clicks import ClickLog
 from tercet.data.documents import DocumentStream, as_documents, gather_documents
@@ -218,15 +218,15 @@ def open_judged(data: Path, queries: Path | None = None, qrels: Path | None = No
 
 
 def documents_of(data: Path) -> Iterable[tuple[Any, ...]]:
-    """Documents as they are read, where the format allows it: id, text and, where there are some, carried values."""
+    """Documents as they are read, where the format allows it: id, text and, where there are some, stored_fields values."""
     kind = kind_of(data)
     if kind in TABLES:
         if is_beir_texts(data):
-            return iter_carrying_corpus(data)
+            return iter_corpus_with_fields(data)
         with naming_table_options():
             return DocumentStream(*_open_documents(data), bad_rows())
     if kind == "beir":
-        return iter_carrying_corpus(plain_or_packed(data, "corpus.jsonl"))
+        return iter_corpus_with_fields(plain_or_packed(data, "corpus.jsonl"))
     texts = read_data(data, kind, None)
     if isinstance(texts, Labelled):
         parts = [part for part in (texts.train, texts.test) if part is not None]

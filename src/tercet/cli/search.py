@@ -13,9 +13,9 @@ from tercet.cli.terminal import echo
 from tercet.data.own_vectors import read_vector
 from tercet.engines import open_index
 from tercet.fitting.text_model import TextModel
-from tercet.search.carried import shown_record
 from tercet.search.filtering import where_of
 from tercet.search.results import Results
+from tercet.search.stored_fields import shown_record
 
 _TEXT_SHOWN = 76
 
@@ -100,7 +100,7 @@ def _tell_stop_words(words: list[str]) -> None:
 def _answer(text: str, hits: Results, why: bool) -> dict[str, Any]:
     """Hits as JSON."""
     listed = [
-        {"rank": rank, "id": hit.doc_id, "score": hit.score, "text": hit.kept_text, "carried": hit.carried}
+        {"rank": rank, "id": hit.doc_id, "score": hit.score, "text": hit.kept_text, "stored_fields": hit.stored_fields}
         | ({"why": [list(pair) for pair in hit.why.pairs]} if why else {})
         for rank, hit in enumerate(hits, 1)
     ]
@@ -117,8 +117,8 @@ def show(hits: Results, why: bool) -> None:
         echo(f"not exact: a document may be missing that scores up to {hits.missed:.4g} more", err=True)
     for rank, hit in enumerate(hits, 1):
         echo(f"{rank:3}  {hit.score:.4f}  {hit.doc_id}{_beginning(hit.kept_text)}")
-        if carried := hit.carried:
-            echo(f"       {shown_record(carried, _TEXT_SHOWN)}")
+        if stored_fields := hit.stored_fields:
+            echo(f"       {shown_record(stored_fields, _TEXT_SHOWN)}")
         if why:
             for line in hit.why.table(5).splitlines()[1:]:
                 if not line.startswith("the model does not know"):

@@ -155,7 +155,7 @@ def unknown_document(doc_id: str) -> str:
 def read_corpus(path: FilePath) -> Documents:
     """Read ``corpus.jsonl``: one object a line with ``_id``, ``text`` and perhaps ``title``.
 
-    Other keys are carried; those of an object, such as ``metadata``, as ``metadata.url``.
+    Other keys are stored_fields; those of an object, such as ``metadata``, as ``metadata.url``.
 
     Returns
     -------
@@ -168,7 +168,7 @@ def read_corpus(path: FilePath) -> Documents:
     ...     file = pathlib.Path(folder, "corpus.jsonl")
     ...     _ = file.write_text('{"_id": "007", "title": "Bond", "text": "A spy.", "year": 1962}')
     ...     docs = read_corpus(file)
-    >>> docs["007"], docs.carried("007")
+    >>> docs["007"], docs.stored_fields("007")
     ('Bond\\nA spy.', {'year': 1962})
     """
     ids: list[str] = []
@@ -197,11 +197,11 @@ def iter_corpus(path: FilePath) -> Iterator[tuple[str, str]]:
     return _unrepeated(path, documents_of(path))
 
 
-def iter_carrying_corpus(path: FilePath) -> Iterator[tuple[str, str, Record]]:
-    """The same with what is carried of each document."""
+def iter_corpus_with_fields(path: FilePath) -> Iterator[tuple[str, str, Record]]:
+    """The same with what is stored_fields of each document."""
     for doc_id, record in _unrepeated(path, records_of(path)):
-        carried = {name: value for name, value in record.items() if name not in _TEXTS}
-        yield doc_id, _text_of(record), carried
+        stored_fields = {name: value for name, value in record.items() if name not in _TEXTS}
+        yield doc_id, _text_of(record), stored_fields
 
 
 def documents_of(path: FilePath) -> Iterator[tuple[int, str, str]]:

@@ -23,7 +23,7 @@ from tercet.errors import FormatError, InputError
 
 
 class Documents(Mapping[str, str]):
-    """Texts by id, as a mapping, made of columns; the columns that are not searched are carried along.
+    """Texts by id, as a mapping, made of columns; the columns that are not searched are stored_fields along.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Documents(Mapping[str, str]):
     Examples
     --------
     >>> docs = Documents(["007"], {"title": ["Tea"], "text": ["A green one."], "price": [1.5]}, ("title", "text"))
-    >>> docs["007"], docs.carried("007")
+    >>> docs["007"], docs.stored_fields("007")
     ('Tea\\nA green one.', {'price': 1.5})
     """
 
@@ -69,7 +69,7 @@ class Documents(Mapping[str, str]):
         row = self._row_of[doc_id]
         return {name: column[row] for name, column in self.columns.items()}
 
-    def carried(self, doc_id: str) -> Record:
+    def stored_fields(self, doc_id: str) -> Record:
         """The values of a document that are not searched, by column."""
         return {name: value for name, value in self.record(doc_id).items() if name not in self.text_columns}
 
@@ -101,8 +101,8 @@ class Documents(Mapping[str, str]):
         return Documents(self._row_of, self.columns, self.text_columns, own.of(self))
 
     def __repr__(self) -> str:
-        carried = [name for name in self.columns if name not in self.text_columns]
-        listed = f"; carried: {', '.join(carried)}" if carried else ""
+        stored_fields = [name for name in self.columns if name not in self.text_columns]
+        listed = f"; stored_fields: {', '.join(stored_fields)}" if stored_fields else ""
         return f"Documents({len(self):,}; text: {', '.join(self.text_columns)}{listed})"
 
 
@@ -137,7 +137,7 @@ def as_documents(docs: Any, *, id: str | None = None, text: str | Iterable[str] 
     Examples
     --------
     >>> as_documents([{"sku": "007", "name": "Tea", "price": 1.5}])
-    Documents(1; text: name; carried: price)
+    Documents(1; text: name; stored_fields: price)
     """
     if isinstance(docs, Documents):
         return docs
@@ -182,8 +182,8 @@ def read_table(
     ...     _ = file.write_text("sku,name,price\n007,Green tea,1.50\n008,Black tea,2\n")
     ...     docs = read_table(file)
     >>> docs
-    Documents(2; text: name; carried: price)
-    >>> docs.carried("007")
+    Documents(2; text: name; stored_fields: price)
+    >>> docs.stored_fields("007")
     {'price': 1.5}
     """
     table = open_table(path, encoding=encoding, delimiter=delimiter)
@@ -200,9 +200,9 @@ def gather_documents(table: DataTable, roles: DocumentRoles, refused: Refused | 
     if not ids:
         raise FormatError(table.name, None, NO_ROWS)
     if not table.is_typed:
-        numbers = number_columns(roles.carried, rows)
+        numbers = number_columns(roles.stored_fields, rows)
         rows = [typed_row(row, numbers) for row in rows]
-    gathered = GatheredColumns((*roles.text, *roles.carried))  # keys that only later rows of JSONL have come last
+    gathered = GatheredColumns((*roles.text, *roles.stored_fields))  # keys that only later rows of JSONL have come last
     for row in rows:
         row.pop(roles.id, None)
         gathered.add(row, partial(FormatError, table.name, None))
@@ -210,7 +210,7 @@ def gather_documents(table: DataTable, roles: DocumentRoles, refused: Refused | 
 
 
 class DocumentStream:
-    """Documents of a table as they are read, as often as asked: id, text and carried values; only ids stay in memory.
+    """Documents of a table as they are read, as often as asked: id, text and stored_fields values; only ids stay in memory.
 
     A table of CSV is read once more beforehand: which columns hold numbers is known at the end.
     """
@@ -223,11 +223,11 @@ class DocumentStream:
         roles = self._roles
         if self._numbers is None:
             kept = () if self._table.is_typed else document_rows(self._table, roles, self._refused)
-            self._numbers = number_columns(roles.carried, (row for _, _, row in kept))
+            self._numbers = number_columns(roles.stored_fields, (row for _, _, row in kept))
         is_empty = True
         for _, doc_id, row in document_rows(self._table, roles, self._refused):
-            carried = {name: value for name, value in row.items() if name != roles.id and name not in roles.text}
-            yield doc_id, joined_text(row.get(name) for name in roles.text), typed_row(carried, self._numbers)
+            stored_fields = {name: value for name, value in row.items() if name != roles.id and name not in roles.text}
+            yield doc_id, joined_text(row.get(name) for name in roles.text), typed_row(stored_fields, self._numbers)
             is_empty = False
         if is_empty:
             raise FormatError(self._table.name, None, NO_ROWS)

@@ -188,19 +188,19 @@ def stack(blocks: Sequence[TextBlock], n_features: int, dense: bool) -> tuple[Ma
 def _lines_in_blocks(stream: BinaryIO, path: FilePath, block_bytes: int) -> Iterator[tuple[bytes, int, int]]:
     """Whole lines, the last one ended too, and how many lines and bytes came before them."""
     n_lines, n_bytes = 0, 0
-    carried = b""
+    stored_fields = b""
     while True:
         try:
             fresh = stream.read(block_bytes)
         except PACKING_DAMAGE as error:
             raise FormatError(path, n_lines + 1, damage_message(error), "packing") from error
-        text = carried + fresh
+        text = stored_fields + fresh
         if n_bytes == 0 and text.startswith(UTF16_MARKS):
             advice = "the file is UTF-16; convert it, for instance: iconv -f UTF-16 -t UTF-8"
             raise FormatError(path, 1, advice, "encoding")
         stop = text.rfind(b"\n") + 1 if fresh else len(text)
-        carried = text[stop:]
-        if len(carried) > limits.LONGEST_LINE:
+        stored_fields = text[stop:]
+        if len(stored_fields) > limits.LONGEST_LINE:
             line = n_lines + text.count(b"\n") + 1
             raise limits.too_long(path, line)
         whole = text[:stop]

@@ -175,16 +175,16 @@ class DocumentRoles:
     ----------
     id : the column of ids
     text : the columns that are searched, the title first
-    carried : the others
+    stored_fields : the others
     """
 
     id: str
     text: tuple[str, ...]
-    carried: tuple[str, ...]
+    stored_fields: tuple[str, ...]
 
     def __str__(self) -> str:
-        carried = f"; carried: {', '.join(self.carried)}" if self.carried else ""
-        return f"id: {self.id}; text: {', '.join(self.text)}{carried}"
+        stored_fields = f"; stored_fields: {', '.join(self.stored_fields)}" if self.stored_fields else ""
+        return f"id: {self.id}; text: {', '.join(self.text)}{stored_fields}"
 
 
 def document_roles(table: DataTable, id: str | None = None, text: str | Iterable[str] | None = None) -> DocumentRoles:
@@ -202,8 +202,8 @@ def document_roles(table: DataTable, id: str | None = None, text: str | Iterable
         columns = (*titles, *(column for column, name in others.items() if name in BODIES))
     if not columns:
         raise column_error(table, "text", "no column is called as one that holds texts", "text")
-    carried = tuple(column for column in table.columns if column not in (id_column, *columns))
-    return DocumentRoles(id_column, columns, carried)
+    stored_fields = tuple(column for column in table.columns if column not in (id_column, *columns))
+    return DocumentRoles(id_column, columns, stored_fields)
 
 
 # Names that no table of documents has.

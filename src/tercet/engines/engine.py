@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tercet.errors import EngineAwayError, InputError
 
-DOC_ID, TEXT, CARRIED = "doc_id", "text", "carried"  # the payload of a document; what it carries is JSON
+DOC_ID, TEXT, STORED_FIELDS = "doc_id", "text", "stored_fields"  # the payload of a document; what it carries is JSON
 MISSING: Final = "is not there"
 PAGE: Final = 1024  # points that are read, listed or removed by one request
 

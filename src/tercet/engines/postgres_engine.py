@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from tercet.engines.credentials import Credential
 from tercet.engines.engine import (
-    CARRIED,
     DOC_ID,
     MISSING,
     PAGE,
+    STORED_FIELDS,
     TEXT,
     Engine,
     Passing,
@@ -37,7 +37,7 @@ from tercet.errors import EngineError, InputError
 from tercet.store.strings import hash_of
 
 # Ids are found by a number that stands for them, so that no length and no collation of a column is in the way.
-COLUMNS: Final = ("number", "id_hash", "doc_id", "content", "carried", "marker", "words")
+COLUMNS: Final = ("number", "id_hash", "doc_id", "content", "stored_fields", "marker", "words")
 SECONDS: Final = 60.0  # that a connection or a statement may take
 OLDEST: Final = (0, 7)  # of pgvector, the first with sparsevec
 _DIMENSIONS: Final = 10**9  # the most that a sparsevec has; both sides of a product must have the same
@@ -196,7 +196,7 @@ class PostgresEngine(Engine):
         # Vectors are not compressed, since every search reads all of them.
         statement = (
             f"CREATE TABLE IF NOT EXISTS {self._table} (number bigint PRIMARY KEY, id_hash bigint, doc_id text, "
-            "content text, carried text, marker text, words sparsevec STORAGE EXTERNAL)"
+            "content text, stored_fields text, marker text, words sparsevec STORAGE EXTERNAL)"
         )
         self._ask("creating the table", statement)
 
@@ -219,11 +219,11 @@ class PostgresEngine(Engine):
             for column, field in zip(columns, fields, strict=True):
                 column.append(field)
         statement = (
-            f"INSERT INTO {self._table} SELECT number, id_hash, doc_id, content, carried, marker, words::sparsevec "
+            f"INSERT INTO {self._table} SELECT number, id_hash, doc_id, content, stored_fields, marker, words::sparsevec "
             "FROM unnest(%s::bigint[], %s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[]) "
-            "AS points (number, id_hash, doc_id, content, carried, marker, words) "
+            "AS points (number, id_hash, doc_id, content, stored_fields, marker, words) "
             "ON CONFLICT (number) DO UPDATE SET id_hash = excluded.id_hash, doc_id = excluded.doc_id, "
-            "content = excluded.content, carried = excluded.carried, marker = excluded.marker, words = excluded.words"
+            "content = excluded.content, stored_fields = excluded.stored_fields, marker = excluded.marker, words = excluded.words"
         )
         self._ask(f"writing {len(points)} points", statement, columns)
 
@@ -282,10 +282,12 @@ class PostgresEngine(Engine):
         ]
 
     def contents(self, rows: Sequence[int]) -> dict[int, Mapping[str, Any]]:
-        statement = f"SELECT number, content, carried FROM {self._table} WHERE number IN ({_marks(rows)})"
+        statement = f"SELECT number, content, stored_fields FROM {self._table} WHERE number IN ({_marks(rows)})"
         return {
-            int(number): {name: value for name, value in ((TEXT, text), (CARRIED, carried)) if value is not None}
-            for number, text, carried in self._ask("reading texts", statement, list(rows))
+            int(number): {
+                name: value for name, value in ((TEXT, text), (STORED_FIELDS, stored_fields)) if value is not None
+            }
+            for number, text, stored_fields in self._ask("reading texts", statement, list(rows))
         }
 
     def rows_of(self, doc_ids: Collection[str]) -> list[tuple[int, str]]:
@@ -310,10 +312,10 @@ class PostgresEngine(Engine):
 def _fields(point: Point) -> list[Any]:
     """The values of a point's `COLUMNS`."""
     words = _sparsevec(point.terms, point.values) if point.terms.size else None
-    doc_id, text, carried = (point.payload.get(name) for name in (DOC_ID, TEXT, CARRIED))
+    doc_id, text, stored_fields = (point.payload.get(name) for name in (DOC_ID, TEXT, STORED_FIELDS))
     if doc_id is None:
         return [point.row, None, None, None, None, json.dumps(dict(point.payload)), words]
-    return [point.row, _signed_hash(doc_id), doc_id, text, carried, None, words]
+    return [point.row, _signed_hash(doc_id), doc_id, text, stored_fields, None, words]
 
 
 def _sparsevec(terms: Terms, values: Values) -> str:

@@ -16,10 +16,10 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 
 from tercet.engines.credentials import Credential
 from tercet.engines.engine import (
-    CARRIED,
     DOC_ID,
     MISSING,
     PAGE,
+    STORED_FIELDS,
     TEXT,
     Engine,
     Passing,
@@ -168,7 +168,7 @@ class QdrantEngine(Engine):
         return [_stored(point) for point in self._retrieve("reading documents", rows, [DOC_ID], [VECTOR])]
 
     def contents(self, rows: Sequence[int]) -> dict[int, Mapping[str, Any]]:
-        points = self._retrieve("reading texts", rows, [TEXT, CARRIED])
+        points = self._retrieve("reading texts", rows, [TEXT, STORED_FIELDS])
         return {int(point.id): point.payload or {} for point in points}
 
     def rows_of(self, doc_ids: Collection[str]) -> list[tuple[int, str]]:

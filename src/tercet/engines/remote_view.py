@@ -14,11 +14,11 @@ from scipy import sparse
 
 from tercet.data.values import Record
 from tercet.engines.certified import Certified, certified_rerank
-from tercet.engines.engine import CARRIED, PAGE, TEXT, Engine, Query, StoredPoint
+from tercet.engines.engine import PAGE, STORED_FIELDS, TEXT, Engine, Query, StoredPoint
 from tercet.engines.records import MARKER_ROW, MOST_ROWS, Marker
 from tercet.errors import EngineError, InputError
-from tercet.search.carried import unpacked_record
 from tercet.search.scorer import ExactScores, ExpandedQueries, Scorer
+from tercet.search.stored_fields import unpacked_record
 
 _KEPT: Final = 4096  # documents that are remembered; a number never stands for another document
 _KEPT_IDS: Final = 2**17  # and ids, which a run of many queries asks for when their documents are forgotten
@@ -141,9 +141,9 @@ class RemoteView:
             raise EngineError(f"{self.engine.url}: document {document.doc_id!r} has no text any more")
         return str(contents[TEXT])
 
-    def carried(self, row: int) -> Record:
+    def stored_fields(self, row: int) -> Record:
         document, contents = self._contents(row)
-        return unpacked_record(contents.get(CARRIED, ""), f"{self.engine.url}: document {document.doc_id!r}")
+        return unpacked_record(contents.get(STORED_FIELDS, ""), f"{self.engine.url}: document {document.doc_id!r}")
 
     def has_column(self, _column: str) -> bool:
         return False

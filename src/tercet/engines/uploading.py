@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.engines.engine import CARRIED, DOC_ID, PAGE, TEXT, Engine, Point
+from tercet.engines.engine import DOC_ID, PAGE, STORED_FIELDS, TEXT, Engine, Point
 from tercet.engines.records import Marker, RemoteFolder, Upload
 from tercet.errors import BundleError, InputError
 from tercet.fitting.text_model import TextModel
@@ -36,7 +36,7 @@ class Batch:
 
     ids: Sequence[str]
     texts: Sequence[str] | None
-    carried: Sequence[str]  # as JSON, empty for nothing
+    stored_fields: Sequence[str]  # as JSON, empty for nothing
     rows: Callable[[], sparse.csr_array]
     digest: bytes
 
@@ -51,10 +51,10 @@ def batches_of_texts(docs: Docs, model: TextModel, keep_texts: bool) -> Batches:
         entries = listed_one_by_one(docs)
         done = 0
         while block := next_documents(entries, size, done):
-            ids, texts, carried = zip(*block, strict=True)
+            ids, texts, stored_fields = zip(*block, strict=True)
             parts = [part.encode("utf-8") for entry in block for part in (entry if entry[2] else entry[:2])]
             kept = texts if keep_texts else None
-            yield Batch(ids, kept, carried, partial(_vectors, model, texts), _digest_of(*parts))
+            yield Batch(ids, kept, stored_fields, partial(_vectors, model, texts), _digest_of(*parts))
             done += len(block)
 
     return batches
@@ -125,7 +125,7 @@ def points_of(
                 f"{engine.most_dimensions:,}"
             )
         payload = {DOC_ID: doc_id} | ({TEXT: batch.texts[i]} if batch.texts is not None else {})
-        payload |= {CARRIED: batch.carried[i]} if batch.carried[i] else {}
+        payload |= {STORED_FIELDS: batch.stored_fields[i]} if batch.stored_fields[i] else {}
         points.append(Point(first_row + i, terms, values, payload))
     return points
 
@@ -240,7 +240,7 @@ def _requests(points: Sequence[Point]) -> Iterator[Sequence[Point]]:
     """Points in requests that a server takes: long texts make a batch of many too large."""
     start, size = 0, 0
     for i, point in enumerate(points):
-        strings = point.payload.get(TEXT, "") + point.payload.get(CARRIED, "")
+        strings = point.payload.get(TEXT, "") + point.payload.get(STORED_FIELDS, "")
         point_bytes = _BYTES_OF_A_VALUE * point.terms.size + 2 * len(strings.encode("utf-8"))
         if i > start and size + point_bytes > _REQUEST_BYTES:
             yield points[start:i]

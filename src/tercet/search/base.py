@@ -126,10 +126,10 @@ class BaseIndex(ABC):
         empty = sparse.csr_array((1, weights_of(self._model).shape[0]), dtype=np.float32)
         return Hit(doc_id, 0.0, SearchedQuery(view, None, empty, ()), row_of(view, doc_id)).text
 
-    def carried(self, doc_id: str) -> Record:
+    def stored_fields(self, doc_id: str) -> Record:
         """What a document carries along, by column."""
         view = self._view
-        return view.carried(row_of(view, doc_id))
+        return view.stored_fields(row_of(view, doc_id))
 
     def has_column(self, column: str) -> bool:
         """Whether documents carry values of that name, by which `search` can filter."""

@@ -14,13 +14,13 @@ from tercet.data.frames import as_table
 from tercet.data.lines import id_problem, surrogate_problem
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
-from tercet.search.carried import packed_record, unpacked_record
 from tercet.search.segment import Segment
+from tercet.search.stored_fields import packed_record, unpacked_record
 from tercet.search.view import LiveSegment
 from tercet.store.strings import PackedIds
 from tercet.text import Analyser
 
-# Anything that `as_documents` takes, or (id, text) or (id, text, carried values) one after the other.
+# Anything that `as_documents` takes, or (id, text) or (id, text, stored_fields values) one after the other.
 Docs = Any
 Progress = Callable[[int], None]
 
@@ -62,10 +62,10 @@ def in_columns(docs: Docs) -> Docs:
 
 
 def listed_one_by_one(docs: Docs) -> Iterator[Any]:
-    """Documents as (id, text) or (id, text, carried values), unchecked."""
+    """Documents as (id, text) or (id, text, stored_fields values), unchecked."""
     docs = in_columns(docs)
     if isinstance(docs, Documents):
-        return ((doc_id, text, docs.carried(doc_id)) for doc_id, text in docs.items())
+        return ((doc_id, text, docs.stored_fields(doc_id)) for doc_id, text in docs.items())
     if not isinstance(docs, Iterable):
         raise InputError(f"docs is of type {type(docs).__name__}; expected documents: id -> text, records or a frame")
     return iter(docs.items() if isinstance(docs, Mapping) else docs)
@@ -87,16 +87,16 @@ def segments_of_texts(
     while True:
         ids: list[str] = []
         texts: list[str] = []
-        carried: list[str] = []
+        stored_fields: list[str] = []
         blocks: list[sparse.csr_array] = []
         while len(ids) < segment_docs:
             block = next_documents(entries, min(_TEXTS_AT_ONCE, segment_docs - len(ids)), done)
             if not block:
                 break
-            block_ids, block_texts, block_carried = zip(*block, strict=True)
+            block_ids, block_texts, block_fields = zip(*block, strict=True)
             ids += block_ids
-            carried += block_carried
-            blocks.append(_rows(model, docs, block_ids, block_texts, block_carried))
+            stored_fields += block_fields
+            blocks.append(_rows(model, docs, block_ids, block_texts, block_fields))
             if keep_texts:
                 texts += block_texts
             done += len(block)
@@ -105,18 +105,20 @@ def segments_of_texts(
         if not ids:
             return
         D = blocks[0] if len(blocks) == 1 else sparse.csr_array(sparse.vstack(blocks, format="csr"))
-        yield Segment.build(ids, canonical(D), texts if keep_texts else None, carried)
+        yield Segment.build(ids, canonical(D), texts if keep_texts else None, stored_fields)
 
 
 def _rows(
-    model: TextModel, docs: Docs, ids: Sequence[str], texts: Sequence[str], carried: Sequence[str]
+    model: TextModel, docs: Docs, ids: Sequence[str], texts: Sequence[str], stored_fields: Sequence[str]
 ) -> sparse.csr_array:
     """The rows of some documents, with the columns that the model scores."""
     if model.n_words is None:
         return model.docs(texts)
     if isinstance(docs, Documents):
         return model.docs(docs.part(ids))
-    records = [unpacked_record(packed, f"document {doc_id!r}") for doc_id, packed in zip(ids, carried, strict=True)]
+    records = [
+        unpacked_record(packed, f"document {doc_id!r}") for doc_id, packed in zip(ids, stored_fields, strict=True)
+    ]
     names = dict.fromkeys(name for record in records for name in record)
     columns = {name: [record.get(name) for record in records] for name in names}
     return model.docs(Documents(ids, {**columns, "text": texts}))
@@ -128,11 +130,13 @@ def next_documents(entries: Iterator[Any], n: int, done: int) -> list[tuple[str,
     for entry in entries:
         number = done + len(documents)
         if not isinstance(entry, tuple | list) or not 2 <= len(entry) <= 3:
-            raise InputError(f"docs[{number}] is {entry!r}; expected an id and a text, and perhaps carried values")
-        doc_id, text, carried = entry if len(entry) == 3 else (*entry, None)
+            raise InputError(
+                f"docs[{number}] is {entry!r}; expected an id and a text, and perhaps stored_fields values"
+            )
+        doc_id, text, stored_fields = entry if len(entry) == 3 else (*entry, None)
         _check_id(doc_id, number)
         _check_text(text, doc_id)
-        documents.append((doc_id, text, packed_record(carried, doc_id) if carried else ""))
+        documents.append((doc_id, text, packed_record(stored_fields, doc_id) if stored_fields else ""))
         if len(documents) == n:
             break
     return documents
@@ -276,11 +280,11 @@ def _joined(pieces: Sequence[tuple[LiveSegment, np.ndarray[Any, Any]]]) -> LiveS
             texts = None
         else:
             texts += kept.many(rows)
-    carried: list[str] = []
+    stored_fields: list[str] = []
     for entry, rows in pieces:
-        columns = entry.segment.carried
-        carried += [""] * rows.size if columns is None else columns.many(rows)
-    return Segment.build(ids, canonical(D), texts, carried)
+        columns = entry.segment.stored_fields
+        stored_fields += [""] * rows.size if columns is None else columns.many(rows)
+    return Segment.build(ids, canonical(D), texts, stored_fields)
 
 
 # -- ids that are there already -------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from tercet.errors import InputError
 from tercet.fitting.text_model import TextExplanation, TextModel
 from tercet.report.html import element, join
 from tercet.report.table import Cell, Table
-from tercet.search.carried import shown_record
 from tercet.search.scorer import ExpandedQueries, Scorer
+from tercet.search.stored_fields import shown_record
 from tercet.weights import Explanation, Pairs
 from tercet.weights.explanation import merge_pairs
 
@@ -51,7 +51,7 @@ class DocumentView(Protocol):
         """The text, or None where texts are not kept."""
         ...
 
-    def carried(self, row: int) -> Record:
+    def stored_fields(self, row: int) -> Record:
         """The values that a document carries along, by column."""
         ...
 
@@ -89,7 +89,7 @@ class Hit:
     --------
     >>> from tercet import Index
     >>> [hit] = Index.build([{"id": "a", "text": "green tea", "price": 1.5}]).search("tea")
-    >>> hit.doc_id, hit.text, hit.carried
+    >>> hit.doc_id, hit.text, hit.stored_fields
     ('a', 'green tea', {'price': 1.5})
     """
 
@@ -124,9 +124,9 @@ class Hit:
         return self._query.view.text(self._row)
 
     @property
-    def carried(self) -> Record:
+    def stored_fields(self) -> Record:
         """What the document carries along, by column: what its table had beside the text; empty values are left out."""
-        return self._query.view.carried(self._row)
+        return self._query.view.stored_fields(self._row)
 
     def _repr_html_(self) -> str:
         return Results([self])._repr_html_()
@@ -164,8 +164,8 @@ class Results(list[Hit]):
     def to_frame(self) -> Any:
         """A frame of pandas, else of polars, else an Arrow table, whichever is installed.
 
-        Columns are ``doc_id``, ``score``, ``text`` where the index keeps texts, and what documents carry; a carried
-        column that has one of these names is called ``carried.NAME``.
+        Columns are ``doc_id``, ``score``, ``text`` where the index keeps texts, and what documents carry; a stored_fields
+        column that has one of these names is called ``stored_fields.NAME``.
 
         Examples
         --------
@@ -178,11 +178,11 @@ class Results(list[Hit]):
         columns: dict[str, list[Any]] = {"doc_id": [hit.doc_id for hit in self], "score": [hit.score for hit in self]}
         if any(text is not None for text in texts):
             columns["text"] = texts
-        records = [hit.carried for hit in self]
+        records = [hit.stored_fields for hit in self]
         for name in dict.fromkeys(name for record in records for name in record):
-            shown = f"carried.{name}" if name in ("doc_id", "score", "text") else name
+            shown = f"stored_fields.{name}" if name in ("doc_id", "score", "text") else name
             while shown in columns:  # one that is called so already
-                shown = f"carried.{shown}"
+                shown = f"stored_fields.{shown}"
             columns[shown] = [record.get(name) for record in records]
         return frame_of(columns)
 
@@ -192,13 +192,15 @@ class Results(list[Hit]):
         return f"Results({shown}{rest})"
 
     def _repr_html_(self) -> str:
-        carried = [hit.carried for hit in self[:_ROWS_SHOWN]]
-        table = Table("Hits", ["", "score", "document", *(["carried"] if any(carried) else [])], n_labels=None)
-        for rank, (hit, record) in enumerate(zip(self, carried, strict=False), 1):
+        stored_fields = [hit.stored_fields for hit in self[:_ROWS_SHOWN]]
+        table = Table(
+            "Hits", ["", "score", "document", *(["stored_fields"] if any(stored_fields) else [])], n_labels=None
+        )
+        for rank, (hit, record) in enumerate(zip(self, stored_fields, strict=False), 1):
             text = " ".join((hit.kept_text or "")[: 2 * _TEXT_SHOWN].split())
             beginning = text if len(text) <= _TEXT_SHOWN else text[: _TEXT_SHOWN - 1] + "…"
             row = [Cell(str(rank)), Cell(f"{hit.score:.4f}"), Cell(hit.doc_id, beginning)]
-            table.rows.append([*row, *([Cell(shown_record(record, _TEXT_SHOWN))] if any(carried) else [])])
+            table.rows.append([*row, *([Cell(shown_record(record, _TEXT_SHOWN))] if any(stored_fields) else [])])
         notes = [f"{len(self) - _ROWS_SHOWN:,} more hits"] if len(self) > _ROWS_SHOWN else []
         notes += [f"{self.left_off:,} hits below the last match are left off"] if self.left_off else []
         notes += [f"the model does not know: {', '.join(self.unknown)}"] if self.unknown else []

@@ -36,7 +36,7 @@ class _StoredSegment:
     n_terms: Annotated[int, Bounds(1, below=2**31)]
     texts: bool
     limits: tuple[int, float]
-    carried: Annotated[bool, OMIT_DEFAULT] = False
+    stored_fields: Annotated[bool, OMIT_DEFAULT] = False
 
     def __post_init__(self) -> None:
         if min(self.limits) < 0 or self.limits[0] > self.n_terms:
@@ -57,7 +57,7 @@ class Segment:
     ids: PackedIds
     texts: PackedStrings | None
     limits: tuple[int, float]
-    carried: PackedStrings | None = None  # what documents carry along, as JSON; empty for nothing
+    stored_fields: PackedStrings | None = None  # what documents carry along, as JSON; empty for nothing
     name: str = ""
     digest: str = ""
     _filtered: dict[tuple[str, frozenset[str]], NDArray[np.uint16]] = field(default_factory=dict, repr=False)
@@ -77,7 +77,7 @@ class Segment:
 
     @classmethod
     def build(
-        cls, ids: Sequence[str], D: sparse.csr_array, texts: Sequence[str] | None, carried: Sequence[str] = ()
+        cls, ids: Sequence[str], D: sparse.csr_array, texts: Sequence[str] | None, stored_fields: Sequence[str] = ()
     ) -> Segment:
         """The segment of documents in canonical CSR; time is linear in their entries."""
         if D.nnz > MOST_ENTRIES:
@@ -93,7 +93,7 @@ class Segment:
         squares = np.concatenate(([0.0], np.cumsum(D.data.astype(np.float64) ** 2)))
         squared = np.diff(squares[D.indptr]).max(initial=0.0) + 1e-12 * squares[-1]  # a running sum rounds
         limits = (int(np.diff(D.indptr).max(initial=0)), float(1.001 * np.sqrt(squared)))
-        columns = PackedStrings.pack(carried) if any(carried) else None
+        columns = PackedStrings.pack(stored_fields) if any(stored_fields) else None
         return cls(CsrRows(starts, docs, values), bounds, rows, PackedIds.pack(ids), packed, limits, columns)
 
     def matrix(self, rows: NDArray[np.integer[Any]]) -> sparse.csr_array:
@@ -109,12 +109,12 @@ class Segment:
 
     def rows_with(self, column: str, values: Collection[str]) -> NDArray[np.uint16]:
         """Documents that carry one of the values in a column; the latest of these answers are kept."""
-        if self.carried is None:
+        if self.stored_fields is None:
             return np.empty(0, dtype=np.uint16)
         key = column, frozenset(values)
         rows = self._filtered.get(key)
         if rows is None:
-            rows = rows_with(self.carried, column, values).astype(np.uint16)
+            rows = rows_with(self.stored_fields, column, values).astype(np.uint16)
             for oldest in list(self._filtered)[: 1 - _FILTERS_KEPT]:
                 self._filtered.pop(oldest, None)
             self._filtered[key] = rows
@@ -123,7 +123,7 @@ class Segment:
     @cached_property
     def columns(self) -> dict[str, None]:
         """The columns in which documents carry values, looked for once: whoever filters may ask for any name."""
-        return {} if self.carried is None else columns_of(self.carried)
+        return {} if self.stored_fields is None else columns_of(self.stored_fields)
 
     @cached_property
     def empty_rows(self) -> NDArray[np.uint16]:
@@ -133,14 +133,14 @@ class Segment:
     # -- saving -------------------------------------------------------------------------------------------------
 
     def meta(self, vectoriser: str) -> dict[str, Any]:
-        kept = (self.texts is not None, self.limits, self.carried is not None)
+        kept = (self.texts is not None, self.limits, self.stored_fields is not None)
         return encode(_StoredSegment(vectoriser, self.n_docs, self.n_terms, *kept))[0]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         names = ("post_starts", "post_docs", "post_values", "row_starts", "row_terms", "row_values")
         arrays: dict[str, NDArray[Any]] = dict(zip(names, (*self.postings, *self.rows), strict=True))
         arrays |= {"bounds": self.bounds, **self.ids.arrays()}
-        for name, strings in (("text", self.texts), ("carried", self.carried)):
+        for name, strings in (("text", self.texts), ("stored_fields", self.stored_fields)):
             arrays |= {} if strings is None else strings.arrays(name)
         return arrays
 
@@ -170,7 +170,7 @@ class Segment:
             PackedIds.from_arrays(arrays, n, where, verify),
             PackedStrings.from_arrays(arrays, "text", n, where, verify) if stored.texts else None,
             stored.limits,
-            PackedStrings.from_arrays(arrays, "carried", n, where, verify) if stored.carried else None,
+            PackedStrings.from_arrays(arrays, "stored_fields", n, where, verify) if stored.stored_fields else None,
             name,
             bundle.digest,
         )

@@ -16,10 +16,10 @@ from tercet.data.values import Record
 from tercet.kernels.postings import Candidates, Heap, SearchScratch, lay_out, table_row, wipe
 from tercet.kernels.search import N_BUCKETS, search_segments, search_segments_for_all
 from tercet.kernels.topk import sort_heap
-from tercet.search.carried import unpacked_record
 from tercet.search.filtering import unknown_column
 from tercet.search.scorer import ExpandedQueries, Scorer
 from tercet.search.segment import MOST_DOCS, Segment
+from tercet.search.stored_fields import unpacked_record
 from tercet.store.strings import hash_of
 
 _NONE_DEAD = np.empty(0, dtype=np.uint16)
@@ -145,9 +145,9 @@ class View:
         texts = self.entries[row // MOST_DOCS].segment.texts
         return None if texts is None else texts[row % MOST_DOCS]
 
-    def carried(self, row: int) -> Record:
+    def stored_fields(self, row: int) -> Record:
         segment, local = self.entries[row // MOST_DOCS].segment, row % MOST_DOCS
-        packed = "" if segment.carried is None else segment.carried[local]
+        packed = "" if segment.stored_fields is None else segment.stored_fields[local]
         return unpacked_record(packed, f"document {segment.ids.strings[local]!r}")
 
     @cached_property

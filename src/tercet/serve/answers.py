@@ -238,11 +238,11 @@ def words_of(version: Version, text: str) -> list[str]:
 
 def _shown(hit: Hit, rank: int, stems: list[str], known: dict[str, dict[str, Any]]) -> dict[str, Any]:
     if hit.doc_id not in known:
-        text, carried = hit.kept_text or "", hit.carried
+        text, stored_fields = hit.kept_text or "", hit.stored_fields
         known[hit.doc_id] = {
-            "title": shown_title(hit.doc_id, text, carried),
+            "title": shown_title(hit.doc_id, text, stored_fields),
             "snippet": passage_of(text, stems),
-            "carried": shown_values(carried),
+            "stored_fields": shown_values(stored_fields),
         }
     return {"id": hit.doc_id, "rank": rank, "score": hit.score} | known[hit.doc_id]
 
@@ -271,8 +271,13 @@ def related(version: Version, word: str, k: int) -> dict[str, Any]:
 
 
 def document(index: BaseIndex, doc_id: str) -> dict[str, Any]:
-    text, carried = index.text(doc_id), index.carried(doc_id)
-    return {"id": doc_id, "title": shown_title(doc_id, text, carried), "text": text, "carried": carried}
+    text, stored_fields = index.text(doc_id), index.stored_fields(doc_id)
+    return {
+        "id": doc_id,
+        "title": shown_title(doc_id, text, stored_fields),
+        "text": text,
+        "stored_fields": stored_fields,
+    }
 
 
 def learned(version: Version, history: Sequence[Mapping[str, Any]], limit: int, deadline: Deadline) -> dict[str, Any]:

@@ -330,7 +330,7 @@ def _add_documents(app: FastAPI, service: Service, access: Access) -> None:
     async def add(request: Request, given: requests.NewDocuments) -> Response:
         """Add documents, all or none; on disk, and found, when this answers."""
         admit(request)
-        docs = [(doc.id, doc.text, doc.carried) for doc in given.documents]
+        docs = [(doc.id, doc.text, doc.stored_fields) for doc in given.documents]
         return JSONResponse(await service.add_documents(docs, given.replace))
 
     @app.delete("/documents/{doc_id:path}", **changing)  # type: ignore[arg-type]

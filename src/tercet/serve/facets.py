@@ -95,7 +95,7 @@ class _Column:
 def _columns(hits: Sequence[Hit]) -> dict[str, _Column]:
     columns: dict[str, _Column] = {}
     for hit in hits:
-        for name, value in hit.carried.items():
+        for name, value in hit.stored_fields.items():
             text = value if isinstance(value, str) else json.dumps(value)
             if len(text) > _VALUE_CHARS or plain_name(name) in TITLES:
                 continue

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tercet.serve.requests import example
 
 _TIME = "2026-11-15T18:20:00.123Z"
-CARRIED = Field(description="Values that the document carries along, by column; some of many, long texts cut.")
+STORED_FIELDS = Field(description="Values that the document carries along, by column; some of many, long texts cut.")
 VERSION = Field(
     description="The version of the model that answered: v12 has all entries up to the 12th, exactly; v12~ has them in "
     "the interim way, until what they change is learned again.",
@@ -29,7 +29,7 @@ class LearnedHit(BaseModel):
     score: float
     title: str
     snippet: str = Field(description="Plain text, to be shown as such.")
-    carried: dict[str, str | int | float | bool] = CARRIED
+    stored_fields: dict[str, str | int | float | bool] = STORED_FIELDS
     baseline_rank: int | None = Field(description="Its rank in the other list, looked for down to max(k, 100).")
     moved: int | None = Field(description="By how many ranks it is higher than there.")
 
@@ -40,7 +40,7 @@ class BaselineHit(BaseModel):
     score: float
     title: str
     snippet: str
-    carried: dict[str, str | int | float | bool] = CARRIED
+    stored_fields: dict[str, str | int | float | bool] = STORED_FIELDS
     learned_rank: int | None
 
 
@@ -81,7 +81,7 @@ class SearchAnswer(BaseModel):
                 "score": 0.81,
                 "title": "Avocados and eye health",
                 "snippet": "Lutein from avocados …",
-                "carried": {"year": 2011},
+                "stored_fields": {"year": 2011},
                 "baseline_rank": 3,
                 "moved": 2,
             }
@@ -93,7 +93,7 @@ class SearchAnswer(BaseModel):
                 "score": 0.64,
                 "title": "Avocado oil",
                 "snippet": "The eyes of …",
-                "carried": {},
+                "stored_fields": {},
                 "learned_rank": 2,
             }
         ],
@@ -172,12 +172,17 @@ class Document(BaseModel):
     """A document as it was indexed."""
 
     model_config = example(
-        id="MED-10", title="Avocados and eye health", text="Avocados and eye health\nLutein …", carried={"year": 2011}
+        id="MED-10",
+        title="Avocados and eye health",
+        text="Avocados and eye health\nLutein …",
+        stored_fields={"year": 2011},
     )
     id: str
     title: str
     text: str
-    carried: dict[str, str | int | float | bool] = Field(description="All values that it carries along, by column.")
+    stored_fields: dict[str, str | int | float | bool] = Field(
+        description="All values that it carries along, by column."
+    )
 
 
 class DocumentsChanged(BaseModel):

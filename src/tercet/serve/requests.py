@@ -164,10 +164,10 @@ class Revoke(Posted):
 class NewDocument(Posted):
     """A document to be indexed."""
 
-    model_config = example(id="MED-10", text="Avocados and eye health\nLutein …", carried={"year": 2011})
+    model_config = example(id="MED-10", text="Avocados and eye health\nLutein …", stored_fields={"year": 2011})
     id: str = DOC_ID
     text: str
-    carried: dict[str, str | int | float | bool] = Field(
+    stored_fields: dict[str, str | int | float | bool] = Field(
         default_factory=dict, description="Values that it carries along, by column."
     )
 
@@ -175,6 +175,8 @@ class NewDocument(Posted):
 class NewDocuments(Posted):
     """Documents to be indexed, all of them or, where one cannot be, none."""
 
-    model_config = example(documents=[{"id": "MED-10", "text": "Avocados and eye health", "carried": {"year": 2011}}])
+    model_config = example(
+        documents=[{"id": "MED-10", "text": "Avocados and eye health", "stored_fields": {"year": 2011}}]
+    )
     documents: list[NewDocument] = Field(min_length=1, max_length=DOCUMENTS_AT_ONCE)
     replace: bool = Field(False, description="Take the place of documents with the same ids; else these are refused.")

@@ -27,7 +27,7 @@ def title_of(text: str) -> str:
     return _cut(" ".join(line.split()), _TITLE_CHARS)
 
 
-def shown_title(doc_id: str, text: str, carried: Mapping[str, Any]) -> str:
+def shown_title(doc_id: str, text: str, stored_fields: Mapping[str, Any]) -> str:
     """The title of a document: a column of that name that is not searched, the first line of its text, or its id.
 
     Examples
@@ -35,15 +35,15 @@ def shown_title(doc_id: str, text: str, carried: Mapping[str, Any]) -> str:
     >>> shown_title("007", "From the hills.", {"price": 1.5, "Name": "Green tea"})
     'Green tea'
     """
-    for name, value in carried.items():
+    for name, value in stored_fields.items():
         if plain_name(name) in TITLES and isinstance(value, str) and value.strip():
             return _cut(" ".join(value.split()), _TITLE_CHARS)
     return title_of(text) or doc_id
 
 
-def shown_values(carried: Mapping[str, Any]) -> dict[str, Any]:
+def shown_values(stored_fields: Mapping[str, Any]) -> dict[str, Any]:
     """The first values that a document carries along, long texts cut; `GET /documents/ID` has all of them."""
-    few = islice(carried.items(), _VALUES_SHOWN)
+    few = islice(stored_fields.items(), _VALUES_SHOWN)
     return {name: _cut(value, _VALUE_CHARS) if isinstance(value, str) else value for name, value in few}
 
 

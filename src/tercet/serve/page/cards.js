@@ -26,8 +26,8 @@ function labelOf(kind, result, above, below) {
 }
 
 // What a document carries along: a price, a date; addresses can be followed.
-function carriedParts(system, result) {
-  return Object.entries(result.carried ?? {}).map(([name, value]) => {
+function storedFieldParts(system, result) {
+  return Object.entries(result.stored_fields ?? {}).map(([name, value]) => {
     const text = String(value);
     const shownValue = /^https?:\/\/\S+$/i.test(text)
       ? el(
@@ -105,7 +105,7 @@ export function makeCard(system) {
       { class: "what" },
       el("div", { class: "line" }, el("h3", null, title), el("bdi", { class: "id" }), el("span", { class: "tag" })),
       el("p", { class: "snippet", dir: "auto" }),
-      el("p", { class: "carried", dir: "auto" }),
+      el("p", { class: "stored_fields", dir: "auto" }),
     ),
     el("div", { class: "side" }, el("span", { class: "moved" }), el("span", { class: "score" })),
     system === "learned" ? makeTeaching() : null,
@@ -127,9 +127,9 @@ export function fillCard(card, system, result, above, below) {
   part("line").classList.toggle("twin", hasTwin(result));
   part("tag").textContent = isDismissed(result.id) ? "not relevant" : "";
   part("snippet").replaceChildren(...marked(result.snippet ?? "", state.answer.query));
-  const values = carriedParts(system, result);
-  part("carried").hidden = !values.length;
-  part("carried").replaceChildren(...values);
+  const values = storedFieldParts(system, result);
+  part("stored_fields").hidden = !values.length;
+  part("stored_fields").replaceChildren(...values);
   part("moved").className = `moved ${at.way}`;
   part("moved").title = at.said;
   part("moved").replaceChildren(el("span", { "aria-hidden": "true" }, at.text), hiddenText(at.said));

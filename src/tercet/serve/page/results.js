@@ -25,7 +25,7 @@ function light(id) {
 // One stop of the Tab key in each list: the card that was there last, and what can be done with it.
 export function rove(row) {
   for (const other of rowsOf(row.parentNode.id))
-    for (const control of other.querySelectorAll(".title, .teach button, .carried a"))
+    for (const control of other.querySelectorAll(".title, .teach button, .stored_fields a"))
       control.tabIndex = other === row ? 0 : -1;
 }
 

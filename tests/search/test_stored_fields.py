@@ -17,27 +17,27 @@ from support.indexes import DOCS
 from tercet.data.documents import as_documents
 from tercet.errors import BundleError, InputError
 from tercet.search import Index
-from tercet.search.carried import MOST_BYTES, packed_record, shown_record, unpacked_record
+from tercet.search.stored_fields import MOST_BYTES, packed_record, shown_record, unpacked_record
 
 ROWS: list[dict[str, Any]] = [
     {"sku": "a", "title": "green tea", "text": "of the hills", "price": 1.5, "stock": 3, "fair": True, "colour": None},
     {"sku": "b", "title": "black tea", "text": "of the plains", "price": 2.0, "stock": 0, "fair": False, "colour": "é"},
     {"sku": "c", "title": "green pot", "text": "for tea", "price": 20.0, "stock": 7, "fair": True, "colour": "blue"},
 ]
-CARRIED = {
+STORED_FIELDS = {
     row["sku"]: {name: row[name] for name in ("price", "stock", "fair", "colour") if row[name] is not None}
     for row in ROWS
 }
 TEXTS = {row["sku"]: f"{row['title']}\n{row['text']}" for row in ROWS}
 
 
-def carried(index: Any) -> dict[str, Any]:
-    return {hit.doc_id: hit.carried for hit in index.search("green tea pot")}
+def stored_fields(index: Any) -> dict[str, Any]:
+    return {hit.doc_id: hit.stored_fields for hit in index.search("green tea pot")}
 
 
 @pytest.mark.parametrize("form", ["list", "mapping", "pandas", "polars", "arrow", "documents", "triples", "iterator"])
 def test_whatever_holds_the_documents(form: str) -> None:
-    triples = [(sku, TEXTS[sku], CARRIED[sku]) for sku in TEXTS]
+    triples = [(sku, TEXTS[sku], STORED_FIELDS[sku]) for sku in TEXTS]
     docs: Any = {
         "list": ROWS,
         "mapping": {row["sku"]: {name: row[name] for name in row if name != "sku"} for row in ROWS},
@@ -49,42 +49,42 @@ def test_whatever_holds_the_documents(form: str) -> None:
         "iterator": iter(triples),
     }[form]
     index = Index.build(docs)
-    assert carried(index) == CARRIED
+    assert stored_fields(index) == STORED_FIELDS
     assert index.text("a") == TEXTS["a"]
 
 
 def test_nothing_is_carried_by_texts() -> None:
     index = Index.build(DOCS)
-    assert [hit.carried for hit in index.search("green")] == [{}, {}, {}]
+    assert [hit.stored_fields for hit in index.search("green")] == [{}, {}, {}]
 
 
 def test_changes_keep_it(tmp_path: Path) -> None:
     index = Index.build(ROWS, path=tmp_path / "index")
-    assert carried(Index.open(tmp_path / "index")) == CARRIED
+    assert stored_fields(Index.open(tmp_path / "index")) == STORED_FIELDS
     index.add([("d", "green cup", {"price": 5})])
     index.add({"e": "tea cup"})
     index.replace([("a", "green tea", {"price": 9.0})])
-    expected = {**CARRIED, "a": {"price": 9.0}, "d": {"price": 5}, "e": {}}
-    assert carried(index) == expected
+    expected = {**STORED_FIELDS, "a": {"price": 9.0}, "d": {"price": 5}, "e": {}}
+    assert stored_fields(index) == expected
     index.remove(["b"])
     index.merge()
     del expected["b"]
     assert index.n_segments == 1
-    assert carried(index) == carried(tc.load(tmp_path / "index")) == expected
+    assert stored_fields(index) == stored_fields(tc.load(tmp_path / "index")) == expected
     index.save(tmp_path / "copy")
-    assert carried(Index.open(tmp_path / "copy")) == expected
+    assert stored_fields(Index.open(tmp_path / "copy")) == expected
 
 
 def test_a_merge_of_segments_without_it(tmp_path: Path) -> None:
     index = Index.build(TEXTS)
     index.add([("d", "green cup", {"price": 5})])
     index.merge()
-    assert carried(index) == {"a": {}, "b": {}, "c": {}, "d": {"price": 5}}
+    assert stored_fields(index) == {"a": {}, "b": {}, "c": {}, "d": {"price": 5}}
 
 
 def test_without_texts_it_is_carried_all_the_same(tmp_path: Path) -> None:
     index = Index.build(ROWS, path=tmp_path / "index", keep_texts=False)
-    assert carried(index) == CARRIED
+    assert stored_fields(index) == STORED_FIELDS
     assert [hit.kept_text for hit in index.search("green")] == [None, None]
 
 
@@ -133,4 +133,7 @@ def test_search_shows_it(tmp_path: Path) -> None:
     shown = ok("search", tmp_path / "index", "green tea")
     assert "a  green tea of the hills\n       price 1.5 · stock 3 · fair True\n" in shown
     answer = ok("search", tmp_path / "index", "plains", "--json", "--why")
-    assert '"carried": {"price": 2.0, "stock": 0, "fair": false, "colour": "é"}, "why": [["plain", "plain", ' in answer
+    assert (
+        '"stored_fields": {"price": 2.0, "stock": 0, "fair": false, "colour": "é"}, "why": [["plain", "plain", '
+        in answer
+    )

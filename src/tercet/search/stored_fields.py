@@ -12,7 +12,7 @@ from tercet.errors import DamagedBundleError, FormatError
 MOST_BYTES: Final = 2**16  # that a document may carry along, as JSON
 
 
-def packed_record(carried: Any, doc_id: str) -> str:
+def packed_record(stored_fields: Any, doc_id: str) -> str:
     """Values by column as an index keeps them, those that are empty left out; an empty string for none.
 
     Examples
@@ -24,9 +24,11 @@ def packed_record(carried: Any, doc_id: str) -> str:
     def wrong(problem: str) -> FormatError:
         return FormatError(f"document {doc_id!r}", None, problem)
 
-    if not isinstance(carried, Mapping):
-        raise wrong(f"carries a {type(carried).__name__}; expected values by column")
-    record = {name: value for name, value in plain_record(carried, wrong).items() if value is not None and value != ""}
+    if not isinstance(stored_fields, Mapping):
+        raise wrong(f"carries a {type(stored_fields).__name__}; expected values by column")
+    record = {
+        name: value for name, value in plain_record(stored_fields, wrong).items() if value is not None and value != ""
+    }
     packed = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False) if record else ""
     n_bytes = len(packed.encode("utf-8"))
     if n_bytes > MOST_BYTES:
