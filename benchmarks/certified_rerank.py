@@ -73,7 +73,7 @@ def main() -> None:
                 sizes.append(len(asked.words))
                 signed.append(1 - len(asked.weights) / len(asked.words))
         quality = tc.evaluate({qid: judged[qid] for qid in queries}, run, [MEASURE]).mean(MEASURE)
-        told = {
+        summary = {
             "words": float(np.median(sizes)),
             "negative": float(np.mean(signed)),
             "median": float(np.median(depths)),
@@ -81,15 +81,15 @@ def main() -> None:
             "largest": int(max(depths)),
             MEASURE: quality,
         }
-        results[str(density)] = told
+        results[str(density)] = summary
         rows.append(
             [
                 f"{density:.1%}",
-                f"{told['words']:,.0f}",
-                f"{told['negative']:.0%}",
-                f"{told['median']:.0f}",
-                f"{told['p90']:.0f}",
-                f"{told['largest']:,}",
+                f"{summary['words']:,.0f}",
+                f"{summary['negative']:.0%}",
+                f"{summary['median']:.0f}",
+                f"{summary['p90']:.0f}",
+                f"{summary['largest']:,}",
                 f"{quality:.4f}",
             ]
         )

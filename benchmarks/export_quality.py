@@ -102,8 +102,10 @@ class Measured:
     def index(self, name: str, fields: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]]) -> int:
         """Some fields of the documents, by the mapping that is asked for."""
         docs = [{"_id": doc_id, **{field: values[field] for field in fields}} for doc_id, values in rows.items()]
-        told: int = self.engine("index", name=name, fields=fields, docs=docs, k1=self.words.k1, b=self.words.b)["bytes"]
-        return told
+        summary: int = self.engine("index", name=name, fields=fields, docs=docs, k1=self.words.k1, b=self.words.b)[
+            "bytes"
+        ]
+        return summary
 
     def bodies(self, label: str, name: str, n_bytes: int, bodies: Sequence[Mapping[str, Any]]) -> None:
         self.add(label, [self.engine("search", name=name, bodies=bodies) for _ in range(2)], n_bytes)
@@ -145,7 +147,7 @@ def in_two_phases(measured: Measured, fields: dict[str, Any], train: Sequence[st
     """By the fields that `tercet export documents --form elasticsearch` adds."""
     path = folder / "docs.ndjson"
     write_rank_features(path, measured.model, measured.docs, queries=train, mean_terms=FIRST_PHASE)
-    rows = {doc_id: {BODY: measured.docs[doc_id], **told} for doc_id, told in read_bulk(path).items()}
+    rows = {doc_id: {BODY: measured.docs[doc_id], **summary} for doc_id, summary in read_bulk(path).items()}
     n_bytes = measured.index("both", {name: fields[name] for name in (IMPACTS_FIELD, FOLDED_FIELD)}, rows)
     for window in WINDOWS[:1] if quick else WINDOWS:
         label = f"{FIRST_PHASE} impacts by what is asked, then {window} documents folded"

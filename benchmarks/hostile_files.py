@@ -31,8 +31,8 @@ def measure(name: str, size: int, folder: Path) -> dict[str, object]:
     pid = os.fork()
     if pid:
         _, status = os.waitpid(pid, 0)
-        told = json.loads((folder / "told").read_text())
-        return {**told, "bytes": n_bytes, "status": os.waitstatus_to_exitcode(status)}
+        summary = json.loads((folder / "told").read_text())
+        return {**summary, "bytes": n_bytes, "status": os.waitstatus_to_exitcode(status)}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.process_time()
     try:
@@ -60,11 +60,11 @@ def main() -> None:
     print(f"{'':<38} {'bytes':>11} {'s':>6} {'MB':>5}   ten times: {'bytes':>12} {'s':>6} {'MB':>5}  ends with")
     for name in [options.only] if options.only else ATTACKS:
         large = ATTACKS[name].large // (10 if options.quick else 1)
-        told = []
+        summary = []
         for size in (max(1, large // 10), large):
             command = [sys.executable, __file__, "--only", name, "--one", str(size)]
-            told.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
-        small, whole = told
+            summary.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+        small, whole = summary
         print(
             f"{name:<38} {small['bytes']:>11,} {small['seconds']:>6.2f} {small['memory']:>5.0f}   "
             f"           {whole['bytes']:>12,} {whole['seconds']:>6.2f} {whole['memory']:>5.0f}  {whole['ended']}",

@@ -352,8 +352,8 @@ def at_scale(n_docs: int, n_queries: int, seed: int, clock: Clock) -> dict[str, 
     try:
         # In a process of its own, whose memory is that of indexing.
         command = [sys.executable, __file__, "--build", str(path), "--docs", str(n_docs), "--seed", str(seed)]
-        told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        made: dict[str, float] = json.loads(told)
+        summary = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        made: dict[str, float] = json.loads(summary)
         print(
             f"\n{n_docs:,} documents, {made['entries']:,} entries: indexed in {made['seconds']:.0f} processor s; "
             f"{made['gigabytes']:.2f} GB on disk; {made['peak_mb']:.0f} MB of memory at most, the making of documents "

@@ -106,9 +106,9 @@ class Client(threading.Thread):
         if found and len(found["learned"]) > 1:
             worse, better = (hit["id"] for hit in found["learned"][:2])
             body = {"query": query, "better": better, "worse": worse, "client": self.name}
-            told = self.ask("POST", "/prefer", body)
-            if told and self.rng.random() < 0.25:
-                self.ask("POST", "/undo", {"receipts": [told["receipt"]]})
+            summary = self.ask("POST", "/prefer", body)
+            if summary and self.rng.random() < 0.25:
+                self.ask("POST", "/undo", {"receipts": [summary["receipt"]]})
         time.sleep(0.05)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
@@ -178,32 +178,32 @@ class Visitor(Client):
         self.ask("GET", f"/search?{urlencode({'q': MARKS, 'k': 1000, 'all': 'true'})}")
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        told = super().ask(method, path, body)
-        if told is not None and path.startswith("/search"):
-            self.check(told)
-        if told is not None and "entry" in told:
-            self.acknowledged[told["entry"]] = {**(body or {}), "withdrawn": told.get("withdrawn")}
-        return told
+        summary = super().ask(method, path, body)
+        if summary is not None and path.startswith("/search"):
+            self.check(summary)
+        if summary is not None and "entry" in summary:
+            self.acknowledged[summary["entry"]] = {**(body or {}), "withdrawn": summary.get("withdrawn")}
+        return summary
 
-    def check(self, told: dict[str, Any]) -> None:
-        if told["query_id"]:
-            self.lists.append(told["query_id"])
-        at = self.commits.order.get(told["index"])
+    def check(self, summary: dict[str, Any]) -> None:
+        if summary["query_id"]:
+            self.lists.append(summary["query_id"])
+        at = self.commits.order.get(summary["index"])
         for _ in range(100):  # a commit may be served before whoever made it could note it
             if at is not None:
                 break
             time.sleep(0.05)
-            at = self.commits.order.get(told["index"])
+            at = self.commits.order.get(summary["index"])
         if at is None:
-            self.faults.append(f"index {told['index']} was never committed")
+            self.faults.append(f"index {summary['index']} was never committed")
             return
-        here = (at, int(told["version"][1:].rstrip("~")))
+        here = (at, int(summary["version"][1:].rstrip("~")))
         if min(here[0] - self.last[0], here[1] - self.last[1]) < 0:
             self.faults.append(f"commit and version {here} came after {self.last}")
         self.last = here
-        shown = {hit["id"] for hit in told["learned"] if hit["id"].startswith("change-")}
+        shown = {hit["id"] for hit in summary["learned"] if hit["id"].startswith("change-")}
         there = self.commits.docs[at]
-        if shown - there or (told["query"] == MARKS and shown != there):
+        if shown - there or (summary["query"] == MARKS and shown != there):
             self.faults.append(f"{len(shown - there)} documents too many and {len(there - shown)} too few in {at}")
 
 
@@ -231,9 +231,9 @@ class Changer(Visitor):
                     started = time.perf_counter()
                     posted = {"documents": [{"id": one, "text": docs[one]} for one in ids]} if is_new else None
                     path = "/documents" if is_new else f"/documents/{doc_ids[0]}"
-                    told = self.ask("POST" if is_new else "DELETE", path, posted)
+                    summary = self.ask("POST" if is_new else "DELETE", path, posted)
                     self.waits.append(time.perf_counter() - started)
-                    self.commits.note(there, None if told is None else told["index"])
+                    self.commits.note(there, None if summary is None else summary["index"])
                     self.last = (self.commits.order[self.folder_label()], self.last[1])
                     self.look()  # which must not come from before
         self.changes += 1
@@ -477,7 +477,7 @@ def everything(folder: Path, seconds: float, seed: int) -> dict[str, Any]:
         found = living(address, service.pid, folder, seconds, seed + 4000, Commits(folder / "index"))
     memory = by_minute(found["memory"])
     answered = f"half within {found['p50_ms']:.0f} ms, 99 % within {found['p99_ms']:.0f} ms"
-    told = {
+    summary = {
         "requests": f"{found['requests']:,}, {found['per_second']:.0f} a second, {found['errors']} errors",
         "answered": f"{answered}, all within {found['most_ms']:.0f} ms",
         "taught": f"{found['entries']:.0f} entries, {found['archived']} archives",
@@ -489,7 +489,7 @@ def everything(folder: Path, seconds: float, seed: int) -> dict[str, Any]:
         "minute in the second half",
         "faults": str(len(found["faults"])),
     }
-    print_table(f"Everything at once, {seconds:.0f} s", ["", ""], [[name, value] for name, value in told.items()])
+    print_table(f"Everything at once, {seconds:.0f} s", ["", ""], [[name, value] for name, value in summary.items()])
     print_table("Memory in the mean of each minute, MB", ["minute", "own", "mapped files"], memory)
     print(f"answers: {found['statuses']}")
     for fault in found["faults"][:20]:

@@ -133,9 +133,9 @@ class Holder(threading.Thread):
             if self._writes:
                 better, worse = self._rng.choice(50, 2, replace=False)
                 body = {"query": "green avocado", "better": f"d{better}", "worse": f"d{worse}"}
-                told = self._ask("POST", "/prefer", body)
-                if told is not None and turn % 4 == 0:
-                    self._ask("POST", "/undo", {"receipts": [told["receipt"]]})
+                summary = self._ask("POST", "/prefer", body)
+                if summary is not None and turn % 4 == 0:
+                    self._ask("POST", "/undo", {"receipts": [summary["receipt"]]})
                 time.sleep(0.5)
             else:
                 self._ask("GET", f"/search?{urlencode({'q': self._rng.choice(['green', 'blue sky', 'oil'])})}")
@@ -149,14 +149,14 @@ class Holder(threading.Thread):
         try:
             self._connection.request(method, path, None if body is None else json.dumps(body), headers)
             answer = self._connection.getresponse()
-            told = json.loads(answer.read())
+            summary = json.loads(answer.read())
         except (OSError, http.client.HTTPException) as error:
             self._connection = None
             self._note(started, type(error).__name__)
             return None
-        why = f" {told['type'].rpartition(':')[2]}" if answer.status >= 400 else ""
+        why = f" {summary['type'].rpartition(':')[2]}" if answer.status >= 400 else ""
         self._note(started, f"{answer.status}{why}")
-        return told if answer.status in (200, 202) else None
+        return summary if answer.status in (200, 202) else None
 
     def _note(self, started: float, status: str) -> None:
         self.ends.append(time.perf_counter())

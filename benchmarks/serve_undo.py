@@ -94,7 +94,7 @@ def main() -> None:
             time.sleep(2.0 if arguments.quick else 15.0)
             teacher = Client(address, 99, 0.0, False)
             asked = time.monotonic()
-            told = teacher.ask("POST", "/undo", {"entry": gone})
+            summary = teacher.ask("POST", "/undo", {"entry": gone})
             answered = time.monotonic() - asked
             counting = await_version(teacher, asked, f"v{n + 1}~", f"v{n + 1}")
             done = await_version(teacher, asked, f"v{n + 1}")
@@ -106,7 +106,7 @@ def main() -> None:
     searches = [both for reader in readers for both in zip(reader.when, reader.times, strict=False)]
     found = {"before": summary(searches, quiet, asked), "meanwhile": summary(searches, asked, done)}
     print_table(
-        f"entry {gone:,} of {n:,} is taken back: answered in {answered:.2f} s, {json.dumps(told)}, "
+        f"entry {gone:,} of {n:,} is taken back: answered in {answered:.2f} s, {json.dumps(summary)}, "
         f"seen to count after {counting - asked:.2f} s, exact after {done - asked:.2f} s; "
         f"the service had started in {started:.1f} s",
         ["searches", "number", "p50 ms", "p99 ms", "longest ms"],
@@ -114,7 +114,7 @@ def main() -> None:
     )
     statuses = sum((reader.statuses for reader in readers), start=teacher.statuses)
     print(f"answers: {dict(statuses)}")
-    results = {"entries": n, "entry": gone, "answered": answered, "told": told, "done": done - asked, **found}
+    results = {"entries": n, "entry": gone, "answered": answered, "told": summary, "done": done - asked, **found}
     results["counting"] = counting - asked
     write_json(arguments.output, {"machine": facts, **results, "started": started})
     sys.exit(0 if is_done and set(statuses) <= {"200", "202"} else 1)

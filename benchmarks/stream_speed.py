@@ -113,8 +113,13 @@ def fit_here(folder: Path, ranker: str, where: str, n_steps: int, seed: int) -> 
         learner = MAKE[ranker]().fit(queries, source, docs)
     arrays = learner.weights_.to_state()[1]
     digest = hashlib.sha256(b"".join(array.tobytes() for _, array in sorted(arrays.items()))).hexdigest()
-    told = {"wall": clock.wall, "processor": clock.processor, "machine": clock.machine, "grew": peak_memory() - before}
-    print(json.dumps(told | {"model": sum(array.nbytes for array in arrays.values()), "digest": digest}))
+    summary = {
+        "wall": clock.wall,
+        "processor": clock.processor,
+        "machine": clock.machine,
+        "grew": peak_memory() - before,
+    }
+    print(json.dumps(summary | {"model": sum(array.nbytes for array in arrays.values()), "digest": digest}))
 
 
 def fitted(folder: Path, ranker: str, where: str, n_steps: int, seed: int) -> dict[str, Any]:

@@ -81,8 +81,8 @@ def main() -> None:
                     times[way].append(seconds(work, way))
             never, touch = (median(times[way]) for way in WAYS)
             is_training = name.startswith("a pass")
-            told = verdict(touch / never, TARGET, at_most=True) if is_training else ""
-            rows.append((name, f"{never:.2f}", f"{touch:.2f}", f"{touch / never:.3f}", told))
+            summary = verdict(touch / never, TARGET, at_most=True) if is_training else ""
+            rows.append((name, f"{never:.2f}", f"{touch:.2f}", f"{touch / never:.3f}", summary))
             results["passes"][name] = times
         print_table(
             f"{n_docs:,} documents, {made['gigabytes']:.2f} GB; processor seconds, median of {rounds}",

@@ -147,9 +147,12 @@ def test_the_health_check_asks_the_service_by_its_name(status: int, code: int) -
     with HTTPServer(("127.0.0.1", 0), Answer) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        told = {"TERCET_SERVE_PORT": str(server.server_port), "TERCET_SERVE_ALLOW_HOST": "search.example other.example"}
+        output = {
+            "TERCET_SERVE_PORT": str(server.server_port),
+            "TERCET_SERVE_ALLOW_HOST": "search.example other.example",
+        }
         check = [sys.executable, "-I", str(DEPLOY / "healthy.py")]
-        done = subprocess.run(check, env=told, capture_output=True, text=True, check=False)
+        done = subprocess.run(check, env=output, capture_output=True, text=True, check=False)
         thread.join()
         nobody = subprocess.run(check, env={"TERCET_SERVE_PORT": "1"}, capture_output=True, text=True, check=False)
     assert asked == [("/health", "search.example")]

@@ -304,10 +304,10 @@ print(json.dumps({"kernels": kernels, "modules": sorted({name.partition(".")[0] 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    told = json.loads(done.stdout)
-    assert "tercet.kernels.lowrank.lowrank_advance" in told["kernels"]
-    assert {name for name, n_signatures in told["kernels"].items() if n_signatures} == set()
-    assert set(HEAVY) & set(told["modules"]) == set()
+    output = json.loads(done.stdout)
+    assert "tercet.kernels.lowrank.lowrank_advance" in output["kernels"]
+    assert {name for name, n_signatures in output["kernels"].items() if n_signatures} == set()
+    assert set(HEAVY) & set(output["modules"]) == set()
 
 
 def test_importing_tercet_loads_nothing():

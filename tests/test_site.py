@@ -96,8 +96,8 @@ def public_things() -> dict[str, object]:
 
 def test_every_public_name_has_a_page():
     pages = [path.read_text(encoding="utf-8") for path in (PROJECT / "docs" / "reference").glob("*.md")]
-    told = [room for page in pages for room in TOLD.findall(page)]
-    assert sorted(told) == sorted({name.rpartition(".")[0] for name in public_things()})
+    output = [room for page in pages for room in TOLD.findall(page)]
+    assert sorted(output) == sorted({name.rpartition(".")[0] for name in public_things()})
 
 
 def test_every_public_name_has_an_example():

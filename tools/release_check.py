@@ -82,8 +82,8 @@ def sizes(wheel: Path, sdist: Path) -> str:
     with zipfile.ZipFile(wheel) as packed:
         members = packed.infolist()
     packed_size, unpacked = wheel.stat().st_size / 1e6, sum(member.file_size for member in members) / 1e6
-    told = f"{wheel.name}: {packed_size:.1f} MB, unpacked {unpacked:.1f} MB in {len(members)} files"
-    return f"{told}; {sdist.name}: {sdist.stat().st_size / 1e6:.1f} MB"
+    summary = f"{wheel.name}: {packed_size:.1f} MB, unpacked {unpacked:.1f} MB in {len(members)} files"
+    return f"{summary}; {sdist.name}: {sdist.stat().st_size / 1e6:.1f} MB"
 
 
 def versions(wheel: Path, sdist: Path) -> Iterator[str]:

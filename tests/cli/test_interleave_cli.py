@@ -77,9 +77,9 @@ def test_a_lead_that_is_one_clients_is_no_forecast(tmp_path):
 
 
 def test_the_same_as_json(log):
-    told = json.loads(ok("eval", "--interleaved", log, "--json"))
-    assert (told["lists"], told["interleaved"], told["waits"]) == (600, 600, False)
-    first, second = told["duels"]
+    output = json.loads(ok("eval", "--interleaved", log, "--json"))
+    assert (output["lists"], output["interleaved"], output["waits"]) == (600, 600, False)
+    first, second = output["duels"]
     assert (first["first"], first["second"], first["method"], first["promotion"]) == (
         "served",
         "better",
@@ -92,8 +92,8 @@ def test_the_same_as_json(log):
 
 def test_lists_count_from_a_time_on(log):
     since = datetime.fromtimestamp(NOON + 500 * 30, UTC).isoformat()
-    told = json.loads(ok("eval", "--interleaved", log, "--json", "--since", since))
-    assert [duel["promotion"] for duel in told["duels"]] == [1]
+    output = json.loads(ok("eval", "--interleaved", log, "--json", "--since", since))
+    assert [duel["promotion"] for duel in output["duels"]] == [1]
     result = run("eval", "--interleaved", log, "--since", "yesterday")
     assert result.exit_code == 2
     assert "'yesterday' is no time" in result.output

@@ -41,8 +41,8 @@ def filled(server: FakeQdrant, tmp_path: Path) -> Path:
     write_beir(tmp_path / "data", TEXTS, {"q1": "green avocado", "q2": "sky"}, {"train": {"q1": {"a": 1}}})
     common = ("index", tmp_path / "data", "--model", tmp_path / "model", "-o")
     place = ("--backend", "qdrant", "--url", server.url, "--collection", f"filled-{next(numbers)}")
-    told = ok(*common, tmp_path / "index", *place, "--quiet")  # on a busy machine progress would be told
-    assert told == f"{tmp_path / 'index'}: 4 documents, 7 words\n"
+    output = ok(*common, tmp_path / "index", *place, "--quiet")  # on a busy machine progress would be told
+    assert output == f"{tmp_path / 'index'}: 4 documents, 7 words\n"
     ok(*common, tmp_path / "embedded")
     return tmp_path
 
@@ -93,8 +93,8 @@ def test_changes(server: FakeQdrant, tmp_path: Path) -> None:
     more = corpus(folder / "more.jsonl", {"x": "green green", "y": "sky"})
     assert "4 documents before, 6 now\n" in ok("index", folder / "index", "--add", more)
     corpus(more, {"x": "blue sky"})
-    told = ok("index", folder / "index", "--update", more, "--remove", "a")
-    assert told == f"{folder / 'index'}: 6 documents before, 5 now\n"
+    output = ok("index", folder / "index", "--update", more, "--remove", "a")
+    assert output == f"{folder / 'index'}: 6 documents before, 5 now\n"
     assert list(open_index(folder / "index")) == ["b", "c", "é", "y", "x"]
     result = run("index", folder / "index", "--merge")
     assert result.exit_code == 1
@@ -157,7 +157,7 @@ def both(server: FakeQdrant, tmp_path: Path, latent: bool) -> tuple[QdrantIndex,
 
 @pytest.mark.parametrize("latent", [False, True])
 def test_the_service_searches_explains_and_learns(server: FakeQdrant, tmp_path: Path, latent: bool) -> None:
-    told = []
+    output = []
     for at, index in enumerate(both(server, tmp_path, latent)):
         with served(tmp_path / f"journal{at}" / "j.jsonl", index) as (client, service):
 
@@ -179,8 +179,8 @@ def test_the_service_searches_explains_and_learns(server: FakeQdrant, tmp_path: 
             assert answers[3]["learned"] != answers[0]["learned"]
             missing = {"query": "green", "better": "nobody", "worse": "d1"}
             assert client.post("/prefer", json=missing).status_code == 404
-            told.append((answers, service.version.digest))
-    assert told[0] == told[1]
+            output.append((answers, service.version.digest))
+    assert output[0] == output[1]
 
 
 def test_the_service_opens_and_refreshes_it(server: FakeQdrant, tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ def fit(data, output, *options):
 def test_text_to_sparse_w_to_index_to_picture(data, tmp_path):
     pytest.importorskip("matplotlib")
     model = fit(data, tmp_path / "model", "--ranker", "sparse:density=.05,refit_rate=.5")
-    told = model.report.chosen
-    assert (told["ranker"], told["density"], told["refit_rate"], told["steps"]) == ("sparse", 0.05, 0.5, 2000)
+    output = model.report.chosen
+    assert (output["ranker"], output["density"], output["refit_rate"], output["steps"]) == ("sparse", 0.05, 0.5, 2000)
     page = (tmp_path / "model" / "report.html").read_text(encoding="utf-8")
     assert all(fact in page for fact in ("density", "bytes of weights", "Sparse"))
     ok("index", data, "--model", tmp_path / "model", "-o", tmp_path / "index")
@@ -48,16 +48,16 @@ def test_parameters_reach_the_ranker(data, tmp_path):
         tmp_path / "model",
         *("--ranker", "sparse:l1=2e-5,shrink-every=7,refit=false,rate=.5,epochs=2,shrink_towards=identity"),
     )
-    told = {name: model.report.chosen[name] for name in ("l1", "shrink_every", "refit", "rate", "epochs")}
-    assert told == {"l1": 2e-5, "shrink_every": 7, "refit": False, "rate": 0.5, "epochs": 2}
+    output = {name: model.report.chosen[name] for name in ("l1", "shrink_every", "refit", "rate", "epochs")}
+    assert output == {"l1": 2e-5, "shrink_every": 7, "refit": False, "rate": 0.5, "epochs": 2}
     assert model.report.chosen["shrink_towards"] == "identity"
     assert model.report.details.learning.curves[0].points[-1][0] == 4000
 
 
 def test_the_best_of_several_is_taken(data, tmp_path):
     model = fit(data, tmp_path / "model", "--ranker", "cosine", "--ranker", "low-rank:n_components=3")
-    told = model.report.chosen
-    assert (told["ranker"], told["n_components"]) == ("low-rank", 3)
+    output = model.report.chosen
+    assert (output["ranker"], output["n_components"]) == ("low-rank", 3)
 
 
 @pytest.mark.parametrize(

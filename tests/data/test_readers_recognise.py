@@ -1,4 +1,4 @@
-"""Telling kinds of data apart by what is in them."""
+"""LogHandler kinds of data apart by what is in them."""
 
 from __future__ import annotations
 

@@ -38,29 +38,29 @@ def corpus(tmp_path: Path) -> Path:
 def test_a_watcher_is_told_how_much_of_the_file_itself_was_read(corpus: Path, packed: bool) -> None:
     if packed:
         corpus.write_bytes(gzip.compress(corpus.read_bytes(), 0))
-    told: list[tuple[Path, int, int]] = []
-    with watch_reading(lambda *news: told.append(news)):
+    output: list[tuple[Path, int, int]] = []
+    with watch_reading(lambda *news: output.append(news)):
         docs = read_corpus(corpus)
     size = corpus.stat().st_size
-    done = [at for _, at, _ in told]
-    assert {(path, total) for path, _, total in told} == {(corpus, size)}
+    done = [at for _, at, _ in output]
+    assert {(path, total) for path, _, total in output} == {(corpus, size)}
     assert done == sorted(done)
     assert done[-1] == size
     assert 5 < len(done) < 50
     assert done[0] < size / 4
-    before = len(told)
+    before = len(output)
     assert read_corpus(corpus) == docs, "watching changes what is read"
-    assert len(told) == before, "still watched after the block"
+    assert len(output) == before, "still watched after the block"
 
 
 def test_a_file_that_is_left_early_is_told_as_done(corpus: Path) -> None:
-    told: list[int] = []
-    with watch_reading(lambda path, done, size: told.append(done)):
+    output: list[int] = []
+    with watch_reading(lambda path, done, size: output.append(done)):
         documents = iter_corpus(corpus)
         next(documents)
         documents.close()
         del documents
-    assert told[0] < told[-1] == corpus.stat().st_size
+    assert output[0] < output[-1] == corpus.stat().st_size
 
 
 def read_and_fail(corpus: Path) -> None:

@@ -376,9 +376,9 @@ def test_an_object_in_a_cell_is_columns_by_which_texts_can_be_named(tmp_path):
         ("Doc ID,Abstract,Year", "id: Doc ID; text: Abstract; stored_fields: Year"),
     ],
 )
-def test_roles_are_guessed_from_names(tmp_path, header, told):
+def test_roles_are_guessed_from_names(tmp_path, header, output):
     table = open_table(written(tmp_path, f"{header}\n{','.join('x' * len(header.split(',')))}\n"))
-    assert str(document_roles(table)) == told
+    assert str(document_roles(table)) == output
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> dict:
     text = {"type": "text", "analyzer": engine_chain(settings, path.parent), "search_analyzer": asked}
     fields = fields | {"body": text}
     rows = [{"_id": doc_id, "body": docs[doc_id], **added} for doc_id, added in read_bulk(path).items()]
-    told = settings["settings"]["similarity"]["tercet"]
-    lucene()("index", name="elastic", fields=fields, docs=rows, k1=told["k1"], b=told["b"])
+    output = settings["settings"]["similarity"]["tercet"]
+    lucene()("index", name="elastic", fields=fields, docs=rows, k1=output["k1"], b=output["b"])
     return {"docs": docs, "model": model}
 
 

@@ -40,11 +40,11 @@ def test_solr_lines_have_the_weights_and_say_what_they_leave_out(tmp_path):
     model = small_model(
         {("hockey", "puck"): 0.8, ("hockey", "stick"): 0.05, ("hockey", "bat"): -0.7, ("ball", "bat"): 0.5}
     )
-    told = write_synonyms(tmp_path / "s.txt", model, min_boost=0.1)
+    output = write_synonyms(tmp_path / "s.txt", model, min_boost=0.1)
     comments, found = read_synonyms(tmp_path / "s.txt")
     assert set(found) == {"hockey", "ball"}
     assert [word for word, _ in found["hockey"]] == ["hockey", "puck"]
-    assert (told.n_words, told.n_pairs, told.n_below, told.n_negative, told.n_unwritable) == (2, 2, 1, 1, 0)
+    assert (output.n_words, output.n_pairs, output.n_below, output.n_negative, output.n_unwritable) == (2, 2, 1, 1, 0)
     assert "1 negative ones" in " ".join(comments)
     assert "DelimitedBoost" in " ".join(comments)
     # A boost times the engine's own score of the word is what the model adds, up to what a plain match adds.
@@ -73,10 +73,10 @@ def test_synonyms_in_an_engine_rank_as_the_model(tmp_path):
 
 def test_elasticsearch_lines_have_no_weights_and_say_so(tmp_path):
     model = small_model({("hockey", "puck"): 0.8, ("hockey", "stick"): 0.3})
-    told = write_synonyms(tmp_path / "s.txt", model, engine="elasticsearch", min_boost=0.2, max_words=1)
+    output = write_synonyms(tmp_path / "s.txt", model, engine="elasticsearch", min_boost=0.2, max_words=1)
     comments, found = read_synonyms(tmp_path / "s.txt")
     assert found == {"hockey": [("hockey", None), ("puck", None)]}
-    assert told.n_below == 1
+    assert output.n_below == 1
     assert "no weights in synonym files" in " ".join(comments)
 
 
@@ -87,11 +87,11 @@ def test_words_that_a_synonym_file_cannot_hold_are_counted_and_others_escaped(tm
     n = len(words.words_)
     W = sparse.csr_array(np.where(np.eye(n), 0.0, 0.5).astype(np.float32))
     model = tc.TextModel(words, words, tc.Weights([Identity(n_terms=n), Sparse(weights=W)]))
-    told = write_synonyms(tmp_path / "s.txt", model)
+    output = write_synonyms(tmp_path / "s.txt", model)
     _, found = read_synonyms(tmp_path / "s.txt")
     assert set(found) == {"d,e", "f=>g", "h\\i", "=>x", "y=>", "\\\\,", "plain"}
     assert all({word for word, _ in line} == set(found) for line in found.values())
-    assert told.n_unwritable == 2
+    assert output.n_unwritable == 2
 
 
 @pytest.mark.parametrize(
@@ -172,14 +172,14 @@ def dense_impacts(model: tc.TextModel, docs: dict[str, str]) -> np.ndarray:
 @pytest.mark.parametrize("weighting", ["bm25", "tfidf"])
 def test_the_impacts_of_plain_words_add_up_to_the_score(tmp_path, weighting):
     model = small_model({("hockey", "puck"): 0.8, ("ball", "bat"): 0.5}, weighting=weighting)
-    told = write_anserini(tmp_path / "d.jsonl", model, DOCS, bits=16)
+    output = write_anserini(tmp_path / "d.jsonl", model, DOCS, bits=16)
     lines = [json.loads(line) for line in (tmp_path / "d.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["id"] for line in lines] == list(DOCS)
     assert all(line["contents"] == "" for line in lines)
     assert all(type(n) is int and n >= 1 for line in lines for n in line["vector"].values())
     for query in ("hockey", "ball puck", "quiet hockey bat"):
         ours = model.weights.score(model.queries([query]), model.docs(list(DOCS.values())))[0]
-        sums = np.array([sum(line["vector"].get(word, 0) for word in query.split()) for line in lines]) * told.step
+        sums = np.array([sum(line["vector"].get(word, 0) for word in query.split()) for line in lines]) * output.step
         assert sums / sums.max() == pytest.approx(ours / ours.max(), abs=1e-3)
 
 
@@ -190,11 +190,11 @@ def test_the_impacts_of_a_cosine_add_up_to_the_score_times_the_length_of_the_que
     U, V = (rng.random((n, 3)) ** 4 * 10.0 ** rng.integers(-1, 2, (n, 1)) for _ in range(2))
     cosine = LowRank(query_factors=np.float32(U), doc_factors=np.float32(V), typical_length=1.0, unit_queries=True)
     model = tc.TextModel(plain.query_vectoriser, plain.doc_vectoriser, tc.Weights([cosine]))
-    told = write_anserini(tmp_path / "d.jsonl", model, DOCS, bits=16, queries=queries)
+    output = write_anserini(tmp_path / "d.jsonl", model, DOCS, bits=16, queries=queries)
     lines = [json.loads(line) for line in (tmp_path / "d.jsonl").read_text(encoding="utf-8").splitlines()]
     for query in ("hockey", "ball puck", "quiet hockey bat"):
         ours = model.weights.score(model.queries([query]), model.docs(list(DOCS.values())))[0]
-        sums = np.array([sum(line["vector"].get(word, 0) for word in query.split()) for line in lines]) * told.step
+        sums = np.array([sum(line["vector"].get(word, 0) for word in query.split()) for line in lines]) * output.step
         assert sums / sums.max() == pytest.approx(ours / ours.max(), abs=1e-3)
 
 
@@ -212,9 +212,9 @@ def test_quantised_impacts_are_within_half_a_step_and_nothing_is_lost_uncounted(
         assert (np.diff(columns) > 0).all()
         assert np.abs(impacts * rows.step - exact[at, columns]).max(initial=0) <= rows.step / 2 * (1 + 1e-9)
         assert impacts.max(initial=1) <= 2**bits - 1
-    told = rows.summary()
-    assert told.n_postings + told.n_left_out + told.n_rounded == int((exact > 0).sum())
-    assert told.n_negative == int((exact < 0).sum())
+    output = rows.summary()
+    assert output.n_postings + output.n_left_out + output.n_rounded == int((exact > 0).sum())
+    assert output.n_negative == int((exact < 0).sum())
 
 
 def test_without_expansion_documents_carry_their_own_words():
@@ -229,7 +229,7 @@ def test_without_expansion_documents_carry_their_own_words():
 def test_a_ciff_file_read_back_has_the_same_impacts(tmp_path):
     model = small_model({("hockey", "puck"): 0.8, ("ball", "bat"): 0.5, ("hockey", "bat"): -0.4})
     docs = DOCS | {"d5": "hockey ball puck", "é": "puck bat"}  # words in three documents: a gap is not a number
-    told = write_ciff(tmp_path / "i.ciff", model, docs, bits=8)
+    output = write_ciff(tmp_path / "i.ciff", model, docs, bits=8)
     expected = {
         (model.query_vectoriser.words_[j], at): n
         for at, (_, columns, impacts) in enumerate(ImpactRows(model, docs, bits=8))
@@ -242,7 +242,7 @@ def test_a_ciff_file_read_back_has_the_same_impacts(tmp_path):
     assert one(header, 6) == sum(expected.values())
     assert one(header, 7) == pytest.approx(sum(expected.values()) / len(docs))
     assert "8 bits" in one(header, 8).decode()
-    assert f"{told.n_negative} negative" in one(header, 8).decode()
+    assert f"{output.n_negative} negative" in one(header, 8).decode()
     found, terms = {}, []
     for _ in range(one(header, 2)):
         postings = read.next()

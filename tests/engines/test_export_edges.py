@@ -45,8 +45,8 @@ def test_a_model_that_learned_nothing_boosts_each_word_by_how_often_it_is_asked(
 @pytest.mark.parametrize("packed", ["", ".gz"])
 def test_an_index_of_documents_without_known_words_is_written(tmp_path, packed):
     path = tmp_path / f"i.ciff{packed}"
-    told = write_ciff(path, small_model({}), {"a": "zebra", "b": ""})
-    assert (told.n_docs, told.n_postings) == (2, 0)
+    output = write_ciff(path, small_model({}), {"a": "zebra", "b": ""})
+    assert (output.n_docs, output.n_postings) == (2, 0)
     read = Messages(gzip.decompress(path.read_bytes()) if packed else path.read_bytes())
     header = read.next()
     assert (one(header, 2), one(header, 3)) == (0, 2)
@@ -55,9 +55,9 @@ def test_an_index_of_documents_without_known_words_is_written(tmp_path, packed):
 
 
 def test_a_negative_weight_of_a_word_on_itself_is_counted(tmp_path):
-    told = write_synonyms(tmp_path / "s.txt", small_model({("hockey", "hockey"): -1.5, ("hockey", "puck"): 0.8}))
+    output = write_synonyms(tmp_path / "s.txt", small_model({("hockey", "hockey"): -1.5, ("hockey", "puck"): 0.8}))
     _, found = read_synonyms(tmp_path / "s.txt")
-    assert told.n_negative == 1
+    assert output.n_negative == 1
     assert [word for word, _ in found["hockey"]] == ["puck"]
 
 
@@ -66,12 +66,12 @@ def test_what_a_word_counts_for_itself_is_in_solr_lines_also_without_other_words
     counts = {"hockey": 2.5, "puck": 1.05, "ice": 0.0, "bat": -1.0}
     values = np.array([counts.get(word, 1.0) for word in words.words_], dtype=np.float32)
     model = tc.TextModel(words, words, tc.Weights([Diagonal(weights=values)]))
-    told = write_synonyms(tmp_path / "s.txt", model, min_boost=0.1)
+    output = write_synonyms(tmp_path / "s.txt", model, min_boost=0.1)
     _, found = read_synonyms(tmp_path / "s.txt")
     assert found == {"hockey": [("hockey", 2.5)], "ice": [("ice", 0.0)], "bat": [("bat", 0.0)]}
-    assert (told.n_words, told.n_pairs, told.n_negative) == (3, 0, 1)
-    told = write_synonyms(tmp_path / "s.txt", model, engine="elasticsearch")
-    assert told.n_words == 0
+    assert (output.n_words, output.n_pairs, output.n_negative) == (3, 0, 1)
+    output = write_synonyms(tmp_path / "s.txt", model, engine="elasticsearch")
+    assert output.n_words == 0
 
 
 def test_terms_of_several_words_are_for_the_form_that_can_hold_them(tmp_path):
@@ -79,16 +79,16 @@ def test_terms_of_several_words_are_for_the_form_that_can_hold_them(tmp_path):
     n = len(words.words_)
     W = sparse.csr_array(np.where(np.eye(n), 0.0, 0.5).astype(np.float32))
     model = tc.TextModel(words, words, tc.Weights([Identity(n_terms=n), Sparse(weights=W)]))
-    told = write_synonyms(tmp_path / "s.txt", model)
+    output = write_synonyms(tmp_path / "s.txt", model)
     _, found = read_synonyms(tmp_path / "s.txt")
     # Solr would read "ice hockey|0.5" as the words "ice" and "hockey|0.5".
     assert set(found) == {"ice", "hockey", "puck"}
     assert all(" " not in word for line in found.values() for word, _ in line)
-    assert told.n_unwritable == 1
-    told = write_synonyms(tmp_path / "s.txt", model, engine="elasticsearch")
+    assert output.n_unwritable == 1
+    output = write_synonyms(tmp_path / "s.txt", model, engine="elasticsearch")
     _, found = read_synonyms(tmp_path / "s.txt")
     assert ("ice hockey", None) in found["puck"]
-    assert told.n_unwritable == 0
+    assert output.n_unwritable == 0
 
 
 def test_forms_of_text_are_packed_where_the_name_says_so(tmp_path):
@@ -154,11 +154,11 @@ def test_a_query_goes_to_a_file_as_a_whole_or_not_at_all(places, monkeypatch):
 
 
 @pytest.mark.parametrize(("text", "told"), [("", "nothing to export"), ("zebra", "the model does not know: zebra")])
-def test_a_query_that_no_word_counts_for_is_a_failure(places, text, told):
+def test_a_query_that_no_word_counts_for_is_a_failure(places, text, output):
     model, _ = places
     done = CliRunner().invoke(cli, ["export", "query", text, "--model", str(model)])
     assert done.exit_code == 1
-    assert told in done.stderr
+    assert output in done.stderr
     assert done.stdout == ""
 
 

@@ -83,13 +83,13 @@ def impacts(tmp_path_factory: pytest.TempPathFactory) -> dict:
     docs = texts()
     model = model_of(docs, low_rank=True)
     (folder / "docs").mkdir()
-    told = write_anserini(folder / "docs" / "docs.jsonl", model, docs, bits=10)
+    output = write_anserini(folder / "docs" / "docs.jsonl", model, docs, bits=10)
     lucene()("anserini", folder=str(folder / "docs"), target=str(folder / "index"))
-    return {"docs": docs, "model": model, "told": told, "target": str(folder / "index")}
+    return {"docs": docs, "model": model, "told": output, "target": str(folder / "index")}
 
 
 def test_anserini_sums_the_impacts_that_were_written(impacts):
-    docs, model, told = impacts["docs"], impacts["model"], impacts["told"]
+    docs, model, output = impacts["docs"], impacts["model"], impacts["told"]
     words = model.query_vectoriser
     analyse = words.analyser or tc.Analyser()
     asked = [[word for word in analyse(query) if word in words.index_] for query in QUERIES]
@@ -103,7 +103,7 @@ def test_anserini_sums_the_impacts_that_were_written(impacts):
         summed = [sum(times[j] * n for j, n in zip(row.columns, row.impacts, strict=True)) for row in rows]
         assert found.tolist() == summed
         said = sum(n * exact[j] for j, n in times.items())
-        assert np.abs(found * told.step - said).max() <= told.max_error * times.total() * (1 + 1e-6)
+        assert np.abs(found * output.step - said).max() <= output.max_error * times.total() * (1 + 1e-6)
         scores = [score for _, score in answer["hits"]]
         assert scores == sorted(scores, reverse=True)
 
@@ -148,7 +148,7 @@ def test_boosted_queries_over_impacts_and_exact_answers(tmp_path):
     docs = texts(1)
     model = model_of(docs, signed=True, seed=1)
     (tmp_path / "docs").mkdir()
-    told = write_anserini(tmp_path / "docs" / "docs.jsonl", model, docs, expand=False, bits=12, max_terms=1000)
+    output = write_anserini(tmp_path / "docs" / "docs.jsonl", model, docs, expand=False, bits=12, max_terms=1000)
     target = str(tmp_path / "index")
     lucene()("anserini", folder=str(tmp_path / "docs"), target=target)
     D = model.docs(list(docs.values())).toarray()
@@ -159,10 +159,10 @@ def test_boosted_queries_over_impacts_and_exact_answers(tmp_path):
         weights = np.zeros(D.shape[1])
         for word, boost in boosted.clauses:
             weights[model.doc_vectoriser.index_[word]] = boost
-        error = told.max_error * weights.sum() + SINGLE
-        assert np.abs(scores_of(answer, docs) * told.step - D @ weights).max() <= error
-        engine = Anserini(target, docs, model, told.step)
-        found = certified_search(model, query, engine, k=5, value_error=told.max_error)
+        error = output.max_error * weights.sum() + SINGLE
+        assert np.abs(scores_of(answer, docs) * output.step - D @ weights).max() <= error
+        engine = Anserini(target, docs, model, output.step)
+        found = certified_search(model, query, engine, k=5, value_error=output.max_error)
         assert list(found.hits) == [(hit.doc_id, hit.score) for hit in index.search(query, 5)]
 
 

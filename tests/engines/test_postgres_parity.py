@@ -247,7 +247,7 @@ def test_threads(database: PostgresServer, tmp_path: Path) -> None:
 def test_the_service_searches_explains_and_learns(database: PostgresServer, tmp_path: Path) -> None:
     one = made_index(latent=True)
     other = PostgresIndex.build(made_docs(), one.model, tmp_path / "index", url=database.url, collection=new_name())
-    told = []
+    output = []
     for at, index in enumerate((one, other)):
         with served(tmp_path / f"journal{at}" / "j.jsonl", index, PATIENT) as (client, service):
             asked = ["/search?q=green+avocado&k=5", "/explain?q=green&doc=d3", "/documents/d5"]
@@ -260,8 +260,8 @@ def test_the_service_searches_explains_and_learns(database: PostgresServer, tmp_
             assert answers[3]["learned"] != answers[0]["learned"]
             for answer in answers:
                 answer.pop("took_ms", None)
-            told.append((answers, service.version.digest))
-    assert told[0] == told[1]
+            output.append((answers, service.version.digest))
+    assert output[0] == output[1]
 
 
 # -- the command line -------------------------------------------------------------------------------------------------
@@ -285,8 +285,8 @@ def test_commands(database: PostgresServer, tmp_path: Path) -> None:
     for name in ("index", "embedded"):
         ok("search", tmp_path / name, "--queries", tmp_path / "data" / "queries.jsonl", "-o", tmp_path / f"{name}.trec")
     assert read_run(tmp_path / "index.trec") == read_run(tmp_path / "embedded.trec")
-    told = ok("index", tmp_path / "index", "--update", tmp_path / "data", "--remove", "a")
-    assert told == f"{tmp_path / 'index'}: 4 documents before, 4 now\n"
+    output = ok("index", tmp_path / "index", "--update", tmp_path / "data", "--remove", "a")
+    assert output == f"{tmp_path / 'index'}: 4 documents before, 4 now\n"
     again = run(*common, tmp_path / "other", *place)
     assert again.exit_code == 1
     assert "is that of another index; nothing in it was changed" in again.output

@@ -285,8 +285,11 @@ def test_whoever_searches_a_collection_that_was_built_anew_is_told(server: FakeQ
 def test_a_marker_of_the_future(server: FakeQdrant, tmp_path: Path) -> None:
     build(server, tmp_path)
     collection = server.collections[NAME]
-    told = collection.points[0]["payload"]["tercet"]
-    for payload, problem in ((told | {"format": 2}, "has format 2; this version"), ({"format": 1}, "index is missing")):
+    output = collection.points[0]["payload"]["tercet"]
+    for payload, problem in (
+        (output | {"format": 2}, "has format 2; this version"),
+        ({"format": 1}, "index is missing"),
+    ):
         collection.put([{"id": 0, "vector": {}, "payload": {"tercet": payload}}])
         with pytest.raises(EngineError, match=problem):
             QdrantIndex.open(tmp_path / "index")

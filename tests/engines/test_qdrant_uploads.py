@@ -55,11 +55,11 @@ def interrupted(server: FakeQdrant, tmp_path: Path, after: int, fault: int | str
 @pytest.mark.parametrize("after", [0, 1, 2, 7])
 def test_an_upload_goes_on_where_it_was(server: FakeQdrant, tmp_path: Path, after: int) -> None:
     interrupted(server, tmp_path, after)
-    told = json.loads((tmp_path / "index" / "upload.json").read_text())
+    output = json.loads((tmp_path / "index" / "upload.json").read_text())
     with pytest.raises(MissingBundleError, match="has not ended; give the same command again"):
         QdrantIndex.open(tmp_path / "index")
     index = build(server, tmp_path, iter(MANY.items()), batch_docs=7)  # batches stay as they were
-    rest = (len(MANY) - told["sent"]) // 2
+    rest = (len(MANY) - output["sent"]) // 2
     assert puts(server) - rest in (1, 2, 3)  # the marker: at first, when limits grow, and at the end
     assert list(index) == list(MANY)
     assert answers(index) == answers(Index.build(MANY, small_model(DOCS, latent=True)))

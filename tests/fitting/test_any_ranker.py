@@ -60,12 +60,12 @@ def test_an_estimator_is_taken_as_it_is_and_stays_so():
     model = fit(ranker=ranker)
     with pytest.raises(NotFittedError):
         _ = ranker.weights_
-    told = model.report.chosen
-    assert (told["ranker"], told["density"], told["rate"], told["refit"]) == ("SparseRanker", 0.3, 2.0, False)
-    assert told["l1 found"] > 0
+    output = model.report.chosen
+    assert (output["ranker"], output["density"], output["rate"], output["refit"]) == ("SparseRanker", 0.3, 2.0, False)
+    assert output["l1 found"] > 0
     W = model.weights.parts[0].matrix
     assert W.nnz / np.prod(W.shape) == pytest.approx(0.3, rel=0.1)
-    assert "random_state" not in told
+    assert "random_state" not in output
 
 
 def test_an_estimator_that_leaves_its_rate_is_also_tried_with_those_for_texts():
@@ -112,9 +112,9 @@ def test_labels_links_and_preferences_take_a_ranker():
 
 
 def test_lsi_looks_at_preferences_only_to_choose_its_parameters():
-    told = fit(ranker=tc.LSIRanker(n_components="auto", alpha="auto")).report.chosen
-    assert told["alpha found"] in np.arange(21) / 20
-    assert "steps" not in told
+    output = fit(ranker=tc.LSIRanker(n_components="auto", alpha="auto")).report.chosen
+    assert output["alpha found"] in np.arange(21) / 20
+    assert "steps" not in output
 
 
 def test_the_number_of_steps_can_be_given():
@@ -173,8 +173,8 @@ def test_a_thinned_model_keeps_the_largest_weights_and_drops_its_report():
 @pytest.mark.parametrize(("given", "n_entries"), [({"density": 0.1}, 0.1), ({"density": 0.02}, 0.02)])
 def test_a_density_is_reached_by_name(given, n_entries):
     model = fit(ranker=[NameWithParameters("sparse", given)])
-    told = model.report.chosen
-    assert (told["sparsify"], told["density"]) == ("low-rank", n_entries)
+    output = model.report.chosen
+    assert (output["sparsify"], output["density"]) == ("low-rank", n_entries)
     W = model.weights.parts[0].matrix
     assert 0.5 * n_entries < W.nnz / np.prod(W.shape) <= n_entries * 1.01
     assert model.report.details.size.density < 2 * n_entries
@@ -183,8 +183,8 @@ def test_a_density_is_reached_by_name(given, n_entries):
 @pytest.mark.parametrize("given", [{}, {"start": "random"}])
 def test_documents_stay_where_that_is_asked_for_by_name(given):
     asked = NameWithParameters("low-rank", {"learn_documents": False, **given})
-    told = fit(ranker=asked, n_steps=300).report.chosen  # too few documents for 200 directions of their own
-    assert (told["learn_documents"], told["start"]) == (False, "random")
+    output = fit(ranker=asked, n_steps=300).report.chosen  # too few documents for 200 directions of their own
+    assert (output["learn_documents"], output["start"]) == (False, "random")
 
 
 def test_a_penalty_of_ours_is_larger_over_fewer_steps_and_one_that_is_given_stays():

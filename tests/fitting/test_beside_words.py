@@ -18,7 +18,7 @@ ANALYSER = Analyser()
 QUICK = {"analyser": ANALYSER, "n_steps": 3000, "n_models": 1, "verbose": False, "ranker": "diagonal"}
 
 
-def collection(seed=0, n_docs=120, n_queries=30, *, told_by="vectors"):
+def collection(seed=0, n_docs=120, n_queries=30, *, summary_by="vectors"):
     """Queries whose answers are told by turned vectors, or by words; vectors are noise then."""
     rng = np.random.default_rng(seed)
     words = np.array([f"word{i}" for i in range(20)])
@@ -27,7 +27,7 @@ def collection(seed=0, n_docs=120, n_queries=30, *, told_by="vectors"):
     Z, X = rng.normal(size=(n_docs, K)), rng.normal(size=(n_queries, K))
     turned = np.linalg.qr(rng.normal(size=(K, K)))[0]
     worth = X @ turned @ Z.T
-    if told_by == "words":
+    if summary_by == "words":
         worth = np.array(
             [[len(set(q.split()) & set(d.split())) for d in docs.values()] for q in queries.values()]
         ) + 0.01 * rng.normal(size=worth.shape)
@@ -60,7 +60,7 @@ def test_what_vectors_say_is_found_and_told(fitted):
 
 @pytest.mark.slow
 def test_what_vectors_do_not_say_is_left_out():
-    docs, queries, qrels, doc_vectors, query_vectors = collection(told_by="words")
+    docs, queries, qrels, doc_vectors, query_vectors = collection(summary_by="words")
     model = tc.fit(docs, queries, qrels, doc_vectors=doc_vectors, query_vectors=query_vectors, **QUICK)
     assert model.n_dims == 0
     assert not isinstance(model.doc_vectoriser, FieldedVectoriser)

@@ -110,8 +110,8 @@ def test_the_rule_that_chooses():
     np.testing.assert_allclose(choose_examination(enough).chances[:N_RANKS], TRUTH, atol=0.12)
     assert choose_examination(few).chances is None
     assert "1 / log2(1 + rank)" in choose_examination(few).source
-    told = ClickLog(few.impressions, examination=(1.0, 0.5))
-    assert choose_examination(told).chances == (1.0, 0.5)
+    output = ClickLog(few.impressions, examination=(1.0, 0.5))
+    assert choose_examination(output).chances == (1.0, 0.5)
 
 
 @pytest.mark.parametrize("sessions", [(), ("all",) * 200])

@@ -151,12 +151,12 @@ def spied(monkeypatch) -> dict[str, list]:
             return prefs
 
     def spying(self, train, blends):
-        def told(fold, number):
+        def output(fold, number):
             current[0] = number
             return train(fold, number)
 
         seen["parts"] = [{part.name: part.held_out for part in parts} for parts in self.parts]
-        pool = fit_folds(self, told, blends)
+        pool = fit_folds(self, output, blends)
         current[0] = None
         return pool
 
@@ -247,7 +247,7 @@ def test_a_tiny_budget_is_enough_for_a_model():
     hasty = tc.fit(small.docs, small.queries, small.qrels, budget=1e-3)
     assert hasty.report.n_train == 60
     assert hasty.report.n_test == hasty.report.n_validation < 60
-    told = f"There was time for [1-9] of 10 folds: {hasty.report.n_test} queries were left out"
-    assert re.match(told, hasty.report.split)
+    output = f"There was time for [1-9] of 10 folds: {hasty.report.n_test} queries were left out"
+    assert re.match(output, hasty.report.split)
     assert time.process_time() - began < 20
     assert hasty.rank({"q": "ask03"}, small.docs, k=3)["q"]

@@ -172,7 +172,7 @@ def test_without_memory_in_mid_run_the_last_checkpoint_is_kept(tmp_path, monkeyp
     Q, prefs = some_texts(), some_preferences(200_000)
     monkeypatch.setattr(GpuStepper, "_texts_fit", lambda *_: False)
     checkpoint = tc.Checkpoint(tmp_path / "run", every=50_000)
-    pool, told = GPU.xp.get_default_memory_pool(), []
+    pool, output = GPU.xp.get_default_memory_pool(), []
 
     def fill(event):
         if event.step >= 100_000:
@@ -185,8 +185,8 @@ def test_without_memory_in_mid_run_the_last_checkpoint_is_kept(tmp_path, monkeyp
     finally:
         pool.set_limit(size=0)
     with device("cuda"):
-        resumed = tc.DiagonalRanker().fit(Q, prefs, callbacks=[checkpoint, lambda e: told.append(e.step)])
-    assert told[0] > 100_000
+        resumed = tc.DiagonalRanker().fit(Q, prefs, callbacks=[checkpoint, lambda e: output.append(e.step)])
+    assert output[0] > 100_000
     assert resumed.n_steps_ == 200_000
 
 

@@ -95,10 +95,10 @@ def test_files_and_tuples_are_streams(dense, tmp_path):
         LetorStream(tmp_path / "train.txt", chunk_bytes=300, dense=dense),
         [(chunk.X, chunk.y, chunk.qid) for chunk in cut(data, [5])],
     ):
-        told = []
-        ranker = as_given(l1=0.1, epochs=2).fit_stream(chunks, progress=told.append)
+        output = []
+        ranker = as_given(l1=0.1, epochs=2).fit_stream(chunks, progress=output.append)
         assert bits(ranker) == bits(whole)
-        assert [one.n_rows for one in told if one.epoch == 1][-1] == len(data)
+        assert [one.n_rows for one in output if one.epoch == 1][-1] == len(data)
         assert np.array_equal(ranker.predict(data.X), whole.predict(data.X))
 
 
@@ -164,10 +164,10 @@ def test_an_interrupted_stream_goes_on_to_the_same_bits(kind, stop, tmp_path):
     ranker = as_given(l1=0.1, epochs=2).fit_stream(chunks, checkpoint=checkpoint, progress=resumed.append)
     assert bits(ranker) == bits(as_given(l1=0.1, epochs=2).fit(data.X, data.y, data.qid))
     assert resumed[0].learned > seen[-1].learned, "what was learned from before is not learned from again"
-    told = []
-    again = as_given(l1=0.1, epochs=2).fit_stream(chunks, checkpoint=checkpoint, progress=told.append)
+    output = []
+    again = as_given(l1=0.1, epochs=2).fit_stream(chunks, checkpoint=checkpoint, progress=output.append)
     assert bits(again) == bits(ranker)
-    assert [one.finished for one in told] == [True], "a finished run has nothing more to learn"
+    assert [one.finished for one in output] == [True], "a finished run has nothing more to learn"
 
 
 def test_checkpoints_are_as_rare_as_asked_and_only_for_their_own_run(tmp_path):

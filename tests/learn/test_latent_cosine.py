@@ -179,9 +179,9 @@ def test_mates_that_do_not_fit_are_refused():
 def test_a_start_from_mates_is_a_cosine_without_a_word_on_it():
     Q, D, prefs = two_languages()
     mates = np.column_stack([np.arange(40), np.arange(40)])
-    told = make(start="parallel").fit(Q, prefs, D, mates=mates)
+    output = make(start="parallel").fit(Q, prefs, D, mates=mates)
     implied = make(start="parallel", normalise=None, diagonal="identity").fit(Q, prefs, D, mates=mates)
-    assert same_bits(told.weights_, implied.weights_)
+    assert same_bits(output.weights_, implied.weights_)
     with pytest.raises(ParameterError, match="without diagonal='learned'"):
         make(start="parallel", normalise=None, diagonal="learned").fit(Q, prefs, D, mates=mates)
 

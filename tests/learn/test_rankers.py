@@ -43,9 +43,9 @@ def test_dense_is_equation_4(seed, schedule):
     ranker = tc.DenseRanker(rate=0.9, schedule=schedule).fit(Q, prefs, D)
     W, violations, loss = oracles.sgd_dense(np.eye(N_TERMS), as_vectors(prefs, Q, D), step_rates(ranker, len(prefs)))
     np.testing.assert_allclose(ranker.weights_.sparse.toarray(), W, atol=2e-5)
-    told = ranker.history_[-1]
-    assert told.violation_rate == pytest.approx(violations / len(prefs))
-    assert told.loss == pytest.approx(loss / len(prefs), rel=1e-4, abs=1e-5)
+    output = ranker.history_[-1]
+    assert output.violation_rate == pytest.approx(violations / len(prefs))
+    assert output.loss == pytest.approx(loss / len(prefs), rel=1e-4, abs=1e-5)
 
 
 @given(seed=st.integers(0, 10**6))

@@ -134,10 +134,10 @@ def test_a_checkpoint_of_another_run_is_refused(change, data, tmp_path):
 def test_a_checkpoint_that_cannot_be_written_is_refused_before_the_first_step(data, tmp_path):
     Q, D, prefs = data
     (tmp_path / "notes.txt").write_text("not ours")
-    told = []
+    output = []
     with pytest.raises(BundleError, match="not a Tercet bundle"):
-        tc.DenseRanker().fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path), told.append])
-    assert not told
+        tc.DenseRanker().fit(Q, prefs, D, callbacks=[tc.Checkpoint(tmp_path), output.append])
+    assert not output
 
 
 @pytest.mark.parametrize(
@@ -230,16 +230,16 @@ def test_the_start_is_kept_when_learning_never_helps(data):
 @pytest.mark.parametrize(("every", "n_validations"), [(100_000, 2), (CHUNK, 5), (N_STEPS, 2)])
 def test_what_a_source_teaches_before_an_end_it_does_not_tell_is_validated(every, n_validations, data):
     Q, D, prefs = data
-    source, told = OnePass(prefs), []
+    source, output = OnePass(prefs), []
 
     def validation(weights):
-        told.append(weights)
-        return float(len(told))  # always better, so the last state is the best
+        output.append(weights)
+        return float(len(output))  # always better, so the last state is the best
 
     ranker = tc.DenseRanker(validate_every=every).fit(Q, source, D, validation)
     assert ranker.n_steps_ == N_STEPS
     assert same_bits(ranker.weights_, tc.DenseRanker().fit(Q, prefs, D).weights_)
-    assert len(told) == n_validations  # nowhere twice
+    assert len(output) == n_validations  # nowhere twice
 
 
 class OnePass(ArraySource):
@@ -267,12 +267,12 @@ def test_validation_must_be_a_finite_number(data):
 
 def test_callbacks_are_told_and_can_stop(data):
     Q, D, prefs = data
-    told = []
+    output = []
     ranker = tc.DenseRanker().fit(
-        Q, prefs, D, callbacks=[lambda event: told.append(event.step), lambda event: event.step >= 2 * CHUNK]
+        Q, prefs, D, callbacks=[lambda event: output.append(event.step), lambda event: event.step >= 2 * CHUNK]
     )
     assert [e.step for e in ranker.history_] == [CHUNK, 2 * CHUNK]
-    assert told == [CHUNK, 2 * CHUNK]
+    assert output == [CHUNK, 2 * CHUNK]
     event = ranker.history_[-1]
     assert event.total == N_STEPS
     assert 0 < event.violation_rate <= 1

@@ -221,10 +221,10 @@ def test_a_query_of_several_lines_is_shown_on_one(files: Path, tmp_path: Path) -
 def test_the_command_speaks_json_and_knows_a_baseline_by_its_last_name(files: Path) -> None:
     result = tercet("compare", *options(files, "poor", "fair", "good"), "--baseline", "poor.trec", "--json", "-m", "AP")
     assert result.exit_code == 0, result.output
-    told = json.loads(result.output)
-    assert [Path(one["system"]).stem for one in told["contrasts"]] == ["fair", "good"]
-    assert told["systems"][str(files / "good.trec")]["AP"]["mean"] == evaluate(QRELS, RUNS["good"], "AP").mean("AP")
-    assert told["queries"] == 30
+    output = json.loads(result.output)
+    assert [Path(one["system"]).stem for one in output["contrasts"]] == ["fair", "good"]
+    assert output["systems"][str(files / "good.trec")]["AP"]["mean"] == evaluate(QRELS, RUNS["good"], "AP").mean("AP")
+    assert output["queries"] == 30
 
 
 def test_the_command_tells_of_queries_without_results(files: Path) -> None:

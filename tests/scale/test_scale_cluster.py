@@ -78,13 +78,13 @@ RANKERS = {
 
 @pytest.mark.parametrize("name", RANKERS)
 def test_a_cluster_gives_the_bits_of_its_shares_taken_here(name, board, scheduler):
-    here, told = learn("here:2", board, RANKERS[name]())
+    here, output = learn("here:2", board, RANKERS[name]())
     for _ in range(2 if name == "low rank" else 1):
         there, cluster = learn(scheduler, board, RANKERS[name]())
         assert there.keys() == here.keys()
         for part, array in here.items():
             np.testing.assert_array_equal(there[part], array)
-    facts = [(f.steps, f.bytes_down, f.bytes_up, f.bytes_between) for f in told.rounds]
+    facts = [(f.steps, f.bytes_down, f.bytes_up, f.bytes_between) for f in output.rounds]
     assert [(f.steps, f.bytes_down, f.bytes_up, f.bytes_between) for f in cluster.rounds] == facts
     assert f"{len(facts):,} rounds on 2 workers ({scheduler})" in cluster.summary()
 
@@ -153,10 +153,10 @@ def test_a_worker_that_left_since_the_last_look_changes_nothing(board, scheduler
 
 def test_rounds_of_a_few_steps_do_not_travel(board, scheduler, monkeypatch):
     monkeypatch.setattr(rounds, "FEW_STEPS", 300)
-    expected, told = learn("here:2", board, tc.LowRankRanker(n_components=4))
+    expected, output = learn("here:2", board, tc.LowRankRanker(n_components=4))
     found, cluster = learn(scheduler, board, tc.LowRankRanker(n_components=4), n_workers=2)
     np.testing.assert_array_equal(found["U"], expected["U"])
-    assert {facts.steps <= 300 for facts in told.rounds} == {True, False}
+    assert {facts.steps <= 300 for facts in output.rounds} == {True, False}
     assert all((facts.bytes_down == 0) == (facts.steps <= 300) for facts in cluster.rounds)
 
 

@@ -176,8 +176,13 @@ def test_an_undo_that_goes_far_back_is_told_and_seen_at_once(tmp_path, always, m
         for other in ("d4", "d5", "d6"):
             api.post("/prefer", json={"query": "blue sky", "better": other, "worse": "d8"})
         with held(monkeypatch):
-            told = checked(api.post("/undo", json={"entry": taught["entry"]}), messages.TakenBack, 202)
-            assert (told["version"], told["applied"], told["ready_in"], told["exact_in"]) == ("v5~", True, 0.0, 0.1)
+            output = checked(api.post("/undo", json={"entry": taught["entry"]}), messages.TakenBack, 202)
+            assert (output["version"], output["applied"], output["ready_in"], output["exact_in"]) == (
+                "v5~",
+                True,
+                0.0,
+                0.1,
+            )
             answer = checked(api.get("/search", params={"q": QUERY}), messages.SearchAnswer)
             assert answer["version"] == "v5~"
             assert [hit["id"] for hit in answer["learned"][:2]] == [first, second]

@@ -288,9 +288,9 @@ def test_a_journal_that_cannot_be_put_right_takes_no_more(tmp_path, monkeypatch,
 
         with monkeypatch.context() as patched:
             patched.setattr(os, "fsync", broken)
-            with pytest.raises(JournalError) as told:
+            with pytest.raises(JournalError) as output:
                 journal.append(lambda number: preferred(number, "q", "a", "b"))
-        assert (UNCONFIRMED in str(told.value)) == bool(kept)
+        assert (UNCONFIRMED in str(output.value)) == bool(kept)
         with pytest.raises(JournalError, match="until a restart"):
             journal.append(lambda number: preferred(number, "q", "a", "b"))
     with Journal(path) as journal:

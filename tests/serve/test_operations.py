@@ -114,8 +114,8 @@ def test_a_503_says_why_in_both_logs(tmp_path, caplog):
     lines = [json.loads(line) for line in (tmp_path / "access.jsonl").read_text().splitlines()]
     assert [(line["request_id"], line["problem"]) for line in lines] == [("late", "deadline"), ("full", "busy")]
     for said, route, problem in (late, "/explain", "deadline"), (full, "/search", "busy"):
-        [told] = [record.message for record in caplog.records if f"GET {route} " in record.message]
-        assert f"({problem}): {said['detail']}" in told
+        [output] = [record.message for record in caplog.records if f"GET {route} " in record.message]
+        assert f"({problem}): {said['detail']}" in output
     assert QUERY not in caplog.text
 
 

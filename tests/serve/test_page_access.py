@@ -79,17 +79,17 @@ def test_help_tells_all_keys(open_page: Callable[..., Any], page_service: Served
     page = open_page(page_service.at("green avocado"))
     row_of(page, order(page)[0]).locator(".title").focus()
     page.keyboard.press("?")
-    told = page.get_by_role("dialog", name="How it learns")
-    expect(told).to_be_visible()
-    assert {"B", "W", "N", "M", "U", "/", "?"} <= set(told.locator("kbd").all_inner_texts())
+    output = page.get_by_role("dialog", name="How it learns")
+    expect(output).to_be_visible()
+    assert {"B", "W", "N", "M", "U", "/", "?"} <= set(output.locator("kbd").all_inner_texts())
     page.keyboard.press("b")
     expect(page.locator("#toast")).to_be_hidden()  # keys of the lists rest meanwhile
     page.keyboard.press("Escape")
-    expect(told).to_be_hidden()
+    expect(output).to_be_hidden()
     page.keyboard.press("/")
     page.keyboard.type("?")
     expect(page.locator("#q")).to_have_value("?")
-    expect(told).to_be_hidden()
+    expect(output).to_be_hidden()
 
 
 def test_hostile_text_and_query_are_text(open_page: Callable[..., Any], page_service: Served) -> None:

@@ -254,7 +254,7 @@ def test_a_correction_that_cannot_be_taken_back_stays_with_what_undo_takes_back(
     page.route("**/prefer", answer)
     refused = {"title": "Too many", "status": 429, "detail": "wait"}
     page.route("**/undo", lambda route: route.fulfill(json=refused, status=429))
-    preferences = told(page)
+    preferences = output(page)
     row = row_of(page, before[3])
     row.locator(".better").click()
     expect(page.locator("#toast-text")).to_contain_text("The rest was not taken.")
@@ -267,7 +267,7 @@ def test_a_correction_that_cannot_be_taken_back_stays_with_what_undo_takes_back(
     assert order(page) == before
 
 
-def told(page: Any) -> list[tuple[str, str]]:
+def output(page: Any) -> list[tuple[str, str]]:
     """The preferences that the page sends."""
     preferences: list[tuple[str, str]] = []
 
@@ -282,7 +282,7 @@ def told(page: Any) -> list[tuple[str, str]]:
 def test_a_card_is_dragged_past_others(open_page: Callable[..., Any], page_service: Served) -> None:
     page = open_page(page_service.at("green avocado"))
     before = order(page)
-    preferences = told(page)
+    preferences = output(page)
     grip, goal = row_of(page, before[3]).locator(".grip"), row_of(page, before[1])
     box, target = grip.bounding_box(), goal.bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
@@ -303,7 +303,7 @@ def test_a_card_is_dragged_past_others(open_page: Callable[..., Any], page_servi
 def test_a_drag_can_be_given_up(open_page: Callable[..., Any], page_service: Served) -> None:
     page = open_page(page_service.at("green avocado"))
     before = order(page)
-    preferences = told(page)
+    preferences = output(page)
     box = row_of(page, before[2]).locator(".grip").bounding_box()
     x, y = box["x"] + 8, box["y"] + 8
     for end in (lambda: page.keyboard.press("Escape"), lambda: page.mouse.move(x, y + 3)):
@@ -320,7 +320,7 @@ def test_a_drag_can_be_given_up(open_page: Callable[..., Any], page_service: Ser
 def test_a_finger_drags_by_the_grip(open_page: Callable[..., Any], page_service: Served) -> None:
     page = open_page(page_service.at("green avocado"), viewport=PHONE, has_touch=True)
     before = order(page)
-    preferences = told(page)
+    preferences = output(page)
     touch = page.context.new_cdp_session(page)
     box, target = row_of(page, before[1]).locator(".grip").bounding_box(), row_of(page, before[0]).bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
@@ -339,7 +339,7 @@ def test_a_finger_drags_by_the_grip(open_page: Callable[..., Any], page_service:
 def test_a_card_is_moved_by_keys(open_page: Callable[..., Any], page_service: Served) -> None:
     page = open_page(page_service.at("green avocado"))
     before = order(page)
-    preferences = told(page)
+    preferences = output(page)
     row, said = row_of(page, before[3]), page.get_by_role("status")
     row.locator(".title").focus()
     page.keyboard.press("m")

@@ -155,10 +155,10 @@ def test_a_preference_moves_the_list_and_undo_moves_it_back(api):
     before = ids(api.get("/search", params={"q": QUERY}))
     plain = ids(api.get("/search", params={"q": QUERY}), "baseline")
     given = {"query": QUERY, "better": before[4], "worse": before[0]}
-    told = checked(api.post("/prefer", json=given), messages.Taught, 202)
-    effect = told.pop("effect")
-    assert told.pop("receipt").startswith("1.")
-    assert told == {"entry": 1, "version": "v1", "applied": True, "ready_in": 0.0, "exact_in": 0.0}
+    output = checked(api.post("/prefer", json=given), messages.Taught, 202)
+    effect = output.pop("effect")
+    assert output.pop("receipt").startswith("1.")
+    assert output == {"entry": 1, "version": "v1", "applied": True, "ready_in": 0.0, "exact_in": 0.0}
     after = api.get("/search", params={"q": QUERY})
     assert after.json()["version"] == "v1"
     ranks = [ids(after).index(doc_id) + 1 for doc_id in (before[4], before[0])]
@@ -174,8 +174,8 @@ def test_a_preference_moves_the_list_and_undo_moves_it_back(api):
         ],
     }
     assert ids(after, "baseline") == plain
-    told = checked(api.post("/undo", json={}), messages.TakenBack, 202)
-    assert (told["withdrawn"], told["version"]) == ([1], "v2")
+    output = checked(api.post("/undo", json={}), messages.TakenBack, 202)
+    assert (output["withdrawn"], output["version"]) == ([1], "v2")
     assert ids(api.get("/search", params={"q": QUERY})) == before
     refused(api.post("/undo", json={}), 409, "no entry of this client")
 
@@ -236,11 +236,11 @@ def test_history_and_what_was_learned_can_be_listed_and_revoked(api):
     refused(api.post("/revoke", json={}), 422, "either")
     refused(api.post("/revoke", json={"entries": [1, 99]}), 404, "no entry 99")
     refused(api.post("/revoke", json={"client": "nobody"}), 409, "none")
-    told = checked(api.post("/revoke", json={"client": "10.0.0.1/ann"}), messages.TakenBack, 202)
-    assert told["withdrawn"] == [2, 4]
+    output = checked(api.post("/revoke", json={"client": "10.0.0.1/ann"}), messages.TakenBack, 202)
+    assert output["withdrawn"] == [2, 4]
     refused(api.post("/revoke", json={"entries": [2, 4, 5]}), 409, "none")
-    told = checked(api.post("/revoke", json={"entries": [3, 1, 2, 3]}), messages.TakenBack, 202)
-    assert told["withdrawn"] == [1, 3]
+    output = checked(api.post("/revoke", json={"entries": [3, 1, 2, 3]}), messages.TakenBack, 202)
+    assert output["withdrawn"] == [1, 3]
     learned = checked(api.get("/learned"), messages.LearnedOnline)
     assert (learned["pairs"], learned["entries"], learned["total_pairs"]) == ([], [], 0)
     history = checked(api.get("/versions"), messages.History)["versions"]

@@ -112,13 +112,13 @@ def test_what_a_vote_changed_is_told_of_the_served_list_where_the_one_shown_was_
             for b in served
             if {a, b} <= {*other} and scores[b] < 0.9 * scores[a] and other.index(b) < other.index(a)
         )
-        told = api.post("/prefer", json={"query": QUERY, "better": better, "worse": worse}).json()["effect"]
-        assert (told["reason"], told["ahead"], told["interleaved"]) == ("ahead", True, True)
-        assert told["said"] == (
+        output = api.post("/prefer", json={"query": QUERY, "better": better, "worse": worse}).json()["effect"]
+        assert (output["reason"], output["ahead"], output["interleaved"]) == ("ahead", True, True)
+        assert output["said"] == (
             "In the list of the model that is served: it was ahead already, so nothing had to change. Lists that are "
             "shown are mixed with those of another model, which has learned it as well."
         )
-        assert [change["before"] for change in told["ranks"]] == [served.index(one) + 1 for one in (better, worse)]
+        assert [change["before"] for change in output["ranks"]] == [served.index(one) + 1 for one in (better, worse)]
         again = lists_of(service, QUERY, 30)[1]  # the answer came after both had learned
         assert again.index(better) < again.index(worse)
         shown = ids(search(api, k=30))
@@ -132,13 +132,13 @@ def test_what_a_vote_changed_is_told_of_the_served_list_where_the_one_shown_was_
 def test_what_a_vote_changed_where_the_baseline_is_the_rival(tmp_path):
     with sharing(tmp_path, baseline=True) as (api, service, _):
         served = [hit.doc_id for hit in service.version.index.search(QUERY, 5)]
-        told = api.post("/prefer", json={"query": QUERY, "better": served[3], "worse": served[0]}).json()["effect"]
-        assert told["said"].startswith("In the list of the model that is served: it went from rank 4 to ")
-        assert told["said"].endswith("which learns nothing, or has not learned it yet.")
+        output = api.post("/prefer", json={"query": QUERY, "better": served[3], "worse": served[0]}).json()["effect"]
+        assert output["said"].startswith("In the list of the model that is served: it went from rank 4 to ")
+        assert output["said"].endswith("which learns nothing, or has not learned it yet.")
         service.interleaver.fail(RuntimeError("broken"))
-        told = api.post("/prefer", json={"query": QUERY, "better": served[3], "worse": served[0]}).json()["effect"]
-        assert not told["interleaved"]
-        assert told["said"].startswith("It ")
+        output = api.post("/prefer", json={"query": QUERY, "better": served[3], "worse": served[0]}).json()["effect"]
+        assert not output["interleaved"]
+        assert output["said"].startswith("It ")
 
 
 def test_the_log_is_read_by_others_as_it_is(tmp_path):
@@ -232,8 +232,8 @@ def test_a_candidate_that_was_declined_is_not_shown_to_anybody(tmp_path, caplog)
         assert "what was learned was declined (Learning was declined.)" in caplog.text
     with sharing(tmp_path) as (api, service, _):  # a restart does not fail for it
         assert not search(api)["interleaved"]
-        told = api.get("/health").json()["interleaving"]
-        assert (told["challenger"], told["refused"] is not None) == (None, True)
+        output = api.get("/health").json()["interleaving"]
+        assert (output["challenger"], output["refused"] is not None) == (None, True)
         assert service.interleaver.said == "there is no candidate to compare yet"
         Index.open(tmp_path / "index").add({"more": "green avocado"})
         assert service.reloader.look()
@@ -251,9 +251,9 @@ def test_an_index_of_other_words_is_served_without_the_candidate(tmp_path):
         answer = search(api, "zebra")
         assert ids(answer) == ["b", "a"]
         assert not answer["interleaved"]
-        told = api.get("/health").json()["interleaving"]
-        assert told["refused"] is not None
-        assert told["challenger"] is None
+        output = api.get("/health").json()["interleaving"]
+        assert output["refused"] is not None
+        assert output["challenger"] is None
         assert "tercet_interleaving 0.0\n" in api.get("/metrics").text
 
 
@@ -289,25 +289,25 @@ def test_clicks_settle_and_tell_who_wins_also_after_a_restart(tmp_path):
     with sharing(tmp_path, clock=clock) as (api, service, _):
         visit(tmp_path, api, 40, 2)
         service.interleaver.count()
-        told = api.get("/health").json()["interleaving"]
-        assert (told["wins"], told["losses"], told["ties"]) == (0, 0, 0)  # not settled yet
+        output = api.get("/health").json()["interleaving"]
+        assert (output["wins"], output["losses"], output["ties"]) == (0, 0, 0)  # not settled yet
         clock.now += CLICK_SECONDS + 1
         service.interleaver.count()
-        told = api.get("/health").json()["interleaving"]
-        messages.Interleaving.model_validate(told)
-        assert told["losses"] > 30
-        assert told["wins"] == 0
-        assert told["wins"] + told["losses"] + told["ties"] == 40
-        assert (told["winner"], told["to_go"], told["share"]) == ("second", 0, 0.0)
-        assert told["high"] < 0.5
+        output = api.get("/health").json()["interleaving"]
+        messages.Interleaving.model_validate(output)
+        assert output["losses"] > 30
+        assert output["wins"] == 0
+        assert output["wins"] + output["losses"] + output["ties"] == 40
+        assert (output["winner"], output["to_go"], output["share"]) == ("second", 0, 0.0)
+        assert output["high"] < 0.5
         metrics = api.get("/metrics").text
-        assert f"tercet_interleaved_losses {told['losses']}.0\n" in metrics
+        assert f"tercet_interleaved_losses {output['losses']}.0\n" in metrics
         assert "tercet_interleaved_winner -1.0\n" in metrics
         service.interleaver.count()
-        assert api.get("/health").json()["interleaving"] == told  # a list counts once
+        assert api.get("/health").json()["interleaving"] == output  # a list counts once
     with sharing(tmp_path, clock=clock) as (api, service, _):
         service.interleaver.count()
-        assert api.get("/health").json()["interleaving"] == told
+        assert api.get("/health").json()["interleaving"] == output
 
 
 def test_a_broken_line_of_the_log_is_passed_over(tmp_path, caplog):
@@ -321,8 +321,8 @@ def test_a_broken_line_of_the_log_is_passed_over(tmp_path, caplog):
         clock.now += CLICK_SECONDS + 1
         service.interleaver.count()
         service.interleaver.count()
-        told = api.get("/health").json()["interleaving"]
-        assert told["wins"] + told["ties"] == 10
+        output = api.get("/health").json()["interleaving"]
+        assert output["wins"] + output["ties"] == 10
         assert "not counted" in caplog.text
 
 

@@ -102,11 +102,11 @@ def test_it_can_be_asked_how_long_steps_will_take(monkeypatch):
     state, whole = Replay(INDEX, LearningBounds()), Replay(INDEX, LearningBounds())
     advance, left = state.overlay.advance, []
 
-    def told(*given):
+    def output(*given):
         left.append((state._going.done, state.seconds_left))
         advance(*given)
 
-    monkeypatch.setattr(state.overlay, "advance", told)
+    monkeypatch.setattr(state.overlay, "advance", output)
     state.apply(entries)
     assert [done for done, _ in left] == [0, 30, 60, 90]
     assert all(seconds > 0 for _, seconds in left)

@@ -34,9 +34,9 @@ def test_a_candidate_that_wins_is_promoted_and_comes_to_be_challenged_by_the_one
         assert entry.evidence.wins > 20
         assert entry.evidence.losses == 0
         assert service.serving.model_label == candidate
-        told = api.get("/health").json()["interleaving"]
-        assert (told["served"], told["challenger"], told["promotion"]) == (candidate, served, 1)
-        assert (told["wins"], told["losses"], told["ties"]) == (0, 0, 0)  # counts begin anew
+        output = api.get("/health").json()["interleaving"]
+        assert (output["served"], output["challenger"], output["promotion"]) == (candidate, served, 1)
+        assert (output["wins"], output["losses"], output["ties"]) == (0, 0, 0)  # counts begin anew
         assert service.reloader.judge() is None
     with sharing(tmp_path, clock=clock, promotes=True) as (api, service, _):  # the same after a restart
         assert service.interleaver.contest == (candidate, served, "team-draft", 1)
@@ -80,9 +80,9 @@ def test_one_client_promotes_nothing(tmp_path):
                     api.post("/events", json=click)
             clock.now += 86_400
             assert service.reloader.judge() is None, day
-        told = api.get("/health").json()["interleaving"]
-        assert told["p_value"] < 0.05
-        assert told["winner"] is None
+        output = api.get("/health").json()["interleaving"]
+        assert output["p_value"] < 0.05
+        assert output["winner"] is None
 
 
 def test_a_promotion_by_hand_changes_the_sides_as_well(tmp_path):
@@ -170,12 +170,12 @@ def test_a_duel_goes_on_after_a_kill_and_ends_with_a_promotion(tmp_path):
         served, candidate = (standing(service)[name] for name in ("served", "challenger"))
         visit_as_people(service, range(8))
         assert eventually(lambda: standing(service)["losses"] + standing(service)["ties"] == 8)
-        told = standing(service)
-        assert told["winner"] is None
+        output = standing(service)
+        assert output["winner"] is None
         service.process.kill()
         service.process.wait(20)
     with running(tmp_path / "index", *options) as service:
-        assert eventually(lambda: standing(service) == told)
+        assert eventually(lambda: standing(service) == output)
         visit_as_people(service, range(8, 40))
         assert eventually(lambda: standing(service)["promotion"] == 1)
         assert (standing(service)["served"], standing(service)["challenger"]) == (candidate, served)

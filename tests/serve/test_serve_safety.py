@@ -71,10 +71,10 @@ def test_a_learner_that_stopped_is_told(tmp_path, monkeypatch):
     with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
         with monkeypatch.context() as patched:
             patched.setattr(service.learner._state, "apply", broken)
-            told = checked(api.post("/prefer", json=given), messages.Taught, 202)
-        del told["receipt"]
+            output = checked(api.post("/prefer", json=given), messages.Taught, 202)
+        del output["receipt"]
         waits = {"applied": False, "ready_in": None, "exact_in": None}
-        assert told == {"entry": 1, "version": "v0", "effect": None} | waits
+        assert output == {"entry": 1, "version": "v0", "effect": None} | waits
         body = refused(api.get("/health"), 503, "the learner stopped")
         assert (body["version"], body["documents"]) == ("v0", 60)
         lines = api.get("/metrics").text.splitlines()
@@ -94,15 +94,15 @@ def test_a_long_undo_keeps_nobody_waiting(tmp_path, monkeypatch):
         with monkeypatch.context() as patched, service.learner._applying:  # as while steps are taken
             patched.setattr("tercet.serve.teaching._APPLY_WAIT_SECONDS", 0.1)
             patched.setattr("tercet.serve.learner._LOOK_WAIT_SECONDS", 0.1)
-            told = checked(api.post("/undo", json={}), messages.TakenBack, 202)
-            assert (told["entry"], told["version"], told["applied"]) == (2, "v1", False)
-            assert told["ready_in"] >= 0.1
+            output = checked(api.post("/undo", json={}), messages.TakenBack, 202)
+            assert (output["entry"], output["version"], output["applied"]) == (2, "v1", False)
+            assert output["ready_in"] >= 0.1
             response = api.get("/learned")
             refused(response, 503, "is being learned again")
             assert int(response.headers["retry-after"]) >= 1
             assert api.get("/search", params={"q": QUERY}).json()["version"] == "v1"
-        told = checked(api.post("/prefer", json=given), messages.Taught, 202)
-        assert (told["applied"], told["ready_in"]) == (True, 0.0)
+        output = checked(api.post("/prefer", json=given), messages.Taught, 202)
+        assert (output["applied"], output["ready_in"]) == (True, 0.0)
         assert api.get("/learned").status_code == 200
 
 
@@ -259,12 +259,12 @@ def test_an_allowance_that_is_spent_is_told_and_comes_back(tmp_path):
                 given = {"query": asked, "better": shown[rank], "worse": shown[0]}
                 return api.post("/prefer", json=given).json()["effect"]
 
-            told = [effect(rank) for rank in range(1, 20)]
-            spent = [each for each in told if each["reason"] == "allowance"]
-            assert told[0]["reason"] == "learned"
-            assert spent[-1] == told[-1]
-            assert not told[-1]["ahead"]
-            assert told[-1]["said"].endswith("is spent. It is whole again in 24 hours; say it again then.")
+            output = [effect(rank) for rank in range(1, 20)]
+            spent = [each for each in output if each["reason"] == "allowance"]
+            assert output[0]["reason"] == "learned"
+            assert spent[-1] == output[-1]
+            assert not output[-1]["ahead"]
+            assert output[-1]["said"].endswith("is spent. It is whole again in 24 hours; say it again then.")
             renewed = api.portal.call(service.teaching.renew, "bake") if api.portal else None
             assert renewed["applied"]
             assert effect(1, "blue sky", [hit.doc_id for hit in INDEX.search("blue sky", 2)])["reason"] == "learned"

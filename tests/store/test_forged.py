@@ -50,11 +50,11 @@ def copied(path: Path) -> Path:
 @given(rng=st.randoms(use_true_random=False))
 def test_what_is_forged_is_refused_by_a_typed_error_or_does_no_harm(saved, name: str, rng: Random) -> None:
     path = copied(saved(name))
-    told = forge(path, rng)
+    output = forge(path, rng)
     try:
         attempt(KINDS[name].use, path)
     except Exception as error:
-        error.add_note(f"{name}: {told}")
+        error.add_note(f"{name}: {output}")
         raise
 
 

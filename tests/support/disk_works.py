@@ -92,8 +92,8 @@ def _serve(path: Path) -> None:
     """Start a service, teach it, and end it; what it answers to a failing disk is raised."""
     service = Service(Index.open(path / "index"), path / "journal.jsonl", snapshot_every=2)
     try:
-        told = asyncio.run(service.teaching.prefer("10.0.0.1", "green toast", "a", "c", "teacher"))
-        assert told["entry"] == len(service.journal)
+        output = asyncio.run(service.teaching.prefer("10.0.0.1", "green toast", "a", "c", "teacher"))
+        assert output["entry"] == len(service.journal)
     except HttpProblem as problem:
         if (problem.status, problem.kind) == (507, "journal"):
             raise JournalError(problem.detail) from problem

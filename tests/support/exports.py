@@ -148,13 +148,13 @@ def engine_chain(settings: dict, folder: Path) -> dict:
     words = analysis["tokenizer"]["tercet_words"]
     filters = []
     for name in analysis["analyzer"]["tercet"]["filter"]:
-        told = analysis["filter"].get(name, {"type": name})
-        if told["type"] == "stop":
-            (folder / "stop.txt").write_text("\n".join(told["stopwords"]), encoding="utf-8")
+        output = analysis["filter"].get(name, {"type": name})
+        if output["type"] == "stop":
+            (folder / "stop.txt").write_text("\n".join(output["stopwords"]), encoding="utf-8")
             filters.append(["stop", {"words": "stop.txt"}])
-        elif told["type"] == "snowball":
-            filters.append(["snowballPorter", {"language": told["language"]}])
+        elif output["type"] == "snowball":
+            filters.append(["snowballPorter", {"language": output["language"]}])
         else:
-            filters.append([told["type"], {}])
+            filters.append([output["type"], {}])
     cut = [words["type"], {"pattern": words["pattern"], "group": words["group"]}]
     return {"folder": str(folder), "tokenizer": cut, "filter": filters}

@@ -136,18 +136,18 @@ def _try(work: Work, ready: Path, path: Path, disk: Disk, old: Any, new: Any) ->
     """Whether the disk failed; what is there then is the old or the new, and an error says which."""
     shutil.rmtree(path)
     shutil.copytree(ready, path)
-    told = None
+    output = None
     with failing(disk):
         try:
             work.go(path)
         except TercetError as error:
-            told = str(error)
-    what = f"{disk}: {told}"
-    if told is not None:
-        assert os.strerror(disk.number) in told, what
+            output = str(error)
+    what = f"{disk}: {output}"
+    if output is not None:
+        assert os.strerror(disk.number) in output, what
         now = old if work.resumes else work.state(path)
         assert now in (old, new), what
-        assert work.resumes or (UNCONFIRMED in told) == (now == new), what
+        assert work.resumes or (UNCONFIRMED in output) == (now == new), what
         if now == old:
             work.go(path)  # the same again, with a disk that is whole
     assert work.state(path) == new, what

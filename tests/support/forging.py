@@ -284,13 +284,13 @@ def forge(path: Path, rng: random.Random) -> str:
     folder = rng.choice(bundles_in(path))
     manifest = json.loads((folder / "manifest.json").read_bytes())
     arrays = {name: array.copy() for name, array in read_bundle(folder).arrays.items()}
-    told = [f"{folder.relative_to(path)}:"]
+    output = [f"{folder.relative_to(path)}:"]
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        told.append(_change_array(arrays, rng) if arrays and rng.random() < 0.5 else _change_meta(manifest, rng))
+        output.append(_change_array(arrays, rng) if arrays and rng.random() < 0.5 else _change_meta(manifest, rng))
     before = digest_of_manifest(folder)
     seal(folder, manifest, arrays)
     reseal_others(path, {before: digest_of_manifest(folder)})
-    return " ".join(told)
+    return " ".join(output)
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -446,8 +446,8 @@ def _tries(name: str, n: int, seed: int) -> int:
         for i in range(n):
             shutil.rmtree(path, ignore_errors=True)
             shutil.copytree(clean, path)
-            told = forge(path, rng)
-            print(f"\r{name} {i} {told}"[:200], end="", file=sys.stderr)
+            output = forge(path, rng)
+            print(f"\r{name} {i} {output}"[:200], end="", file=sys.stderr)
             try:
                 counts[attempt(KINDS[name].use, path)] += 1
             except Exception as error:
@@ -455,7 +455,7 @@ def _tries(name: str, n: int, seed: int) -> int:
                 where = traceback.extract_tb(error.__traceback__)[-1]
                 ours = [one for one in traceback.extract_tb(error.__traceback__) if "tercet" in one.filename][-1]
                 print(
-                    f"\n{name}: {told}: {type(error).__name__}: {str(error)[:100]} at {ours.filename}:{ours.lineno}"
+                    f"\n{name}: {output}: {type(error).__name__}: {str(error)[:100]} at {ours.filename}:{ours.lineno}"
                     f" ({where.filename}:{where.lineno})"
                 )
     print(f"\n{name}: {dict(counts)}, {n_escaped} escaped")

@@ -106,10 +106,10 @@ class Asker(threading.Thread):
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
         self.connection.request(method, path, None if body is None else json.dumps(body), headers)
         answer = self.connection.getresponse()
-        told = json.loads(answer.read())
+        output = json.loads(answer.read())
         if answer.status not in (200, 202, *may_be):
-            self.unexpected.append(f"{path} answered {answer.status}: {told}")
-        return told if answer.status in (200, 202) else None
+            self.unexpected.append(f"{path} answered {answer.status}: {output}")
+        return output if answer.status in (200, 202) else None
 
 
 class Teacher(Asker):
@@ -126,10 +126,10 @@ class Teacher(Asker):
         path, body = "/prefer", {"query": query, "better": better, "worse": worse, "client": self.name}
         if self.random.random() < 0.15 and self.receipts:
             path, body = "/undo", {"receipts": [self.receipts.pop()]}
-        told = self.ask("POST", path, body, may_be=(409,))
-        if told is not None:
-            self.receipts += [told["receipt"]] if "receipt" in told else []
-            self.acknowledged[told["entry"]] = body | {"withdrawn": told.get("withdrawn")}
+        output = self.ask("POST", path, body, may_be=(409,))
+        if output is not None:
+            self.receipts += [output["receipt"]] if "receipt" in output else []
+            self.acknowledged[output["entry"]] = body | {"withdrawn": output.get("withdrawn")}
 
 
 class Visitor(Asker):
@@ -140,11 +140,11 @@ class Visitor(Asker):
         self.lists: list[str] = []
 
     def turn(self) -> None:
-        told = self.ask("GET", f"/search?q={quote(self.random.choice(QUERIES))}")
-        if told is not None and told["query_id"]:
-            self.lists.append(told["query_id"])
+        output = self.ask("GET", f"/search?q={quote(self.random.choice(QUERIES))}")
+        if output is not None and output["query_id"]:
+            self.lists.append(output["query_id"])
             if self.random.random() < 0.5:
-                self.ask("POST", "/events", {"query_id": told["query_id"], "doc": told["learned"][0]["id"]})
+                self.ask("POST", "/events", {"query_id": output["query_id"], "doc": output["learned"][0]["id"]})
 
 
 class Keeper(Asker):

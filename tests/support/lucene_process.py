@@ -153,15 +153,15 @@ class Index:
         return self._boosted(builder.build(), value)
 
     def _term(self, value: dict[str, Any]) -> Any:
-        [(field, told)] = value.items()
-        told = told if isinstance(told, dict) else {"value": told}
-        return self._boosted(lucene("search.TermQuery")(lucene("index.Term")(field, told["value"])), told)
+        [(field, output)] = value.items()
+        output = output if isinstance(output, dict) else {"value": output}
+        return self._boosted(lucene("search.TermQuery")(lucene("index.Term")(field, output["value"])), output)
 
     def _match(self, value: dict[str, Any]) -> Any:
-        [(field, told)] = value.items()
-        told = told if isinstance(told, dict) else {"query": told}
-        found = lucene("util.QueryBuilder")(self.asked[field]).createBooleanQuery(field, told["query"])
-        return self._boosted(self._match_none({}) if found is None else found, told)
+        [(field, output)] = value.items()
+        output = output if isinstance(output, dict) else {"query": output}
+        found = lucene("util.QueryBuilder")(self.asked[field]).createBooleanQuery(field, output["query"])
+        return self._boosted(self._match_none({}) if found is None else found, output)
 
     def _match_all(self, value: dict[str, Any]) -> Any:
         return self._boosted(lucene("search.MatchAllDocsQuery")(), value)
@@ -224,15 +224,15 @@ class Index:
         hits = [(self.ids[hit.doc], float(hit.score)) for hit in list(top.scoreDocs)[:size]]
         return {"hits": hits, "ms": took * 1000}
 
-    def _rescored(self, top: Any, window: int, told: dict[str, Any], second: Any) -> Any:
+    def _rescored(self, top: Any, window: int, output: dict[str, Any], second: Any) -> Any:
         """Elasticsearch's QueryRescorer: first times ``query_weight`` plus second times ``rescore_query_weight``."""
-        assert told.get("score_mode", "total") == "total"
+        assert output.get("score_mode", "total") == "total"
         scored, total = lucene("search.ScoreDoc"), lucene("search.TotalHits")
-        weight = float(told.get("query_weight", 1.0))
+        weight = float(output.get("query_weight", 1.0))
         first = [scored(hit.doc, jpype.JFloat(float(hit.score) * weight)) for hit in list(top.scoreDocs)[:window]]
         hits = total(len(first), lucene("search.TotalHits$Relation").EQUAL_TO)
         documents = lucene("search.TopDocs")(hits, jpype.JArray(scored)(first))
-        again = float(told.get("rescore_query_weight", 1.0))
+        again = float(output.get("rescore_query_weight", 1.0))
         return lucene("search.QueryRescorer").rescore(self.searcher, documents, second, again, window)
 
 

@@ -201,8 +201,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(200, {"result": result, "status": "ok", "time": 0.0})
         return self._send(status, {"status": {"error": result}, "time": 0.0})
 
-    def _send(self, status: int, told: Any) -> None:
-        data = json.dumps(told).encode()
+    def _send(self, status: int, output: Any) -> None:
+        data = json.dumps(output).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))

@@ -25,8 +25,10 @@ def test_each_query_counts_once_for_a_word(vectoriser: Vectoriser) -> None:
     found = unknown_words(vectoriser, ["zebra zebra green", "the Zebra", "quagga", "eyes", "the"])
     assert found.words == (("zebra", 2), ("quagga", 1))
     assert (found.n_queries, found.n_affected, found.n_lost) == (5, 3, 3)
-    told = "3 of 5 queries have words that the model does not know: zebra (2), quagga (1); 3 have no word that it knows"
-    assert str(found) == told
+    output = (
+        "3 of 5 queries have words that the model does not know: zebra (2), quagga (1); 3 have no word that it knows"
+    )
+    assert str(found) == output
     assert found.line(1).startswith("3 of 5 queries have words that the model does not know: zebra (2) and 1 more;")
 
 
@@ -59,12 +61,14 @@ def test_rank_and_eval_and_compare_say_it_in_one_line(tmp_path: Path, model: tc.
     queries = {"a": next(iter(corpus.queries.values())), "b": "zebra", "c": "zebra quagga"}
     docs = {doc_id.replace(" ", "-"): text for doc_id, text in corpus.docs.items()}
     write_beir(tmp_path / "data", docs, queries, {"test": {qid: {next(iter(docs)): 1} for qid in queries}})
-    told = "2 of 3 queries have words that the model does not know: zebra (2), quagga (1); 2 have no word that it knows"
+    output = (
+        "2 of 3 queries have words that the model does not know: zebra (2), quagga (1); 2 have no word that it knows"
+    )
     one, other = (("--model", str(tmp_path / name)) for name in ("model", "other"))
     for arguments, expected in (
-        (("rank", *one, "-o", str(tmp_path / "run")), [f"note: {told}"]),
-        (("eval", *one), [f"note: {told}"]),
-        (("compare", *one, *other), [f"note: {tmp_path / name}: {told}" for name in ("model", "other")]),
+        (("rank", *one, "-o", str(tmp_path / "run")), [f"note: {output}"]),
+        (("eval", *one), [f"note: {output}"]),
+        (("compare", *one, *other), [f"note: {tmp_path / name}: {output}" for name in ("model", "other")]),
     ):
         verb, *rest = arguments
         result = CliRunner().invoke(cli, [verb, str(tmp_path / "data"), *rest])

@@ -67,8 +67,8 @@ def clicks(context: click.Context, log: tuple[Path, ...], output: Path | None, j
         judged = judgements_of_clicks(kept, chosen.chances)
         texts = write_click_judgements(judgements, judged)
         grades = Counter(one.grade for docs in judged.values() for one in docs.values())
-        told = ", ".join(f"{grades[grade]:,} of grade {grade}" for grade in sorted(grades))
-        echo(f"{judgements}: {sum(grades.values()):,} judgements of {len(judged):,} queries, {told}")
+        summary = ", ".join(f"{grades[grade]:,} of grade {grade}" for grade in sorted(grades))
+        echo(f"{judgements}: {sum(grades.values()):,} judgements of {len(judged):,} queries, {summary}")
         if texts is not None:
             echo(f"{texts}: the texts of the queries")
 

@@ -90,7 +90,7 @@ def cli(context: click.Context, traceback: bool) -> None:
     context.with_resource(show_reading())
 
 
-class Telling(logging.Handler):
+class LogHandler(logging.Handler):
     """What the library says of compiling, on standard error, with the verb that waits for it."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -101,7 +101,7 @@ class Telling(logging.Handler):
 def main() -> None:
     """Entry point of the ``tercet`` command."""
     log = logging.getLogger("tercet.kernels")
-    log.addHandler(Telling())
+    log.addHandler(LogHandler())
     log.setLevel(logging.INFO)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal or file that cannot hold an arrow or an é gets its number, as on standard error, and no crash.

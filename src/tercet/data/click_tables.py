@@ -228,7 +228,7 @@ def _rows_of_lists(table: DataTable, given: Columns, refused: Refused | None) ->
         except FormatError as problem_of_row:
             refuse(problem_of_row, refused)
     roles = {"query": query, "shown": shown, "clicked": clicked, "session": session, "randomised": randomised}
-    form = f"{table.form}; a row for each list; {_told(roles)}{times}"
+    form = f"{table.form}; a row for each list; {_summary(roles)}{times}"
     return log_in_order(lists, form, times.notes, table.name)
 
 
@@ -265,14 +265,14 @@ def _rows_of_documents(table: DataTable, given: Columns, refused: Refused | None
             lists.click(key, doc_id)
     lists.close()
     grouped = search or session
-    told = f"lists by {grouped} and query" if grouped else "lists by rows of one query after each other"
+    summary = f"lists by {grouped} and query" if grouped else "lists by rows of one query after each other"
     roles = {"query": query, "doc": doc, "clicked": clicked, "position": position, "randomised": randomised}
-    form = f"{table.form}; a row for each document shown; {_told(roles)}; {told}{times}"
+    form = f"{table.form}; a row for each document shown; {_summary(roles)}; {summary}{times}"
     notes = (*_repeated(lists), *times.notes)
     return log_in_order([shown.placed() for shown in lists.lists], form, notes, table.name)
 
 
-def _told(roles: Mapping[str, str | None]) -> str:
+def _summary(roles: Mapping[str, str | None]) -> str:
     return "; ".join(f"{role}: {column}" for role, column in roles.items() if column)
 
 

@@ -97,13 +97,13 @@ def _spaces(task: Task, how: str, analyser: Analyser, columns: ScoredColumns | N
     return weighted if fielded is None else [*weighted, fielded]
 
 
-def told_start(space: Space) -> dict[str, Any]:
+def start_summary(space: Space) -> dict[str, Any]:
     """How words are cut and weighted, for the report."""
     words = space.vectoriser
-    told: dict[str, Any] = {"vectors": space.name}
+    summary: dict[str, Any] = {"vectors": space.name}
     if words.weighting == "bm25":
-        told |= {"k1": words.k1, "b": words.b}
-    return told
+        summary |= {"k1": words.k1, "b": words.b}
+    return summary
 
 
 # -- RM3 --------------------------------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ class BesideWords:
     note: str
     raw: Space
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """What a report says of it among what was chosen."""
         return {OWN_VECTORS: self.choice.tried.candidate.label, "weight of own vectors": self.choice.blend}
 
@@ -133,7 +133,7 @@ class VectorTrials:
         learned = self._widened(self._inner.start if words is None else words.weights)
         setting: MapSetting = beside.choice.tried.candidate
         weights = learned + self._map(setting, self.task.sampler, learned) * beside.choice.blend
-        return FinalModel(weights, None, {} if words is None else words.told)
+        return FinalModel(weights, None, {} if words is None else words.summary)
 
     def _words_without(self, fold: Fold) -> Weights:
         """The words that were chosen, learned without a fold; those of the start where learning was declined."""

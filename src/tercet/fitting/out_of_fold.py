@@ -257,19 +257,19 @@ def _decide(
     if NEW not in gains:
         return decision
     new = gains[NEW]
-    told = (
+    summary = (
         f"On answers that no other query had, new documents, it changed by "
         f"{(first[NEW][1] - first[NEW][0]).mean():+.3f} from {first[NEW][0].mean():.3f}"
     )
-    told += f" (standard error {new.error:.3f}, {new.n_queries} queries)." if np.isfinite(new.error) else "."
+    summary += f" (standard error {new.error:.3f}, {new.n_queries} queries)." if np.isfinite(new.error) else "."
     if not decision.accepted or is_harmless(new):
-        return Decision(decision.accepted, f"{decision.text} {told}")
+        return Decision(decision.accepted, f"{decision.text} {summary}")
     if accept == "seen":
-        return Decision(True, f"{decision.text} {told} That is a loss, which accept='seen' allows.")
+        return Decision(True, f"{decision.text} {summary} That is a loss, which accept='seen' allows.")
     return Decision(
         False,
         f"Learning was declined; the model is {start}: {measure} changed by "
         f"{(first[EVERY][1] - first[EVERY][0]).mean():+.3f} on {gains[EVERY].n_queries} {_LEFT_OUT}, but at the cost "
-        f"of new documents. {told} "
+        f"of new documents. {summary} "
         f"accept='seen' takes it all the same.",
     )

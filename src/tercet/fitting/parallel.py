@@ -339,7 +339,7 @@ class Journey:
 
 
 Learner = Callable[[Journey], tuple[Weights, dict[str, Any]]]  # the best weights on the way, and how they were learned
-_TOLD = ("n_components", "margin", "rate")
+_REPORTED = ("n_components", "margin", "rate")
 
 
 def learn_mates(journey: Journey) -> tuple[Weights, dict[str, Any]]:
@@ -359,7 +359,7 @@ def learn_mates(journey: Journey) -> tuple[Weights, dict[str, Any]]:
     ranker = MultiTaskRanker(**settings)
     there, back = source(mates, Q, D), source(mates[:, ::-1], D, Q)
     ranker.fit(Q, there, D, journey.validation, reverse=back, start=journey.start)
-    return ranker.weights_, {name: settings[name] for name in _TOLD} | {"steps": ranker.n_steps_}
+    return ranker.weights_, {name: settings[name] for name in _REPORTED} | {"steps": ranker.n_steps_}
 
 
 def learn_judged(sampler: JudgementSampler, journey: Journey) -> tuple[Weights, dict[str, Any]]:
@@ -368,7 +368,7 @@ def learn_judged(sampler: JudgementSampler, journey: Journey) -> tuple[Weights, 
     ranker = LowRankRanker(**settings)
     source = SampledSource(sampler, journey.steps, random_state=journey.seed)
     ranker.fit(journey.Q, source, journey.D, journey.validation, start=journey.start)
-    return ranker.weights_, {name: settings[name] for name in _TOLD} | {"steps": ranker.n_steps_}
+    return ranker.weights_, {name: settings[name] for name in _REPORTED} | {"steps": ranker.n_steps_}
 
 
 # -- what is said -----------------------------------------------------------------------------------------------------

@@ -110,10 +110,10 @@ class KnownWords:
         margin = getattr(learner, "margin", None)
         if isinstance(evidence, Source) and margin is not None:
             evidence = BesideSource(evidence, space.Q, space.D, beside=beside, margin=float(margin), whole=whole)
-        told = [seen_whole(callback, whole) for callback in callbacks]
-        return whole(ranker.fit(space.Q, evidence, space.D, callbacks=told, **known).weights_)
+        summary = [seen_whole(callback, whole) for callback in callbacks]
+        return whole(ranker.fit(space.Q, evidence, space.D, callbacks=summary, **known).weights_)
 
-    def told(self, facts: Facts) -> Facts:
+    def summary(self, facts: Facts) -> Facts:
         """The facts with how many pairs there are, and words of the prior that no text has."""
         data = facts.data | {"n_known_pairs": self.n_weights, "n_never_pairs": self.n_never}
         if not self.unknown:

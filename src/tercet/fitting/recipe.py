@@ -13,7 +13,7 @@ from tercet.data.documents import as_documents
 from tercet.data.link_tables import as_links
 from tercet.data.triplets import as_evidence
 from tercet.errors import InputError
-from tercet.fitting.baselines import choose_start, told_start
+from tercet.fitting.baselines import choose_start, start_summary
 from tercet.fitting.beside_words import VectorPair, VectorTrials
 from tercet.fitting.evidence import evidence_task
 from tercet.fitting.out_of_fold import Accept
@@ -28,7 +28,7 @@ from tercet.fitting.scored_columns import Fields, ScoredColumns, chosen_weights,
 from tercet.fitting.task import EVERY, Task
 from tercet.fitting.text_model import TextModel
 from tercet.fitting.texts import judged_task, labelled_task, links_as_judgements
-from tercet.fitting.trials import FitSettings, Search, told_candidate
+from tercet.fitting.trials import FitSettings, Search, candidate_summary
 from tercet.learn.starts import remembering_starts
 from tercet.measure.names import parse_measure
 from tercet.text import Analyser
@@ -253,7 +253,7 @@ def _solve(task: Task, measure: str, how: FitSettings, vectors: VectorPair | Non
     spaces, space = choose_start(task, how.analyser, how.columns, how.words)
     known = None if how.prior is None else KnownWords.between(how.prior, space.vectoriser)
     if known is not None:
-        task, plain, space = replace(task, facts=known.told(task.facts)), space, known.start(space)
+        task, plain, space = replace(task, facts=known.summary(task.facts)), space, known.start(space)
         spaces = spaces if space is plain else [*spaces, space]
     candidates = candidates_of(how.ranker, how.seed, labelled=task.labelled)
     search = Search(space, task, how, known, measure, began)
@@ -261,7 +261,7 @@ def _solve(task: Task, measure: str, how: FitSettings, vectors: VectorPair | Non
         choice = search.choose(candidates)
         # What is declined is measured where there is something to measure it by, and else not learned again.
         final = search.learn(choice) if choice.decision.accepted or space.test else None
-        chosen = {**told_start(space), **told_candidate(choice.tried.candidate), "blend": choice.blend}
+        chosen = {**start_summary(space), **candidate_summary(choice.tried.candidate), "blend": choice.blend}
         out_of_fold = search.out_of_fold
         if vectors is not None:
             trials = VectorTrials(search, choice, vectors)
@@ -270,8 +270,8 @@ def _solve(task: Task, measure: str, how: FitSettings, vectors: VectorPair | Non
             if beside.accepted:
                 final = trials.learn(beside, final if choice.decision.accepted else None)
                 if not choice.decision.accepted:
-                    chosen = told_start(space)
-                chosen |= beside.told()
+                    chosen = start_summary(space)
+                chosen |= beside.summary()
                 spaces = [beside.space if one is space else one for one in spaces]
                 space, choice, out_of_fold = beside.space, beside.choice, beside.out_of_fold
             spaces = [beside.raw, *spaces]
@@ -291,7 +291,7 @@ def _solve(task: Task, measure: str, how: FitSettings, vectors: VectorPair | Non
         assert final is not None
         model = TextModel(words, words, final.weights, words=final.words)
     if final is not None:
-        chosen |= {**final.told, **chosen_weights(space.vectoriser, final.weights)}
+        chosen |= {**final.summary, **chosen_weights(space.vectoriser, final.weights)}
     outcome = Outcome(
         measure,
         choice,

@@ -103,8 +103,8 @@ class ScoredColumns:
         best = trials[choose(trials)]
         alone, share, said = best.result, best.setting["l1"], best.setting["start"]
         alone.l1 *= n_steps / few  # slopes add up with the steps
-        told = {"l1 share of columns": share, **({"start of fields": said} if self.fields else {})}
-        candidates = [Candidate(ALONE, told, alone)]
+        summary = {"l1 share of columns": share, **({"start of fields": said} if self.fields else {})}
+        candidates = [Candidate(ALONE, summary, alone)]
         for one in listed:
             one = one.fitting((space.D.shape[0], layout.n_words))
             joint = JointRanker(
@@ -114,7 +114,7 @@ class ScoredColumns:
                 identity_weight=one.unit,
                 l1=alone.l1,
             )
-            candidates.append(replace(one, setting={**one.setting, **told}, ranker=joint))
+            candidates.append(replace(one, setting={**one.setting, **summary}, ranker=joint))
         return candidates
 
 

@@ -107,7 +107,7 @@ class FinalModel(NamedTuple):
 
     weights: Weights
     words: CorrelatedWords | None
-    told: dict[str, Any]
+    summary: dict[str, Any]
 
 
 class Search:
@@ -161,14 +161,14 @@ class Search:
             trained = [self._train(member, self.task.sampler, number) for number in range(n_models)]
             found.append(_mean([weights for weights, _ in trained]))
         [(_, ranker), *_] = trained
-        told = {**told_candidate(candidate), **_told(ranker, self._n_steps(candidate.members[0]))}
+        summary = {**candidate_summary(candidate), **_summary(ranker, self._n_steps(candidate.members[0]))}
         weights = found[0] if not candidate.mean_of else _mean_of_units(candidate, found)
         if n_models > 1:
-            told["models"] = n_models
+            summary["models"] = n_models
         if (n_models > 1 or candidate.mean_of) and _can_be_compressed(candidate):
             weights = weights.compressed(candidate.ranker.get_params()["n_components"])
         words = ranker.words_ if isinstance(ranker, CorrelatedRanker) else None
-        return FinalModel(weights + self.space.match * choice.blend, words, told)
+        return FinalModel(weights + self.space.match * choice.blend, words, summary)
 
     def without(self, fold: Fold, choice: Choice) -> Weights:
         """The chosen one learned without a fold, as it was tried there."""
@@ -316,19 +316,19 @@ def _can_be_compressed(candidate: Candidate) -> bool:
     return isinstance(ranker, LowRankRanker) and not ranker.scale_documents and ranker.normalise is None
 
 
-def told_candidate(candidate: Candidate) -> dict[str, Any]:
+def candidate_summary(candidate: Candidate) -> dict[str, Any]:
     drawn = {"worse by popularity": candidate.popular} if candidate.popular else {}
     mean = {"mean with": "; ".join(one.label for one in candidate.mean_of[1:])} if candidate.mean_of else {}
     return {"ranker": candidate.name, **candidate.setting, **drawn, **mean}
 
 
-def _told(ranker: TermPairRanker, n_steps: int) -> dict[str, Any]:
+def _summary(ranker: TermPairRanker, n_steps: int) -> dict[str, Any]:
     """What a fitted ranker found out itself: how many preferences it took, and parameters that were left to it."""
-    told: dict[str, Any] = {}
+    summary: dict[str, Any] = {}
     if hasattr(ranker, "n_steps_") or isinstance(ranker, CorrelatedRanker):
-        told["steps"] = n_steps
+        summary["steps"] = n_steps
     for name, value in ranker.get_params(deep=False).items():
         own = getattr(ranker, f"{name}_", None)
         if own is not None and own != value and isinstance(own, int | float | str):
-            told[f"{name} found"] = own
-    return told
+            summary[f"{name} found"] = own
+    return summary

@@ -309,8 +309,8 @@ class SparseRanker(SgdRanker):
         state = self._on_support(before)
         run = Run(state, source, queries, docs, self._sgd(), total=n_steps)
         history: list[Callback] = [self.history_.append] if hasattr(self, "history_") else []
-        told = [callback for callback in callbacks if not isinstance(callback, Checkpoint)]
-        run.go([*history, *told], "refit", self.verbose)
+        summary = [callback for callback in callbacks if not isinstance(callback, Checkpoint)]
+        run.go([*history, *summary], "refit", self.verbose)
         self._set_weights(state.weights(), before.order, before.step, before.around_identity, before.never)
         return self
 

@@ -198,8 +198,8 @@ def check_start(start: str, mates: Any, given: Weights | None, labels: Any = Non
     if given is not None and not isinstance(given, Weights):
         raise InputError(f"start must be Weights, such as the weights_ of a fitted ranker; got {type(given).__name__}")
     if mates is not None and (given is not None or start not in ACROSS):
-        told = repr(start) if given is None else "weights"
-        raise ParameterError(f"mates are for start='parallel' and start='ridge'; got {told}")
+        summary = repr(start) if given is None else "weights"
+        raise ParameterError(f"mates are for start='parallel' and start='ridge'; got {summary}")
     if labels is not None and (given is not None or start != "classes"):
         raise ParameterError(f"labels are for start='classes'; got {repr(start) if given is None else 'weights'}")
     if mates is None and given is None and start in ACROSS:

@@ -78,13 +78,13 @@ class Assignment:
         {'contenders': ['a1', 'baseline'], 'method': 'team-draft', 'promotion': 0, 'teams': [0, 2]}
         """
         contest = self.contest
-        told: dict[str, Any] = {"contenders": [contest.first, contest.second], "method": contest.method}
-        told["promotion"] = contest.promotion
+        summary: dict[str, Any] = {"contenders": [contest.first, contest.second], "method": contest.method}
+        summary["promotion"] = contest.promotion
         if contest.method == "balanced":
-            told["ranks"] = [list(ranks) for ranks in self.ranks]
+            summary["ranks"] = [list(ranks) for ranks in self.ranks]
         else:
-            told["teams"] = [0 if team is None else TEAMS.index(team) + 1 for team in self.teams]
-        return told if self.address is None else told | {"address_id": self.address}
+            summary["teams"] = [0 if team is None else TEAMS.index(team) + 1 for team in self.teams]
+        return summary if self.address is None else summary | {"address_id": self.address}
 
     @classmethod
     def from_meta(cls, meta: Any, n_shown: int) -> Assignment:

@@ -228,11 +228,11 @@ class Workers(WorkerPool):
         if strange:
             seconds = self._timeout + (0.0 if known else SECONDS_TO_IMPORT)
             try:
-                told = self._within(seconds, self._client._run, facts, workers=strange, on_error="return")
+                summary = self._within(seconds, self._client._run, facts, workers=strange, on_error="return")
             except (TimeoutError, OSError):  # one that was just lost, or hangs: those that answered before go on
-                told = {}
+                summary = {}
                 self._ask_after |= dict.fromkeys(strange, time.monotonic() + SECONDS_TO_IMPORT if known else 0.0)
-            for address, theirs in told.items():
+            for address, theirs in summary.items():
                 is_ours = not isinstance(theirs, BaseException) and tuple(theirs) == facts()
                 if not is_ours and not isinstance(theirs, OSError):
                     log.warning("the worker %s is of another build (%s); it gets nothing to do", address, theirs)

@@ -90,7 +90,7 @@ class Reloader:
                 rival = interleaver.rival_of(self.serving, journal.entries, bounds, candidate, self._snapshots)
                 interleaver.take(rival)
             begun.pop_all()  # all went well: from here on `close` ends them
-        self._n_told = len(journal)
+        self._n_reported = len(journal)
         self._telling = threading.Lock()  # held while an entry is told to the learner, and while that is replaced
         self._renewing = threading.Lock()  # held by a thread that makes the next generation
         self._look, self._promote_at = threading.Event(), 0.0
@@ -156,7 +156,7 @@ class Reloader:
     def _serve(self, index: BaseIndex) -> None:
         """Make the next generation and have readers move to it; the one before is ended when it is."""
         with self._telling:
-            entries = self.journal.entries[: self._n_told]
+            entries = self.journal.entries[: self._n_reported]
         before = self.serving
         made = Generation.of(index, entries, self._bounds, before, self._snapshots)
         try:
@@ -177,7 +177,7 @@ class Reloader:
 
         What it has is what its version says: the learner that it went on from may have had more than it was made of.
         """
-        generation.catch_up(self.journal.entries[generation.version.number : self._n_told])
+        generation.catch_up(self.journal.entries[generation.version.number : self._n_reported])
 
     def look_at_candidate(self, anew: bool = False) -> bool:
         """Share lists with the candidate that is in its folder now; whether that is another than before."""
@@ -202,7 +202,7 @@ class Reloader:
             return False
         contest = self.interleaver.contest
         with self._telling:
-            entries = self.journal.entries[: self._n_told]
+            entries = self.journal.entries[: self._n_reported]
         try:
             rival = self.interleaver.rival_of(self.serving, entries, self._bounds, model, self._snapshots)
             with self._telling:
@@ -297,7 +297,7 @@ class Reloader:
         def then(entry: Entry) -> None:
             nonlocal beside
             with self._telling:
-                self._n_told = entry.number
+                self._n_reported = entry.number
                 applied.append(self.learner.tell(entry))
                 if self.interleaver is not None:
                     beside = self.interleaver.tell(entry)

@@ -79,8 +79,8 @@ function rowsFor(versions) {
   const ends = new Map();
   for (const item of versions)
     if (item.kind === "withdraw") for (const entry of item.entries) ends.set(entry, item);
-  const isTold = (item) => item.kind === "withdraw" && item.entries.every((entry) => listed.has(entry));
-  return versions.filter((item) => !isTold(item)).map((item) => row(item, ends));
+  const isReported = (item) => item.kind === "withdraw" && item.entries.every((entry) => listed.has(entry));
+  return versions.filter((item) => !isReported(item)).map((item) => row(item, ends));
 }
 
 async function fillTitles(body) {
