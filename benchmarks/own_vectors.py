@@ -24,7 +24,7 @@ import tercet as tc
 from common import Clock, machine_facts, parse_arguments, print_facts, print_table, write_json
 from tercet.data import read_beir
 from tercet.data.own_vectors import OwnVectors
-from tercet.fitting.beside_words import SETTINGS
+from tercet.fitting.hybrid import SETTINGS
 from tercet.fitting.texts import JudgementRows
 from tercet.learn.vector_map import MapSetting, learned_map, vector_map
 from tercet.measure import HeldOutQueries, paired_test

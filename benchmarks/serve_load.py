@@ -281,7 +281,7 @@ def living(address: str, process: int, folder: Path, seconds: float, seed: int, 
     clients = [Visitor(address, seed + at, until, at >= N_READERS, commits) for at in range(N_READERS + N_WRITERS)]
     changer = Changer(address, seed, until, commits)
     promoter = Promoter(folder, until, commits, pause=min(15.0, seconds / 8))
-    found = measured(address, process, [*clients, changer], until, beside=[promoter])
+    found = measured(address, process, [*clients, changer], until, siblings=[promoter])
     journal = folder / "index.journal" / "journal.jsonl"
     found["changes"], found["promotions"] = changer.changes, dict(promoter.done)
     found["change_p50_ms"] = 1000 * float(np.median(changer.waits))
@@ -374,16 +374,16 @@ def loaded(address: str, process: int, seconds: float, seed: int, n_writers: int
 
 
 def measured(
-    address: str, process: int, clients: Sequence[Client], until: float, beside: Sequence[threading.Thread] = ()
+    address: str, process: int, clients: Sequence[Client], until: float, siblings: Sequence[threading.Thread] = ()
 ) -> dict[str, Any]:
     memory: list[dict[str, float]] = []
     started = time.monotonic()
-    for client in (*clients, *beside):
+    for client in (*clients, *siblings):
         client.start()
     while time.monotonic() < until:
         time.sleep(min(5.0, max(0.0, until - time.monotonic())))
         memory.append({"minute": (time.monotonic() - started) / 60, **memory_of(process)})
-    for client in (*clients, *beside):
+    for client in (*clients, *siblings):
         client.join()
     took = time.monotonic() - started
     times = np.sort(np.concatenate([client.times for client in clients]))

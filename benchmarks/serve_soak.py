@@ -161,7 +161,7 @@ def soak(address: str, process: int, folder: Path, seconds: float, seed: int) ->
     promoter = Promoter(folder, until, commits, pause=min(15.0, seconds / 8))
     loiterers = Loiterers(address, until)
     sampler = Sampler(process, [*clients, changer], until, max(2.0, seconds / 120))
-    found = measured(address, process, [*clients, changer], until, beside=[promoter, loiterers, sampler])
+    found = measured(address, process, [*clients, changer], until, siblings=[promoter, loiterers, sampler])
     journal = folder / "index.journal" / "journal.jsonl"
     found["faults"] = [fault for one in [*clients, changer, promoter] for fault in one.faults]
     found["faults"] += lost_entries(journal, [*clients, changer]) + unlike_replay(address, folder / "index", journal)

@@ -130,7 +130,7 @@ class Curves:
     first: int
     points: int
     test_preferences: int
-    beside: Literal["density", "training error"] = "density"
+    siblings: Literal["density", "training error"] = "density"
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def _table(results: PaperResults, spec: PaperTable) -> Table:
             where = plan.datasets[dataset].title if by_dataset else plan.measures[measure].title
             place = "" if printed is None else f"{spec.place}, {title}, {where}"
             own = row.dataset or dataset
-            cell, numbers = _beside_printed(results, own, row.model, measure, printed)
+            cell, numbers = _next_to_printed(results, own, row.model, measure, printed)
             cells.append(cell)
             record = {"dataset": own, "model": title, "measure": measure} | numbers | {"place": place}
             record |= {"params": row.params} if with_params else {}
@@ -170,7 +170,7 @@ def _named(results: PaperResults, row: Row) -> tuple[str, str]:
     return row.title or plan.model(row.model).title, results.unavailable.get(plan.method_of(row.model).key, "")
 
 
-def _beside_printed(
+def _next_to_printed(
     results: PaperResults, dataset: str, model: str, name: str, printed: PrintedNumber | None
 ) -> tuple[Cell, dict[str, Any]]:
     """Ours, one value for each seed, beside the paper's number; and the same for CSV and JSON."""

@@ -322,7 +322,7 @@ def test_rows_without_checksums_by_block_are_checked_as_a_whole(tmp_path):
     manifest = read_bundle(folder)
     digest = write_bundle(shard.path, kind=shard.kind, meta=shard.meta, arrays=shard.arrays)
     arrays = manifest.arrays | {"digests": np.frombuffer(bytes.fromhex(digest), np.uint8).reshape(1, 32)}
-    write_bundle(folder, kind=manifest.kind, meta=manifest.meta, arrays=arrays, beside=["shard-000000"])
+    write_bundle(folder, kind=manifest.kind, meta=manifest.meta, arrays=arrays, siblings=["shard-000000"])
     assert same(MappedRows.open(folder).rows(np.arange(40)), X)
     [file] = shard.path.glob("arrays*")
     content = bytearray(file.read_bytes())

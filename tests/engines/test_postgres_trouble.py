@@ -222,7 +222,7 @@ def test_a_folder_that_names_no_table(database: PostgresServer, tmp_path: Path, 
     build(database, tmp_path, collection=name())
     folder = tmp_path / "index"
     meta = read_bundle(folder).meta | {"collection": collection}
-    write_bundle(folder, kind=PostgresIndex.kind, meta=meta, arrays={}, beside=(MODELS,))
+    write_bundle(folder, kind=PostgresIndex.kind, meta=meta, arrays={}, siblings=(MODELS,))
     with pytest.raises(InputError, match="collection is"):
         open_index(folder)
 

@@ -15,7 +15,7 @@ from support.random_data import random_texts
 from tercet.data.sampling import LabelSampler
 from tercet.errors import InputError, ParameterError
 from tercet.learn import SampledSource, starts
-from tercet.learn.beside import BesideSource
+from tercet.learn.offset import OffsetSource
 from tercet.learn.starts import LabelledRows, class_scores
 from tercet.measure import average_precision_of_classes
 
@@ -68,8 +68,8 @@ def test_a_source_and_labels_say_the_same(checkerboard):
 def test_classes_are_known_beside_other_weights(checkerboard):
     X, y = checkerboard
     source = SampledSource.from_labels(y, 10)
-    beside = BesideSource(source, X, X, beside=None, margin=1.0, whole=lambda weights: weights)
-    for labelled in (LabelledRows.known(None, one, 120) for one in (source, beside)):
+    offset = OffsetSource(source, X, X, offset=None, margin=1.0, whole=lambda weights: weights)
+    for labelled in (LabelledRows.known(None, one, 120) for one in (source, offset)):
         np.testing.assert_array_equal(labelled.classes, y)
         np.testing.assert_array_equal(labelled.rows, np.arange(120))
 

@@ -11,7 +11,7 @@ import tercet as tc
 from support.learners import same_bits
 from support.random_data import as_vectors, random_preferences, random_texts
 from tercet.errors import InputError
-from tercet.learn.beside import BesideSource, margins_left
+from tercet.learn.offset import OffsetSource, margins_left
 from tercet.learn.sources import ArraySource
 from tercet.learn.state import rates
 from tercet.weights import Identity, Sparse
@@ -79,7 +79,7 @@ def test_beside_fixed_weights_w_learns_what_they_leave(schedule):
     Q, D, prefs, pairs = made_data(5)
     P = pairs.toarray() * 0.3
     fixed = tc.Weights([Sparse(weights=pairs * 0.3), Identity(n_terms=N_TERMS, scale=0.5)])
-    source = BesideSource(ArraySource(prefs), Q, D, beside=fixed, margin=1.0, whole=lambda weights: weights + fixed)
+    source = OffsetSource(ArraySource(prefs), Q, D, offset=fixed, margin=1.0, whole=lambda weights: weights + fixed)
     learned = tc.SparseRanker(l1=2e-3, shrink_every=7, rate=1.3, schedule=schedule, refit=False).fit(Q, source, D)
     eta = rates(schedule, 1.3, 0, len(prefs), len(prefs)).astype(float)
     # The penalty is on what is learned: the whole shrinks towards what is known.
@@ -93,16 +93,16 @@ def test_margins_that_preferences_have_of_their_own_are_those_to_reach():
     own = tc.Preferences(prefs.query, prefs.better, prefs.worse, margin=np.full(len(prefs), 2.0))
     fixed = tc.Weights([Sparse(weights=pairs)])
     difference = [q @ pairs.toarray() @ (better - worse) for q, better, worse in as_vectors(prefs, Q, D)]
-    left = margins_left(own, Q, D, beside=fixed, margin=1.0)
+    left = margins_left(own, Q, D, offset=fixed, margin=1.0)
     np.testing.assert_allclose(left.margin, 2.0 - np.array(difference), atol=1e-5)
-    assert margins_left(prefs, Q, D, beside=None, margin=1.0) is prefs
+    assert margins_left(prefs, Q, D, offset=None, margin=1.0) is prefs
 
 
 def test_a_source_tells_another_model_apart_by_what_it_stands_beside():
     Q, D, prefs, pairs = made_data(7)
     sources = [
-        BesideSource(ArraySource(prefs), Q, D, beside=beside, margin=1.0, whole=lambda weights: weights)
-        for beside in (None, tc.Weights([Sparse(weights=pairs)]), tc.Weights([Sparse(weights=pairs * 2.0)]))
+        OffsetSource(ArraySource(prefs), Q, D, offset=offset, margin=1.0, whole=lambda weights: weights)
+        for offset in (None, tc.Weights([Sparse(weights=pairs)]), tc.Weights([Sparse(weights=pairs * 2.0)]))
     ]
     assert len({source.fingerprint() for source in sources}) == 3
 

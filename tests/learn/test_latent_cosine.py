@@ -16,8 +16,8 @@ from tercet.data.preferences import Preferences
 from tercet.data.sampling import JudgementSampler
 from tercet.errors import InputError, ParameterError
 from tercet.learn import ArraySource, Checkpoint, HardSource, LSIRanker
-from tercet.learn.beside import BesideSource
 from tercet.learn.multitask import TakingTurns, Turn
+from tercet.learn.offset import OffsetSource
 from tercet.weights import Diagonal, Identity, LowRank, Weights
 
 seeds = st.integers(0, 10**6)
@@ -235,15 +235,15 @@ def test_before_the_first_step_scores_are_those_of_given_weights(rng, options, r
 @pytest.mark.parametrize(
     "beside", [None, Identity(n_terms=9, scale=3.0), Diagonal(weights=np.arange(9, dtype=np.float32))]
 )
-def test_what_stands_beside_a_low_rank_part_is_started_from_too(rng, beside):
+def test_what_stands_beside_a_low_rank_part_is_started_from_too(rng, offset):
     D, prefs = random_texts(rng, 40, 9), random_preferences(rng, 60, 40, 40)
-    weights = Weights([low_rank(rng, n=9), *([] if beside is None else [beside])])
+    weights = Weights([low_rank(rng, n=9), *([] if offset is None else [offset])])
     ranker = tc.LowRankRanker.from_weights(weights)
     np.testing.assert_allclose(ranker.score_matrix(D, D), weights.score(D, D), atol=1e-4)
-    learned = isinstance(beside, Diagonal)
+    learned = isinstance(offset, Diagonal)
     plain = tc.LowRankRanker(n_components=4, diagonal="learned" if learned else "identity", rate=1e-30)
     np.testing.assert_allclose(plain.fit(D, prefs, start=weights).score_matrix(D, D), weights.score(D, D), atol=1e-4)
-    if beside is not None:
+    if offset is not None:
         with pytest.raises(ParameterError, match="beside its low-rank part; diagonal is None"):
             plain.set_params(diagonal=None).fit(D, prefs, start=weights)
 
@@ -329,15 +329,15 @@ def test_sources_around_others_begin_these_anew(judged):
     sampler, Q, D = judged
     before, after = (Weights([Identity(n_terms=20, scale=scale)]) for scale in (1.0, -1.0))
 
-    def beside():
+    def offset():
         hard = HardSource(sampler, Q, D, 1_000, depth=3, hard=1.0)
-        return BesideSource(hard, Q, D, beside=before, margin=1.0, whole=lambda weights: weights)
+        return OffsetSource(hard, Q, D, offset=before, margin=1.0, whole=lambda weights: weights)
 
     def turns():
         hard = HardSource(sampler, Q, D, 1_000, depth=3, hard=1.0)
         return TakingTurns([Turn(hard, 12, 30), Turn(ArraySource(Preferences([0], [1], [2])), 12, 30)], 1.0)
 
-    for make_source in (beside, turns):
+    for make_source in (offset, turns):
         used = make_source()
         assert used.draw(0, lambda: before) != make_source().draw(0, lambda: after)
         used.begin()

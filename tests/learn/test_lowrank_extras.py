@@ -207,8 +207,8 @@ def test_queries_learn_as_written_and_documents_stay(seed, diagonal, n, start, s
     if start == "weights":
         part = low_rank(seed, N_TERMS, N_TERMS)
         weights = Weights([part] if diagonal is None else [part, BESIDE[diagonal]])
-        beside = np.full(N_TERMS, weights.identity) + (0 if weights.diagonal is None else weights.diagonal)
-        factors = part.query_factors.T.astype(float), part.doc_factors.T.astype(float), beside
+        offset = np.full(N_TERMS, weights.identity) + (0 if weights.diagonal is None else weights.diagonal)
+        factors = part.query_factors.T.astype(float), part.doc_factors.T.astype(float), offset
         check_queries_alone(tc.LowRankRanker(**params), Q, prefs, D, factors, kept, weights)
     else:
         ranker = tc.LowRankRanker(start=start, **params)

@@ -21,8 +21,8 @@ def test_details_stand_below_or_beside():
         "        paper 0.2",
         "<b>           0.3",
     ]
-    beside = Table("", ["system", "AP"], [[Cell("BM25"), Cell("0.21", "[0.1, 0.3]")]])
-    assert beside.as_text(details="beside", ruled=False) == "system  AP\nBM25    0.21 [0.1, 0.3]"
+    siblings = Table("", ["system", "AP"], [[Cell("BM25"), Cell("0.21", "[0.1, 0.3]")]])
+    assert siblings.as_text(details="inline", ruled=False) == "system  AP\nBM25    0.21 [0.1, 0.3]"
 
 
 def test_html_is_escaped_and_marked():

@@ -31,7 +31,7 @@ N_EACH = 6
 
 
 @contextmanager
-def beside(*works: Callable[[], None]) -> Iterator[Callable[[], bool]]:
+def siblings(*works: Callable[[], None]) -> Iterator[Callable[[], bool]]:
     """Have works done in processes of their own, which must all end well; gives whether one is still at it."""
     children = {}
     for work in works:
@@ -97,7 +97,7 @@ def test_two_writers_a_compactor_and_readers_of_one_index(tmp_path: Path) -> Non
 
     held, n_seen = Index.open(path), 0
     expected = answers(held)
-    with beside(lambda: write("a"), lambda: write("b"), compact) as at_work:
+    with siblings(lambda: write("a"), lambda: write("b"), compact) as at_work:
         while at_work():
             ids = set(Index.open(path))
             # A commit is there as a whole, and none is lost: of each writer, all documents up to one.
@@ -149,7 +149,7 @@ def test_forks_share_an_index_and_a_model(tmp_path: Path) -> None:
         for _ in range(5):
             assert (answers(index), MODEL.rank({"q": "green"}, DOCS)) == expected
 
-    with beside(same, same) as at_work:
+    with siblings(same, same) as at_work:
         while at_work():
             same()
 
@@ -167,7 +167,7 @@ def test_threads_and_forks_share_stored_rows(tmp_path: Path) -> None:
             assert (rows.rows(asked) != X[asked]).nnz == 0
 
     all_together([lambda seed=seed: read(seed) for seed in range(4)])  # type: ignore[misc]
-    with beside(read, read):
+    with siblings(read, read):
         read(9)
 
 
@@ -180,7 +180,7 @@ def test_two_processes_save_one_model_and_a_third_reads_it(tmp_path: Path) -> No
         return work
 
     save(0)()
-    with beside(save(1), save(2)) as at_work:
+    with siblings(save(1), save(2)) as at_work:
         while at_work():
             bundle = read_bundle(tmp_path / "model")
             assert (bundle.arrays["a"] == bundle.meta["n"]).all()

@@ -81,7 +81,7 @@ def test_other_names_may_stand_beside_a_first_bundle(tmp_path: Path) -> None:
     (tmp_path / "b" / "parts").mkdir(parents=True)
     with pytest.raises(BundleError, match="not a Tercet bundle"):
         write_bundle(tmp_path / "b", **OLD)
-    write_bundle(tmp_path / "b", **OLD, beside=("parts",))
+    write_bundle(tmp_path / "b", **OLD, siblings=("parts",))
     assert is_same(read_bundle(tmp_path / "b"), OLD)
     assert (tmp_path / "b" / "parts").is_dir()
 

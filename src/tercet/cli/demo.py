@@ -115,7 +115,7 @@ def _learning_seconds(model: TextModel) -> float:
 def _refuse_others(output: Path) -> None:
     """A demo writes over a demo, which is the same each time, and over nothing else."""
     for part, kind in (("model", TEXT_MODEL), ("index", INDEX)):
-        check_destination(output / part, beside=FOLDERS if kind == INDEX else (), kind=kind)
+        check_destination(output / part, siblings=FOLDERS if kind == INDEX else (), kind=kind)
         if bundle_kind(output / part) is not None:
             report = open_model(output / part).report
             if report is None or report.details is None or report.details.name != NAME:

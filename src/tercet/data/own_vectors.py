@@ -132,14 +132,14 @@ def read_own_vectors(path: FilePath) -> OwnVectors:
     path = Path(path)
     arrays = _loaded(path)
     if isinstance(arrays, np.ndarray):
-        beside = path.with_suffix(IDS_ENDING)
-        if not beside.is_file():
+        siblings = path.with_suffix(IDS_ENDING)
+        if not siblings.is_file():
             raise FormatError(
                 path,
                 None,
-                f"the ids of its rows are not there; expected {beside}, an id a line in the order of the rows",
+                f"the ids of its rows are not there; expected {siblings}, an id a line in the order of the rows",
             )
-        ids, matrix = tuple(line.strip() for _, line in open_lines(beside)), arrays
+        ids, matrix = tuple(line.strip() for _, line in open_lines(siblings)), arrays
     else:
         if set(arrays) != {"ids", "vectors"}:
             raise FormatError(

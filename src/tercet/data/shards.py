@@ -117,7 +117,7 @@ class ShardWriter:
         self.n_columns = n_columns
         self.with_ids = with_ids
         self.shard_rows, self.shard_entries = shard_rows, shard_entries
-        check_destination(self.path, beside=self._leftovers())
+        check_destination(self.path, siblings=self._leftovers())
         if (self.path / MANIFEST_NAME).exists():
             raise BundleError(f"{self.path} holds rows already; rows are written once, so choose another folder")
         self._waiting: list[sparse.csr_array] = []
@@ -246,7 +246,7 @@ class ShardWriter:
             id_digests = write_table(self.path, manifest.row_starts, rows.ids_of)
             manifest = replace(manifest, id_digests=id_digests)
         meta, arrays = encode(manifest)
-        write_bundle(self.path, kind=ROWS, meta=meta, arrays=arrays, beside=self._leftovers())
+        write_bundle(self.path, kind=ROWS, meta=meta, arrays=arrays, siblings=self._leftovers())
         self.closed = True
         return MappedRows(self.path, manifest)
 

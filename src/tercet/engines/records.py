@@ -39,7 +39,7 @@ from tercet.store.codec import decode, encode
 from tercet.store.schema import OMIT_DEFAULT
 from tercet.weights import Weights
 
-_BESIDE: Final = (MODELS, UPLOAD)
+_SIBLINGS: Final = (MODELS, UPLOAD)
 
 MARKER_ROW: Final = 0
 MOST_ROWS: Final = 2**39  # numbers that an index may give to documents, those that are gone included
@@ -279,7 +279,7 @@ class RemoteFolder:
     # -- writing ------------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        check_destination(self.path, beside=_BESIDE)
+        check_destination(self.path, siblings=_SIBLINGS)
         if os.path.lexists(self.path / MANIFEST_NAME):
             read_bundle(self.path, kind=self._kind)  # a model, or another index, is not to be overwritten
         try:
@@ -319,7 +319,7 @@ class RemoteFolder:
         (self.path / UPLOAD).unlink(missing_ok=True)
 
     def commit_place(self, place: Place) -> None:
-        write_bundle(self.path, kind=self._kind, meta=encode(place)[0], arrays={}, beside=_BESIDE)
+        write_bundle(self.path, kind=self._kind, meta=encode(place)[0], arrays={}, siblings=_SIBLINGS)
         self.forget_upload()
         for entry in os.listdir(self.path / MODELS):
             if entry != place.model:

@@ -280,8 +280,8 @@ class _Evidence:
         if not others:
             return folds
         order = np.random.default_rng(self.seed).permutation(len(others))
-        beside = [[others[number] for number in part] for part in np.array_split(order, N_FOLDS)]
-        return [[*fold, *beside[number % N_FOLDS]] for number, fold in enumerate(folds)]
+        siblings = [[others[number] for number in part] for part in np.array_split(order, N_FOLDS)]
+        return [[*fold, *siblings[number % N_FOLDS]] for number, fold in enumerate(folds)]
 
     def _fold(self, learned: Set[str], out: Set[str], rng: np.random.Generator) -> Fold | None:
         drawn = self._drawn(learned)

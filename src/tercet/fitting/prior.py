@@ -15,8 +15,8 @@ from tercet.errors import InputError
 from tercet.fitting.rankers import Candidate
 from tercet.fitting.task import Facts, Space
 from tercet.learn import LowRankRanker, Source, SparseRanker, TermPairRanker
-from tercet.learn.beside import BesideSource, seen_whole
 from tercet.learn.loop import Callback
+from tercet.learn.offset import OffsetSource, seen_whole
 from tercet.text import Vectoriser
 from tercet.weights import Sparse, Weights
 
@@ -101,15 +101,15 @@ class KnownWords:
         known: dict[str, Any] = {} if self.never is None else {"never": self.never}
         if self.weights is None:
             return ranker.fit(space.Q, evidence, space.D, callbacks=callbacks, **known).weights_
-        beside = Weights([Sparse(weights=self.weights, scale=unit)])
+        offset = Weights([Sparse(weights=self.weights, scale=unit)])
 
         def whole(weights: Weights) -> Weights:
-            return weights + beside
+            return weights + offset
 
         learner = getattr(ranker, "ranker", ranker) or LowRankRanker()  # what a CorrelatedRanker has by default
         margin = getattr(learner, "margin", None)
         if isinstance(evidence, Source) and margin is not None:
-            evidence = BesideSource(evidence, space.Q, space.D, beside=beside, margin=float(margin), whole=whole)
+            evidence = OffsetSource(evidence, space.Q, space.D, offset=offset, margin=float(margin), whole=whole)
         summary = [seen_whole(callback, whole) for callback in callbacks]
         return whole(ranker.fit(space.Q, evidence, space.D, callbacks=summary, **known).weights_)
 

@@ -216,9 +216,9 @@ class Candidate:
             start = {"lsi": "latent semantic indexing", "random": "random factors"}[self.setting["start"]]
             tied = ", tied" if self.setting.get("tied") else ""
             drawn = f", {self.popular:.0%} of the worse by popularity" if 0 < self.popular < 1 else ""
-            beside = f", identity {self.setting['identity_weight']:g}" if "identity_weight" in self.setting else ""
+            siblings = f", identity {self.setting['identity_weight']:g}" if "identity_weight" in self.setting else ""
             kept = ", documents as they are" if self.keeps_documents else ""
-            return f"{self.setting['n_components']} components from {start}{tied}{beside}{kept}{drawn}"
+            return f"{self.setting['n_components']} components from {start}{tied}{siblings}{kept}{drawn}"
         said = ", ".join(f"{name.replace('_', ' ')} {shown_parameter(value)}" for name, value in self.setting.items())
         return f"{self.name}: {said}" if said else self.name
 

@@ -14,8 +14,8 @@ from tercet.data.link_tables import as_links
 from tercet.data.triplets import as_evidence
 from tercet.errors import InputError
 from tercet.fitting.baselines import choose_start, start_summary
-from tercet.fitting.beside_words import VectorPair, VectorTrials
 from tercet.fitting.evidence import evidence_task
+from tercet.fitting.hybrid import VectorPair, VectorTrials
 from tercet.fitting.out_of_fold import Accept
 from tercet.fitting.outcome import Outcome, make_report
 from tercet.fitting.prior import KnownWords
@@ -265,16 +265,16 @@ def _solve(task: Task, measure: str, how: FitSettings, vectors: VectorPair | Non
         out_of_fold = search.out_of_fold
         if vectors is not None:
             trials = VectorTrials(search, choice, vectors)
-            beside = trials.choose()
-            task = replace(task, facts=replace(task.facts, notes=(*task.facts.notes, beside.note)))
-            if beside.accepted:
-                final = trials.learn(beside, final if choice.decision.accepted else None)
+            offset = trials.choose()
+            task = replace(task, facts=replace(task.facts, notes=(*task.facts.notes, offset.note)))
+            if offset.accepted:
+                final = trials.learn(offset, final if choice.decision.accepted else None)
                 if not choice.decision.accepted:
                     chosen = start_summary(space)
-                chosen |= beside.summary()
-                spaces = [beside.space if one is space else one for one in spaces]
-                space, choice, out_of_fold = beside.space, beside.choice, beside.out_of_fold
-            spaces = [beside.raw, *spaces]
+                chosen |= offset.summary()
+                spaces = [offset.space if one is space else one for one in spaces]
+                space, choice, out_of_fold = offset.space, offset.choice, offset.out_of_fold
+            spaces = [offset.raw, *spaces]
     n_folds = len(search.out_of_fold.folds)
     if n_folds < len(task.folds):
         split = (

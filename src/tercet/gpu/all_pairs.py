@@ -61,13 +61,13 @@ class GpuPairs(GpuState[AnyState]):
     def check(cls, gpu: Gpu, state: AnyState, *, deterministic: bool) -> None:
         n, m = state.shape
         gpu.check_room(
-            (12 if deterministic else 4) * n * m + cls.bytes_beside(state),
+            (12 if deterministic else 4) * n * m + cls.bytes_extra(state),
             f"W of {n:,} by {m:,} words" + (", with sums of its changes," if deterministic else ""),
             f"Use fewer words, LowRankRanker, {'no deterministic, ' if deterministic else ''}or the CPU",
         )
 
     @classmethod
-    def bytes_beside(cls, state: AnyState) -> int:
+    def bytes_extra(cls, state: AnyState) -> int:
         """What W takes beside it on the way to the GPU and back."""
         return 0
 
@@ -99,7 +99,7 @@ class GpuSupport(GpuPairs[OnSupportState]):
         self.sums = self.sums_for(self.W)
 
     @classmethod
-    def bytes_beside(cls, state: OnSupportState) -> int:
+    def bytes_extra(cls, state: OnSupportState) -> int:
         return _BYTES_OF_A_PLACE * state.values.size
 
     def bring_back(self) -> None:
@@ -123,7 +123,7 @@ class GpuSparse(GpuPairs[SparseState]):
         self._cuts = {} if state.thinning is None or state.frozen else dict(state.thinning.due())
 
     @classmethod
-    def bytes_beside(cls, state: SparseState) -> int:
+    def bytes_extra(cls, state: SparseState) -> int:
         n, m = state.shape
         return _BYTES_TO_LOOK * min(n * m, max(m, AT_ONCE))
 

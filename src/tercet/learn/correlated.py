@@ -27,10 +27,10 @@ from tercet.learn.base import (
     TermPairRanker,
     load_ranker,
 )
-from tercet.learn.beside import BesideSource, margins_left, seen_whole
 from tercet.learn.loop import Callback
 from tercet.learn.lowrank import LowRankRanker, LowRankState
 from tercet.learn.matrices import KernelInput, check_matrix, fingerprint
+from tercet.learn.offset import OffsetSource, margins_left, seen_whole
 from tercet.learn.sources import Source
 from tercet.learn.stored import ChangedRows
 from tercet.store import Bundle
@@ -169,7 +169,7 @@ class CorrelatedRanker(TermPairRanker):
         whole = self._whole_of(maps)
         learn_from: Any = prefs
         if isinstance(ranker, SgdRanker):
-            learn_from = self._beside(prefs, queries, docs, float(ranker.margin), whole)
+            learn_from = self._offset(prefs, queries, docs, float(ranker.margin), whole)
         mapped_queries, mapped_docs = _mapped(queries, docs, maps)
         ranker.fit(
             mapped_queries,
@@ -191,7 +191,7 @@ class CorrelatedRanker(TermPairRanker):
         ranker = self.ranker_ if hasattr(self, "ranker_") else self._fresh_ranker(len(maps))
         if not isinstance(ranker, SgdRanker):
             raise ParameterError(f"partial_fit needs a ranker that learns by steps; got {type(ranker).__name__}")
-        learn_from = self._beside(prefs, queries, docs, float(ranker.margin), self._whole_of(maps))
+        learn_from = self._offset(prefs, queries, docs, float(ranker.margin), self._whole_of(maps))
         assert isinstance(learn_from, Preferences)
         mapped_queries, mapped_docs = _mapped(queries, docs, maps)
         try:
@@ -240,7 +240,7 @@ class CorrelatedRanker(TermPairRanker):
             raise ParameterError(f"variant='by-bin' needs a LowRankRanker; got {type(ranker).__name__}")
         return BinnedRanker.like(ranker, n_bins)
 
-    def _beside(
+    def _offset(
         self,
         prefs: Any,
         Q: Texts,
@@ -249,12 +249,12 @@ class CorrelatedRanker(TermPairRanker):
         whole: Callable[[Weights], Weights],
     ) -> Preferences | Source:
         weight = float(self.identity_weight)
-        beside = Weights([Identity(n_terms=Q.shape[1], scale=weight)]) if weight else None
+        offset = Weights([Identity(n_terms=Q.shape[1], scale=weight)]) if weight else None
         if isinstance(prefs, Source):
-            return BesideSource(prefs, Q, D, beside=beside, margin=margin, whole=whole)
+            return OffsetSource(prefs, Q, D, offset=offset, margin=margin, whole=whole)
         prefs = as_preferences(prefs)
         prefs.check_rows(Q.shape[0], D.shape[0])
-        return margins_left(prefs, Q, D, beside=beside, margin=margin)
+        return margins_left(prefs, Q, D, offset=offset, margin=margin)
 
     def _whole_of(self, maps: list[sparse.csr_array]) -> Callable[[Weights], Weights]:
         """What turns weights between frequent words into those over all words."""

@@ -423,8 +423,8 @@ class LowRankRanker(SgdRanker):
             V = U if self.tied else U.copy()
         else:
             U, V = normal_factors(n, None if self.tied else m, self.n_components, self.spread, self.random_state)
-        beside = np.full(n if diagonal is not None else 0, self.identity_weight, dtype=np.float32)
-        return self._state_with(U, V, beside, self._cosine, rare)
+        offset = np.full(n if diagonal is not None else 0, self.identity_weight, dtype=np.float32)
+        return self._state_with(U, V, offset, self._cosine, rare)
 
     def _state_of(self, given: GivenStart, shape: tuple[int, int], rare: Rare | None) -> LowRankState:
         """The state whose scores are those of given weights."""
@@ -439,8 +439,8 @@ class LowRankRanker(SgdRanker):
         if given.diagonal is not None and (diagonal is None or (given.learned_diagonal and diagonal != "learned")):
             kind = "a learned diagonal" if given.learned_diagonal else "the identity"
             raise ParameterError(f"the start has {kind} beside its low-rank part; diagonal is {self.diagonal!r}")
-        beside = np.zeros(shape[0], dtype=np.float32) if given.diagonal is None else given.diagonal.copy()
-        return self._state_with(U, V, beside if diagonal is not None else beside[:0], cosine, rare)
+        offset = np.zeros(shape[0], dtype=np.float32) if given.diagonal is None else given.diagonal.copy()
+        return self._state_with(U, V, offset if diagonal is not None else offset[:0], cosine, rare)
 
     def _check_together(self, cosine: bool) -> None:
         """Refuse what cannot be had together; ``cosine`` where cosines are learned, which a start may ask for, too."""

@@ -17,9 +17,9 @@ from tercet.data.mapped_rows import Texts, take
 from tercet.data.sampling import LabelSampler
 from tercet.data.shards import StoredRows
 from tercet.errors import InputError, ParameterError
-from tercet.learn.beside import BesideSource
 from tercet.learn.lsi import checked_mates, common_directions, mapped_directions
 from tercet.learn.matrices import by_document_frequency, fingerprint
+from tercet.learn.offset import OffsetSource
 from tercet.learn.sources import SampledSource, Source
 from tercet.learn.stored import leading_directions
 from tercet.weights import Diagonal, Identity, LowRank, Weights
@@ -103,7 +103,7 @@ class LabelledRows(NamedTuple):
     @classmethod
     def known(cls, labels: Any, source: Source, n_docs: int) -> LabelledRows:
         """Those of labels, one for each document; without them, what the source draws from."""
-        while isinstance(source, BesideSource):
+        while isinstance(source, OffsetSource):
             source = source.source
         if labels is None and isinstance(source, SampledSource) and isinstance(source.sampler, LabelSampler):
             sampler = source.sampler
@@ -227,25 +227,25 @@ class GivenStart:
     def of(cls, weights: Weights) -> GivenStart:
         """The start that scores as these weights do: one low-rank part, and a diagonal or none beside it."""
         latent = [part for part in weights.parts if isinstance(part, LowRank)]
-        beside = [part for part in weights.parts if isinstance(part, Identity | Diagonal)]
-        if len(latent) != 1 or len(latent) + len(beside) != len(weights.parts):
+        offset = [part for part in weights.parts if isinstance(part, Identity | Diagonal)]
+        if len(latent) != 1 or len(latent) + len(offset) != len(weights.parts):
             raise InputError(f"a start has one low-rank part, and at most a diagonal beside it; got {weights!r}")
         [part] = latent
         if part.scale <= 0:
             raise InputError(f"the low-rank part of a start counts {part.scale:g} times; it must count")
         cosine = part.unit_queries and part.typical_length is not None
-        if cosine and beside:
+        if cosine and offset:
             raise InputError(f"a cosine of latent vectors is learned alone, without what is beside it in {weights!r}")
         root = np.float32(1.0 if cosine else np.sqrt(part.scale))
         U = part.query_factors * root
-        each = [one.scale * (one.weights if isinstance(one, Diagonal) else np.ones(one.shape[0])) for one in beside]
-        diagonal = np.sum(each, axis=0).astype(np.float32) if beside else None
+        each = [one.scale * (one.weights if isinstance(one, Diagonal) else np.ones(one.shape[0])) for one in offset]
+        diagonal = np.sum(each, axis=0).astype(np.float32) if offset else None
         return cls(
             U,
             U if part.tied else part.doc_factors * root,
             part.tied,
             diagonal,
-            any(isinstance(one, Diagonal) for one in beside),
+            any(isinstance(one, Diagonal) for one in offset),
             cosine,
             part.typical_length is not None and not cosine,
         )

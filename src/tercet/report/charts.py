@@ -41,8 +41,8 @@ def intervals(rows: Sequence[tuple[str, float, float | None, float | None]], *, 
 
     def draw(width: int) -> Html:
         room = 14 + LETTER * max(len(name) for name, *_ in rows)
-        beside = room <= width / 3  # else a name stands above its bar
-        left, right, row_height = max(120 if width == WIDE else 78, room) if beside else 14, 24, 34 if beside else 54
+        inline = room <= width / 3  # else a name stands above its bar
+        left, right, row_height = max(120 if width == WIDE else 78, room) if inline else 14, 24, 34 if inline else 54
         ends = [end for _, mean, low, high in rows for end in (mean, low, high) if end is not None]
         low, high = _padded(min(ends), max(ends))
         across = _scale(low, high, left, width - right)
@@ -56,7 +56,7 @@ def intervals(rows: Sequence[tuple[str, float, float | None, float | None]], *, 
             y = row_height * (row + 1) - 11
             plain = "" if row == ours else " plain"
             strong = "strong" if row == ours else ""
-            place = (left - 14, y + 4.5, f"end {strong}".strip()) if beside else (left, y - 17, strong or None)
+            place = (left - 14, y + 4.5, f"end {strong}".strip()) if inline else (left, y - 17, strong or None)
             parts.append(_text(name, *place))
             if start is not None and end is not None:
                 parts.append(_line(f"range{plain}", across(start), y, across(end), y))

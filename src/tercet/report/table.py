@@ -42,7 +42,7 @@ class Table:
     --------
     >>> table = Table("Two systems", ["system", "AP"], n_labels=1)
     >>> table.rows += [[Cell("BM25"), Cell("0.21", "[0.19, 0.23]")], [Cell("learned"), Cell("0.3")]]
-    >>> print(table.as_text(details="beside"))
+    >>> print(table.as_text(details="inline"))
     Two systems
     system                  AP
     -------  -----------------
@@ -65,14 +65,14 @@ class Table:
 
     # -- as text ----------------------------------------------------------------------------------------------------
 
-    def as_text(self, *, details: Literal["below", "beside"] = "below", ruled: bool = True, narrowest: int = 0) -> str:
+    def as_text(self, *, details: Literal["below", "inline"] = "below", ruled: bool = True, narrowest: int = 0) -> str:
         """Plain text. Details stand on a line of their own below, that of a row's first cell left out, or beside.
 
         Columns of numbers are at least ``narrowest`` wide.
         """
         lines: list[list[str]] = [list(self.head)]
         for row in self.rows:
-            if details == "beside":
+            if details == "inline":
                 lines.append([f"{cell.text} {cell.detail}".rstrip() for cell in row])
                 continue
             lines.append([cell.text for cell in row])

@@ -226,7 +226,7 @@ class Report:
         else:
             lines += [f"{self.n_train:,} training queries, {self.features.n_features:,} features. {self.split}", ""]
         if self.systems:
-            lines.append(self.table().as_text(details="beside", ruled=False, narrowest=22))
+            lines.append(self.table().as_text(details="inline", ruled=False, narrowest=22))
         if self.features is not None and self.systems:
             lines += [f"Means over {self.features.reported_on}, with 95 % intervals.", ""]
         elif self.change is not None and self.compared is not None:

@@ -235,7 +235,7 @@ class Folder:
 
     def prepare(self) -> None:
         """Make the folders, refusing a place that holds something else."""
-        check_destination(self.path, beside=FOLDERS)
+        check_destination(self.path, siblings=FOLDERS)
         if os.path.lexists(self.path / MANIFEST_NAME):
             read_bundle(self.path, kind=INDEX)  # a model, say, is not to be overwritten by an index
         self._make_folders(parents=True)
@@ -303,7 +303,7 @@ class Folder:
     def commit(self, committed: Committed) -> str:
         """The one moment at which the index changes; returns the digest of what counts from now on."""
         meta, arrays = committed.to_state()
-        return write_bundle(self.path, kind=INDEX, meta=meta, arrays=arrays, beside=FOLDERS)
+        return write_bundle(self.path, kind=INDEX, meta=meta, arrays=arrays, siblings=FOLDERS)
 
     def clean(self, committed: Committed | None) -> None:
         """Remove what does not count, left by writers that died or replaced by a commit."""

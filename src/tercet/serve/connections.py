@@ -72,13 +72,13 @@ def most_connections() -> int:
     except ImportError:  # not on Windows, which has no such limit
         return MOST_CONNECTIONS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    beside = _OTHER_FILES
-    wanted = MOST_CONNECTIONS + beside
+    siblings = _OTHER_FILES
+    wanted = MOST_CONNECTIONS + siblings
     if soft != resource.RLIM_INFINITY and soft < wanted:
         raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
         soft = raised
-    return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else max(16, min(MOST_CONNECTIONS, soft - beside))
+    return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else max(16, min(MOST_CONNECTIONS, soft - siblings))
 
 
 class Waiting:

@@ -245,7 +245,7 @@ class Interleaver:
         rival = self._rival
         return None if rival is None or rival.generation is None else rival.generation.learner.tell(entry)
 
-    def rival_beside(self, served: Generation) -> Rival | None:
+    def rival_hybrid(self, served: Generation) -> Rival | None:
         """With whom lists of what is served are shared now."""
         rival = self._rival
         if rival is None or self._is_broken or rival.served is not served:  # readers move over before the rival does
@@ -258,7 +258,7 @@ class Interleaver:
 
     def draft(self, served: Generation, client: str, query: str, address: str | None) -> Draft | None:
         """A list to be shared, or None where there is nobody to share it with."""
-        rival = self.rival_beside(served)
+        rival = self.rival_hybrid(served)
         return None if rival is None else Draft(self, rival, client, query, address)
 
     def close(self) -> None:

@@ -292,17 +292,17 @@ class Reloader:
         The second one gives that of the model with which lists are shared, where it learns.
         """
         applied: list[Future[Version]] = []
-        beside: Future[Version] | None = None
+        siblings: Future[Version] | None = None
 
         def then(entry: Entry) -> None:
-            nonlocal beside
+            nonlocal siblings
             with self._telling:
                 self._n_reported = entry.number
                 applied.append(self.learner.tell(entry))
                 if self.interleaver is not None:
-                    beside = self.interleaver.tell(entry)
+                    siblings = self.interleaver.tell(entry)
 
-        return self.journal.append(make, then), applied[0], beside
+        return self.journal.append(make, then), applied[0], siblings
 
     def _watch(self) -> None:
         tidied = time.monotonic()

@@ -92,23 +92,23 @@ class Teaching:
     ) -> dict[str, Any]:
         """Have a vote learned, give a receipt, and say what it changed where that can be seen in time."""
         before, secret = self._reloader.version, secrets.token_urlsafe(16)
-        told, after, beside = await self._append(lambda number: make(number, _hashed(secret)))
+        told, after, siblings = await self._append(lambda number: make(number, _hashed(secret)))
         told["receipt"] = f"{told['entry']}.{secret}"
         effect = None
         if after is not None:
-            outcomes, rival = after.outcomes[told["entry"]], self._rival_outcomes(told["entry"], beside)
+            outcomes, rival = after.outcomes[told["entry"]], self._rival_outcomes(told["entry"], siblings)
             with suppress(HttpProblem, EngineError):  # too busy to look, or the engine is away: the vote is kept
                 effect = await self._writes.run(
                     lambda: answers.effect(before, after, query, better, worse, outcomes, rival)
                 )
         return told | {"effect": effect}
 
-    def _rival_outcomes(self, number: int, beside: Version | None) -> Sequence[VoteOutcome] | None:
+    def _rival_outcomes(self, number: int, siblings: Version | None) -> Sequence[VoteOutcome] | None:
         """What the model with which lists are shared made of the votes of an entry; None where none are shared."""
         shared = self._reloader.interleaver
-        if shared is None or shared.rival_beside(self._reloader.serving) is None:
+        if shared is None or shared.rival_hybrid(self._reloader.serving) is None:
             return None
-        return () if beside is None else beside.outcomes.get(number, ())
+        return () if siblings is None else siblings.outcomes.get(number, ())
 
     async def renew(self, reason: Literal["bake", "promote"]) -> dict[str, Any]:
         """Make every allowance whole again, since what was taught has become part of a model."""
@@ -235,8 +235,8 @@ class Teaching:
         told = {"entry": entry.number, "version": version.name, "applied": is_applied}
         told["ready_in"] = 0.0 if is_applied else self._ready_in()
         told["exact_in"] = self._reloader.learner.exact_in(version) if is_applied else told["ready_in"]
-        applied, beside = map(_result_of, learning)
-        return told, applied, beside
+        applied, siblings = map(_result_of, learning)
+        return told, applied, siblings
 
     def _ready_in(self) -> float | None:
         learner = self._reloader.learner

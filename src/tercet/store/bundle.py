@@ -82,7 +82,7 @@ def write_bundle(
     kind: str,
     meta: Mapping[str, Any],
     arrays: Mapping[str, npt.NDArray[Any]],
-    beside: Collection[str] = (),
+    siblings: Collection[str] = (),
     by_block: bool = False,
 ) -> str:
     """Write a bundle, or replace the one at `path`, as a whole or not at all.
@@ -97,7 +97,7 @@ def write_bundle(
     kind : what it is, checked by the reader
     meta : JSON values; tuples come back as lists, the order of keys is not kept
     arrays : of bool, integers of 8 to 64 bits and floats of 16 to 64 bits
-    beside : names of what else may stand in the folder before the first bundle is written there
+    siblings : names of what else may stand in the folder before the first bundle is written there
     by_block : write a checksum for each block of the arrays, too, so that mapped ones are checked as they are looked at
 
     Returns
@@ -140,7 +140,7 @@ def write_bundle(
         try:
             _make_folder(folder, made)
             with lock_folder(folder):
-                _refuse_foreign_folder(folder, beside, kind)
+                _refuse_foreign_folder(folder, siblings, kind)
                 return _replace_bundle(folder, kind, meta, storable, by_block)
         except BaseException:
             for new in reversed(made):
@@ -150,7 +150,7 @@ def write_bundle(
             raise
 
 
-def check_destination(path: str | os.PathLike[str], beside: Collection[str] = (), kind: str | None = None) -> None:
+def check_destination(path: str | os.PathLike[str], siblings: Collection[str] = (), kind: str | None = None) -> None:
     """Raise the `BundleError` that `write_bundle` would raise for this path; to be asked before long work.
 
     Nothing is written. What happens to the path later is for `write_bundle` to find.
@@ -168,7 +168,7 @@ def check_destination(path: str | os.PathLike[str], beside: Collection[str] = ()
             existing = existing.parent
         _refuse_other_than_folder(existing)
         if existing == folder:
-            _refuse_foreign_folder(folder, beside, kind)
+            _refuse_foreign_folder(folder, siblings, kind)
         if not os.access(existing, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(existing))
 
@@ -301,8 +301,8 @@ def _refuse_other_than_folder(path: Path) -> None:
         raise BundleError(f"{path} exists and is not a folder; nothing was written")
 
 
-def _refuse_foreign_folder(folder: Path, beside: Collection[str], kind: str | None) -> None:
-    names = set(os.listdir(folder)) - set(beside)
+def _refuse_foreign_folder(folder: Path, siblings: Collection[str], kind: str | None) -> None:
+    names = set(os.listdir(folder)) - set(siblings)
     present = None
     if MANIFEST_NAME in names:
         with open_regular_file(folder / MANIFEST_NAME) as file:

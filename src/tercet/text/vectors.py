@@ -192,7 +192,7 @@ def vectorise(
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[Path]:
     """Let one writer fill a folder, and clear away what it wrote should it fail; gives a folder that will be gone."""
-    check_destination(folder, beside=OURS)
+    check_destination(folder, siblings=OURS)
     aside = folder / VECTORS_UNFINISHED
     with claim_folder(aside, f"{folder} is being written by another process; nothing was written"):
         if (folder / MANIFEST_NAME).exists():
@@ -254,7 +254,7 @@ def _sealed(
 ) -> Vectors:
     digests = {f"{name}_digest": side.fingerprint() for name, side in rows.items()}
     meta, arrays = encode(_SavedVectors(query_vectoriser, doc_vectoriser, QUERIES in rows, **digests))
-    write_bundle(folder, kind=VECTORS, meta=meta, arrays=arrays, beside=OURS)
+    write_bundle(folder, kind=VECTORS, meta=meta, arrays=arrays, siblings=OURS)
     return Vectors(folder, rows[DOCS], rows.get(QUERIES), query_vectoriser, doc_vectoriser)
 
 

@@ -35,7 +35,7 @@ class MarginsLeft(Preferences):
         object.__setattr__(self, "margin", left)
 
 
-class BesideSource(Source):
+class OffsetSource(Source):
     """The preferences of a source, each with the margin that is left to reach beside weights that stay as they are.
 
     With P those weights, ``q'Pd + m(q, d)`` reaches a margin where ``m`` reaches that margin less ``q'P(d+ - d-)``.
@@ -47,13 +47,13 @@ class BesideSource(Source):
         Q: Texts,
         D: Texts,
         *,
-        beside: Weights | None,
+        offset: Weights | None,
         margin: float,
         whole: Callable[[Weights], Weights],
     ) -> None:
         self.source = source
         self.Q, self.D = Q, D
-        self.beside = beside
+        self.offset = offset
         self.margin = margin
         self.whole = whole
         self.n_steps = source.n_steps
@@ -62,10 +62,10 @@ class BesideSource(Source):
     def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
         drawn = self.source.draw(step, lambda: self.whole(weights()))[:CHUNK]  # the loop takes no more at once
         drawn.check_rows(self.Q.shape[0], self.D.shape[0])
-        return margins_left(drawn, self.Q, self.D, beside=self.beside, margin=self.margin)
+        return margins_left(drawn, self.Q, self.D, offset=self.offset, margin=self.margin)
 
     def fingerprint(self) -> str:
-        fixed = "" if self.beside is None else state_digest(self.beside)
+        fixed = "" if self.offset is None else state_digest(self.offset)
         return digest_of("beside", self.source.fingerprint(), fixed, self.margin)
 
     def begin(self) -> None:
@@ -78,14 +78,14 @@ class BesideSource(Source):
         self.source.restore(meta, arrays)
 
 
-def margins_left(prefs: Preferences, Q: Texts, D: Texts, *, beside: Weights | None, margin: float) -> Preferences:
+def margins_left(prefs: Preferences, Q: Texts, D: Texts, *, offset: Weights | None, margin: float) -> Preferences:
     """The preferences with the margins that are left to reach beside weights that stay as they are."""
-    if beside is None:
+    if offset is None:
         return prefs
     left = np.full(len(prefs), margin) if prefs.margin is None else prefs.margin.astype(np.float64)
-    if beside.identity:
-        left = left - beside.identity * matching_margins(Q, D, prefs)
-    others = [part for part in beside.parts if part.identity is None]
+    if offset.identity:
+        left = left - offset.identity * matching_margins(Q, D, prefs)
+    others = [part for part in offset.parts if part.identity is None]
     if others:
         fixed, queries = Weights(others), take(Q, prefs.query)
         left = left - (

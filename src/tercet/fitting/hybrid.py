@@ -68,7 +68,7 @@ class VectorPair:
 
 
 @dataclass(frozen=True, eq=False)
-class BesideWords:
+class Hybrid:
     """How it ended.
 
     Attributes
@@ -100,10 +100,10 @@ class VectorTrials:
         self.search, self.words, self.vectors = search, words, vectors
         self.task: Task = search.task
         self._inner = search.space
-        self.space = _beside(self._inner, self.task, vectors)
+        self.space = _offset(self._inner, self.task, vectors)
         self.layout = _layout(self.space)
 
-    def choose(self) -> BesideWords:
+    def choose(self) -> Hybrid:
         """Try all settings in the folds of the search."""
         search, space = self.search, self.space
         folds = OutOfFold(space, search.out_of_fold.folds, search.out_of_fold.measures)
@@ -126,13 +126,13 @@ class VectorTrials:
         accepted, note = self._decide(choice, 1.0 if folds.measures[0].higher_is_better else -1.0)
         as_given = vector_map(np.eye(self.vectors.n_dims, dtype=np.float32), self.layout)
         raw = replace(space, name=OWN_VECTORS, given_start=as_given)
-        return BesideWords(space, accepted, choice, folds, note, raw)
+        return Hybrid(space, accepted, choice, folds, note, raw)
 
-    def learn(self, beside: BesideWords, words: FinalModel | None) -> FinalModel:
+    def learn(self, offset: Hybrid, words: FinalModel | None) -> FinalModel:
         """The chosen map from everything, beside the words that were learned so, or beside the start."""
         learned = self._widened(self._inner.start if words is None else words.weights)
-        setting: MapSetting = beside.choice.tried.candidate
-        weights = learned + self._map(setting, self.task.sampler, learned) * beside.choice.blend
+        setting: MapSetting = offset.choice.tried.candidate
+        weights = learned + self._map(setting, self.task.sampler, learned) * offset.choice.blend
         return FinalModel(weights, None, {} if words is None else words.summary)
 
     def _words_without(self, fold: Fold) -> Weights:
@@ -164,18 +164,18 @@ class VectorTrials:
         gain = gains[EVERY]
         harmless = NEW not in gains or self.search.how.accept == "seen" or is_harmless(gains[NEW])
         accepted = choice.decision.accepted and gain.is_clear and harmless
-        beside = "the words that were learned" if words.decision.accepted else self.space.name
+        offset = "the words that were learned" if words.decision.accepted else self.space.name
         verdict = "kept" if accepted else "left out" + ("" if harmless else ", since new documents would pay for them")
         changed = (choice.after[EVERY][:, 0] - before[EVERY][:, 0]).mean()
         setting: MapSetting = choice.tried.candidate
         return accepted, (
             f"Own vectors of {self.vectors.n_dims} numbers, {setting.label}, were {verdict}: on {gain.n_queries} "
             f"queries left out {self.search.measure} changed by {changed:+.3f} from "
-            f"{before[EVERY][:, 0].mean():.3f} of {beside}, with a standard error of {gain.error:.3f}."
+            f"{before[EVERY][:, 0].mean():.3f} of {offset}, with a standard error of {gain.error:.3f}."
         )
 
 
-def _beside(space: Space, task: Task, vectors: VectorPair) -> Space:
+def _offset(space: Space, task: Task, vectors: VectorPair) -> Space:
     """The space with columns for the vectors behind those it has."""
     words = FieldedVectoriser.with_dims(space.vectoriser, vectors.n_dims)
     layout = words.layout_
