@@ -24,7 +24,7 @@ from common import machine_facts, parse_arguments, print_facts, print_table, wri
 from reproductions.datasets import load_dataset
 from reproductions.links import LinkTask, split_links
 from reproductions.plan_reading import find_plan
-from tercet.fitting.parallel import CL_LSI, Journey, Judge, best_starts, learn_judged, learn_mates
+from tercet.fitting.parallel import CL_LSI, Journey, Judge, best_starts, learn_judged, learn_translations
 from tercet.learn import LSIRanker
 from tercet.learn.starts import turned
 from tercet.measure import HeldOutQueries, paired_test
@@ -55,7 +55,7 @@ def row(name: str, value: NDArray[np.float64], other: NDArray[np.float64] | None
     return [name, f"{value.mean():.3f}", change, f"{seconds:.0f}"]
 
 
-def mates(task: LinkTask, seed: int, quick: bool) -> list[list[str]]:
+def translations(task: LinkTask, seed: int, quick: bool) -> list[list[str]]:
     """Mean reciprocal rank of the translation, from Japanese to English and back."""
     Q, D = task.query_block("ja"), task.D
     split = split_links(
@@ -76,10 +76,10 @@ def mates(task: LinkTask, seed: int, quick: bool) -> list[list[str]]:
     steps = 8192 if quick else MATE_STEPS
     began = time.process_time()
     narrow = LSIRanker(n_components=min(N_FIXED, len(split.train) - 1), random_state=seed)
-    baseline = narrow.fit_parallel(Q, D, mates=split.train).weights_
+    baseline = narrow.fit_parallel(Q, D, translations=split.train).weights_
     plain = measured(baseline)
     rows = [two_rows(CL_LSI, baseline, plain, None, began)]
-    learned, _ = learn_mates(Journey(baseline, Q, D, split.train, judge, steps, seed, False))
+    learned, _ = learn_translations(Journey(baseline, Q, D, split.train, judge, steps, seed, False))
     rows.append(two_rows(f"learned from {CL_LSI}", learned, measured(learned), plain, began))
     for width in WIDTHS:
         began = time.process_time()
@@ -87,7 +87,7 @@ def mates(task: LinkTask, seed: int, quick: bool) -> list[list[str]]:
         plain = measured(starts[CL_LSI])
         for name, weights in starts.items():
             rows.append(two_rows(name, weights, measured(weights), None if name == CL_LSI else plain, began))
-        learned, _ = learn_mates(Journey(starts[better], Q, D, split.train, judge, steps, seed, False))
+        learned, _ = learn_translations(Journey(starts[better], Q, D, split.train, judge, steps, seed, False))
         rows.append(two_rows(f"learned from {better}", learned, measured(learned), plain, began))
     return rows
 
@@ -136,7 +136,7 @@ def main() -> None:
     assert isinstance(task, LinkTask)
     results: dict[str, Any] = {"machine": machine_facts()}
     for title, measured, columns in (
-        ("The translation, MRR", mates, ["ja → en", "to CL-LSI", "en → ja", "to CL-LSI", "s"]),
+        ("The translation, MRR", translations, ["ja → en", "to CL-LSI", "en → ja", "to CL-LSI", "s"]),
         ("Articles it mentions, MAP", neighbours, ["MAP", "to CL-LSI", "s"]),
     ):
         rows = measured(task, arguments.seed, arguments.quick)

@@ -208,7 +208,7 @@ class _Lesson:
                 more["third"] = Q, third, Q
             if self.method.parallel:
                 rows = self.task.parallel()
-                more["mates"] = np.column_stack([rows, rows])
+                more["translations"] = np.column_stack([rows, rows])
             ranker.fit(Q, self._source(prefs), D, callbacks=callbacks, **more)
 
     def _source(self, prefs: Preferences) -> Any:

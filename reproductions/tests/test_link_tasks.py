@@ -178,13 +178,13 @@ def test_two_languages(linked_home):
     np.testing.assert_allclose(scores, (task.D @ task.D.T).toarray(), atol=1e-6)
     asked = {int(name) for name in (*task._test.qids, *task._validation.qids)}
     assert set(task.parallel().tolist()) == set(range(N)) - asked
-    mates = load_task(Data("K", "kyoto", ("kyoto-ja-en",), relevant="translation"), linked_home)
-    every = np.concatenate([mates.train_links, mates.validation_links, mates.test_links])
+    translations = load_task(Data("K", "kyoto", ("kyoto-ja-en",), relevant="translation"), linked_home)
+    every = np.concatenate([translations.train_links, translations.validation_links, translations.test_links])
     assert (every[:, 0] == every[:, 1]).all()
     assert len(every) == N
     # Translations that are asked for, or chosen on, are never learned from: by SSI or by cross-language LSI.
-    assert set(mates.parallel().tolist()) == set(mates.train_links[:, 0].tolist())
-    assert len(mates.parallel()) == len(mates.train_links) < N
+    assert set(translations.parallel().tolist()) == set(translations.train_links[:, 0].tolist())
+    assert len(translations.parallel()) == len(translations.train_links) < N
     assert ja.stop == en.start
 
 

@@ -265,17 +265,17 @@ def test_every_table_and_figure_of_the_paper_is_there():
 
 def test_mates_are_compared_at_every_width_and_learned_from_the_same():
     plan = find_plan("ssi")
-    [table] = [table for table in plan.tables if table.key == "mates"]
+    [table] = [table for table in plan.tables if table.key == "translations"]
     rows = [row.model for row in table.rows]
-    assert rows[:2] == ["cl-lsi", "mates"]
+    assert rows[:2] == ["cl-lsi", "translations"]
     assert [row.printed["error"] for row in table.rows[:2]] == [0.0081, 0.0053]
     assert plan.method_of("cl-lsi").choose_on == "validation"
     assert {50, 100, 200, 500} <= set(plan.method_of("cl-lsi").choose["n_components"])
-    chosen = plan.method_of("mates").chosen_by
+    chosen = plan.method_of("translations").chosen_by
     assert chosen is not None
     assert chosen.method == "cl-lsi"
     for n in (50, 100, 200):
-        lsi, ssi = plan.method_of(f"cl-lsi-{n}"), plan.method_of(f"mates-{n}")
+        lsi, ssi = plan.method_of(f"cl-lsi-{n}"), plan.method_of(f"translations-{n}")
         assert lsi.parallel
         assert ssi.parallel
         assert lsi.parameters["n_components"] == ssi.parameters["n_components"] == n

@@ -147,7 +147,7 @@ class TestWikispeedia:
         assert read.links.shape[1] == 2
 
 
-MATES: list[dict[str, Any]] = [
+TRANSLATIONS: list[dict[str, Any]] = [
     {
         "id": "A1",
         "category": "BDS",
@@ -175,27 +175,27 @@ def jsonl(*records: dict[str, Any]) -> bytes:
 class TestKyoto:
     @pytest.mark.parametrize("name", ["docs.jsonl", "docs.jsonl.gz"])
     def test_reads_file_and_folder(self, tmp_path, name):
-        content = jsonl(MATES[0]) + b"\n" + jsonl(MATES[1])
+        content = jsonl(TRANSLATIONS[0]) + b"\n" + jsonl(TRANSLATIONS[1])
         (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
-        mates = read_kyoto(tmp_path)
-        assert mates == read_kyoto(tmp_path / name)
-        assert len(mates) == 2
-        assert mates.ids == ("A1", "A2")
-        assert mates.categories == ("BDS", "ROD")
-        assert mates.titles_ja == ("禅", "道")
-        assert mates.titles_en == ("Zen", "Road")
-        assert mates.texts_ja == ("座る。\n立つ。", "長い。")
-        assert mates.texts_en == ("Sit.\nStand.", "\nLong.")
+        translations = read_kyoto(tmp_path)
+        assert translations == read_kyoto(tmp_path / name)
+        assert len(translations) == 2
+        assert translations.ids == ("A1", "A2")
+        assert translations.categories == ("BDS", "ROD")
+        assert translations.titles_ja == ("禅", "道")
+        assert translations.titles_en == ("Zen", "Road")
+        assert translations.texts_ja == ("座る。\n立つ。", "長い。")
+        assert translations.texts_en == ("Sit.\nStand.", "\nLong.")
 
     @pytest.mark.parametrize(
         ("content", "message"),
         [
-            (jsonl(MATES[0]) + b"{\n", r":2: an article as JSON is needed"),
-            (jsonl(MATES[0]) + b"[]\n", r":2: an article as JSON is needed"),
-            (jsonl(MATES[0], MATES[1], MATES[0]), r":3: the article 'A1' is there already"),
-            (jsonl(MATES[0] | {"en": ["Sit.", 3]}), r":1: an article as JSON is needed: TypeError"),
-            (jsonl({key: MATES[0][key] for key in MATES[0] if key != "en"}), r":1: .*KeyError\('en'\)"),
-            (jsonl(MATES[0]) + b"\xff\n", r":2: byte 0xff"),
+            (jsonl(TRANSLATIONS[0]) + b"{\n", r":2: an article as JSON is needed"),
+            (jsonl(TRANSLATIONS[0]) + b"[]\n", r":2: an article as JSON is needed"),
+            (jsonl(TRANSLATIONS[0], TRANSLATIONS[1], TRANSLATIONS[0]), r":3: the article 'A1' is there already"),
+            (jsonl(TRANSLATIONS[0] | {"en": ["Sit.", 3]}), r":1: an article as JSON is needed: TypeError"),
+            (jsonl({key: TRANSLATIONS[0][key] for key in TRANSLATIONS[0] if key != "en"}), r":1: .*KeyError\('en'\)"),
+            (jsonl(TRANSLATIONS[0]) + b"\xff\n", r":2: byte 0xff"),
             (b"\n", r": the file holds no articles"),
         ],
     )

@@ -31,7 +31,7 @@ def learned():
     queries, docs, _ = two_languages()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parallel, "WIDTHS", (15,))  # fewer than there are meanings, so that there is something to learn
-        patch.setattr(parallel, "FOR_MATES", {"margin": 0.3, "rate": 0.05})  # few words, so few steps
+        patch.setattr(parallel, "FOR_TRANSLATIONS", {"margin": 0.3, "rate": 0.05})  # few words, so few steps
         return tc.fit_parallel(queries, docs, verbose=False), queries, docs
 
 
@@ -63,9 +63,9 @@ def test_it_is_searched_explained_and_saved_like_any_model(learned, tmp_path):
 def test_mates_may_be_named_and_others_stay_without_one():
     queries, docs, _ = two_languages(120)
     renamed = {f"d{key}": text for key, text in docs.items()}
-    mates = [(key, f"d{key}") for key in list(queries)[:100]]
-    named = tc.fit_parallel(queries, renamed, mates, n_steps=8192, verbose=False)
-    same = tc.fit_parallel(queries, renamed, dict(mates), n_steps=8192, verbose=False)
+    translations = [(key, f"d{key}") for key in list(queries)[:100]]
+    named = tc.fit_parallel(queries, renamed, translations, n_steps=8192, verbose=False)
+    same = tc.fit_parallel(queries, renamed, dict(translations), n_steps=8192, verbose=False)
     assert str(named.report.systems) == str(same.report.systems)
     assert named.report.n_train + named.report.n_validation + named.report.n_test == 100
 
@@ -75,18 +75,22 @@ def test_nothing_is_learned_from_what_is_held_out(monkeypatch):
     seen = {}
     starts, split = parallel.best_starts, parallel._split
     monkeypatch.setattr(
-        parallel, "best_starts", lambda Q, D, mates, *rest: (seen.update(mates=mates), starts(Q, D, mates, *rest))[1]
+        parallel,
+        "best_starts",
+        lambda Q, D, translations, *rest: (seen.update(translations=translations), starts(Q, D, translations, *rest))[
+            1
+        ],
     )
     monkeypatch.setattr(parallel, "_split", lambda *rest: seen.setdefault("parts", split(*rest)))
     tc.fit_parallel(queries, docs, n_steps=8192, verbose=False)
     train, *held_out = (set(part.tolist()) for part in seen["parts"])
-    assert set(seen["mates"][:, 0].tolist()) == train
+    assert set(seen["translations"][:, 0].tolist()) == train
     assert not train & set.union(*held_out)
 
 
 def test_learning_that_does_not_help_is_declined_and_the_model_is_the_start(monkeypatch):
     queries, docs, _ = two_languages(100)
-    monkeypatch.setattr(parallel, "FOR_MATES", {"margin": 0.1, "rate": 1e-12})
+    monkeypatch.setattr(parallel, "FOR_TRANSLATIONS", {"margin": 0.1, "rate": 1e-12})
     model = tc.fit_parallel(queries, docs, n_steps=8192, verbose=False)
     assert not model.report.accepted
     assert model.report.declined is not None
@@ -122,9 +126,9 @@ def test_two_spaces_side_by_side_count_alike():
     rng = np.random.default_rng(0)
     Q, D = (sparse.csr_array(rng.random((30, n)).astype(np.float32)) for n in (8, 6))
     rows = np.arange(30)
-    mates = np.column_stack([rows, rows])
+    translations = np.column_stack([rows, rows])
     one, other = (
-        tc.LSIRanker(n_components=3, parallel=how).fit_parallel(Q, D, mates=mates).weights_
+        tc.LSIRanker(n_components=3, parallel=how).fit_parallel(Q, D, translations=translations).weights_
         for how in ("joint", "ridge")
     )
     scores = parallel.side_by_side(one, other, Q, D).score(Q, D)
@@ -148,8 +152,8 @@ def test_one_start_alone_is_taken_where_it_is_clearly_better(bonus, chosen):
         alone = weights.query_factors.shape[1] == 3
         return np.full(40, 0.5) + (bonus + np.random.default_rng(1).normal(0, 0.2, 40) if alone else 0.0)
 
-    mates = np.repeat(np.arange(30)[:, None], 2, axis=1)
-    name, starts = parallel.best_starts(Q, D, mates, judge, 0, (3,))
+    translations = np.repeat(np.arange(30)[:, None], 2, axis=1)
+    name, starts = parallel.best_starts(Q, D, translations, judge, 0, (3,))
     assert name == chosen
     assert {one: weights.query_factors.shape[1] for one, weights in starts.items()} == {
         "CL-LSI": 3,
@@ -166,16 +170,16 @@ def test_languages_without_blanks_are_cut_into_pairs_of_characters():
 
 def test_what_is_wrong_with_mates_is_said():
     queries, docs, _ = two_languages(40)
-    for mates, message in (
-        ([("0", "no")], r"mates\[0\] is \('0', 'no'\); there is no text 'no'"),
+    for translations, message in (
+        ([("0", "no")], r"translations\[0\] is \('0', 'no'\); there is no text 'no'"),
         ([("0",)], "a pair"),
-        ([("0", "1"), ("0", "2")], "the text '0' has more than one mate"),
-        ([("0", "1"), ("2", "1")], "the text '1' has more than one mate"),
-        ([(str(i), str(i)) for i in range(19)], "19 mates are too few to learn from; give at least 20"),
-        ([(str(i), str(i)) for i in range(20)], "12 mates are too few"),
+        ([("0", "1"), ("0", "2")], "the text '0' has more than one translation"),
+        ([("0", "1"), ("2", "1")], "the text '1' has more than one translation"),
+        ([(str(i), str(i)) for i in range(19)], "19 translations are too few to learn from; give at least 20"),
+        ([(str(i), str(i)) for i in range(20)], "12 translations are too few"),
     ):
         with pytest.raises(InputError, match=message):
-            tc.fit_parallel(queries, docs, mates)
+            tc.fit_parallel(queries, docs, translations)
     with pytest.raises(InputError, match="there is no such query or document"):
         tc.fit_parallel(queries, docs, qrels={"0": {"no": 1}})
     with pytest.raises(InputError, match=r"the grade of document '1' for query '0' is 1\.5; grades are integers"):

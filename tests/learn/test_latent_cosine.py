@@ -1,4 +1,4 @@
-"""Low rank in the cosine of latent vectors, its start from mates, and hard negatives."""
+"""Low rank in the cosine of latent vectors, its start from translations, and hard negatives."""
 
 from __future__ import annotations
 
@@ -120,15 +120,15 @@ def test_what_it_does_not_go_with_is_refused():
         make(averaged=True).fit(Q, prefs, D)
 
 
-# -- mates ------------------------------------------------------------------------------------------------------------
+# -- translations ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_frequent", [None, 7])
 def test_from_mates_it_starts_as_cross_language_lsi(n_frequent):
     Q, D, prefs = two_languages()
-    mates = np.column_stack([np.arange(30), np.arange(30)])
+    translations = np.column_stack([np.arange(30), np.arange(30)])
     ranker = make(start="parallel", n_frequent=n_frequent, rate=1e-30)
-    weights = ranker.fit(Q, prefs, D, mates=mates).weights_
+    weights = ranker.fit(Q, prefs, D, translations=translations).weights_
     kept_q, kept_d = (
         np.isin(np.arange(X.shape[1]), oracles.ranking((X.toarray() != 0).sum(axis=0))[:n_frequent]) for X in (Q, D)
     )
@@ -143,9 +143,9 @@ def sparse_columns(X, kept):
 
 def test_where_learning_does_not_help_validation_gives_the_start_back():
     Q, D, prefs = two_languages()
-    mates = np.column_stack([np.arange(40), np.arange(40)])
+    translations = np.column_stack([np.arange(40), np.arange(40)])
     values = iter([0.9, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0, -0.1, -0.2, -0.3, -0.4])
-    ranker = make(start="parallel").fit(Q, prefs, D, mates=mates, validation=lambda weights: next(values))
+    ranker = make(start="parallel").fit(Q, prefs, D, translations=translations, validation=lambda weights: next(values))
     assert ranker.n_steps_ == 0
     lsi = LSIRanker(n_components=4).fit_parallel(Q, D).weights_
     np.testing.assert_allclose(ranker.weights_.score(Q, D), lsi.score(Q, D), atol=1e-6)
@@ -156,51 +156,54 @@ def test_where_learning_does_not_help_validation_gives_the_start_back():
 def test_mates_that_do_not_fit_are_refused():
     Q, D, prefs = two_languages()
     pairs = np.column_stack([np.arange(40), np.arange(40)])
-    for options, mates, error, message in (
-        ({}, pairs, ParameterError, "mates are for start='parallel' and start='ridge'; got 'random'"),
-        ({"start": "parallel"}, None, ParameterError, "start='parallel' needs mates"),
-        ({"start": "ridge"}, None, ParameterError, "start='ridge' needs mates"),
+    for options, translations, error, message in (
+        ({}, pairs, ParameterError, "translations are for start='parallel' and start='ridge'; got 'random'"),
+        ({"start": "parallel"}, None, ParameterError, "start='parallel' needs translations"),
+        ({"start": "ridge"}, None, ParameterError, "start='ridge' needs translations"),
         (
             {"start": "lsi"},
             None,
             InputError,
-            r"start='lsi' needs one vocabulary\. .* or start='parallel' where there are mates",
+            r"start='lsi' needs one vocabulary\. .* or start='parallel' where there are translations",
         ),
         ({"start": "parallel", "tied": True}, pairs, ParameterError, "tied=True needs one"),
-        ({"start": "parallel"}, pairs + 1, InputError, r"mates\[39\] is \(40, 40\); there are 40 and 40 rows"),
-        ({"start": "parallel"}, pairs[:, 0], InputError, "mates must be integer pairs"),
+        ({"start": "parallel"}, pairs + 1, InputError, r"translations\[39\] is \(40, 40\); there are 40 and 40 rows"),
+        ({"start": "parallel"}, pairs[:, 0], InputError, "translations must be integer pairs"),
         ({"start": "ridge", "n_components": 15}, pairs, InputError, "start='ridge' finds 14 directions"),
-        ({"start": "parallel", "n_components": 10}, pairs[:5], InputError, "finds 5 directions in these mates"),
+        ({"start": "parallel", "n_components": 10}, pairs[:5], InputError, "finds 5 directions in these translations"),
     ):
         with pytest.raises(error, match=message):
-            make(**options).fit(Q, prefs, D, mates=mates)
+            make(**options).fit(Q, prefs, D, translations=translations)
 
 
 def test_a_start_from_mates_is_a_cosine_without_a_word_on_it():
     Q, D, prefs = two_languages()
-    mates = np.column_stack([np.arange(40), np.arange(40)])
-    output = make(start="parallel").fit(Q, prefs, D, mates=mates)
-    implied = make(start="parallel", normalise=None, diagonal="identity").fit(Q, prefs, D, mates=mates)
+    translations = np.column_stack([np.arange(40), np.arange(40)])
+    output = make(start="parallel").fit(Q, prefs, D, translations=translations)
+    implied = make(start="parallel", normalise=None, diagonal="identity").fit(Q, prefs, D, translations=translations)
     assert same_bits(output.weights_, implied.weights_)
     with pytest.raises(ParameterError, match="without diagonal='learned'"):
-        make(start="parallel", normalise=None, diagonal="learned").fit(Q, prefs, D, mates=mates)
+        make(start="parallel", normalise=None, diagonal="learned").fit(Q, prefs, D, translations=translations)
 
 
 @pytest.mark.parametrize("n_frequent", [None, 7])
 def test_a_ridge_start_is_two_spaces_and_a_map(n_frequent):
     Q, D, prefs = two_languages()
-    mates = np.column_stack([np.arange(30), np.arange(30)[::-1]])
-    weights = make(start="ridge", n_frequent=n_frequent, rate=1e-30).fit(Q, prefs, D, mates=mates).weights_
+    translations = np.column_stack([np.arange(30), np.arange(30)[::-1]])
+    weights = (
+        make(start="ridge", n_frequent=n_frequent, rate=1e-30).fit(Q, prefs, D, translations=translations).weights_
+    )
     A, B = (oracles.leading_directions(X.toarray().astype(float), 4) for X in (Q, D))
     for directions, X in ((A, Q), (B, D)):
         directions[oracles.ranking((X.toarray() != 0).sum(axis=0))[n_frequent or X.shape[1] :]] = 0
     q, d = (
-        unit_rows(X.toarray()[rows] @ directions) for X, rows, directions in ((Q, mates[:, 0], A), (D, mates[:, 1], B))
+        unit_rows(X.toarray()[rows] @ directions)
+        for X, rows, directions in ((Q, translations[:, 0], A), (D, translations[:, 1], B))
     )
     M = oracles.ridge_map(d, q)
     np.testing.assert_allclose(weights.score(Q, D), oracles.lsi_cosine(Q.toarray(), D.toarray(), A, B @ M), atol=1e-4)
     if n_frequent is None:
-        lsi = LSIRanker(n_components=4, parallel="ridge").fit_parallel(Q, D, mates=mates)
+        lsi = LSIRanker(n_components=4, parallel="ridge").fit_parallel(Q, D, translations=translations)
         np.testing.assert_allclose(lsi.score_matrix(Q, D), weights.score(Q, D), atol=1e-6)
 
 
@@ -275,8 +278,8 @@ def test_weights_that_cannot_be_started_from_are_refused(rng):
     ):
         with pytest.raises(error, match=message):
             ranker.fit(Q, prefs, D, start=start)
-    with pytest.raises(ParameterError, match="mates are for start='parallel' and start='ridge'; got weights"):
-        make(start="parallel").fit(Q, prefs, D, start=Weights([part]), mates=[(0, 0)])
+    with pytest.raises(ParameterError, match="translations are for start='parallel' and start='ridge'; got weights"):
+        make(start="parallel").fit(Q, prefs, D, start=Weights([part]), translations=[(0, 0)])
 
 
 # -- hard negatives ---------------------------------------------------------------------------------------------------

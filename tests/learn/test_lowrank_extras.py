@@ -267,10 +267,10 @@ def test_given_weights_that_are_tied_or_learn_documents_can_be_gone_on_from():
 )
 def test_what_needs_v_to_learn_is_refused(options, what):
     Q, D, prefs = made_data(0)
-    mates = [(i, i) for i in range(9)] if "start" in options else None
+    translations = [(i, i) for i in range(9)] if "start" in options else None
     ranker = tc.LowRankRanker(n_components=4, learn_documents=False, **options)
     with pytest.raises(ParameterError, match=f"learn_documents=False leaves V as it is; it cannot be had with {what}$"):
-        ranker.fit(Q, prefs, D, mates=mates)
+        ranker.fit(Q, prefs, D, translations=translations)
 
 
 def test_given_weights_whose_scores_are_cosines_are_refused():

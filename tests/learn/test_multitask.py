@@ -126,7 +126,7 @@ def test_two_halves_of_three_tasks_are_the_whole_and_a_resumed_run_goes_on(tmp_p
     assert same_bits(long.weights_, resumed.weights_)
 
 
-# -- from mates, in the cosine, in both directions ---------------------------------------------------------------------
+# -- from translations, in the cosine, in both directions ---------------------------------------------------------------------
 
 
 def joined_vectors(prefs, Q, D, first_query, first_doc):
@@ -144,7 +144,7 @@ def joined_vectors(prefs, Q, D, first_query, first_doc):
 
 
 def mated(seed, n=25):
-    """Rows of Q and of D that count as mates."""
+    """Rows of Q and of D that count as translations."""
     rng = np.random.default_rng([seed, 5])
     return np.column_stack([rng.integers(0, made_tasks(seed)[at].shape[0], n) for at in (0, 2)])
 
@@ -154,16 +154,16 @@ def mated(seed, n=25):
 def test_from_mates_and_turned_round_it_steps_down_the_gradient_of_the_cosine(seed, start, two):
     Q, prefs, D, second = made_tasks(seed)
     back = random_preferences(np.random.default_rng([seed, 4]), len(prefs), D.shape[0], Q.shape[0])
-    mates = mated(seed)
+    translations = mated(seed)
     ranker = make(start=start, margin=0.4, random_state=seed).set_params(rate=0.5)
-    F = ranker._start(Q, D, mates).U.T.astype(float)
+    F = ranker._start(Q, D, translations).U.T.astype(float)
     turns = [joined_vectors(prefs, Q, D, 0, N_F)]
     if two:
         turns.append(joined_vectors(second[1][np.arange(len(prefs)) % len(second[1])], second[0], D, N_F, N_F))
     turns.append(joined_vectors(back, D, Q, N_F, 0))
     texts = [text for turn in zip(*turns, strict=True) for text in turn]
     F, _ = oracles.sgd_cosine(F, F, texts, [0.5] * len(texts), 0.4)
-    ranker.fit(Q, prefs, D, second=second if two else None, reverse=back, mates=mates)
+    ranker.fit(Q, prefs, D, second=second if two else None, reverse=back, translations=translations)
     np.testing.assert_allclose(ranker.weights_.query_factors, F[:, :N_F].T, atol=2e-4)
     np.testing.assert_allclose(ranker.weights_.doc_factors, F[:, N_F:].T, atol=2e-4)
     q, d = Q.toarray(), D.toarray()
@@ -178,11 +178,11 @@ def test_from_mates_and_turned_round_it_steps_down_the_gradient_of_the_cosine(se
 @pytest.mark.parametrize("shared", ["both", "documents"])
 def test_a_start_from_mates_is_cross_language_lsi_and_validation_gives_it_back(shared):
     Q, prefs, D, second = made_tasks(1)
-    mates = mated(1)
+    translations = mated(1)
     worse = iter(range(0, -100, -1))
     ranker = make(shared=shared, start="parallel")
-    ranker.fit(Q, prefs, D, lambda weights: next(worse), second=second, mates=mates)
-    lsi = tc.LSIRanker(n_components=4).fit_parallel(Q, D, mates=mates).weights_
+    ranker.fit(Q, prefs, D, lambda weights: next(worse), second=second, translations=translations)
+    lsi = tc.LSIRanker(n_components=4).fit_parallel(Q, D, translations=translations).weights_
     assert ranker.n_steps_ == 0
     np.testing.assert_allclose(ranker.weights_.score(Q, D), lsi.score(Q, D), atol=1e-6)
     given = make(shared=shared).fit(Q, prefs, D, second=second, start=lsi)
@@ -203,7 +203,7 @@ def test_turned_round_hard_documents_are_ranked_by_the_model_turned_round(tmp_pa
             back, D, Q, 2 * BLOCK, hard=1.0, depth=3
         )
 
-    lsi = tc.LSIRanker(n_components=4).fit_parallel(Q, D, mates=pairs).weights_
+    lsi = tc.LSIRanker(n_components=4).fit_parallel(Q, D, translations=pairs).weights_
     options = {"n_components": 4, "rate": 0.5, "margin": 0.2}
     there, back = sources()
     top, _ = turned(lsi).rank(D[:40], Q, 3)
@@ -227,9 +227,9 @@ def test_turned_round_hard_documents_are_ranked_by_the_model_turned_round(tmp_pa
 def test_what_does_not_go_with_mates_is_refused():
     Q, prefs, D, second = made_tasks(1)
     for ranker, options, message in (
-        (make(), {"mates": mated(1)}, "mates are for start='parallel'"),
-        (make(start="ridge"), {}, "start='ridge' needs mates"),
-        (make(start="parallel", averaged=True), {"mates": mated(1)}, "without averaged=True"),
+        (make(), {"translations": mated(1)}, "translations are for start='parallel'"),
+        (make(start="ridge"), {}, "start='ridge' needs translations"),
+        (make(start="parallel", averaged=True), {"translations": mated(1)}, "without averaged=True"),
         (make(shared="documents"), {"reverse": prefs}, "turned round needs shared='both'"),
     ):
         with pytest.raises(ParameterError, match=message):

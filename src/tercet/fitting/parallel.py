@@ -33,11 +33,13 @@ from tercet.weights import LowRank, Weights
 CL_LSI, RIDGE_MAP, BOTH = "CL-LSI", "ridge map", "both"  # starts, as the report has them
 WIDTHS: Final = (25, 50, 100, 200, 400)
 # Rates are of factors that give texts latent vectors of length 1; a step on the cosine counts by their inverse square.
-FOR_MATES: Final = {"margin": 0.1, "rate": 0.02}
+FOR_TRANSLATIONS: Final = {"margin": 0.1, "rate": 0.02}
 FOR_JUDGEMENTS: Final = {"margin": 0.5, "rate": 0.1}
 _STEPS_PER_MATE, _FEWEST_STEPS, _MOST_STEPS = 16, 16_384, 131_072
 _HARD, _DEPTH = 0.8, 30  # share of worse documents from the top of the current ranking, and how far that goes
-_MOST_RANKED = 300_000_000  # scores of a ranking that hard negatives come from; of more mates some are learned from
+_MOST_RANKED = (
+    300_000_000  # scores of a ranking that hard negatives come from; of more translations some are learned from
+)
 _N_LOOKS = 5  # at the queries that choose, while learning
 _FEWEST = 20
 _MOST_HELD_OUT = 1000
@@ -50,7 +52,7 @@ Judge = Callable[[Weights], NDArray[np.float64]]  # a value of each query that n
 def fit_parallel(
     queries: Any,
     docs: Any,
-    mates: Any = None,
+    translations: Any = None,
     *,
     qrels: Any = None,
     measure: str = "nDCG@10",
@@ -66,22 +68,22 @@ def fit_parallel(
 
     The start is cross-language LSI and a ridge map between two LSI spaces side by side, each at the one of 25 to 400
     components that is best on queries that were held out; or one of the two alone where that is better there by more
-    than one standard error. From there the cosine of latent vectors is learned: from mates in both directions against
+    than one standard error. From there the cosine of latent vectors is learned: from translations in both directions against
     the documents that are now ranked above them, or from judgements where there are any. What was learned is kept only
     where it is better than the start on held-out queries by more than one standard error.
 
     Parameters
     ----------
     queries, docs : id -> text, records or a frame, each in its own language; a query may be as long as a document
-    mates : pairs (query id, document id) of texts that mean the same, or a mapping; a text has one mate. None: texts
+    translations : pairs (query id, document id) of texts that mean the same, or a mapping; a text has one translation. None: texts
         with the same id
-    qrels : qid -> doc_id -> grade, optional: what is to be found besides mates, such as pages that a page links to. A
-        query's own mate is then left out of its ranking, unless it is judged
-    measure : of judgements; mates are measured by the reciprocal rank (RR) of a text's mate
+    qrels : qid -> doc_id -> grade, optional: what is to be found besides translations, such as pages that a page links to. A
+        query's own translation is then left out of its ranking, unless it is judged
+    measure : of judgements; translations are measured by the reciprocal rank (RR) of a text's translation
     query_analyser, doc_analyser : how texts are cut into words; by default words of two letters or more, and pairs of
         characters where a language is written without blanks
     max_features : words of each language, those that occur most often
-    n_steps : preferences to learn from; default 16 for each mate, 16,384 to 131,072, or as in ``fit`` for judgements
+    n_steps : preferences to learn from; default 16 for each translation, 16,384 to 131,072, or as in ``fit`` for judgements
     random_state, verbose, name : as in ``fit``
 
     Returns
@@ -92,7 +94,7 @@ def fit_parallel(
     Notes
     -----
     A tenth of the queries, at most 1,000 and where there are fewer than 500 up to 50, is held out to choose by, and
-    another to report on; nothing is learned from their mates.
+    another to report on; nothing is learned from their translations.
 
     Examples
     --------
@@ -111,7 +113,7 @@ def fit_parallel(
     asked, given = as_evidence(queries, qrels=qrels)
     sought = as_documents(docs)
     assert asked is not None
-    pairs = _pairs(mates, list(asked), list(sought))
+    pairs = _pairs(translations, list(asked), list(sought))
     judged = None if qrels is None else _judged(given["qrels"], asked, sought)
     sides = [
         Vectoriser(analyser=analyser or _analyser_for(texts), max_features=check_integer(max_features, "max_features"))
@@ -121,7 +123,7 @@ def fit_parallel(
     parts = _split(np.unique(pairs[:, 0]) if judged is None else np.unique(judged.nonzero()[0]), seed)
     known = pairs[np.isin(pairs[:, 0], np.concatenate(parts[1:]), invert=True)]
     if len(known) < _FEWEST:
-        raise InputError(f"{len(known)} mates are too few to learn from; give at least {_FEWEST}")
+        raise InputError(f"{len(known)} translations are too few to learn from; give at least {_FEWEST}")
     validation, test = (
         HeldOutQueries.from_links(pairs[np.isin(pairs[:, 0], part)], Q, D, exclude_self=False, measure="RR")
         if judged is None
@@ -137,7 +139,7 @@ def fit_parallel(
     start = starts[start_name]
     if judged is None:
         steps = int(np.clip(_STEPS_PER_MATE * len(known), _FEWEST_STEPS, _MOST_STEPS))
-        learner: Learner = learn_mates
+        learner: Learner = learn_translations
     else:
         steps = n_steps_for(judged[parts[0]].nnz)
         learner = partial(learn_judged, _sampler(judged, parts[0]))
@@ -155,7 +157,7 @@ def fit_parallel(
         n_train=len(parts[0]),
         n_validation=len(parts[1]),
         n_test=len(parts[2]),
-        split=f"{len(known):,} mates were learned from; those of held-out queries were not.",
+        split=f"{len(known):,} translations were learned from; those of held-out queries were not.",
         systems=(*systems, SystemResult.of("learned", after_test)) if gain.is_clear else tuple(systems),
         accepted=gain.is_clear,
         decision=_decision(gain, sign, before, start_name, chosen_by),
@@ -171,28 +173,28 @@ def fit_parallel(
 # -- what is given ----------------------------------------------------------------------------------------------------
 
 
-def _pairs(mates: Any, query_ids: list[str], doc_ids: list[str]) -> Pairs:
+def _pairs(translations: Any, query_ids: list[str], doc_ids: list[str]) -> Pairs:
     rows = [{key: row for row, key in enumerate(ids)} for ids in (query_ids, doc_ids)]
-    if mates is None:
+    if translations is None:
         same: Iterable[tuple[Any, Any]] = ((key, key) for key in query_ids if key in rows[1])
     else:
-        same = mates.items() if isinstance(mates, Mapping) else mates
+        same = translations.items() if isinstance(translations, Mapping) else translations
     pairs = []
     for number, pair in enumerate(same):
         try:
             query, doc = (str(key) for key in pair)
             pairs.append((rows[0][query], rows[1][doc]))
         except (TypeError, ValueError):
-            raise InputError(f"mates[{number}] is {pair!r}; a pair (query id, document id) is needed") from None
+            raise InputError(f"translations[{number}] is {pair!r}; a pair (query id, document id) is needed") from None
         except KeyError as error:
-            raise InputError(f"mates[{number}] is {pair!r}; there is no text {error}") from None
+            raise InputError(f"translations[{number}] is {pair!r}; there is no text {error}") from None
     array = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     for side, ids in enumerate((query_ids, doc_ids)):
         row, count = np.unique(array[:, side], return_counts=True)
         if (count > 1).any():
-            raise InputError(f"the text {ids[row[count > 1][0]]!r} has more than one mate")
+            raise InputError(f"the text {ids[row[count > 1][0]]!r} has more than one translation")
     if len(array) < _FEWEST:
-        raise InputError(f"{len(array)} mates are too few to learn from; give at least {_FEWEST}")
+        raise InputError(f"{len(array)} translations are too few to learn from; give at least {_FEWEST}")
     return array
 
 
@@ -256,20 +258,20 @@ def _sampler(judged: sparse.csr_array, part: NDArray[np.int64]) -> JudgementSamp
 
 
 def best_starts(
-    Q: sparse.csr_array, D: sparse.csr_array, mates: Pairs, judge: Judge, seed: int, widths: Sequence[int] = ()
+    Q: sparse.csr_array, D: sparse.csr_array, translations: Pairs, judge: Judge, seed: int, widths: Sequence[int] = ()
 ) -> tuple[str, dict[str, Weights]]:
     """The name of the start to take, and each start at its best width.
 
     That is both side by side, unless one alone is better by more than one standard error: two spaces rarely fail alike.
     """
     widths = widths or WIDTHS
-    widest = min(max(widths), len(mates) - 1)
+    widest = min(max(widths), len(translations) - 1)
     widths = [*(width for width in widths if width < widest), widest]
-    joint = common_directions(Q[mates[:, 0]], D[mates[:, 1]], widest, seed)
+    joint = common_directions(Q[translations[:, 0]], D[translations[:, 1]], widest, seed)
     A, B = (directions_of(texts, side, widest, seed) for texts, side in ((Q, "queries"), (D, "docs")))
     trials: list[Trial] = []
     for width in widths:
-        apart = A[:, :width], mapped_to(A[:, :width], B[:, :width], Q, D, mates)
+        apart = A[:, :width], mapped_to(A[:, :width], B[:, :width], Q, D, translations)
         for name, factors in ((CL_LSI, joint), (RIDGE_MAP, apart)):
             U, V = (np.ascontiguousarray(side[:, :width]) for side in factors)
             weights = Weights([LowRank(query_factors=U, doc_factors=V, typical_length=1.0, unit_queries=True)])
@@ -278,7 +280,7 @@ def best_starts(
     for name in (CL_LSI, RIDGE_MAP):
         tried = [trial for trial in trials if trial.setting["start"] == name]
         starts[name] = tried[choose(tried)].result
-    starts[BOTH] = side_by_side(starts[CL_LSI], starts[RIDGE_MAP], Q[mates[:, 0]], D[mates[:, 1]])
+    starts[BOTH] = side_by_side(starts[CL_LSI], starts[RIDGE_MAP], Q[translations[:, 0]], D[translations[:, 1]])
     values = {name: judge(weights) for name, weights in starts.items()}
     clear = [name for name in starts if Gain.between(values[BOTH], values[name]).is_clear]
     return max([BOTH, *clear], key=lambda name: float(values[name].mean())), starts
@@ -314,7 +316,7 @@ class Journey:
     start: Weights
     Q: sparse.csr_array
     D: sparse.csr_array
-    mates: Pairs
+    translations: Pairs
     judge: Judge
     steps: int
     seed: int
@@ -323,7 +325,9 @@ class Journey:
     def settings(self, margin: float, rate: float) -> dict[str, Any]:
         """Parameters of a ranker that goes it."""
         U, V = for_cosine(_factors(self.start))  # as the ranker begins
-        square = (_mean_square(self.Q[self.mates[:, 0]] @ U) + _mean_square(self.D[self.mates[:, 1]] @ V)) / 2
+        square = (
+            _mean_square(self.Q[self.translations[:, 0]] @ U) + _mean_square(self.D[self.translations[:, 1]] @ V)
+        ) / 2
         return {
             "n_components": U.shape[1],
             "margin": margin,
@@ -342,7 +346,7 @@ Learner = Callable[[Journey], tuple[Weights, dict[str, Any]]]  # the best weight
 _REPORTED = ("n_components", "margin", "rate")
 
 
-def learn_mates(journey: Journey) -> tuple[Weights, dict[str, Any]]:
+def learn_translations(journey: Journey) -> tuple[Weights, dict[str, Any]]:
     """Both directions in turn, a half of the steps each."""
     half = -(-journey.steps // 2)
 
@@ -354,10 +358,10 @@ def learn_mates(journey: Journey) -> tuple[Weights, dict[str, Any]]:
         how: dict[str, Any] = {"depth": _DEPTH, "hard": _HARD, "refresh_every": -(-half // 2)}
         return HardSource(sampler, asking, sought, half, random_state=journey.seed, **how)
 
-    Q, D, mates = journey.Q, journey.D, journey.mates
-    settings = journey.settings(**FOR_MATES)
+    Q, D, translations = journey.Q, journey.D, journey.translations
+    settings = journey.settings(**FOR_TRANSLATIONS)
     ranker = MultiTaskRanker(**settings)
-    there, back = source(mates, Q, D), source(mates[:, ::-1], D, Q)
+    there, back = source(translations, Q, D), source(translations[:, ::-1], D, Q)
     ranker.fit(Q, there, D, journey.validation, reverse=back, start=journey.start)
     return ranker.weights_, {name: settings[name] for name in _REPORTED} | {"steps": ranker.n_steps_}
 
@@ -385,4 +389,4 @@ def _decision(gain: Gain, sign: float, before: NDArray[np.float64], start: str, 
 def _back_note(pairs: Pairs, Q: sparse.csr_array, D: sparse.csr_array, models: dict[str, Weights]) -> str:
     held_out = HeldOutQueries.from_links(pairs[:, ::-1], D, Q, exclude_self=False, measure="RR")
     said = ", ".join(f"{name} {held_out(turned(weights)):.3f}" for name, weights in models.items())
-    return f"The other way round, documents that look for their mates among the queries, untouched, RR: {said}."
+    return f"The other way round, documents that look for their translations among the queries, untouched, RR: {said}."

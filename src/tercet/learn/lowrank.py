@@ -26,7 +26,7 @@ from tercet.learn.starts import (
     Rare,
     check_start,
     class_scores,
-    directions_of_mates,
+    directions_of_translations,
     for_cosine,
     latent_directions,
     normal_factors,
@@ -246,14 +246,14 @@ class LowRankRanker(SgdRanker):
         and U'V is the inner product of the class scores of two texts. It is as wide as there are classes, at most
         ``n_components``, and knows them from the source (``SampledSource.from_labels``) or from ``fit(…, labels=)``.
 
-        Two vocabularies start from ``fit(…, mates=)``, texts that mean the same, as ``LSIRanker.fit_parallel`` does:
-        ``"parallel"`` from the directions that mates have in common (cross-language LSI), ``"ridge"`` from LSI of
+        Two vocabularies start from ``fit(…, translations=)``, texts that mean the same, as ``LSIRanker.fit_parallel`` does:
+        ``"parallel"`` from the directions that translations have in common (cross-language LSI), ``"ridge"`` from LSI of
         each side and a ridge map between the two. Both score, and learn, the cosine of latent vectors: ``normalise``
         is then ``"latent"`` and ``diagonal`` None.
     normalise : {"latent", None}
         ``"latent"`` learns and scores the cosine of latent vectors: texts count as if scaled so that U'q and V'd have
         length 1, whatever U and V have become. It needs ``diagonal=None``; a start from LSI is then LSI itself, its
-        directions not weighted. Cosines lie below 1, so the margin wants to be small: about 0.1 to find mates.
+        directions not weighted. Cosines lie below 1, so the margin wants to be small: about 0.1 to find translations.
     spread : standard deviation of the factors at a random start (Bai et al.: 1)
     scale_documents : divide the latent part of a document's score by the length of its latent vector
     n_frequent : int, optional
@@ -315,7 +315,7 @@ class LowRankRanker(SgdRanker):
         validation: Callable[[Weights], float] | None = None,
         callbacks: Sequence[Callback] = (),
         *,
-        mates: Any = None,
+        translations: Any = None,
         labels: Any = None,
         start: Weights | None = None,
     ) -> Self:
@@ -323,7 +323,7 @@ class LowRankRanker(SgdRanker):
 
         Parameters
         ----------
-        mates : integer pairs (n, 2), optional
+        translations : integer pairs (n, 2), optional
             Rows of Q and of D that mean the same, such as a text and its translation: what ``start="parallel"`` and
             ``start="ridge"`` find directions in that two vocabularies have in common.
         labels : optional
@@ -333,11 +333,13 @@ class LowRankRanker(SgdRanker):
             low-rank part, and at most a diagonal beside it. Before the first step scores are theirs.
         """
         queries, docs, source = self._checked(Q, prefs, D)
-        check_start(self.start, mates, start, labels)
+        check_start(self.start, translations, start, labels)
         labelled = None
         if self.start == "classes" and start is None:
             labelled = LabelledRows.known(labels, source, docs.shape[0])
-        self._train(self._start(queries, docs, mates, start, labelled), queries, docs, source, validation, callbacks)
+        self._train(
+            self._start(queries, docs, translations, start, labelled), queries, docs, source, validation, callbacks
+        )
         return self
 
     @classmethod
@@ -381,31 +383,33 @@ class LowRankRanker(SgdRanker):
         self,
         Q: Texts,
         D: Texts,
-        mates: Any = None,
+        translations: Any = None,
         given: Weights | None = None,
         labelled: LabelledRows | None = None,
     ) -> LowRankState:
-        check_start(self.start, mates, given)
+        check_start(self.start, translations, given)
         n, m = Q.shape[1], D.shape[1]
         rare: Rare | None = None
         if self.n_frequent is not None:
             rare_d = rare_words(D, self.n_frequent)
-            rare = (rare_d if n == m and mates is None else rare_words(Q, self.n_frequent)), rare_d
+            rare = (rare_d if n == m and translations is None else rare_words(Q, self.n_frequent)), rare_d
         if given is not None:
             return self._state_of(GivenStart.of(given), (n, m), rare)
         self._check_together(self._cosine)
-        if mates is not None and self.tied:
+        if translations is not None and self.tied:
             raise ParameterError(f"start={self.start!r} is of two vocabularies, and tied=True needs one")
-        diagonal = None if mates is not None else self.diagonal
+        diagonal = None if translations is not None else self.diagonal
         if n != m and (self.tied or diagonal is not None or self.start in ("lsi", "classes")):
             what = "tied=True" if self.tied else f"diagonal={diagonal!r}"
             what = what if self.tied or diagonal is not None else f"start={self.start!r}"
             raise InputError(
                 f"Q has {n} columns and D {m}; {what} needs one vocabulary. Use tied=False, diagonal=None and "
-                "start='random', or start='parallel' where there are mates"
+                "start='random', or start='parallel' where there are translations"
             )
-        if mates is not None:
-            factors = directions_of_mates(self.start, Q, D, mates, self.n_components, self.random_state, rare)
+        if translations is not None:
+            factors = directions_of_translations(
+                self.start, Q, D, translations, self.n_components, self.random_state, rare
+            )
             U, V = for_cosine(factors)
         elif self.start == "lsi":
             keep = None if rare is None else rare[1] == 0

@@ -64,9 +64,9 @@ class LSIRanker(TermPairRanker):
         Share of LSI in the blend; None is LSI alone. ``"auto"`` takes the multiple of 0.05 with the least rank loss on
         the preferences, chosen together with ``n_components``; equal ones go to the smaller of each.
     parallel : {"joint", "ridge"}
-        What ``fit_parallel`` finds: the directions of mates side by side (cross-language LSI), or directions of each
+        What ``fit_parallel`` finds: the directions of translations side by side (cross-language LSI), or directions of each
         side, in all its texts, and the linear map from those of D to those of Q with the least squared error on unit
-        latent vectors of mates. Its ridge penalty is the one with the least error on each mate when left out. Documents
+        latent vectors of translations. Its ridge penalty is the one with the least error on each translation when left out. Documents
         are what is mapped, since mapped queries would all come near to a few of them (Shigeto et al. 2015).
     random_state : seed of the decomposition where it is a randomised one
 
@@ -121,15 +121,15 @@ class LSIRanker(TermPairRanker):
         directions = directions_of(docs, "D", self._widest, self.random_state)
         return self._choose(directions, directions, queries, docs, prefs)
 
-    def fit_parallel(self, Q: Any, D: Any, prefs: Preferences | None = None, *, mates: Any = None) -> Self:
+    def fit_parallel(self, Q: Any, D: Any, prefs: Preferences | None = None, *, translations: Any = None) -> Self:
         """Find directions common to two vocabularies.
 
         Parameters
         ----------
         Q, D : matrices in the vocabulary of queries and in that of documents
         prefs : Preferences on the rows of the two; needed for ``n_components="auto"``
-        mates : integer pairs (n, 2), optional
-            A row of Q and a row of D that mean the same; by default rows i do. Texts without a mate count for
+        translations : integer pairs (n, 2), optional
+            A row of Q and a row of D that mean the same; by default rows i do. Texts without a translation count for
             ``parallel="ridge"`` only.
         """
         self._begin(prefs)
@@ -139,13 +139,13 @@ class LSIRanker(TermPairRanker):
                 "vocabularies, so alpha must be None"
             )
         queries, docs = self._check_pair(Q, D)
-        if mates is None and queries.shape[0] != docs.shape[0]:
+        if translations is None and queries.shape[0] != docs.shape[0]:
             raise InputError(
                 f"Q has {queries.shape[0]} rows and D {docs.shape[0]}; rows are parallel texts, so they must agree"
             )
         if isinstance(queries, StoredRows) or isinstance(docs, StoredRows):
             raise InputError("fit_parallel joins the rows of Q and D in memory; give matrices")
-        pairs = None if mates is None else checked_mates(mates, queries.shape[0], docs.shape[0])
+        pairs = None if translations is None else checked_translations(translations, queries.shape[0], docs.shape[0])
         if self.parallel == "ridge":
             same = np.repeat(np.arange(docs.shape[0])[:, None], 2, axis=1) if pairs is None else pairs
             directions = mapped_directions(queries, docs, same, self._widest, self.random_state)
@@ -298,43 +298,45 @@ def common_directions(
     return directions[:n].copy(), directions[n:].copy()
 
 
-def checked_mates(mates: Any, n_queries: int, n_docs: int) -> NDArray[np.int64]:
+def checked_translations(translations: Any, n_queries: int, n_docs: int) -> NDArray[np.int64]:
     """Pairs (row of Q, row of D), after a look at them."""
-    pairs = np.asarray(mates)
+    pairs = np.asarray(translations)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or not len(pairs):
-        raise InputError(f"mates must be integer pairs (row of Q, row of D); got {pairs.dtype} of {pairs.shape}")
+        raise InputError(f"translations must be integer pairs (row of Q, row of D); got {pairs.dtype} of {pairs.shape}")
     outside = (pairs < 0) | (pairs >= (n_queries, n_docs))
     if outside.any():
         first = int(outside.any(axis=1).argmax())
-        raise InputError(f"mates[{first}] is {tuple(pairs[first].tolist())}; there are {n_queries} and {n_docs} rows")
+        raise InputError(
+            f"translations[{first}] is {tuple(pairs[first].tolist())}; there are {n_queries} and {n_docs} rows"
+        )
     return pairs.astype(np.int64)
 
 
 def mapped_directions(
     queries: Texts,
     docs: Texts,
-    mates: NDArray[np.int64],
+    translations: NDArray[np.int64],
     n_components: int,
     seed: int,
     rare: tuple[NDArray[np.uint8], NDArray[np.uint8]] | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Directions of the texts of each side, and a map between them; words that are marked as rare have no factors.
 
-    Cost: two decompositions, and n_mates × n_components² for each of nine penalties.
+    Cost: two decompositions, and n_translations × n_components² for each of nine penalties.
     """
     A = directions_of(queries, "Q", n_components, seed)
     B = directions_of(docs, "D", n_components, seed)
     if rare is not None:
         A, B = A * (rare[0] == 0)[:, None], B * (rare[1] == 0)[:, None]
-    return A, mapped_to(A, B, queries, docs, mates)
+    return A, mapped_to(A, B, queries, docs, translations)
 
 
 def mapped_to(
-    A: NDArray[np.float32], B: NDArray[np.float32], queries: Texts, docs: Texts, mates: NDArray[np.int64]
+    A: NDArray[np.float32], B: NDArray[np.float32], queries: Texts, docs: Texts, translations: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """``B M``, M of the ridge regression that takes latent vectors of documents to those of their mates."""
-    X = _unit_rows(take(queries, mates[:, 0]).astype(np.float64) @ A.astype(np.float64))
-    Y = _unit_rows(take(docs, mates[:, 1]).astype(np.float64) @ B.astype(np.float64))
+    """``B M``, M of the ridge regression that takes latent vectors of documents to those of their translations."""
+    X = _unit_rows(take(queries, translations[:, 0]).astype(np.float64) @ A.astype(np.float64))
+    Y = _unit_rows(take(docs, translations[:, 1]).astype(np.float64) @ B.astype(np.float64))
     return (B @ ridge_map(Y, X)).astype(np.float32)
 
 

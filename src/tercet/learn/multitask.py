@@ -37,7 +37,7 @@ from tercet.learn.starts import (
     GivenStart,
     Rare,
     check_start,
-    directions_of_mates,
+    directions_of_translations,
     for_cosine,
     normal_factors,
     rare_words,
@@ -229,7 +229,7 @@ class MultiTaskRanker(SgdRanker):
     English ones, have that of the documents. Preferences of both are learned in turn, one step of each, so that V_E
     is a latent space for both (Bai et al. 2010, equations 9 and 10). A third task has queries and documents in the
     language of the first task's queries, and so regularises U_F. The first task may also be learned in both directions:
-    a text of either language looks for its mate in the other. ``weights_`` and all that ranks are the first task's;
+    a text of either language looks for its translation in the other. ``weights_`` and all that ranks are the first task's;
     ``second_weights_`` and ``third_weights_`` are those of the others.
 
     Parameters
@@ -238,7 +238,7 @@ class MultiTaskRanker(SgdRanker):
         What the second task has of the first: its query words have the factors that they have in documents,
         ``V_E'V_E``, or their own, ``U_E'V_E``.
     start : {"random", "parallel", "ridge"}
-        Normal factors, or those that mates give, as in ``LowRankRanker``. With ``shared="documents"`` query words of
+        Normal factors, or those that translations give, as in ``LowRankRanker``. With ``shared="documents"`` query words of
         the second task start with the factors that they have in documents.
     n_components, spread, averaged, normalise : see ``LowRankRanker``; ``"latent"`` is meant for all tasks
     n_frequent : int, optional
@@ -281,7 +281,7 @@ class MultiTaskRanker(SgdRanker):
         second: SecondTask | None = None,
         third: ThirdTask | None = None,
         reverse: Preferences | Source | None = None,
-        mates: Any = None,
+        translations: Any = None,
         start: Weights | None = None,
     ) -> Self:
         """Learn from the start; see ``DenseRanker.fit``.
@@ -299,11 +299,11 @@ class MultiTaskRanker(SgdRanker):
         reverse : Preferences or Source
             The first task turned round: a row of D is the query, rows of Q are better and worse. It needs
             ``shared="both"``. A ``HardSource`` ranks the rows of Q for those of D.
-        mates, start : see ``LowRankRanker.fit``; given weights are those of the first task
+        translations, start : see ``LowRankRanker.fit``; given weights are those of the first task
         """
         queries, docs, source = self._checked(Q, prefs, D)
         joined = self._joined(queries, docs, source, second, third, reverse)
-        self._train(self._start(queries, docs, mates, start), *joined, validation, callbacks)
+        self._train(self._start(queries, docs, translations, start), *joined, validation, callbacks)
         return self
 
     def partial_fit(
@@ -409,8 +409,8 @@ class MultiTaskRanker(SgdRanker):
         ranker.n_features_in_, ranker.n_doc_features_ = weights.shape
         return ranker
 
-    def _start(self, Q: Texts, D: Texts, mates: Any = None, given: Weights | None = None) -> MultiTaskState:
-        check_start(self.start, mates, given)
+    def _start(self, Q: Texts, D: Texts, translations: Any = None, given: Weights | None = None) -> MultiTaskState:
+        check_start(self.start, translations, given)
         n, m = Q.shape[1], D.shape[1]
         rare: Rare | None = None
         if self.n_frequent is not None:
@@ -418,8 +418,10 @@ class MultiTaskRanker(SgdRanker):
         if given is not None:
             known = GivenStart.of(given)
             return self._state_with(self._given_factors(known, (n, m)), known.cosine, rare)
-        if mates is not None:
-            factors = directions_of_mates(self.start, Q, D, mates, self.n_components, self.random_state, rare)
+        if translations is not None:
+            factors = directions_of_translations(
+                self.start, Q, D, translations, self.n_components, self.random_state, rare
+            )
             return self._state_with(factors, True, rare)
         tied = self.shared == "both"
         U, V = normal_factors(n + m, None if tied else m, self.n_components, self.spread, self.random_state)

@@ -1,4 +1,4 @@
-"""Where low rank starts: random factors, latent directions of documents or of mates, class scores, other weights."""
+"""Where low rank starts: random factors, latent directions of documents or of translations, class scores, other weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tercet.data.mapped_rows import Texts, take
 from tercet.data.sampling import LabelSampler
 from tercet.data.shards import StoredRows
 from tercet.errors import InputError, ParameterError
-from tercet.learn.lsi import checked_mates, common_directions, mapped_directions
+from tercet.learn.lsi import checked_translations, common_directions, mapped_directions
 from tercet.learn.matrices import by_document_frequency, fingerprint
 from tercet.learn.offset import OffsetSource
 from tercet.learn.sources import SampledSource, Source
@@ -32,7 +32,7 @@ Rare = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 _known_starts: ContextVar[dict[tuple[str, int, int], Any] | None] = ContextVar("known starts", default=None)
 _MOST_KNOWN = 3
 
-AcrossStart = Literal["parallel", "ridge"]  # from mates: texts of two vocabularies that mean the same
+AcrossStart = Literal["parallel", "ridge"]  # from translations: texts of two vocabularies that mean the same
 ACROSS = ("parallel", "ridge")
 
 CLASS_PENALTY = 1.0  # of class scores, in units of the mean squared length of the texts
@@ -150,11 +150,11 @@ def class_scores(
     return np.ascontiguousarray((B * np.sqrt(CLASS_SCALE)).astype(np.float32))
 
 
-def directions_of_mates(
-    start: str, Q: Texts, D: Texts, mates: Any, n_components: int, seed: int, rare: Rare | None
+def directions_of_translations(
+    start: str, Q: Texts, D: Texts, translations: Any, n_components: int, seed: int, rare: Rare | None
 ) -> Factors:
-    """What ``LSIRanker.fit_parallel`` finds: directions of mates side by side, or a ridge map between two spaces."""
-    pairs = checked_mates(mates, Q.shape[0], D.shape[0])
+    """What ``LSIRanker.fit_parallel`` finds: directions of translations side by side, or a ridge map between two spaces."""
+    pairs = checked_translations(translations, Q.shape[0], D.shape[0])
     if start == "ridge":
         U, V = mapped_directions(Q, D, pairs, n_components, seed, rare)
     else:
@@ -164,7 +164,7 @@ def directions_of_mates(
         U, V = common_directions(*rows, n_components, seed)
     if V.shape[1] < n_components:
         raise InputError(
-            f"start={start!r} finds {V.shape[1]} directions in these mates; n_components is {n_components}"
+            f"start={start!r} finds {V.shape[1]} directions in these translations; n_components is {n_components}"
         )
     return U, V
 
@@ -193,17 +193,19 @@ def for_cosine(factors: Factors) -> Factors:
     return scaled, scaled if U is V else V * scale
 
 
-def check_start(start: str, mates: Any, given: Weights | None, labels: Any = None) -> None:
-    """Refuse mates or labels for a start that has no use for them, and a start from mates without any."""
+def check_start(start: str, translations: Any, given: Weights | None, labels: Any = None) -> None:
+    """Refuse translations or labels for a start that has no use for them, and a start from translations without any."""
     if given is not None and not isinstance(given, Weights):
         raise InputError(f"start must be Weights, such as the weights_ of a fitted ranker; got {type(given).__name__}")
-    if mates is not None and (given is not None or start not in ACROSS):
+    if translations is not None and (given is not None or start not in ACROSS):
         summary = repr(start) if given is None else "weights"
-        raise ParameterError(f"mates are for start='parallel' and start='ridge'; got {summary}")
+        raise ParameterError(f"translations are for start='parallel' and start='ridge'; got {summary}")
     if labels is not None and (given is not None or start != "classes"):
         raise ParameterError(f"labels are for start='classes'; got {repr(start) if given is None else 'weights'}")
-    if mates is None and given is None and start in ACROSS:
-        raise ParameterError(f"start={start!r} needs mates: fit(…, mates=pairs of a row of Q and a row of D)")
+    if translations is None and given is None and start in ACROSS:
+        raise ParameterError(
+            f"start={start!r} needs translations: fit(…, translations=pairs of a row of Q and a row of D)"
+        )
 
 
 @dataclass(frozen=True)
