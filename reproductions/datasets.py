@@ -94,7 +94,7 @@ def load_dataset(data: Data, home: Path, quick: Quick | None = None) -> DataSet:
     task: ClassTask | LinkTask
     if data.task == "classes":
         task = _class_task(data, home)
-        task = task if quick is None else task.cut(quick.train_rows, quick.test_rows)
+        task = task if quick is None else task.tokenizer(quick.train_rows, quick.test_rows)
     else:
         task = _link_task(data, home, None if quick is None else quick.train_rows)
     return DataSet((task,), task.digest(), task.statistics())
@@ -292,9 +292,9 @@ def _kyoto(data: Data, path: Path, most: int | None) -> LinkTask:
 def japanese_analyser() -> Analyser:
     """Words where the extra ``ja`` is installed, else pairs of characters."""
     try:
-        return Analyser(cut="japanese")
+        return Analyser(tokenizer="japanese")
     except MissingExtraError:
-        return Analyser(cut="characters")
+        return Analyser(tokenizer="characters")
 
 
 def _split_task(

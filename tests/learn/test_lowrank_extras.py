@@ -294,11 +294,11 @@ def test_when_no_word_is_rare_nothing_changes_to_the_bit(seed, diagonal, tied):
 
 @variants
 @pytest.mark.parametrize("cut", [1, 30, 59])
-def test_two_halves_of_partial_fit_are_the_whole(variant, cut):
+def test_two_halves_of_partial_fit_are_the_whole(variant, tokenizer):
     Q, D, prefs = made_data(4)
     whole = tc.LowRankRanker(n_components=4, rate=0.2, **variant).fit(Q, prefs, D)
     halves = tc.LowRankRanker(n_components=4, rate=0.2, **variant)
-    halves.partial_fit(Q, prefs[:cut], D).partial_fit(Q, prefs[cut:], D)
+    halves.partial_fit(Q, prefs[:tokenizer], D).partial_fit(Q, prefs[tokenizer:], D)
     assert same_bits(whole.weights_, halves.weights_)
 
 

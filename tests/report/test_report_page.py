@@ -148,16 +148,16 @@ def test_rm3_is_chosen_on_validation_and_measured_as_anyone_would(model, corpus:
     docs = list(corpus.docs.values())
     test = corpus.part(240, 280)
     D = words.fit_transform_docs(docs, queries=[corpus.queries[q] for q in corpus.part(0, 200)]).toarray().astype(float)
-    cut = words.analyser
+    tokenizer = words.analyser
     counts = np.zeros_like(D)
     for row, text in enumerate(docs):
-        for word in cut(text):
+        for word in tokenizer(text):
             counts[row, words.index_[word]] += 1
     own_weight = words.idf_**words.idf_power
     rankings = {}
     for qid in test:
         asked = np.zeros(len(words.words_))
-        for word in cut(corpus.queries[qid]):
+        for word in tokenizer(corpus.queries[qid]):
             if word in words.index_:
                 asked[words.index_[word]] += 1
         scores = D @ (asked * own_weight)

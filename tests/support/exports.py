@@ -156,5 +156,5 @@ def engine_chain(settings: dict, folder: Path) -> dict:
             filters.append(["snowballPorter", {"language": output["language"]}])
         else:
             filters.append([output["type"], {}])
-    cut = [words["type"], {"pattern": words["pattern"], "group": words["group"]}]
-    return {"folder": str(folder), "tokenizer": cut, "filter": filters}
+    tokenizer = [words["type"], {"pattern": words["pattern"], "group": words["group"]}]
+    return {"folder": str(folder), "tokenizer": tokenizer, "filter": filters}

@@ -18,7 +18,7 @@ ANALYSERS = [
     Analyser(),
     Analyser(stop_words=["avocado"], lowercase=False),
     Analyser(ngrams=(1, 2)),
-    Analyser(cut="characters"),
+    Analyser(tokenizer="characters"),
 ]
 WORDS = ["avocado", "Avocados", "the", "of", "green", "greens", "running", "runs", "x", "007", "é́tude", "İzmir"]
 TEXTS = st.lists(st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join), min_size=1, max_size=6)

@@ -25,26 +25,26 @@ from tercet.text import japanese as japanese_words
 def japanese() -> Analyser:
     pytest.importorskip("fugashi")
     pytest.importorskip("unidic_lite")
-    return Analyser(cut="japanese")
+    return Analyser(tokenizer="japanese")
 
 
 class TestWords:
     def test_is_the_default_and_saved_as_before(self):
-        assert Analyser() == Analyser(cut="words")
-        assert encode(Analyser(cut="words"))[0] == {
+        assert Analyser() == Analyser(tokenizer="words")
+        assert encode(Analyser(tokenizer="words"))[0] == {
             "lowercase": True,
             "pattern": r"(?u)\b\w\w+\b",
             "stop_words": None,
             "stemmer": None,
             "ngrams": [1, 1],
         }
-        assert decode(Analyser, {**encode(Analyser())[0], "cut": "words"}) == Analyser()
+        assert decode(Analyser, {**encode(Analyser())[0], "tokenizer": "words"}) == Analyser()
 
     def test_an_unknown_cut_is_refused(self):
         with pytest.raises(ParameterError, match=r"The 'cut' parameter of Analyser must be one of 'words', 'japanese'"):
-            Analyser(cut="klingon")
-        with pytest.raises(DamagedBundleError, match="cut"):
-            decode(Analyser, {**encode(Analyser())[0], "cut": 3})
+            Analyser(tokenizer="klingon")
+        with pytest.raises(DamagedBundleError, match="tokenizer"):
+            decode(Analyser, {**encode(Analyser())[0], "tokenizer": 3})
 
 
 class TestCharacters:
@@ -61,37 +61,42 @@ class TestCharacters:
         ],
     )
     def test_bigrams_within_runs_of_letters(self, text, terms):
-        assert Analyser(cut="characters")(text) == terms
+        assert Analyser(tokenizer="characters")(text) == terms
 
     def test_ngrams_count_characters(self):
-        assert Analyser(cut="characters").ngrams == (2, 2)
-        assert Analyser(cut="characters", ngrams=(1, 1))("東京 A") == ["東", "京", "a"]
-        assert Analyser(cut="characters", ngrams=(1, 3))("東京") == ["東", "京", "東京"]
-        assert Analyser(cut="characters", ngrams=(3, 3), lowercase=False)("Kyoto 京") == ["Kyo", "yot", "oto", "京"]
+        assert Analyser(tokenizer="characters").ngrams == (2, 2)
+        assert Analyser(tokenizer="characters", ngrams=(1, 1))("東京 A") == ["東", "京", "a"]
+        assert Analyser(tokenizer="characters", ngrams=(1, 3))("東京") == ["東", "京", "東京"]
+        assert Analyser(tokenizer="characters", ngrams=(3, 3), lowercase=False)("Kyoto 京") == [
+            "Kyo",
+            "yot",
+            "oto",
+            "京",
+        ]
 
     @pytest.mark.parametrize(
         ("name", "value"), [("pattern", r"\S+"), ("stemmer", "english"), ("stop_words", "english"), ("stop_words", [])]
     )
     def test_refuses_what_belongs_to_words(self, name, value):
-        with pytest.raises(ParameterError, match=rf"The '{name}' parameter .* with cut='characters'"):
-            Analyser(cut="characters", **{name: value})
+        with pytest.raises(ParameterError, match=rf"The '{name}' parameter .* with tokenizer='characters'"):
+            Analyser(tokenizer="characters", **{name: value})
 
     def test_round_trip_and_copy(self):
-        analyser = Analyser(cut="characters", ngrams=(1, 2))
+        analyser = Analyser(tokenizer="characters", ngrams=(1, 2))
         meta = json.loads(json.dumps(encode(analyser)[0]))
-        assert meta["cut"] == "characters"
+        assert meta["tokenizer"] == "characters"
         assert decode(Analyser, meta) == analyser == copy.deepcopy(analyser)
         assert analyser != Analyser(ngrams=(1, 2))
 
     def test_a_vectoriser_takes_it(self):
-        vectoriser = Vectoriser(analyser=Analyser(cut="characters")).fit(["東京都", "京都府"])
+        vectoriser = Vectoriser(analyser=Analyser(tokenizer="characters")).fit(["東京都", "京都府"])
         assert vectoriser.words_ == ["京都", "東京", "都府"]
 
     @settings(deadline=None, max_examples=50)
     @given(st.text(), st.integers(1, 3), st.integers(0, 2))
     def test_every_letter_is_in_a_term_and_every_term_in_the_text(self, text, fewest, more):
         normal = normalize("NFKC", text).lower()
-        terms = Analyser(cut="characters", ngrams=(fewest, fewest + more))(text)
+        terms = Analyser(tokenizer="characters", ngrams=(fewest, fewest + more))(text)
         assert all(term in normal and term.isalnum() for term in terms)
         assert set("".join(terms)) == {letter for letter in normal if letter.isalnum()}
         assert all(len(term) <= fewest + more for term in terms)
@@ -106,9 +111,9 @@ class TestJapanese:
         assert japanese("") == japanese(" 。\n\n") == []
 
     def test_case_stop_words_and_ngrams(self, japanese):
-        assert Analyser(cut="japanese", lowercase=False)("Kyoto") == ["Kyoto"]
-        assert Analyser(cut="japanese", stop_words=["の", "KYOTO"])("Kyotoの寺") == ["寺"]
-        assert Analyser(cut="japanese", ngrams=(1, 2))("寺の門") == ["寺", "の", "門", "寺 の", "の 門"]
+        assert Analyser(tokenizer="japanese", lowercase=False)("Kyoto") == ["Kyoto"]
+        assert Analyser(tokenizer="japanese", stop_words=["の", "KYOTO"])("Kyotoの寺") == ["寺"]
+        assert Analyser(tokenizer="japanese", ngrams=(1, 2))("寺の門") == ["寺", "の", "門", "寺 の", "の 門"]
 
     def test_lines_are_cut_one_by_one(self, japanese):
         assert japanese("東\n京都") == [*japanese("東"), *japanese("京都")] != japanese("東京都")
@@ -120,14 +125,14 @@ class TestJapanese:
 
     @pytest.mark.parametrize(("name", "value"), [("pattern", r"\S+"), ("stemmer", "english")])
     def test_refuses_what_belongs_to_words(self, name, value):
-        with pytest.raises(ParameterError, match=rf"The '{name}' parameter .* with cut='japanese'"):
-            Analyser(cut="japanese", **{name: value})
+        with pytest.raises(ParameterError, match=rf"The '{name}' parameter .* with tokenizer='japanese'"):
+            Analyser(tokenizer="japanese", **{name: value})
 
     @pytest.mark.parametrize("package", ["fugashi", "unidic_lite"])
     def test_missing_extra_says_what_to_install(self, monkeypatch, package):
         monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(MissingExtraError, match=re.escape(install_command("ja"))):
-            Analyser(cut="japanese")
+            Analyser(tokenizer="japanese")
 
     def test_what_the_tagger_cannot_take_separates_words(self, japanese):
         assert japanese("寺\0門\ud800寺") == ["寺", "門", "寺"]

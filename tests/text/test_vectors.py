@@ -94,7 +94,7 @@ def test_a_sum_by_blocks_does_not_depend_on_the_parts(values, cuts):
     whole, parted = SumByBlocks(4), SumByBlocks(4)
     array = np.array(values)
     whole.add(array)
-    for part in np.split(array, sorted(cut for cut in cuts if cut <= len(values))):
+    for part in np.split(array, sorted(tokenizer for tokenizer in cuts if tokenizer <= len(values))):
         parted.add(part)
     assert whole.total == parted.total == pytest.approx(sum(values))
 

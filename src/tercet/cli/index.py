@@ -35,7 +35,7 @@ from tercet.search.base import n_terms
 from tercet.search.folder import UPLOAD
 from tercet.store import MANIFEST_NAME
 from tercet.store.kinds import INDEX
-from tercet.text import CUTS
+from tercet.text import TOKENIZERS
 
 NEW_INDEX = ("doc_vectors", "language", "no_texts", "backend", "url", "collection")
 CHANGES = ("undo", "add", "update", "remove", "remove_listed", "merge")
@@ -196,7 +196,7 @@ def _change(
 
 
 def _words(language: str | None) -> str:
-    if language in CUTS:
+    if language in TOKENIZERS:
         return f"of {language} tokens"
     if language == "none":
         return "without English stop words, words as they are written"

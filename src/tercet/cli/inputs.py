@@ -43,7 +43,7 @@ from tercet.loading import load
 from tercet.search import BaseIndex
 from tercet.store import bundle_kind
 from tercet.store.kinds import REMOTE_KINDS
-from tercet.text import CUTS, Analyser
+from tercet.text import TOKENIZERS, Analyser
 
 ONLY_SPLIT = "train"  # what judgements named by --judgements are called, so that `fit` learns from them
 Qrels = dict[str, dict[str, int]]
@@ -270,8 +270,8 @@ def analyser_of(language: str | None) -> Analyser | None:
     """The analyser of a --language; None where none was named."""
     if language is None:
         return None
-    if language in CUTS:
-        return Analyser(cut=language)
+    if language in TOKENIZERS:
+        return Analyser(tokenizer=language)
     return Analyser(stop_words="english", stemmer=None if language == "none" else language)
 
 

@@ -228,13 +228,13 @@ class MappedRows(StoredRows):
             raise InputError(f"row {wanted[i]} was asked for at place {i}; there are {len(self)} rows, from 0")
         order = np.argsort(wanted, kind="stable")  # shard after shard, each from its front to its back
         ordered = wanted[order].astype(np.int64)
-        cuts = np.searchsorted(ordered, self._row_starts)
-        n_here = np.diff(cuts)
+        bounds = np.searchsorted(ordered, self._row_starts)
+        n_here = np.diff(bounds)
         local = ordered - np.repeat(self._row_starts[:-1], n_here)
         n_entries = np.empty(wanted.size, dtype=np.int64)
         touched = []
         for k in np.flatnonzero(n_here).tolist():
-            shard, here = self._shard(k), slice(cuts[k], cuts[k + 1])
+            shard, here = self._shard(k), slice(bounds[k], bounds[k + 1])
             touched.append((k, shard, here))
             self._note_look(k, shard, shard.starts.nbytes, here.stop - here.start)
             rows = local[here]

@@ -62,9 +62,9 @@ class StoredIds:
         wanted = np.asarray(rows, dtype=np.int64)
         ids = np.empty(wanted.size, dtype=object)
         order = np.argsort(wanted, kind="stable")
-        cuts = np.searchsorted(wanted[order], self._row_starts)
-        for k in np.flatnonzero(np.diff(cuts)).tolist():
-            here = order[cuts[k] : cuts[k + 1]]
+        bounds = np.searchsorted(wanted[order], self._row_starts)
+        for k in np.flatnonzero(np.diff(bounds)).tolist():
+            here = order[bounds[k] : bounds[k + 1]]
             ids[here] = self._ids_of(k).strings.many(wanted[here] - self._row_starts[k])
         return ids.tolist()
 
@@ -140,18 +140,18 @@ def write_table(path: Path, row_starts: NDArray[np.int64], ids_of: Callable[[int
     """
     n_shards, n_parts = len(row_starts) - 1, -(-int(row_starts[-1]) // IDS_A_PART)
     edges = np.array([-(-(part << 64) // n_parts) for part in range(1, n_parts)], dtype=np.uint64)
-    cuts = np.zeros((n_shards, n_parts + 1), dtype=np.int64)
+    bounds = np.zeros((n_shards, n_parts + 1), dtype=np.int64)
     for k in range(n_shards):
         hashes = ids_of(k).hashes
-        cuts[k] = [0, *np.searchsorted(hashes, edges), len(hashes)]
-    sizes = np.diff(cuts).sum(axis=0)
+        bounds[k] = [0, *np.searchsorted(hashes, edges), len(hashes)]
+    sizes = np.diff(bounds).sum(axis=0)
     digests = []
     for part in range(n_parts):
         hashes = np.empty(sizes[part], dtype=np.uint64)
         rows = np.empty(hashes.size, dtype=np.int64)
         done = 0
         for k in range(n_shards):
-            ids, here = ids_of(k), slice(*cuts[k, part : part + 2])
+            ids, here = ids_of(k), slice(*bounds[k, part : part + 2])
             to = slice(done, done + here.stop - here.start)
             hashes[to], rows[to] = ids.hashes[here], ids.rows[here] + row_starts[k]
             done = to.stop

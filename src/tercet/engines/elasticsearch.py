@@ -157,7 +157,7 @@ def index_settings(
 
 
 def _analysis(analyse: Analyser) -> dict[str, Any]:
-    if analyse.cut != "words" or analyse.pattern != DEFAULT_PATTERN or analyse.ngrams != (1, 1):
+    if analyse.tokenizer != "words" or analyse.pattern != DEFAULT_PATTERN or analyse.ngrams != (1, 1):
         raise InputError(
             f"an engine cannot be told to cut texts as {analyse} does; words by the ordinary pattern, without n-grams, "
             "can be"

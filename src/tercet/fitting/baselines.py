@@ -31,7 +31,7 @@ _WITH_FIELDS: Final = (ORDINARY, "tf-idf")  # texts are read anew for each of th
 _SHOWN: Final = (*_WITH_FIELDS, f"{ORDINARY} with fields")  # whatever learning starts from
 _FEW_QUERIES: Final = 30
 _LEAST_GAIN: Final = 0.02  # of what the ordinary start has
-CUTS: Final[dict[str, dict[str, Any]]] = {
+TOKENIZERS: Final[dict[str, dict[str, Any]]] = {
     "": {},
     " unstemmed": {"stemmer": None},
     " with stop words": {"stop_words": None},
@@ -60,9 +60,9 @@ def choose_start(
     shown: dict[str, Space] = {}
     values: dict[str, NDArray[np.float64]] = {}
     best = ordinary
-    analysers = {how: replace(ordinary_analyser(), **changes) for how, changes in CUTS.items()}
-    for how, cut in (analysers if analyser is None else {"": analyser}).items():
-        for space in sorted(_spaces(task, how, cut, columns), key=lambda one: one.name != ordinary):
+    analysers = {how: replace(ordinary_analyser(), **changes) for how, changes in TOKENIZERS.items()}
+    for how, tokenizer in (analysers if analyser is None else {"": analyser}).items():
+        for space in sorted(_spaces(task, how, tokenizer, columns), key=lambda one: one.name != ordinary):
             if space.name in _SHOWN:
                 shown[space.name] = space
             if task.labelled and space.vectoriser.weighting != "tfidf":

@@ -205,15 +205,17 @@ def make_report(
 
 
 def _facts_of_words(words: Vectoriser) -> dict[str, Any]:
-    cut = words.analyser or Analyser()
-    stop_words = cut.stop_words if isinstance(cut.stop_words, str | None) else f"{len(cut.stop_words)} words"
+    tokenizer = words.analyser or Analyser()
+    stop_words = (
+        tokenizer.stop_words if isinstance(tokenizer.stop_words, str | None) else f"{len(tokenizer.stop_words)} words"
+    )
     return {
         "n_words": len(words.index_),
         "mean_length": words.mean_length_,
-        "cut": cut.cut,
+        "tokenizer": tokenizer.tokenizer,
         "stop_words": stop_words or "none",
-        "stemmer": cut.stemmer or "none",
-        "ngrams": list(cut.ngrams),
+        "stemmer": tokenizer.stemmer or "none",
+        "ngrams": list(tokenizer.ngrams),
     }
 
 

@@ -216,7 +216,7 @@ def _analyser_for(texts: list[str]) -> Analyser:
     """Words, or pairs of characters where most of a sample of the texts is written without blanks."""
     sample = "".join(text[:500] for text in texts[:: max(1, len(texts) // 200)])
     letters = sum(map(str.isalpha, sample))
-    return Analyser(cut="characters" if 2 * len(_WITHOUT_BLANKS.findall(sample)) > letters else "words")
+    return Analyser(tokenizer="characters" if 2 * len(_WITHOUT_BLANKS.findall(sample)) > letters else "words")
 
 
 def _split(rows: NDArray[np.int64], seed: int) -> list[NDArray[np.int64]]:

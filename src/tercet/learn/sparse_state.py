@@ -179,7 +179,7 @@ SWEEP_EVERY = 2048  # steps between givings back of dead entries
 LARGEST_CUM = 1.0  # is taken from the entries at the next sweep; a larger one would cost levels their last digits
 KEPT_WEIGHTS = 1 << 17  # of a step, kept from reading to writing
 IN_SUPPORT = -1.0  # every level is larger in size, but not the NaN of an entry outside the support
-N_CUTS = 20  # of gradual thinning, evenly over the first three quarters of the steps
+N_THINNINGS = 20  # of gradual thinning, evenly over the first three quarters of the steps
 
 
 @dataclass(frozen=True)
@@ -197,10 +197,10 @@ class Thinning:
         """Steps after which to cut, and the share of entries to leave then."""
         return [
             (
-                max(1, self.n_steps * 3 * k // (4 * N_CUTS)),
-                self.density + (1 - self.density) * (1 - k / N_CUTS) ** 3,
+                max(1, self.n_steps * 3 * k // (4 * N_THINNINGS)),
+                self.density + (1 - self.density) * (1 - k / N_THINNINGS) ** 3,
             )
-            for k in range(1, N_CUTS + 1)
+            for k in range(1, N_THINNINGS + 1)
         ]
 
 

@@ -1,6 +1,6 @@
 """Words to vectors: how a text is split into words, how words are weighted, and which words go together."""
 
-from tercet.text.analyser import CUTS, Analyser
+from tercet.text.analyser import TOKENIZERS, Analyser
 from tercet.text.correlated import CorrelatedWords
 from tercet.text.fielded import FieldedVectoriser
 from tercet.text.mentions import find_mentions
@@ -9,7 +9,7 @@ from tercet.text.vectoriser import Vectoriser
 from tercet.text.vectors import Vectors, vectorise
 
 __all__ = [
-    "CUTS",
+    "TOKENIZERS",
     "Analyser",
     "CorrelatedWords",
     "FieldedVectoriser",

@@ -16,7 +16,7 @@ from tercet.store.schema import OMIT_DEFAULT
 from tercet.text.japanese import JapaneseWords, require_japanese
 from tercet.text.stop_words import ENGLISH
 
-CUTS = ("words", "japanese", "characters")
+TOKENIZERS = ("words", "japanese", "characters")
 DEFAULT_PATTERN = r"(?u)\b\w\w+\b"
 _RUN_OF_LETTERS = re.compile(r"[^\W_]+")
 
@@ -32,7 +32,7 @@ class Analyser:
 
     Parameters
     ----------
-    cut : where a word begins and ends.
+    tokenizer : where a word begins and ends.
         ``"words"``: what `pattern` says, for languages written with blanks.
         ``"japanese"``: by a dictionary, in base form and without punctuation (needs the extra ``ja``).
         ``"characters"``: none; the terms are overlapping runs of characters within a run of letters and
@@ -42,17 +42,17 @@ class Analyser:
     stop_words : words to drop: None, ``"english"`` (scikit-learn's list) or your own list
     stemmer : None, or the name of a Snowball algorithm such as ``"english"``
     ngrams : fewest and most words in a row that make one term; a term's words are joined by one space.
-        Default (1, 1). With ``cut="characters"`` characters are counted, and the default is (2, 2).
+        Default (1, 1). With ``tokenizer="characters"`` characters are counted, and the default is (2, 2).
 
     Examples
     --------
     >>> Analyser(stop_words="english", ngrams=(1, 2))("The avocado and the eyes")
     ['avocado', 'eyes', 'avocado eyes']
-    >>> Analyser(cut="characters")("東京都 1999年")
+    >>> Analyser(tokenizer="characters")("東京都 1999年")
     ['東京', '京都', '19', '99', '99', '9年']
     """
 
-    cut: Annotated[str, OMIT_DEFAULT] = "words"
+    tokenizer: Annotated[str, OMIT_DEFAULT] = "words"
     lowercase: bool = True
     pattern: str = DEFAULT_PATTERN
     stop_words: str | tuple[str, ...] | list[str] | None = None
@@ -60,34 +60,34 @@ class Analyser:
     ngrams: tuple[int, int] = None  # type: ignore[assignment]  # filled in below: it depends on the cut
 
     def __post_init__(self) -> None:
-        if self.cut not in CUTS:
-            raise _wrong("cut", f"one of {', '.join(map(repr, CUTS))}", self.cut)
+        if self.tokenizer not in TOKENIZERS:
+            raise _wrong("tokenizer", f"one of {', '.join(map(repr, TOKENIZERS))}", self.tokenizer)
         if not isinstance(self.lowercase, bool):
             raise _wrong("lowercase", "True or False", self.lowercase)
         _check_pattern(self.pattern)
         # A frozen value must not change through a list someone else still holds.
         object.__setattr__(self, "stop_words", _checked_stop_words(self.stop_words))
-        ngrams = (2, 2) if self.cut == "characters" else (1, 1)
+        ngrams = (2, 2) if self.tokenizer == "characters" else (1, 1)
         object.__setattr__(self, "ngrams", ngrams if self.ngrams is None else _checked_ngrams(self.ngrams))
         self._check_that_parameters_agree()
         if self.stemmer is not None:
             _snowball(self.stemmer)
-        if self.cut == "japanese":
+        if self.tokenizer == "japanese":
             require_japanese()
 
     def _check_that_parameters_agree(self) -> None:
-        if self.cut == "words":
+        if self.tokenizer == "words":
             return
         if self.pattern != DEFAULT_PATTERN:
-            raise _wrong("pattern", f"left alone with cut={self.cut!r}", self.pattern)
+            raise _wrong("pattern", f"left alone with tokenizer={self.tokenizer!r}", self.pattern)
         if self.stemmer is not None:
-            raise _wrong("stemmer", f"None with cut={self.cut!r}", self.stemmer)
-        if self.cut == "characters" and self.stop_words is not None:
-            raise _wrong("stop_words", f"None with cut={self.cut!r}, which finds no words", self.stop_words)
+            raise _wrong("stemmer", f"None with tokenizer={self.tokenizer!r}", self.stemmer)
+        if self.tokenizer == "characters" and self.stop_words is not None:
+            raise _wrong("stop_words", f"None with tokenizer={self.tokenizer!r}, which finds no words", self.stop_words)
 
     def __call__(self, text: str) -> list[str]:
         """The words of one text, in order. Time is linear in its length."""
-        if self.cut == "characters":
+        if self.tokenizer == "characters":
             return _character_ngrams(text, self.ngrams, self.lowercase)
         dropped = self._dropped
         words = [word for word in self._find_words(text) if word not in dropped]
@@ -104,7 +104,7 @@ class Analyser:
     @property
     def plain(self) -> Analyser | None:
         """The one that finds the same words and keeps all of them as they are; None where terms are not words."""
-        if self.cut == "characters" or self.ngrams != (1, 1):
+        if self.tokenizer == "characters" or self.ngrams != (1, 1):
             return None
         return replace(self, stop_words=None, stemmer=None)
 
@@ -120,7 +120,7 @@ class Analyser:
 
     @cached_property
     def _find_words(self) -> Callable[[str], list[str]]:
-        if self.cut == "japanese":
+        if self.tokenizer == "japanese":
             return JapaneseWords(self.lowercase)
         find_all = re.compile(self.pattern).findall
         return (lambda text: find_all(text.lower())) if self.lowercase else find_all

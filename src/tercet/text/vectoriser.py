@@ -172,7 +172,7 @@ class Vectoriser(TextEstimator):
         ['the', 'of']
         """
         analyse = replace(self._analyser(), stemmer=None, ngrams=(1, 1))
-        if analyse.stop_words is None or analyse.cut != "words":
+        if analyse.stop_words is None or analyse.tokenizer != "words":
             return []
         kept = set(analyse(text))
         return [word for word in dict.fromkeys(replace(analyse, stop_words=None)(text)) if word not in kept]
