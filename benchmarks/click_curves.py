@@ -148,7 +148,7 @@ def rankings(shop: Path, sizes: list[int], output: Path) -> None:
             [
                 f"{n_lists:,}",
                 name,
-                f"{np.mean(one.values):.3f}{'' if one.accepted else ' declined'}",
+                f"{np.mean(one.values):.3f}{'' if one.accepted else ' rejected'}",
                 difference(one.values, base),
                 "" if name == "guess" else difference(one.values, made[n_lists, "guess"].values),
                 f"{one.off:.3f}",

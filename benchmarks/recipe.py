@@ -116,7 +116,7 @@ class Fitted:
 
     @property
     def decision(self) -> str:
-        return "accepted" if self.accepted else "declined"
+        return "accepted" if self.accepted else "rejected"
 
     @property
     def start(self) -> tc.Weights:

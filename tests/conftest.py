@@ -72,6 +72,6 @@ def model(corpus: Corpus) -> tc.TextModel:
 
 
 @pytest.fixture(scope="session")
-def declined() -> tc.TextModel:
+def rejected() -> tc.TextModel:
     true = matching(1)
     return tc.fit(true.docs, true.queries, true.qrels, measure="Success@10", n_steps=3000, n_models=1)

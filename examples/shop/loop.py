@@ -267,7 +267,7 @@ class Loop:
         candidate = tc.load(self.folder / "candidate")
         untouched, asked = self.truth.quality(Index.open(self.folder / "index", candidate))
         print(
-            f"  candidate: learning was {'accepted' if candidate.report.accepted else 'declined'}; "
+            f"  candidate: learning was {'accepted' if candidate.report.accepted else 'rejected'}; "
             f"{MEASURE} {untouched:.3f}, of queries that were asked {asked:.3f}",
             flush=True,
         )

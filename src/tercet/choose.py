@@ -7,7 +7,7 @@ Three rules have names:
 ``"sparsest"``
     the smallest whose mean is within one standard error of the best; of equally small ones the better, then the
     earlier.
-declined unless clearly better (`Gain.is_clear`)
+rejected unless clearly better (`Gain.is_clear`)
     what would replace something is kept only where its mean gain over the same queries is larger than the standard
     error of that gain.
 
@@ -184,7 +184,7 @@ class Gain(NamedTuple):
 
     @property
     def is_clear(self) -> bool:
-        """Whether it is more than one standard error; what is not clearly better is declined."""
+        """Whether it is more than one standard error; what is not clearly better is rejected."""
         return self.mean > self.error
 
 

@@ -79,7 +79,7 @@ def test_preferences_that_say_nothing_are_declined(vectors):
     better, worse = np.where(turned, drawn[2], drawn[1]), np.where(turned, drawn[1], drawn[2])
     ranker = tc.LowRankRanker(n_components=20, identity_weight=5.0, schedule="linear", rate=0.1, verbose=False)
     model = fit_vectors(vectors, tc.Preferences(drawn[0], better, worse), ranker)
-    assert "Learning was declined; the model is tf-idf" in model.report.decision
+    assert "Learning was rejected; the model is tf-idf" in model.report.decision
     assert same_bits(model.weights, Weights([Identity(n_terms=vectors.docs.shape[1])]))
 
 
@@ -148,7 +148,7 @@ def test_what_does_not_help_is_declined(vectors):
     parts = {"validation": CORPUS.part(40, 50), "test": CORPUS.part(50)}
     model = fit_vectors(vectors, noise, n_steps=20_000, verbose=False, **parts)
     assert not model.report.accepted
-    assert "Learning was declined; the model is tf-idf" in model.report.decision
+    assert "Learning was rejected; the model is tf-idf" in model.report.decision
     assert same_bits(model.weights, Weights([Identity(n_terms=vectors.docs.shape[1])]))
     assert [system.name for system in model.report.systems] == ["tf-idf"]
 

@@ -158,8 +158,8 @@ def sealed_with(model: tc.TextModel, path, change) -> None:
         lambda m: m["report"].update(change=[0.1]),
     ],
 )
-def test_a_manifest_that_does_not_fit_is_refused(declined, tmp_path, change):
-    sealed_with(declined, tmp_path, change)
+def test_a_manifest_that_does_not_fit_is_refused(rejected, tmp_path, change):
+    sealed_with(rejected, tmp_path, change)
     with pytest.raises(BundleError):
         tc.load(tmp_path)
 
@@ -176,8 +176,8 @@ def test_a_manifest_that_does_not_fit_is_refused(declined, tmp_path, change):
     ],
     ids=["value is a number", "value is empty", "no systems", "no parts", "another shape", "endless scale"],
 )
-def test_a_manifest_that_does_not_fit_is_refused_in_our_words(declined, tmp_path, change):
-    sealed_with(declined, tmp_path, change)
+def test_a_manifest_that_does_not_fit_is_refused_in_our_words(rejected, tmp_path, change):
+    sealed_with(rejected, tmp_path, change)
     with pytest.raises(BundleError):
         tc.load(tmp_path)
 
@@ -194,6 +194,6 @@ def test_a_manifest_that_does_not_fit_is_refused_in_our_words(declined, tmp_path
         ({"q": 5}, TINY.docs, 5, r"queries\['q'\] is 5; a text, a string, is needed"),
     ],
 )
-def test_what_cannot_be_ranked_is_named(declined, queries, docs, k, message):
+def test_what_cannot_be_ranked_is_named(rejected, queries, docs, k, message):
     with pytest.raises(InputError, match=message):
-        declined.rank(queries, docs, k)
+        rejected.rank(queries, docs, k)

@@ -388,7 +388,7 @@ def test_the_choice_is_crossed_as_anyone_would_cross_it(seed, accept, higher, n_
         new, new_error = mean_and_error(start, crossed, NEW, everyone, sign)
         is_kept = is_kept and new >= -new_error
     assert choice.decision.accepted == is_kept
-    assert choice.decision.text.startswith("Learning was accepted" if is_kept else "Learning was declined; the model i")
+    assert choice.decision.text.startswith("Learning was accepted" if is_kept else "Learning was rejected; the model i")
 
 
 def constant(n: int, values: dict[str, float], noise: float = 0.0) -> Values:
@@ -416,10 +416,10 @@ def test_what_takes_from_new_documents_is_not_chosen_where_something_else_helps(
 def test_where_all_of_them_harm_learning_is_declined_and_says_why():
     choice = chosen_of(START, [[HARMS]])
     assert not choice.decision.accepted
-    assert choice.decision.text.startswith("Learning was declined; the model is BM25: AP changed by +0.300")
+    assert choice.decision.text.startswith("Learning was rejected; the model is BM25: AP changed by +0.300")
     assert "at the cost of new documents" in choice.decision.text
     assert "accept='seen' takes it all the same" in choice.decision.text
-    assert (choice.after[EVERY][:, 0] == 0.8).all()  # what is declined is shown
+    assert (choice.after[EVERY][:, 0] == 0.8).all()  # what is rejected is shown
     assert chosen_of(START, [[HARMS]], accept="seen").decision.accepted
 
 

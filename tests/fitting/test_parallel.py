@@ -93,7 +93,7 @@ def test_learning_that_does_not_help_is_declined_and_the_model_is_the_start(monk
     monkeypatch.setattr(parallel, "FOR_TRANSLATIONS", {"margin": 0.1, "rate": 1e-12})
     model = tc.fit_parallel(queries, docs, n_steps=8192, verbose=False)
     assert not model.report.accepted
-    assert model.report.declined is not None
+    assert model.report.rejected is not None
     assert f"the model is {model.report.systems[-1].name}" in model.report.decision
     assert model.report.chosen["start"] == model.report.systems[-1].name
 

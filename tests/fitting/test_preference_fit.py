@@ -69,7 +69,7 @@ def test_the_report_is_what_anyone_would_compute():
 def test_threes_that_say_nothing_are_declined():
     report = tc.fit(CORPUS.docs, CORPUS.queries, preferences=triplets_of(CORPUS.qrels, right=False), **QUICK).report
     assert not report.accepted
-    assert "Learning was declined" in report.decision
+    assert "Learning was rejected" in report.decision
 
 
 def test_queries_may_be_texts(model):

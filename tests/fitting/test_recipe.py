@@ -180,7 +180,7 @@ def test_the_decision_is_made_by_what_was_learned_without_those_queries(monkeypa
         f"with a standard error of {stats.sem(gain):.3f}."
     ) in model.report.decision
     assert model.report.accepted == (gain.mean() > stats.sem(gain))
-    learned = model.report.systems[-1] if model.report.accepted else model.report.declined
+    learned = model.report.systems[-1] if model.report.accepted else model.report.rejected
     assert learned.values["nDCG@10"][0] == pytest.approx(after.mean())  # without test queries, these are reported on
     assert model.report.crossed
 
@@ -250,9 +250,9 @@ def assert_is_its_start(model: tc.TextModel, corpus: Corpus) -> None:
     report = model.report
     name = report.systems[-1].name
     assert not report.accepted
-    assert f"Learning was declined; the model is {name}" in report.decision
-    assert report.compared == (report.declined, report.systems[-1])
-    assert f"Verdict: {report.verdict}, and declined; the model is {name}" in str(report)
+    assert f"Learning was rejected; the model is {name}" in report.decision
+    assert report.compared == (report.rejected, report.systems[-1])
+    assert f"Verdict: {report.verdict}, and rejected; the model is {name}" in str(report)
     assert {"tf-idf", "BM25"} <= {system.name for system in report.systems} <= STARTS.keys()
     assert bits(model.weights) == bits(tc.Weights([Identity(n_terms=model.weights.shape[0])]))
     queries = list(corpus.queries.values())[:10]
@@ -265,7 +265,7 @@ def assert_is_its_start(model: tc.TextModel, corpus: Corpus) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("given", "n_seeds"), [(True, 16), (False, 8)])
 def test_noise_is_declined_about_as_often_as_one_standard_error_promises(given, n_seeds):
-    declined = 0
+    rejected = 0
     for seed in range(n_seeds):
         noise = with_random_answers(matching(seed), seed)
         parts = {"validation": noise.part(50, 75)} if given else {}
@@ -275,9 +275,9 @@ def test_noise_is_declined_about_as_often_as_one_standard_error_promises(given, 
         if model.report.accepted:
             assert model.report.change[1] <= 0  # the interval on untouched queries then claims nothing
         else:
-            declined += 1
+            rejected += 1
             assert_is_its_start(model, noise)
-    assert declined >= 0.68 * n_seeds  # five in six are expected
+    assert rejected >= 0.68 * n_seeds  # five in six are expected
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -296,9 +296,9 @@ def test_noise_to_learn_from_is_declined_where_words_match(seed):
     assert_is_its_start(model, true)
 
 
-def test_a_start_that_cannot_be_beaten_stays(declined):
-    assert "changed by +0.000 from" in declined.report.decision
-    assert_is_its_start(declined, matching(1))
+def test_a_start_that_cannot_be_beaten_stays(rejected):
+    assert "changed by +0.000 from" in rejected.report.decision
+    assert_is_its_start(rejected, matching(1))
 
 
 def test_words_of_training_queries_have_columns_and_words_of_held_out_queries_have_not():

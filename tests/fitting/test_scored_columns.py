@@ -1,4 +1,4 @@
-"""Fits with fields and numbers: what decides is found, what does not help is declined, what is kept can be served."""
+"""Fits with fields and numbers: what decides is found, what does not help is rejected, what is kept can be served."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_where_learning_does_not_help_documents_need_no_columns():
     qrels = {qid: dict.fromkeys(rng.choice(list(docs), 3).tolist(), 1) for qid in qrels}
     model = tc.fit(docs, queries, qrels, features=["downloads"], analyser=ANALYSER, **QUICK)
     assert not model.report.accepted
-    assert not any("beside words" in note for note in model.report.notes)  # of what was declined, the model has nothing
+    assert not any("beside words" in note for note in model.report.notes)  # of what was rejected, the model has nothing
     assert not isinstance(model.doc_vectoriser, FieldedVectoriser)
     assert model.rank({"q": "word1"}, {"a": "word1", "b": "word2"}, k=1)["q"].keys() == {"a"}
 

@@ -221,7 +221,7 @@ def test_learning_what_is_popular_is_not_accepted_at_the_cost_of_new_documents()
     assert "which accept='seen' allows" in seen.decision
     assert changes[1][SEEN][0] > 0.8
     assert changes[1][NEW][0] < -0.8
-    # By default what is learned takes nothing from new documents, or is declined.
+    # By default what is learned takes nothing from new documents, or is rejected.
     assert changes[0][NEW][0] > -0.2 if by_default.accepted else "new documents" in by_default.decision
     assert by_default.change[0] < seen.change[0] or not by_default.accepted
 

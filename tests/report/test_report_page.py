@@ -287,16 +287,16 @@ def test_texts_are_shown_and_never_run(model, bad):
         assert not set("\x00\x1b") & set(read.text)
 
 
-def test_a_declined_fit_has_a_page(declined):
-    report = declined.report
+def test_a_declined_fit_has_a_page(rejected):
+    report = rejected.report
     text = Reader(make_report_page(report)).text
-    assert "learning declined" in text
+    assert "learning rejected" in text
     assert f"The model is {report.systems[-1].name}" in text
     assert report.details.by_query is None
     assert "Query by query" not in text
     assert [c.other for c in report.details.comparisons] == ["RM3", *(s.name for s in report.systems[:-1])]
     mean, low, high, _ = report.change
-    assert report.declined.values[report.measure][0] == pytest.approx(
+    assert report.rejected.values[report.measure][0] == pytest.approx(
         report.systems[-1].values[report.measure][0] + mean
     )
     assert f"(95 % interval of the difference {low:+.3f} to {high:+.3f}): {report.verdict}." in text
@@ -324,13 +324,13 @@ def test_the_verdict_is_that_of_the_interval_on_untouched_queries(model, tmp_pat
     meta = json.loads(report.to_json())
     assert meta.pop("verdict") == verdict
     assert Report.from_state(meta, {}) == report
-    declined = replace(report, accepted=False, systems=(start,), declined=learned)
-    assert f"Verdict: {verdict}, and declined; the model is {start.name}" in str(declined)
-    assert f"learned, which was declined, against {start.name}" in str(declined)
-    assert 'class="badge soft">learning declined<' in make_report_page(declined)
-    meta = json.loads(declined.to_json())
+    rejected = replace(report, accepted=False, systems=(start,), rejected=learned)
+    assert f"Verdict: {verdict}, and rejected; the model is {start.name}" in str(rejected)
+    assert f"learned, which was rejected, against {start.name}" in str(rejected)
+    assert 'class="badge soft">learning rejected<' in make_report_page(rejected)
+    meta = json.loads(rejected.to_json())
     assert meta.pop("verdict") == verdict
-    assert Report.from_state(meta, {}) == declined
+    assert Report.from_state(meta, {}) == rejected
     del meta["systems"][:]
     with pytest.raises(DamagedBundleError, match="must have systems"):
         Report.from_state(meta, {})
@@ -344,8 +344,8 @@ def test_one_untouched_query_has_a_page():
     assert "1 untouched query" in text
 
 
-def test_a_report_of_queries_left_out_in_turn_says_so(declined):
-    report = declined.report
+def test_a_report_of_queries_left_out_in_turn_says_so(rejected):
+    report = rejected.report
     text = Reader(make_report_page(report)).text
     assert report.crossed
     assert "100 training queries, each measured by models that learned without it" in text

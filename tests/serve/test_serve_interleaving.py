@@ -216,20 +216,20 @@ def test_a_candidate_that_changes_is_taken_and_a_bad_one_refused(tmp_path):
         assert (service.interleaver.contest, service.interleaver.refused) == (before, None)
 
 
-def declined(model: tc.TextModel) -> tc.TextModel:
+def rejected(model: tc.TextModel) -> tc.TextModel:
     """What a fit saves that did not help: its start."""
     start = SystemResult("BM25", {"nDCG@10": (0.3, 0.2, 0.4)})
-    report = Report("nDCG@10", 9, 9, 9, "As given.", (start,), accepted=False, decision="Learning was declined.")
+    report = Report("nDCG@10", 9, 9, 9, "As given.", (start,), accepted=False, decision="Learning was rejected.")
     return replace(model, report=report)
 
 
 def test_a_candidate_that_was_declined_is_not_shown_to_anybody(tmp_path, caplog):
     with sharing(tmp_path) as (api, service, _):
         before = service.interleaver.contest
-        declined(service.index.model).save(tmp_path / "candidate")
+        rejected(service.index.model).save(tmp_path / "candidate")
         assert not service.reloader.look_at_candidate()
         assert service.interleaver.contest == before  # the one before goes on
-        assert "what was learned was declined (Learning was declined.)" in caplog.text
+        assert "what was learned was rejected (Learning was rejected.)" in caplog.text
     with sharing(tmp_path) as (api, service, _):  # a restart does not fail for it
         assert not search(api)["interleaved"]
         output = api.get("/health").json()["interleaving"]

@@ -136,7 +136,7 @@ def make(folder: Path) -> None:
     train, validation, test = ({q: qrels[q] for q in part} for part in (qids[:10], qids[10:15], qids[15:]))
     model = tc.fit(docs, queries, train, validation=validation, test=test, verbose=False)
     if model.report is None or not model.report.accepted:
-        raise SystemExit("learning was declined; the golden text model should have learned something")
+        raise SystemExit("learning was rejected; the golden text model should have learned something")
     model.save(folder / "text")
     some = dict(list(queries.items())[::5])
     asked = {"docs": docs, "queries": some, "explained": ["Film rock zeppelin", "café movie movie"]}

@@ -152,7 +152,7 @@ def _print_pairs(console: Console, model: TextModel) -> None:
     console.print("\n[bold]Strongest learned pairs[/] (word in the query → word in the document)")
     pairs = [f"{a} → {b} {w:+.2f}" for a, b, w in model.strongest_pairs(18)]
     if not pairs:
-        console.print("    none: learning was declined")
+        console.print("    none: learning was rejected")
     width = max(map(len, pairs), default=0)
     for start in range(0, len(pairs), 3):
         console.print("    " + "   ".join(f"{p:<{width}}" for p in pairs[start : start + 3]), markup=False)

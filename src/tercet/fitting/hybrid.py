@@ -136,7 +136,7 @@ class VectorTrials:
         return FinalModel(weights, None, {} if words is None else words.summary)
 
     def _words_without(self, fold: Fold) -> Weights:
-        """The words that were chosen, learned without a fold; those of the start where learning was declined."""
+        """The words that were chosen, learned without a fold; those of the start where learning was rejected."""
         if not self.words.decision.accepted:
             return self._inner.start
         return self.search.without(fold, self.words)

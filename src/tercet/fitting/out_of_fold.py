@@ -23,7 +23,7 @@ from tercet.weights import Weights
 
 Accept = Literal["all", "seen"]
 ACCEPTS: Final[tuple[Accept, ...]] = ("all", "seen")
-# What is chosen may lose half of what the decision allows, so that chance does not decline it.
+# What is chosen may lose half of what the decision allows, so that chance does not reject it.
 _MOST_RISKED: Final = 0.5
 _LEFT_OUT: Final = "queries left out of learning"
 
@@ -230,7 +230,7 @@ class _SideBySide:
         harmless = list(every)
         if self.accept == "all" and NEW in self.before and where[NEW].any():
             harmless = [one for one in every if is_harmless(self.gain(one, NEW, where[NEW]), _MOST_RISKED)]
-        # Where all of them harm new documents, the one that is best all the same is shown, and declined.
+        # Where all of them harm new documents, the one that is best all the same is shown, and rejected.
         return max(harmless or every, key=lambda one: (self.gain(one, EVERY, where[EVERY]).mean, -one))
 
     def groups(self, random_state: int) -> dict[str, NDArray[np.int64]]:
@@ -268,7 +268,7 @@ def _decide(
         return Decision(True, f"{decision.text} {summary} That is a loss, which accept='seen' allows.")
     return Decision(
         False,
-        f"Learning was declined; the model is {start}: {measure} changed by "
+        f"Learning was rejected; the model is {start}: {measure} changed by "
         f"{(first[EVERY][1] - first[EVERY][0]).mean():+.3f} on {gains[EVERY].n_queries} {_LEFT_OUT}, but at the cost "
         f"of new documents. {summary} "
         f"accept='seen' takes it all the same.",

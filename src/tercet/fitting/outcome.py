@@ -44,7 +44,7 @@ _SAME: Final = 1e-9  # differences below are those of rounding
 class Outcome:
     """How learning ended: what was chosen and why, what was left out, and what was learned from everything in the end.
 
-    ``learned`` is None where it was declined and there is nothing to measure it by.
+    ``learned`` is None where it was rejected and there is nothing to measure it by.
     """
 
     measure: str
@@ -198,7 +198,7 @@ def make_report(
         rivals=tuple(SystemResult.of(name, evaluation) for name, evaluation in rivals.items()),
         details=details,
         notes=(*facts.notes, *columns_notes(model.doc_vectoriser, model.weights)),
-        declined=None if accepted else SystemResult.of("learned", learned),
+        rejected=None if accepted else SystemResult.of("learned", learned),
         evidence=reported.evidence(),
         crossed=not reported.is_given,
     )

@@ -165,7 +165,7 @@ def fit_parallel(
         chosen={"start": start_name, **setting},
         seconds=time.perf_counter() - began,
         notes=(*([name] if name else []), *([back] if judged is None else [])),
-        declined=None if gain.is_clear else SystemResult.of("learned", after_test),
+        rejected=None if gain.is_clear else SystemResult.of("learned", after_test),
     )
     return TextModel(sides[0], sides[1], learned if gain.is_clear else start, report)
 
@@ -379,7 +379,7 @@ def learn_judged(sampler: JudgementSampler, journey: Journey) -> tuple[Weights, 
 
 
 def _decision(gain: Gain, sign: float, before: NDArray[np.float64], start: str, measure: str) -> str:
-    verdict = "accepted" if gain.is_clear else f"declined; the model is {start}"
+    verdict = "accepted" if gain.is_clear else f"rejected; the model is {start}"
     return (
         f"Learning was {verdict}: on {gain.n_queries:,} validation queries {measure} changed by "
         f"{sign * gain.mean:+.3f} from {start}'s {sign * before.mean():.3f}, with a standard error of {gain.error:.3f}."

@@ -259,7 +259,7 @@ def _solve(task: Task, measure: str, how: FitSettings, vectors: VectorPair | Non
     search = Search(space, task, how, known, measure, began)
     with remembering_starts(), decomposing_once({}):
         choice = search.choose(candidates)
-        # What is declined is measured where there is something to measure it by, and else not learned again.
+        # What is rejected is measured where there is something to measure it by, and else not learned again.
         final = search.learn(choice) if choice.decision.accepted or space.test else None
         chosen = {**start_summary(space), **candidate_summary(choice.tried.candidate), "blend": choice.blend}
         out_of_fold = search.out_of_fold

@@ -54,7 +54,7 @@ def fit_vectors(
     """Learn a text model from vectors on disk. Documents are fetched as preferences need them.
 
     As in ``tc.fit`` queries are held out, what is learned is compared with plain matching on those for validation, and
-    declined unless it is better by more than one standard error; the ``report`` is on the others.
+    rejected unless it is better by more than one standard error; the ``report`` is on the others.
 
     Parameters
     ----------
@@ -327,7 +327,7 @@ def _report(
     measure = str(task.test.measure)
     measures = [measure] if measure == PAIR_ACCURACY else list(dict.fromkeys([measure, "nDCG@10", "AP"]))
     systems: dict[str, Evaluation] = {}
-    declined: SystemResult | None = None
+    rejected: SystemResult | None = None
     changes: dict[str, Change] = {}
     evaluation = task.test.evaluate(learned, measures)
     if start is not None:
@@ -336,7 +336,7 @@ def _report(
     if start is None or decision.accepted:
         systems["learned"] = evaluation
     else:
-        declined = SystemResult.of("learned", evaluation)
+        rejected = SystemResult.of("learned", evaluation)
     return Report(
         measure=measure,
         n_train=task.n_train,
@@ -350,7 +350,7 @@ def _report(
         chosen=chosen,
         seconds=seconds,
         notes=() if measure == PAIR_ACCURACY else (f"the best {DEPTH:,} documents of each query count.",),
-        declined=declined,
+        rejected=rejected,
     )
 
 

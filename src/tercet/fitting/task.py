@@ -293,7 +293,7 @@ def decide(
     gain: Gain, before: NDArray[np.float64], after: NDArray[np.float64], *, start: str, measure: str, queries: str
 ) -> Decision:
     """Accept learning only when it beats the start on queries left out by more than one standard error."""
-    verdict = "accepted" if gain.is_clear else f"declined; the model is {start}"
+    verdict = "accepted" if gain.is_clear else f"rejected; the model is {start}"
     return Decision(
         gain.is_clear,
         f"Learning was {verdict}: on {gain.n_queries} {queries} {measure} changed by "

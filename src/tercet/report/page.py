@@ -79,10 +79,10 @@ def _header(report: Report, name: str) -> Html:
         model = report.systems[-1]
         value = model.values[measure][0]
         lead = f"The model is {model.name}, with {measure} of {value:.3f} on {queries}."
-        if report.declined is not None:
-            lead += f" What was learned has {report.declined.values[measure][0]:.3f} there{_interval_note(report)}"
+        if report.rejected is not None:
+            lead += f" What was learned has {report.rejected.values[measure][0]:.3f} there{_interval_note(report)}"
             lead += "." if report.verdict is None else f": {report.verdict}."
-    badge, tone = "learning declined", "soft"
+    badge, tone = "learning rejected", "soft"
     if report.accepted:
         badge, tone = report.verdict or "not compared", str(_TONES.get(report.verdict, "soft"))
     return element(
@@ -111,7 +111,7 @@ def _tiles(report: Report) -> list[Html]:
         difference, low, high, p_value = report.change
         under = f"{low:+.3f} to {high:+.3f}, " + shown_p(p_value).replace(" ", "\N{NO-BREAK SPACE}")
         learned, start = report.compared
-        against = f"against {start.name}" if report.accepted else f"declined: {learned.name} against {start.name}"
+        against = f"against {start.name}" if report.accepted else f"rejected: {learned.name} against {start.name}"
         tiles.append(_tile(against, f"{difference:+.3f}", under))
     if details is not None and details.by_query is not None:
         changed = details.by_query
@@ -278,7 +278,7 @@ def _learning(report: Report, learning: Learning) -> Html:
             f"Here {report.measure} changed by {learning.difference:+.3f} on "
             f"{shown_count(learning.n_queries, 'query', 'queries')} left out of learning, from {learning.start:.3f} "
             f"with {start} to {learning.final:.3f}{error}: learning was "
-            f"{'accepted' if report.accepted else 'declined'}.",
+            f"{'accepted' if report.accepted else 'rejected'}.",
         ),
         element(
             "figure",

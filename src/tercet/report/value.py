@@ -140,7 +140,7 @@ class Report:
     details : of texts, what `tercet.report.page` shows besides; reports of earlier versions have none
     features : of feature vectors, what was learned and the path it was chosen from
     notes : what the reader should know about the data
-    declined : what was learned, where it was not accepted and was measured all the same
+    rejected : what was learned, where it was not accepted and was measured all the same
     evidence : what learning brought on answers that were seen in training and on new ones, and on each source where
         there are several
     crossed : whether the queries reported on are training queries, each measured by models that learned without it and
@@ -149,7 +149,7 @@ class Report:
     Examples
     --------
     >>> bm25 = SystemResult("BM25", {"nDCG@10": (0.29, 0.26, 0.33)})
-    >>> report = Report("nDCG@10", 100, 20, 20, "As given.", (bm25,), accepted=False, decision="Learning was declined.")
+    >>> report = Report("nDCG@10", 100, 20, 20, "As given.", (bm25,), accepted=False, decision="Learning was rejected.")
     >>> report.systems[0].name, report.accepted
     ('BM25', False)
     """
@@ -169,7 +169,7 @@ class Report:
     details: Details | None = None
     features: FeatureDetails | None = None
     notes: tuple[str, ...] = ()
-    declined: SystemResult | None = None
+    rejected: SystemResult | None = None
     evidence: tuple[EvidenceResult, ...] = ()
     crossed: bool = False
 
@@ -186,8 +186,8 @@ class Report:
     @property
     def compared(self) -> tuple[SystemResult, SystemResult] | None:
         """The two systems that ``changes`` are between: what was learned, and its start."""
-        if self.declined is not None:
-            return self.declined, self.systems[-1]
+        if self.rejected is not None:
+            return self.rejected, self.systems[-1]
         return (self.systems[-1], self.systems[-2]) if len(self.systems) > 1 and self.changes else None
 
     @property
@@ -195,7 +195,7 @@ class Report:
         """What the untouched queries say of what was learned: "better", "no difference seen" or "worse".
 
         By the 95 % interval of the difference to its start. It is not what decided, which was done on validation; and
-        where learning was declined it is the verdict on what was declined. None where there is no interval.
+        where learning was rejected it is the verdict on what was rejected. None where there is no interval.
         """
         return _verdict(self.change, self.measure)
 
@@ -232,7 +232,7 @@ class Report:
         elif self.change is not None and self.compared is not None:
             learned, start = self.compared
             difference, interval = shown_change(self.change, ", paired t-test ")
-            name = learned.name if self.declined is None else f"{learned.name}, which was declined,"
+            name = learned.name if self.rejected is None else f"{learned.name}, which was rejected,"
             lines.append(f"{name} against {start.name}, {self.reported_on}, {self.measure}: {difference} {interval}")
         if self.evidence and self.compared is not None:
             lines.append(f"What was learned against {self.compared[1].name}, by part:")
@@ -250,7 +250,7 @@ class Report:
     def shown_verdict(self) -> str:
         """The verdict in the words of a sentence, with what was done."""
         said = "the difference cannot be told from one query" if self.verdict is None else self.verdict
-        return said if self.accepted else f"{said}, and declined; the model is {self.systems[-1].name}"
+        return said if self.accepted else f"{said}, and rejected; the model is {self.systems[-1].name}"
 
     def __repr__(self) -> str:
         means = ", ".join(f"{one.name} {one.values[self.measure][0]:.3f}" for one in self.systems[-2:])
@@ -271,7 +271,7 @@ class Report:
         learned = None if self.compared is None else self.compared[0]
         rows = [
             (one.name, measure, *values, *(self.changes.get(measure, (nan,) * 4) if one is learned else (nan,) * 4))
-            for one in (*self.rivals, *self.systems, *(() if self.declined is None else (self.declined,)))
+            for one in (*self.rivals, *self.systems, *(() if self.rejected is None else (self.rejected,)))
             for measure, values in one.values.items()
         ]
         return frame_of({name: [row[i] for row in rows] for i, name in enumerate(names)})
@@ -338,15 +338,15 @@ class _SavedTextReport:
     rivals: Annotated[tuple[SystemResult, ...], OMIT_DEFAULT] = ()
     details: Annotated[Details | None, OMIT_DEFAULT] = None
     notes: Annotated[tuple[str, ...], OMIT_DEFAULT] = ()
-    declined: Annotated[SystemResult | None, OMIT_DEFAULT] = None
+    rejected: Annotated[SystemResult | None, OMIT_DEFAULT] = None
     evidence: Annotated[tuple[EvidenceResult, ...], OMIT_DEFAULT] = ()
     crossed: Annotated[bool, OMIT_DEFAULT] = False
 
     def __post_init__(self) -> None:
-        if not self.systems and (self.rivals or self.details is not None or self.declined is not None):
-            raise InputError("a report with rivals, details or what was declined must have systems")
-        declined = () if self.declined is None else (self.declined,)
-        _check_measures(self.measure, (*self.systems, *self.rivals, *declined))
+        if not self.systems and (self.rivals or self.details is not None or self.rejected is not None):
+            raise InputError("a report with rivals, details or what was rejected must have systems")
+        rejected = () if self.rejected is None else (self.rejected,)
+        _check_measures(self.measure, (*self.systems, *self.rivals, *rejected))
 
     def report(self) -> Report:
         shared = {name: value for name, value in vars(self).items() if name != "change"}

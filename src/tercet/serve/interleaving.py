@@ -32,8 +32,8 @@ _log = logging.getLogger(__name__)
 BASELINE: Final = "baseline"
 
 
-class DeclinedCandidate(InputError):
-    """A model that is its own start, since what it learned was declined: nobody need be shown that."""
+class RejectedCandidate(InputError):
+    """A model that is its own start, since what it learned was rejected: nobody need be shown that."""
 
 
 class CandidateSource:
@@ -165,8 +165,8 @@ class Interleaver:
         self._seen = self._source.marks()  # before it is read, so that no later one is missed
         model = self._source.read()
         if model.report is not None and not model.report.accepted:
-            raise DeclinedCandidate(
-                f"{self._source.folder}: what was learned was declined ({model.report.decision}), so there is nothing "
+            raise RejectedCandidate(
+                f"{self._source.folder}: what was learned was rejected ({model.report.decision}), so there is nothing "
                 "to compare"
             )
         return model

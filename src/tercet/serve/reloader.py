@@ -21,7 +21,7 @@ from tercet.serve.allocator import return_free_memory
 from tercet.serve.bounds import SNAPSHOT_EVERY, LearningBounds
 from tercet.serve.generations import Generation, IndexSource
 from tercet.serve.impressions import ImpressionLog
-from tercet.serve.interleaving import DeclinedCandidate, Interleaver
+from tercet.serve.interleaving import Interleaver, RejectedCandidate
 from tercet.serve.journal import Entry, Renewed
 from tercet.serve.journal_file import Journal
 from tercet.serve.learner import Learner, Version
@@ -84,7 +84,7 @@ class Reloader:
             if interleaver is not None:
                 try:
                     candidate = interleaver.read_candidate()
-                except DeclinedCandidate as error:  # the next one may be better: a restart must not fail for it
+                except RejectedCandidate as error:  # the next one may be better: a restart must not fail for it
                     candidate = None
                     interleaver.refuse(error)
                 rival = interleaver.rival_of(self.serving, journal.entries, bounds, candidate, self._snapshots)
