@@ -117,7 +117,7 @@ def rankings(shop: Path, sizes: list[int], output: Path) -> None:
         if n_lists > len(log.impressions):
             print(f"the log has {len(log.impressions):,} lists; {n_lists:,} are left out (shop.py --lists)")
             continue
-        part = without_odd_sessions(log.some(range(n_lists)))
+        part = without_odd_sessions(log.subset(range(n_lists)))
         found = choose_examination(part)
         curves = {
             "no correction": (1.0,),

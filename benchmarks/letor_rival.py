@@ -58,7 +58,7 @@ class RivalFold:
     test: Any
 
     @classmethod
-    def of(cls, fold: LetorFold) -> RivalFold:
+    def from_fold(cls, fold: LetorFold) -> RivalFold:
         return cls(rival_rows(fold.train), rival_rows(fold.vali), rival_rows(fold.test))
 
 

@@ -108,7 +108,7 @@ def time_pass(folds: tuple[LetorFold, ...], repeats: int) -> dict[str, Any]:
     for name, parameters in VARIANTS.items():
         ranker = tc.FTRLRanker(**parameters)
         passes, fits = [], []
-        grouped = [Queries.of(fold.train.y, fold.train.qid) for fold in folds]
+        grouped = [Queries.from_labels(fold.train.y, fold.train.qid) for fold in folds]
         ranker.fit(folds[0].train.X, folds[0].train.y, folds[0].train.qid)  # compiled, or loaded
         with clock.running():
             for _ in range(max(3, repeats // 10) if "batch_size" in parameters else repeats):
@@ -188,8 +188,8 @@ def try_theirs(folds: tuple[LetorFold, ...], matrices: list[RivalFold], quick: b
 
 def compare(folds: tuple[LetorFold, ...], seed: int, quick: bool) -> dict[str, Any]:
     repeats = 1 if quick else 5
-    matrices = [RivalFold.of(fold) for fold in folds]
-    grouped = [Queries.of(fold.train.y, fold.train.qid) for fold in folds]
+    matrices = [RivalFold.from_fold(fold) for fold in folds]
+    grouped = [Queries.from_labels(fold.train.y, fold.train.qid) for fold in folds]
     with (choosing := Clock()).running():
         ours = choose_ours(folds)
     with (trying := Clock()).running():

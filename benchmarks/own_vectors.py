@@ -63,7 +63,7 @@ def main() -> None:
     static = StaticVectors()
     unstemmed = docs.columns.get("unstemmed", [None] * len(docs))
     whole = {doc_id: text or docs[doc_id] for doc_id, text in zip(docs, unstemmed, strict=True)}
-    doc_vectors, query_vectors = static.of(whole), static.of(dict(texts.queries))
+    doc_vectors, query_vectors = static.take(whole), static.take(dict(texts.queries))
     train, dev = texts.qrels["train"], texts.qrels["dev"]
     steps = {"n_steps": QUICK_STEPS} if arguments.quick else {}
     asked = {qid: texts.queries[qid] for qid in train}
@@ -82,7 +82,7 @@ def main() -> None:
     tested = docs.with_vectors(doc_vectors)
 
     def measured(model: tc.TextModel) -> HeldOutQueries:
-        own = query_vectors.of(asked_of) if model.n_dims else None
+        own = query_vectors.take(asked_of) if model.n_dims else None
         Q, D = model.queries(list(asked_of.values()), own), model.docs(tested)
         return HeldOutQueries.from_qrels(dev, Q, D, *rows)
 
@@ -129,10 +129,10 @@ def mapped(
 ) -> NDArray[np.float32]:
     """The map by itself, from all training judgements."""
     query_rows, doc_rows = ({one: row for row, one in enumerate(ids)} for ids in (asked, docs))
-    sampler = JudgementRows.of(train, query_rows, doc_rows, "nDCG@10").sampler()
+    sampler = JudgementRows.from_qrels(train, query_rows, doc_rows, "nDCG@10").sampler()
     n_steps = QUICK_STEPS if arguments.quick else 100_000
     seed = arguments.seed
-    pair = query_vectors.of(asked, "query"), doc_vectors.of(docs)
+    pair = query_vectors.take(asked, "query"), doc_vectors.take(docs)
     return learned_map(*pair, sampler, setting, n_steps=n_steps, random_state=seed)
 
 

@@ -53,7 +53,7 @@ class Costs:
     merging: float
 
     @classmethod
-    def of(cls, measured: dict[str, Any]) -> Costs:
+    def from_dict(cls, measured: dict[str, Any]) -> Costs:
         results = measured["results"]
         sizes = [int(name) for name in results if name.isdigit()]
         n = max(sizes)
@@ -116,7 +116,7 @@ def _whole(machines: float) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("costs", type=Path, help="the JSON that scale_costs.py wrote")
-    costs = Costs.of(json.loads(parser.parse_args().costs.read_text()))
+    costs = Costs.from_dict(json.loads(parser.parse_args().costs.read_text()))
     print(
         f"From costs at {costs.docs:,} documents, for machines of {MACHINE_CORES} cores and {MACHINE_GIB} GiB, of which"
     )

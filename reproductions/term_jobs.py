@@ -90,7 +90,7 @@ class MethodView:
     word_map: WordMap | None = None
 
     @classmethod
-    def of(cls, method: Method, task: PreferenceTask) -> MethodView:
+    def from_method(cls, method: Method, task: PreferenceTask) -> MethodView:
         if method.map is None:
             return cls(task.Q, task.D)
         word_map = task.word_map(method.map)
@@ -139,7 +139,7 @@ def learn(
         classifier.fit(task.Q, task.y)
         return FittedMethod(classifier, seconds=time.perf_counter() - started)
     prefs = task.train(method.preferences, seed, method.share, method.uniform_over) if method.preferences else None
-    lesson = _Lesson(method, task, MethodView.of(method, task), seed, prefs)
+    lesson = _Lesson(method, task, MethodView.from_method(method, task), seed, prefs)
     settings = settings_of(method.choose) if chooses else [{}]
     rankers = [make_ranker(method.ranker, parameters | setting, seed) for setting in settings]
     started = time.perf_counter()
@@ -361,7 +361,7 @@ class CurveJob:
         """
         method = self.method
         warm_up(method.ranker)
-        view = MethodView.of(method, task)
+        view = MethodView.from_method(method, task)
         prefs = task.train(method.preferences, 0, method.share, method.uniform_over)
         test = task.test(self.test_preferences, 0)
         others = task.train(self.test_preferences, CHOOSING_SEED, method.share)

@@ -331,7 +331,7 @@ def test_lists_that_a_service_made_by_chance_are_marked(tmp_path, form):
     log = read_click_log(tmp_path)
     assert log.interleaved == (False, True, False)
     assert log.randomised == (False, False, True)
-    assert log.some([1]).interleaved == (True,)
+    assert log.subset([1]).interleaved == (True,)
 
 
 SHOWN_BY_EVENTS = (

@@ -23,7 +23,7 @@ def test_files_give_back_what_was_written(tmp_path_factory, ids, n_dims):
     for name in ("v.npz", "v.npy"):
         vectors = read_own_vectors(folder / name)
         assert vectors.ids == tuple(ids)
-        assert np.array_equal(vectors.of(reversed(ids)), matrix[::-1])
+        assert np.array_equal(vectors.take(reversed(ids)), matrix[::-1])
 
 
 @pytest.mark.parametrize(
@@ -115,6 +115,6 @@ def test_vectors_are_not_changed_under_a_reader():
     matrix = np.ones((1, 2))
     vectors = OwnVectors(("a",), matrix)
     matrix[:] = 5
-    assert vectors.of(["a"]).tolist() == [[1, 1]]
+    assert vectors.take(["a"]).tolist() == [[1, 1]]
     with pytest.raises(ValueError, match="read-only"):
         vectors.matrix[0, 0] = 3

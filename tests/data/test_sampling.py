@@ -76,12 +76,12 @@ def test_without_popularity_the_same_calls_of_the_generator_are_made():
 
 def test_fingerprints_tell_popularity_and_withheld_documents_apart():
     plain = JudgementSampler.from_qrels(GRADED, n_docs=8)
-    same = [plain.with_popular(0.5).with_popular(0.0), plain.without(), plain.without(docs=[7], as_worse=True)]
+    same = [plain.with_popular(0.5).with_popular(0.0), plain.drop(), plain.drop(docs=[7], as_worse=True)]
     assert {sampler.fingerprint() for sampler in same} == {plain.fingerprint()}
-    others = [plain, plain.with_popular(0.5), plain.with_popular(1), plain.without(docs=[7]), plain.without([0])]
+    others = [plain, plain.with_popular(0.5), plain.with_popular(1), plain.drop(docs=[7]), plain.drop([0])]
     assert len({sampler.fingerprint() for sampler in others}) == 5
     labels = LabelSampler(["a", "a", "a", "b", "b"])
-    assert labels.without().fingerprint() == labels.fingerprint() != labels.without([4]).fingerprint()
+    assert labels.drop().fingerprint() == labels.fingerprint() != labels.drop([4]).fingerprint()
 
 
 @pytest.mark.parametrize("popular", [-0.1, 1.1, np.nan, "much", True])
@@ -120,9 +120,9 @@ def test_what_is_withheld_is_as_if_it_had_never_been_judged(qrels, queries, docs
     allowed = oracles.drawn_shares(left, 8, popular, itself=itself, absent=absent)
     if not allowed.any():
         with pytest.raises(InputError):
-            sampler.without(list(queries), list(docs), as_worse=as_worse)
+            sampler.drop(list(queries), list(docs), as_worse=as_worse)
         return
-    rest = sampler.without(list(queries), list(docs), as_worse=as_worse)
+    rest = sampler.drop(list(queries), list(docs), as_worse=as_worse)
     triplets = set(zip(*np.nonzero(allowed), strict=True))
     assert set(zip(*drawn(rest, 500), strict=True)) <= triplets
     assert rest.queries.tolist() == sorted({q for q, _, _ in triplets})
@@ -130,10 +130,10 @@ def test_what_is_withheld_is_as_if_it_had_never_been_judged(qrels, queries, docs
 
 def test_preferences_that_touch_withheld_rows_are_left_out():
     sampler = PreferenceSampler(Preferences([0, 0, 1, 2], [1, 2, 1, 3], [2, 3, 3, 2], [1.0, 2.0, 3.0, 4.0]))
-    assert set(zip(*drawn(sampler.without([2], [2])), strict=True)) == {(1, 1, 3)}
-    assert set(zip(*drawn(sampler.without(docs=[2], as_worse=True)), strict=True)) == {(0, 1, 2), (1, 1, 3), (2, 3, 2)}
+    assert set(zip(*drawn(sampler.drop([2], [2])), strict=True)) == {(1, 1, 3)}
+    assert set(zip(*drawn(sampler.drop(docs=[2], as_worse=True)), strict=True)) == {(0, 1, 2), (1, 1, 3), (2, 3, 2)}
     with pytest.raises(InputError, match="no preferences"):
-        sampler.without(docs=[1, 2, 3])
+        sampler.drop(docs=[1, 2, 3])
 
 
 @given(y=st.lists(st.sampled_from("abc"), min_size=3, max_size=12), rows=st.sets(st.integers(0, 11)))
@@ -147,9 +147,9 @@ def test_withheld_texts_are_never_drawn(y, rows):
         expected = LabelSampler([y[i] for i in kept])
     except InputError:
         with pytest.raises(InputError):
-            whole.without(list(rows))
+            whole.drop(list(rows))
         return
-    found = whole.without(list(rows))
+    found = whole.drop(list(rows))
     assert np.array_equal(drawn(found, 200), np.array(kept)[drawn(expected, 200)])
 
 
@@ -157,21 +157,21 @@ def test_a_mixture_is_of_what_is_left_of_each():
     judged = JudgementSampler.from_qrels({0: {1: 1}}, n_docs=4)
     preferred = PreferenceSampler(Preferences([1], [2], [3]))
     mixture = MixtureSampler([(judged, 3.0), (preferred, 1.0)])
-    rest = mixture.without(queries=[1])
+    rest = mixture.drop(queries=[1])
     assert rest.shares.tolist() == [1.0]
     assert set(drawn(rest)[0].tolist()) == {0}
     with pytest.raises(InputError, match="no sampler of the mixture"):
-        mixture.without(docs=[1, 2])
+        mixture.drop(docs=[1, 2])
     with pytest.raises(InputError, match="docs must hold row numbers"):
-        mixture.without(docs=["a"])
+        mixture.drop(docs=["a"])
     with pytest.raises(ParameterError, match="as_worse"):
-        MixtureSampler([(judged, 1), (LabelSampler([0, 0, 1]), 1)]).without(as_worse=True)
+        MixtureSampler([(judged, 1), (LabelSampler([0, 0, 1]), 1)]).drop(as_worse=True)
     popular = MixtureSampler([(judged, 3.0), (preferred, 1.0)]).with_popular(0.5)
     assert popular.fingerprint() != mixture.fingerprint() == popular.with_popular(0.0).fingerprint()
 
 
 def test_hard_negatives_are_no_withheld_documents():
     X = sparse.eye_array(4, format="csr")
-    sampler = JudgementSampler.from_qrels({0: {1: 1}}, n_docs=4).without(docs=[0])
+    sampler = JudgementSampler.from_qrels({0: {1: 1}}, n_docs=4).drop(docs=[0])
     source = HardSource(sampler, X, X, 100, depth=1, hard=1.0)
     assert set(source.draw(0, lambda: Weights([Identity(n_terms=4)])).worse.tolist()) == {2, 3}

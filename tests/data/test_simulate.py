@@ -78,7 +78,7 @@ def test_a_session_sees_one_ranker():
 def test_tastes_drift_from_the_first_truth_to_the_later():
     later = {query: {docs[5]: 1} for query, [docs] in LISTS.items()}
     log = simulate_clicks(LISTS, GRADES, 10_000, Visitors(looking=0.0, chances=(0.0, 1.0)), later=later)
-    first, last = log.some(range(1_000)), log.some(range(9_000, 10_000))
+    first, last = log.subset(range(1_000)), log.subset(range(9_000, 10_000))
     assert rates(first)[5] < 0.1 < 0.9 < rates(last)[5]
 
 

@@ -178,7 +178,7 @@ def test_lists_made_of_two_rankings_have_a_curve_of_their_own():
     marked = replace(log, interleaved=tuple(number % 2 == 0 for number in range(4000)))
     curves = {curve.method: curve for curve in estimate_examination(marked, n_resamples=2)}
     assert set(curves) == {"interleaved", "harvested"}
-    alone = estimate_examination(log.some(range(0, 4000, 2)), n_resamples=2)
+    alone = estimate_examination(log.subset(range(0, 4000, 2)), n_resamples=2)
     np.testing.assert_allclose(curves["interleaved"].values, alone[0].values)
     assert "lists made of two rankings" in choose_examination(marked, [curves["interleaved"]]).source
 

@@ -201,8 +201,8 @@ def test_what_cannot_be_is_said(given, message):
 
 
 def test_fields_may_be_named_without_weights():
-    assert ScoredColumns.of(["title"], None) == ScoredColumns({"title": 1.0}, ())
-    assert ScoredColumns.of(None, None) is None
+    assert ScoredColumns.from_arguments(["title"], None) == ScoredColumns({"title": 1.0}, ())
+    assert ScoredColumns.from_arguments(None, None) is None
 
 
 def test_clicks_teach_numbers_too():

@@ -48,7 +48,7 @@ def test_class_scores_are_those_of_ridge_regression(seed, n_classes, length):
 
 def test_texts_that_are_withheld_say_nothing(checkerboard):
     X, y = checkerboard
-    rest = LabelSampler(y).without(np.arange(0, 20))
+    rest = LabelSampler(y).drop(np.arange(0, 20))
     ranker = make().fit(X, SampledSource(rest, 100))
     changed = sparse.csr_array(sparse.vstack([X[:20] * 0, X[20:]], format="csr"))
     other = make().fit(changed, SampledSource(rest, 100))

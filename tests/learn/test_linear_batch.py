@@ -34,7 +34,7 @@ def made_rows(seed: int, n: int = 50, d: int = 6, n_queries: int = 5):
 
 
 def objective_of(X, y, qid, margin=1.0, normalise_pairs=False) -> PairObjective:
-    return PairObjective(X, Queries.of(y, qid), margin, normalise_pairs=normalise_pairs)
+    return PairObjective(X, Queries.from_labels(y, qid), margin, normalise_pairs=normalise_pairs)
 
 
 # -- the objective --------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def test_the_line_search_finds_the_minimum(seed, most):
 def test_curvature_is_how_fast_the_derivative_along_a_line_changes(normalise_pairs, seed):
     _, y, qid = made_rows(seed)
     rng = np.random.default_rng(seed)
-    queries = Queries.of(y, qid)
+    queries = Queries.from_labels(y, qid)
     scores, change = rng.normal(size=(2, len(queries.rows)))
     below, above = (
         derivative_along(scores + step * change, change, queries, normalise_pairs) for step in (-1e-7, 1e-7)

@@ -177,7 +177,7 @@ def test_mixed_rows_stay_in_their_query():
     from tercet.learn.linear.queries import Queries
 
     _, y, qid = made_rows(5)
-    queries = Queries.of(y, qid)
+    queries = Queries.from_labels(y, qid)
     mixed = queries.mixed(np.random.default_rng(0))
     for q in range(len(queries)):
         part = slice(queries.starts[q], queries.starts[q + 1])

@@ -115,8 +115,8 @@ def test_the_inner_ranker_is_saved(tmp_path):
 def test_some_queries_are_those_of_their_rows_alone():
     _, y, qid = made_rows(n_queries=5)
     y[qid == 2] = 1  # no pairs
-    queries = Queries.of(y, qid)
-    part, alone = queries.some(np.array([3, 1])), Queries.of(y[10:20], None)
+    queries = Queries.from_labels(y, qid)
+    part, alone = queries.subset(np.array([3, 1])), Queries.from_labels(y[10:20], None)
     assert (len(part), part.rows[:3].tolist()) == (2, [40, 41, 42])
     np.testing.assert_array_equal(part.labels[10:], alone.labels)
     np.testing.assert_array_equal(part.n_pairs[1:], alone.n_pairs)

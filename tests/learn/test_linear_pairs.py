@@ -127,7 +127,7 @@ def test_queries_hold_every_row_that_has_pairs(seed, kind):
         "floats": number / 2,
         "runs": np.sort(number),
     }[kind]
-    queries = Queries.of(labels, ids)
+    queries = Queries.from_labels(labels, ids)
     expected = {}
     for row, name in enumerate(ids):
         expected.setdefault(name, []).append(row)
@@ -145,14 +145,14 @@ def test_queries_hold_every_row_that_has_pairs(seed, kind):
 
 @pytest.mark.parametrize("labels", [[-1e308, 1e308, 0.0], [1 + 2**-52, 1.0, -30.0], [0.1, 1.1, 31.1]], ids=str)
 def test_labels_of_any_size_keep_their_order(labels):
-    queries = Queries.of(np.array(labels), None)
+    queries = Queries.from_labels(np.array(labels), None)
     assert oracles.query_pairs(queries.grades) == oracles.query_pairs(labels)
     assert queries.n_pairs.tolist() == [3]
 
 
 def test_one_and_the_word_one_are_two_queries():
-    assert len(Queries.of(np.array([0, 1, 0, 1]), [1, "1", 1, "1"])) == 0
-    assert len(Queries.of(np.array([0, 1, 0, 1]), [1, 1, "1", "1"])) == 2
+    assert len(Queries.from_labels(np.array([0, 1, 0, 1]), [1, "1", 1, "1"])) == 0
+    assert len(Queries.from_labels(np.array([0, 1, 0, 1]), [1, 1, "1", "1"])) == 2
 
 
 @pytest.mark.parametrize(
@@ -170,4 +170,4 @@ def test_one_and_the_word_one_are_two_queries():
 )
 def test_what_is_no_query_id_is_refused(qid, message):
     with pytest.raises(InputError, match=message):
-        Queries.of(np.array([0, 1, 0]), qid)
+        Queries.from_labels(np.array([0, 1, 0]), qid)

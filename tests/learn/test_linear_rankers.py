@@ -398,7 +398,7 @@ def test_a_scale_is_the_mean_reach_within_queries(seed, is_sparse):
         parts = [column[qid == q] for q in range(6) if len(set(y[qid == q])) > 1]
         reach = [part.max() - part.min() for part in parts if part.max() > part.min()]
         expected.append(np.mean(reach) if reach else 1.0)
-    found = Spreads.of(sparse.csr_array(X) if is_sparse else X, Queries.of(y, qid)).scale
+    found = Spreads.from_rows(sparse.csr_array(X) if is_sparse else X, Queries.from_labels(y, qid)).scale
     np.testing.assert_allclose(found, expected)
 
 

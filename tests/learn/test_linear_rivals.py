@@ -105,10 +105,10 @@ def test_equal_scores_count_by_the_mean_over_their_orders(queries, at):
 
 def test_gains_are_those_of_the_labels_or_of_their_order():
     y = np.array([0, 2, 2, 1.5, -1, 9, 40, 3, 7, 0])
-    grades = Queries.of(y, [1, 1, 1, 2, 2, 2, 3, 3, 4, 4]).by_gain()
+    grades = Queries.from_labels(y, [1, 1, 1, 2, 2, 2, 3, 3, 4, 4]).by_gain()
     assert grades.grades.tolist() == [0, 2, 2, 1, 0, 2, 1, 0, 7, 0]
     assert grades.n_grades.tolist() == [3, 3, 2, 8]
-    assert len(Queries.of(np.zeros(3), None).by_gain()) == 0
+    assert len(Queries.from_labels(np.zeros(3), None).by_gain()) == 0
 
 
 def test_a_thousand_grades_do_not_overflow():

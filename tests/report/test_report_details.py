@@ -78,7 +78,7 @@ def test_a_curve_has_the_measure_of_the_weights_at_that_step():
             W[i, (i + 1) % n] = 2.0
         return tc.Weights([Identity(n_terms=n), Sparse(weights=W.tocsr())])
 
-    look = recorder.of(Candidate("cosine", {}, tc.CosineRanker()), 100)
+    look = recorder.callback_for(Candidate("cosine", {}, tc.CosineRanker()), 100)
     for step, k in ((4, 0), (12, 2), (15, 3), (40, 5), (100, 6)):
         look(SimpleNamespace(step=step, total=100, weights=lambda k=k: learned(k)))
     [curve] = recorder.curves

@@ -130,7 +130,7 @@ def without_odd_sessions(log: ClickLog, odd: list[OddSession] | None = None) -> 
     what = "sessions" if log.sessions else "lists"
     summary = " and ".join(f"{count:,} {what} as of one who {reason}" for reason, count in sorted(reasons.items()))
     note = f"click log: left out {summary}, {n_lists:,} of {len(log.impressions):,} lists."
-    return replace(log.some(kept), notes=(*log.notes, note))
+    return replace(log.subset(kept), notes=(*log.notes, note))
 
 
 def _names(log: ClickLog) -> list[str]:

@@ -224,7 +224,7 @@ def _rows_of_lists(table: DataTable, given: Columns, refused: Refused | None) ->
                 raise table.error(number, problem)
             is_random = randomised is not None and _truth_in(row.get(randomised), table, number, randomised)
             who = None if session is None else session_in(row.get(session))
-            lists.append(PlacedList(times.of(row, number), impression, who, is_random))
+            lists.append(PlacedList(times.time_of(row, number), impression, who, is_random))
         except FormatError as problem_of_row:
             refuse(problem_of_row, refused)
     roles = {"query": query, "shown": shown, "clicked": clicked, "session": session, "randomised": randomised}
@@ -253,8 +253,8 @@ def _rows_of_documents(table: DataTable, given: Columns, refused: Refused | None
             is_random = randomised is not None and _truth_in(row.get(randomised), table, number, randomised)
             place = None if position is None else _position_in(row.get(position), table, number, position)
             search_id, who = (None if column is None else row.get(column) for column in (search, session))
-            key = ListKey.of(search_id, who, text)
-            time = times.of(row, number)
+            key = ListKey.from_row(search_id, who, text)
+            time = times.time_of(row, number)
         except FormatError as problem:
             refuse(problem, refused)
             continue
@@ -352,7 +352,7 @@ class _Events:
                     continue
                 doc_id = self._document(row, number)
                 place = self._place(row, number)
-                time = self.times.of(row, number)
+                time = self.times.time_of(row, number)
                 is_random = self.randomised is not None and _truth_in(
                     row.get(self.randomised), self.events, number, self.randomised
                 )
@@ -411,7 +411,7 @@ class _Events:
                     continue  # a search without words, such as browsing a category
                 query = query_in(row.get(text), table, number, text)
                 shown = () if hits is None else ids_in(row.get(hits), table, number, hits)
-                time = times.of(row, number)
+                time = times.time_of(row, number)
                 who = None if client is None else session_in(row.get(client))
                 is_interleaved = _attribute(row, (ATTRIBUTES, INTERLEAVED, "method")) is not None
                 is_random = _attribute(row, (ATTRIBUTES, "randomised")) is True
@@ -434,7 +434,7 @@ class _Events:
             search = str(search) if isinstance(search, int) else search
             return None if search not in searches else ListKey(search, searches[search], True)
         assert self.query is not None
-        return ListKey.of(search, session, query_in(row.get(self.query), self.events, number, self.query))
+        return ListKey.from_row(search, session, query_in(row.get(self.query), self.events, number, self.query))
 
     def _document(self, row: Record, number: int) -> str:
         if self.doc is not None:

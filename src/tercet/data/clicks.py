@@ -94,7 +94,7 @@ class ClickLog:
             if column and len(column) != len(self.impressions):
                 raise InputError(f"{name} are of {len(column):,} lists, and there are {len(self.impressions):,}")
 
-    def some(self, kept: Sequence[int]) -> ClickLog:
+    def subset(self, kept: Sequence[int]) -> ClickLog:
         """The lists at some places."""
         return replace(
             self,

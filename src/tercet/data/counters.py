@@ -39,7 +39,7 @@ class Counters:
     def __len__(self) -> int:
         return int(self.steps.size)
 
-    def of(self, places: Any, first_slot: int = 0) -> Counters:
+    def take(self, places: Any, first_slot: int = 0) -> Counters:
         """Those of some of the steps, from a slot on."""
         return Counters(self.xp, self.seed, self.steps[places], self.first_slot + first_slot)
 
@@ -103,7 +103,7 @@ def draw_by_counters(sampler: Sampler, counters: Counters) -> tuple[Any, Any, An
         for number, inner in enumerate(sampler.samplers):
             places = xp.flatnonzero(which == number)
             if places.size:
-                for column, rows in zip(drawn, draw_by_counters(inner, counters.of(places, 1)), strict=True):
+                for column, rows in zip(drawn, draw_by_counters(inner, counters.take(places, 1)), strict=True):
                     column[places] = rows
         return drawn[0], drawn[1], drawn[2]
     query, better, worse = _DRAWS[type(sampler)](sampler, counters)
@@ -153,7 +153,7 @@ def _draw_judgements(sampler: JudgementSampler, counters: Counters) -> tuple[Any
     for place in left.tolist():  # hardly any: its query has judged nearly all documents
         docs = xp.arange(sampler.n_docs) if sampler._drawn_from is None else sampler._drawn_from.astype(xp.int64)
         lower = docs[_is_worse(xp, sampler, query[place], docs, sampler._grade[at[place]])]
-        worse[place] = lower[counters.of(slice(place, place + 1)).below(63, lower.size)[0]]
+        worse[place] = lower[counters.take(slice(place, place + 1)).below(63, lower.size)[0]]
     return query, better, worse
 
 
@@ -171,7 +171,7 @@ def _reject(sampler: JudgementSampler, counters: Counters, at: Any, worse: Any, 
     for number in range(_ROUNDS):
         if not places.size:
             break
-        some = counters.of(places)
+        some = counters.take(places)
         # Slots 3 to 42 are those of candidates by popularity, 43 to 62 those of others; 63 and 64 choose among all.
         if popular:
             docs = sampler._doc[_draw_better(sampler, some, 3 + 2 * number)].astype(counters.xp.int64)
@@ -201,7 +201,7 @@ def _choose_popular(sampler: JudgementSampler, counters: Counters, at: Any, wors
         lower = docs[_is_worse(xp, sampler, sampler._query[judgement], docs, sampler._grade[judgement])]
         if lower.size:
             up_to = xp.cumsum(share[lower])
-            drawn = counters.of(same).uniform(64) * up_to[-1].astype(xp.float64)
+            drawn = counters.take(same).uniform(64) * up_to[-1].astype(xp.float64)
             place = xp.searchsorted(up_to, drawn.astype(xp.int64), side="right")
             worse[same] = lower[xp.minimum(place, lower.size - 1)]
         else:

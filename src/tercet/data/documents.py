@@ -98,7 +98,7 @@ class Documents(Mapping[str, str]):
         [[1.0, 0.0], [0.0, 1.0]]
         """
         own = as_own_vectors(vectors, "doc_vectors")
-        return Documents(self._row_of, self.columns, self.text_columns, own.of(self))
+        return Documents(self._row_of, self.columns, self.text_columns, own.take(self))
 
     def __repr__(self) -> str:
         stored_fields = [name for name in self.columns if name not in self.text_columns]

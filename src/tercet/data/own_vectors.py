@@ -32,7 +32,7 @@ class OwnVectors:
     Examples
     --------
     >>> vectors = as_own_vectors({"a": [1, 0], "b": [0, 2]})
-    >>> vectors.of(["b"]).tolist(), vectors.n_dims
+    >>> vectors.take(["b"]).tolist(), vectors.n_dims
     ([[0.0, 2.0]], 2)
     """
 
@@ -68,7 +68,7 @@ class OwnVectors:
         """How many numbers a vector has."""
         return int(self.matrix.shape[1])
 
-    def of(self, ids: Iterable[str], what: str = "document") -> NDArray[np.float32]:
+    def take(self, ids: Iterable[str], what: str = "document") -> NDArray[np.float32]:
         """The vectors of some ids, in their order; one that has none is an error that says what it is the id of."""
         rows = []
         for one in ids:
@@ -126,7 +126,7 @@ def read_own_vectors(path: FilePath) -> OwnVectors:
     ...     file = pathlib.Path(folder, "d.npy")
     ...     np.save(file, np.eye(2))
     ...     _ = file.with_suffix(".ids").write_text("a\nb\n")
-    ...     read_own_vectors(file).of(["b"]).tolist()
+    ...     read_own_vectors(file).take(["b"]).tolist()
     [[0.0, 1.0]]
     """
     path = Path(path)

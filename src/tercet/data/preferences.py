@@ -301,13 +301,13 @@ class PreferenceSampler:
     def fingerprint(self) -> str:
         return self._preferences.fingerprint()
 
-    def without(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> PreferenceSampler:
+    def drop(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> PreferenceSampler:
         """The preferences of other queries that touch none of the documents, or only ``as_worse`` ones.
 
         Examples
         --------
         >>> sampler = PreferenceSampler(Preferences([0, 0, 1], [1, 2, 1], [2, 3, 3]))
-        >>> sampler.without(docs=[2]).draw(np.random.default_rng(0), 2)[2]
+        >>> sampler.drop(docs=[2]).draw(np.random.default_rng(0), 2)[2]
         array([3, 3], dtype=int32)
         """
         touched = rows_among(self._preferences.query, queries) | rows_among(self._preferences.better, docs)

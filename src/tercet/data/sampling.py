@@ -39,7 +39,7 @@ class Sampler(Protocol):
         """A digest of what is drawn from and how."""
         ...
 
-    def without(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> Sampler:
+    def drop(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> Sampler:
         """The same less some rows: queries that are not drawn, and documents that are not, or only ``as_worse``.
 
         Raises `InputError` where nothing is left.
@@ -108,12 +108,12 @@ class LabelSampler:
         whole = self._rows.size == self._codes.size
         return digest_of(self._codes) if whole else digest_of(self._codes, self._rows)
 
-    def without(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> LabelSampler:
+    def drop(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> LabelSampler:
         """The same labels less some texts, which are never drawn: each text is a query and a document.
 
         Examples
         --------
-        >>> rest = LabelSampler(["a", "a", "b", "b", "a"]).without([0])
+        >>> rest = LabelSampler(["a", "a", "b", "b", "a"]).drop([0])
         >>> 0 in np.stack(rest.draw(np.random.default_rng(0), 50))
         False
         """
@@ -267,7 +267,7 @@ class JudgementSampler:
             rule += ("without", digest_of(self._withheld))
         return digest_of(rule, *(column.astype(np.int64) for column in (self._query, self._doc, self._grade)))
 
-    def without(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> JudgementSampler:
+    def drop(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> JudgementSampler:
         """The same judgements less those of some queries and of some documents, as if they had never been made.
 
         Parameters
@@ -282,7 +282,7 @@ class JudgementSampler:
         Examples
         --------
         >>> sampler = JudgementSampler.from_qrels({0: {1: 1, 2: 1}, 1: {2: 1}}, n_docs=4)
-        >>> query, better, worse = sampler.without(queries=[1], docs=[1]).draw(np.random.default_rng(0), 50)
+        >>> query, better, worse = sampler.drop(queries=[1], docs=[1]).draw(np.random.default_rng(0), 50)
         >>> set(query.tolist()), set(better.tolist()), sorted(set(worse.tolist()))
         ({0}, {2}, [0, 3])
         """
@@ -503,13 +503,13 @@ class MixtureSampler:
     def fingerprint(self) -> str:
         return digest_of(*(sampler.fingerprint() for sampler in self.samplers), self.shares)
 
-    def without(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> MixtureSampler:
+    def drop(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> MixtureSampler:
         """Each sampler less those rows, with its share; one of which nothing is left is left out."""
         rows = _row_numbers(queries, "queries"), _row_numbers(docs, "docs")
         rest: list[tuple[Sampler, float]] = []
         for sampler, share in zip(self.samplers, self.shares.tolist(), strict=True):
             try:
-                rest.append((sampler.without(*rows, as_worse=as_worse), share))
+                rest.append((sampler.drop(*rows, as_worse=as_worse), share))
             except ParameterError:
                 raise
             except InputError:

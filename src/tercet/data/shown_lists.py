@@ -59,7 +59,7 @@ class ListKey(NamedTuple):
     is_id: bool
 
     @staticmethod
-    def of(search: Value, session: Value, query: str) -> ListKey:
+    def from_row(search: Value, session: Value, query: str) -> ListKey:
         return ListKey(session, query, False) if search in (None, "") else ListKey(search, query, True)
 
 
@@ -147,7 +147,7 @@ class Times:
             )
             self.column = None
 
-    def of(self, row: Record, number: int) -> float | None:
+    def time_of(self, row: Record, number: int) -> float | None:
         if self.column is None:
             return None
         value = row.get(self.column)

@@ -148,7 +148,7 @@ class RemoteView:
     def has_column(self, _column: str) -> bool:
         return False
 
-    def only(self, where: Mapping[str, Collection[str]]) -> RemoteView:
+    def filter(self, where: Mapping[str, Collection[str]]) -> RemoteView:
         columns = ", ".join(repr(column[:80]) for column in where)
         raise InputError(
             f"documents that {self.engine.name} keeps cannot be filtered by what they carry; asked for {columns}"

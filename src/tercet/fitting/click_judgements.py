@@ -104,7 +104,7 @@ class HeldOutByTime:
 def held_out_by_time(log: ClickLog, examination: Sequence[float] | None = None) -> HeldOutByTime | None:
     """Judge by the first nine tenths of a log, and measure on the last; None where it has no such preference."""
     since = round(len(log.impressions) * (1 - LAST_SHARE))
-    first = log.some(range(since))
+    first = log.subset(range(since))
     if not any(impression.clicked for impression in first.impressions):
         return None
     judged = judgements_of_clicks(first, examination)

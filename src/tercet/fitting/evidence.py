@@ -163,7 +163,7 @@ class _Evidence:
         object.__setattr__(self, "query_rows", {qid: row for row, qid in enumerate(self.texts)})
         every = {qid: judged for part in self.usable.values() for qid, judged in part.items()}
         measure = "nDCG@10" if self.measure == PAIR_ACCURACY else self.measure
-        judged = JudgementRows.of(every, self.query_rows, self.doc_rows, measure) if every else None
+        judged = JudgementRows.from_qrels(every, self.query_rows, self.doc_rows, measure) if every else None
         object.__setattr__(self, "judged", judged)
 
     def task(self) -> Task:
@@ -225,8 +225,8 @@ class _Evidence:
             named = [qid for qid in usable if qid in qids]
             if source == _JUDGED:
                 assert self.judged is not None
-                judged = self.judged.some(self.judged.named(named))
-                judged = judged if withheld is None else judged.without(withheld)
+                judged = self.judged.subset(self.judged.named(named))
+                judged = judged if withheld is None else judged.drop(withheld)
                 if not judged.answered.any():
                     continue
                 size = data["n_judgements"] = judged.grades.nnz
@@ -240,7 +240,7 @@ class _Evidence:
                     kept = ~(withheld[pairs.better] | withheld[pairs.worse])
                 if pairs.place is not None and before is not None:
                     kept &= pairs.place < before
-                pairs = pairs.of(named, kept)
+                pairs = pairs.for_queries(named, kept)
                 if not pairs.query.size:
                     continue
                 if pairs.place is None:
@@ -298,8 +298,8 @@ class _Evidence:
         since = round(len(self.clicks.impressions) * 0.9)
         free = {qid for qids in self.sources.values() for qid in qids}
         drawn = self._drawn(free, before=since)
-        known_before = self.log.of(free, self.log.place < since)
-        last = self.log.of(known_before.qids, self.log.place >= since)
+        known_before = self.log.for_queries(free, self.log.place < since)
+        last = self.log.for_queries(known_before.qids, self.log.place >= since)
         if drawn is None or not last.query.size:
             return None
 
@@ -319,21 +319,21 @@ class _Evidence:
         """What chooses, or reports: judgements where the measure is one of rankings, else triplets and clicks."""
         if self.measure != PAIR_ACCURACY:
             assert self.judged is not None
-            return self.judged.some(self.judged.named(qids)).over(Q, D)
+            return self.judged.subset(self.judged.named(qids)).evaluator(Q, D)
         return PreferredPairs.joined(self._pairs(qids)).held_out(Q, D, self.query_rows)
 
     def _pairs(self, qids: Set[str]) -> list[PreferredPairs]:
         """Triplets and clicks of some queries, of each source that has some."""
-        parts = [part.of(qids) for part in self.triplets.values()]
+        parts = [part.for_queries(qids) for part in self.triplets.values()]
         triplets = [part for part in parts if part.query.size]
-        clicks = [] if self.log is None else [self.log.of(qids)]
+        clicks = [] if self.log is None else [self.log.for_queries(qids)]
         return [*([PreferredPairs.joined(triplets)] if triplets else []), *(part for part in clicks if part.query.size)]
 
     def _answers(self, qids: Set[str]) -> sparse.csr_array:
         """(n_queries, n_docs), not zero where a document answers, or is the better one."""
         if self.measure != PAIR_ACCURACY:
             assert self.judged is not None
-            judged = self.judged.some(self.judged.named(qids)).grades
+            judged = self.judged.subset(self.judged.named(qids)).grades
             answers = sparse.csr_array((judged.data > 0, judged.indices, judged.indptr), shape=judged.shape)
             answers.eliminate_zeros()
             return answers
@@ -350,8 +350,8 @@ class _Evidence:
         if len(self.sources) == 1 and self.log is None:
             return parts
         if self.judged is not None and (numbers := self.judged.named(qids)).size:
-            judged = self.judged.some(numbers)
-            parts.append(HeldOutPart("judgements", judged.over(Q, D), judged.grades.nnz))
+            judged = self.judged.subset(numbers)
+            parts.append(HeldOutPart("judgements", judged.evaluator(Q, D), judged.grades.nnz))
         for pairs in self._pairs(qids):
             name, size = ("triplets", pairs.query.size)
             if pairs.place is not None:

@@ -143,15 +143,15 @@ def estimate_examination(log: ClickLog, *, n_resamples: int = N_RESAMPLES, seed:
     >>> curve.method, abs(curve.values[2] - 1 / 3) < 0.1
     ('harvested', True)
     """
-    shown = ShownDocuments.of(log)
+    shown = ShownDocuments.from_log(log)
     rng = np.random.default_rng(seed)
     curves = []
     if shown.is_random.any():
         curves.append(shown.estimate("randomised", n_resamples, rng))
-    by_coins = shown.some(shown.is_interleaved)
+    by_coins = shown.subset(shown.is_interleaved)
     moves: dict[Method, ShownDocuments] = {"interleaved": by_coins, "harvested": shown}
     for method, rows in moves.items():
-        moved = rows.some(rows.moved)
+        moved = rows.subset(rows.moved)
         if moved.rank.size:
             curves.append(moved.estimate(method, n_resamples, rng))
     return [curve for curve in curves if curve is not None]
@@ -178,7 +178,7 @@ class ShownDocuments:
     units: str
 
     @staticmethod
-    def of(log: ClickLog) -> ShownDocuments:
+    def from_log(log: ClickLog) -> ShownDocuments:
         pairs: dict[tuple[str, str], int] = {}
         names: dict[str, int] = {}
         columns: list[tuple[int, int, int, int, bool, bool, bool]] = []
@@ -199,7 +199,7 @@ class ShownDocuments:
         clicked, is_random, is_interleaved = by_column[4:] > 0
         return ShownDocuments(pair, rank, unit_of, lowest, clicked, is_random, is_interleaved, units)
 
-    def some(self, kept: NDArray[np.bool_]) -> ShownDocuments:
+    def subset(self, kept: NDArray[np.bool_]) -> ShownDocuments:
         return ShownDocuments(
             self.pair[kept],
             self.rank[kept],
@@ -224,7 +224,7 @@ class ShownDocuments:
 
     def estimate(self, method: Method, n_resamples: int, rng: np.random.Generator) -> ExaminationCurve | None:
         """A curve with its intervals; None where clicks say nothing of it."""
-        rows = self.some(self.is_random) if method == "randomised" else self
+        rows = self.subset(self.is_random) if method == "randomised" else self
         if not rows.clicked.any():
             return None
         n_ranks = int(rows.rank.max()) + 1

@@ -45,7 +45,7 @@ class VectorPair:
     queries: NDArray[np.float32]
 
     @classmethod
-    def of(
+    def from_vectors(
         cls, doc_vectors: Any, query_vectors: Any, docs: Mapping[str, str], qids: Sequence[str]
     ) -> VectorPair | None:
         """What was given, checked; None where it was nothing."""
@@ -60,7 +60,7 @@ class VectorPair:
                 f"vectors of documents have {of_docs.n_dims} numbers and those of queries {of_queries.n_dims}; they "
                 "must be of one space"
             )
-        return cls(of_docs.of(docs), of_queries.of(qids, "query"))
+        return cls(of_docs.take(docs), of_queries.take(qids, "query"))
 
     @property
     def n_dims(self) -> int:

@@ -198,7 +198,7 @@ def choose_crossed(
         others = {name: group[name] != number for name in start.names}
         setting = values.best(others) if others[EVERY].any() else chosen
         for name in start.names:
-            after[name][~others[name]] = values.of(setting, name)[~others[name]]
+            after[name][~others[name]] = values.after(setting, name)[~others[name]]
     decision = _decide(values, after, start_name, measure, accept)
     number, place = values.settings[chosen]
     return Choice(tried[number], tried[number].blends[place], values.before, after, decision)
@@ -215,13 +215,13 @@ class _SideBySide:
         self._values = [{name: one.pool.values(name) for name in start.names} for one in tried]
         self.settings = [(number, place) for number, one in enumerate(tried) for place in range(len(one.blends))]
 
-    def of(self, setting: int, name: str) -> NDArray[np.float64]:
+    def after(self, setting: int, name: str) -> NDArray[np.float64]:
         number, place = self.settings[setting]
         values: NDArray[np.float64] = self._values[number][name][place]
         return values
 
     def gain(self, setting: int, name: str, where: NDArray[np.bool_]) -> Gain:
-        before, after = self.before[name][where, 0], self.of(setting, name)[where, 0]
+        before, after = self.before[name][where, 0], self.after(setting, name)[where, 0]
         return Gain.between(self.sign * before, self.sign * after)
 
     def best(self, where: Mapping[str, NDArray[np.bool_]]) -> int:

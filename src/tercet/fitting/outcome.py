@@ -68,7 +68,7 @@ class CurveRecorder:
         is_much = not isinstance(held_out.D, StoredRows) and held_out.D.nnz > _MOST_CURVE_WORDS
         self._n_points = _CURVE_POINTS // 3 if is_much else _CURVE_POINTS
 
-    def of(self, candidate: Candidate, n_steps: int) -> Callable[[Event], None]:
+    def callback_for(self, candidate: Candidate, n_steps: int) -> Callable[[Event], None]:
         """A callback that records one candidate while it takes so many steps."""
         points: list[tuple[int, float]] = []
         number = len(self.curves)
@@ -189,16 +189,16 @@ def make_report(
         n_validation=len(outcome.choice.before[EVERY]),
         n_test=len(start.qids),
         split=facts.split if not reported.is_given else f"{facts.split} Test queries were given.",
-        systems=tuple(SystemResult.of(name, evaluation) for name, evaluation in evaluations.items()),
+        systems=tuple(SystemResult.from_evaluation(name, evaluation) for name, evaluation in evaluations.items()),
         accepted=accepted,
         decision=outcome.choice.decision.text,
         changes=changes_between(learned, start, measure),
         chosen=outcome.chosen,
         seconds=seconds,
-        rivals=tuple(SystemResult.of(name, evaluation) for name, evaluation in rivals.items()),
+        rivals=tuple(SystemResult.from_evaluation(name, evaluation) for name, evaluation in rivals.items()),
         details=details,
         notes=(*facts.notes, *columns_notes(model.doc_vectoriser, model.weights)),
-        rejected=None if accepted else SystemResult.of("learned", learned),
+        rejected=None if accepted else SystemResult.from_evaluation("learned", learned),
         evidence=reported.evidence(),
         crossed=not reported.is_given,
     )

@@ -150,7 +150,10 @@ def fit_parallel(
     measures = list(dict.fromkeys([chosen_by, *(("RR", "Success@1", "R@10") if judged is None else ("AP", "RR"))]))
     evaluations = {what: test.evaluate(weights, measures) for what, weights in starts.items()}
     after_test = test.evaluate(learned, measures)
-    systems = [SystemResult.of(what, evaluations[what]) for what in sorted(starts, key=lambda one: one == start_name)]
+    systems = [
+        SystemResult.from_evaluation(what, evaluations[what])
+        for what in sorted(starts, key=lambda one: one == start_name)
+    ]
     back = _back_note(pairs[np.isin(pairs[:, 0], parts[2])], Q, D, {start_name: start, "learned": learned})
     report = Report(
         measure=chosen_by,
@@ -158,14 +161,14 @@ def fit_parallel(
         n_validation=len(parts[1]),
         n_test=len(parts[2]),
         split=f"{len(known):,} translations were learned from; those of held-out queries were not.",
-        systems=(*systems, SystemResult.of("learned", after_test)) if gain.is_clear else tuple(systems),
+        systems=(*systems, SystemResult.from_evaluation("learned", after_test)) if gain.is_clear else tuple(systems),
         accepted=gain.is_clear,
         decision=_decision(gain, sign, before, start_name, chosen_by),
         changes=changes_between(after_test, evaluations[start_name], chosen_by),
         chosen={"start": start_name, **setting},
         seconds=time.perf_counter() - began,
         notes=(*([name] if name else []), *([back] if judged is None else [])),
-        rejected=None if gain.is_clear else SystemResult.of("learned", after_test),
+        rejected=None if gain.is_clear else SystemResult.from_evaluation("learned", after_test),
     )
     return TextModel(sides[0], sides[1], learned if gain.is_clear else start, report)
 

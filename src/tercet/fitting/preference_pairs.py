@@ -86,7 +86,7 @@ class PreferredPairs:
         """How many lists of a log have some."""
         return 0 if self.place is None else int(np.unique(self.place).size)
 
-    def of(self, qids: Iterable[str], where: NDArray[np.bool_] | None = None) -> PreferredPairs:
+    def for_queries(self, qids: Iterable[str], where: NDArray[np.bool_] | None = None) -> PreferredPairs:
         """The pairs of some queries, and of those only the ones that `where` picks."""
         numbers = np.array([self.qids[qid] for qid in qids if qid in self.qids], dtype=np.int64)
         kept = np.isin(self.query, numbers)

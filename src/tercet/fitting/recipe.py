@@ -124,7 +124,7 @@ def fit(
     >>> print(fit(docs, preferences=triplets).report.split)
     Each query was left out twice, in 5 folds, to choose and to report on; then all were learned from.
     """
-    columns = ScoredColumns.of(fields, features)
+    columns = ScoredColumns.from_arguments(fields, features)
     how = FitSettings(
         analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, columns, prior, words
     )
@@ -151,7 +151,7 @@ def fit(
         assert qrels is not None
         chosen_by = str(parse_measure(measure or "nDCG@10"))
         task = judged_task(docs, queries, qrels, validation, test, chosen_by, how.seed)
-    return _solve(task, chosen_by, how, VectorPair.of(doc_vectors, query_vectors, docs, task.qids))
+    return _solve(task, chosen_by, how, VectorPair.from_vectors(doc_vectors, query_vectors, docs, task.qids))
 
 
 def fit_labelled(

@@ -290,7 +290,7 @@ def fit_letor_stream(
         n_test=0,
         split=f"{last.n_rows:,} rows of queries with pairs, {passes} in the order of the file; no penalty was chosen, "
         f"and the mean loss of a query in the last pass is {learner.loss_:.4g}.",
-        systems=tuple(SystemResult.of(name, evaluation) for name, evaluation in systems.items()),
+        systems=tuple(SystemResult.from_evaluation(name, evaluation) for name, evaluation in systems.items()),
         accepted=True,
         decision=details.decision(str(parsed[0])),
         seconds=seconds,
@@ -338,7 +338,7 @@ def _report(
         n_validation=0,
         n_test=0,
         split=split if points else candidates.choice_without_path,
-        systems=tuple(SystemResult.of(name, evaluation) for name, evaluation in systems.items()),
+        systems=tuple(SystemResult.from_evaluation(name, evaluation) for name, evaluation in systems.items()),
         accepted=True,
         decision=details.decision(measure),
         changes=changes_between(learned, baseline),

@@ -42,7 +42,7 @@ class ScoredColumns:
     features: tuple[str, ...]
 
     @classmethod
-    def of(cls, fields: Fields | None, features: Iterable[str] | None) -> ScoredColumns | None:
+    def from_arguments(cls, fields: Fields | None, features: Iterable[str] | None) -> ScoredColumns | None:
         """What was asked for, checked; None where it was nothing."""
         if isinstance(fields, Mapping):
             weights = dict(fields)

@@ -336,14 +336,14 @@ def _report(
     if start is None or decision.accepted:
         systems["learned"] = evaluation
     else:
-        rejected = SystemResult.of("learned", evaluation)
+        rejected = SystemResult.from_evaluation("learned", evaluation)
     return Report(
         measure=measure,
         n_train=task.n_train,
         n_validation=len(task.validation.qids),
         n_test=len(task.test.qids),
         split=task.split,
-        systems=tuple(SystemResult.of(system, evaluation) for system, evaluation in systems.items()),
+        systems=tuple(SystemResult.from_evaluation(system, evaluation) for system, evaluation in systems.items()),
         accepted=decision.accepted,
         decision=decision.text,
         changes=changes,

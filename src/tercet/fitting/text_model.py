@@ -231,7 +231,7 @@ class TextModel:
         if not queries or not docs:
             raise InputError(f"there are {len(queries)} queries and {len(docs)} documents; both are needed")
         doc_ids = list(docs)
-        own = None if query_vectors is None else as_own_vectors(query_vectors, "query_vectors").of(queries, "query")
+        own = None if query_vectors is None else as_own_vectors(query_vectors, "query_vectors").take(queries, "query")
         doc_rows, scores = self.weights.rank(self.queries(list(queries.values()), own), self.docs(docs), k)
         return {
             qid: {doc_ids[d]: float(s) for d, s in zip(row, best, strict=True)}

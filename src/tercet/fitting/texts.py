@@ -66,7 +66,7 @@ class JudgementRows:
     linked: bool = False
 
     @classmethod
-    def of(
+    def from_qrels(
         cls,
         qrels: Qrels,
         query_rows: Mapping[str, int],
@@ -84,7 +84,7 @@ class JudgementRows:
         rows = np.array([query_rows[qid] for qid in qrels], dtype=np.int64)
         return cls(tuple(qrels), rows, matrix, parse_measure(measure), linked)
 
-    def some(self, numbers: NDArray[np.int64]) -> JudgementRows:
+    def subset(self, numbers: NDArray[np.int64]) -> JudgementRows:
         """The same of some queries, by number."""
         qids = tuple(self.qids[number] for number in numbers)
         return replace(self, qids=qids, rows=self.rows[numbers], grades=self.grades[numbers])
@@ -106,7 +106,7 @@ class JudgementRows:
         judged = self.grades.tocoo()
         return JudgementSampler(self.rows[judged.row], judged.col, judged.data, n_docs=self.grades.shape[1])
 
-    def over(self, Q: sparse.csr_array, D: sparse.csr_array) -> HeldOutQueries:
+    def evaluator(self, Q: sparse.csr_array, D: sparse.csr_array) -> HeldOutQueries:
         """To measure by."""
         exclude = self.rows if self.linked else None  # the row of a document is that of the query
         return HeldOutQueries(Q[self.rows], D, self.grades, self.qids, self.measure, exclude)
@@ -117,15 +117,15 @@ class JudgementRows:
         answers.data = (answers.data > 0).astype(np.int64)
         answers.eliminate_zeros()
         withheld = withheld_documents(self.answered, answers, rng)
-        kept = self.without(withheld)
+        kept = self.drop(withheld)
         known = kept.answered
 
         def parts(Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
-            return parts_by_documents(out.over(Q, D), known)
+            return parts_by_documents(out.evaluator(Q, D), known)
 
         return Fold(kept.sampler(), parts)
 
-    def without(self, withheld: NDArray[np.bool_]) -> JudgementRows:
+    def drop(self, withheld: NDArray[np.bool_]) -> JudgementRows:
         """The same without judgements of some documents; all of them where nothing else would be left."""
         if not withheld.any():
             return self
@@ -155,7 +155,8 @@ def judged_task(
     usable = {name: usable_judgements(part, name, docs, queries) for name, part in given.items()}
     check_disjoint(usable)
     judged, to_choose, to_report = (
-        JudgementRows.of(part, query_rows, doc_rows, measure, linked) if part else None for part in usable.values()
+        JudgementRows.from_qrels(part, query_rows, doc_rows, measure, linked) if part else None
+        for part in usable.values()
     )
     assert judged is not None
     rng = np.random.default_rng(random_state)
@@ -172,9 +173,9 @@ def judged_task(
         for qids in left_out:
             out = judged.named(qids)
             rest = np.setdiff1d(np.arange(len(judged.qids)), out)
-            folds.append(judged.some(rest).left_out(judged.some(out), rng))
+            folds.append(judged.subset(rest).left_out(judged.subset(out), rng))
     every = {**usable["qrels"], **usable["validation"]}  # nothing is learned where the start is chosen
-    choosing = judged if to_choose is None else JudgementRows.of(every, query_rows, doc_rows, measure, linked)
+    choosing = judged if to_choose is None else JudgementRows.from_qrels(every, query_rows, doc_rows, measure, linked)
 
     counted = CountedTexts(docs.values())  # each way to cut texts goes on from there
 
@@ -184,11 +185,11 @@ def judged_task(
         return matrices_of(vectorisers, docs, queries, usable["qrels"], counted)
 
     def choose_by(Q: sparse.csr_array, D: sparse.csr_array) -> TextHeldOut:
-        return some_queries(choosing.over(Q, D), _MOST_SCORES, _FEWEST_CHOOSING)
+        return some_queries(choosing.evaluator(Q, D), _MOST_SCORES, _FEWEST_CHOOSING)
 
     def report_on(vectoriser: Vectoriser, Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
         assert to_report is not None
-        return parts_by_documents(to_report.over(Q, D), judged.answered)
+        return parts_by_documents(to_report.evaluator(Q, D), judged.answered)
 
     n_judgements = judged.grades.nnz
     kind = "linked documents" if linked else "judged queries"
@@ -307,7 +308,7 @@ def labelled_task(
         def parts(Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
             return [HeldOutPart(EVERY, some(rows, Q, D), rows.size)]
 
-        return Fold(sampler.without(rows), parts)
+        return Fold(sampler.drop(rows), parts)
 
     def report_on(vectoriser: Vectoriser, Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
         assert test is not None

@@ -259,7 +259,7 @@ class Search:
 
     def _try(self, family: list[Candidate]) -> list[Tried]:
         """All of a family, on each fold; means come after what they are of."""
-        looks = {one: self.curves.of(one, self._n_steps(one)) for one in family if not one.mean_of}
+        looks = {one: self.curves.callback_for(one, self._n_steps(one)) for one in family if not one.mean_of}
 
         def train(fold: Fold, number: int) -> Iterator[Weights]:
             found: dict[Candidate, Weights] = {}

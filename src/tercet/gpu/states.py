@@ -45,9 +45,9 @@ class GpuChunk:
         return int(self.query.size)
 
     def part(self, start: int, stop: int) -> GpuChunk:
-        return self.at(slice(start, stop))
+        return self.take(slice(start, stop))
 
-    def at(self, places: Any) -> GpuChunk:
+    def take(self, places: Any) -> GpuChunk:
         columns = (self.query, self.better, self.worse, self.rate, self.step_size, self.margin)
         return GpuChunk(*(None if column is None else column[places] for column in columns))
 
@@ -169,7 +169,7 @@ class GpuState(ABC, Generic[AnyState]):
                 longest = n if at_once == self.n_blocks else max(1, step // 8)
             some = slice(done, min(n, done + longest))
             for phase in (COLLECT, APPLY) if self.deterministic else (DIRECT,):
-                self._launch(texts, chunk.at(some), step, scores[some], tally, phase, at_once)
+                self._launch(texts, chunk.take(some), step, scores[some], tally, phase, at_once)
             done = some.stop
 
     def _launch(

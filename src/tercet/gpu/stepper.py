@@ -171,7 +171,7 @@ class GpuStepper(Stepper):
         if self._order is None:
             some = self._given.part(first, first + n)
         else:
-            some = self._given.at(self._order[first : first + n])
+            some = self._given.take(self._order[first : first + n])
         rate = self._rates(0, n)
         step_size = rate if source.prefs.weight is None else rate * some.step_size
         return GpuChunk(some.query, some.better, some.worse, rate, step_size, some.margin)

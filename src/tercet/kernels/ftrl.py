@@ -41,7 +41,7 @@ class Paths(NamedTuple):
     weighted: bool | None
 
     @classmethod
-    def of(cls, X: Features, losses: Losses) -> Paths:
+    def from_features(cls, X: Features, losses: Losses) -> Paths:
         """Those for these features and losses."""
         lists, weighted = losses.loss == LISTNET, losses.loss > LISTNET
         return cls(*(way or None for way in (not X.is_dense, losses.batch_size > 0, lists, weighted)))
@@ -59,7 +59,9 @@ class PassBuffers(NamedTuple):
     features: NDArray[Any]  # int32 (d,)
 
     @classmethod
-    def of(cls, X: Features, sequence: NDArray[np.int64], starts: NDArray[np.int64], n_features: int) -> PassBuffers:
+    def allocate(
+        cls, X: Features, sequence: NDArray[np.int64], starts: NDArray[np.int64], n_features: int
+    ) -> PassBuffers:
         """EntryBuffers for these queries; allocated here, which saves the compiler seven functions."""
         n, d = int(np.diff(starts)[sequence].max(initial=0)), 0 if X.is_dense else n_features
         return cls(

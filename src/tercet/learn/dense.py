@@ -48,7 +48,7 @@ class DenseState(State):
         return self.W.shape[0], self.W.shape[1]
 
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
-        return KernelInput.of(Q, reorder_columns(D, self.order))
+        return KernelInput.from_matrices(Q, reorder_columns(D, self.order))
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         dense_advance(self.W, self._own, inputs.Q, inputs.D, chunk, inputs.scratch, tally)

@@ -32,7 +32,7 @@ class DiagonalState(State):
         return self.weights.size, self.weights.size
 
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
-        return KernelInput.of(Q, D)
+        return KernelInput.from_matrices(Q, D)
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         diagonal_advance(self.weights, inputs.Q, inputs.D, chunk, inputs.scratch, tally)

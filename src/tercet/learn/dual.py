@@ -91,7 +91,7 @@ class DualState(State):
             pairs = sparse.csr_array(self.amounts)
             M = np.ascontiguousarray((pairs @ docs).T) if pairs.nnz else np.zeros(self.amounts.T.shape, np.float32)
             self._products = _Products(queries, docs, start, M)
-        return KernelInput.of(Q, D)
+        return KernelInput.from_matrices(Q, D)
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         products = self._products

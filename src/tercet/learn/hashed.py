@@ -48,7 +48,7 @@ class HashedState(State):
 
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
         self._firsts = np.empty(int(np.diff(Q.indptr).max(initial=0)), dtype=np.int64)
-        return KernelInput.of(Q, D)
+        return KernelInput.from_matrices(Q, D)
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         hashed_advance(

@@ -114,7 +114,7 @@ class FixedState(State):
         return self.weights.shape
 
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
-        return KernelInput.of(Q, D)
+        return KernelInput.from_matrices(Q, D)
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         n, m = self.shape
@@ -201,7 +201,7 @@ class JointState(State):
         self.inner.observe(*words_of(self.features.layout, Q, D))
 
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> JointInput:
-        every = KernelInput.of(Q, D)
+        every = KernelInput.from_matrices(Q, D)
         words = self.inner.kernel_input(*words_of(self.features.layout, Q, D))
         return JointInput(every.Q, every.D, every.scratch, words)
 

@@ -87,7 +87,7 @@ class LowRankState(State):
             self._sample = take(D, np.arange(0, D.shape[0], -(-D.shape[0] // _LENGTH_SAMPLE)))
 
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
-        inputs = KernelInput.of(Q, D)
+        inputs = KernelInput.from_matrices(Q, D)
         if self.learn_documents or D.shape[0] * self.V.shape[1] > _MOST_LATENT:
             return inputs
         return replace(inputs, latent=self._latent(inputs.D))
@@ -361,7 +361,7 @@ class LowRankRanker(SgdRanker):
         >>> ranker.rank(Q, D, 1)[0].ravel().tolist()
         [0, 1]
         """
-        given = GivenStart.of(weights)
+        given = GivenStart.from_weights(weights)
         diagonal = None if given.diagonal is None else "learned" if given.learned_diagonal else "identity"
         normalise = "latent" if given.cosine else None
         tied = given.tied and params.get("learn_documents") is not False
@@ -394,7 +394,7 @@ class LowRankRanker(SgdRanker):
             rare_d = rare_words(D, self.n_frequent)
             rare = (rare_d if n == m and translations is None else rare_words(Q, self.n_frequent)), rare_d
         if given is not None:
-            return self._state_of(GivenStart.of(given), (n, m), rare)
+            return self._state_of(GivenStart.from_weights(given), (n, m), rare)
         self._check_together(self._cosine)
         if translations is not None and self.tied:
             raise ParameterError(f"start={self.start!r} is of two vocabularies, and tied=True needs one")

@@ -63,7 +63,7 @@ class KernelInput:
     latent: NDArray[np.float32] | None = field(default=None, kw_only=True)
 
     @classmethod
-    def of(cls, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
+    def from_matrices(cls, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
         return cls.of_rows(kernel_rows(Q), kernel_rows(D))
 
     @classmethod

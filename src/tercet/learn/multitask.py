@@ -401,7 +401,7 @@ class MultiTaskRanker(SgdRanker):
 
         ``n_components`` and ``normalise`` are by default those of the weights; see ``LowRankRanker.from_weights``.
         """
-        given = GivenStart.of(weights)
+        given = GivenStart.from_weights(weights)
         ranker = cls(**{"n_components": given.U.shape[1], "normalise": "latent" if given.cosine else None} | params)
         ranker._check_params()
         ranker._state = ranker._state_with(ranker._given_factors(given, weights.shape), given.cosine, None)
@@ -416,7 +416,7 @@ class MultiTaskRanker(SgdRanker):
         if self.n_frequent is not None:
             rare = rare_words(Q, self.n_frequent), rare_words(D, self.n_frequent)
         if given is not None:
-            known = GivenStart.of(given)
+            known = GivenStart.from_weights(given)
             return self._state_with(self._given_factors(known, (n, m)), known.cosine, rare)
         if translations is not None:
             factors = directions_of_translations(

@@ -34,7 +34,7 @@ class OnSupportState(State):
         return self.indptr.size - 1, self.order.size
 
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
-        return KernelInput.of(Q, reorder_columns(D, self.order))
+        return KernelInput.from_matrices(Q, reorder_columns(D, self.order))
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         support_advance(

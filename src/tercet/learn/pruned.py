@@ -58,7 +58,7 @@ class SupportState(State):
         return self.values.shape[0], self.order.size
 
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
-        return KernelInput.of(Q, reorder_columns(D, self.order))
+        return KernelInput.from_matrices(Q, reorder_columns(D, self.order))
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         values, columns = self.values.reshape(1, -1), self.columns.reshape(1, -1).view(np.uint32)
@@ -130,7 +130,7 @@ class PrunedState(State):
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
         if isinstance(self.inner, DualState):
             self.inner.kernel_input(Q, D)  # whose kernel reads inner products only
-            return KernelInput.of(Q, reorder_columns(D, self.order))
+            return KernelInput.from_matrices(Q, reorder_columns(D, self.order))
         return self.inner.kernel_input(Q, D)  # the same before and after a pruning: the order of columns stays
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:

@@ -338,7 +338,7 @@ class SparseState(State):
         return int(self.rows.n_live(self.cum).sum())
 
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
-        inputs = KernelInput.of(Q, reorder_columns(D, self.order))
+        inputs = KernelInput.from_matrices(Q, reorder_columns(D, self.order))
         self.allocate(inputs, (Q, D))
         return inputs
 

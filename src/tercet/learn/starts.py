@@ -226,7 +226,7 @@ class GivenStart:
     scaled: bool
 
     @classmethod
-    def of(cls, weights: Weights) -> GivenStart:
+    def from_weights(cls, weights: Weights) -> GivenStart:
         """The start that scores as these weights do: one low-rank part, and a diagonal or none beside it."""
         latent = [part for part in weights.parts if isinstance(part, LowRank)]
         offset = [part for part in weights.parts if isinstance(part, Identity | Diagonal)]

@@ -49,7 +49,7 @@ class SystemResult:
     values: Annotated[Values, Via(StoredValues, _stored_values, _read_values)]
 
     @classmethod
-    def of(cls, name: str, evaluation: Evaluation) -> SystemResult:
+    def from_evaluation(cls, name: str, evaluation: Evaluation) -> SystemResult:
         return cls(name, {str(m): (evaluation.mean(m), *evaluation.interval(m)) for m in evaluation.measures})
 
 
@@ -81,7 +81,7 @@ class EvidenceResult:
         """Of two systems, by name, on the same queries."""
         measure = str(learned[1].measures[0])
         change = changes_between(learned[1], start[1], measure).get(measure)
-        systems = SystemResult.of(*start), SystemResult.of(*learned)
+        systems = SystemResult.from_evaluation(*start), SystemResult.from_evaluation(*learned)
         return cls(name, measure, len(learned[1].qids), size, *systems, change)
 
     @property

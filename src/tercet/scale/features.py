@@ -55,10 +55,10 @@ class FeatureShare:
         sums = np.zeros(self.n_features)
         rows, queries = Features(*map(_as_sent, X)), QueryDocs(*map(as_compiled, self.queries))
         order = np.arange(len(queries.starts) - 1)
-        buffers = PassBuffers.of(rows, order, queries.starts, self.n_features)
+        buffers = PassBuffers.allocate(rows, order, queries.starts, self.n_features)
         n_steps, loss, largest = ftrl_pass(
             *(rows, order, queries, self.losses, self.rules, Sums(z, G, w, sums), self.step, buffers),
-            *Paths.of(rows, self.losses),
+            *Paths.from_features(rows, self.losses),
         )
         own = np.arange(self.n_features) if self.features is None else self.features
         before = FTRLState(*self.state, step=self.step, rules=self.rules)
@@ -101,7 +101,7 @@ def pass_in_rounds(work: FTRLPass, pool: WorkerPool, schedule: Schedule, diary: 
         _mix(work.state, [piece.changes["state"] for piece in pieces], int(n_steps))
         loss += float(round_loss)
         largest = max(largest, pieces[0].largest, float(np.abs(work.state.z).max(initial=0.0)))
-        diary.rounds.append(RoundFacts.of(int(n_steps), shares, pieces, began, sent, back))
+        diary.rounds.append(RoundFacts.from_times(int(n_steps), shares, pieces, began, sent, back))
     return loss, largest
 
 

@@ -53,7 +53,7 @@ class RoundFacts:
     seconds: float
 
     @classmethod
-    def of(
+    def from_times(
         cls,
         steps: int,
         shares: Sequence[Any],
@@ -197,7 +197,7 @@ class Rounds(Stepper):
             run.state.step += len(prefs)
         if limit:
             self._diary.rounds.append(
-                RoundFacts.of(len(prefs), shares, pieces, began, sent, back, travelled=not stays_here)
+                RoundFacts.from_times(len(prefs), shares, pieces, began, sent, back, travelled=not stays_here)
             )
         return run.note(tally, len(prefs))
 

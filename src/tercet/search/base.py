@@ -181,7 +181,7 @@ class BaseIndex(ABC):
         return Q
 
     def _among(self, where: Where | None) -> DocumentView:
-        return self._view.only(checked_where(where)) if where else self._view
+        return self._view.filter(checked_where(where)) if where else self._view
 
     def hits_of(self, q: Any, doc_ids: Sequence[str]) -> list[Hit]:
         """Documents as hits of a query that is a row of a matrix, with the scores that a search gives them."""
@@ -207,7 +207,7 @@ class BaseIndex(ABC):
             raise InputError(f"queries is of type {type(queries).__name__}; expected texts by id")
         run = SearchRun(dict(queries), model)
         run.update((qid, {}) for qid in queries)
-        own = None if query_vectors is None else as_own_vectors(query_vectors, "query_vectors").of(queries, "query")
+        own = None if query_vectors is None else as_own_vectors(query_vectors, "query_vectors").take(queries, "query")
         Q = model.queries(list(queries.values()), own)
         worded = np.diff(Q.indptr) > 0  # for others low-rank parts would rank all documents, all with zero
         qids = iter([qid for qid, has_words in zip(queries, worded.tolist(), strict=True) if has_words])
@@ -310,7 +310,7 @@ def _best_by_few(view: DocumentView, query: ExpandedQueries, k: int, max_terms: 
     strength = np.abs(query.weights[entries]) * largest
     dropped = np.argsort(-strength, kind="stable")[max_terms:]
     n_candidates = 2 * k + _MORE
-    [(rows, _)] = view.search(query.without(entries[dropped]), n_candidates)
+    [(rows, _)] = view.search(query.drop(entries[dropped]), n_candidates)
     scores = view.rescore(query, rows)
     order = np.lexsort((rows, -scores))[:k]
     left_out = float(strength[dropped].sum())

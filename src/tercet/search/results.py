@@ -59,7 +59,7 @@ class DocumentView(Protocol):
         """Whether documents can be filtered by a column."""
         ...
 
-    def only(self, where: Mapping[str, Collection[str]]) -> DocumentView:
+    def filter(self, where: Mapping[str, Collection[str]]) -> DocumentView:
         """The documents that have one of the values in each of the columns."""
         ...
 

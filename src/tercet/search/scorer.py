@@ -29,7 +29,7 @@ class LatentPart:
     scale: float
 
     @classmethod
-    def of(cls, part: Part) -> LatentPart | None:
+    def from_part(cls, part: Part) -> LatentPart | None:
         if not part.is_low_rank:
             return None
         maps, scale = [], 1.0
@@ -98,7 +98,7 @@ class ExpandedQueries:
         pieces = [np.arange(a, b) for a, b in zip(self.starts[0], self.stops[0], strict=True)]
         return np.concatenate([np.empty(0, np.int64), *pieces])
 
-    def without(self, entries: NDArray[np.int64]) -> ExpandedQueries:
+    def drop(self, entries: NDArray[np.int64]) -> ExpandedQueries:
         """The same with the weights of some entries zero."""
         weights = self.weights.copy()
         weights[entries] = 0.0
@@ -114,7 +114,7 @@ class Scorer:
         self.latent: list[LatentPart] = []
         low_rank: list[Part] = []
         for part in weights.parts:
-            latent = LatentPart.of(part)
+            latent = LatentPart.from_part(part)
             if latent is None:
                 self.plain.append(part)
             else:

@@ -41,7 +41,7 @@ class Factors:
     max_length: float
 
     @classmethod
-    def of(cls, values: NDArray[np.float32]) -> Factors:
+    def from_values(cls, values: NDArray[np.float32]) -> Factors:
         lengths = np.sqrt(np.einsum("ij,ij->i", values, values, dtype=np.float64))
         return cls(values, float(lengths.max(initial=0.0)))
 
@@ -67,7 +67,7 @@ class LiveSegment:
         kept[self.dead] = False
         return np.flatnonzero(kept)
 
-    def only(self, where: Mapping[str, Collection[str]]) -> LiveSegment:
+    def filter(self, where: Mapping[str, Collection[str]]) -> LiveSegment:
         """With all rows dead that do not have one of the values in each of the columns."""
         hidden = np.zeros(self.segment.n_docs, dtype=bool)
         hidden[self.dead] = True
@@ -157,12 +157,12 @@ class View:
     def has_column(self, column: str) -> bool:
         return column in self._columns
 
-    def only(self, where: Mapping[str, Collection[str]]) -> View:
+    def filter(self, where: Mapping[str, Collection[str]]) -> View:
         """The same as if documents that do not have one of the values in each of the columns were no more."""
         for column in where:
             if not self.has_column(column):
                 raise unknown_column(column, self._columns)
-        return replace(self, entries=tuple(entry.only(where) for entry in self.entries))
+        return replace(self, entries=tuple(entry.filter(where) for entry in self.entries))
 
     def matrix(self, row: int) -> sparse.csr_array:
         return self.entries[row // MOST_DOCS].segment.matrix(np.array([row % MOST_DOCS]))

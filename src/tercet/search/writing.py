@@ -130,7 +130,7 @@ def made_factors(segment: Segment, scorer: Scorer) -> Factors | None:
     """Latent documents from the words of a segment; None where the weights have no low-rank part."""
     if not scorer.latent:
         return None
-    return Factors.of(scorer.factors(segment.matrix(np.arange(segment.n_docs))))
+    return Factors.from_values(scorer.factors(segment.matrix(np.arange(segment.n_docs))))
 
 
 def opened(

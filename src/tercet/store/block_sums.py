@@ -49,7 +49,7 @@ class BlockSums:
     crc32: str
 
     @classmethod
-    def of(cls, data: bytes) -> BlockSums:
+    def from_bytes(cls, data: bytes) -> BlockSums:
         size = BLOCK_BYTES
         while len(data) > size * MOST_BLOCKS:
             size *= 2

@@ -324,7 +324,7 @@ def _replace_bundle(
 ) -> str:
     encoded = encode_arrays(arrays)
     specs = {name: spec_of(array) for name, array in arrays.items()}
-    blocks = BlockSums.of(encoded) if by_block else None
+    blocks = BlockSums.from_bytes(encoded) if by_block else None
     manifest = Manifest(kind, meta, specs, len(encoded), hashlib.sha256(encoded).hexdigest(), blocks)
     sealed = manifest.to_bytes()
     arrays_path = folder / manifest.file_name

@@ -114,7 +114,7 @@ class LinearRanker(FeatureRanker):
     def _scaled(self, X: Any, queries: Queries) -> Any:
         """The features that are learned from; the first rows with pairs say the scale of all that follow."""
         if self.scale_features and self._scale is None and len(queries):
-            self._scale = Spreads.of(X, queries).scale
+            self._scale = Spreads.from_rows(X, queries).scale
         if self._scale is None or (self._scale == 1.0).all():
             return X
         if not sparse.issparse(X):
@@ -129,7 +129,7 @@ class LinearRanker(FeatureRanker):
 
     def _check_rows(self, X: Any, y: Any, qid: Any, group: Any = None, *, reset: bool) -> tuple[Any, Queries]:
         features, labels = self._validated(X, y, reset=reset, y_numeric=True)
-        return features, Queries.of(labels, self._noted_queries(X, qid, group))
+        return features, Queries.from_labels(labels, self._noted_queries(X, qid, group))
 
 
 def scores(X: Any, coefs: NDArray[np.float64]) -> NDArray[np.float64]:

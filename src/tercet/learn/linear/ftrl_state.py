@@ -93,10 +93,10 @@ class FTRLPass(QueryPass):
         state = self.state
         sums = Sums(state.z, state.G, state.w, _NO_SLOPES)
         queries = self.queries.arrays()
-        buffers = PassBuffers.of(self.X, self.order, queries.starts, len(state.w))
+        buffers = PassBuffers.allocate(self.X, self.order, queries.starts, len(state.w))
         n_steps, loss, largest = ftrl_pass(
             *(self.X, self.order, queries, self.losses, state.rules, sums, state.step, buffers),
-            *Paths.of(self.X, self.losses),
+            *Paths.from_features(self.X, self.losses),
         )
         state.step += int(n_steps)
         return float(loss), float(largest)

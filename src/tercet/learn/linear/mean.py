@@ -95,8 +95,8 @@ class MeanRanker(LinearRanker):
         runs = _runs(pattern, settings)
         values, sizes = [], []
         for learned, left in self._parts(len(queries)):
-            weights = _learned(runs, X, queries.some(learned), len(learned) / len(queries))
-            values.append(_measured(weights, X, queries.some(left), str(measure)))
+            weights = _learned(runs, X, queries.subset(learned), len(learned) / len(queries))
+            values.append(_measured(weights, X, queries.subset(left), str(measure)))
             sizes.append(np.count_nonzero(weights, axis=1))
         means = np.concatenate(values, axis=1).mean(axis=1)
         means = np.where(np.isnan(means), -np.inf, means if measure.higher_is_better else -means)

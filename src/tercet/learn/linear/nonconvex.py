@@ -86,7 +86,7 @@ class NonconvexRanker(SparseLinearRanker):
         with np.errstate(over="ignore", invalid="ignore"):  # too large features: told below
             lipschitz = objective.lipschitz()
             iterate, enough = beginning(objective, self.tolerance)
-            iterate = iterate if before is None else Iterate.at(objective, before._scaled_coef())
+            iterate = iterate if before is None else Iterate.from_point(objective, before._scaled_coef())
             growth = self._growth(iterate.w)
             while iterate.violation(growth) > enough and n_iter < self.max_iter:
                 # Closer than asked for, or the last rounds would never meet the conditions they leave behind.

@@ -83,7 +83,7 @@ class ProximalRanker(SparseLinearRanker):
         with np.errstate(over="ignore", invalid="ignore"):  # too small a constant, or too large features: told below
             lipschitz = float(self.lipschitz or (objective.lipschitz() if before is None else before.lipschitz_))
             start, enough = beginning(objective, self.tolerance)
-            start = start if before is None else Iterate.at(objective, before._scaled_coef())
+            start = start if before is None else Iterate.from_point(objective, before._scaled_coef())
             iterate, n_iter = descend(
                 objective, penalty, lipschitz, start, enough, self.max_iter, accelerate=self.accelerate
             )
@@ -108,7 +108,7 @@ class Iterate:
     g: Vector
 
     @classmethod
-    def at(cls, objective: PairObjective, w: Vector) -> Iterate:
+    def from_point(cls, objective: PairObjective, w: Vector) -> Iterate:
         return cls(w, *objective.value_and_gradient(w))
 
     @property
@@ -123,7 +123,7 @@ class Iterate:
 
 def weakest_that_leaves_nothing(objective: PairObjective) -> float:
     """The smallest ``l1`` with which no weight leaves zero."""
-    return Iterate.at(objective, np.zeros(objective.n_features)).steepest
+    return Iterate.from_point(objective, np.zeros(objective.n_features)).steepest
 
 
 def beginning(objective: PairObjective, tolerance: float) -> tuple[Iterate, float]:
@@ -132,7 +132,7 @@ def beginning(objective: PairObjective, tolerance: float) -> tuple[Iterate, floa
     That is the share ``tolerance`` of the steepest derivative there, but no less than rounding makes of features that
     are the same for all documents of a query.
     """
-    start = Iterate.at(objective, np.zeros(objective.n_features))
+    start = Iterate.from_point(objective, np.zeros(objective.n_features))
     return start, max(tolerance * start.steepest, objective.rounding())
 
 
@@ -161,7 +161,7 @@ def descend(
             ahead = w + (before - 1) / momentum * (w - last)
         else:
             momentum = 1.0
-        iterate = Iterate.at(objective, ahead)
+        iterate = Iterate.from_point(objective, ahead)
     return iterate, n_iter
 
 

@@ -39,7 +39,7 @@ class Queries:
         return QueryDocs(self.rows, self.starts, self.grades, self.labels, self.n_grades, self.n_pairs)
 
     @classmethod
-    def of(cls, y: NDArray[Any], qid: Any) -> Queries:
+    def from_labels(cls, y: NDArray[Any], qid: Any) -> Queries:
         """Group the rows of labels ``y`` by their query id; ``qid=None`` means they are all of one query."""
         labels = np.asarray(y, dtype=np.float64)
         query, n_queries = query_numbers(qid, len(labels))
@@ -62,7 +62,7 @@ class Queries:
         starts = np.concatenate([[0], np.cumsum(sizes)])
         return cls(rows, starts, grades, labels, n_grades, n_pairs)
 
-    def some(self, numbers: NDArray[np.int64]) -> Queries:
+    def subset(self, numbers: NDArray[np.int64]) -> Queries:
         """These of the queries, counted from 0, in this order; rows keep their numbers."""
         lengths = np.diff(self.starts)[numbers]
         starts = np.concatenate([[0], np.cumsum(lengths)])
@@ -138,7 +138,7 @@ class Spreads(NamedTuple):
         return np.where(varies, self.total, 1.0) / np.where(varies, self.n_varying, 1)
 
     @classmethod
-    def of(cls, X: Any, queries: Queries) -> Spreads:
+    def from_rows(cls, X: Any, queries: Queries) -> Spreads:
         """Costs a look at every value."""
         if sparse.issparse(X):
             return cls._of_sparse(X, queries)

@@ -52,7 +52,7 @@ def held_out_scores(system: System, blocks: list[NDArray[np.int64]], l2s: Vector
         if len(together) == 1 and len(together[0]) >= len(spectrum.values):
             scores[together[0]] = _learned_without(system, together[0], l2s)
             continue
-        compared = system.comparisons.only(np.concatenate(together))
+        compared = system.comparisons.take(np.concatenate(together))
         P = columns.block(run_of(compared.rows)) @ spectrum.E
         Q, target = compared.forward(P), compared.target
         end = 0
@@ -133,7 +133,7 @@ def _learned_without(system: System, block: NDArray[np.int64], l2s: Vector) -> M
 def _moments_without(system: System, block: NDArray[np.int64]) -> tuple[Matrix, Vector]:
     """``Q'Q``, the lower triangle only, and ``Q't`` of the rows that are not in a block."""
     others = np.delete(np.arange(len(system.comparisons.rows)), block)
-    return system.comparisons.only(others).moments(MappedColumns(system.columns, system.spectrum.E))
+    return system.comparisons.take(others).moments(MappedColumns(system.columns, system.spectrum.E))
 
 
 def _solution(gram: Matrix, right: Vector, l2: float) -> Vector:
