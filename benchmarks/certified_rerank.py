@@ -36,7 +36,7 @@ class PositiveOnly:
     def __init__(self, docs: Mapping[str, str], model: tc.TextModel) -> None:
         self.words, n = model.doc_vectoriser.index_, model.weights.shape[1]
         self.D = model.docs(list(docs.values()))
-        self.places = {doc_id: row for row, doc_id in enumerate(docs)}
+        self.positions = {doc_id: row for row, doc_id in enumerate(docs)}
         self.index = Index.build_rows(list(docs), self.D, Weights([Identity(n_terms=n)]))
 
     def top(self, weights: Mapping[str, float], n: int) -> Sequence[tuple[str, float]]:
@@ -45,7 +45,7 @@ class PositiveOnly:
         return [(hit.doc_id, hit.score) for hit in self.index.search_row(row, n)]
 
     def documents(self, doc_ids: Sequence[str]) -> tuple[Sequence[int], sparse.csr_array]:
-        rows = [self.places[doc_id] for doc_id in doc_ids]
+        rows = [self.positions[doc_id] for doc_id in doc_ids]
         return rows, self.D[rows]
 
 

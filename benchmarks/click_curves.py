@@ -76,8 +76,8 @@ def made_up(n_rankers: int, n_lists: int, people: Visitors, traffic: Traffic, se
     rng = np.random.default_rng(seed)
     lists, grades = {}, {}
     for query in map(str, range(1000)):
-        docs = [f"{query}-{place}" for place in range(SHOWN)]
-        other = [docs[place] for place in np.argsort(np.arange(SHOWN) + rng.normal(0, 3, SHOWN))]
+        docs = [f"{query}-{position}" for position in range(SHOWN)]
+        other = [docs[position] for position in np.argsort(np.arange(SHOWN) + rng.normal(0, 3, SHOWN))]
         lists[query] = [docs, other][:n_rankers]
         relevant = rng.random(SHOWN) < np.linspace(0.6, 0.2, SHOWN)
         grades[query] = {doc_id: 1 for doc_id, is_relevant in zip(docs, relevant, strict=True) if is_relevant}

@@ -203,10 +203,10 @@ def _sum_all(table):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(fastmath=True)
-def _sum_at(table, places):  # type: ignore[no-untyped-def]
+def _sum_at(table, positions):  # type: ignore[no-untyped-def]
     total = np.float32(0)
-    for i in range(places.size):
-        total += table[places[i]]
+    for i in range(positions.size):
+        total += table[positions[i]]
     return total
 
 
@@ -215,16 +215,16 @@ def memory_bandwidth(rounds: int = 3, seed: int = 0) -> Bandwidth:
     table = np.ones(TABLE_BYTES // 4, dtype=np.float32)
     per_line = LINE_BYTES // 4
     lines = np.random.default_rng(seed).permutation(table.size // per_line).astype(np.int32)
-    places = lines * np.int32(per_line)
-    _sum_all(table[:1]), _sum_at(table, places[:1])
+    positions = lines * np.int32(per_line)
+    _sum_all(table[:1]), _sum_at(table, positions[:1])
     streaming, scattered = [], []
     for _ in range(rounds):
         with (clock := Clock()).running():
             _sum_all(table)
         streaming.append(table.nbytes / clock.wall)
         with (clock := Clock()).running():
-            _sum_at(table, places)
-        scattered.append(LINE_BYTES * places.size / clock.wall)
+            _sum_at(table, positions)
+        scattered.append(LINE_BYTES * positions.size / clock.wall)
     return Bandwidth(max(streaming), max(scattered))
 
 

@@ -97,11 +97,11 @@ def interleaved(
 def whole_teams(teams, rng):
     """Teams as coins gave them also where both rankings begin alike."""
     whole = list(teams)
-    for place, team in enumerate(teams):
+    for position, team in enumerate(teams):
         if team is None:
-            partner = place ^ 1  # of the same turn
+            partner = position ^ 1  # of the same turn
             known = whole[partner] if partner < len(whole) else None
-            whole[place] = (
+            whole[position] = (
                 {"first": "second", "second": "first"}[known] if known else ("first", "second")[rng.integers(2)]
             )
     return whole

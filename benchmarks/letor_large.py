@@ -176,8 +176,8 @@ def compare_memory(text: Path, n_rows: int, allowed: int) -> dict[str, Any]:
 
 def large_set(seed: int, quick: bool) -> dict[str, Any]:
     n_rows, repeats = (8_000, 1) if quick else (100_000, 3)
-    with tempfile.TemporaryDirectory(prefix="tercet-letor-") as place:
-        text = Path(place, "train.txt")
+    with tempfile.TemporaryDirectory(prefix="tercet-letor-") as position:
+        text = Path(position, "train.txt")
         with (printing := Clock()).running():
             write_letor(text, made_up_rows(n_rows, seed))
         print(f"\nA made-up set, seed {seed}: {n_rows:,} rows written in {printing.wall:.0f} s; removed afterwards.")

@@ -295,8 +295,8 @@ def print_by_rounds(tried: Tried, our_seconds: float, our_ndcg: float) -> list[d
     found, rows = [], []
     each = np.arange(len(tried.vali))
     for rounds in sorted({setting.rounds for setting in tried.settings}):
-        places = np.array([s for s, setting in enumerate(tried.settings) if setting.rounds == rounds])
-        at = places[tried.vali[:, places].argmax(axis=1)]
+        positions = np.array([s for s, setting in enumerate(tried.settings) if setting.rounds == rounds])
+        at = positions[tried.vali[:, positions].argmax(axis=1)]
         reached, taken = float(tried.test[each, at].mean()), float(tried.seconds[each, at].mean())
         found.append({"rounds": rounds, "seconds": taken, "ndcg": reached, "ratio": taken / our_seconds})
         cells = [str(rounds), f"{1e3 * taken:.1f}", f"{taken / our_seconds:.0f}", f"{reached:.4f}"]

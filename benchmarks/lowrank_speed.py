@@ -239,8 +239,8 @@ def thinned_texts(X: sparse.csr_array, share: float, seed: int) -> sparse.csr_ar
     rng = np.random.default_rng(seed)
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     by_row_at_random = np.lexsort((rng.random(X.nnz), row))
-    place = np.arange(X.nnz) - X.indptr[row]
-    kept = by_row_at_random[place < np.ceil(share * np.diff(X.indptr)[row])]
+    position = np.arange(X.nnz) - X.indptr[row]
+    kept = by_row_at_random[position < np.ceil(share * np.diff(X.indptr)[row])]
     thinned = sparse.csr_array((X.data[kept], (row[kept], X.indices[kept])), shape=X.shape)
     thinned.sort_indices()
     return thinned

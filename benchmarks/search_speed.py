@@ -392,13 +392,13 @@ def columns_of(index: Index, n_docs: int, seed: int) -> sparse.csc_array:
     counts = sum(np.diff(segment.postings.indptr.astype(np.int64)) for segment in segments)
     indptr = np.concatenate(([0], np.cumsum(counts)))
     docs, values = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=np.float32)
-    place = indptr[:-1].copy()
+    position = indptr[:-1].copy()
     for number, segment in enumerate(segments):
         starts, rows, weights = segment.postings
         n = np.diff(starts.astype(np.int64))
-        at = np.repeat(place - starts[:-1], n) + np.arange(rows.size)
+        at = np.repeat(position - starts[:-1], n) + np.arange(rows.size)
         docs[at], values[at] = rows.astype(np.int32) + number * DOCS_AT_ONCE, weights
-        place += n
+        position += n
     columns = sparse.csc_array((values, docs, indptr.astype(np.int32)), shape=(n_docs, MANY_TERMS))
     for start in {0, (n_docs - 1) // DOCS_AT_ONCE * DOCS_AT_ONCE}:  # they are those that were made
         D = _documents_at(start, n_docs, seed)

@@ -173,11 +173,11 @@ def _claim(
         detail += f"; {gain:+.2f} %, paper {claim.printed[dataset]:+.2f} %"
     if results.quick:
         verdict = Verdict(NOT_COMPARED, "plain")
-    cells = [Cell(claim.text, titles, claim.place), Cell(plan.datasets[dataset].title), Cell(measure.title)]
+    cells = [Cell(claim.text, titles, claim.position), Cell(plan.datasets[dataset].title), Cell(measure.title)]
     cells += [Cell(difference, detail), Cell(verdict.text, tone=verdict.tone)]
     record = {
         "ordering": claim.text,
-        "place": claim.place,
+        "place": claim.position,
         "dataset": dataset,
         "measure": name,
         "better": better,
@@ -266,21 +266,21 @@ def _notes_on_tests(results: PaperResults, tests: PairedTests, n_tests: int) -> 
 class _Standing:
     """The place of a model by one measure, and the best and the worst that its paired tests leave open."""
 
-    place: int
+    position: int
     best: int
     worst: int
     n: int
 
     def __str__(self) -> str:
         sure = self.best == self.worst
-        return _ordinal(self.place) + ("" if sure else f" ({_ordinal(self.best)} to {_ordinal(self.worst)})")
+        return _ordinal(self.position) + ("" if sure else f" ({_ordinal(self.best)} to {_ordinal(self.worst)})")
 
 
 def standings_table(results: PaperResults, standings: Standings, decisions: PairDecisions) -> Table:
     """The model's place by each measure, ours and printed, and how often it is the best."""
     plan, model = results.plan, standings.model
     head = ["data set", "measure", "ours", "paper", "verdict"]
-    table = Table(f"{standings.place}: {standings.title}", head, key=standings.key)
+    table = Table(f"{standings.position}: {standings.title}", head, key=standings.key)
     ours: list[_Standing] = []
     theirs: list[int] = []  # printed places where ours has one
     n_stated = 0
@@ -296,14 +296,14 @@ def standings_table(results: PaperResults, standings: Standings, decisions: Pair
                     continue
                 rivals = [key for key in printed if key != model]
                 standing = _standing(results, decisions, dataset, model, rivals, name)
-                place = 1 + sum(_is_better(results, name, printed[key], printed[model]) for key in rivals)
+                position = 1 + sum(_is_better(results, name, printed[key], printed[model]) for key in rivals)
                 ours.append(standing)
-                theirs.append(place)
+                theirs.append(position)
                 names = [Cell(plan.datasets[dataset].title), Cell(plan.measures[name].title)]
-                table.rows.append([*names, Cell(str(standing)), Cell(_ordinal(place)), Cell("")])
+                table.rows.append([*names, Cell(str(standing)), Cell(_ordinal(position)), Cell("")])
                 table.records.append(
-                    {"dataset": dataset, "measure": name, "ours": standing.place, "best_place": standing.best}
-                    | {"worst_place": standing.worst, "models": standing.n, "paper": place, "verdict": ""}
+                    {"dataset": dataset, "measure": name, "ours": standing.position, "best_place": standing.best}
+                    | {"worst_place": standing.worst, "models": standing.n, "paper": position, "verdict": ""}
                 )
     table.has_numbers = bool(ours)
     title = plan.model(model).title
@@ -314,8 +314,8 @@ def standings_table(results: PaperResults, standings: Standings, decisions: Pair
     if len(ours) < n_stated:
         table.notes.append(f"{len(ours)} of the {n_stated} have run; the paper's count is over the same ones.")
     for most, text in ((1, "best"), (2, "best or second best")):
-        least, count, highest = (sum(place <= most for place in places) for places in _bounds(ours))
-        stated = sum(place <= most for place in theirs)
+        least, count, highest = (sum(position <= most for position in positions) for positions in _bounds(ours))
+        stated = sum(position <= most for position in theirs)
         verdict = _count_verdict(least, highest, stated)
         if results.quick:
             verdict = Verdict(NOT_COMPARED, "plain")
@@ -337,7 +337,7 @@ def _standing(
     others = [float(np.mean(results.values(dataset, rival, name))) for rival in rivals]
     outcomes = [decisions.decide(dataset, model, rival, name).outcome for rival in rivals]
     return _Standing(
-        place=1 + sum(_is_better(results, name, other, value) for other in others),
+        position=1 + sum(_is_better(results, name, other, value) for other in others),
         best=1 + outcomes.count("worse"),
         worst=1 + len(outcomes) - outcomes.count("better"),
         n=1 + len(rivals),
@@ -350,7 +350,7 @@ def _is_better(results: PaperResults, measure: str, value: float, than: float) -
 
 def _bounds(standings: list[_Standing]) -> tuple[list[int], list[int], list[int]]:
     """The worst, the actual and the best places."""
-    return [s.worst for s in standings], [s.place for s in standings], [s.best for s in standings]
+    return [s.worst for s in standings], [s.position for s in standings], [s.best for s in standings]
 
 
 def _count_verdict(least: int, highest: int, stated: int) -> Verdict:
@@ -360,8 +360,8 @@ def _count_verdict(least: int, highest: int, stated: int) -> Verdict:
     return judge_claim("no difference seen") if highest >= stated else Verdict("falls short", "bad")
 
 
-def _ordinal(place: int) -> str:
-    return {1: "1st", 2: "2nd", 3: "3rd"}.get(place, f"{place}th")
+def _ordinal(position: int) -> str:
+    return {1: "1st", 2: "2nd", 3: "3rd"}.get(position, f"{position}th")
 
 
 def not_run(results: PaperResults, dataset: str) -> str:

@@ -107,7 +107,7 @@ def _n_test_queries(data: Data) -> int:
 def _lacking(data: Data, home: Path) -> list[str]:
     """The files that are not there and needed."""
     if data.task == "rows":
-        return [] if data.reader == "made-up" or _places(data, home) else list(data.files)
+        return [] if data.reader == "made-up" or _positions(data, home) else list(data.files)
     lacking = [name for name in data.files if not _maybe_packed(home / name).exists()]
     return [] if data.reader == "20newsgroups" and len(lacking) < len(data.files) else lacking
 
@@ -137,7 +137,7 @@ def _read_folds(data: Data, home: Path) -> tuple[FoldTask, ...]:
     if data.reader == "made-up":
         train, test = make_offsets(*sizes, data.n_features or data.rows_of_query, _SEED)
         return (FoldTask("train-test", train, None, test),)
-    there = _places(data, home)
+    there = _positions(data, home)
     if not there:
         raise MissingDataError(f"looked for {' and '.join(str(home / name) for name in data.files)}: not there")
     if data.reader in ("parses", "movielens"):
@@ -154,7 +154,7 @@ def _random_rows(part: LetorData) -> QueryRows:
     return in_random_order(QueryRows(part.X, part.y, part.qid), _SEED)
 
 
-def _places(data: Data, home: Path) -> list[Path]:
+def _positions(data: Data, home: Path) -> list[Path]:
     holds = {"letor-folds": _holds_folds, "parses": _holds_parses, "movielens": _holds_ratings}[data.reader]
     return [home / name for name in data.files if holds(home / name)]
 

@@ -122,7 +122,7 @@ def _curves(results: PaperResults, curves: Curves, dataset: str) -> Drawing:
             draw_series(every[0], curves.siblings, linestyle="--")
         return finished(figure, fontsize=8)
 
-    title = f"{curves.place}: {curves.title}, {results.plan.datasets[dataset].title}"
+    title = f"{curves.position}: {curves.title}, {results.plan.datasets[dataset].title}"
     caption = f"Bands: the binomial standard error over {curves.test_preferences:,} test preferences. "
     caption += "Diamonds: printed in the paper's tables, after the last step. " if _has_printed(rows) else ""
     return Drawing(f"{curves.key}-{dataset}", title, rows, draw, "", caption, dataset)
@@ -167,7 +167,7 @@ def _precisions(results: PaperResults, precisions: Precisions) -> Drawing:
         return finished(figure)
 
     title, caption = (
-        f"{precisions.place}: {precisions.title}",
+        f"{precisions.position}: {precisions.title}",
         "A dot for each query; the mean with its standard errors.",
     )
     return Drawing(precisions.key, title, rows, draw, "", caption, precisions.dataset)
@@ -274,7 +274,7 @@ def _cutoffs(results: PaperResults, cutoffs: Cutoffs, dataset: str) -> Drawing:
         axes.set_ylabel("mean N@k over the test parts")
         return finished(figure, fontsize=8)
 
-    title = f"{cutoffs.place}: {cutoffs.title}, {plan.datasets[dataset].title}"
+    title = f"{cutoffs.position}: {cutoffs.title}, {plan.datasets[dataset].title}"
     caption = f"Bars: {_BARS}. " + ("Diamonds: printed in the paper's tables." if _has_printed(rows) else "")
     return Drawing(f"{cutoffs.key}-{dataset}", title, rows, draw, "", caption, dataset)
 

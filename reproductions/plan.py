@@ -175,7 +175,7 @@ class Statistics:
     """Printed facts about data sets: data set -> fact -> number."""
 
     title: str
-    place: str
+    position: str
     printed: dict[str, dict[str, int]]
 
 

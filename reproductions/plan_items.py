@@ -37,7 +37,7 @@ class PaperTable:
     measures: tuple[str, ...]
     rows: tuple[Row, ...]
     kind: Kind = "paper"
-    place: str = ""
+    position: str = ""
     note: str = ""
     seconds: bool = False  # a column with those of the fastest seed
     chosen: bool = False  # a column with what was chosen, or searched for
@@ -52,7 +52,7 @@ class Claim:
     """
 
     text: str
-    place: str
+    position: str
     better: str
     worse: tuple[str, ...]
     measures: tuple[str, ...]
@@ -82,7 +82,7 @@ class Standings:
 
     key: str
     title: str
-    place: str
+    position: str
     model: str
     tables: tuple[str, ...]
     best: int
@@ -108,7 +108,7 @@ class Words:
 
     key: str
     title: str
-    place: str
+    position: str
     dataset: str
     model: str
     printed: dict[str, tuple[str, ...]]
@@ -124,7 +124,7 @@ class Curves:
 
     key: str
     title: str
-    place: str
+    position: str
     datasets: tuple[str, ...]
     methods: tuple[str, ...]
     first: int
@@ -139,7 +139,7 @@ class Precisions:
 
     key: str
     title: str
-    place: str
+    position: str
     dataset: str
     x: str
     y: str
@@ -171,7 +171,7 @@ class Cutoffs:
 
     key: str
     title: str
-    place: str
+    position: str
     datasets: tuple[str, ...]
     measures: tuple[str, ...]
     models: tuple[str, ...]

@@ -59,8 +59,8 @@ def make_tables(results: PaperResults) -> list[Table]:
     return tables + ours
 
 
-def _placed(place: str, title: str) -> str:
-    return f"{place}: {title}" if place else title
+def _placed(position: str, title: str) -> str:
+    return f"{position}: {title}" if position else title
 
 
 def _where_compared(results: PaperResults, dataset: str, verdict: Verdict) -> Verdict:
@@ -76,7 +76,7 @@ def _where_compared(results: PaperResults, dataset: str, verdict: Verdict) -> Ve
 def _statistics(results: PaperResults, statistics: Statistics, number: int) -> Table:
     facts = list(dict.fromkeys(fact for printed in statistics.printed.values() for fact in printed))
     key = "statistics" if number == 1 else f"statistics-{number}"
-    table = Table(_placed(statistics.place, statistics.title), ["data set", *facts], key=key)
+    table = Table(_placed(statistics.position, statistics.title), ["data set", *facts], key=key)
     table.has_numbers = any(dataset in results.data for dataset in statistics.printed)
     for dataset, printed in statistics.printed.items():
         data = results.plan.datasets[dataset]
@@ -111,7 +111,7 @@ def _table(results: PaperResults, spec: PaperTable) -> Table:
     titles = [plan.datasets[d].title if by_dataset else _with_unit(results, m) for d, m in columns]
     with_params = any(row.params for row in spec.rows)
     head = ["model", *["Params"] * with_params, *titles, *["learning s"] * spec.seconds, *["chosen"] * spec.chosen]
-    table = Table(_placed(spec.place, spec.title), head, key=spec.key)
+    table = Table(_placed(spec.position, spec.title), head, key=spec.key)
     table.notes += [note for note in (spec.note, *(plan.datasets[d].said for d in spec.datasets)) if note]
     absent = [dataset for dataset in spec.datasets if dataset not in results.data]
     if by_dataset and absent:
@@ -127,11 +127,11 @@ def _table(results: PaperResults, spec: PaperTable) -> Table:
         for dataset, measure in columns:
             printed = printed_in(spec, row, dataset, measure)
             where = plan.datasets[dataset].title if by_dataset else plan.measures[measure].title
-            place = "" if printed is None else f"{spec.place}, {title}, {where}"
+            position = "" if printed is None else f"{spec.position}, {title}, {where}"
             own = row.dataset or dataset
             cell, numbers = _next_to_printed(results, own, row.model, measure, printed)
             cells.append(cell)
-            record = {"dataset": own, "model": title, "measure": measure} | numbers | {"place": place}
+            record = {"dataset": own, "model": title, "measure": measure} | numbers | {"place": position}
             record |= {"params": row.params} if with_params else {}
             record |= {"unfinished": results.is_unfinished(own, row.model)} if row.model else {}
             table.records.append(record | ({"reason": reason} if reason else {}))
@@ -246,7 +246,7 @@ def settings_chosen(results: PaperResults, dataset: str, model: str) -> str:
 def _words(results: PaperResults, words: Words) -> Table:
     plan = results.plan
     head = ["query word", "ours", "paper", "shared"]
-    table = Table(_placed(words.place, words.title), head, key=words.key)
+    table = Table(_placed(words.position, words.title), head, key=words.key)
     source = f"{plan.model(words.model).title}, {plan.datasets[words.dataset].title}"
     table.notes.append(f"{source}, the first seed." if words.of == "weights" else f"The word map of {source}.")
     runs = results.runs(words.dataset, words.model)

@@ -84,8 +84,8 @@ def test_every_import_is_declared(path: Path) -> None:
     ],
 )
 def test_an_extra_has_all_that_its_room_imports(folder: str, extra: str) -> None:
-    place = ROOT / "src" / "tercet" / folder
-    paths = [place] if place.is_file() else list(place.rglob("*.py"))
+    position = ROOT / "src" / "tercet" / folder
+    paths = [position] if position.is_file() else list(position.rglob("*.py"))
     known = declared(PROJECT["dependencies"] + PROJECT["optional-dependencies"][extra])
     missing = {module for path in paths for module in imported(path) if distribution_of(module) not in known}
     assert missing == set()

@@ -33,12 +33,12 @@ def anchors(path: Path) -> set[str]:
 def test_links_lead_somewhere(document):
     text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.M | re.S)
     for link in LINK.findall(text):
-        address, _, place = link.partition("#")
+        address, _, position = link.partition("#")
         if "://" in address:
             continue
         target = (document.parent / address).resolve() if address else document
         assert target.exists(), f"{document.name}: {link}"
-        assert not place or target.suffix != ".md" or place in anchors(target), f"{document.name}: {link}"
+        assert not position or target.suffix != ".md" or position in anchors(target), f"{document.name}: {link}"
 
 
 GUIDES = sorted((PROJECT / "docs" / "guides").glob("*.md"))

@@ -104,10 +104,10 @@ def test_only_seeds_that_both_have_are_paired():
     results = PaperResults(plan, False, "0.0", data={"rows": {}})
     queries = {seed: np.arange(40) // 4 + seed for seed in (0, 1, 2)}  # of the test preferences
     wrong = {("a", 0): [0, 5], ("a", 2): [1, 2, 3], ("b", 0): [0, 5, 8, 9, 20], ("b", 1): [7]}
-    for (model, seed), places in wrong.items():
+    for (model, seed), positions in wrong.items():
         tested = np.bincount(queries[seed])
-        counts = np.bincount(queries[seed][places], minlength=len(tested))
-        measured = {"means": {"error": len(places) / 40}, "by_query": {}, "wrong": counts.tolist()}
+        counts = np.bincount(queries[seed][positions], minlength=len(tested))
+        measured = {"means": {"error": len(positions) / 40}, "by_query": {}, "wrong": counts.tolist()}
         fit = {"facts": {}, "related": {}, "models": {model: measured}, "tested": tested.tolist()}
         results.fits["rows", model, seed] = [fit]
     assert results.common_seeds("rows", ("a", "b")) == (0,)
@@ -134,7 +134,7 @@ PRINTED = PaperTable(
         Row("c", printed={"map": 0.3}),
         Row("d"),  # nothing printed: no rival
     ),
-    place="Table 1",
+    position="Table 1",
 )
 STANDINGS = Standings("standings", "how often a is best", "Section 2", "a", ("table",), best=1, second=0)
 
@@ -164,12 +164,12 @@ def test_minbatsrank_is_best_in_15_of_20_and_second_in_4_as_printed():
     """The paper's sentence agrees with its own Table 2."""
     plan = find_plan("minbatsrank")
     [standings] = plan.standings
-    places = []
+    positions = []
     for table in (table for table in plan.tables if table.key in standings.tables):
         printed = {row.model: row.printed for row in table.rows if row.printed}
-        places += [
+        positions += [
             1 + sum(other[measure] > value for other in printed.values())
             for measure, value in printed[standings.model].items()
         ]
-    assert (len(places), places.count(1), places.count(2)) == (20, 15, 4)
+    assert (len(positions), positions.count(1), positions.count(2)) == (20, 15, 4)
     assert (standings.best, standings.second) == (15, 4)

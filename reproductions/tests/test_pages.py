@@ -35,8 +35,8 @@ ROWS = (
     Row(title="d", reason="it was never described", printed={"map": 0.5}),
 )
 TABLES = (
-    PaperTable("first", "results", ("rows",), ("map",), ROWS, place="Table 1"),
-    PaperTable("second", "more results", ("gone",), ("map",), ROWS[:2], place="Table 2"),
+    PaperTable("first", "results", ("rows",), ("map",), ROWS, position="Table 1"),
+    PaperTable("second", "more results", ("gone",), ("map",), ROWS[:2], position="Table 2"),
     PaperTable("own", "our own", ("rows",), ("map",), (Row("a"),), kind="ours"),
 )
 CLAIMS = (

@@ -359,7 +359,7 @@ def test_the_printed_numbers_are_those_of_chen_et_al():
             *title, precision, error, memory = entry.split()
             printed[dataset, " ".join(title)] = (float(precision), float(error), float(memory))
     tables = [table for table in plan.tables if table.kind == "paper"]
-    assert [(table.place, *table.datasets, table.dictionary_size) for table in tables] == [
+    assert [(table.position, *table.datasets, table.dictionary_size) for table in tables] == [
         ("Table II (a)", "20ng", 10_000),
         ("Table II (b)", "rcv1", 10_000),
         ("Table II (c)", "mnist", 784),

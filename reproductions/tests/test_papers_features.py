@@ -220,8 +220,8 @@ def test_a_quick_run_is_small_and_compares_nothing(home, tmp_path):
 
 
 def test_missing_data_is_named_with_every_place(whole, home):
-    places = " and ".join(str(home / name) for name in ("away", "gone.tar.gz"))
-    assert f"Away is skipped: looked for {places}: not there" in whole[1].output
+    positions = " and ".join(str(home / name) for name in ("away", "gone.tar.gz"))
+    assert f"Away is skipped: looked for {positions}: not there" in whole[1].output
     assert "looked for away and gone.tar.gz" in (whole[0] / "index.html").read_text()
 
 
@@ -436,7 +436,7 @@ def test_the_papers_protocol_is_that_of_the_plan(paper):
 
 
 def test_what_the_paper_compares_is_corrected_by_itself(paper):
-    stated = [claim for claim in paper.claims if not claim.place.startswith("not in the paper")]
+    stated = [claim for claim in paper.claims if not claim.position.startswith("not in the paper")]
     *own, others = paper.comparisons
     tested = {model for tests in own for model in (*tests.models, tests.against)} - {""}
     assert tested == {model for claim in stated for model in (claim.better, *claim.worse)}

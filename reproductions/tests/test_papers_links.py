@@ -251,10 +251,10 @@ def test_low_rank_rows_have_the_setting_of_the_paper_but_for_the_start():
 
 def test_every_table_and_figure_of_the_paper_is_there():
     plan = find_plan("ssi")
-    places = " ".join([t.place for t in plan.tables] + [w.place for w in plan.words])
+    positions = " ".join([t.position for t in plan.tables] + [w.position for w in plan.words])
     for number in range(1, 12):
-        assert re.search(rf"Table {number}\b", places)
-    figures = {c.place for c in plan.curves} | {p.place for p in plan.precisions}
+        assert re.search(rf"Table {number}\b", positions)
+    figures = {c.position for c in plan.curves} | {p.position for p in plan.precisions}
     assert figures == {f"Figure 1 ({x})" for x in "ab"} | {f"Figure 2 ({x})" for x in "abcd"}
     [eleven] = [table for table in plan.tables if table.key == "table-11"]
     printed = [row for row in eleven.rows if row.printed]

@@ -149,9 +149,9 @@ def pareto_front(sizes: ArrayLike, values: ArrayLike, *, higher_is_better: bool 
     size, value = np.asarray(sizes, dtype=np.float64), np.asarray(values, dtype=np.float64)
     value = value if higher_is_better else -value
     front: list[int] = []
-    for place in np.lexsort((-value, size)).tolist():
-        if not front or value[place] > value[front[-1]]:
-            front.append(place)
+    for position in np.lexsort((-value, size)).tolist():
+        if not front or value[position] > value[front[-1]]:
+            front.append(position)
     return front
 
 

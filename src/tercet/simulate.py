@@ -148,7 +148,7 @@ def simulate_clicks(
     for row, session, in_any_order in zip(asked.tolist(), sessions, is_shuffled.tolist(), strict=True):
         orders = lists[queries[row]]
         order = orders[ranker_of[session] % len(orders)]
-        shown.append([order[place] for place in rng.permutation(len(order))] if in_any_order else order)
+        shown.append([order[position] for position in rng.permutation(len(order))] if in_any_order else order)
     graded = np.zeros((n_lists, max(map(len, shown))), dtype=np.int64)
     for number, (row, docs, drifted) in enumerate(zip(asked.tolist(), shown, is_later.tolist(), strict=True)):
         truth = later if drifted and later is not None else grades

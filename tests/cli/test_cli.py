@@ -348,8 +348,8 @@ def test_the_help_has_every_verb_in_one_section():
     listed = [verb for section in main.SECTIONS.values() for verb in section]
     assert sorted(listed) == sorted(main.VERBS)
     shown = run("--help").output
-    places = [shown.index(f"\n  {verb} ") for verb in listed]
-    assert places == sorted(places)
+    positions = [shown.index(f"\n  {verb} ") for verb in listed]
+    assert positions == sorted(positions)
     for heading in main.SECTIONS:
         assert f"\n{heading}:\n" in shown
 

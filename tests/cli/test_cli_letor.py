@@ -151,8 +151,8 @@ def write_folds(folder: Path, data: LetorData) -> None:
     parts = [left for _, left in query_folds(data.qid, 3)]
     for k in range(3):
         (folder / f"Fold{k + 1}").mkdir(parents=True)
-        for place, name in enumerate(("train", "vali", "test")):
-            rows = parts[(k + place) % 3]
+        for position, name in enumerate(("train", "vali", "test")):
+            rows = parts[(k + position) % 3]
             write_letor(folder / f"Fold{k + 1}" / f"{name}.txt", LetorData(data.X[rows], data.y[rows], data.qid[rows]))
 
 
@@ -305,8 +305,8 @@ def beir(tmp_path_factory) -> Path:
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_wrong_usage(arguments, message, files, beir, model, tmp_path):
-    places = {"train": files / "train.txt", "vali": files / "vali.txt", "beir": beir, "model": model}
-    result = run(*(a.format(**places, out=tmp_path / "out") for a in arguments))
+    positions = {"train": files / "train.txt", "vali": files / "vali.txt", "beir": beir, "model": model}
+    result = run(*(a.format(**positions, out=tmp_path / "out") for a in arguments))
     assert result.exit_code == 2, result.output
     assert message in result.output
     assert not (tmp_path / "out").exists()

@@ -165,7 +165,7 @@ def test_queries_and_events_of_ubi(tmp_path, form):
 
 def test_impression_events_stand_for_hits_that_were_not_kept(tmp_path):
     queries = [{key: value for key, value in query.items() if key != "query_response_hit_ids"} for query in QUERIES]
-    shown = [event("impression", "u1", doc_id, place) for place, doc_id in enumerate(TEA.shown, start=1)]
+    shown = [event("impression", "u1", doc_id, position) for position, doc_id in enumerate(TEA.shown, start=1)]
     events = [EVENTS[1], *shown[::-1], event("impression", "u2", "d1", 1), event("impression", "u2", "d2", 2)]
     assert set(as_click_log((queries, events)).impressions) == {TEA, MILK}
     alone = [{**one, "user_query": "green tea"} for one in [*shown, EVENTS[1]]]
@@ -267,9 +267,16 @@ def test_a_click_file_is_read_in_its_encoding(tmp_path, encoding, named):
 )
 def test_rows_of_lists_in_any_order_come_back_by_search_and_position(lists, random):
     rows = [
-        {"search_id": number, "query": query, "sku": sku, "position": place, "clicked": sku in clicked, "time": number}
+        {
+            "search_id": number,
+            "query": query,
+            "sku": sku,
+            "position": position,
+            "clicked": sku in clicked,
+            "time": number,
+        }
         for number, (query, shown, clicked) in enumerate(lists)
-        for place, sku in enumerate(shown)
+        for position, sku in enumerate(shown)
     ]
     random.shuffle(rows)
     log = as_click_log(rows)

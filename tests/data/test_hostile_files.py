@@ -139,8 +139,8 @@ POSTS = tar_of(*((f"20news-bydate-{part}/{group}/1", b"text") for part in ("trai
 )
 def test_a_damaged_archive_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, changes, stop, packed) -> None:
     content = bytearray(POSTS)
-    for place, byte in changes:
-        content[place] = byte
+    for position, byte in changes:
+        content[position] = byte
     path = tmp_path_factory.mktemp("tar") / "posts.tar"
     path.write_bytes(gzip.compress(content)[:stop] if packed else content[:stop])
     with contextlib.suppress(FormatError):
@@ -274,13 +274,13 @@ def test_click_preferences_are_those_of_all_pairs(n_shown, seed, skipped, examin
 )
 def test_clicks_go_to_the_lists_that_a_search_of_all_finds(by_id, events) -> None:
     lists, clicks = ShownLists(), []
-    for is_click, group, doc, place in events:
+    for is_click, group, doc, position in events:
         key = ListKey(group, "q", by_id)
         if is_click:
             clicks.append((key, f"d{doc}", len(clicks)))
             lists.click(key, f"d{doc}")
         else:
-            lists.show(key, f"d{doc}", float(place), None)
+            lists.show(key, f"d{doc}", float(position), None)
     expected = []
     for key, doc_id, order in clicks:
         matching = [one for one in lists._of_key.get(key, ()) if doc_id in one.positions]

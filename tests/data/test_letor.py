@@ -540,18 +540,18 @@ def packed(files: dict[str, bytes], mode: str = "w:gz") -> bytes:
 @pytest.mark.parametrize("kind", ["folder", "tar", "tar.gz"])
 def test_folds_from_a_folder_or_an_archive(tmp_path: Path, kind: str) -> None:
     files = fold_files(11)
-    place = tmp_path / "set"
+    position = tmp_path / "set"
     if kind == "folder":
         for name, content in files.items():
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            (place / name).write_bytes(content)
-        (place / "Fold2" / "vali.txt").unlink()
-        (place / "Fold2" / "vali.txt.gz").write_bytes(gzip.compress(files["Fold2/vali.txt"]))
-        (place / "notes").mkdir()
+            (position / name).parent.mkdir(parents=True, exist_ok=True)
+            (position / name).write_bytes(content)
+        (position / "Fold2" / "vali.txt").unlink()
+        (position / "Fold2" / "vali.txt.gz").write_bytes(gzip.compress(files["Fold2/vali.txt"]))
+        (position / "notes").mkdir()
     else:
         inside = {f"QueryLevelNorm/{name}": content for name, content in reversed(files.items())}
-        place.write_bytes(packed({**inside, "README": b"x"}, "w:gz" if kind == "tar.gz" else "w"))
-    folds = read_letor_folds(place)
+        position.write_bytes(packed({**inside, "README": b"x"}, "w:gz" if kind == "tar.gz" else "w"))
+    folds = read_letor_folds(position)
     assert [fold.name for fold in folds] == [f"Fold{i}" for i in range(1, 12)]
     shapes = {data.X.shape for fold in folds for data in (fold.train, fold.vali, fold.test)}
     assert shapes == {(1, 33)}

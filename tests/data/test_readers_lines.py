@@ -208,11 +208,11 @@ def test_writing_goes_through_a_link_and_keeps_the_usual_permissions(tmp_path: P
 
 
 def test_writing_where_it_cannot_be_is_an_input_error(tmp_path: Path) -> None:
-    for place, message in [
+    for position, message in [
         (tmp_path / "no" / "f", "cannot write: No such file or directory"),
         (tmp_path, "cannot write: this is not an ordinary file"),
     ]:
-        with pytest.raises(InputError, match=message), write_atomically(place):
+        with pytest.raises(InputError, match=message), write_atomically(position):
             pass
 
 

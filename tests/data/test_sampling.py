@@ -66,11 +66,11 @@ def test_without_popularity_the_same_calls_of_the_generator_are_made():
     rng = np.random.default_rng(5)
     judgements = sampler.draw_better(rng, 300)
     query, better = sampler._query[judgements], sampler._doc[judgements]
-    worse, places = np.empty(300, np.int64), np.arange(300)
-    while places.size:
-        worse[places] = rng.integers(0, 8, places.size)
-        at = zip(query[places].tolist(), better[places].tolist(), worse[places].tolist(), strict=True)
-        places = places[[GRADED[q].get(w, 0) >= GRADED[q][b] for q, b, w in at]]
+    worse, positions = np.empty(300, np.int64), np.arange(300)
+    while positions.size:
+        worse[positions] = rng.integers(0, 8, positions.size)
+        at = zip(query[positions].tolist(), better[positions].tolist(), worse[positions].tolist(), strict=True)
+        positions = positions[[GRADED[q].get(w, 0) >= GRADED[q][b] for q, b, w in at]]
     assert np.array_equal(drawn(sampler, 300, seed=5), [query, better, worse])
 
 

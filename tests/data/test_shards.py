@@ -276,9 +276,9 @@ def test_no_flipped_byte_gives_other_rows(tmp_path):
     expected, n_flips = read_all(tmp_path / "rows"), 0
     for file in sorted(path for path in (tmp_path / "rows").rglob("*") if path.is_file()):
         content = file.read_bytes()
-        for place in range(0, len(content), 1 if len(content) < 300 else 23):
+        for position in range(0, len(content), 1 if len(content) < 300 else 23):
             flipped = bytearray(content)
-            flipped[place] ^= 1 << (place % 8)
+            flipped[position] ^= 1 << (position % 8)
             file.write_bytes(flipped)
             n_flips += 1
             with pytest.raises(BundleError):
@@ -298,10 +298,10 @@ def test_whatever_is_read_of_damaged_blocks_is_what_was_written(tmp_path, monkey
     shutil.rmtree(folder, ignore_errors=True)
     write_shards(folder, [X], n_columns=60, shard_entries=1500)
     files = sorted(folder.glob("shard-*/arrays-*"))
-    for place, change in flips:
-        file = files[place % len(files)]
+    for position, change in flips:
+        file = files[position % len(files)]
         content = bytearray(file.read_bytes())
-        content[place % len(content)] ^= change
+        content[position % len(content)] ^= change
         file.write_bytes(content)
     rows, n_read = MappedRows.open(folder), 0
     for asked in data.draw(st.lists(st.lists(st.integers(0, 199), max_size=5), min_size=1, max_size=20)):

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from tercet.errors import InputError
 from tercet.simulate import Traffic, Visitors, simulate_clicks
 
-LISTS = {f"q{number}": [[f"{number}-{place}" for place in range(6)]] for number in range(20)}
+LISTS = {f"q{number}": [[f"{number}-{position}" for position in range(6)]] for number in range(20)}
 GRADES = {query: {docs[0]: 1, docs[3]: 1} for query, [docs] in LISTS.items()}
 
 
-def rates(log, place=None):
+def rates(log, position=None):
     """How often each rank was clicked, of all documents or of those at one place of the first order."""
     shown, clicked = np.zeros(6), np.zeros(6)
     for impression in log.impressions:
         for rank, doc_id in enumerate(impression.shown):
-            if place is None or doc_id.endswith(f"-{place}"):
+            if position is None or doc_id.endswith(f"-{position}"):
                 shown[rank] += 1
                 clicked[rank] += doc_id in impression.clicked
     return clicked / np.maximum(shown, 1)

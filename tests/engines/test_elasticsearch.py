@@ -87,9 +87,9 @@ def test_what_is_rescored_is_in_the_order_of_the_model(engine, text_field):
         listed, _ = found_by(body, docs)
         first, _ = found_by({"query": body["query"], "size": 30}, docs)
         assert set(listed) == set(first)  # of the window, and no others
-        places = [list(docs).index(doc_id) for doc_id in listed]
+        positions = [list(docs).index(doc_id) for doc_id in listed]
         exact = model.weights.score(model.queries([query]), model.docs(list(docs.values())))[0]
-        assert (np.diff(exact[places]) < 0.02 * np.abs(exact).max()).all()
+        assert (np.diff(exact[positions]) < 0.02 * np.abs(exact).max()).all()
 
 
 @needs_lucene
@@ -236,10 +236,10 @@ def test_the_commands_write_bulk_lines_and_bodies(tmp_path):
     )
     (tmp_path / "asked.jsonl").write_text(json.dumps({"_id": "q", "text": "hockey"}))
     run = CliRunner().invoke
-    places = [str(tmp_path / "corpus.jsonl"), "--model", str(tmp_path / "model")]
+    positions = [str(tmp_path / "corpus.jsonl"), "--model", str(tmp_path / "model")]
     out = tmp_path / "docs.ndjson"
     asked = ["--queries", str(tmp_path / "asked.jsonl"), "--mean-terms", "4"]
-    done = run(cli, ["export", "documents", *places, "--form", "elasticsearch", *asked, "-o", str(out)])
+    done = run(cli, ["export", "documents", *positions, "--form", "elasticsearch", *asked, "-o", str(out)])
     assert done.exit_code == 0, done.output
     written = read_bulk(out)
     assert list(written) == list(DOCS)
@@ -248,10 +248,10 @@ def test_the_commands_write_bulk_lines_and_bodies(tmp_path):
         done = run(cli, ["export", "query", "hockey", "--form", form, "--model", str(tmp_path / "model")])
         assert done.exit_code == 0, done.output
         assert json.loads(done.stdout) == rewrite(model, "hockey", form=form)
-    done = run(cli, ["export", "documents", *places, "--fold", "-o", str(tmp_path / "folded.jsonl")])
+    done = run(cli, ["export", "documents", *positions, "--fold", "-o", str(tmp_path / "folded.jsonl")])
     assert done.exit_code == 0, done.output
     for wrong in (["--mean-terms", "3"], ["--fold", "--max-terms", "9"], ["--form", "elasticsearch", "--bits", "4"]):
-        assert run(cli, ["export", "documents", *places, *wrong, "-o", str(tmp_path / "no")]).exit_code == 2
+        assert run(cli, ["export", "documents", *positions, *wrong, "-o", str(tmp_path / "no")]).exit_code == 2
     boosted = ["export", "query", "hockey", "--form", "boosted", "--model", str(tmp_path / "model")]
     assert run(cli, boosted).exit_code == 2
     assert run(cli, [*boosted, "--field", "body"]).exit_code == 0

@@ -107,7 +107,7 @@ def test_forms_of_text_are_packed_where_the_name_says_so(tmp_path):
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> tuple[Path, Path]:
+def positions(tmp_path: Path) -> tuple[Path, Path]:
     small_model({("hockey", "puck"): 0.8}).save(tmp_path / "model")
     (tmp_path / "corpus.jsonl").write_text(
         "\n".join(json.dumps({"_id": d, "text": text}) for d, text in DOCS.items()), encoding="utf-8"
@@ -116,28 +116,28 @@ def places(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("form", ["solr", "elasticsearch", "query", "anserini", "ciff"])
-def test_a_place_that_cannot_be_written_is_named_and_nothing_is_left_behind(places, form):
-    model, folder = places
+def test_a_place_that_cannot_be_written_is_named_and_nothing_is_left_behind(positions, form):
+    model, folder = positions
     documents = ["documents", str(folder / "corpus.jsonl"), "--form", form]
     command = {"query": ["query", "hockey"], "anserini": documents, "ciff": documents}.get(
         form, ["synonyms", "--engine", form]
     )
     before = sorted(folder.iterdir())
     missing = folder / "nowhere" / "x"
-    for place, why in (
+    for position, why in (
         (missing, f"{missing}: cannot write: "),
         (missing, "No such file or directory"),
         (model, f"{model} is a folder; expected the name of a file"),
     ):
-        done = CliRunner().invoke(cli, ["export", *command, "--model", str(model), "-o", str(place)])
+        done = CliRunner().invoke(cli, ["export", *command, "--model", str(model), "-o", str(position)])
         assert done.exit_code == 1
         assert why in done.stderr
         assert ".tmp" not in done.stderr
     assert sorted(folder.iterdir()) == before
 
 
-def test_a_query_goes_to_a_file_as_a_whole_or_not_at_all(places, monkeypatch):
-    model, folder = places
+def test_a_query_goes_to_a_file_as_a_whole_or_not_at_all(positions, monkeypatch):
+    model, folder = positions
     arguments = ["export", "query", "hockey", "--model", str(model), "-o", str(folder / "q")]
     assert CliRunner().invoke(cli, arguments).exit_code == 0
     written = (folder / "q").read_text(encoding="utf-8")
@@ -154,23 +154,23 @@ def test_a_query_goes_to_a_file_as_a_whole_or_not_at_all(places, monkeypatch):
 
 
 @pytest.mark.parametrize(("text", "told"), [("", "nothing to export"), ("zebra", "the model does not know: zebra")])
-def test_a_query_that_no_word_counts_for_is_a_failure(places, text, output):
-    model, _ = places
+def test_a_query_that_no_word_counts_for_is_a_failure(positions, text, output):
+    model, _ = positions
     done = CliRunner().invoke(cli, ["export", "query", text, "--model", str(model)])
     assert done.exit_code == 1
     assert output in done.stderr
     assert done.stdout == ""
 
 
-def test_documents_are_refused_where_none_are_needed(places):
-    model, folder = places
+def test_documents_are_refused_where_none_are_needed(positions):
+    model, folder = positions
     done = CliRunner().invoke(cli, ["export", "synonyms", str(folder), "--model", str(model), "-o", str(folder / "x")])
     assert done.exit_code == 2
     assert "unexpected extra argument" in done.stderr
 
 
-def test_documents_need_no_queries(places):
-    model, folder = places
+def test_documents_need_no_queries(positions):
+    model, folder = positions
     asked = ["export", "documents", "--model", str(model), "-o", str(folder / "d.jsonl")]
     done = CliRunner().invoke(cli, [*asked, str(folder / "corpus.jsonl")])
     assert done.exit_code == 0, done.output

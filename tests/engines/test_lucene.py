@@ -139,8 +139,8 @@ class Anserini:
         return [(doc_id, score * self.step) for doc_id, score in answer["hits"]]
 
     def documents(self, doc_ids: Sequence[str]) -> tuple[Sequence[int], sparse.csr_array]:
-        places = [self.ids.index(doc_id) for doc_id in doc_ids]
-        return places, self.D[places]
+        positions = [self.ids.index(doc_id) for doc_id in doc_ids]
+        return positions, self.D[positions]
 
 
 def test_boosted_queries_over_impacts_and_exact_answers(tmp_path):

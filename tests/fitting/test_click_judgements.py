@@ -12,7 +12,7 @@ from tercet.fitting.click_judgements import held_out_by_time, judgements_of_clic
 from tercet.simulate import Visitors, simulate_clicks
 
 RNG = np.random.default_rng(0)
-LISTS = {f"q{number}": [[f"{number}-{place}" for place in RNG.permutation(8)]] for number in range(30)}
+LISTS = {f"q{number}": [[f"{number}-{position}" for position in RNG.permutation(8)]] for number in range(30)}
 GRADES = {query: {doc_id: 1 for doc_id in docs if RNG.random() < 0.3} for query, [docs] in LISTS.items()}
 PEOPLE = Visitors(looking=0.9, chances=(0.1, 0.7))
 

@@ -30,7 +30,7 @@ from tercet.weights import Identity
 CLICKS_OF_OTHERS = "clicks, queries that nothing was learned from"
 LAST_CLICKS = "clicks, the last tenth of the log"
 CORPUS = synonyms(3, n_pairs=12, n_docs=60, n_queries=80)
-LOOKS = [1 / math.log2(2 + place) for place in range(10)]
+LOOKS = [1 / math.log2(2 + position) for position in range(10)]
 
 
 def log_of(n_lists: int, seed: int = 0, informed: bool = True, by_text: bool = True) -> list[Impression]:
@@ -314,4 +314,4 @@ def test_clicks_that_say_the_same_are_one_preference_with_all_their_weight():
     triplets = list(zip(made.query.tolist(), made.better.tolist(), made.worse.tolist(), strict=True))
     assert triplets == sorted(expected)
     np.testing.assert_allclose(made.weight, [expected[three] for three in triplets], rtol=1e-6)
-    assert pairs.n_lists == 2 * len({place for place in pairs.place.tolist() if place < 400})
+    assert pairs.n_lists == 2 * len({position for position in pairs.position.tolist() if position < 400})

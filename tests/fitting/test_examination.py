@@ -24,8 +24,8 @@ def shop(n_queries=60, seed=0):
     rng = np.random.default_rng(seed)
     lists, grades = {}, {}
     for number in range(n_queries):
-        docs = [f"{number}-{place}" for place in range(N_RANKS)]
-        other = [docs[place] for place in np.argsort(np.arange(N_RANKS) + rng.normal(0, 2, N_RANKS))]
+        docs = [f"{number}-{position}" for position in range(N_RANKS)]
+        other = [docs[position] for position in np.argsort(np.arange(N_RANKS) + rng.normal(0, 2, N_RANKS))]
         lists[f"q{number}"] = [docs, other]
         relevant = rng.random(N_RANKS) < np.linspace(0.7, 0.2, N_RANKS)
         grades[f"q{number}"] = {doc_id: 1 for doc_id, is_relevant in zip(docs, relevant, strict=True) if is_relevant}

@@ -230,14 +230,14 @@ def test_no_point_is_as_sparse_and_better_than_one_of_the_front(points, higher):
     sizes, values = [point.n_used for point in path], [point.value for point in path]
     front = pareto_front(sizes, values, higher_is_better=higher)
     sign = 1 if higher else -1
-    for place in range(len(path)):
+    for position in range(len(path)):
         beaten = any(
-            other.n_used <= path[place].n_used
-            and sign * other.value >= sign * path[place].value
-            and (other.n_used, other.value) != (path[place].n_used, path[place].value)
+            other.n_used <= path[position].n_used
+            and sign * other.value >= sign * path[position].value
+            and (other.n_used, other.value) != (path[position].n_used, path[position].value)
             for other in path
         )
-        same = [i for i in front if (path[i].n_used, path[i].value) == (path[place].n_used, path[place].value)]
+        same = [i for i in front if (path[i].n_used, path[i].value) == (path[position].n_used, path[position].value)]
         assert beaten != (len(same) == 1)
 
 

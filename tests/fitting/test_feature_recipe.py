@@ -139,11 +139,11 @@ def test_the_table_is_what_measuring_gives(model, held):
     baseline, learned = model.report.systems
     evaluation = model.evaluate(held)
     single = measure_rows(held.y, held.X[:, 1], held.qid, evaluation.measures)
-    for place, measure in enumerate(evaluation.measures):
+    for position, measure in enumerate(evaluation.measures):
         assert learned.values[str(measure)] == (evaluation.mean(measure), *evaluation.interval(measure))
         assert baseline.values[str(measure)] == (single.mean(measure), *single.interval(measure))
         test = paired_test(evaluation, single, measure=measure)
-        assert list(model.report.changes.values())[place] == (test.difference, test.low, test.high, test.p_value)
+        assert list(model.report.changes.values())[position] == (test.difference, test.low, test.high, test.p_value)
     assert "25 test queries, which nothing was chosen on" in str(model.report)
 
 
@@ -509,8 +509,8 @@ def test_of_a_wide_set_the_features_that_most_rows_have_are_looked_at(monkeypatc
 def made_folds(data: LetorData, n_folds: int = 3) -> tuple[LetorFold, ...]:
     parts = [left for _, left in query_folds(data.qid, n_folds)]
 
-    def take(places) -> LetorData:
-        rows = np.sort(np.concatenate([parts[place % n_folds] for place in places]))
+    def take(positions) -> LetorData:
+        rows = np.sort(np.concatenate([parts[position % n_folds] for position in positions]))
         return LetorData(data.X[rows], data.y[rows], data.qid[rows])
 
     return tuple(
@@ -534,8 +534,8 @@ def test_folds_are_learned_each_for_itself_and_the_model_on_all_rows(is_sparse):
             measure_rows(fold.vali.y[mixed], s[mixed], fold.vali.qid[mixed], MEASURE)[MEASURE]
             for s in own.predict(fold.vali.X).T
         ]
-        place = own.best(np.stack(table))
-        values.append(measure_rows(fold.test.y, own.predict(fold.test.X)[:, place], fold.test.qid, MEASURE)[MEASURE])
+        position = own.best(np.stack(table))
+        values.append(measure_rows(fold.test.y, own.predict(fold.test.X)[:, position], fold.test.qid, MEASURE)[MEASURE])
     assert report.systems[1].values[MEASURE][0] == pytest.approx(np.concatenate(values).mean())
     assert report.n_train == 24
     assert len(report.features.used_by_fold) == 3

@@ -228,9 +228,9 @@ def test_queries_by_documents_and_blends_are_what_anyone_would_compute(seed, exc
     assert part.qids == tuple(f"q{i}" for i in rows)
     ours = part.measures_of_blends(weights, match, factors, measures)
     assert ours.shape == (len(factors), len(rows), 2)
-    for place, factor in enumerate(factors):
+    for position, factor in enumerate(factors):
         blend = weights + match * factor
-        np.testing.assert_allclose(ours[place], part.evaluate(blend, measures).values, atol=1e-12)
+        np.testing.assert_allclose(ours[position], part.evaluate(blend, measures).values, atol=1e-12)
         scores = blend.score(part.Q, part.D)
         expected = []
         for number, row in enumerate(rows):
@@ -240,7 +240,7 @@ def test_queries_by_documents_and_blends_are_what_anyone_would_compute(seed, exc
             if excluded:
                 shown[exclude[row]] = False
             expected.append(measured(scores[number].tolist(), grades[row].tolist(), shown.tolist()))
-        np.testing.assert_allclose(ours[place], expected, atol=1e-12)
+        np.testing.assert_allclose(ours[position], expected, atol=1e-12)
     np.testing.assert_array_equal(held_out.measures_of_blends(weights, match, factors, (parse_measure("AP"),))[:, :, 0],
                                   held_out.values_of_blends(weights, match, factors))  # fmt: skip
 
@@ -267,7 +267,7 @@ def test_preferences_by_documents_and_blends_are_what_anyone_would_compute(seed,
         return
     assert part is not None
     ours = part.measures_of_blends(weights, match, (0.0, 2.0), (held_out.measure,))
-    for place, factor in enumerate((0.0, 2.0)):
+    for position, factor in enumerate((0.0, 2.0)):
         scores = (weights + match * factor).score(Q, D)
         expected = {}
         for row in rows.tolist():
@@ -276,7 +276,7 @@ def test_preferences_by_documents_and_blends_are_what_anyone_would_compute(seed,
             if own:
                 expected[f"q{row}"] = np.average(right, weights=None if weight is None else weight[own])
         assert part.qids == tuple(expected)
-        np.testing.assert_allclose(ours[place, :, 0], list(expected.values()), atol=1e-12)
+        np.testing.assert_allclose(ours[position, :, 0], list(expected.values()), atol=1e-12)
     with pytest.raises(InputError, match="preferences are measured by PairAccuracy alone; got AP"):
         part.measures_of_blends(weights, match, (0.0,), parse_measures(["AP"]))
 
@@ -313,7 +313,7 @@ def pool_of(settings_values: Sequence[Values]) -> Pool:
 
 def chosen_of(start: Values, candidates: Sequence[Sequence[Values]], **how: object) -> out_of_fold.Choice:
     tried = [
-        Tried(number, [10.0 * number + place for place in range(len(values))], pool_of(values))
+        Tried(number, [10.0 * number + position for position in range(len(values))], pool_of(values))
         for number, values in enumerate(candidates)
     ]
     given = {"higher_is_better": True, "start_name": "BM25", "measure": "AP"} | how
@@ -347,7 +347,7 @@ def best_by(start: Values, listed: Sequence[Values], qids: set[str], sign: float
 def groups_of(qids: set[str], seed: int) -> dict[str, int]:
     ordered = sorted(qids)
     order = np.random.default_rng(seed).permutation(len(ordered))
-    return {ordered[number]: place % N_FOLDS for place, number in enumerate(order)}
+    return {ordered[number]: position % N_FOLDS for position, number in enumerate(order)}
 
 
 @settings(max_examples=25)

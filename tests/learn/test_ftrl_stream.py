@@ -37,7 +37,7 @@ def made(n_queries: int, seed: int = 0, n_features: int = 6, dense: bool = True)
 
 def tokenizer(data: LetorData, at: list[int]) -> list[LetorData]:
     """Chunks of whole queries that begin at these queries."""
-    bounds = [0, *sorted({place for place in at if 0 < place < data.n_queries}), data.n_queries]
+    bounds = [0, *sorted({position for position in at if 0 < position < data.n_queries}), data.n_queries]
     rows = [(data.starts[first], data.starts[last]) for first, last in pairwise(bounds)]
     return [LetorData(data.X[a:b], data.y[a:b], data.qid[a:b]) for a, b in rows]
 

@@ -79,10 +79,10 @@ def test_a_step_goes_down_the_slope_that_differences_show():
 
     U = start.U.astype(float)
     slope = np.zeros_like(U)
-    for place in np.ndindex(*U.shape):
+    for position in np.ndindex(*U.shape):
         nudge = np.zeros_like(U)
-        nudge[place] = small
-        slope[place] = (gap(U + nudge) - gap(U - nudge)) / (2 * small)
+        nudge[position] = small
+        slope[position] = (gap(U + nudge) - gap(U - nudge)) / (2 * small)
     moved = ranker.fit(Q, step, D).weights_.query_factors - start.U
     np.testing.assert_allclose(moved, 1e-3 * slope, atol=1e-5)
 

@@ -41,7 +41,7 @@ def test_the_mean_is_that_of_the_oracle(largest):
     mean, best = oracles.mean_of_best(X, y, qid, [by_ftrl(setting) for setting in settings], folds, 4, largest)
     ranker = tc.MeanRanker(grid=GRID, n_best=4, folds=3, largest=largest, random_state=5, scale_features=False)
     ranker.fit(X, y, qid=qid)
-    assert ranker.settings_ == [settings[place] for place in best]
+    assert ranker.settings_ == [settings[position] for position in best]
     np.testing.assert_allclose(ranker.coef_, mean, rtol=1e-9, atol=1e-12)
     assert np.all(np.diff(ranker.held_out_) <= 0)
 

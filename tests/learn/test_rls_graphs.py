@@ -29,9 +29,9 @@ def spelt_out(graph: TokenGraph):
     """Labels of nodes and weights of edges, those with a type through a node of their own."""
     labels = [tuple(own) for own in graph.labels] + [(kind,) for kind in graph.types]
     edges: dict[tuple[int, int], float] = {}
-    for place, (i, j) in enumerate(graph.edges):
-        weight = graph.weights[place] if graph.weights else 1.0
-        way = [(i, len(graph.labels) + place), (len(graph.labels) + place, j)] if graph.types else [(i, j)]
+    for position, (i, j) in enumerate(graph.edges):
+        weight = graph.weights[position] if graph.weights else 1.0
+        way = [(i, len(graph.labels) + position), (len(graph.labels) + position, j)] if graph.types else [(i, j)]
         for a, b in way if graph.directed else way + [(b, a) for a, b in way]:
             edges[a, b] = edges.get((a, b), 0.0) + weight
     return labels, edges

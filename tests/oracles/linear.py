@@ -103,14 +103,14 @@ def ndcg_pair_loss(scores, grades, margin=1.0, power=2, ideal=False):
     """As ``pair_loss`` over all pairs, each by the change in NDCG were the two to change places; ties worst first."""
     keys = grades if ideal else scores
     order = sorted(range(len(scores)), key=lambda doc: (-keys[doc], grades[doc]))
-    place = np.empty(len(scores))
+    position = np.empty(len(scores))
     for doc in range(len(scores)):
         same = [r for r, other in enumerate(order) if keys[other] == keys[doc] and grades[other] == grades[doc]]
-        place[doc] = np.mean([1 / np.log2(2 + r) for r in same])
+        position[doc] = np.mean([1 / np.log2(2 + r) for r in same])
     most = sum((2.0**g - 1) / np.log2(2 + r) for r, g in enumerate(sorted(grades, reverse=True)))
     value, slopes = 0.0, np.zeros(len(scores))
     for better, worse in query_pairs(grades):
-        weight = (2.0 ** grades[better] - 2.0 ** grades[worse]) * abs(place[better] - place[worse]) / most
+        weight = (2.0 ** grades[better] - 2.0 ** grades[worse]) * abs(position[better] - position[worse]) / most
         loss, slope = pair_loss(scores, [(better, worse)], margin, power)
         value, slopes = value + weight * loss, slopes + weight * slope
     return value, slopes

@@ -57,12 +57,12 @@ def questions_of(index, entries, bounds):
 def in_order(questions, bounds):
     """The same by last votes, which are in the order in which their entry casts them."""
 
-    def place(key):
+    def position(key):
         entry = questions[key][1][-1][0]
         pairs = [tuple(sorted((vote.better, vote.worse))) for vote in votes_of(entry, bounds)]
         return entry.number, pairs.index(key[1:])
 
-    return {key: questions[key] for key in sorted(questions, key=place)}
+    return {key: questions[key] for key in sorted(questions, key=position)}
 
 
 class Learned:

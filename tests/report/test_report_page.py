@@ -503,9 +503,9 @@ def test_no_name_of_a_chart_is_cut_off(name):
     drawn = intervals([(name, 0.3, 0.2, 0.4), ("learned", 0.4, 0.3, 0.5)], ours=1, label="intervals")
     labels = re.findall(r"<text(?: class=\"([^\"]*)\")? x=\"([\d.]+)\"[^>]*>([^<]*)</text>", drawn)
     widths = [float(width) for width in re.findall(r'viewBox="0 0 (\d+)', drawn)]
-    places = [(classes, float(x)) for classes, x, text in labels if text == name]
-    assert len(places) == len(widths) == 2
-    for (classes, x), width in zip(places, widths, strict=True):
+    positions = [(classes, float(x)) for classes, x, text in labels if text == name]
+    assert len(positions) == len(widths) == 2
+    for (classes, x), width in zip(positions, widths, strict=True):
         start = x - 8 * len(name) if "end" in classes else x
         assert start >= 0
         assert start + 8 * len(name) <= width

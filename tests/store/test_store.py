@@ -147,8 +147,8 @@ def test_the_manifest_is_as_documented(saved: Path) -> None:
         ([1], "meta"),
     ],
 )
-def test_meta_that_cannot_be_stored(tmp_path: Path, meta: Any, place: str) -> None:
-    with pytest.raises(InputError, match=place):
+def test_meta_that_cannot_be_stored(tmp_path: Path, meta: Any, position: str) -> None:
+    with pytest.raises(InputError, match=position):
         write_bundle(tmp_path / "b", kind="k", meta=meta, arrays={})
     assert names(tmp_path) == []
 

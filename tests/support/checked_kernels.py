@@ -87,8 +87,8 @@ def letor_files(rng: np.random.Generator, folder: Path) -> None:
         read_anyhow(path)
     for _ in range(150):  # a few bytes changed
         broken = bytearray(whole)
-        for place in rng.integers(0, len(broken), 3):
-            broken[place] = rng.integers(0, 256)
+        for position in rng.integers(0, len(broken), 3):
+            broken[position] = rng.integers(0, 256)
         path.write_bytes(broken)
         read_anyhow(path)
     for _ in range(300):  # rubbish

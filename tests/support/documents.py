@@ -173,10 +173,15 @@ def write_tables(folder: Path, corpus: Corpus) -> None:
     judged.to_csv(folder / "judged.csv", index=False, sep=";")
     rng = np.random.default_rng(0)
     clicks = [
-        {"session_id": number, "timestamp": number, "search_term": corpus.queries[f"q{number % 60}"], "position": place}
+        {
+            "session_id": number,
+            "timestamp": number,
+            "search_term": corpus.queries[f"q{number % 60}"],
+            "position": position,
+        }
         | {"product_id": doc_id, "clicked": int(doc_id in corpus.qrels[f"q{number % 60}"])}
         for number in range(300)
-        for place, doc_id in enumerate(rng.choice(list(corpus.docs), 5, replace=False), start=1)
+        for position, doc_id in enumerate(rng.choice(list(corpus.docs), 5, replace=False), start=1)
     ]
     pandas.DataFrame(clicks).to_csv(folder / "clicks.csv", index=False)
     links = [(row["sku"], rows[(number + step) % 80]["sku"]) for number, row in enumerate(rows) for step in (2, 4, 6)]

@@ -130,8 +130,8 @@ class PositiveOnly:
         return [(hit.doc_id, float(np.float32(hit.score))) for hit in self.index.search_row(row, n)]
 
     def documents(self, doc_ids: Sequence[str]) -> tuple[Sequence[int], sparse.csr_array]:
-        places = [self.ids.index(doc_id) for doc_id in doc_ids]
-        return places, self.D[places]
+        positions = [self.ids.index(doc_id) for doc_id in doc_ids]
+        return positions, self.D[positions]
 
 
 def read_bulk(path: Path) -> dict[str, dict]:

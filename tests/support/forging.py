@@ -293,18 +293,18 @@ def forge(path: Path, rng: random.Random) -> str:
     return " ".join(output)
 
 
-def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def _positions(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
         yield (*path, key)
-        yield from _places(value[key], (*path, key))
+        yield from _positions(value[key], (*path, key))
 
 
 def _change_meta(manifest: dict[str, Any], rng: random.Random) -> str:
-    places = list(_places(manifest["meta"]))
-    if not places or rng.random() < 0.02:
+    positions = list(_positions(manifest["meta"]))
+    if not positions or rng.random() < 0.02:
         manifest["kind"] = rng.choice(("ranker", "text-model", "index", "rows", "weights", "?"))
         return f"kind = {manifest['kind']}"
-    *outer, key = rng.choice(places)
+    *outer, key = rng.choice(positions)
     at = manifest["meta"]
     for step in outer:
         at = at[step]
@@ -471,14 +471,14 @@ def _flips(name: str, every: int, seed: int) -> int:
         KINDS[name].use(path)
         for file in sorted(file for file in path.rglob("*") if file.is_file()):
             content = file.read_bytes()
-            for place in range(seed % every, len(content), every):
+            for position in range(seed % every, len(content), every):
                 flipped = bytearray(content)
-                flipped[place] ^= 1 << (place + seed) % 8
+                flipped[position] ^= 1 << (position + seed) % 8
                 file.write_bytes(flipped)
                 n_flips += 1
                 if attempt(KINDS[name].use, path) != "refused":
                     n_unnoticed += 1
-                    print(f"{name}: byte {place} of {file.relative_to(path)} goes unnoticed")
+                    print(f"{name}: byte {position} of {file.relative_to(path)} goes unnoticed")
             file.write_bytes(content)
     print(f"{name}: {n_flips} flips, {n_unnoticed} unnoticed")
     return n_unnoticed

@@ -95,9 +95,9 @@ def _takes_what_it_took(before: list[str] | None, after: list[str] | None) -> bo
     """By place in the same order, by name under the same names."""
     if before is None or after is None:
         return before == after
-    places = [name for name in before if not name.startswith("*")]
+    positions = [name for name in before if not name.startswith("*")]
     named = {name.lstrip("*") for name in after}
-    return [name for name in after if not name.startswith("*")][: len(places)] == places and all(
+    return [name for name in after if not name.startswith("*")][: len(positions)] == positions and all(
         name.lstrip("*") in named for name in before
     )
 

@@ -33,7 +33,7 @@ def bake(source: Path, index: Path | None, model: Path | None, output: Path) -> 
     the journal, at once or, while a service has the journal, when that takes the model up. Over a model without them
     they count as before.
     """
-    folder, journal = _places(source, index)
+    folder, journal = _positions(source, index)
     entries = read_journal(journal).entries
     opened = open_index(folder, None if model is None else open_model(model))
     baked = baked_model(opened, entries)
@@ -49,7 +49,7 @@ def bake(source: Path, index: Path | None, model: Path | None, output: Path) -> 
     echo(f"tercet index {folder} --model {output} serves it")
 
 
-def _places(source: Path, index: Path | None) -> tuple[Path, Path]:
+def _positions(source: Path, index: Path | None) -> tuple[Path, Path]:
     """Where the index and the journal are, of which one is named."""
     if source.is_dir() and bundle_kind(source) is not None:
         if index is not None:

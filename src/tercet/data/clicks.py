@@ -169,12 +169,14 @@ def click_preferences(
     passed = [
         (rank, doc) for rank, doc in enumerate(shown, start=1) if rank <= lowest and doc not in was_clicked
     ]  # each of them is worse than some clicked one
-    places = [rank for rank, _ in passed]
-    if sum(bisect_right(places, last[better]) for better in chosen) <= MOST_PREFERENCES:
+    positions = [rank for rank, _ in passed]
+    if sum(bisect_right(positions, last[better]) for better in chosen) <= MOST_PREFERENCES:
         preferences = list(_pairs(chosen, last, passed, looked))
     else:
         # Those that count most are of the ranks that count most: all pairs need not be made to find them.
-        by_weight = groupby(sorted(passed, key=lambda place: -looked[place[0] - 1]), lambda place: looked[place[0] - 1])
+        by_weight = groupby(
+            sorted(passed, key=lambda position: -looked[position[0] - 1]), lambda position: looked[position[0] - 1]
+        )
         alike = (_pairs(chosen, last, list(group), looked) for _, group in by_weight)
         preferences = list(islice(chain.from_iterable(alike), MOST_PREFERENCES))
     total = math.fsum(weight for _, _, weight in preferences)

@@ -39,9 +39,9 @@ class Counters:
     def __len__(self) -> int:
         return int(self.steps.size)
 
-    def take(self, places: Any, first_slot: int = 0) -> Counters:
+    def take(self, positions: Any, first_slot: int = 0) -> Counters:
         """Those of some of the steps, from a slot on."""
-        return Counters(self.xp, self.seed, self.steps[places], self.first_slot + first_slot)
+        return Counters(self.xp, self.seed, self.steps[positions], self.first_slot + first_slot)
 
     def bits(self, slot: int) -> Any:
         """64 random bits for each step."""
@@ -101,10 +101,10 @@ def draw_by_counters(sampler: Sampler, counters: Counters) -> tuple[Any, Any, An
         which = xp.searchsorted(xp.asarray(np.cumsum(sampler.shares)[:-1]), counters.uniform(0), side="right")
         drawn = tuple(xp.empty(len(counters), dtype=xp.int32) for _ in range(3))
         for number, inner in enumerate(sampler.samplers):
-            places = xp.flatnonzero(which == number)
-            if places.size:
-                for column, rows in zip(drawn, draw_by_counters(inner, counters.take(places, 1)), strict=True):
-                    column[places] = rows
+            positions = xp.flatnonzero(which == number)
+            if positions.size:
+                for column, rows in zip(drawn, draw_by_counters(inner, counters.take(positions, 1)), strict=True):
+                    column[positions] = rows
         return drawn[0], drawn[1], drawn[2]
     query, better, worse = _DRAWS[type(sampler)](sampler, counters)
     return query.astype(xp.int32), better.astype(xp.int32), worse.astype(xp.int32)
@@ -150,10 +150,10 @@ def _draw_judgements(sampler: JudgementSampler, counters: Counters) -> tuple[Any
         left = _choose_popular(sampler, counters, at, worse, left)
         is_open = xp.concatenate((xp.flatnonzero(~popular), left))
     left = _reject(sampler, counters, at, worse, is_open, popular=False)
-    for place in left.tolist():  # hardly any: its query has judged nearly all documents
+    for position in left.tolist():  # hardly any: its query has judged nearly all documents
         docs = xp.arange(sampler.n_docs) if sampler._drawn_from is None else sampler._drawn_from.astype(xp.int64)
-        lower = docs[_is_worse(xp, sampler, query[place], docs, sampler._grade[at[place]])]
-        worse[place] = lower[counters.take(slice(place, place + 1)).below(63, lower.size)[0]]
+        lower = docs[_is_worse(xp, sampler, query[position], docs, sampler._grade[at[position]])]
+        worse[position] = lower[counters.take(slice(position, position + 1)).below(63, lower.size)[0]]
     return query, better, worse
 
 
@@ -162,16 +162,18 @@ def _draw_better(sampler: JudgementSampler, counters: Counters, slot: int = 0) -
     if sampler.uniform_over == "judgements":
         return sampler._better_at[counters.below(slot, sampler._better_at.size)].astype(counters.xp.int64)
     owner = counters.below(slot, sampler.queries.size)
-    place = sampler._first[owner] + counters.below(slot + 1, sampler._count[owner])
-    return sampler._better_at[place].astype(counters.xp.int64)
+    position = sampler._first[owner] + counters.below(slot + 1, sampler._count[owner])
+    return sampler._better_at[position].astype(counters.xp.int64)
 
 
-def _reject(sampler: JudgementSampler, counters: Counters, at: Any, worse: Any, places: Any, *, popular: bool) -> Any:
+def _reject(
+    sampler: JudgementSampler, counters: Counters, at: Any, worse: Any, positions: Any, *, popular: bool
+) -> Any:
     """Fill ``worse`` at these places, by rejection; returns the places that found none."""
     for number in range(_ROUNDS):
-        if not places.size:
+        if not positions.size:
             break
-        some = counters.take(places)
+        some = counters.take(positions)
         # Slots 3 to 42 are those of candidates by popularity, 43 to 62 those of others; 63 and 64 choose among all.
         if popular:
             docs = sampler._doc[_draw_better(sampler, some, 3 + 2 * number)].astype(counters.xp.int64)
@@ -179,31 +181,31 @@ def _reject(sampler: JudgementSampler, counters: Counters, at: Any, worse: Any, 
             rows = sampler._drawn_from
             docs = some.below(43 + number, sampler.n_docs if rows is None else rows.size)
             docs = docs if rows is None else rows[docs].astype(counters.xp.int64)
-        judgements = at[places]
+        judgements = at[positions]
         is_worse = _is_worse(counters.xp, sampler, sampler._query[judgements], docs, sampler._grade[judgements])
-        worse[places[is_worse]] = docs[is_worse]
-        places = places[~is_worse]
-    return places
+        worse[positions[is_worse]] = docs[is_worse]
+        positions = positions[~is_worse]
+    return positions
 
 
-def _choose_popular(sampler: JudgementSampler, counters: Counters, at: Any, worse: Any, places: Any) -> Any:
+def _choose_popular(sampler: JudgementSampler, counters: Counters, at: Any, worse: Any, positions: Any) -> Any:
     """As rejection would at last, by looking through all popular documents; returns the places that have none."""
     xp = counters.xp
-    if not places.size:
-        return places
+    if not positions.size:
+        return positions
     # Popularity in whole numbers, whose sums are the same wherever they are made.
     share = (sampler._better_share() * 2.0**40).astype(xp.int64)
     docs = xp.flatnonzero(share)
-    without = [places[:0]]
-    run_ends = sampler._lower[at[places]]  # judgements of one query and grade are next to each other
+    without = [positions[:0]]
+    run_ends = sampler._lower[at[positions]]  # judgements of one query and grade are next to each other
     for end in xp.unique(run_ends).tolist():
-        same, judgement = places[run_ends == end], end - 1
+        same, judgement = positions[run_ends == end], end - 1
         lower = docs[_is_worse(xp, sampler, sampler._query[judgement], docs, sampler._grade[judgement])]
         if lower.size:
             up_to = xp.cumsum(share[lower])
             drawn = counters.take(same).uniform(64) * up_to[-1].astype(xp.float64)
-            place = xp.searchsorted(up_to, drawn.astype(xp.int64), side="right")
-            worse[same] = lower[xp.minimum(place, lower.size - 1)]
+            position = xp.searchsorted(up_to, drawn.astype(xp.int64), side="right")
+            worse[same] = lower[xp.minimum(position, lower.size - 1)]
         else:
             without.append(same)
     return xp.concatenate(without)

@@ -240,7 +240,7 @@ def document_rows(table: DataTable, roles: DocumentRoles, refused: Refused | Non
         try:
             doc_id = id_in(row.get(roles.id), table, number, roles.id)
             if doc_id in number_of:
-                message = f"the id {doc_id!r} is already used at {table.place(number_of[doc_id])}"
+                message = f"the id {doc_id!r} is already used at {table.position(number_of[doc_id])}"
                 raise table.error(number, message, "duplicate-id")
             if all(value is None or value == "" for value in map(row.get, roles.text)):
                 columns = " and ".join(roles.text)

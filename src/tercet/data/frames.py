@@ -43,9 +43,9 @@ class MemoryTable(DataTable):
                 yield number, row
 
     def error(self, number: int, message: str, kind: str = "format") -> FormatError:
-        return FormatError(self.name if number < 0 else self.place(number), None, message, kind)
+        return FormatError(self.name if number < 0 else self.position(number), None, message, kind)
 
-    def place(self, number: int) -> str:
+    def position(self, number: int) -> str:
         return f"{self.name}[{self._positions[number] if self._positions else number}]"
 
 

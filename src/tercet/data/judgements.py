@@ -255,7 +255,7 @@ def _gathered(
                 if first != row.grade:
                     pair = f"query {qid!r}, document {row.doc_id!r}"
                     message = (
-                        f"{pair} has grade {row.grade} here and {first} at {source.place(numbers[qid, row.doc_id])}"
+                        f"{pair} has grade {row.grade} here and {first} at {source.position(numbers[qid, row.doc_id])}"
                     )
                     raise source.error(row.number, message, "contradiction")
                 numbers.setdefault((qid, row.doc_id), row.number)

@@ -272,11 +272,11 @@ def as_links(links: Any, docs: Container[str], name: str = "links") -> dict[str,
     {'a': ['b']}
     """
     gathered: dict[str, list[str]] = {}
-    for source, target, place in _links_in(links, name):
+    for source, target, position in _links_in(links, name):
         for one in (source, target):
             if one not in docs:
                 hint = LookAlikes(docs if isinstance(docs, Iterable) else ()).hint(one)
-                raise InputError(f"{place}: {unknown_id('document', one)}{hint}")
+                raise InputError(f"{position}: {unknown_id('document', one)}{hint}")
         gathered.setdefault(source, []).append(target)
     return gathered
 
@@ -304,12 +304,12 @@ def _links_in(links: Any, name: str) -> Iterator[tuple[str, str, str]]:
     if not isinstance(links, Iterable):
         raise InputError(f"{name} must be {wanted}; got {type(links).__name__}")
     for number, pair in enumerate(links):
-        place = f"{name}[{number}]"
+        position = f"{name}[{number}]"
         ends = pair.tolist() if hasattr(pair, "tolist") else pair
         if isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2:
-            raise InputError(f"{place} must be two ids, those of source and target; got {plain_shown(pair)}")
-        source, target = (key_id(end, place) for end in ends)
+            raise InputError(f"{position} must be two ids, those of source and target; got {plain_shown(pair)}")
+        source, target = (key_id(end, position) for end in ends)
         for end in (source, target):
             if (problem := id_problem(end)) is not None:
-                raise InputError(f"{place}: an id {problem}")
-        yield source, target, place
+                raise InputError(f"{position}: an id {problem}")
+        yield source, target, position

@@ -335,10 +335,12 @@ class JudgementSampler:
         worse = np.empty(judgements.size, dtype=np.int32)
         is_open = np.ones(judgements.size, dtype=bool)
         if self.popular:
-            places = np.flatnonzero(rng.random(judgements.size) < self.popular)
-            is_open[places] = False
-            places = self._draw_until_lower(judgements, worse, places, lambda n: self._doc[self.draw_better(rng, n)])
-            is_open[self._choose_popular(rng, judgements, worse, places)] = True
+            positions = np.flatnonzero(rng.random(judgements.size) < self.popular)
+            is_open[positions] = False
+            positions = self._draw_until_lower(
+                judgements, worse, positions, lambda n: self._doc[self.draw_better(rng, n)]
+            )
+            is_open[self._choose_popular(rng, judgements, worse, positions)] = True
         rows, n_docs = self._drawn_from, self.n_docs
 
         def uniformly(n: int) -> NDArray[Any]:
@@ -354,33 +356,33 @@ class JudgementSampler:
         self,
         judgements: NDArray[np.int64],
         worse: NDArray[np.int32],
-        places: NDArray[np.int64],
+        positions: NDArray[np.int64],
         candidates: Callable[[int], NDArray[Any]],
     ) -> NDArray[np.int64]:
         """Rejection: fill ``worse`` at these places from candidates; returns the places that found none."""
         for _ in range(_ROUNDS):
-            at = judgements[places]
-            worse[places] = candidates(places.size)
-            places = places[~self.is_worse(self._query[at], worse[places], self._grade[at])]
-            if places.size == 0:
+            at = judgements[positions]
+            worse[positions] = candidates(positions.size)
+            positions = positions[~self.is_worse(self._query[at], worse[positions], self._grade[at])]
+            if positions.size == 0:
                 break
-        return places
+        return positions
 
     def _choose_popular(
         self,
         rng: np.random.Generator,
         judgements: NDArray[np.int64],
         worse: NDArray[np.int32],
-        places: NDArray[np.int64],
+        positions: NDArray[np.int64],
     ) -> NDArray[np.int64]:
         """As rejection would at last, by looking through all popular documents; returns the places that have none."""
-        if not places.size:
-            return places
+        if not positions.size:
+            return positions
         popularity = self._better_share()
         docs = np.flatnonzero(popularity)
         without = []
-        order = np.argsort(judgements[places], kind="stable")
-        for same in np.split(places[order], np.flatnonzero(np.diff(judgements[places[order]])) + 1):
+        order = np.argsort(judgements[positions], kind="stable")
+        for same in np.split(positions[order], np.flatnonzero(np.diff(judgements[positions[order]])) + 1):
             at = judgements[same[0]]
             lower = docs[self.is_worse(np.full(docs.size, self._query[at]), docs, self._grade[at])]
             if lower.size:
@@ -388,7 +390,7 @@ class JudgementSampler:
                 worse[same] = rng.choice(lower, same.size, p=share / share.sum())
             else:
                 without.append(same)
-        return np.concatenate(without) if without else places[:0]
+        return np.concatenate(without) if without else positions[:0]
 
     def _better_share(self) -> NDArray[np.float64]:
         """How often each document is the better one of a preference."""
@@ -528,9 +530,9 @@ class MixtureSampler:
         source = rng.choice(len(self.samplers), n, p=self.shares)
         query, better, worse = (np.empty(n, dtype=np.int32) for _ in range(3))
         for number, sampler in enumerate(self.samplers):
-            places = np.flatnonzero(source == number)
-            if places.size:
-                query[places], better[places], worse[places] = sampler.draw(rng, places.size)
+            positions = np.flatnonzero(source == number)
+            if positions.size:
+                query[positions], better[positions], worse[positions] = sampler.draw(rng, positions.size)
         return query, better, worse
 
 

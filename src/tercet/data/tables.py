@@ -60,7 +60,7 @@ class LinedFile:
         """What is wrong with a row, by its number."""
         return FormatError(self.name, number, message, kind)
 
-    def place(self, number: int) -> str:
+    def position(self, number: int) -> str:
         """Where a row is, in a sentence about another."""
         return f"line {number}"
 
@@ -407,10 +407,10 @@ def check_names(table: DataTable, number: int) -> None:
     if len(table.columns) > limits.MOST_COLUMNS:
         raise table.error(number, too_many_columns(len(table.columns)), "header")
     seen: dict[str, int] = {}
-    for place, name in enumerate(table.columns, start=1):
-        first = seen.setdefault(name, place)
-        if first != place:
-            message = f"the columns {first} and {place} are both called {name!r}; each needs a name of its own"
+    for position, name in enumerate(table.columns, start=1):
+        first = seen.setdefault(name, position)
+        if first != position:
+            message = f"the columns {first} and {position} are both called {name!r}; each needs a name of its own"
             raise table.error(number, message, "header")
 
 
@@ -491,7 +491,7 @@ class ParquetTable(DataTable):
     def error(self, number: int, message: str, kind: str = "format") -> FormatError:
         return FormatError(self.name, None, f"row {number}: {message}" if number else message, kind)
 
-    def place(self, number: int) -> str:
+    def position(self, number: int) -> str:
         return f"row {number}"
 
 

@@ -324,7 +324,7 @@ class _PositivePart:
         self._lost = value_error * sum(query.positive.values())
         self.unlisted = self._lost
         self.ids: dict[int, str] = {}
-        self._places: dict[str, int] = {}
+        self._positions: dict[str, int] = {}
         self.all_were_listed = False
         self._scores: dict[int, float] = {}
 
@@ -348,21 +348,21 @@ class _PositivePart:
 
     def _rows(self, doc_ids: list[str]) -> NDArray[np.int64]:
         """The places of documents, whose scores are worked out where they are new."""
-        new = [doc_id for doc_id in doc_ids if doc_id not in self._places]
+        new = [doc_id for doc_id in doc_ids if doc_id not in self._positions]
         for start in range(0, len(new), _AT_ONCE):
             self._score(new[start : start + _AT_ONCE])
-        return np.array([self._places[doc_id] for doc_id in doc_ids], dtype=np.int64)
+        return np.array([self._positions[doc_id] for doc_id in doc_ids], dtype=np.int64)
 
     def _score(self, doc_ids: list[str]) -> None:
-        places, vectors = self._engine.documents(doc_ids)
+        positions, vectors = self._engine.documents(doc_ids)
         D = checked_rows(vectors, "the documents", self._query.n_terms)
-        if not D.shape[0] == len(places) == len(doc_ids):
-            answer = f"{D.shape[0]} vectors and {len(places)} places"
+        if not D.shape[0] == len(positions) == len(doc_ids):
+            answer = f"{D.shape[0]} vectors and {len(positions)} places"
             raise InputError(f"the engine gave {answer} for {len(doc_ids)} documents; they must agree")
         if D.nnz and D.data.min() < 0:
             i = int(np.searchsorted(D.indptr, np.flatnonzero(D.data < 0)[0], side="right")) - 1
             raise InputError(
                 f"document {doc_ids[i]!r} has negative values; the positive part of a query does not bound its score"
             )
-        for doc_id, place, score in zip(doc_ids, places, self._query.scores(D).tolist(), strict=True):
-            self._places[doc_id], self.ids[int(place)], self._scores[int(place)] = int(place), doc_id, score
+        for doc_id, position, score in zip(doc_ids, positions, self._query.scores(D).tolist(), strict=True):
+            self._positions[doc_id], self.ids[int(position)], self._scores[int(position)] = int(position), doc_id, score

@@ -217,7 +217,7 @@ class Upload:
     """
 
     kind: str
-    place: Place
+    position: Place
     texts: bool
     batch_docs: int
     first_row: int
@@ -250,7 +250,7 @@ class RemoteFolder:
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    def place(self) -> Place:
+    def position(self) -> Place:
         try:
             bundle = read_bundle(self.path, kind=self._kind)
         except MissingBundleError as error:
@@ -262,10 +262,10 @@ class RemoteFolder:
         return decode(Place, bundle.meta, where=f"{self.path}: meta")
 
     def place_or_none(self) -> Place | None:
-        return self.place() if os.path.lexists(self.path / MANIFEST_NAME) else None
+        return self.position() if os.path.lexists(self.path / MANIFEST_NAME) else None
 
-    def read_model(self, place: Place) -> TextModel | Weights:
-        return self._folder.read_model(place.model, place.model_digest)
+    def read_model(self, position: Place) -> TextModel | Weights:
+        return self._folder.read_model(position.model, position.model_digest)
 
     def upload(self) -> Upload | None:
         try:
@@ -318,9 +318,9 @@ class RemoteFolder:
     def forget_upload(self) -> None:
         (self.path / UPLOAD).unlink(missing_ok=True)
 
-    def commit_place(self, place: Place) -> None:
-        write_bundle(self.path, kind=self._kind, meta=encode(place)[0], arrays={}, siblings=_SIBLINGS)
+    def commit_place(self, position: Place) -> None:
+        write_bundle(self.path, kind=self._kind, meta=encode(position)[0], arrays={}, siblings=_SIBLINGS)
         self.forget_upload()
         for entry in os.listdir(self.path / MODELS):
-            if entry != place.model:
+            if entry != position.model:
                 shutil.rmtree(self.path / MODELS / entry)

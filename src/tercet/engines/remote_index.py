@@ -63,8 +63,8 @@ class RemoteIndex(BaseIndex):
     kind: ClassVar[str]
     longest_name: ClassVar[int] = 200
 
-    def __init__(self, model: TextModel | Weights, folder: RemoteFolder, place: Place, view: RemoteView) -> None:
-        self._model, self._folder, self._place = model, folder, place
+    def __init__(self, model: TextModel | Weights, folder: RemoteFolder, position: Place, view: RemoteView) -> None:
+        self._model, self._folder, self._position = model, folder, position
         self._view: RemoteView = view
         self._changing = threading.Lock()  # held by a thread that changes the index; searches never wait
 
@@ -159,17 +159,17 @@ class RemoteIndex(BaseIndex):
         try:
             with folder.writing():
                 kept = folder.write_model(model)
-                place = Place(kept_url, name, "", vectoriser_fingerprint(model), scorer.fingerprint, *kept)
+                position = Place(kept_url, name, "", vectoriser_fingerprint(model), scorer.fingerprint, *kept)
                 patient = engine.patient(WRITING)
-                upload = _begun(folder, place, patient, keep_texts, batch_docs)
+                upload = _begun(folder, position, patient, keep_texts, batch_docs)
                 marker = _collection_for(upload, patient, n_terms(model), scorer.n_components)
                 marker = Uploader(patient, folder, upload, marker, scorer, batches).run(progress)
-                folder.commit_place(upload.place)
+                folder.commit_place(upload.position)
         except BaseException:
             if folder.upload() is None:  # else it can be gone on with
                 folder.remove_unfinished()
             raise
-        return cls(model, folder, upload.place, _viewed(engine, marker, scorer))
+        return cls(model, folder, upload.position, _viewed(engine, marker, scorer))
 
     @classmethod
     def open(
@@ -187,12 +187,12 @@ class RemoteIndex(BaseIndex):
         if model is not None:
             check_model(model, TextModel | Weights)
         folder = RemoteFolder(path, cls.kind)
-        place = folder.place()
-        scoring_model = folder.read_model(place) if model is None else model
-        check_fits(scoring_model, place.vectoriser, str(path))
-        scorer = _fitting(scoring_model, place.factors, str(path), cls.engine_name)
-        engine = cls._reached(place.url, place.collection, secret)
-        return cls(scoring_model, folder, place, _viewed(engine, own_marker(engine, place.index), scorer))
+        position = folder.position()
+        scoring_model = folder.read_model(position) if model is None else model
+        check_fits(scoring_model, position.vectoriser, str(path))
+        scorer = _fitting(scoring_model, position.factors, str(path), cls.engine_name)
+        engine = cls._reached(position.url, position.collection, secret)
+        return cls(scoring_model, folder, position, _viewed(engine, own_marker(engine, position.index), scorer))
 
     @classmethod
     def _reached(cls, url: str, collection: str, secret: str | None, *, is_named: bool = False) -> Engine:
@@ -208,15 +208,15 @@ class RemoteIndex(BaseIndex):
         """
         check_model(model, TextModel | Weights)
         if not same_words(model, self._model):
-            check_fits(model, self._place.vectoriser, "the index")
-        scorer, view = _fitting(model, self._place.factors, "the index", self.engine_name), self._view
+            check_fits(model, self._position.vectoriser, "the index")
+        scorer, view = _fitting(model, self._position.factors, "the index", self.engine_name), self._view
         made = RemoteView(view.engine, view.marker, scorer, view.n_docs, view.memory)
-        return type(self)(model, self._folder, self._place, made)
+        return type(self)(model, self._folder, self._position, made)
 
     def refresh(self) -> bool:
         """See what has changed in the collection since; whether there was anything."""
         view = self._view
-        marker = own_marker(view.engine, self._place.index)
+        marker = own_marker(view.engine, self._position.index)
         if marker == view.marker:
             return False
         self._view = _viewed(view.engine, marker, view.scorer)
@@ -226,14 +226,14 @@ class RemoteIndex(BaseIndex):
 
     @property
     def url(self) -> str:
-        return self._place.url
+        return self._position.url
 
     @property
     def collection(self) -> str:
-        return self._place.collection
+        return self._position.collection
 
     def __repr__(self) -> str:
-        where = self._place.shown.removeprefix("the collection ")
+        where = self._position.shown.removeprefix("the collection ")
         return f"{type(self).__name__}({len(self):,} documents, {n_terms(self._model):,} words, {where})"
 
     # -- changing -----------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ class RemoteIndex(BaseIndex):
         """Remove documents; an id that is not there is refused, and then none is removed."""
         listed = list(dict.fromkeys(listed_ids(doc_ids)))
         with self._writing() as engine:
-            marker = own_marker(engine, self._place.index)
+            marker = own_marker(engine, self._position.index)
             gone: list[int] = []
             for start in range(0, len(listed), PAGE):
                 page = listed[start : start + PAGE]
@@ -275,15 +275,15 @@ class RemoteIndex(BaseIndex):
     def _upload(self, kind: str, docs: Docs, progress: Progress | None) -> None:
         model = self._text_model()
         with self._writing() as engine:
-            marker = own_marker(engine, self._place.index)
-            uploading_model = self._folder.read_model(self._place)
+            marker = own_marker(engine, self._position.index)
+            uploading_model = self._folder.read_model(self._position)
             scorer = Scorer(weights_of(uploading_model))  # another model may have no latent dimensions
             upload = self._folder.upload()
             if upload is None:
                 free = _free_row(engine, marker)
-                upload = Upload(kind, self._place, marker.texts, BATCH_DOCS, free, 0, "", marker.limits)
+                upload = Upload(kind, self._position, marker.texts, BATCH_DOCS, free, 0, "", marker.limits)
                 self._folder.keep(upload)
-            elif (upload.kind, upload.place) != (kind, self._place):
+            elif (upload.kind, upload.position) != (kind, self._position):
                 raise BundleError(
                     f"{self._folder.path} has an upload that has not ended ({upload.kind}, {upload.sent:,} documents); "
                     f"give that command again, or remove {self._folder.path / UPLOAD} to give it up"
@@ -310,19 +310,19 @@ def default_collection(path: Path) -> str:
     return "tercet-" + (re.sub(r"[^A-Za-z0-9_-]+", "-", path.resolve().name).strip("-") or "index")
 
 
-def _begun(folder: RemoteFolder, place: Place, engine: Engine, keep_texts: bool, batch_docs: int) -> Upload:
+def _begun(folder: RemoteFolder, position: Place, engine: Engine, keep_texts: bool, batch_docs: int) -> Upload:
     """The upload to go on with, or a new one into a collection that is not there."""
     upload, before = folder.upload(), folder.place_or_none()
     if upload is not None:
-        wanted = replace(place, index=upload.place.index)
-        if (upload.kind, upload.place, upload.texts) == ("build", wanted, keep_texts):
+        wanted = replace(position, index=upload.position.index)
+        if (upload.kind, upload.position, upload.texts) == ("build", wanted, keep_texts):
             return upload
         raise BundleError(
             f"{folder.path} has an upload that has not ended: {upload.kind} of {upload.sent:,} documents so far, to "
-            f"{upload.place.shown}. Go on with the same documents, model and options, or remove "
+            f"{upload.position.shown}. Go on with the same documents, model and options, or remove "
             f"{folder.path / UPLOAD} to give it up"
         )
-    if before is not None and (before.url, before.collection) != (place.url, place.collection):
+    if before is not None and (before.url, before.collection) != (position.url, position.collection):
         raise BundleError(
             f"{folder.path} is an index in {before.shown}; name that one to replace it, or another folder"
         )
@@ -331,16 +331,16 @@ def _begun(folder: RemoteFolder, place: Place, engine: Engine, keep_texts: bool,
         engine.drop()
     else:
         refuse_taken(engine)
-    place = replace(place, index=secrets.token_hex(16))
-    upload = Upload("build", place, keep_texts, batch_docs, first_row(place.index), 0, "", VectorLimits())
+    position = replace(position, index=secrets.token_hex(16))
+    upload = Upload("build", position, keep_texts, batch_docs, first_row(position.index), 0, "", VectorLimits())
     folder.keep(upload)  # before the collection, so that one without a marker is known to be ours
     return upload
 
 
 def _collection_for(upload: Upload, engine: Engine, words: int, n_components: int) -> Marker:
     """The collection of an upload, made where it is not there yet."""
-    place = upload.place
-    fixed = (place.index, place.vectoriser, place.factors, words, n_components, upload.texts)
+    position = upload.position
+    fixed = (position.index, position.vectoriser, position.factors, words, n_components, upload.texts)
     marker = Marker(*fixed, next_row=upload.first_row, limits=upload.limits)
     if upload.sent == 0:
         problem = engine.problem()
@@ -351,7 +351,7 @@ def _collection_for(upload: Upload, engine: Engine, words: int, n_components: in
         if read_marker(engine) is None:
             engine.index_ids()
             engine.put([marker.point()])  # last, so that a collection with a marker is complete
-    return replace(marker, limits=own_marker(engine, place.index).limits)
+    return replace(marker, limits=own_marker(engine, position.index).limits)
 
 
 def _viewed(engine: Engine, marker: Marker, scorer: Scorer, memory: Memory | None = None) -> RemoteView:

@@ -238,12 +238,12 @@ class _Evidence:
                 kept = np.ones(pairs.query.size, dtype=bool)
                 if withheld is not None:  # what is left of them would be where they are the worse ones
                     kept = ~(withheld[pairs.better] | withheld[pairs.worse])
-                if pairs.place is not None and before is not None:
-                    kept &= pairs.place < before
+                if pairs.position is not None and before is not None:
+                    kept &= pairs.position < before
                 pairs = pairs.for_queries(named, kept)
                 if not pairs.query.size:
                     continue
-                if pairs.place is None:
+                if pairs.position is None:
                     size = data["n_preferences"] = pairs.query.size
                 else:
                     size = data["n_lists"] = pairs.n_lists
@@ -293,13 +293,13 @@ class _Evidence:
 
     def _recent(self) -> Fold | None:
         """What was clicked last, by what came before it: the last tenth of the log, of queries that came before."""
-        if self.log is None or self.log.place is None or self.clicks is None:
+        if self.log is None or self.log.position is None or self.clicks is None:
             return None
         since = round(len(self.clicks.impressions) * 0.9)
         free = {qid for qids in self.sources.values() for qid in qids}
         drawn = self._drawn(free, before=since)
-        known_before = self.log.for_queries(free, self.log.place < since)
-        last = self.log.for_queries(known_before.qids, self.log.place >= since)
+        known_before = self.log.for_queries(free, self.log.position < since)
+        last = self.log.for_queries(known_before.qids, self.log.position >= since)
         if drawn is None or not last.query.size:
             return None
 
@@ -354,7 +354,7 @@ class _Evidence:
             parts.append(HeldOutPart("judgements", judged.evaluator(Q, D), judged.grades.nnz))
         for pairs in self._pairs(qids):
             name, size = ("triplets", pairs.query.size)
-            if pairs.place is not None:
+            if pairs.position is not None:
                 name, size = "clicks, queries that nothing was learned from", pairs.n_lists
             parts.append(HeldOutPart(name, pairs.held_out(Q, D, self.query_rows), size))
         return parts

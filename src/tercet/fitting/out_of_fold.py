@@ -50,14 +50,14 @@ class Pool:
 
     def values(self, name: str) -> NDArray[np.float64]:
         """The mean value of each of them, (n_settings, n_queries, n_measures)."""
-        place = {qid: number for number, qid in enumerate(self.qids(name))}
+        position = {qid: number for number, qid in enumerate(self.qids(name))}
         first = self._found[name][0][1]
-        total = np.zeros((first.shape[0], len(place), first.shape[2]))
-        times = np.zeros(len(place))
+        total = np.zeros((first.shape[0], len(position), first.shape[2]))
+        times = np.zeros(len(position))
         for qids, values in self._found[name]:
-            places = [place[qid] for qid in qids]
-            total[:, places] += values
-            times[places] += 1
+            positions = [position[qid] for qid in qids]
+            total[:, positions] += values
+            times[positions] += 1
         return total / times[:, None]
 
 
@@ -200,8 +200,8 @@ def choose_crossed(
         for name in start.names:
             after[name][~others[name]] = values.after(setting, name)[~others[name]]
     decision = _decide(values, after, start_name, measure, accept)
-    number, place = values.settings[chosen]
-    return Choice(tried[number], tried[number].blends[place], values.before, after, decision)
+    number, position = values.settings[chosen]
+    return Choice(tried[number], tried[number].blends[position], values.before, after, decision)
 
 
 class _SideBySide:
@@ -213,11 +213,11 @@ class _SideBySide:
         self.qids = {name: start.qids(name) for name in start.names}
         self.before = {name: start.values(name)[0] for name in start.names}
         self._values = [{name: one.pool.values(name) for name in start.names} for one in tried]
-        self.settings = [(number, place) for number, one in enumerate(tried) for place in range(len(one.blends))]
+        self.settings = [(number, position) for number, one in enumerate(tried) for position in range(len(one.blends))]
 
     def after(self, setting: int, name: str) -> NDArray[np.float64]:
-        number, place = self.settings[setting]
-        values: NDArray[np.float64] = self._values[number][name][place]
+        number, position = self.settings[setting]
+        values: NDArray[np.float64] = self._values[number][name][position]
         return values
 
     def gain(self, setting: int, name: str, where: NDArray[np.bool_]) -> Gain:
@@ -237,8 +237,8 @@ class _SideBySide:
         """A number below 5 for each query, the same in all parts."""
         known: dict[str, int] = {}
         ordered = sorted({qid for qids in self.qids.values() for qid in qids})
-        for place, number in enumerate(np.random.default_rng(random_state).permutation(len(ordered)).tolist()):
-            known[ordered[number]] = place % N_FOLDS
+        for position, number in enumerate(np.random.default_rng(random_state).permutation(len(ordered)).tolist()):
+            known[ordered[number]] = position % N_FOLDS
         return {name: np.array([known[qid] for qid in qids], dtype=np.int64) for name, qids in self.qids.items()}
 
 

@@ -209,8 +209,8 @@ def _judged(qrels: Any, queries: Mapping[str, str], docs: Mapping[str, str]) -> 
         if qid not in rows or doc_id not in columns:
             raise InputError(f"qrels judge {doc_id!r} for {qid!r}; there is no such query or document")
         check_grade(qid, doc_id, grade)
-    places = [rows[cell[0]] for cell in cells], [columns[cell[1]] for cell in cells]
-    grades = sparse.csr_array(([cell[2] for cell in cells], places), shape=(len(queries), len(docs)), dtype=np.int64)
+    positions = [rows[cell[0]] for cell in cells], [columns[cell[1]] for cell in cells]
+    grades = sparse.csr_array(([cell[2] for cell in cells], positions), shape=(len(queries), len(docs)), dtype=np.int64)
     grades.eliminate_zeros()
     return grades
 

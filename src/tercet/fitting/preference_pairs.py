@@ -79,12 +79,12 @@ class PreferredPairs:
     better: NDArray[np.int64]
     worse: NDArray[np.int64]
     weight: NDArray[np.float64] | None
-    place: NDArray[np.int64] | None = None
+    position: NDArray[np.int64] | None = None
 
     @property
     def n_lists(self) -> int:
         """How many lists of a log have some."""
-        return 0 if self.place is None else int(np.unique(self.place).size)
+        return 0 if self.position is None else int(np.unique(self.position).size)
 
     def for_queries(self, qids: Iterable[str], where: NDArray[np.bool_] | None = None) -> PreferredPairs:
         """The pairs of some queries, and of those only the ones that `where` picks."""
@@ -93,7 +93,7 @@ class PreferredPairs:
         if where is not None:
             kept &= where
         present = set(np.unique(self.query[kept]).tolist())
-        columns = (self.query, self.better, self.worse, self.weight, self.place)
+        columns = (self.query, self.better, self.worse, self.weight, self.position)
         return PreferredPairs(
             {qid: number for qid, number in self.qids.items() if number in present},
             *(None if column is None else column[kept] for column in columns),  # type: ignore[arg-type]
@@ -108,7 +108,7 @@ class PreferredPairs:
         order = np.argsort(rows, kind="stable")
         columns = np.stack([rows, self.better, self.worse])[:, order]
         weight = None if self.weight is None else self.weight[order]
-        if self.place is not None and weight is not None and order.size:
+        if self.position is not None and weight is not None and order.size:
             # A query that is asked a thousand times shows the same documents: as one, they are drawn as often.
             first = np.flatnonzero(np.r_[True, (np.diff(columns) != 0).any(axis=0)])
             columns, weight = columns[:, first], np.add.reduceat(weight, first)
@@ -149,19 +149,19 @@ class _Columns:
         self._rows = tuple(growing_array("q") for _ in range(4))
         self._weight = growing_array("d")
 
-    def add(self, qid: str, better: int, worse: int, weight: float = 1.0, place: int = 0) -> None:
+    def add(self, qid: str, better: int, worse: int, weight: float = 1.0, position: int = 0) -> None:
         number = self.qids.setdefault(qid, len(self.qids))
-        for column, value in zip(self._rows, (number, better, worse, place), strict=True):
+        for column, value in zip(self._rows, (number, better, worse, position), strict=True):
             column.append(value)
         self._weight.append(weight)
 
     def pairs(self, *, are_placed: bool) -> PreferredPairs:
-        query, better, worse, place = (np.array(column, dtype=np.int64) for column in self._rows)
+        query, better, worse, position = (np.array(column, dtype=np.int64) for column in self._rows)
         weight = np.array(self._weight, dtype=np.float64)
         if not are_placed:
             return PreferredPairs(self.qids, query, better, worse, None if (weight == 1.0).all() else weight)
         order = np.lexsort((worse, better, query))
-        return PreferredPairs(self.qids, query[order], better[order], worse[order], weight[order], place[order])
+        return PreferredPairs(self.qids, query[order], better[order], worse[order], weight[order], position[order])
 
 
 def pairs_of_triplets(part: Triplets, name: str, names: QueryNames, doc_rows: Mapping[str, int]) -> PreferredPairs:
@@ -202,12 +202,12 @@ def pairs_of_clicks(
     """
     columns = _Columns()
     any_known = False
-    for place, impression in enumerate(log.impressions):
+    for position, impression in enumerate(log.impressions):
         any_known = any_known or any(doc_id in doc_rows for doc_id in impression.shown)
         weighed = click_preferences(impression.shown, impression.clicked, SKIPPED, most=inf, examination=examination)
         for better, worse, weight in weighed:
             if better in doc_rows and worse in doc_rows:
-                columns.add(names.take_in(impression.query), doc_rows[better], doc_rows[worse], weight, place)
+                columns.add(names.take_in(impression.query), doc_rows[better], doc_rows[worse], weight, position)
     if not any_known and log.impressions:
         shown, known = log.impressions[0].shown[0], next(iter(doc_rows), "")
         raise InputError(

@@ -314,10 +314,10 @@ class TextModel:
                 W[columns[None, :] == block_rows[:, None]] = 0  # a word and itself is no discovery
             strength = np.abs(W) * query_rarity[block_rows, None] * doc_rarity[columns]
             few = min(4 * per_word, columns.size)
-            for i, places in enumerate(np.argpartition(strength, -few, axis=1)[:, -few:]):
+            for i, positions in enumerate(np.argpartition(strength, -few, axis=1)[:, -few:]):
                 best += [
                     (-float(strength[i, j]), int(block_rows[i]), int(columns[j]), float(W[i, j]))
-                    for j in places
+                    for j in positions
                     if strength[i, j] > 0
                 ]
         shown: list[tuple[str, str, float]] = []

@@ -94,8 +94,8 @@ class GpuSupport(GpuPairs[OnSupportState]):
         super().__init__(gpu, state, deterministic=deterministic)
         xp = gpu.xp
         self.W = xp.full(state.shape, np.nan, dtype=np.float32)
-        self._places = xp.asarray(_places(state.indptr, state.columns[0].view(np.int32), state.shape[1]))
-        self.W.reshape(-1)[self._places] = xp.asarray(state.values[0])
+        self._positions = xp.asarray(_positions(state.indptr, state.columns[0].view(np.int32), state.shape[1]))
+        self.W.reshape(-1)[self._positions] = xp.asarray(state.values[0])
         self.sums = self.sums_for(self.W)
 
     @classmethod
@@ -103,7 +103,7 @@ class GpuSupport(GpuPairs[OnSupportState]):
         return _BYTES_OF_A_PLACE * state.values.size
 
     def bring_back(self) -> None:
-        self.state.values[0][:] = self.gpu.to_host(self.W.reshape(-1)[self._places])
+        self.state.values[0][:] = self.gpu.to_host(self.W.reshape(-1)[self._positions])
 
 
 class GpuSparse(GpuPairs[SparseState]):
@@ -135,8 +135,8 @@ class GpuSparse(GpuPairs[SparseState]):
         xp = self.gpu.xp
         for rows in row_blocks(*self.W.shape, most_entries=AT_ONCE):
             some = entries[rows]
-            places = _places(some.indptr, some.indices, some.shape[1])
-            self.W[rows].reshape(-1)[xp.asarray(places)] = xp.asarray(some.data)
+            positions = _positions(some.indptr, some.indices, some.shape[1])
+            self.W[rows].reshape(-1)[xp.asarray(positions)] = xp.asarray(some.data)
 
     def advance(self, texts: GpuTexts, chunk: GpuChunk, first_step: int, tally: Any) -> None:
         """Shrinkage is handed out as on a CPU; rebasing and cutting happen at the same steps."""
@@ -232,7 +232,7 @@ class GpuSparse(GpuPairs[SparseState]):
         state.set_levels(live, state.cum, float(state.shrinkage[PENDING]))
 
 
-def _places(indptr: NDArray[Any], columns: NDArray[Any], width: int) -> NDArray[np.int64]:
+def _positions(indptr: NDArray[Any], columns: NDArray[Any], width: int) -> NDArray[np.int64]:
     """Where the entries of rows are in an array of all pairs, one row after the other."""
     return np.repeat(np.arange(indptr.size - 1, dtype=np.int64) * width, np.diff(indptr)) + columns
 

@@ -47,9 +47,9 @@ class GpuChunk:
     def part(self, start: int, stop: int) -> GpuChunk:
         return self.take(slice(start, stop))
 
-    def take(self, places: Any) -> GpuChunk:
+    def take(self, positions: Any) -> GpuChunk:
         columns = (self.query, self.better, self.worse, self.rate, self.step_size, self.margin)
-        return GpuChunk(*(None if column is None else column[places] for column in columns))
+        return GpuChunk(*(None if column is None else column[positions] for column in columns))
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ def best_by_dice(by_word, by_unit, occur, occur_frequent, counts, seen, best, bi
     bins, dice (n_words, n_bins) filled in as far as a word has bins; of equal DICE the lower place comes first
     """
     w_indptr, units = by_word
-    u_indptr, places = by_unit
+    u_indptr, positions = by_unit
     for i in range(w_indptr.size - 1):
         n_seen = 0
         for a in range(w_indptr[i], w_indptr[i + 1]):
             for b in range(u_indptr[units[a]], u_indptr[units[a] + 1]):
-                word = places[b]
+                word = positions[b]
                 if counts[word] == 0:
                     seen[n_seen] = word
                     n_seen += 1

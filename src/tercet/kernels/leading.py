@@ -54,8 +54,10 @@ def search_leading(segment, words, n, units, threshold, dead, first_row, scratch
             return size, leading
     for i in range(dead.size):
         sums[dead[i]] = 0.0
-    places = leading, n
-    size = _offer_leading(segment, words, n_found, places, units, threshold, first_row, scratch, heap, size, candidates)
+    positions = leading, n
+    size = _offer_leading(
+        segment, words, n_found, positions, units, threshold, first_row, scratch, heap, size, candidates
+    )
     return size, -1
 
 
@@ -143,7 +145,7 @@ def _n_reaching(sums, limit):
 
 
 @helper
-def _offer_leading(segment, words, n, places, units, threshold, first_row, scratch, heap, size, candidates):
+def _offer_leading(segment, words, n, positions, units, threshold, first_row, scratch, heap, size, candidates):
     """Offer the n candidates, with what the terms before the first of the places add, to a heap.
 
     What the terms between the places add is looked up for candidates alone, of whom each term leaves fewer.
@@ -153,7 +155,7 @@ def _offer_leading(segment, words, n, places, units, threshold, first_row, scrat
     starts, docs, values = postings
     sums, order, rest, n_docs = scratch.sums, scratch.order, scratch.rest, rows[0].size - 1
     found_row, found_score = candidates
-    for i in range(places[0], places[1]):
+    for i in range(positions[0], positions[1]):
         if n == 0:
             break
         single = np.float32(weight_of(words, order[i]) * per_unit)

@@ -118,10 +118,10 @@ def lowrank_advance(U, V, diagonal, learn_diagonal, rare, before, Q, D, chunk, s
 
 
 @kernel
-def queries_advance(U, latent, places, diagonal, learn_diagonal, rare_q, Q, D, chunk, scratch, tally):
+def queries_advance(U, latent, positions, diagonal, learn_diagonal, rare_q, Q, D, chunk, scratch, tally):
     """One pass over the preferences with V as it is; changes ``U`` and, when learned, ``diagonal`` in place.
 
-    ``latent`` (n, n_components) has V d in rows, and ``places`` (2, n_preferences) which of them are those of the
+    ``latent`` (n, n_components) has V d in rows, and ``positions`` (2, n_preferences) which of them are those of the
     better and the worse documents. The rest as in ``lowrank_advance``.
     """
     cols, vals, shared_cols, shared_vals = scratch
@@ -132,7 +132,7 @@ def queries_advance(U, latent, places, diagonal, learn_diagonal, rare_q, Q, D, c
     for s in range(chunk.query.size):
         lo, hi = q_indptr[chunk.query[s]], q_indptr[chunk.query[s] + 1]
         _latent(U, rare_q, q_indices, q_data, lo, hi, uq)
-        better, worse = latent[places[0, s]], latent[places[1, s]]
+        better, worse = latent[positions[0, s]], latent[positions[1, s]]
         z = np.float32(0)
         for k in range(width):
             vd[k] = better[k] - worse[k]

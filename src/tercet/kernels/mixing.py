@@ -68,13 +68,13 @@ def changes_of_heads(rows, before, n, least, old, changed, changed_by_8, out):
     ``old`` float32 and ``changed`` uint8 are as wide as a head, ``changed_by_8`` uint64 is the same memory as the
     latter; ``old`` is all zeros before and after. ``out`` is sparse rows with room for all of every head and 8 more.
     """
-    place, levels = rows.place, rows.levels
+    position, levels = rows.position, rows.levels
     before_indptr, before_columns, before_values = before
     indptr, columns, values = out
     k = np.int64(0)
     indptr[0] = 0
     for row in range(n):
-        lo, hi, first = before_indptr[row], before_indptr[row + 1], place[row]
+        lo, hi, first = before_indptr[row], before_indptr[row + 1], position[row]
         for b in range(lo, hi):
             old[before_columns[b]] = before_values[b]
         now = levels[first : first + old.size]

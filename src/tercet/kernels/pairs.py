@@ -36,16 +36,16 @@ class QueryDocs(NamedTuple):
 
 
 @helper
-def tree_add(tree, place, value):
-    """Add ``value`` at ``place`` of a Fenwick tree (n + 1,); places count from 0.
+def tree_add(tree, position, value):
+    """Add ``value`` at ``position`` of a Fenwick tree (n + 1,); places count from 0.
 
     A small one holds the sums themselves: a few additions cost less than a walk whose length nobody can foresee.
     """
     if tree.size <= SMALL_TREE:
         for n in range(tree.size):
-            tree[n] += value if n > place else 0.0
+            tree[n] += value if n > position else 0.0
         return
-    node = place + 1
+    node = position + 1
     while node < tree.size:
         tree[node] += value
         node += node & -node

@@ -175,11 +175,11 @@ def expand_hashed(Q, table, width, expanded):
 
 
 @helper
-def largest(places):
+def largest(positions):
     """The largest of the places in a table, 0 when there are none. Unsigned indices need no test for a negative one."""
     most = np.uint64(0)
-    for j in range(places.size):
-        most = max(most, np.uint64(places[j]))
+    for j in range(positions.size):
+        most = max(most, np.uint64(positions[j]))
     return most
 
 

@@ -31,8 +31,8 @@ AHEAD = 4  # rows of W that are prefetched before they are read
 @helper
 def prefetch_row(row, cols, n, starts, m, scattered, rows):
     """Prefetch the cache lines of a row that the columns lie in; ``starts`` has one column of each line of a head."""
-    place, head, size, pool = rows.place, rows.head, rows.size, rows.pool
-    first, width, slots = place[row], head[row], size[row]
+    position, head, size, pool = rows.position, rows.head, rows.size, rows.pool
+    first, width, slots = position[row], head[row], size[row]
     for i in range(m):
         if starts[i] >= width:
             break
@@ -50,8 +50,8 @@ def gather(row, cols, n, scattered, cum, frozen, rows, weights, words):
 
     Returns how many columns are in the head, how many are absent from the tail, and how many are dead in it.
     """
-    place, head, size, keys, levels = rows.place, rows.head, rows.size, rows.keys, rows.levels
-    first, width, slots = place[row], head[row], size[row]
+    position, head, size, keys, levels = rows.position, rows.head, rows.size, rows.keys, rows.levels
+    first, width, slots = position[row], head[row], size[row]
     in_head = 0
     while in_head < n and cols[in_head] < width:
         in_head += 1
@@ -81,8 +81,8 @@ def gather(row, cols, n, scattered, cum, frozen, rows, weights, words):
 @helper
 def put(row, cols, n, in_head, scattered, cum, rows, weights, words):
     """Write weights to where ``gather`` found them, and those that the tail does not have yet to free slots."""
-    place, head, size, used, keys, levels = rows.place, rows.head, rows.size, rows.used, rows.keys, rows.levels
-    first, width, slots = place[row], head[row], size[row]
+    position, head, size, used, keys, levels = rows.position, rows.head, rows.size, rows.used, rows.keys, rows.levels
+    first, width, slots = position[row], head[row], size[row]
     for j in range(in_head):
         levels[first + cols[j]] = level_of(weights[j], cum)
     for j in range(in_head, n):
@@ -99,8 +99,8 @@ def put(row, cols, n, in_head, scattered, cum, rows, weights, words):
 @helper
 def add_on_support(row, cols, n, in_head, rows, change, words):
     """Add to the entries that there are, and to no others."""
-    place, levels = rows.place, rows.levels
-    first = place[row]
+    position, levels = rows.position, rows.levels
+    first = position[row]
     for j in range(in_head):
         levels[first + cols[j]] += change[j]  # NaN stays NaN
     for j in range(in_head, n):

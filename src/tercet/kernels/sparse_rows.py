@@ -40,7 +40,7 @@ CUM, PENDING, L1, SHRINK_EVERY = 0, 1, 2, 3
 class LevelRows(NamedTuple):
     """Rows of W as levels; ``keys``, ``levels`` and ``pool`` are the same memory."""
 
-    place: NDArray[Any]  # int64 (n_query_terms,), first word of the row, a multiple of 16
+    position: NDArray[Any]  # int64 (n_query_terms,), first word of the row, a multiple of 16
     head: NDArray[Any]  # int32 (n_query_terms,), columns of its head, a multiple of 16
     size: NDArray[Any]  # int32 (n_query_terms,), slots of its tail, a multiple of 8
     used: NDArray[Any]  # int32 (n_query_terms,), occupied ones, dead ones included
@@ -132,8 +132,8 @@ def best_head(counts, n_live, cost):
 @helper
 def count_head(row, cum, rows):
     """Count the live entries of a row's head by block, in the first of ``counts``; returns their number."""
-    place, head, levels, counts = rows.place, rows.head, rows.levels, rows.counts
-    line = levels[place[row] : place[row] + head[row]]
+    position, head, levels, counts = rows.position, rows.head, rows.levels, rows.counts
+    line = levels[position[row] : position[row] + head[row]]
     total = 0
     for block in range(line.size // BLOCK):
         live = np.int32(0)
@@ -147,8 +147,8 @@ def count_head(row, cum, rows):
 @helper
 def count_tail(row, cum, rows):
     """The number of live entries of a row's tail."""
-    place, head, size, keys, levels = rows.place, rows.head, rows.size, rows.keys, rows.levels
-    first = place[row] + head[row]
+    position, head, size, keys, levels = rows.position, rows.head, rows.size, rows.keys, rows.levels
+    first = position[row] + head[row]
     live = 0
     for word in range(first, first + 2 * size[row], 2):
         live += (keys[word] != FREE) & (abs(levels[word + 1]) > cum)
@@ -158,10 +158,17 @@ def count_tail(row, cum, rows):
 @helper
 def count_row(row, cum, rows):
     """Count the live entries of a row by block, in ``counts``; returns their number."""
-    place, head, size, keys, levels, counts = rows.place, rows.head, rows.size, rows.keys, rows.levels, rows.counts
+    position, head, size, keys, levels, counts = (
+        rows.position,
+        rows.head,
+        rows.size,
+        rows.keys,
+        rows.levels,
+        rows.counts,
+    )
     n_live = count_head(row, cum, rows)
     counts[head[row] // BLOCK :] = 0
-    first = place[row] + head[row]
+    first = position[row] + head[row]
     for word in range(first, first + 2 * size[row], 2):
         if keys[word] != FREE and abs(levels[word + 1]) > cum:
             counts[keys[word] // BLOCK] += 1
@@ -175,8 +182,8 @@ def move_row(row, width, need, n_live, cum, rows):
 
     False when there is no room.
     """
-    place, head, size, used, keys, levels, books, counts = (
-        rows.place,
+    position, head, size, used, keys, levels, books, counts = (
+        rows.position,
         rows.head,
         rows.size,
         rows.used,
@@ -191,7 +198,7 @@ def move_row(row, width, need, n_live, cum, rows):
     if fresh < 0:
         return False
     tail = fresh + width
-    first, old_width = place[row], head[row]
+    first, old_width = position[row], head[row]
     for column in range(min(width, old_width)):
         level = levels[first + column]
         levels[fresh + column] = level if abs(level) > cum else np.float32(0)
@@ -209,15 +216,15 @@ def move_row(row, width, need, n_live, cum, rows):
                 word = find(keys, tail, slots, home(scatter(column), column, slots), column)
                 keys[word], levels[word + 1] = column, level
     books[GAPS] += old_width + 2 * size[row]
-    place[row], head[row], size[row], used[row] = fresh, width, slots, in_tail
+    position[row], head[row], size[row], used[row] = fresh, width, slots, in_tail
     return True
 
 
 @helper
 def purge_tail(row, cum, rows):
     """Drop the dead entries of a tail; ``spare`` has room for the others."""
-    place, head, size, used, keys, levels, spare = (
-        rows.place,
+    position, head, size, used, keys, levels, spare = (
+        rows.position,
         rows.head,
         rows.size,
         rows.used,
@@ -225,7 +232,7 @@ def purge_tail(row, cum, rows):
         rows.levels,
         rows.spare,
     )
-    first, slots = place[row] + head[row], size[row]
+    first, slots = position[row] + head[row], size[row]
     n = 0
     for word in range(first, first + 2 * slots, 2):
         if keys[word] != FREE and abs(levels[word + 1]) > cum:
@@ -260,8 +267,8 @@ def sweep(rows, cum):
 
     No weight changes. A row stays when the pool has no room to move it to.
     """
-    place, head, size, books, counts = rows.place, rows.head, rows.size, rows.books, rows.counts
-    for row in range(place.size):
+    position, head, size, books, counts = rows.position, rows.head, rows.size, rows.books, rows.counts
+    for row in range(position.size):
         n_live = count_head(row, cum, rows) + count_tail(row, cum, rows)
         width = best_head(counts[: head[row] // BLOCK], n_live, books[COST])  # no wider than it is, for now
         in_tail = n_live - counts[: width // BLOCK].sum()
@@ -273,15 +280,15 @@ def sweep(rows, cum):
 @kernel
 def compact(rows, in_order):
     """Close the gaps: slide rows, ``in_order`` as they lie, to the start of the pool."""
-    place, head, size, keys, books = rows.place, rows.head, rows.size, rows.keys, rows.books
+    position, head, size, keys, books = rows.position, rows.head, rows.size, rows.keys, rows.books
     to = np.int64(0)
     for row in in_order:
-        start, n = place[row], head[row] + 2 * size[row]
+        start, n = position[row], head[row] + 2 * size[row]
         if to != start:
             old, new = keys[start : start + n], keys[to : to + n]
             for word in range(n):  # downwards, so that a row may overlap its old place
                 new[word] = old[word]
-            place[row] = to
+            position[row] = to
         to += n
     books[TAKEN], books[GAPS] = to, 0
 
@@ -289,9 +296,9 @@ def compact(rows, in_order):
 @kernel
 def rebase(rows, cum):
     """Take all owed shrinkage from the entries, so that ``cum`` can start from zero again; no weight changes."""
-    place, head, size, keys, levels = rows.place, rows.head, rows.size, rows.keys, rows.levels
-    for row in range(place.size):
-        first = place[row]
+    position, head, size, keys, levels = rows.position, rows.head, rows.size, rows.keys, rows.levels
+    for row in range(position.size):
+        first = position[row]
         tail = first + head[row]
         for word in range(first, tail):
             levels[word] = soft(levels[word], cum)
@@ -303,9 +310,9 @@ def rebase(rows, cum):
 @kernel
 def count_sizes(rows, n_of_size):
     """Count the weights by size: ``n_of_size[bits >> SIZE_SHIFT]``. Nothing may be owed."""
-    place, head, size, keys = rows.place, rows.head, rows.size, rows.keys
-    for row in range(place.size):
-        first = place[row]
+    position, head, size, keys = rows.position, rows.head, rows.size, rows.keys
+    for row in range(position.size):
+        first = position[row]
         tail = first + head[row]
         for bits in keys[first:tail]:
             n_of_size[(bits & SIZE_BITS) >> SIZE_SHIFT] += 1
@@ -317,9 +324,9 @@ def count_sizes(rows, n_of_size):
 @kernel
 def cut(rows, smallest, absent):
     """Drop every weight below ``smallest`` in size; heads get ``absent`` in its place. Nothing may be owed."""
-    place, head, size, keys, levels = rows.place, rows.head, rows.size, rows.keys, rows.levels
-    for row in range(place.size):
-        first = place[row]
+    position, head, size, keys, levels = rows.position, rows.head, rows.size, rows.keys, rows.levels
+    for row in range(position.size):
+        first = position[row]
         tail = first + head[row]
         for word in range(first, tail):
             if not abs(levels[word]) >= smallest:
@@ -341,10 +348,10 @@ def count_live(rows, cum, n_live):
 @kernel
 def read_rows(rows, cum, indptr, columns, kept):
     """Write every live entry's column and level, row after row, columns of a row in no order."""
-    place, head, size, keys, levels = rows.place, rows.head, rows.size, rows.keys, rows.levels
-    for row in range(place.size):
+    position, head, size, keys, levels = rows.position, rows.head, rows.size, rows.keys, rows.levels
+    for row in range(position.size):
         k = indptr[row]
-        first, width = place[row], head[row]
+        first, width = position[row], head[row]
         for column in range(width):
             if abs(levels[first + column]) > cum:
                 columns[k], kept[k] = column, levels[first + column]
@@ -361,8 +368,8 @@ def write_rows(rows, indptr, columns, kept, absent):
 
     False when there is no room.
     """
-    place, head, size, used, keys, levels, books, counts = (
-        rows.place,
+    position, head, size, used, keys, levels, books, counts = (
+        rows.position,
         rows.head,
         rows.size,
         rows.used,
@@ -394,7 +401,7 @@ def write_rows(rows, indptr, columns, kept, absent):
             else:
                 word = find(keys, first + width, slots, home(scatter(column), column, slots), column)
                 keys[word], levels[word + 1] = column, kept[k]
-        place[row], head[row], size[row], used[row] = first, width, slots, in_tail
+        position[row], head[row], size[row], used[row] = first, width, slots, in_tail
     return True
 
 

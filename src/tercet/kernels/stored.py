@@ -12,7 +12,7 @@ LINE = 16  # entries in a cache line
 
 
 @kernel
-def take_rows(starts, entries, rows, places, indptr, indices, bits):
+def take_rows(starts, entries, rows, positions, indptr, indices, bits):
     """Copy some rows to given places of a CSR matrix; ``indptr`` is filled already, ``bits`` are its values' bits."""
     lines = entries.reshape(1, entries.size)
     for i in range(rows.size):
@@ -21,7 +21,7 @@ def take_rows(starts, entries, rows, places, indptr, indices, bits):
             for word in range(2 * starts[later], 2 * starts[later + 1], LINE):
                 prefetch(lines, 0, word)
         start, stop = starts[rows[i]], starts[rows[i] + 1]
-        first, target, n = 2 * start, indptr[places[i]], stop - start
+        first, target, n = 2 * start, indptr[positions[i]], stop - start
         indices[target : target + n] = entries[first : first + n]
         bits[target : target + n] = entries[first + n : first + 2 * n]
 

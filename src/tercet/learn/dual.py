@@ -123,14 +123,14 @@ class DualState(State):
         assert not self.diagonal.size
         columns = (sparse.csr_array(self.amounts) @ reorder_columns(self.D, order)).toarray()  # (n_queries, n_terms)
         words = self.Q.T.tocsr()
-        place = np.argsort(order)
+        position = np.argsort(order)
         for first in reversed(range(0, words.shape[0], height)):
             some = words[first : first + height]
             block = np.zeros((some.shape[0], columns.shape[1]), dtype=np.float32)
             expand_dense(kernel_rows(some), columns, _COLUMNS_AT_ONCE, block)
             if self.has_identity:
                 here = np.arange(block.shape[0])
-                block[here, place[first + here]] += 1
+                block[here, position[first + here]] += 1
             yield first, block
 
     def check(self) -> None:

@@ -115,15 +115,15 @@ class LowRankState(State):
         )
 
     def _run_queries(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
-        places, latent = np.stack((chunk.better, chunk.worse)), inputs.latent
+        positions, latent = np.stack((chunk.better, chunk.worse)), inputs.latent
         if latent is None:
-            rows, places = np.unique(places, return_inverse=True)
-            places = places.reshape(2, -1).astype(np.int32)
+            rows, positions = np.unique(positions, return_inverse=True)
+            positions = positions.reshape(2, -1).astype(np.int32)
             latent = self._latent(inputs.D, rows)
         rare_q, _ = self.rare or _NO_WORD
         texts = inputs.Q, inputs.D
         queries_advance(
-            self.U, latent, places, self.diagonal, self.learn_diagonal, rare_q, *texts, chunk, inputs.scratch, tally
+            self.U, latent, positions, self.diagonal, self.learn_diagonal, rare_q, *texts, chunk, inputs.scratch, tally
         )
 
     def _latent(self, docs: CsrRows, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:

@@ -249,8 +249,8 @@ class HardSource(SampledSource):
             self._ranked_at = refresh
         rng = np.random.default_rng([self.random_state, block])
         query, better, worse = self.sampler.draw(rng, BLOCK)
-        place = np.searchsorted(self.sampler.queries, query)
-        candidate = self._top[place, rng.integers(0, self.depth, BLOCK)]
+        position = np.searchsorted(self.sampler.queries, query)
+        candidate = self._top[position, rng.integers(0, self.depth, BLOCK)]
         lower = self.sampler.is_worse(query, candidate, self.sampler.grade_of(query, better))
         return Preferences(query, better, np.where(lower & (rng.random(BLOCK) < self.hard), candidate, worse))
 

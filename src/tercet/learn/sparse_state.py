@@ -74,11 +74,11 @@ class SparseRows:
         start = -reserved.ctypes.data % LINE_BYTES // 4
         keys = reserved[start : start + n_words]
         levels = keys.view(np.float32)
-        place = np.zeros(n, dtype=np.int64)
+        position = np.zeros(n, dtype=np.int64)
         head, size, used = (np.zeros(n, dtype=np.int32) for _ in range(3))
         books = np.array([0, 0, self.whole, FAST_COST, LEAST_GAPS, 0], dtype=np.int64)
         counts, spare = np.zeros(width_of_head(m) // BLOCK, dtype=np.int64), np.zeros(2 * m, dtype=np.int32)
-        self.arrays = LevelRows(place, head, size, used, keys, levels, levels.reshape(1, -1), books, counts, spare)
+        self.arrays = LevelRows(position, head, size, used, keys, levels, levels.reshape(1, -1), books, counts, spare)
 
     def fill(self, levels: sparse.csr_array, absent: float = 0.0) -> None:
         """Put entries, explicit zeros too, into rows, in place of what they held; heads get ``absent`` elsewhere.
@@ -136,7 +136,7 @@ class SparseRows:
         """Close the gaps that moved rows left."""
         self._peak = self.peak_bytes()
         if self.arrays.books[GAPS]:
-            compact(self.arrays, np.argsort(self.arrays.place))
+            compact(self.arrays, np.argsort(self.arrays.position))
 
     def rebase(self, cum: float) -> None:
         rebase(self.arrays, np.float32(cum))

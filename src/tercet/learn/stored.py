@@ -74,14 +74,14 @@ class JoinedRows(StoredRows):
     def rows(self, numbers: ArrayLike) -> sparse.csr_array:
         wanted = np.asarray(numbers, dtype=np.int64)
         part_of = np.searchsorted(self._starts, wanted, side="right") - 1
-        places, moved = [], []
+        positions, moved = [], []
         for k, (texts, shift) in enumerate(self.parts):
-            places.append(np.flatnonzero(part_of == k))
-            rows = take(texts, wanted[places[k]] - self._starts[k])
+            positions.append(np.flatnonzero(part_of == k))
+            rows = take(texts, wanted[positions[k]] - self._starts[k])
             shape = rows.shape[0], self._shape[1]
             moved.append(sparse.csr_array((rows.data, rows.indices + np.int32(shift), rows.indptr), shape=shape))
         below = moved[0] if len(moved) == 1 else sparse.csr_array(sparse.vstack(moved, format="csr"))
-        back = np.argsort(np.concatenate(places))
+        back = np.argsort(np.concatenate(positions))
         return below if np.array_equal(back, np.arange(len(back))) else below[back]
 
     def column_counts(self) -> NDArray[np.int64]:

@@ -62,30 +62,30 @@ class _Largest:
 
     def add(self, start: int, columns: NDArray[np.int64], block: NDArray[np.float32], least: np.float32) -> None:
         """Those of a block, of the rows from the place ``start`` on, that reach a size."""
-        places = np.flatnonzero(np.abs(block) >= least)
-        place, column = np.divmod(places, block.shape[1])
-        value = block.ravel()[places]
+        positions = np.flatnonzero(np.abs(block) >= least)
+        position, column = np.divmod(positions, block.shape[1])
+        value = block.ravel()[positions]
         self.counts += np.bincount(_bins(value), minlength=N_SIZES)
-        self.pieces.append(((place + start).astype(np.int32), columns[column].astype(np.int32), value))
+        self.pieces.append(((position + start).astype(np.int32), columns[column].astype(np.int32), value))
         self.size += value.size
 
     def drop_below(self, least: np.float32) -> None:
-        place, column, value = self._columns()
+        position, column, value = self._columns()
         keep = np.abs(value) >= least
-        self.pieces = [(place[keep], column[keep], value[keep])]
+        self.pieces = [(position[keep], column[keep], value[keep])]
         self.size = int(np.count_nonzero(keep))
 
     def by_row(self, n: int, m: int) -> sparse.csr_array:
         """As CSR, rows and columns rising."""
-        place, column, value = self._columns()
-        starts = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=n))])
+        position, column, value = self._columns()
+        starts = np.concatenate([[0], np.cumsum(np.bincount(position, minlength=n))])
         starts = starts.astype(np.int32 if value.size <= np.iinfo(np.int32).max else np.int64)
         W = sparse.csr_array((value, column, starts), shape=(n, m))
         return W if (self.order[1:] > self.order[:-1]).all() else W[np.argsort(self.order)]
 
     def _columns(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
-        place, column, value = (np.concatenate(parts) for parts in zip(*self.pieces, strict=True))
-        return place, column, value
+        position, column, value = (np.concatenate(parts) for parts in zip(*self.pieces, strict=True))
+        return position, column, value
 
 
 class _Limits:

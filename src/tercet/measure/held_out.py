@@ -272,11 +272,11 @@ class HeldOutQueries:
         grades = self.grades[block]
         if self.hidden is None:
             return measure_block(scores, grades, measures, exclude=exclude)
-        query, doc = (places.astype(np.int64) for places in self.hidden[block].nonzero())
+        query, doc = (positions.astype(np.int64) for positions in self.hidden[block].nonzero())
         scores[query, doc] = -np.inf  # below every other, so that no rank above changes
         standing = standing_of_block(scores, grades, exclude=exclude)
         # Nor are they documents to be ranked above; what is relevant, or excluded, is none of those anyway.
-        relevant, answer = (places.astype(np.int64) for places in (grades > 0).nonzero())
+        relevant, answer = (positions.astype(np.int64) for positions in (grades > 0).nonzero())
         is_other = ~np.isin(query * scores.shape[1] + doc, relevant * scores.shape[1] + answer)
         if exclude is not None:
             is_other &= doc != exclude[query]

@@ -172,7 +172,7 @@ def ranks_of_both(
 def ranks_credit(first: Sequence[int | None], second: Sequence[int | None], clicked: Sequence[bool]) -> int:
     """`balanced_credit` by `ranks_of_both`."""
     owned = [[rank for rank in ranks if rank is not None] for ranks in zip(first, second, strict=True)]
-    last = max((place for place, click in enumerate(clicked) if click and owned[place]), default=None)
+    last = max((position for position, click in enumerate(clicked) if click and owned[position]), default=None)
     if last is None:
         return 0
     depth = min(owned[last])

@@ -117,11 +117,11 @@ def _draw_weights(axes: Any, model: FeatureModel, most: int) -> None:
     if not shown:
         say_instead(axes, "no feature has a weight")
         return
-    places = np.arange(len(shown))
+    positions = np.arange(len(shown))
     weights = [row.weight for row in shown]
-    axes.barh(places, weights, height=0.62, color=[RED if weight > 0 else BLUE for weight in weights])
+    axes.barh(positions, weights, height=0.62, color=[RED if weight > 0 else BLUE for weight in weights])
     labels = [shortened(row.label, _LONGEST_NAME) for row in shown]
-    axes.set_yticks(places, labels, parse_math=False)
+    axes.set_yticks(positions, labels, parse_math=False)
     axes.invert_yaxis()
     axes.axvline(0, color=GREY, linewidth=0.8)
     axes.set(xlabel="weight", ylabel="feature")

@@ -56,8 +56,8 @@ def intervals(rows: Sequence[tuple[str, float, float | None, float | None]], *, 
             y = row_height * (row + 1) - 11
             plain = "" if row == ours else " plain"
             strong = "strong" if row == ours else ""
-            place = (left - 14, y + 4.5, f"end {strong}".strip()) if inline else (left, y - 17, strong or None)
-            parts.append(_text(name, *place))
+            position = (left - 14, y + 4.5, f"end {strong}".strip()) if inline else (left, y - 17, strong or None)
+            parts.append(_text(name, *position))
             if start is not None and end is not None:
                 parts.append(_line(f"range{plain}", across(start), y, across(end), y))
             parts.append(element("circle", class_=f"dot{plain}", cx=_px(across(mean)), cy=_px(y), r=6.5))

@@ -184,12 +184,12 @@ def merge(
     """
     columns, values = buffers or allocate_entries(len(one.indices) + len(other.indices), one.indices.dtype)
     out = CsrRows(np.empty(len(here) + 1, dtype=np.int64), columns, values)
-    places = here.astype(np.int64), there.astype(np.int64)
+    positions = here.astype(np.int64), there.astype(np.int64)
     n = merge_rows(
         aligned(one),
-        places[0],
+        positions[0],
         aligned(other),
-        places[1],
+        positions[1],
         np.float32(factor),
         np.float32(shrink),
         np.float32(-1 if keep else least),
@@ -229,9 +229,9 @@ def _union(
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
     """The rows that either has, and where each has them, -1 where it has not."""
     rows = np.union1d(one, other)
-    places = []
+    positions = []
     for some in (one, other):
         positions_of = np.full(len(rows), -1, dtype=np.int64)
         positions_of[np.searchsorted(rows, some)] = np.arange(len(some))
-        places.append(positions_of)
-    return rows, places[0], places[1]
+        positions.append(positions_of)
+    return rows, positions[0], positions[1]

@@ -246,7 +246,7 @@ class Index(BaseIndex):
 
     def same_row(self, other: BaseIndex, doc_id: str) -> bool:
         # Segments never change, and an index that changes shares those that stay.
-        is_shared = isinstance(other, Index) and self._view.place(doc_id) == other._view.place(doc_id)
+        is_shared = isinstance(other, Index) and self._view.position(doc_id) == other._view.position(doc_id)
         return is_shared or super().same_row(other, doc_id)
 
     @property

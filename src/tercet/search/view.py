@@ -125,7 +125,7 @@ class View:
                 return number * MOST_DOCS + row
         return None
 
-    def place(self, doc_id: str) -> tuple[Segment, int] | None:
+    def position(self, doc_id: str) -> tuple[Segment, int] | None:
         """The segment of a document and its row there, or None."""
         row = self.find(doc_id)
         return None if row is None else (self.entries[row // MOST_DOCS].segment, row % MOST_DOCS)

@@ -167,16 +167,16 @@ def map_arrays(
             if reader.digest.hexdigest() != sha256:
                 raise DamagedBundleError(f"{path} has other bytes than its manifest says; its SHA-256 differs")
         mapped = map_file(file, size)
-    places = {}
+    positions = {}
     for name in order:
-        places[name] = (offset, specs[name].nbytes)
+        positions[name] = (offset, specs[name].nbytes)
         offset += specs[name].nbytes
     blocks = None
     if lazily:
         assert sums is not None
-        blocks = MappedBlocks(path, mapped, sums.sums(size, str(path)), sums.size, places)
-        blocks.touch(*(name for name, spec in specs.items() if not _is_left_in_place(spec, places[name][0])))
-    arrays = {name: _mapped_array(mapped, places[name][0], specs[name]) for name in specs}
+        blocks = MappedBlocks(path, mapped, sums.sums(size, str(path)), sums.size, positions)
+        blocks.touch(*(name for name, spec in specs.items() if not _is_left_in_place(spec, positions[name][0])))
+    arrays = {name: _mapped_array(mapped, positions[name][0], specs[name]) for name in specs}
     if verify != "never":
         _check_bools(arrays, path)
     return arrays, blocks

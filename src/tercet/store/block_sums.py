@@ -87,9 +87,9 @@ class MappedBlocks:
         content: NDArray[np.uint8],
         sums: NDArray[np.uint32],
         size: int,
-        places: Mapping[str, tuple[int, int]],
+        positions: Mapping[str, tuple[int, int]],
     ) -> None:
-        self._path, self._sums, self._size, self._places = path, sums, size, dict(places)
+        self._path, self._sums, self._size, self._positions = path, sums, size, dict(positions)
         self._content = content
         # Threads may check a block at the same time, which does no harm.
         self._checked = np.zeros(len(sums), dtype=bool)
@@ -98,7 +98,7 @@ class MappedBlocks:
     def touch(self, *names: str) -> None:
         """Check all of some arrays."""
         for name in names:
-            n_bytes = self._places[name][1]
+            n_bytes = self._positions[name][1]
             self.touch_ranges(name, np.zeros(1, np.int64), np.full(1, n_bytes))
 
     def touch_ranges(self, name: str, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
@@ -111,7 +111,7 @@ class MappedBlocks:
         """
         if not self._n_left:
             return
-        offset = self._places[name][0]
+        offset = self._positions[name][0]
         some = stops > starts
         first = (starts[some] + offset) // self._size
         behind = (stops[some] + (offset - 1)) // self._size + 1

@@ -104,8 +104,8 @@ class NumberColumn:
         """The number that was standardised, to five digits."""
         y = standardised * self.spread + self.mean
         if self.transform == "rank":
-            place = round(y * (len(self.quantiles) - 1))
-            return _shown_number("rank", float(self.quantiles[min(max(place, 0), len(self.quantiles) - 1)]))
+            position = round(y * (len(self.quantiles) - 1))
+            return _shown_number("rank", float(self.quantiles[min(max(position, 0), len(self.quantiles) - 1)]))
         blur = abs(standardised) * self.spread * 2.0**-23  # by which a number that was kept as float32 may be off
         if self.transform == "date":
             return _shown_number("date", y + blur)  # or midnight would be shown as the day before
@@ -164,8 +164,8 @@ def _days(value: Value) -> float | None:
 
 def _applied(transform: str, x: NDArray[np.float64], quantiles: NDArray[np.float64]) -> NDArray[np.float64]:
     if transform == "rank":
-        places = np.searchsorted(quantiles, x, "left") + np.searchsorted(quantiles, x, "right")
-        return places / (2.0 * len(quantiles))
+        positions = np.searchsorted(quantiles, x, "left") + np.searchsorted(quantiles, x, "right")
+        return positions / (2.0 * len(quantiles))
     return TRANSFORMS[transform].apply(x)
 
 

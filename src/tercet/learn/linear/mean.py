@@ -102,7 +102,7 @@ class MeanRanker(LinearRanker):
         means = np.where(np.isnan(means), -np.inf, means if measure.higher_is_better else -means)
         # Of equals the sparser, then the earlier.
         best = np.lexsort((np.mean(sizes, axis=0), -means))[: self.n_best]
-        weights = _learned(_runs(pattern, [settings[place] for place in best]), X, queries)
+        weights = _learned(_runs(pattern, [settings[position] for position in best]), X, queries)
         kept = np.isfinite(means[best]) & np.isfinite(weights).all(axis=1)
         if not kept.any():
             raise self._diverged(f"none of {len(settings)} settings gave finite weights")
@@ -112,7 +112,7 @@ class MeanRanker(LinearRanker):
         if self.largest is not None:
             mean[np.argsort(-np.abs(mean), kind="stable")[self.largest :]] = 0.0
         self._keep(mean)
-        self.settings_ = [settings[place] for place in best]
+        self.settings_ = [settings[position] for position in best]
         self.held_out_ = means[best] if measure.higher_is_better else -means[best]
 
     def _pattern(self, X: Any) -> LinearRanker:
@@ -208,14 +208,14 @@ class _Run(NamedTuple):
     """A ranker that is not fitted, and where the weights belong that it has after so many passes, or at its end."""
 
     ranker: LinearRanker
-    places: dict[int, int]  # passes -> place; 0 for the end of ``fit``
+    positions: dict[int, int]  # passes -> place; 0 for the end of ``fit``
 
 
 def _runs(pattern: LinearRanker, settings: Sequence[dict[str, Any]]) -> list[_Run]:
     """Every setting in a run; those of FTRL that differ in their number of passes are in one."""
     runs: dict[str, _Run] = {}
     usual = pattern.get_params()
-    for place, setting in enumerate(settings):
+    for position, setting in enumerate(settings):
         whole = {**usual, **setting}
         goes_on = isinstance(pattern, FTRLRanker) and not whole["shuffle"] and whole["l1"] is not None
         passes = whole.pop("epochs") if goes_on else 0
@@ -225,7 +225,7 @@ def _runs(pattern: LinearRanker, settings: Sequence[dict[str, Any]]) -> list[_Ru
             ranker._check_params()
             ranker.n_features_in_ = pattern.n_features_in_
             runs[key] = _Run(ranker, {})
-        runs[key].places[passes] = place
+        runs[key].positions[passes] = position
     return list(runs.values())
 
 
@@ -234,20 +234,20 @@ def _learned(runs: Sequence[_Run], X: Any, queries: Queries, share: float = 1.0)
 
     ``share`` says how many of all queries these are: the penalty of FTRL is a total over them.
     """
-    weights = np.full((sum(len(run.places) for run in runs), X.shape[1]), np.nan)
+    weights = np.full((sum(len(run.positions) for run in runs), X.shape[1]), np.nan)
     for run in runs:
         ranker = copy(run.ranker)
         if isinstance(ranker, FTRLRanker) and ranker.l1 is not None:
             ranker.l1 *= share
         try:
-            if 0 in run.places:
+            if 0 in run.positions:
                 ranker._learn(X, queries)
-                weights[run.places[0]] = ranker.coef_
-            for number in range(1, max(run.places) + 1):
+                weights[run.positions[0]] = ranker.coef_
+            for number in range(1, max(run.positions) + 1):
                 assert isinstance(ranker, FTRLRanker)
                 ranker._go_on(X, queries)
-                if number in run.places:
-                    weights[run.places[number]] = ranker.coef_
+                if number in run.positions:
+                    weights[run.positions[number]] = ranker.coef_
         except DivergedError:
             continue
     return weights

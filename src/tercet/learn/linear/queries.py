@@ -66,12 +66,12 @@ class Queries:
         """These of the queries, counted from 0, in this order; rows keep their numbers."""
         lengths = np.diff(self.starts)[numbers]
         starts = np.concatenate([[0], np.cumsum(lengths)])
-        places = np.arange(starts[-1]) + np.repeat(self.starts[numbers] - starts[:-1], lengths)
+        positions = np.arange(starts[-1]) + np.repeat(self.starts[numbers] - starts[:-1], lengths)
         return Queries(
-            self.rows[places],
+            self.rows[positions],
             starts,
-            self.grades[places],
-            self.labels[places],
+            self.grades[positions],
+            self.labels[positions],
             self.n_grades[numbers],
             self.n_pairs[numbers],
         )

@@ -118,17 +118,17 @@ def choose_rls(
     if n_queries == len(labels):
         raise InputError("no query has two rows or more, so there are no pairs to choose by")
     errors: list[Any] = [None] * len(settings)
-    for places in _by_basis(settings):
-        shared = Shared() if len(places) > 1 else None  # of one basis at a time: each may take KEPT_AT_MOST
-        for place in places:
-            candidate = clone(pattern).set_params(**settings[place])
+    for positions in _by_basis(settings):
+        shared = Shared() if len(positions) > 1 else None  # of one basis at a time: each may take KEPT_AT_MOST
+        for position in positions:
+            candidate = clone(pattern).set_params(**settings[position])
             candidate._check_params()
             # The rows that leverage chooses depend on the kernel.
             is_same = candidate.basis != "leverage" or np.ndim(candidate.n_basis) > 0
             training = candidate._posed(rows, comparisons, queries, shared if is_same else None)
             scores = candidate._held_out(training, candidate._fold_of(training, folds), penalties)
             del training  # it holds what is shared, which the next basis has no need of
-            errors[place] = [disagreement(pair_counts(column, labels, query, n_queries)) for column in scores.T]
+            errors[position] = [disagreement(pair_counts(column, labels, query, n_queries)) for column in scores.T]
     by_query = np.array(errors)
     setting_row, penalty_row = _best(by_query.mean(axis=2), penalties)
     chosen = clone(pattern).set_params(**settings[setting_row], l2=float(penalties[penalty_row]))
@@ -138,8 +138,8 @@ def choose_rls(
 def _by_basis(settings: Sequence[Mapping[str, Any]]) -> list[list[int]]:
     """The places of settings that have the same basis."""
     groups: dict[tuple[Any, ...], list[int]] = {}
-    for place, setting in enumerate(settings):
-        groups.setdefault(tuple(setting.get(name) for name in _OF_BASIS), []).append(place)
+    for position, setting in enumerate(settings):
+        groups.setdefault(tuple(setting.get(name) for name in _OF_BASIS), []).append(position)
     return list(groups.values())
 
 

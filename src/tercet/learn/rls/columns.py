@@ -168,10 +168,10 @@ class MappedColumns(Columns):
 def checked(kernel: Kernel, block: Matrix, rows: Rows) -> Matrix:
     """The block; an InputError where a kernel that can give what is not finite did."""
     if kernel.name in ("polynomial", "callable") and not np.isfinite(block).all():
-        place, column = (int(at) for at in np.argwhere(~np.isfinite(block))[0])
-        row = rows.start + place if isinstance(rows, slice) else rows[place]
+        position, column = (int(at) for at in np.argwhere(~np.isfinite(block))[0])
+        row = rows.start + position if isinstance(rows, slice) else rows[position]
         raise InputError(
-            f"the kernel of row {row} and basis vector {column} is {block[place, column]}; every value must be finite. "
+            f"the kernel of row {row} and basis vector {column} is {block[position, column]}; every value must be finite. "
             "Features of a smaller scale, or a smaller gamma, coef0 or degree, may help"
         )
     return block

@@ -60,7 +60,7 @@ class Comparisons(ABC):
         """``C v`` for one or more columns of values of ``rows``; a new array."""
 
     @abstractmethod
-    def take(self, places: NDArray[np.int64]) -> Comparisons:
+    def take(self, positions: NDArray[np.int64]) -> Comparisons:
         """The same among some of ``rows``, in this order; no others may be compared with these."""
 
 
@@ -85,8 +85,8 @@ class Alone(Comparisons):
     def forward(self, values: Matrix) -> Matrix:
         return values.copy()
 
-    def take(self, places: NDArray[np.int64]) -> Alone:
-        return Alone(self._y, self.rows[places])
+    def take(self, positions: NDArray[np.int64]) -> Alone:
+        return Alone(self._y, self.rows[positions])
 
 
 class PairsByQuery(Comparisons):
@@ -159,11 +159,11 @@ class PairsByQuery(Comparisons):
         _centre(copy, self.starts)
         return copy
 
-    def take(self, places: NDArray[np.int64]) -> PairsByQuery:
+    def take(self, positions: NDArray[np.int64]) -> PairsByQuery:
         """Of whole queries, the rows of each together."""
-        query = np.searchsorted(self.starts, places, side="right")
+        query = np.searchsorted(self.starts, positions, side="right")
         starts = np.flatnonzero(np.diff(query, prepend=-1, append=-1))
-        return PairsByQuery(self._y, self.rows[places], starts)
+        return PairsByQuery(self._y, self.rows[positions], starts)
 
 
 class ByEdge(Comparisons):
@@ -237,7 +237,7 @@ class ByEdge(Comparisons):
     def forward(self, values: Matrix) -> Matrix:
         return self._grounded().T @ (values[self._free] - values[self._ground_of[self._free]])
 
-    def take(self, places: NDArray[np.int64]) -> ByEdge:
+    def take(self, positions: NDArray[np.int64]) -> ByEdge:
         raise InputError("preferences between rows have no queries that could be left out")
 
 

@@ -54,9 +54,9 @@ class TokenGraph:
         for name, values in (("types", self.types), ("weights", self.weights)):
             if len(values) and len(values) != len(self.edges):
                 raise InputError(f"{name} has {len(values)} entries for {len(self.edges)} edges; one each is needed")
-        for place, (source, target) in enumerate(self.edges):
+        for position, (source, target) in enumerate(self.edges):
             if not (0 <= source < len(self.labels) and 0 <= target < len(self.labels)):
-                raise InputError(f"edges[{place}] is {(source, target)}; the nodes are 0 to {len(self.labels) - 1}")
+                raise InputError(f"edges[{position}] is {(source, target)}; the nodes are 0 to {len(self.labels) - 1}")
         weights = np.asarray(self.weights, dtype=np.float64)
         if not (np.isfinite(weights) & (weights >= 0)).all():
             raise InputError("weights must be finite and not below 0")
@@ -74,9 +74,9 @@ class TokenGraph:
     def adjacency(self) -> Matrix:
         """A (n_nodes, n_nodes)."""
         A = np.zeros((self.n_nodes, self.n_nodes))
-        for place, (source, target) in enumerate(self.edges):
-            weight = float(self.weights[place]) if len(self.weights) else 1.0
-            middle = len(self.labels) + place
+        for position, (source, target) in enumerate(self.edges):
+            weight = float(self.weights[position]) if len(self.weights) else 1.0
+            middle = len(self.labels) + position
             for begin, end in ((source, middle), (middle, target)) if len(self.types) else ((source, target),):
                 A[begin, end] += weight
                 if not self.directed:
