@@ -64,7 +64,7 @@ def successive_halving(
     >>> from scipy import sparse
     >>> from tercet import DiagonalRanker, Preferences
     >>> X, prefs = sparse.eye_array(3, format="csr"), Preferences([0] * 9000, [0] * 9000, [2] * 9000)
-    >>> rankers = [DiagonalRanker(rate=rate) for rate in (1e-6, 1e-5)]
+    >>> rankers = [DiagonalRanker(rate=rate, margin=2.0) for rate in (1e-6, 1e-5)]
     >>> measure = lambda weights: weights.score(X[[0]], X[[0]])[0, 0]
     >>> halving = successive_halving(rankers, lambda r, callbacks: r.fit(X, prefs, callbacks=callbacks), measure)
     >>> halving.best, halving.shares, rankers[1].n_steps_
