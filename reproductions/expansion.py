@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.choose import Trial, choose
+from reproductions.choosing import Trial, choose
 from tercet.data import Preferences
-from tercet.learn.choosing import matching_margins, rank_loss
 from tercet.weights import Identity, Weights
 
+AT_ONCE = 1000  # preferences whose rows are in memory
 BETAS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 DEPTHS = (1, 2, 5, 10, 20, 50)
 MOST_PREFERENCES = 20_000  # used to choose by; of more, evenly spaced ones
@@ -58,12 +58,13 @@ class QueryExpansion:
         queries = Q[asked]
         prefs = Preferences(row.ravel(), prefs.better, prefs.worse, prefs.weight)
         ranked, scores = cls(D)._rank(queries, max(depths))
-        own_margins = matching_margins(queries.astype(np.float64), D, prefs)
+        own_margins = _margins(queries, D, prefs)
         trials: list[Trial] = []
         for depth in depths:
-            added_margins = matching_margins(_sum_of_found(ranked[:, :depth], scores[:, :depth], D), D, prefs)
+            added_margins = _margins(_sum_of_found(ranked[:, :depth], scores[:, :depth], D), D, prefs)
             for beta in betas:
-                loss = rank_loss(own_margins + beta * added_margins, prefs.weight)
+                wrong = own_margins + beta * added_margins <= 0  # ties included
+                loss = np.average(wrong, weights=prefs.weight)
                 trials.append(Trial({"beta": beta, "n_expanded": depth}, np.array(loss)))
         return cls(D, **trials[choose(trials, higher_is_better=False)].setting)
 
@@ -84,3 +85,14 @@ def _sum_of_found(docs: NDArray[np.int32], scores: NDArray[np.float64], D: spars
     row, rank = np.nonzero(scores > 0)
     found = sparse.csr_array((np.ones(row.size), (row, docs[row, rank])), shape=(len(docs), D.shape[0]))
     return sparse.csr_array(found @ D.astype(np.float64))
+
+
+def _margins(Q: sparse.csr_array, D: sparse.csr_array, prefs: Preferences) -> NDArray[np.float64]:
+    """``q·d+ - q·d-`` of each preference."""
+    margins = np.empty(len(prefs))
+    for start in range(0, len(prefs), AT_ONCE):
+        some = prefs[start : start + AT_ONCE]
+        asked = Q[some.query].astype(np.float64)
+        better, worse = (asked.multiply(D[rows].astype(np.float64)).sum(axis=1) for rows in (some.better, some.worse))
+        margins[start : start + AT_ONCE] = better - worse
+    return margins

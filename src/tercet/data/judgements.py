@@ -134,7 +134,6 @@ def read_judgements(
     """
     first = "" if is_parquet(path) else first_line(path, encoding)[1]
     source = LinedFile(path)
-    rows: Iterable[JudgementRow]
     ungraded = [0]
     if _is_trec(first):
         trec = iterate_judgements(path, refused=refused)
