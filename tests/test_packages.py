@@ -1,4 +1,4 @@
-"""The rules of the project that no single package can hold: who imports whom, what an import costs, what is never called."""
+"""Rules that no single package can hold: import order, cost of imports, calls that are forbidden."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import tercet
 SOURCE = Path(tercet.__file__).parent
 PROJECT = Path(__file__).parents[1]
 
-# From low to high. A package may import itself and what stands below it; packages on one line know nothing of each other.
+# From low to high. A package may import itself and what stands below it, but no other package of its line.
 LAYERS: list[list[str]] = [
     ["_lazy", "_installed"],
     ["errors"],
@@ -256,7 +256,7 @@ def test_a_class_name_means_one_thing():
 
 
 def meaning(module: str) -> str:
-    """What a file's name stands for: a method is one thing in the packages of its learner, its weights and its words."""
+    """Meaning of a file's name: a method is one thing in the packages of its learner, weights and words."""
     return "a method" if package_of(module) in ("learn", "scale", "text", "weights") else module
 
 

@@ -245,7 +245,7 @@ def test_judgements_of_trec_and_a_table_are_read_as_ever(products, tmp_path):
     assert "foreign.txt:2: query 'q99' is not among the queries" in said
 
 
-# -- triplets -----------------------------------------------------------------------------------------------------------
+# -- triplets ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("header", [["query", "better", "worse"], ["Query", "Winner", "Loser"], None])

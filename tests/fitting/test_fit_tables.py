@@ -1,4 +1,4 @@
-"""``tc.fit`` takes documents, judgements and triplets as records and frames, and gives the model of the same mappings."""
+"""``tc.fit`` takes documents, judgements and triplets as records and frames, with the model of the same mappings."""
 
 from __future__ import annotations
 

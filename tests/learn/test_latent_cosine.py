@@ -120,7 +120,7 @@ def test_what_it_does_not_go_with_is_refused():
         make(averaged=True).fit(Q, prefs, D)
 
 
-# -- translations ------------------------------------------------------------------------------------------------------------
+# -- translations -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_frequent", [None, 7])

@@ -126,7 +126,7 @@ def test_two_halves_of_three_tasks_are_the_whole_and_a_resumed_run_goes_on(tmp_p
     assert same_bits(long.weights_, resumed.weights_)
 
 
-# -- from translations, in the cosine, in both directions ---------------------------------------------------------------------
+# -- from translations, in the cosine, in both directions --------------------------------------------------------------
 
 
 def joined_vectors(prefs, Q, D, first_query, first_doc):

@@ -36,7 +36,7 @@ def text_of(value: Any) -> str:
 
 
 def is_same(stored_fields: Any, text: str) -> bool:
-    """Whether a stored_fields value is the one that a text names: the obvious way."""
+    """Whether a stored value is the one that a text names: the obvious way."""
     if isinstance(stored_fields, bool | str):
         return text_of(stored_fields) == text
     try:

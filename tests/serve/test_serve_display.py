@@ -1,4 +1,4 @@
-"""What the service tells readers: stored_fields values and titles, one list or two, where they end, what is searched."""
+"""The service's answers: stored fields and titles, one list or two, where they end, what is searched."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def index_with_fields(path=None):
         }
         for i, colour in enumerate(("green", "black", "white"))
     ]
-    docs = as_documents(rows, text="description")  # so that the title is stored_fields
+    docs = as_documents(rows, text="description")  # so that the title is a stored field
     return tc.Index.build(docs, path=path)
 
 

@@ -218,7 +218,7 @@ def open_judged(data: Path, queries: Path | None = None, qrels: Path | None = No
 
 
 def documents_of(data: Path) -> Iterable[tuple[Any, ...]]:
-    """Documents as they are read, where the format allows it: id, text and, where there are some, stored_fields values."""
+    """Documents as they are read, where the format allows it: id, text, and stored fields if any."""
     kind = kind_of(data)
     if kind in TABLES:
         if is_beir_texts(data):

@@ -155,7 +155,7 @@ def unknown_document(doc_id: str) -> str:
 def read_corpus(path: FilePath) -> Documents:
     """Read ``corpus.jsonl``: one object a line with ``_id``, ``text`` and perhaps ``title``.
 
-    Other keys are stored_fields; those of an object, such as ``metadata``, as ``metadata.url``.
+    Other keys are stored fields; those of an object, such as ``metadata``, as ``metadata.url``.
 
     Returns
     -------
@@ -198,7 +198,7 @@ def iter_corpus(path: FilePath) -> Iterator[tuple[str, str]]:
 
 
 def iter_corpus_with_fields(path: FilePath) -> Iterator[tuple[str, str, Record]]:
-    """The same with what is stored_fields of each document."""
+    """Yield id, text and stored fields of each document."""
     for doc_id, record in _unrepeated(path, records_of(path)):
         stored_fields = {name: value for name, value in record.items() if name not in _TEXTS}
         yield doc_id, _text_of(record), stored_fields

@@ -23,7 +23,7 @@ from tercet.errors import FormatError, InputError
 
 
 class Documents(Mapping[str, str]):
-    """Texts by id, as a mapping, made of columns; the columns that are not searched are stored_fields along.
+    """Texts by id, as a mapping, made of columns; the columns that are not searched are stored fields.
 
     Attributes
     ----------
@@ -210,7 +210,7 @@ def gather_documents(table: DataTable, roles: DocumentRoles, refused: Refused | 
 
 
 class DocumentStream:
-    """Documents of a table as they are read, as often as asked: id, text and stored_fields values; only ids stay in memory.
+    """Documents of a table as they are read, as often as asked: id, text and stored fields; only ids stay in memory.
 
     A table of CSV is read once more beforehand: which columns hold numbers is known at the end.
     """

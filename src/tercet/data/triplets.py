@@ -107,7 +107,7 @@ def read_triplets(
     encoding: str | None = None,
     delimiter: str | None = None,
 ) -> ReadTriplets:
-    r"""Read triplets from a file of preferences, or from a table with a query, a better and a worse document on each row.
+    r"""Read triplets from a file of preferences, or from a table with a query, a better and a worse document a row.
 
     Parameters
     ----------

@@ -219,11 +219,13 @@ class PostgresEngine(Engine):
             for column, field in zip(columns, fields, strict=True):
                 column.append(field)
         statement = (
-            f"INSERT INTO {self._table} SELECT number, id_hash, doc_id, content, stored_fields, marker, words::sparsevec "
+            f"INSERT INTO {self._table} "
+            "SELECT number, id_hash, doc_id, content, stored_fields, marker, words::sparsevec "
             "FROM unnest(%s::bigint[], %s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[]) "
             "AS points (number, id_hash, doc_id, content, stored_fields, marker, words) "
             "ON CONFLICT (number) DO UPDATE SET id_hash = excluded.id_hash, doc_id = excluded.doc_id, "
-            "content = excluded.content, stored_fields = excluded.stored_fields, marker = excluded.marker, words = excluded.words"
+            "content = excluded.content, stored_fields = excluded.stored_fields, marker = excluded.marker, "
+            "words = excluded.words"
         )
         self._ask(f"writing {len(points)} points", statement, columns)
 

@@ -69,8 +69,8 @@ def evidence_task(
     docs, queries : texts by id; without queries, those of triplets and clicks are texts
     qrels, preferences, clicks : what to learn from
     validation, test : judgements, or triplets, of other queries
-    measure : what chooses; by default nDCG@10 where judgements can be held out, else the share of triplets and clicks in
-        the right order
+    measure : what chooses; by default nDCG@10 where judgements can be held out, else the share of triplets and clicks
+        in the right order
     """
     names = QueryNames(queries)
     examination = None

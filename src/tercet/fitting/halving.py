@@ -68,7 +68,7 @@ def successive_halving(
     >>> measure = lambda weights: weights.score(X[[0]], X[[0]])[0, 0]
     >>> halving = successive_halving(rankers, lambda r, callbacks: r.fit(X, prefs, callbacks=callbacks), measure)
     >>> halving.best, halving.shares, rankers[1].n_steps_
-    (1, (0.5, 0.5), 9000)
+    (1, (0.25, 0.5), 9000)
     """
     values, shares = [math.nan] * len(rankers), [0.0] * len(rankers)
     runs: dict[int, _PausedRun] = {number: _PausedRun() for number in range(len(rankers))}

@@ -68,22 +68,23 @@ def fit_parallel(
 
     The start is cross-language LSI and a ridge map between two LSI spaces side by side, each at the one of 25 to 400
     components that is best on queries that were held out; or one of the two alone where that is better there by more
-    than one standard error. From there the cosine of latent vectors is learned: from translations in both directions against
-    the documents that are now ranked above them, or from judgements where there are any. What was learned is kept only
-    where it is better than the start on held-out queries by more than one standard error.
+    than one standard error. From there the cosine of latent vectors is learned: from translations in both directions
+    against the documents that are now ranked above them, or from judgements where there are any. What was learned is
+    kept only where it is better than the start on held-out queries by more than one standard error.
 
     Parameters
     ----------
     queries, docs : id -> text, records or a frame, each in its own language; a query may be as long as a document
-    translations : pairs (query id, document id) of texts that mean the same, or a mapping; a text has one translation. None: texts
-        with the same id
-    qrels : qid -> doc_id -> grade, optional: what is to be found besides translations, such as pages that a page links to. A
-        query's own translation is then left out of its ranking, unless it is judged
+    translations : pairs (query id, document id) of texts that mean the same, or a mapping; a text has one translation.
+        None: texts with the same id
+    qrels : qid -> doc_id -> grade, optional: what is to be found besides translations, such as pages that a page links
+        to. A query's own translation is then left out of its ranking, unless it is judged
     measure : of judgements; translations are measured by the reciprocal rank (RR) of a text's translation
     query_analyser, doc_analyser : how texts are cut into words; by default words of two letters or more, and pairs of
         characters where a language is written without blanks
     max_features : words of each language, those that occur most often
-    n_steps : preferences to learn from; default 16 for each translation, 16,384 to 131,072, or as in ``fit`` for judgements
+    n_steps : preferences to learn from; default 16 for each translation, 16,384 to 131,072, or as in ``fit`` for
+        judgements
     random_state, verbose, name : as in ``fit``
 
     Returns

@@ -59,7 +59,7 @@ class QueryNames:
         return query
 
 
-# -- triplets and clicks, as pairs of documents -------------------------------------------------------------------------
+# -- triplets and clicks, as pairs of documents -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

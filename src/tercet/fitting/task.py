@@ -43,7 +43,7 @@ _WITHHELD_SHARE: Final = 0.1
 
 
 class HeldOutPart(NamedTuple):
-    """Queries left out, or some evidence of them, and how much of it there is: answers, triplets, or lists with a click.
+    """Queries left out, or some evidence of them, and its amount: answers, triplets, or lists with a click.
 
     The first part of several is of all queries, and decides.
     """

@@ -204,8 +204,8 @@ def score_docs(X, rows, docs, w, scores, sparse):
 def ftrl_pass(X, sequence, queries, losses, rules, sums, step, buffers, sparse, batches, lists, weighted):
     """One pass over the queries ``sequence`` (n,), one step a batch; returns steps done, loss met and largest |z|.
 
-    X is `Features`, ``queries`` are `QueryDocs` and ``buffers`` is `PassBuffers`; ``sums`` are changed in place, and ``step``
-    counts those before. The last four are `Paths`.
+    X is `Features`, ``queries`` are `QueryDocs` and ``buffers`` is `PassBuffers`; ``sums`` are changed in place, and
+    ``step`` counts those before. The last four are `Paths`.
     """
     dense, indptr, indices, data, _ = X
     rows, starts, grades, labels, n_grades, n_pairs = queries

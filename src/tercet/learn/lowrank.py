@@ -246,10 +246,10 @@ class LowRankRanker(SgdRanker):
         and U'V is the inner product of the class scores of two texts. It is as wide as there are classes, at most
         ``n_components``, and knows them from the source (``SampledSource.from_labels``) or from ``fit(…, labels=)``.
 
-        Two vocabularies start from ``fit(…, translations=)``, texts that mean the same, as ``LSIRanker.fit_parallel`` does:
-        ``"parallel"`` from the directions that translations have in common (cross-language LSI), ``"ridge"`` from LSI of
-        each side and a ridge map between the two. Both score, and learn, the cosine of latent vectors: ``normalise``
-        is then ``"latent"`` and ``diagonal`` None.
+        Two vocabularies start from ``fit(…, translations=)``, texts that mean the same, as ``LSIRanker.fit_parallel``
+        does: ``"parallel"`` from the directions that translations have in common (cross-language LSI), ``"ridge"``
+        from LSI of each side and a ridge map between the two. Both score, and learn, the cosine of latent vectors:
+        ``normalise`` is then ``"latent"`` and ``diagonal`` None.
     normalise : {"latent", None}
         ``"latent"`` learns and scores the cosine of latent vectors: texts count as if scaled so that U'q and V'd have
         length 1, whatever U and V have become. It needs ``diagonal=None``; a start from LSI is then LSI itself, its

@@ -64,10 +64,11 @@ class LSIRanker(TermPairRanker):
         Share of LSI in the blend; None is LSI alone. ``"auto"`` takes the multiple of 0.05 with the least rank loss on
         the preferences, chosen together with ``n_components``; equal ones go to the smaller of each.
     parallel : {"joint", "ridge"}
-        What ``fit_parallel`` finds: the directions of translations side by side (cross-language LSI), or directions of each
-        side, in all its texts, and the linear map from those of D to those of Q with the least squared error on unit
-        latent vectors of translations. Its ridge penalty is the one with the least error on each translation when left out. Documents
-        are what is mapped, since mapped queries would all come near to a few of them (Shigeto et al. 2015).
+        What ``fit_parallel`` finds: the directions of translations side by side (cross-language LSI), or directions of
+        each side, in all its texts, and the linear map from those of D to those of Q with the least squared error on
+        unit latent vectors of translations. Its ridge penalty is the one with the least error on each translation when
+        left out. Documents are what is mapped, since mapped queries would all come near to a few of them (Shigeto et
+        al. 2015).
     random_state : seed of the decomposition where it is a randomised one
 
     Attributes

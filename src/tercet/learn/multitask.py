@@ -229,8 +229,8 @@ class MultiTaskRanker(SgdRanker):
     English ones, have that of the documents. Preferences of both are learned in turn, one step of each, so that V_E
     is a latent space for both (Bai et al. 2010, equations 9 and 10). A third task has queries and documents in the
     language of the first task's queries, and so regularises U_F. The first task may also be learned in both directions:
-    a text of either language looks for its translation in the other. ``weights_`` and all that ranks are the first task's;
-    ``second_weights_`` and ``third_weights_`` are those of the others.
+    a text of either language looks for its translation in the other. ``weights_`` and all that ranks are the first
+    task's; ``second_weights_`` and ``third_weights_`` are those of the others.
 
     Parameters
     ----------
@@ -238,8 +238,8 @@ class MultiTaskRanker(SgdRanker):
         What the second task has of the first: its query words have the factors that they have in documents,
         ``V_E'V_E``, or their own, ``U_E'V_E``.
     start : {"random", "parallel", "ridge"}
-        Normal factors, or those that translations give, as in ``LowRankRanker``. With ``shared="documents"`` query words of
-        the second task start with the factors that they have in documents.
+        Normal factors, or those that translations give, as in ``LowRankRanker``. With ``shared="documents"`` query
+        words of the second task start with the factors that they have in documents.
     n_components, spread, averaged, normalise : see ``LowRankRanker``; ``"latent"`` is meant for all tasks
     n_frequent : int, optional
         As in ``LowRankRanker``; words of the first task's queries are counted there, all others in the documents.

@@ -1,4 +1,4 @@
-"""Where low rank starts: random factors, latent directions of documents or of translations, class scores, other weights."""
+"""Starts of low rank: random factors, latent directions of documents or translations, class scores, other weights."""
 
 from __future__ import annotations
 
@@ -153,7 +153,9 @@ def class_scores(
 def directions_of_translations(
     start: str, Q: Texts, D: Texts, translations: Any, n_components: int, seed: int, rare: Rare | None
 ) -> Factors:
-    """What ``LSIRanker.fit_parallel`` finds: directions of translations side by side, or a ridge map between two spaces."""
+    """Factors of ``LSIRanker.fit_parallel``: directions of translations side by side, or a ridge map between two
+    spaces.
+    """
     pairs = checked_translations(translations, Q.shape[0], D.shape[0])
     if start == "ridge":
         U, V = mapped_directions(Q, D, pairs, n_components, seed, rare)

@@ -20,7 +20,7 @@ from tercet.search.view import LiveSegment
 from tercet.store.strings import PackedIds
 from tercet.text import Analyser
 
-# Anything that `as_documents` takes, or (id, text) or (id, text, stored_fields values) one after the other.
+# Anything that `as_documents` takes, or (id, text) or (id, text, stored fields) one after the other.
 Docs = Any
 Progress = Callable[[int], None]
 
@@ -62,7 +62,7 @@ def in_columns(docs: Docs) -> Docs:
 
 
 def listed_one_by_one(docs: Docs) -> Iterator[Any]:
-    """Documents as (id, text) or (id, text, stored_fields values), unchecked."""
+    """Documents as (id, text) or (id, text, stored fields), unchecked."""
     docs = in_columns(docs)
     if isinstance(docs, Documents):
         return ((doc_id, text, docs.stored_fields(doc_id)) for doc_id, text in docs.items())
@@ -130,9 +130,7 @@ def next_documents(entries: Iterator[Any], n: int, done: int) -> list[tuple[str,
     for entry in entries:
         number = done + len(documents)
         if not isinstance(entry, tuple | list) or not 2 <= len(entry) <= 3:
-            raise InputError(
-                f"docs[{number}] is {entry!r}; expected an id and a text, and perhaps stored_fields values"
-            )
+            raise InputError(f"docs[{number}] is {entry!r}; expected an id and a text, and perhaps stored fields")
         doc_id, text, stored_fields = entry if len(entry) == 3 else (*entry, None)
         _check_id(doc_id, number)
         _check_text(text, doc_id)

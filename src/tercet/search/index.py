@@ -84,7 +84,7 @@ class Index(BaseIndex):
         ----------
         docs : anything that `as_documents` takes, id -> text, records or a frame, or an iterable of (id, text) or (id,
             text, values by column), which is read once; without a model it is read twice, so an iterator is then held
-            in memory. What a table has beside the text is stored_fields along, and hits give it back
+            in memory. Other columns of a table are stored fields, and hits give them back
         model : cuts documents and, unless `open` gets another, scores them; None for `TextModel.bm25` of the documents
         path : a folder to write; an index that is there is replaced. None keeps everything in memory
         analyser : without a model, how texts are cut into words, see `TextModel.bm25`

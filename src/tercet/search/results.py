@@ -164,8 +164,8 @@ class Results(list[Hit]):
     def to_frame(self) -> Any:
         """A frame of pandas, else of polars, else an Arrow table, whichever is installed.
 
-        Columns are ``doc_id``, ``score``, ``text`` where the index keeps texts, and what documents carry; a stored_fields
-        column that has one of these names is called ``stored_fields.NAME``.
+        Columns are ``doc_id``, ``score``, ``text`` where the index keeps texts, and the stored fields; a
+        field that has one of these names is called ``stored_fields.NAME``.
 
         Examples
         --------

@@ -18,6 +18,7 @@ from tercet.search.filtering import columns_of, rows_with
 from tercet.store import Bundle, forget_pages, take_array
 from tercet.store.codec import decode, encode
 from tercet.store.fields import csr_problem
+from tercet.store.old_names import with_new_arrays
 from tercet.store.schema import OMIT_DEFAULT, Bounds
 from tercet.store.strings import PackedIds, PackedStrings
 
@@ -28,7 +29,7 @@ MOST_SEGMENTS: Final = 2**15 - 1  # of an index, so that four bytes name a segme
 
 
 @dataclass(frozen=True)
-class _StoredSegment:
+class StoredSegment:
     """What stands beside the arrays of a segment on disk; those may be mapped, and are looked at one by one."""
 
     vectoriser: str
@@ -134,7 +135,7 @@ class Segment:
 
     def meta(self, vectoriser: str) -> dict[str, Any]:
         kept = (self.texts is not None, self.limits, self.stored_fields is not None)
-        return encode(_StoredSegment(vectoriser, self.n_docs, self.n_terms, *kept))[0]
+        return encode(StoredSegment(vectoriser, self.n_docs, self.n_terms, *kept))[0]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         names = ("post_starts", "post_docs", "post_values", "row_starts", "row_terms", "row_values")
@@ -148,11 +149,11 @@ class Segment:
     def from_bundle(cls, bundle: Bundle, name: str, vectoriser: str, verify: bool) -> Segment:
         """The segment that a mapped bundle holds; with ``verify`` every number that leads somewhere is looked at."""
         where = str(bundle.path)
-        stored = decode(_StoredSegment, bundle.meta, where=where)
+        stored = decode(StoredSegment, bundle.meta, where=where)
         n, n_terms = stored.n_docs, stored.n_terms
         if stored.vectoriser != vectoriser:
             raise DamagedBundleError(f"{where} was made by another vectoriser than its index")
-        arrays = bundle.arrays
+        arrays = with_new_arrays(bundle.arrays)
 
         def take(array: str, dtype: Any, shape: int | tuple[int | None, ...]) -> NDArray[Any]:
             return take_array(arrays, array, dtype, shape, where=where, finite=verify)

@@ -41,6 +41,7 @@ from scipy import sparse
 
 from tercet.errors import DamagedBundleError, InputError
 from tercet.store.fields import csr_problem, described, shortened, take_array
+from tercet.store.old_names import with_new_fields
 from tercet.store.schema import (
     LENGTH,
     OMIT_DEFAULT,
@@ -240,6 +241,7 @@ class _Reader:
         if not isinstance(meta, Mapping):
             raise self.error(f"{where or 'it'} is {described(meta)}; expected a mapping")
         cls, own_kind = self._class(cls, meta, where)
+        meta = with_new_fields(cls, meta)
         layout = _layout_of(cls)
         own_shape = hasattr(cls, "shape_lengths")
         for name in meta:

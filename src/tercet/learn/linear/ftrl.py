@@ -130,7 +130,7 @@ class FTRLRanker(SparseLinearRanker):
     def partial_fit(self, X: Any, y: Any, qid: Any = None, group: Any = None) -> Self:
         """Go on from where the ranker is, with one pass in the order of the rows.
 
-        Parameters may have been changed in between: z and G are stored_fields, and the weights are those the new parameters
+        Parameters may have been changed in between: z and G stay, and the weights are those the new parameters
         give. Rows without pairs are allowed and add nothing. The rows of the first call say the scale of the features
         and, where ``l1`` is None, the penalty, which then grows with the steps. With a number for ``l1`` and without
         ``scale_features`` two calls with whole queries give the same bits as one call with both.

@@ -171,8 +171,8 @@ def checked(kernel: Kernel, block: Matrix, rows: Rows) -> Matrix:
         position, column = (int(at) for at in np.argwhere(~np.isfinite(block))[0])
         row = rows.start + position if isinstance(rows, slice) else rows[position]
         raise InputError(
-            f"the kernel of row {row} and basis vector {column} is {block[position, column]}; every value must be finite. "
-            "Features of a smaller scale, or a smaller gamma, coef0 or degree, may help"
+            f"the kernel of row {row} and basis vector {column} is {block[position, column]}; every value must be "
+            "finite. Features of a smaller scale, or a smaller gamma, coef0 or degree, may help"
         )
     return block
 

@@ -1,0 +1,35 @@
+"""Names of fields and arrays in files from before a field was renamed, so that saved files keep loading."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+# Class name -> old field name -> field name.
+OLD_FIELDS: Final[dict[str, dict[str, str]]] = {
+    "Analyser": {"cut": "tokenizer"},
+    "Report": {"declined": "rejected"},
+    "StoredSegment": {"carried": "stored_fields"},
+}
+# Old beginning of the names of arrays -> beginning.
+OLD_ARRAYS: Final = {"carried_": "stored_fields_"}
+
+
+def with_new_fields(cls: type, meta: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Stored fields of a dataclass under the names that the class has now."""
+    old = OLD_FIELDS.get(cls.__name__)
+    return meta if old is None else {old.get(name, name): value for name, value in meta.items()}
+
+
+def with_new_arrays(arrays: Mapping[str, T]) -> dict[str, T]:
+    """Arrays of an index segment under the names that they have now."""
+    return {_new_name(name): array for name, array in arrays.items()}
+
+
+def _new_name(name: str) -> str:
+    for old, new in OLD_ARRAYS.items():
+        if name.startswith(old):
+            return new + name.removeprefix(old)
+    return name
