@@ -205,17 +205,17 @@ def make_report(
 
 
 def _facts_of_words(words: Vectoriser) -> dict[str, Any]:
-    tokenizer = words.analyser or Analyser()
+    analyser = words.analyser or Analyser()
     stop_words = (
-        tokenizer.stop_words if isinstance(tokenizer.stop_words, str | None) else f"{len(tokenizer.stop_words)} words"
+        analyser.stop_words if isinstance(analyser.stop_words, str | None) else f"{len(analyser.stop_words)} words"
     )
     return {
         "n_words": len(words.index_),
         "mean_length": words.mean_length_,
-        "tokenizer": tokenizer.tokenizer,
+        "tokenizer": analyser.tokenizer,
         "stop_words": stop_words or "none",
-        "stemmer": tokenizer.stemmer or "none",
-        "ngrams": list(tokenizer.ngrams),
+        "stemmer": analyser.stemmer or "none",
+        "ngrams": list(analyser.ngrams),
     }
 
 
