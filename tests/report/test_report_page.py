@@ -118,7 +118,7 @@ def test_the_curve_ends_where_learning_ended_and_looking_changes_nothing(monkeyp
     assert learning.difference == pytest.approx(learning.final - learning.start)
     assert f"{learning.difference:+.3f}" in looked.report.decision
 
-    monkeypatch.setattr(outcome.CurveRecorder, "of", lambda self, candidate, n_steps: lambda event: None)
+    monkeypatch.setattr(outcome.CurveRecorder, "callback_for", lambda self, candidate, n_steps: lambda event: None)
     unseen = fit()
     for name, array in unseen.weights.to_state()[1].items():
         assert array.tobytes() == looked.weights.to_state()[1][name].tobytes()

@@ -118,4 +118,4 @@ def test_qdrant_says_that_it_cannot():
     view = RemoteView(engine, *[None] * 3)
     assert not view.has_column("shelf")
     with pytest.raises(InputError, match="Qdrant keeps cannot be filtered by stored fields; asked for 'shelf'"):
-        view.only({"shelf": ["oak"]})
+        view.filter({"shelf": ["oak"]})
