@@ -34,19 +34,19 @@ def main() -> None:
     rows = []
     for k in (10, 100):
         whole = {qid: index.search(text, k, cutoff=False) for qid, text in queries.items()}
-        tokenizer = {qid: index.search(text, k) for qid, text in queries.items()}
+        shortened = {qid: index.search(text, k) for qid, text in queries.items()}
         n_relevant = [
-            sum(qrels[qid].get(hit.doc_id, 0) > 0 for qid in run for hit in run[qid]) for run in (whole, tokenizer)
+            sum(qrels[qid].get(hit.doc_id, 0) > 0 for qid in run for hit in run[qid]) for run in (whole, shortened)
         ]
-        means = [tc.evaluate(qrels, run_of(run), list(MEASURES)).mean for run in (whole, tokenizer)]
+        means = [tc.evaluate(qrels, run_of(run), list(MEASURES)).mean for run in (whole, shortened)]
         rows.append(
             {
                 "k": k,
                 "hits": sum(map(len, whole.values())),
-                "left off": sum(hits.left_off for hits in tokenizer.values()),
+                "left off": sum(hits.left_off for hits in shortened.values()),
                 "relevant hits": n_relevant[0],
                 "relevant left off": n_relevant[0] - n_relevant[1],
-                "queries cut": sum(hits.left_off > 0 for hits in tokenizer.values()),
+                "queries cut": sum(hits.left_off > 0 for hits in shortened.values()),
                 **{name: " to ".join(f"{mean(name):.4f}" for mean in means) for name in MEASURES},
             }
         )

@@ -367,7 +367,7 @@ def test_an_object_in_a_cell_is_columns_by_which_texts_can_be_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("header", "told"),
+    ("header", "output"),
     [
         ("sku,name,description,price,tags", "id: sku; text: name, description; stored_fields: price, tags"),
         ("description,Title,ID", "id: ID; text: Title, description"),

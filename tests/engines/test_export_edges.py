@@ -153,7 +153,7 @@ def test_a_query_goes_to_a_file_as_a_whole_or_not_at_all(positions, monkeypatch)
     assert (folder / "q").read_text(encoding="utf-8") == written
 
 
-@pytest.mark.parametrize(("text", "told"), [("", "nothing to export"), ("zebra", "the model does not know: zebra")])
+@pytest.mark.parametrize(("text", "output"), [("", "nothing to export"), ("zebra", "the model does not know: zebra")])
 def test_a_query_that_no_word_counts_for_is_a_failure(positions, text, output):
     model, _ = positions
     done = CliRunner().invoke(cli, ["export", "query", text, "--model", str(model)])

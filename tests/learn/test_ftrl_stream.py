@@ -35,7 +35,7 @@ def made(n_queries: int, seed: int = 0, n_features: int = 6, dense: bool = True)
     return LetorData(X if dense else sparse.csr_array(X), y, np.repeat([f"q{q}" for q in range(n_queries)], sizes))
 
 
-def tokenizer(data: LetorData, at: list[int]) -> list[LetorData]:
+def split_at(data: LetorData, at: list[int]) -> list[LetorData]:
     """Chunks of whole queries that begin at these queries."""
     bounds = [0, *sorted({position for position in at if 0 < position < data.n_queries}), data.n_queries]
     rows = [(data.starts[first], data.starts[last]) for first, last in pairwise(bounds)]
@@ -69,7 +69,7 @@ RULES = [
 def test_a_stream_gives_the_bits_of_all_rows_at_once(n_queries, seed, at, dense, rules):
     data = made(n_queries, seed, dense=dense)
     whole = as_given(**{"l1": 0.1} | rules)
-    chunks = tokenizer(data, at)
+    chunks = split_at(data, at)
     try:
         whole.fit(data.X, data.y, data.qid)
     except InputError:
@@ -93,7 +93,7 @@ def test_files_and_tuples_are_streams(dense, tmp_path):
     whole = as_given(l1=0.1, epochs=2).fit(data.X, data.y, data.qid)
     for chunks in (
         LetorStream(tmp_path / "train.txt", chunk_bytes=300, dense=dense),
-        [(chunk.X, chunk.y, chunk.qid) for chunk in tokenizer(data, [5])],
+        [(chunk.X, chunk.y, chunk.qid) for chunk in split_at(data, [5])],
     ):
         output = []
         ranker = as_given(l1=0.1, epochs=2).fit_stream(chunks, progress=output.append)
@@ -104,7 +104,7 @@ def test_files_and_tuples_are_streams(dense, tmp_path):
 
 def test_a_learned_ranker_is_saved_and_learns_on(tmp_path):
     data = made(30)
-    as_given(l1=0.1).fit_stream(tokenizer(data, [10])).save(tmp_path / "m")
+    as_given(l1=0.1).fit_stream(split_at(data, [10])).save(tmp_path / "m")
     again = tc.load(tmp_path / "m").partial_fit(data.X, data.y, data.qid)
     assert bits(again) == bits(as_given(l1=0.1, epochs=2).fit(data.X, data.y, data.qid))
 
@@ -117,7 +117,7 @@ def test_what_cannot_be_learned_from_is_refused():
         (as_given(epochs=2), iter([data]), InputError, "an iterator can be used once"),
         (as_given(), [], InputError, "the stream has no chunks"),
         (as_given(), [data, wide], InputError, "chunk 1 has 7 features, those before have 6"),
-        (as_given(), [data, tokenizer(data, [9])[1]], InputError, "begins with query 'q9', in which chunk 0 ends"),
+        (as_given(), [data, split_at(data, [9])[1]], InputError, "begins with query 'q9', in which chunk 0 ends"),
         (as_given(l1=-1), [data], ParameterError, "l1"),
         (as_given(), data, InputError, "chunks is a LetorData; expected an iterable of chunks"),
         (as_given(), (data.X, data.y, data.qid), InputError, "chunk 0 is a ndarray; expected an iterable"),
@@ -140,7 +140,7 @@ class Stop(Exception):
 @pytest.mark.parametrize("stop", [1, 4, 5, 7])
 def test_an_interrupted_stream_goes_on_to_the_same_bits(kind, stop, tmp_path):
     data = made(40)
-    parts = tokenizer(data, [8, 16, 24, 32])
+    parts = split_at(data, [8, 16, 24, 32])
     write_letor(tmp_path / "train.txt", data)
     streams = {
         "text": lambda: LetorStream(tmp_path / "train.txt", chunk_bytes=400),
@@ -172,7 +172,7 @@ def test_an_interrupted_stream_goes_on_to_the_same_bits(kind, stop, tmp_path):
 
 def test_checkpoints_are_as_rare_as_asked_and_only_for_their_own_run(tmp_path):
     data = made(60)
-    parts = tokenizer(data, list(range(0, 60, 5)))
+    parts = split_at(data, list(range(0, 60, 5)))
     written = []
 
     manifest = tmp_path / "c" / "manifest.json"
@@ -184,7 +184,7 @@ def test_checkpoints_are_as_rare_as_asked_and_only_for_their_own_run(tmp_path):
 
     as_given(l1=0.1).fit_stream(parts, checkpoint=checkpoint, progress=note)
     assert 2 <= len(set(written)) <= 4
-    for ranker, chunks in ((as_given(l1=0.2), parts), (as_given(l1=0.1), tokenizer(made(60, seed=1), [30]))):
+    for ranker, chunks in ((as_given(l1=0.2), parts), (as_given(l1=0.1), split_at(made(60, seed=1), [30]))):
         with pytest.raises(InputError, match="a checkpoint of another run"):
             ranker.fit_stream(chunks, checkpoint=checkpoint)
 

@@ -149,17 +149,17 @@ makes = pytest.mark.parametrize(
 @pytest.mark.slow
 @makes
 @settings(max_examples=15)
-@given(seed=st.integers(0, 10**6), tokenizer=st.integers(1, 49))
-def test_two_halves_are_the_whole_even_through_a_file(make, seed, tokenizer, tmp_path_factory):
+@given(seed=st.integers(0, 10**6), split=st.integers(1, 49))
+def test_two_halves_are_the_whole_even_through_a_file(make, seed, split, tmp_path_factory):
     Q, D, prefs = made_data(seed)
     whole = make().fit(Q, prefs, D)
-    half = make().partial_fit(Q, prefs[:tokenizer], D)
+    half = make().partial_fit(Q, prefs[:split], D)
     path = tmp_path_factory.mktemp("half") / "model"
     half.save(path)
     loaded = tc.load(path)
     assert same_bits(loaded.weights_, half.weights_)
-    assert same_bits(whole.weights_, half.partial_fit(Q, prefs[tokenizer:], D).weights_)
-    assert same_bits(whole.weights_, loaded.partial_fit(Q, prefs[tokenizer:], D).weights_)
+    assert same_bits(whole.weights_, half.partial_fit(Q, prefs[split:], D).weights_)
+    assert same_bits(whole.weights_, loaded.partial_fit(Q, prefs[split:], D).weights_)
     assert loaded.n_steps_ == whole.n_steps_ == 50
 
 

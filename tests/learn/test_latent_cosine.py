@@ -236,7 +236,7 @@ def test_before_the_first_step_scores_are_those_of_given_weights(rng, options, r
 
 
 @pytest.mark.parametrize(
-    "beside", [None, Identity(n_terms=9, scale=3.0), Diagonal(weights=np.arange(9, dtype=np.float32))]
+    "offset", [None, Identity(n_terms=9, scale=3.0), Diagonal(weights=np.arange(9, dtype=np.float32))]
 )
 def test_what_stands_beside_a_low_rank_part_is_started_from_too(rng, offset):
     D, prefs = random_texts(rng, 40, 9), random_preferences(rng, 60, 40, 40)

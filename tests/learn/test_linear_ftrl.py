@@ -85,14 +85,14 @@ def test_two_halves_are_the_whole_to_the_bit(params, seed):
     X, y, qid = made_rows(seed)
     order = np.argsort(qid, kind="stable")
     X, y, qid = X[order], y[order], qid[order]
-    tokenizer = np.searchsorted(qid, 3)
+    split = np.searchsorted(qid, 3)
     once = {**params, "epochs": 1}
     whole = made(once).fit(X, y, qid=qid)
     halves = made(once)
-    for part in (slice(0, tokenizer), slice(tokenizer, None)):
-        if tokenizer not in (0, len(y)):
+    for part in (slice(0, split), slice(split, None)):
+        if split not in (0, len(y)):
             halves.partial_fit(X[part], y[part], qid=qid[part])
-    if tokenizer in (0, len(y)):
+    if split in (0, len(y)):
         halves.partial_fit(X, y, qid=qid)
     np.testing.assert_array_equal(halves.coef_, whole.coef_)
     np.testing.assert_array_equal(halves._state.z, whole._state.z)

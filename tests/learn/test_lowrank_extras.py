@@ -293,12 +293,12 @@ def test_when_no_word_is_rare_nothing_changes_to_the_bit(seed, diagonal, tied):
 
 
 @variants
-@pytest.mark.parametrize("cut", [1, 30, 59])
-def test_two_halves_of_partial_fit_are_the_whole(variant, tokenizer):
+@pytest.mark.parametrize("split", [1, 30, 59])
+def test_two_halves_of_partial_fit_are_the_whole(variant, split):
     Q, D, prefs = made_data(4)
     whole = tc.LowRankRanker(n_components=4, rate=0.2, **variant).fit(Q, prefs, D)
     halves = tc.LowRankRanker(n_components=4, rate=0.2, **variant)
-    halves.partial_fit(Q, prefs[:tokenizer], D).partial_fit(Q, prefs[tokenizer:], D)
+    halves.partial_fit(Q, prefs[:split], D).partial_fit(Q, prefs[split:], D)
     assert same_bits(whole.weights_, halves.weights_)
 
 

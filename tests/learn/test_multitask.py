@@ -286,12 +286,12 @@ def test_rare_words_have_no_factors(variant):
 
 
 @variants
-@pytest.mark.parametrize("cut", [1, 17, 39])
-def test_two_halves_of_partial_fit_are_the_whole(variant, tokenizer):
+@pytest.mark.parametrize("split", [1, 17, 39])
+def test_two_halves_of_partial_fit_are_the_whole(variant, split):
     Q, prefs, D, (Q2, prefs2) = made_tasks(4)
     whole = make(**variant).fit(Q, prefs, D, second=(Q2, prefs2))
-    halves = make(**variant).partial_fit(Q, prefs[:tokenizer], D, second=(Q2, prefs2[:tokenizer]))
-    halves.partial_fit(Q, prefs[tokenizer:], D, second=(Q2, prefs2[tokenizer:]))
+    halves = make(**variant).partial_fit(Q, prefs[:split], D, second=(Q2, prefs2[:split]))
+    halves.partial_fit(Q, prefs[split:], D, second=(Q2, prefs2[split:]))
     assert same_bits(whole.weights_, halves.weights_)
     assert same_bits(whole.second_weights_, halves.second_weights_)
 

@@ -205,11 +205,11 @@ def test_every_ranker_is_in_the_table():
 
 
 @every_learner("halves")
-@given(seed=st.integers(0, 10**6), tokenizer=st.integers(1, 59))
-def test_two_halves_of_partial_fit_are_the_whole(make, seed, tokenizer):
+@given(seed=st.integers(0, 10**6), split=st.integers(1, 59))
+def test_two_halves_of_partial_fit_are_the_whole(make, seed, split):
     Q, D, prefs = made_data(seed)
     whole = make().fit(Q, prefs, D)
-    halves = make().partial_fit(Q, prefs[:tokenizer], D).partial_fit(Q, prefs[tokenizer:], D)
+    halves = make().partial_fit(Q, prefs[:split], D).partial_fit(Q, prefs[split:], D)
     assert same_bits(whole.weights_, halves.weights_)
 
 

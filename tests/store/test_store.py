@@ -133,7 +133,7 @@ def test_the_manifest_is_as_documented(saved: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("meta", "place"),
+    ("meta", "position"),
     [
         ({"a": float("nan")}, r"meta\['a'\]"),
         ({"a": [1, float("inf")]}, r"meta\['a'\]\[1\]"),

@@ -61,8 +61,8 @@ def choose_start(
     values: dict[str, NDArray[np.float64]] = {}
     best = ordinary
     analysers = {how: replace(ordinary_analyser(), **changes) for how, changes in TOKENIZERS.items()}
-    for how, tokenizer in (analysers if analyser is None else {"": analyser}).items():
-        for space in sorted(_spaces(task, how, tokenizer, columns), key=lambda one: one.name != ordinary):
+    for how, analysed_by in (analysers if analyser is None else {"": analyser}).items():
+        for space in sorted(_spaces(task, how, analysed_by, columns), key=lambda one: one.name != ordinary):
             if space.name in _SHOWN:
                 shown[space.name] = space
             if task.labelled and space.vectoriser.weighting != "tfidf":

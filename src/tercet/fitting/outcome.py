@@ -205,17 +205,17 @@ def make_report(
 
 
 def _facts_of_words(words: Vectoriser) -> dict[str, Any]:
-    tokenizer = words.analyser or Analyser()
+    analyse = words.analyser or Analyser()
     stop_words = (
-        tokenizer.stop_words if isinstance(tokenizer.stop_words, str | None) else f"{len(tokenizer.stop_words)} words"
+        analyse.stop_words if isinstance(analyse.stop_words, str | None) else f"{len(analyse.stop_words)} words"
     )
     return {
         "n_words": len(words.index_),
         "mean_length": words.mean_length_,
-        "tokenizer": tokenizer.tokenizer,
+        "tokenizer": analyse.tokenizer,
         "stop_words": stop_words or "none",
-        "stemmer": tokenizer.stemmer or "none",
-        "ngrams": list(tokenizer.ngrams),
+        "stemmer": analyse.stemmer or "none",
+        "ngrams": list(analyse.ngrams),
     }
 
 

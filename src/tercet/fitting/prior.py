@@ -126,8 +126,8 @@ class KnownWords:
 
 def column_of(words: Vectoriser, word: str) -> int | None:
     """The column of a word as texts are cut; None for one that is not there, or is none or several words then."""
-    [tokenizer] = words.analysed([word])
-    return words.index_.get(tokenizer[0]) if len(tokenizer) == 1 else None
+    [terms] = words.analysed([word])
+    return words.index_.get(terms[0]) if len(terms) == 1 else None
 
 
 def _matrix(entries: Sequence[tuple[int, int, float]], n: int) -> sparse.csr_array | None:

@@ -385,7 +385,7 @@ _DATA_LABELS = {
     "n_classes": "classes",
     "n_words": "words",
     "mean_length": "words a document, mean",
-    "tokenizer": "cut into",
+    "tokenizer": "tokenizer",
     "stop_words": "stop words",
     "stemmer": "stemmer",
     "ngrams": "words in a row",
