@@ -46,7 +46,7 @@ def main() -> None:
                 "left off": sum(hits.left_off for hits in shortened.values()),
                 "relevant hits": n_relevant[0],
                 "relevant left off": n_relevant[0] - n_relevant[1],
-                "queries cut": sum(hits.left_off > 0 for hits in shortened.values()),
+                "queries shortened": sum(hits.left_off > 0 for hits in shortened.values()),
                 **{name: " to ".join(f"{mean(name):.4f}" for mean in means) for name in MEASURES},
             }
         )

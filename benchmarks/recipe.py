@@ -198,8 +198,8 @@ def small(options: argparse.Namespace) -> dict[str, Any]:
     for seed in range(options.seed, options.seed + options.draws):
         for size in options.sizes:
             drawn = np.random.default_rng(seed).permutation(len(qids))[:size]
-            part = {qids[i]: collection.qrels[qids[i]] for i in sorted(drawn)}
-            fitted = collection.fit(collection.docs, part, options, seed)
+            subset = {qids[i]: collection.qrels[qids[i]] for i in sorted(drawn)}
+            fitted = collection.fit(collection.docs, subset, options, seed)
             held_out = collection.held_out(fitted.model, dev)
             value, start = held_out(fitted.model.weights), held_out(fitted.start)
             row = {"queries": size, "seed": seed, "model": value, "start": start, "seconds": fitted.seconds}

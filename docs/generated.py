@@ -42,8 +42,8 @@ Lines = Iterator[str]
 # -- what is public ----------------------------------------------------------------------------------------------------
 
 
-ROOMS = ("fitting", "data", "text", "weights", "learn", "learn.linear", "learn.rls", "measure", "report", "search")
-ROOMS = tuple(f"tercet.{package}" for package in (*ROOMS, "export", "scale", "simulate", "store"))
+PACKAGES = ("fitting", "data", "text", "weights", "learn", "learn.linear", "learn.rls", "measure", "report", "search")
+PACKAGES = tuple(f"tercet.{package}" for package in (*PACKAGES, "engines", "scale", "simulate", "store"))
 
 
 @cache
@@ -57,7 +57,7 @@ def exported(package: str) -> dict[str, Any]:
 def full_names() -> dict[str, str]:
     """By the last word of a public name: the name that has an entry, which is that of `tercet` where there is one."""
     found: dict[str, str] = {}
-    for package in ("tercet", *ROOMS):
+    for package in ("tercet", *PACKAGES):
         for name in exported(package):
             found.setdefault(name, f"{package}.{name}")
     return found
@@ -285,10 +285,10 @@ def main_names() -> Lines:
 
 
 def public_names(package: str) -> Lines:
-    """Every name of a package. What `tercet` and a package export is told with the package."""
-    told = {name for other in ROOMS for name in exported(other)} if package == "tercet" else set()
+    """Describe every name of a package. Names that `tercet` exports as well are described with their package."""
+    elsewhere = {name for other in PACKAGES for name in exported(other)} if package == "tercet" else set()
     for name, thing in exported(package).items():
-        if name not in told and full_names()[name] in (f"tercet.{name}", f"{package}.{name}"):
+        if name not in elsewhere and full_names()[name] in (f"tercet.{name}", f"{package}.{name}"):
             yield from entry(package, name, thing)
             yield ""
 

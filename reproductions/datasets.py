@@ -94,7 +94,7 @@ def load_dataset(data: Data, home: Path, quick: Quick | None = None) -> DataSet:
     task: ClassTask | LinkTask
     if data.task == "classes":
         task = _class_task(data, home)
-        task = task if quick is None else task.shortened(quick.train_rows, quick.test_rows)
+        task = task if quick is None else task.with_fewer_rows(quick.train_rows, quick.test_rows)
     else:
         task = _link_task(data, home, None if quick is None else quick.train_rows)
     return DataSet((task,), task.digest(), task.statistics())

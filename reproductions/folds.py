@@ -131,11 +131,11 @@ def stacked(parts: Sequence[QueryRows]) -> QueryRows:
 def first_queries(fold: FoldTask, n: int | None) -> FoldTask:
     """The fold with so many queries of each part at most."""
 
-    def shortened(data: QueryRows) -> QueryRows:
+    def first(data: QueryRows) -> QueryRows:
         return data if n is None else data.take(np.arange(data.starts[min(n, data.n_queries)]))
 
-    validation = None if fold.validation is None else shortened(fold.validation)
-    return FoldTask(fold.name, shortened(fold.train), validation, shortened(fold.test))
+    validation = None if fold.validation is None else first(fold.validation)
+    return FoldTask(fold.name, first(fold.train), validation, first(fold.test))
 
 
 def in_random_order(data: QueryRows, seed: int) -> QueryRows:

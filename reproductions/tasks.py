@@ -213,7 +213,7 @@ class ClassTask(PreferenceTask):
             return None
         return np.sort(np.random.default_rng(_QUERY_SEED).choice(n, self.test_queries, replace=False))
 
-    def shortened(self, train_rows: int | None, test_rows: int | None) -> ClassTask:
+    def with_fewer_rows(self, train_rows: int | None, test_rows: int | None) -> ClassTask:
         """The same with fewer rows."""
         train, test = _spread(len(self.y), train_rows), _spread(len(self.y_test), test_rows)
         return replace(self, Q=self.Q[train], y=self.y[train], Q_test=self.Q_test[test], y_test=self.y_test[test])

@@ -167,7 +167,7 @@ def test_a_long_build_says_how_far_it_is(
 def test_without_a_model_it_is_bm25(data: Path, tmp_path: Path) -> None:
     said = ok("index", data, "-o", tmp_path / "bm25")
     assert "4 documents" in said
-    assert "BM25 without English stop words, words cut to their English stems" in said
+    assert "BM25 without English stop words, words reduced to their English stems" in said
     own = tc.TextModel.bm25(TEXTS.values())
     opened = Index.open(tmp_path / "bm25")
     query = {"q": "green avocado"}
@@ -179,7 +179,7 @@ def test_without_a_model_it_is_bm25(data: Path, tmp_path: Path) -> None:
     assert "words as they are written" in written
     assert "nothing found" in ok("search", tmp_path / "written", "avocados")
     german = ok("index", data, "-o", tmp_path / "german", "--language", "german")
-    assert "words cut to their german stems" in german
+    assert "words reduced to their german stems" in german
     assert Index.open(tmp_path / "german").model.doc_vectoriser.analyser.stemmer == "german"
     ok("rank", data, "--model", tmp_path / "bm25", "-o", tmp_path / "run")  # an index stands for its model
     assert "avocado +1.000" in ok("explain", tmp_path / "bm25", "--word", "avocado")

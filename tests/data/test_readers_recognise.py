@@ -1,4 +1,4 @@
-"""LogHandler kinds of data apart by what is in them."""
+"""Tell kinds of data apart by their content."""
 
 from __future__ import annotations
 

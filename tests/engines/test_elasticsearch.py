@@ -211,7 +211,7 @@ def test_what_cannot_be_folded_or_cut_alike_is_refused(tmp_path):
         rewrite(negative, "hockey", form="folded")
     assert rewrite(negative, "unheard", form="folded")["query"] == {"match_none": {}}
     other = tc.TextModel.bm25(DOCS.values(), tc.Analyser(pattern=r"\S+"))
-    with pytest.raises(InputError, match="cannot be told to cut texts"):
+    with pytest.raises(InputError, match="cannot tokenise texts"):
         index_settings(other, "body")
     dotted = tc.TextModel.bm25(["a.b c"], tc.Analyser(pattern=r"\S+"))
     with pytest.raises(InputError, match="has a dot in it"):

@@ -249,8 +249,8 @@ def test_pruning_takes_the_largest_and_of_equal_ones_the_first(seed, n, m, at_on
 
 
 @settings(max_examples=20)
-@given(seed=st.integers(0, 10**6), cut=st.integers(1, 39), n_kept=st.sampled_from([2, 30, 140]))
-def test_partial_fit_learns_the_support_on_even_through_a_file(seed, cut, n_kept, tmp_path_factory):
+@given(seed=st.integers(0, 10**6), split=st.integers(1, 39), n_kept=st.sampled_from([2, 30, 140]))
+def test_partial_fit_learns_the_support_on_even_through_a_file(seed, split, n_kept, tmp_path_factory):
     Q, D, prefs = made_data(seed)
     more = random_preferences(np.random.default_rng(seed + 1), 40, 9, 11)
 
@@ -264,15 +264,15 @@ def test_partial_fit_learns_the_support_on_even_through_a_file(seed, cut, n_kept
     step_sizes = rates("inverse-sqrt", 0.9, ranker.n_steps_, 40, None).astype(float)
     on = oracles.refit(support, as_vectors(more, Q, D), step_sizes, start=before.sparse.toarray().astype(float))
     np.testing.assert_allclose(whole.weights_.sparse.toarray(), on, atol=2e-5)
-    half = ranker.partial_fit(Q, more[:cut], D)
+    half = ranker.partial_fit(Q, more[:split], D)
     path = tmp_path_factory.mktemp("half") / "model"
     half.save(path)
     loaded = tc.load(path)
     assert loaded.get_params() == half.get_params()
     assert same_bits(loaded.weights_, half.weights_)
     assert loaded.density_ == half.density_
-    assert same_bits(half.partial_fit(Q, more[cut:], D).weights_, whole.weights_)
-    assert same_bits(loaded.partial_fit(Q, more[cut:], D).weights_, whole.weights_)
+    assert same_bits(half.partial_fit(Q, more[split:], D).weights_, whole.weights_)
+    assert same_bits(loaded.partial_fit(Q, more[split:], D).weights_, whole.weights_)
     assert loaded.n_steps_ == whole.n_steps_
 
 

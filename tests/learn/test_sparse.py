@@ -129,19 +129,19 @@ def test_refit_by_hand_is_the_refit_of_fit():
 
 
 @pytest.mark.slow
-@given(seed=st.integers(0, 10**6), cut=st.integers(1, 79), T=st.integers(1, 30), memory=st.sampled_from([None, LITTLE]))
-def test_two_halves_are_the_whole_even_through_a_file(seed, cut, T, memory, tmp_path_factory):
+@given(seed=st.integers(0, 10**6), at=st.integers(1, 79), T=st.integers(1, 30), memory=st.sampled_from([None, LITTLE]))
+def test_two_halves_are_the_whole_even_through_a_file(seed, at, T, memory, tmp_path_factory):
     Q, D, prefs = made_data(seed)
 
     def make():
         return tc.SparseRanker(l1=5e-3, shrink_every=T, rate=1.3, refit=False, max_memory=memory)
 
     whole = make().fit(Q, prefs, D)
-    half = make().partial_fit(Q, prefs[:cut], D)
+    half = make().partial_fit(Q, prefs[:at], D)
     path = tmp_path_factory.mktemp("half") / "model"
     half.save(path)
-    loaded = tc.load(path).partial_fit(Q, prefs[cut:], D)
-    assert same_bits(whole.weights_, half.partial_fit(Q, prefs[cut:], D).weights_)
+    loaded = tc.load(path).partial_fit(Q, prefs[at:], D)
+    assert same_bits(whole.weights_, half.partial_fit(Q, prefs[at:], D).weights_)
     assert same_bits(whole.weights_, loaded.weights_)
 
 

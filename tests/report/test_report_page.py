@@ -118,7 +118,7 @@ def test_the_curve_ends_where_learning_ended_and_looking_changes_nothing(monkeyp
     assert learning.difference == pytest.approx(learning.final - learning.start)
     assert f"{learning.difference:+.3f}" in looked.report.decision
 
-    monkeypatch.setattr(outcome.CurveRecorder, "callback_for", lambda self, candidate, n_steps: lambda event: None)
+    monkeypatch.setattr(outcome.CurveRecorder, "of", lambda self, candidate, n_steps: lambda event: None)
     unseen = fit()
     for name, array in unseen.weights.to_state()[1].items():
         assert array.tobytes() == looked.weights.to_state()[1][name].tobytes()
@@ -148,16 +148,16 @@ def test_rm3_is_chosen_on_validation_and_measured_as_anyone_would(model, corpus:
     docs = list(corpus.docs.values())
     test = corpus.part(240, 280)
     D = words.fit_transform_docs(docs, queries=[corpus.queries[q] for q in corpus.part(0, 200)]).toarray().astype(float)
-    analyse = words.analyser
+    analyser = words.analyser
     counts = np.zeros_like(D)
     for row, text in enumerate(docs):
-        for word in analyse(text):
+        for word in analyser(text):
             counts[row, words.index_[word]] += 1
     own_weight = words.idf_**words.idf_power
     rankings = {}
     for qid in test:
         asked = np.zeros(len(words.words_))
-        for word in analyse(corpus.queries[qid]):
+        for word in analyser(corpus.queries[qid]):
             if word in words.index_:
                 asked[words.index_[word]] += 1
         scores = D @ (asked * own_weight)
@@ -264,7 +264,7 @@ def test_texts_stand_out_from_their_ground_in_light_and_in_dark():
     assert len(themes) == 2
     for theme in themes:
         for text in ("ink", "soft", "good", "bad", "accent"):
-            for ground in ("paper", "GPU", "head"):
+            for ground in ("paper", "card", "head"):
                 light, dark = sorted((luminance(theme[text]), luminance(theme[ground])), reverse=True)
                 assert (light + 0.05) / (dark + 0.05) >= 4.5, (text, ground, theme)
 

@@ -101,7 +101,7 @@ def test_what_is_refused(tmp_path, index):
         def ask(*filters: str):
             return api.get("/search", params={"q": "green", "filter": filters})
 
-        refused(ask("colour:red"), 422, "no document carries a column 'colour'; they carry 'shelf', 'price', 'sku'")
+        refused(ask("colour:red"), 422, "no document has a column 'colour'; stored fields: 'shelf', 'price', 'sku'")
         refused(ask("shelf"), 422, "filter 'shelf' has no colon; expected column:value")
         refused(ask(*["shelf:oak"] * 17), 422, "filter has 17 entries; at most 16 entries are allowed")
         refused(ask("shelf:" + "x" * 400), 422, "at most 400 characters")
@@ -110,12 +110,12 @@ def test_what_is_refused(tmp_path, index):
 def test_where_nothing_is_carried_there_is_nothing_to_choose(tmp_path):
     with served(tmp_path / "journal.jsonl") as (api, _):
         assert api.get("/search", params={"q": "green"}).json()["facets"] == []
-        refused(api.get("/search", params={"q": "green", "filter": "a:b"}), 422, "they carry none")
+        refused(api.get("/search", params={"q": "green", "filter": "a:b"}), 422, "stored fields: none")
 
 
 def test_qdrant_says_that_it_cannot():
     engine: Any = SimpleNamespace(name="Qdrant")
     view = RemoteView(engine, *[None] * 3)
     assert not view.has_column("shelf")
-    with pytest.raises(InputError, match="Qdrant keeps cannot be filtered by what they carry; asked for 'shelf'"):
+    with pytest.raises(InputError, match="Qdrant keeps cannot be filtered by stored fields; asked for 'shelf'"):
         view.only({"shelf": ["oak"]})

@@ -157,7 +157,7 @@ def _segments(index: BaseIndex) -> str:
 
 
 def _switch(folder: Path, opened: BaseIndex, model: TextModel | None) -> None:
-    """Promote a model, which must cut documents into the same words; without one, take the last promotion back."""
+    """Promote a model, which must tokenise documents alike; without one, take the last promotion back."""
     entry = opened.take_back() if model is None else opened.promote(model)
     took_back = "" if entry.undoes is None else f", promotion {entry.undoes} is taken back"
     echo(f"{folder}: promotion {entry.number}, {entry.before} -> {entry.after}{took_back}")
@@ -200,7 +200,7 @@ def _words(language: str | None) -> str:
         return f"of {language} tokens"
     if language == "none":
         return "without English stop words, words as they are written"
-    return f"without English stop words, words cut to their {language or 'English'} stems"
+    return f"without English stop words, words reduced to their {language or 'English'} stems"
 
 
 def _with_words_noted(docs: Iterable[Any], model: TextModel, new: Counter[str]) -> Iterator[Any]:

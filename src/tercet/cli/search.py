@@ -108,7 +108,7 @@ def _answer(text: str, hits: Results, why: bool) -> dict[str, Any]:
 
 
 def show(hits: Results, why: bool) -> None:
-    """Print hits, best first: score, id, the beginning of the text, and what they carry."""
+    """Print hits, best first: score, id, the beginning of the text, and stored fields."""
     if hits.unknown:
         echo(f"the model does not know: {', '.join(hits.unknown)}", err=True)
     if not hits:

@@ -1,6 +1,6 @@
 """Learned queries for Elasticsearch and OpenSearch, rewritten by the client: no plugin is needed.
 
-`index_settings` says how the engine is to cut texts and which fields it needs; `tercet.engines.write_rank_features`
+`index_settings` says how the engine must tokenise and which fields it needs; `tercet.engines.write_rank_features`
 writes those fields; `rewrite` makes the body of a search of each query.
 """
 
@@ -124,7 +124,7 @@ def _features(field: str, weights: dict[str, float], clauses: Clauses) -> dict[s
 def index_settings(
     model: TextModel, text_field: str | None = None, *, clauses: Clauses = "rank_feature"
 ) -> dict[str, Any]:
-    """Settings and mappings of an index: the fields of exported documents, and a text cut as the model cuts it.
+    """Settings and mappings of an index: the fields of exported documents, and a text tokenised as by the model.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def index_settings(
     Raises
     ------
     InputError
-        Where the engine cannot cut texts as the model does: patterns of one's own, n-grams, other cuts.
+        Where the engine cannot tokenise as the model does: patterns of one's own, n-grams, other tokenizers.
 
     Examples
     --------
@@ -159,8 +159,7 @@ def index_settings(
 def _analysis(analyse: Analyser) -> dict[str, Any]:
     if analyse.tokenizer != "words" or analyse.pattern != DEFAULT_PATTERN or analyse.ngrams != (1, 1):
         raise InputError(
-            f"an engine cannot be told to cut texts as {analyse} does; words by the ordinary pattern, without n-grams, "
-            "can be"
+            f"an engine cannot tokenise texts as {analyse} does; words by the ordinary pattern, without n-grams, can be"
         )
     filters: dict[str, Any] = {}
     names = ["lowercase"] if analyse.lowercase else []

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tercet.errors import EngineAwayError, InputError
 
-DOC_ID, TEXT, STORED_FIELDS = "doc_id", "text", "stored_fields"  # the payload of a document; what it carries is JSON
+DOC_ID, TEXT, STORED_FIELDS = "doc_id", "text", "stored_fields"  # the payload of a document; stored fields are JSON
 MISSING: Final = "is not there"
 PAGE: Final = 1024  # points that are read, listed or removed by one request
 
@@ -193,7 +193,7 @@ class Engine(ABC):
 
     @abstractmethod
     def contents(self, rows: Sequence[int]) -> dict[int, Mapping[str, Any]]:
-        """The texts of documents and what they carry, by number, each where it is kept."""
+        """The texts and stored fields of documents, by number, each where it is kept."""
 
     @abstractmethod
     def rows_of(self, doc_ids: Collection[str]) -> list[tuple[int, str]]:

@@ -58,7 +58,7 @@ class RemoteIndex(BaseIndex):
     longest_name : how many letters the name of a collection has at most
     """
 
-    can_filter = False  # what documents carry is one text of their payload
+    can_filter = False  # stored fields are one text of the payload
     engine_name: ClassVar[str]
     kind: ClassVar[str]
     longest_name: ClassVar[int] = 200

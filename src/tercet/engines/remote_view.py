@@ -37,7 +37,7 @@ _LARGEST: Final = 1e30  # products of query and document below it surely stay wi
 
 @dataclass(eq=False)
 class RemoteDocument:
-    """A document that was read: its id, its words, and its text and what it carries once somebody asked for them."""
+    """A document that was read: its id, its words, and its text and stored fields once somebody asked for them."""
 
     doc_id: str
     terms: NDArray[np.int64]
@@ -151,7 +151,7 @@ class RemoteView:
     def filter(self, where: Mapping[str, Collection[str]]) -> RemoteView:
         columns = ", ".join(repr(column[:80]) for column in where)
         raise InputError(
-            f"documents that {self.engine.name} keeps cannot be filtered by what they carry; asked for {columns}"
+            f"documents that {self.engine.name} keeps cannot be filtered by stored fields; asked for {columns}"
         )
 
     def _contents(self, row: int) -> tuple[RemoteDocument, Mapping[str, Any]]:

@@ -29,7 +29,7 @@ _BYTES_OF_A_VALUE: Final = 32  # of a dimension and its value, in JSON
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some documents: ids, texts where they are kept, what they carry, their rows, and a SHA-256 that stands for them.
+    """Some documents: ids, texts where they are kept, stored fields, their rows, and a SHA-256 that stands for them.
 
     Rows are made only for batches that are sent.
     """

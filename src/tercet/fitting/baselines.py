@@ -45,11 +45,11 @@ def choose_start(
 
     Nothing is learned yet, so that all queries can choose, those to learn from, too. The ordinary start is BM25 over
     stems; the best of those that are clearly better replaces it. Of labelled texts it is tf-idf, in which classes are
-    told apart better, and only ways to cut texts are tried.
+    told apart better, and only tokenizers are tried.
 
     Parameters
     ----------
-    analyser : how texts are cut; None tries several ways
+    analyser : how texts are tokenised; None tries several ways
     columns : fields and numbers of documents, where there are some
     words : those to start from, where that is settled
     """
@@ -61,8 +61,8 @@ def choose_start(
     values: dict[str, NDArray[np.float64]] = {}
     best = ordinary
     analysers = {how: replace(ordinary_analyser(), **changes) for how, changes in TOKENIZERS.items()}
-    for how, analysed_by in (analysers if analyser is None else {"": analyser}).items():
-        for space in sorted(_spaces(task, how, analysed_by, columns), key=lambda one: one.name != ordinary):
+    for how, tried in (analysers if analyser is None else {"": analyser}).items():
+        for space in sorted(_spaces(task, how, tried, columns), key=lambda one: one.name != ordinary):
             if space.name in _SHOWN:
                 shown[space.name] = space
             if task.labelled and space.vectoriser.weighting != "tfidf":
@@ -98,7 +98,7 @@ def _spaces(task: Task, how: str, analyser: Analyser, columns: ScoredColumns | N
 
 
 def start_summary(space: Space) -> dict[str, Any]:
-    """How words are cut and weighted, for the report."""
+    """Describe tokenizer and weighting for the report."""
     words = space.vectoriser
     summary: dict[str, Any] = {"vectors": space.name}
     if words.weighting == "bm25":

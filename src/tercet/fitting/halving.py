@@ -27,6 +27,12 @@ class Halving:
     best : number of the winner; ``rankers[best]`` is fitted
     values : last value of each ranker, NaN where the ranker diverged
     shares : share of the steps after which each value was measured
+
+    Examples
+    --------
+    >>> outcome = Halving(best=1, values=(0.31, 0.42), shares=(0.25, 1.0))
+    >>> outcome.values[outcome.best]
+    0.42
     """
 
     best: int

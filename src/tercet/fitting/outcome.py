@@ -205,17 +205,17 @@ def make_report(
 
 
 def _facts_of_words(words: Vectoriser) -> dict[str, Any]:
-    analyse = words.analyser or Analyser()
+    analyser = words.analyser or Analyser()
     stop_words = (
-        analyse.stop_words if isinstance(analyse.stop_words, str | None) else f"{len(analyse.stop_words)} words"
+        analyser.stop_words if isinstance(analyser.stop_words, str | None) else f"{len(analyser.stop_words)} words"
     )
     return {
         "n_words": len(words.index_),
         "mean_length": words.mean_length_,
-        "tokenizer": analyse.tokenizer,
+        "tokenizer": analyser.tokenizer,
         "stop_words": stop_words or "none",
-        "stemmer": analyse.stemmer or "none",
-        "ngrams": list(analyse.ngrams),
+        "stemmer": analyser.stemmer or "none",
+        "ngrams": list(analyser.ngrams),
     }
 
 

@@ -80,7 +80,7 @@ def fit_parallel(
     qrels : qid -> doc_id -> grade, optional: what is to be found besides translations, such as pages that a page links
         to. A query's own translation is then left out of its ranking, unless it is judged
     measure : of judgements; translations are measured by the reciprocal rank (RR) of a text's translation
-    query_analyser, doc_analyser : how texts are cut into words; by default words of two letters or more, and pairs of
+    query_analyser, doc_analyser : how texts are tokenised; by default words of two letters or more, and pairs of
         characters where a language is written without blanks
     max_features : words of each language, those that occur most often
     n_steps : preferences to learn from; default 16 for each translation, 16,384 to 131,072, or as in ``fit`` for

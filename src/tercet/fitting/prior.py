@@ -56,7 +56,7 @@ class KnownWords:
 
     @classmethod
     def between(cls, pairs: Sequence[WordPair], words: Vectoriser) -> KnownWords:
-        """The pairs as matrices between a vocabulary's words, cut as its texts are."""
+        """Return the pairs as matrices between the words of a vocabulary, tokenised as its texts are."""
         unknown: dict[str, None] = {}
         columns: dict[str, int | None] = {}
         entries: dict[bool, list[tuple[int, int, float]]] = {False: [], True: []}
@@ -125,9 +125,9 @@ class KnownWords:
 
 
 def column_of(words: Vectoriser, word: str) -> int | None:
-    """The column of a word as texts are cut; None for one that is not there, or is none or several words then."""
-    [terms] = words.analysed([word])
-    return words.index_.get(terms[0]) if len(terms) == 1 else None
+    """Return the column of a word; None if the vocabulary lacks it, or if it tokenises to none or several words."""
+    [tokens] = words.analysed([word])
+    return words.index_.get(tokens[0]) if len(tokens) == 1 else None
 
 
 def _matrix(entries: Sequence[tuple[int, int, float]], n: int) -> sparse.csr_array | None:

@@ -114,7 +114,7 @@ class Task:
     sampler : draws the preferences to learn from, all of them
     n_judgements : how much there is to learn from; the number of steps follows it
     facts : for the report
-    build : Q and D of texts as each of some vectorisers makes them, which cut texts alike
+    build : Q and D of texts as each of some vectorisers makes them, which tokenise alike
     folds : parts of the evidence that are learned without, to choose and to decide by
     queries : those that choose among ways to weight words
     test : what was given to report on, if anything, of a vectoriser, Q and D

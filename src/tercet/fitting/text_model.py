@@ -34,7 +34,7 @@ ORDINARY_BM25: Final[dict[str, Any]] = {"weighting": "bm25", "k1": 1.2, "b": 0.7
 
 
 def ordinary_analyser() -> Analyser:
-    """Words of two letters or more without English stop words, cut to their English stems."""
+    """Words of two letters or more without English stop words, reduced to their English stems."""
     return Analyser(stop_words="english", stemmer="english")
 
 
@@ -142,7 +142,7 @@ class TextModel:
         Parameters
         ----------
         texts : the documents, read once; memory for one number per distinct word of each
-        analyser : how texts are cut into words; by default words of two letters or more without English stop words, cut
+        analyser : how texts are tokenised; by default words of two letters or more without English stop words, reduced
             to their English stems, which is what `tc.fit` takes where judgements do not clearly say otherwise
 
         Examples
@@ -287,7 +287,7 @@ class TextModel:
     def _column(self, word: str) -> int:
         column = self.query_vectoriser.index_.get(word)
         if column is None:
-            # Cut it as a query would be cut: "Hockey" and a stemmed model's "running" are known that way.
+            # Tokenise it as a query: "Hockey" and a stemmed model's "running" are known that way.
             row = self.queries([word])
             known = row.indices[row.indices < len(self.query_vectoriser.index_)]
             if known.size != 1:

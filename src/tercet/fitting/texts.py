@@ -177,7 +177,7 @@ def judged_task(
     every = {**usable["qrels"], **usable["validation"]}  # nothing is learned where the start is chosen
     choosing = judged if to_choose is None else JudgementRows.from_qrels(every, query_rows, doc_rows, measure, linked)
 
-    counted = CountedTexts(docs.values())  # each way to cut texts goes on from there
+    counted = CountedTexts(docs.values())  # each tokenizer goes on from there
 
     def build(vectorisers: Sequence[Vectoriser]) -> list[Matrices]:
         if linked:
@@ -248,7 +248,7 @@ def matrices_of(
     train: Iterable[str],
     counted: CountedTexts,
 ) -> list[Matrices]:
-    """Q and D of each vectoriser, which cut texts alike; words that only training queries have can be learned, and no
+    """Q and D of each vectoriser, which tokenise alike; words that only training queries have can be learned, and no
     others.
 
     ``counted`` are the texts of the documents.

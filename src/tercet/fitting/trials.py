@@ -85,7 +85,7 @@ class FitSettings:
             raise InputError("a prior is between words alone; leave out fields and features")
         self.words = None if words is None else _only_words(words)
         if self.words is not None and (analyser is not None or columns is not None):
-            raise InputError("words say how texts are cut and weighed; leave out analyser, fields and features")
+            raise InputError("words say how texts are tokenised and weighed; leave out analyser, fields and features")
         self.ranker = ranker
         self.n_steps = None if n_steps is None else check_integer(n_steps, "n_steps")
         candidates_of(ranker, self.seed)  # what cannot be is said before texts are read

@@ -127,12 +127,12 @@ class BaseIndex(ABC):
         return Hit(doc_id, 0.0, SearchedQuery(view, None, empty, ()), row_of(view, doc_id)).text
 
     def stored_fields(self, doc_id: str) -> Record:
-        """What a document carries along, by column."""
+        """Return the stored fields of a document, by column."""
         view = self._view
         return view.stored_fields(row_of(view, doc_id))
 
     def has_column(self, column: str) -> bool:
-        """Whether documents carry values of that name, by which `search` can filter."""
+        """Whether documents have a stored field of that name, by which `search` can filter."""
         return self._view.has_column(column)
 
     # -- searching ----------------------------------------------------------------------------------------------

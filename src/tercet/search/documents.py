@@ -32,7 +32,7 @@ def with_words(docs: Docs, model: TextModel | None, analyser: Analyser | None) -
     """Documents and what cuts them: the model that is given, or BM25 of the documents, read once more."""
     if model is not None:
         if analyser is not None:
-            raise InputError("the model cuts texts by an analyser of its own; give one or the other")
+            raise InputError("the model has an analyser of its own; give a model or an analyser")
         check_model(model, TextModel)
         return docs, model
     docs = list(docs) if isinstance(docs, Iterator) else in_columns(docs)
@@ -125,7 +125,7 @@ def _rows(
 
 
 def next_documents(entries: Iterator[Any], n: int, done: int) -> list[tuple[str, str, str]]:
-    """The next n documents, checked: id, text, and what they carry as JSON; ``done`` is how many came before."""
+    """The next n documents, checked: id, text, and stored fields as JSON; ``done`` is how many came before."""
     documents: list[tuple[str, str, str]] = []
     for entry in entries:
         number = done + len(documents)

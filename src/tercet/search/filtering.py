@@ -1,4 +1,4 @@
-"""Documents by what they carry: which of them have one of some values in a column.
+"""Documents by their stored fields: which of them have one of some values in a column.
 
 Records are kept as JSON without blanks, see `packed_record`, so a value is looked for as the bytes that stand for it.
 No table of values is made or kept, and a column may have as many different ones as there are documents.
@@ -35,7 +35,7 @@ def rows_with(records: PackedStrings, column: str, values: Collection[str]) -> N
     """The rows of documents that have one of the values in a column, in ascending order.
 
     A value is given as a text: that of a string, ``true`` or ``false``, a number, or two numbers and two dots between
-    them, ``10..20``, of which one may be left out. Time is linear in the bytes that documents carry.
+    them, ``10..20``, of which one may be left out. Time is linear in the bytes of stored fields.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def range_in(text: str) -> tuple[float, float] | None:
 
 
 def columns_of(records: PackedStrings) -> dict[str, None]:
-    """The columns in which documents carry values, in the order in which they come; time is linear in their bytes.
+    """The columns of stored fields, in the order in which they come; time is linear in their bytes.
 
     Examples
     --------
@@ -87,15 +87,15 @@ def columns_of(records: PackedStrings) -> dict[str, None]:
     try:
         return dict.fromkeys(json.loads(str(name, "utf-8")) for name in names)
     except ValueError as error:  # where nobody has checked them
-        raise DamagedBundleError(f"documents carry a column whose name is no JSON: {error}") from error
+        raise DamagedBundleError(f"stored fields have a column whose name is no JSON: {error}") from error
 
 
 def unknown_column(column: str, columns: Collection[str]) -> InputError:
     """What is wrong with a filter on a column that no document has."""
     named = ", ".join(repr(name[:80]) for name in islice(columns, _COLUMNS_NAMED))
     more = f" and {len(columns) - _COLUMNS_NAMED} more" if len(columns) > _COLUMNS_NAMED else ""
-    there = f"they carry {named}{more}" if columns else "they carry none"
-    return InputError(f"no document carries a column {column[:80]!r}; {there}")
+    there = f"stored fields: {named}{more}" if columns else "stored fields: none"
+    return InputError(f"no document has a column {column[:80]!r}; {there}")
 
 
 def where_of(filters: Iterable[str], is_column: Callable[[str], bool]) -> dict[str, list[str]]:
@@ -132,7 +132,7 @@ def checked_where(where: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _as_text(value: Any, column: str) -> str:
-    """A value as documents carry it, as a text; also a number of NumPy and a date."""
+    """A stored value as a text; also a number of NumPy and a date."""
     if isinstance(value, str):
         return value
     with suppress(InputError):

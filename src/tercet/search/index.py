@@ -85,9 +85,9 @@ class Index(BaseIndex):
         docs : anything that `as_documents` takes, id -> text, records or a frame, or an iterable of (id, text) or (id,
             text, values by column), which is read once; without a model it is read twice, so an iterator is then held
             in memory. Other columns of a table are stored fields, and hits give them back
-        model : cuts documents and, unless `open` gets another, scores them; None for `TextModel.bm25` of the documents
+        model : tokenises documents and, unless `open` gets another, scores them; None for `TextModel.bm25` of them
         path : a folder to write; an index that is there is replaced. None keeps everything in memory
-        analyser : without a model, how texts are cut into words, see `TextModel.bm25`
+        analyser : without a model, how texts are tokenised, see `TextModel.bm25`
         segment_docs : documents in a segment, up to 65,536; so many texts are in memory at a time
         keep_texts : whether hits can give their texts
         progress : called with the number of documents so far

@@ -52,7 +52,7 @@ class DocumentView(Protocol):
         ...
 
     def stored_fields(self, row: int) -> Record:
-        """The values that a document carries along, by column."""
+        """Return the stored fields of a document, by column."""
         ...
 
     def has_column(self, column: str) -> bool:
@@ -82,7 +82,7 @@ class DocumentView(Protocol):
 
 @dataclass(frozen=True)
 class Hit:
-    """A document that was found: its id, its score and, when asked for, its text, what it carries and the reasons for
+    """A document that was found: its id, its score and, when asked for, its text, its stored fields and the reasons for
     the score.
 
     Examples
@@ -125,7 +125,7 @@ class Hit:
 
     @property
     def stored_fields(self) -> Record:
-        """What the document carries along, by column: what its table had beside the text; empty values are left out."""
+        """Stored fields of the document, by column: those its table had beside the text; empty values are left out."""
         return self._query.view.stored_fields(self._row)
 
     def _repr_html_(self) -> str:

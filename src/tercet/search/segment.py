@@ -1,4 +1,4 @@
-"""A part of an index that never changes: up to 65,536 documents, by word, by row, by id, texts and what they carry."""
+"""A part of an index that never changes: up to 65,536 documents, by word, by row, by id, texts and stored fields."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Segment:
     ids: PackedIds
     texts: PackedStrings | None
     limits: tuple[int, float]
-    stored_fields: PackedStrings | None = None  # what documents carry along, as JSON; empty for nothing
+    stored_fields: PackedStrings | None = None  # as JSON; empty for nothing
     name: str = ""
     digest: str = ""
     _filtered: dict[tuple[str, frozenset[str]], NDArray[np.uint16]] = field(default_factory=dict, repr=False)
@@ -123,7 +123,7 @@ class Segment:
 
     @cached_property
     def columns(self) -> dict[str, None]:
-        """The columns in which documents carry values, looked for once: whoever filters may ask for any name."""
+        """The columns of stored fields, looked for once: whoever filters may ask for any name."""
         return {} if self.stored_fields is None else columns_of(self.stored_fields)
 
     @cached_property

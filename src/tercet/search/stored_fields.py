@@ -1,4 +1,4 @@
-"""What documents carry along: the columns of their table that are not searched, one JSON object for each."""
+"""Stored fields: the columns of their table that are not searched, one JSON object for each."""
 
 from __future__ import annotations
 

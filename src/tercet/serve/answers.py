@@ -231,7 +231,7 @@ def _renewal(hours: float) -> str:
 
 
 def words_of(version: Version, text: str) -> list[str]:
-    """The words of a text as the model cuts queries."""
+    """Tokenise a text as the model tokenises queries."""
     analyse = version.model.query_vectoriser.analyser or Analyser()
     return analyse(text)
 

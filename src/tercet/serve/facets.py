@@ -1,4 +1,4 @@
-"""What results can be narrowed to: values that documents carry, and how many of the first results have each."""
+"""What results can be narrowed to: values of stored fields, and how many of the first results have each."""
 
 from __future__ import annotations
 

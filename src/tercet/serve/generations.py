@@ -86,7 +86,7 @@ class Generation:
         n_words = self.version.model.weights.shape[0]
         if n_words == 0:
             return  # nothing can be found
-        # A row, not a text: a word as the model spells it may itself be cut to one that it does not know.
+        # A row, not a text: a word as the model spells it may itself be stemmed to one that it does not know.
         one_word = sparse.csr_array((np.ones(1, np.float32), [0], [0, 1]), shape=(1, n_words))
         for index in (self.version.index, self.baseline.index):
             index.search_row(one_word, 1)

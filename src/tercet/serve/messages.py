@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tercet.serve.requests import example
 
 _TIME = "2026-11-15T18:20:00.123Z"
-STORED_FIELDS = Field(description="Values that the document carries along, by column; some of many, long texts cut.")
+STORED_FIELDS = Field(description="Stored fields of the document, by column; some of many, long texts shortened.")
 VERSION = Field(
     description="The version of the model that answered: v12 has all entries up to the 12th, exactly; v12~ has them in "
     "the interim way, until what they change is learned again.",
@@ -180,9 +180,7 @@ class Document(BaseModel):
     id: str
     title: str
     text: str
-    stored_fields: dict[str, str | int | float | bool] = Field(
-        description="All values that it carries along, by column."
-    )
+    stored_fields: dict[str, str | int | float | bool] = Field(description="All stored fields, by column.")
 
 
 class DocumentsChanged(BaseModel):

@@ -49,7 +49,7 @@ class SearchQuery(BaseModel):
     filter: list[Annotated[str, Field(max_length=FILTER_CHARS)]] = Field(
         default_factory=list,
         max_length=FILTERS,
-        description="column:value, of what documents carry; a range of numbers is 10..20, and either end may be left "
+        description="column:value, of stored fields; a range of numbers is 10..20, and either end may be left "
         "out. Filters on one column are alternatives, those on others must hold, too.",
         examples=[["year:2011"]],
     )
@@ -168,7 +168,7 @@ class NewDocument(Posted):
     id: str = DOC_ID
     text: str
     stored_fields: dict[str, str | int | float | bool] = Field(
-        default_factory=dict, description="Values that it carries along, by column."
+        default_factory=dict, description="Stored fields, by column."
     )
 
 

@@ -42,7 +42,7 @@ def shown_title(doc_id: str, text: str, stored_fields: Mapping[str, Any]) -> str
 
 
 def shown_values(stored_fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The first values that a document carries along, long texts cut; `GET /documents/ID` has all of them."""
+    """Return the first stored fields of a document, long texts shortened; `GET /documents/ID` has all of them."""
     few = islice(stored_fields.items(), _VALUES_SHOWN)
     return {name: _cut(value, _VALUE_CHARS) if isinstance(value, str) else value for name, value in few}
 
@@ -50,7 +50,7 @@ def shown_values(stored_fields: Mapping[str, Any]) -> dict[str, Any]:
 def passage_of(text: str, stems: Sequence[str]) -> str:
     """About 240 characters around the most different words of the query; after the title where there is none of them.
 
-    ``stems`` are the words as the model cuts them; a word of the text that begins with one counts.
+    ``stems`` are the tokens of the model; a word of the text that begins with one counts.
 
     Examples
     --------

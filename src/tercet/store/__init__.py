@@ -1,4 +1,4 @@
-"""Bundles on disk: a JSON manifest and safetensors arrays. This room knows no class of ours."""
+"""Bundles on disk: a JSON manifest and safetensors arrays. This package knows no class of ours."""
 
 from __future__ import annotations
 

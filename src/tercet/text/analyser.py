@@ -28,7 +28,7 @@ _MOST_CACHED_STEMS = 200_000
 class Analyser:
     """Turns a text into the list of its words.
 
-    In this order: to lower case, cut, drop stop words, stem, form n-grams.
+    In this order: to lower case, tokenise, drop stop words, stem, form n-grams.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Analyser:
     pattern: str = DEFAULT_PATTERN
     stop_words: str | tuple[str, ...] | list[str] | None = None
     stemmer: str | None = None
-    ngrams: tuple[int, int] = None  # type: ignore[assignment]  # filled in below: it depends on the cut
+    ngrams: tuple[int, int] = None  # type: ignore[assignment]  # filled in below: it depends on the tokenizer
 
     def __post_init__(self) -> None:
         if self.tokenizer not in TOKENIZERS:

@@ -15,7 +15,7 @@ CountedWords = tuple[list[str], WordCounts]  # the words, and their counts by nu
 
 
 class CountedTexts(Sequence[str]):
-    """Texts for vectorisers of several analysers: they are cut into words once, and counts are kept.
+    """Texts for vectorisers of several analysers: they are tokenised once, and counts are kept.
 
     A text counts as a bag of words, so that stop words can be dropped, and stems joined, in the counts. Vectorisers
     give the same rows as for a list of the texts. Memory: 16 bytes for each different word of each text.

@@ -229,7 +229,7 @@ class Vectoriser(TextEstimator):
     def adopt(self, other: Vectoriser, counts: WordCounts) -> Vectoriser:
         """Take the words of another that was fitted on texts with these counts, to weight them in an own way.
 
-        The same as fitting on these texts, which need not be read again; both cut texts and keep words alike.
+        The same as fitting on these texts, which need not be read again; both tokenise and keep words alike.
         """
         self.remember(other.words_, other.document_frequency_, other.n_docs_, other.mean_length_, 1.0)
         self.settle_scale([counts])

@@ -25,7 +25,7 @@ function labelOf(kind, result, above, below) {
   }[kind];
 }
 
-// What a document carries along: a price, a date; addresses can be followed.
+// Stored fields of a document: a price, a date; addresses can be followed.
 function storedFieldParts(system, result) {
   return Object.entries(result.stored_fields ?? {}).map(([name, value]) => {
     const text = String(value);
