@@ -37,9 +37,7 @@ class RivalOfRows(BaseEstimator):
         with np.errstate(over="ignore", invalid="ignore"):  # weights that diverge are an error below
             w = self._learn(QueryRows(rows.X / scale, rows.y, rows.qid))
         if not np.isfinite(w).all():
-            raise DivergedError(
-                f"a weight of {type(self).__name__} is not finite; lower the rate or scale the features"
-            )
+            raise DivergedError(f"a weight of {type(self).__name__} is not finite; lower the rate or rescale X")
         self.coef_ = w / scale
         return self
 
@@ -84,12 +82,11 @@ def pair_matrix(rows: QueryRows) -> sparse.csr_array:
     array([[ 1., -1.,  0.],
            [ 1.,  0., -1.]])
     """
-    parts = [
-        start + np.argwhere(rows.y[start:stop, None] > rows.y[start:stop]) for start, stop in pairwise(rows.starts)
-    ]
-    pairs = np.concatenate(parts)  # (n_pairs, 2): better, worse
-    signs = np.tile([1.0, -1.0], len(pairs))
-    return sparse.csr_array((signs, pairs.ravel(), np.arange(0, 2 * len(pairs) + 1, 2)), shape=(len(pairs), len(rows)))
+    grades = np.split(rows.y, rows.starts[1:-1])
+    parts = [start + np.argwhere(np.greater.outer(y, y)) for start, y in zip(rows.starts[:-1], grades, strict=True)]
+    pairs = np.concatenate(parts).astype(np.int32)  # (n_pairs, 2): better, worse; half the memory of int64
+    signs, starts = np.tile([1.0, -1.0], len(pairs)), np.arange(0, 2 * len(pairs) + 1, 2, dtype=np.int32)
+    return sparse.csr_array((signs, pairs.ravel(), starts), shape=(len(pairs), len(rows)))
 
 
 # -- ListNet ----------------------------------------------------------------------------------------------------------
