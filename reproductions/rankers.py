@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from reproductions.rivals import ClassPosteriors, CorrelatedLowRank, ExpansionRanker, LambdaMART
+from reproductions.rivals_of_rows import RIVALS_OF_ROWS
 from tercet.data import Preferences
 from tercet.learn import RANKERS, CorrelatedRanker, MultiTaskRanker
 from tercet.learn.linear import LINEAR_RANKERS
@@ -21,7 +22,7 @@ OF_WORDS: dict[str, type[Any]] = {
     "QueryExpansion": ExpansionRanker,
     "CorrelatedLowRank": CorrelatedLowRank,
 }
-OF_ROWS: dict[str, type[Any]] = {**LINEAR_RANKERS, **RLS_RANKERS, "LambdaMART": LambdaMART}
+OF_ROWS: dict[str, type[Any]] = {**LINEAR_RANKERS, **RLS_RANKERS, **RIVALS_OF_ROWS, "LambdaMART": LambdaMART}
 WITH_BASIS = tuple(RLS_RANKERS)  # rows can be basis vectors, and every l2 comes from one decomposition
 IN_PASSES = ("FTRLRanker",)  # more epochs continue a fit of fewer
 

@@ -23,7 +23,7 @@ TERMS = [(f"{list(KINDS.values())[i % 4][0]} {i}", i % 4) for i in range(24)]
 JUDGED = [(term, PRODUCTS[(k + 4 * j) % 40]["sku"], 2) for term, k in TERMS for j in range(3)]
 JUDGED += [(term, PRODUCTS[(k + 1) % 40]["sku"], 0) for term, k in TERMS]
 TRIPLETS = [(term, PRODUCTS[k + 4 * j]["sku"], PRODUCTS[k + 5]["sku"]) for term, k in TERMS for j in range(2)]
-ROLES = "id: sku; text: name, description; stored_fields: price"
+ROLES = "id: sku; text: name, description; stored: price"
 
 
 QUICK = ("--steps", 1000)
@@ -95,7 +95,7 @@ def test_a_corpus_may_be_a_table(tmp_path):
     rows = [{"id": p["sku"], "title": p["name"], "body": p["description"], "tags": ["a", "b"]} for p in PRODUCTS]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     said = ok("index", path, "-o", tmp_path / "index")
-    assert "JSONL; id: id; text: title, body; stored_fields: tags" in said
+    assert "JSONL; id: id; text: title, body; stored: tags" in said
     assert tc.load(tmp_path / "index").search("tea 4", k=1)[0].stored_fields == {"tags": "a, b"}
 
 

@@ -369,11 +369,11 @@ def test_an_object_in_a_cell_is_columns_by_which_texts_can_be_named(tmp_path):
 @pytest.mark.parametrize(
     ("header", "output"),
     [
-        ("sku,name,description,price,tags", "id: sku; text: name, description; stored_fields: price, tags"),
+        ("sku,name,description,price,tags", "id: sku; text: name, description; stored: price, tags"),
         ("description,Title,ID", "id: ID; text: Title, description"),
         ("productId,product_title,body", "id: productId; text: product_title, body"),
-        ("id,sku,text", "id: id; text: text; stored_fields: sku"),
-        ("Doc ID,Abstract,Year", "id: Doc ID; text: Abstract; stored_fields: Year"),
+        ("id,sku,text", "id: id; text: text; stored: sku"),
+        ("Doc ID,Abstract,Year", "id: Doc ID; text: Abstract; stored: Year"),
     ],
 )
 def test_roles_are_guessed_from_names(tmp_path, header, output):

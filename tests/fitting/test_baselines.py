@@ -81,9 +81,9 @@ def test_the_start_is_the_best_where_that_is_clearly_better_than_the_ordinary(se
     }
     values = {
         f"{name}{how}": space.queries.values(space.start)
-        for how, tokenizer in cuts.items()
+        for how, analyse in cuts.items()
         for name, own in WEIGHTINGS.items()
-        for space in task.spaces({name: tc.Vectoriser(analyser=tokenizer, **own)})
+        for space in task.spaces({name: tc.Vectoriser(analyser=analyse, **own)})
     }
     gain = {name: own - values[ORDINARY] for name, own in values.items()}
     n = len(queries)
@@ -111,10 +111,10 @@ def test_words_taken_from_another_vectoriser_weigh_the_same_bits(docs, queries, 
     texts, asked = ([" ".join(words) for words in listed] for listed in (docs, queries))
     if not any(texts):
         texts.append("a")
-    tokenizer = tc.Analyser(pattern=r"\w")
-    first = tc.Vectoriser(analyser=tokenizer, weighting="bm25")
+    analyse = tc.Analyser(pattern=r"\w")
+    first = tc.Vectoriser(analyser=analyse, weighting="bm25")
     counts = first.fit_counts(texts, asked)
-    own = {"analyser": tokenizer, "weighting": weighting, "k1": k1, "b": b}
+    own = {"analyser": analyse, "weighting": weighting, "k1": k1, "b": b}
     adopted, fitted = tc.Vectoriser(**own).adopt(first, counts), tc.Vectoriser(**own)
     D = fitted.fit_transform_docs(texts, queries=asked)
     for ours, expected in (

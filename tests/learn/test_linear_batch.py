@@ -21,7 +21,6 @@ from tercet.learn.linear.queries import Queries
 
 # The oracles know features as they are given.
 FenchelRanker = partial(linear.FenchelRanker, scale_features=False)
-NonconvexRanker = partial(linear.NonconvexRanker, scale_features=False)
 ProximalRanker = partial(linear.ProximalRanker, scale_features=False)
 
 
@@ -226,18 +225,16 @@ def test_a_constant_of_its_own_is_used_and_too_small_a_one_is_told():
         ProximalRanker(lipschitz=1e-3 * bound, accelerate=False).fit(X, y, qid=qid)
 
 
-@pytest.mark.parametrize("make", [ProximalRanker, NonconvexRanker])
-def test_features_that_tell_no_two_documents_apart_get_no_weights(make):
+def test_features_that_tell_no_two_documents_apart_get_no_weights():
     _, y, qid = made_rows(3)
     same_in_a_query = np.column_stack([np.ones(len(y)), 0.1 * qid, 1e5 / (qid + 3)])
-    assert not make(l1=0.0).fit(same_in_a_query, y, qid=qid).coef_.any()
+    assert not ProximalRanker(l1=0.0).fit(same_in_a_query, y, qid=qid).coef_.any()
 
 
-@pytest.mark.parametrize("make", [ProximalRanker, NonconvexRanker])
-def test_features_beyond_what_squares_hold_are_told(make):
+def test_features_beyond_what_squares_hold_are_told():
     X, y, qid = made_rows(3)
     with pytest.raises(DivergedError, match="features of a smaller scale"):
-        make().fit(X * 1e160, y, qid=qid)
+        ProximalRanker().fit(X * 1e160, y, qid=qid)
 
 
 @pytest.mark.parametrize(

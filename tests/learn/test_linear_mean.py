@@ -11,7 +11,7 @@ import tercet as tc
 from tercet.choose import settings_of
 from tercet.data import query_folds
 from tercet.errors import BundleError
-from tercet.learn.linear import FTRLRanker, ProximalRanker, RankSVMRanker
+from tercet.learn.linear import FenchelRanker, FTRLRanker, ProximalRanker
 from tercet.learn.linear.queries import Queries
 
 
@@ -64,7 +64,7 @@ def test_settings_that_diverge_are_left_out():
 
 @pytest.mark.parametrize(
     ("inner", "grid"),
-    [(ProximalRanker(), None), (RankSVMRanker(), {"l2": [0.1, 0.01]}), (FTRLRanker(), {"rate": [1.0]})],
+    [(ProximalRanker(), None), (FenchelRanker(), {"radius": [2.0, 4.0]}), (FTRLRanker(), {"rate": [1.0]})],
 )
 def test_other_rankers_can_be_averaged(inner, grid):
     X, y, qid = made_rows(n_queries=6)
@@ -79,7 +79,7 @@ def test_other_rankers_can_be_averaged(inner, grid):
         ({"grid": {"l1": []}}, "l1 needs a list"),
         ({"grid": {"l1": 3}}, "l1 needs a list"),
         ({"grid": {"l1": [1.0, 0.5, 1.0]}}, "l1 has a value twice"),
-        ({"ranker": RankSVMRanker()}, "RankSVMRanker has no penalty to choose"),
+        ({"ranker": tc.MeanRanker()}, "MeanRanker has no penalty to choose"),
         ({"measure": "Luck"}, "Luck"),
         ({"folds": 1}, "folds"),
     ],

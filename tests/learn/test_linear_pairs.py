@@ -10,7 +10,7 @@ from scipy.optimize import check_grad
 
 import oracles
 from tercet.errors import InputError
-from tercet.kernels.pairs import listnet_slopes, pair_curvature, pair_slopes
+from tercet.kernels.pairs import BY_BEST_ORDER, BY_PRESENT_ORDER, listnet_slopes, pair_curvature, pair_slopes
 from tercet.learn.linear.queries import Queries
 
 # Few different values, so that scores tie and stand exactly a margin apart; or any.
@@ -110,6 +110,56 @@ def test_listnet_takes_scores_of_any_size():
     np.testing.assert_allclose(slopes, [1.0, -1.0])
 
 
+# -- pairs by their change in nDCG -----------------------------------------------------------------------------------
+
+
+@st.composite
+def graded_query(draw, most):
+    """Two grades or more; few different scores, so that many tie."""
+    n = draw(st.integers(2, most))
+    scores = np.array(draw(st.lists(st.integers(-4, 4).map(lambda v: v / 4), min_size=n, max_size=n)))
+    grades = np.array(draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)), dtype=np.int32)
+    grades[:2] = 0, 2
+    return scores, grades
+
+
+@settings(max_examples=50)
+@given(query=graded_query(15), margin=st.sampled_from([0.5, 1.0]), power=st.sampled_from([1, 2]), ideal=st.booleans())
+def test_pairs_count_by_their_change_in_ndcg(query, margin, power, ideal):
+    scores, grades = query
+    slopes = np.full(len(scores), np.nan)
+    value = pair_slopes(scores, grades, 4, margin, power + (BY_BEST_ORDER if ideal else BY_PRESENT_ORDER), slopes)
+    wanted, wanted_slopes = oracles.ndcg_pair_loss(scores, grades, margin, power, ideal)
+    assert value == pytest.approx(wanted)
+    np.testing.assert_allclose(slopes, wanted_slopes, atol=1e-12)
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10**6))
+def test_the_weight_of_a_pair_is_what_ndcg_loses(seed):
+    rng = np.random.default_rng(seed)
+    scores, grades = rng.permutation(6) / 10.0, np.array([0, 1, 2, 0, 1, 3], dtype=np.int32)
+    order = np.argsort(-scores)
+    total = 0.0
+    for better, worse in oracles.query_pairs(grades):
+        changed = order.copy()
+        changed[[list(order).index(better), list(order).index(worse)]] = worse, better
+        total += abs(oracles.ndcg(order, grades) - oracles.ndcg(changed, grades)) * (1 - scores[better] + scores[worse])
+    assert pair_slopes(scores, grades, 4, 1.0, 1 + BY_PRESENT_ORDER, np.empty(6)) == pytest.approx(total)
+
+
+@settings(max_examples=30)
+@given(query=graded_query(20), seed=st.integers(0, 10**6), ideal=st.booleans())
+def test_the_order_of_the_rows_does_not_matter(query, seed, ideal):
+    scores, grades = query
+    kind = 2 + (BY_BEST_ORDER if ideal else BY_PRESENT_ORDER)
+    mixed = np.random.default_rng(seed).permutation(len(scores))
+    slopes, other = np.empty((2, len(scores)))
+    pair_slopes(scores, grades, 4, 1.0, kind, slopes)
+    pair_slopes(scores[mixed], grades[mixed], 4, 1.0, kind, other)
+    np.testing.assert_allclose(other, slopes[mixed], atol=1e-12)
+
+
 # -- grouping rows by query -----------------------------------------------------------------------------------------
 
 
@@ -141,6 +191,14 @@ def test_queries_hold_every_row_that_has_pairs(seed, kind):
         assert oracles.query_pairs(queries.grades[part]) == pairs
         assert queries.n_pairs[q] == len(pairs)
         assert queries.grades[part].max() < queries.n_grades[q]
+
+
+def test_gains_are_those_of_the_labels_or_of_their_order():
+    y = np.array([0, 2, 2, 1.5, -1, 9, 40, 3, 7, 0])
+    grades = Queries.from_labels(y, [1, 1, 1, 2, 2, 2, 3, 3, 4, 4]).by_gain()
+    assert grades.grades.tolist() == [0, 2, 2, 1, 0, 2, 1, 0, 7, 0]
+    assert grades.n_grades.tolist() == [3, 3, 2, 8]
+    assert len(Queries.from_labels(np.zeros(3), None).by_gain()) == 0
 
 
 @pytest.mark.parametrize("labels", [[-1e308, 1e308, 0.0], [1 + 2**-52, 1.0, -30.0], [0.1, 1.1, 31.1]], ids=str)

@@ -19,9 +19,8 @@ from tercet.learn.linear import (
     FenchelRanker,
     FTRLRanker,
     L1Path,
-    NonconvexRanker,
+    MeanRanker,
     ProximalRanker,
-    RSRanker,
     l1_path,
 )
 from tercet.learn.linear.queries import Queries, Spreads
@@ -63,7 +62,7 @@ def test_it_learns_what_matters(make):
 
 # A rounding error decides on which side of a kink the hinge is looked at, or which of two features is the steepest;
 # both ways end within the tolerance.
-HOW_EQUAL = {"RankSVMRanker": 1e-3, "FenchelRanker": 5e-3}
+HOW_EQUAL = {"FenchelRanker": 5e-3}
 
 
 def in_parts(X):
@@ -96,11 +95,7 @@ def test_single_precision_rows_are_scored_in_double(monkeypatch):
     assert l1_path(X, y, qid, n_l1s=3).predict(single).shape == (80, 3)
 
 
-# These look at labels as gains or as scores.
-BY_VALUE = {"ListNetRanker", "AdaRankRanker", "RSRanker"}
-
-
-@pytest.mark.parametrize("make", [LINEAR_RANKERS[name] for name in sorted(LINEAR_RANKERS.keys() - BY_VALUE)])
+@every_ranker
 def test_grades_count_by_their_order_alone(make):
     X, y, qid = made_rows(2)
     spread = np.array([-3.5, 0.25, 1000.0])[y]
@@ -266,9 +261,9 @@ def _ever_used(X, y, qid, l1, params) -> bool:
     return bool((ranker._state.z != without._state.z).any())
 
 
-@pytest.mark.parametrize("ranker", [ProximalRanker(tolerance=1e-6), NonconvexRanker(reach=3.0)], ids=str)
-def test_a_path_of_penalties_begins_where_a_feature_enters(ranker):
+def test_a_path_of_penalties_begins_where_a_feature_enters():
     X, y, qid = made_rows()
+    ranker = ProximalRanker(tolerance=1e-6)
     path = l1_path(X, y, qid, ranker=ranker, n_l1s=6, ratio=0.01)
     assert path.l1s[-1] == pytest.approx(0.01 * path.l1s[0], rel=1e-3)
     assert path.n_used[0] == 0
@@ -289,9 +284,7 @@ def test_a_path_of_radii_rises_to_that_of_the_weakest_penalty():
     assert l1_path(X, y, qid, ranker=FenchelRanker(), l1s=[2.0, 0.5]).l1s.tolist() == [0.5, 2.0]
 
 
-@pytest.mark.parametrize(
-    "ranker", [ProximalRanker(tolerance=1e-6), NonconvexRanker(tolerance=1e-6), FenchelRanker(tolerance=1e-5)], ids=str
-)
+@pytest.mark.parametrize("ranker", [ProximalRanker(tolerance=1e-6), FenchelRanker(tolerance=1e-5)], ids=str)
 def test_a_warm_path_ends_where_a_cold_one_does_in_fewer_rounds(ranker):
     X, y, qid = made_rows()
     warm, cold = (l1_path(X, y, qid, ranker=ranker, n_l1s=30, ratio=0.01, warm_start=warm) for warm in (True, False))
@@ -304,7 +297,7 @@ def test_a_warm_path_ends_where_a_cold_one_does_in_fewer_rounds(ranker):
 
 def test_a_path_where_nothing_can_be_learned_uses_nothing():
     _, y, qid = made_rows()
-    for ranker in (FTRLRanker(), ProximalRanker(), NonconvexRanker(), FenchelRanker()):
+    for ranker in (FTRLRanker(), ProximalRanker(), FenchelRanker()):
         assert not l1_path(np.ones((len(y), 3)), y, qid, ranker=ranker, n_l1s=3).coefs.any()
 
 
@@ -365,7 +358,7 @@ def test_a_callable_gives_the_values():
         (lambda path: l1_path(np.ones((2, 1)), [0, 1], l1s=[1.0, -1.0]), "one or more finite numbers"),
         (lambda path: l1_path(np.ones((2, 1)), [0, 1], ratio=0.0), r"ratio in \(0, 1\]"),
         (lambda path: l1_path(np.ones((2, 1)), [1, 1]), "no query has two documents"),
-        (lambda path: l1_path(np.ones((2, 1)), [0, 1], ranker=RSRanker()), "RSRanker has no path; expected"),
+        (lambda path: l1_path(np.ones((2, 1)), [0, 1], ranker=MeanRanker()), "MeanRanker has no path; expected"),
         (lambda path: l1_path(np.ones((2, 1)), [0, 1], l1s=[0.0], ranker=FenchelRanker()), "'radius' parameter"),
     ],
 )
@@ -402,7 +395,7 @@ def test_a_scale_is_the_mean_reach_within_queries(seed, is_sparse):
     np.testing.assert_allclose(found, expected)
 
 
-@pytest.mark.parametrize("make", [FTRLRanker, ProximalRanker, NonconvexRanker, FenchelRanker])
+@pytest.mark.parametrize("make", [FTRLRanker, ProximalRanker, FenchelRanker])
 def test_the_default_penalty_is_a_share_of_the_weakest_that_leaves_nothing(make, tmp_path):
     X, y, qid = made_rows()
     ranker = make(l1_share=0.2).fit(X, y, qid=qid)

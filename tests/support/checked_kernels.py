@@ -308,7 +308,6 @@ GROUPS: dict[str, dict[str, Workload]] = {
         "ftrl": feature_rankers,
         "ndcg": feature_rankers,
         "pairs": feature_rankers,
-        "simplex": feature_rankers,
         "joint": words_and_numbers,
     },
     "steps": {

@@ -102,7 +102,7 @@ class Documents(Mapping[str, str]):
 
     def __repr__(self) -> str:
         stored_fields = [name for name in self.columns if name not in self.text_columns]
-        listed = f"; stored_fields: {', '.join(stored_fields)}" if stored_fields else ""
+        listed = f"; stored: {', '.join(stored_fields)}" if stored_fields else ""
         return f"Documents({len(self):,}; text: {', '.join(self.text_columns)}{listed})"
 
 
@@ -137,7 +137,7 @@ def as_documents(docs: Any, *, id: str | None = None, text: str | Iterable[str] 
     Examples
     --------
     >>> as_documents([{"sku": "007", "name": "Tea", "price": 1.5}])
-    Documents(1; text: name; stored_fields: price)
+    Documents(1; text: name; stored: price)
     """
     if isinstance(docs, Documents):
         return docs
@@ -182,7 +182,7 @@ def read_table(
     ...     _ = file.write_text("sku,name,price\n007,Green tea,1.50\n008,Black tea,2\n")
     ...     docs = read_table(file)
     >>> docs
-    Documents(2; text: name; stored_fields: price)
+    Documents(2; text: name; stored: price)
     >>> docs.stored_fields("007")
     {'price': 1.5}
     """

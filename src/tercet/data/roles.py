@@ -183,7 +183,7 @@ class DocumentRoles:
     stored_fields: tuple[str, ...]
 
     def __str__(self) -> str:
-        stored_fields = f"; stored_fields: {', '.join(self.stored_fields)}" if self.stored_fields else ""
+        stored_fields = f"; stored: {', '.join(self.stored_fields)}" if self.stored_fields else ""
         return f"id: {self.id}; text: {', '.join(self.text)}{stored_fields}"
 
 

@@ -32,15 +32,10 @@ from tercet.learn import (
 from tercet.learn.base import SgdRanker
 from tercet.learn.features import FeatureRanker
 from tercet.learn.linear import (
-    AdaRankRanker,
     FenchelRanker,
     FTRLRanker,
-    ListNetRanker,
     MeanRanker,
-    NonconvexRanker,
     ProximalRanker,
-    RankSVMRanker,
-    RSRanker,
 )
 from tercet.learn.lsi import remembering_directions
 from tercet.learn.rls import RankRLS
@@ -401,11 +396,6 @@ FEATURE_RANKERS: Final[dict[str, type[FeatureRanker]]] = {
     "ftrl": FTRLRanker,
     "proximal": ProximalRanker,
     "fenchel": FenchelRanker,
-    "listnet": ListNetRanker,
-    "adarank": AdaRankRanker,
-    "ranksvm": RankSVMRanker,
-    "rsrank": RSRanker,
-    "nonconvex": NonconvexRanker,
     "mean": MeanRanker,
     "rankrls": RankRLS,
 }

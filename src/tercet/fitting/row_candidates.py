@@ -131,7 +131,7 @@ class RowCandidates:
                 raise InputError(f"l1s must be one or more finite numbers, none below 0; got {l1s!r}") from None
             if not penalties.size or not np.isfinite(penalties).all() or penalties[-1] < 0:
                 raise InputError("l1s must be one or more finite numbers, none below 0")
-            if not isinstance(pattern, SparseLinearRanker) and "l1" not in pattern.get_params():
+            if not isinstance(pattern, SparseLinearRanker):
                 raise ParameterError(f"a {type(pattern).__name__} has no penalty l1; leave out l1s")
         if l2s is not None and not isinstance(pattern, KernelLeastSquares):
             raise ParameterError(f"a {type(pattern).__name__} has no penalty l2 to choose; leave out l2s")
@@ -184,15 +184,13 @@ class RowCandidates:
         if len(data) >= MANY_ROWS:
             self.tell(f"learning from the {len(data):,} rows of {name}", at_once=True)
         rows = data.X, data.y, data.qid
-        if isinstance(self.pattern, FTRLRanker) or (l1s is not None and isinstance(self.pattern, SparseLinearRanker)):
+        if isinstance(self.pattern, FTRLRanker) or l1s is not None:
             # Cold, so that fitting a clone of the chosen ranker again gives its weights bit for bit.
             path = l1_path(*rows, l1s=l1s, ranker=self.pattern, warm_start=False)
             return RankerPath(path.rankers, path.l1s)
         if self.l2s is not None:
             return RankerPath((choose_rls(*rows, l2s=self.l2s, ranker=self.pattern).ranker,), None)
-        if l1s is None:
-            return RankerPath((clone(self.pattern).fit(*rows),), None)
-        return RankerPath(tuple(clone(self.pattern).set_params(l1=float(l1)).fit(*rows) for l1 in l1s), l1s)
+        return RankerPath((clone(self.pattern).fit(*rows),), None)
 
     def share(self, path: RankerPath, n_queries: int, of: int) -> Matrix | None:
         """The penalties that do with some of the queries what ``path`` does with all of them."""

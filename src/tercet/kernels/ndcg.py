@@ -5,7 +5,7 @@ A document of grade g at rank r (from 1) adds (2^g - 1) / log2(1 + r), over what
 
 import numpy as np
 
-from tercet.kernels.compiler import helper, kernel
+from tercet.kernels.compiler import helper
 
 
 @helper
@@ -19,11 +19,11 @@ def gains_of(grades):
 
 
 @helper
-def best_gain(gains, at):
-    """What the first ``at`` documents of the best order add up to."""
+def best_gain(gains):
+    """What the documents in their best order add up to."""
     ordered = np.sort(gains)
     total = 0.0
-    for rank in range(min(at, gains.size)):
+    for rank in range(gains.size):
         total += ordered[gains.size - 1 - rank] / np.log2(2.0 + rank)
     return total
 
@@ -61,7 +61,7 @@ def ndcg_pair_slopes(scores, grades, margin, is_squared, is_ideal, slopes):
     """
     n = scores.size
     gains = gains_of(grades)
-    best = best_gain(gains, n)
+    best = best_gain(gains)
     discounts = shared_discounts(grades.astype(np.float64) if is_ideal else scores, grades)
     slopes[:] = 0.0
     loss = 0.0
@@ -76,27 +76,3 @@ def ndcg_pair_slopes(scores, grades, margin, is_squared, is_ideal, slopes):
                     slopes[better] -= slope
                     slopes[worse] += slope
     return loss
-
-
-@kernel
-def ndcg_values(scores, starts, grades, at, values):
-    """NDCG of the first ``at`` documents of each query by falling score, put in ``values`` (n_queries,).
-
-    scores, grades (n_rows,), those of query q in starts[q] … starts[q + 1]. Equal scores count by the mean over all
-    their orders, so that a feature that says nothing gains nothing by the order of the rows.
-    """
-    for q in range(starts.size - 1):
-        score = scores[starts[q] : starts[q + 1]]
-        gains = gains_of(grades[starts[q] : starts[q + 1]])
-        order = np.argsort(-score)
-        last = min(at, score.size)
-        first, total = 0, 0.0
-        while first < last:
-            end, gain = first, 0.0
-            while end == first or (end < score.size and score[order[end]] == score[order[first]]):
-                gain += gains[order[end]]
-                end += 1
-            for rank in range(first, min(end, last)):
-                total += gain / (end - first) / np.log2(2.0 + rank)
-            first = end
-        values[q] = total / best_gain(gains, at)

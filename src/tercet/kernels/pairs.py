@@ -221,25 +221,21 @@ def listnet_slopes(scores, labels, slopes):
 
 
 @kernel
-def all_slopes(scores, queries, margin, loss, per_pair, slopes, lists):
-    """The loss of all queries, summed, and its derivative by each score.
+def all_slopes(scores, queries, margin, per_pair, slopes):
+    """The squared hinge of all queries, summed, and its derivative by each score.
 
     scores, slopes (n_rows,) in the order of ``queries`` (`QueryDocs`); with ``per_pair`` the loss of a query is divided
-    by its number of pairs. ``lists`` is True for LISTNET and else None: what is not run is not compiled.
+    by its number of pairs.
     """
-    starts, grades, labels = queries.starts, queries.grades, queries.labels
-    n_grades, n_pairs = queries.n_grades, queries.n_pairs
+    starts, grades, n_grades, n_pairs = queries.starts, queries.grades, queries.n_grades, queries.n_pairs
     total = 0.0
     for q in range(starts.size - 1):
         part = slice(starts[q], starts[q + 1])
-        if lists is not None:
-            total += listnet_slopes(scores[part], labels[part], slopes[part])
-        else:
-            value = hinge_slopes(scores[part], grades[part], n_grades[q], margin, loss, slopes[part])
-            if per_pair:
-                value /= n_pairs[q]
-                slopes[part] /= n_pairs[q]
-            total += value
+        value = hinge_slopes(scores[part], grades[part], n_grades[q], margin, SQUARED_HINGE, slopes[part])
+        if per_pair:
+            value /= n_pairs[q]
+            slopes[part] /= n_pairs[q]
+        total += value
     return total
 
 

@@ -1,4 +1,4 @@
-"""Mean losses over all queries, as the batch methods look at them."""
+"""Mean squared hinge over the pairs of all queries, for the batch methods."""
 
 from __future__ import annotations
 
@@ -7,31 +7,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.kernels.pairs import LISTNET, SQUARED_HINGE, all_curvature, all_slopes
+from tercet.kernels.pairs import all_curvature, all_slopes
 from tercet.learn.linear.queries import Queries
 
 Vector = NDArray[np.float64]
 
 
 class PairObjective:
-    """``F(w)``: the hinge of all pairs over their number, or of each query over its pairs and the queries.
+    """``F(w)``: mean squared hinge over all pairs, or with ``normalise_pairs`` over the pairs of a query, then queries.
 
-    ``loss`` says whether the hinge is squared, as it is by default, or whether lists are compared as in ListNet, whose
-    loss is over the queries. Without weights a hinge is ``margin``, squared ``margin²``. A look at it costs
-    O(n_rows log n) with n the documents of a query, and the gradient a product with X.
+    Without weights the loss is ``margin²``. The loss costs O(n_rows log n) with n the documents of a query, and the
+    gradient costs a product with X.
     """
 
-    def __init__(
-        self, X: Any, queries: Queries, margin: float, *, normalise_pairs: bool, loss: int = SQUARED_HINGE
-    ) -> None:
+    def __init__(self, X: Any, queries: Queries, margin: float, *, normalise_pairs: bool) -> None:
         in_order = len(queries.rows) == X.shape[0] and (queries.rows == np.arange(X.shape[0])).all()
         self.X = (X if in_order else X[queries.rows]).astype(np.float64, copy=False)  # once, not in every product
         self._queries = queries.arrays()
         self._margin = float(margin)
         self._per_pair = bool(normalise_pairs)
-        self._loss = loss
-        by_query = normalise_pairs or loss == LISTNET
-        self._scale = 1.0 / (len(queries) if by_query else int(queries.n_pairs.sum()))
+        self._scale = 1.0 / (len(queries) if normalise_pairs else int(queries.n_pairs.sum()))
 
     @property
     def n_features(self) -> int:
@@ -44,8 +39,7 @@ class PairObjective:
         """The value, and its derivative by each score."""
         slopes = np.empty(len(scores))
         target = self._margin if margin is None else margin
-        lists = True if self._loss == LISTNET else None
-        value = all_slopes(scores, self._queries, target, self._loss, self._per_pair, slopes, lists)
+        value = all_slopes(scores, self._queries, target, self._per_pair, slopes)
         return float(value) * self._scale, slopes * self._scale
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:

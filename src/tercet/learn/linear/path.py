@@ -139,8 +139,8 @@ def l1_path(
     l1s : penalties, or None for ``n_l1s`` of them, falling evenly by the logarithm from the weakest that leaves no
         feature to ``ratio`` times that, each a number of five digits
     ranker : the parameters of all but ``l1``: an ``FTRLRanker``, which is the default, ``ProximalRanker``,
-        ``NonconvexRanker``, or a ``FenchelRanker``, whose ``radius`` takes the place of ``l1`` and rises, up to that
-        of the ``ProximalRanker`` at the weakest penalty. It is never changed
+        or a ``FenchelRanker``, whose ``radius`` takes the place of ``l1`` and rises, up to that of the
+        ``ProximalRanker`` at the weakest penalty. It is never changed
     warm_start : go on from the weights of the ranker before. It ends where a cold start does, but for ``tolerance``,
         in fewer rounds; FTRL, whose penalty is a total over a pass, begins anew at each. Without, each ranker is
         exactly ``clone(ranker).set_params(l1=l1).fit(X, y, qid=qid)``
@@ -164,8 +164,7 @@ def l1_path(
     """
     if ranker is not None and not isinstance(ranker, SparseLinearRanker):
         raise InputError(
-            f"{type(ranker).__name__} has no path; expected an FTRLRanker, ProximalRanker, NonconvexRanker or "
-            "FenchelRanker"
+            f"{type(ranker).__name__} has no path; expected an FTRLRanker, ProximalRanker or FenchelRanker"
         )
     pattern = clone(FTRLRanker() if ranker is None else ranker)
     pattern._check_params()
