@@ -10,7 +10,14 @@ from scipy.optimize import check_grad
 
 import oracles
 from tercet.errors import InputError
-from tercet.kernels.pairs import BY_BEST_ORDER, BY_PRESENT_ORDER, listnet_slopes, pair_curvature, pair_slopes
+from tercet.kernels.pairs import (
+    BY_BEST_ORDER,
+    BY_PRESENT_ORDER,
+    hinge_slopes,
+    listnet_slopes,
+    pair_curvature,
+    weighted_slopes,
+)
 from tercet.learn.linear.queries import Queries
 
 # Few different values, so that scores tie and stand exactly a margin apart; or any.
@@ -31,7 +38,7 @@ def one_query(draw, n_grades=4):
 def test_loss_and_slopes_are_those_of_the_loop(query, power):
     scores, grades, margin = query
     slopes = np.full(len(scores), np.nan)
-    value = pair_slopes(scores, grades, 4, margin, power, slopes)
+    value = hinge_slopes(scores, grades, 4, margin, power, slopes)
     wanted, wanted_slopes = oracles.pair_loss(scores, oracles.query_pairs(grades), margin, power)
     # A violation of a rounding error's size counts 0 or 1 in the slope of the plain hinge; these scores have none.
     assert value == pytest.approx(wanted, rel=1e-9, abs=1e-8)
@@ -51,7 +58,7 @@ def test_scores_within_the_margin_or_just_beyond_are_those_of_the_loop(seed, wid
     scores = np.append(rng.integers(0, widest + 1, 20), [0, widest]) / 64 - 3.0
     grades = rng.integers(0, n_grades, 22).astype(np.int32)
     slopes = np.full(22, np.nan)
-    value = pair_slopes(scores, grades, n_grades, 1.0, power, slopes)
+    value = hinge_slopes(scores, grades, n_grades, 1.0, power, slopes)
     wanted, wanted_slopes = oracles.pair_loss(scores, oracles.query_pairs(grades), 1.0, power)
     assert value == pytest.approx(wanted, rel=1e-12, abs=1e-12)
     np.testing.assert_allclose(slopes, wanted_slopes, rtol=1e-12, atol=1e-12)
@@ -62,7 +69,7 @@ def test_scores_within_the_margin_or_just_beyond_are_those_of_the_loop(seed, wid
 def test_slopes_of_a_query_sum_to_zero(query, power):
     scores, grades, margin = query
     slopes = np.empty(len(scores))
-    pair_slopes(scores, grades, 25, margin, power, slopes)
+    hinge_slopes(scores, grades, 25, margin, power, slopes)
     assert slopes.sum() == pytest.approx(0, abs=1e-9 * max(1, np.abs(slopes).sum()))
 
 
@@ -72,9 +79,9 @@ def test_scores_far_from_zero_keep_their_digits(seed, shift):
     rng = np.random.default_rng(seed)
     scores, grades = np.round(rng.normal(size=30), 3), rng.integers(0, 5, 30).astype(np.int32)
     near, far = np.empty(30), np.empty(30)
-    value = pair_slopes(scores, grades, 5, 1.0, 2, near)
+    value = hinge_slopes(scores, grades, 5, 1.0, 2, near)
     # The shift itself rounds the scores, by about 1e-10 at the worst.
-    assert pair_slopes(scores + shift, grades, 5, 1.0, 2, far) == pytest.approx(value, rel=1e-7)
+    assert hinge_slopes(scores + shift, grades, 5, 1.0, 2, far) == pytest.approx(value, rel=1e-7)
     np.testing.assert_allclose(far, near, atol=1e-7)
 
 
@@ -128,7 +135,7 @@ def graded_query(draw, most):
 def test_pairs_count_by_their_change_in_ndcg(query, margin, power, ideal):
     scores, grades = query
     slopes = np.full(len(scores), np.nan)
-    value = pair_slopes(scores, grades, 4, margin, power + (BY_BEST_ORDER if ideal else BY_PRESENT_ORDER), slopes)
+    value = weighted_slopes(scores, grades, margin, power + (BY_BEST_ORDER if ideal else BY_PRESENT_ORDER), slopes)
     wanted, wanted_slopes = oracles.ndcg_pair_loss(scores, grades, margin, power, ideal)
     assert value == pytest.approx(wanted)
     np.testing.assert_allclose(slopes, wanted_slopes, atol=1e-12)
@@ -145,7 +152,7 @@ def test_the_weight_of_a_pair_is_what_ndcg_loses(seed):
         changed = order.copy()
         changed[[list(order).index(better), list(order).index(worse)]] = worse, better
         total += abs(oracles.ndcg(order, grades) - oracles.ndcg(changed, grades)) * (1 - scores[better] + scores[worse])
-    assert pair_slopes(scores, grades, 4, 1.0, 1 + BY_PRESENT_ORDER, np.empty(6)) == pytest.approx(total)
+    assert weighted_slopes(scores, grades, 1.0, 1 + BY_PRESENT_ORDER, np.empty(6)) == pytest.approx(total)
 
 
 @settings(max_examples=30)
@@ -155,8 +162,8 @@ def test_the_order_of_the_rows_does_not_matter(query, seed, ideal):
     kind = 2 + (BY_BEST_ORDER if ideal else BY_PRESENT_ORDER)
     mixed = np.random.default_rng(seed).permutation(len(scores))
     slopes, other = np.empty((2, len(scores)))
-    pair_slopes(scores, grades, 4, 1.0, kind, slopes)
-    pair_slopes(scores[mixed], grades[mixed], 4, 1.0, kind, other)
+    weighted_slopes(scores, grades, 1.0, kind, slopes)
+    weighted_slopes(scores[mixed], grades[mixed], 1.0, kind, other)
     np.testing.assert_allclose(other, slopes[mixed], atol=1e-12)
 
 

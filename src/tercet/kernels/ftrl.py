@@ -154,7 +154,7 @@ def next_pairs(grades, better, worse, size, used, is_used):
 
 @helper
 def batch_slopes(scores, grades, better, worse, n_pairs, margin, power, slopes):
-    """Like ``pair_slopes`` for the ``n_pairs`` pairs from (better, worse) on; ``slopes`` (n,) comes in zero."""
+    """Like `hinge_slopes` for the ``n_pairs`` pairs from (better, worse) on; ``slopes`` (n,) comes in zero."""
     n = grades.size
     loss = 0.0
     while n_pairs > 0:

@@ -82,7 +82,7 @@ def in_score_order(scores, grades, margin):
 
 @helper
 def slopes_within_margin(scores, lowest, grades, n_grades, margin, power, slopes):
-    """``pair_slopes`` where no two scores are a margin apart: every pair is violated, and no order is needed."""
+    """`hinge_slopes` where no two scores are a margin apart: every pair is violated, and no order is needed."""
     n = scores.size
     # Of all grades below: how many documents, and the sum of their scores.
     counts, sums = np.zeros(n_grades + 1), np.zeros(n_grades + 1)
@@ -110,30 +110,21 @@ def slopes_within_margin(scores, lowest, grades, n_grades, margin, power, slopes
 
 
 @kernel
-def pair_slopes(scores, grades, n_grades, margin, power, slopes):
-    """The summed loss of all pairs of one query, and in ``slopes`` its derivative by each score.
-
-    scores (n,) finite; grades (n,) int32 in 0 … n_grades - 1; power HINGE or SQUARED_HINGE. Where a pair reaches the
-    margin exactly, its derivative is taken as 0. With BY_PRESENT_ORDER or BY_BEST_ORDER added to the power, pairs are
-    weighted and looked at one by one.
-    """
-    if power > LISTNET:
-        return weighted_slopes(scores, grades, margin, power, slopes)
-    return hinge_slopes(scores, grades, n_grades, margin, power, slopes)
-
-
-@helper
 def weighted_slopes(scores, grades, margin, power, slopes):
-    """`pair_slopes` with BY_PRESENT_ORDER or BY_BEST_ORDER."""
+    """Like `hinge_slopes` for a power with BY_PRESENT_ORDER or BY_BEST_ORDER added; O(n²)."""
     if scores.size == 0:
         return 0.0
     is_squared = power % BY_PRESENT_ORDER == SQUARED_HINGE
     return ndcg_pair_slopes(scores, grades, margin, is_squared, power >= BY_BEST_ORDER, slopes)
 
 
-@helper
+@kernel
 def hinge_slopes(scores, grades, n_grades, margin, power, slopes):
-    """`pair_slopes` without them, in O(n log n)."""
+    """The summed loss of all pairs of one query, and in ``slopes`` its derivative by each score; O(n log n).
+
+    scores (n,) finite; grades (n,) int32 in 0 … n_grades - 1; power HINGE or SQUARED_HINGE. Where a pair reaches the
+    margin exactly, its derivative is taken as 0.
+    """
     n = scores.size
     if n == 0:
         return 0.0
