@@ -40,8 +40,8 @@ def filled(server: FakeQdrant, tmp_path: Path) -> Path:
     small_model(TEXTS, latent=True).save(tmp_path / "model")
     write_beir(tmp_path / "data", TEXTS, {"q1": "green avocado", "q2": "sky"}, {"train": {"q1": {"a": 1}}})
     common = ("index", tmp_path / "data", "--model", tmp_path / "model", "-o")
-    position = ("--backend", "qdrant", "--url", server.url, "--collection", f"filled-{next(numbers)}")
-    output = ok(*common, tmp_path / "index", *position, "--quiet")  # on a busy machine progress would be told
+    location = ("--backend", "qdrant", "--url", server.url, "--collection", f"filled-{next(numbers)}")
+    output = ok(*common, tmp_path / "index", *location, "--quiet")  # on a busy machine progress would be told
     assert output == f"{tmp_path / 'index'}: 4 documents, 7 words\n"
     ok(*common, tmp_path / "embedded")
     return tmp_path
@@ -123,16 +123,16 @@ def test_wrong_usage(folder: Path, options: tuple[str, ...], problem: str) -> No
 @pytest.mark.slow
 def test_a_server_that_is_away_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "pause", lambda _: None)
-    position = ("--backend", "qdrant", "--url", "http://127.0.0.1:9", "--collection", "c")
-    result = run("index", folder / "data", "--model", folder / "model", "-o", folder / "new", *position)
+    location = ("--backend", "qdrant", "--url", "http://127.0.0.1:9", "--collection", "c")
+    result = run("index", folder / "data", "--model", folder / "model", "-o", folder / "new", *location)
     assert result.exit_code == 1
     assert result.output.startswith("error: http://127.0.0.1:9 does not answer: asking for its version was tried 3")
     assert len(result.output.splitlines()) == 1
 
 
 def test_no_texts(server: FakeQdrant, folder: Path) -> None:
-    position = ("--backend", "qdrant", "--url", server.url, "--no-texts")
-    ok("index", folder / "data", "--model", folder / "model", "-o", folder / "new", *position)
+    location = ("--backend", "qdrant", "--url", server.url, "--no-texts")
+    ok("index", folder / "data", "--model", folder / "model", "-o", folder / "new", *location)
     assert open_index(folder / "new").search("sky")[0].kept_text is None
 
 
@@ -151,8 +151,8 @@ def test_load_says_what_opens_it(folder: Path) -> None:
 
 def both(server: FakeQdrant, tmp_path: Path, latent: bool) -> tuple[QdrantIndex, Index]:
     embedded = made_index(latent=latent)
-    position = {"url": server.url, "collection": f"served-{next(numbers)}"}
-    return QdrantIndex.build(made_docs(), embedded.model, tmp_path / "index", **position), embedded  # type: ignore[arg-type]
+    location = {"url": server.url, "collection": f"served-{next(numbers)}"}
+    return QdrantIndex.build(made_docs(), embedded.model, tmp_path / "index", **location), embedded  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("latent", [False, True])

@@ -272,8 +272,8 @@ def test_commands(database: PostgresServer, tmp_path: Path) -> None:
     small_model(texts, latent=True).save(tmp_path / "model")
     write_beir(tmp_path / "data", texts, {"q1": "green avocado", "q2": "sky"}, {"train": {"q1": {"a": 1}}})
     common = ("index", tmp_path / "data", "--model", tmp_path / "model", "-o")
-    position = ("--backend", "postgres", "--url", database.url, "--collection", new_name())
-    assert ok(*common, tmp_path / "index", *position) == f"{tmp_path / 'index'}: 4 documents, 7 words\n"
+    location = ("--backend", "postgres", "--url", database.url, "--collection", new_name())
+    assert ok(*common, tmp_path / "index", *location) == f"{tmp_path / 'index'}: 4 documents, 7 words\n"
     ok(*common, tmp_path / "embedded")
     for command in (
         ("search", "green avocado guava", "--why"),
@@ -287,6 +287,6 @@ def test_commands(database: PostgresServer, tmp_path: Path) -> None:
     assert read_run(tmp_path / "index.trec") == read_run(tmp_path / "embedded.trec")
     output = ok("index", tmp_path / "index", "--update", tmp_path / "data", "--remove", "a")
     assert output == f"{tmp_path / 'index'}: 4 documents before, 4 now\n"
-    again = run(*common, tmp_path / "other", *position)
+    again = run(*common, tmp_path / "other", *location)
     assert again.exit_code == 1
     assert "is that of another index; nothing in it was changed" in again.output

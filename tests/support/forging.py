@@ -41,7 +41,7 @@ from support.random_data import random_preferences, random_texts
 from tercet.engines import open_index
 from tercet.engines.postgres_engine import PostgresEngine
 from tercet.engines.qdrant_engine import QdrantEngine
-from tercet.engines.records import Place, RemoteFolder
+from tercet.engines.records import Location, RemoteFolder
 from tercet.errors import EngineError, TercetError
 from tercet.loading import load
 from tercet.search.folder import vectoriser_fingerprint
@@ -189,7 +189,7 @@ def _make_remote(kind: str, url: str) -> Callable[[Path], None]:
         folder = RemoteFolder(path, kind)
         folder.prepare()
         name, digest = folder.write_model(model)
-        folder.commit_place(Place(url, "tercet-index", "0" * 32, vectoriser_fingerprint(model), "", name, digest))
+        folder.commit_location(Location(url, "tercet-index", "0" * 32, vectoriser_fingerprint(model), "", name, digest))
 
     return make
 
@@ -471,14 +471,14 @@ def _flips(name: str, every: int, seed: int) -> int:
         KINDS[name].use(path)
         for file in sorted(file for file in path.rglob("*") if file.is_file()):
             content = file.read_bytes()
-            for position in range(seed % every, len(content), every):
+            for location in range(seed % every, len(content), every):
                 flipped = bytearray(content)
-                flipped[position] ^= 1 << (position + seed) % 8
+                flipped[location] ^= 1 << (location + seed) % 8
                 file.write_bytes(flipped)
                 n_flips += 1
                 if attempt(KINDS[name].use, path) != "refused":
                     n_unnoticed += 1
-                    print(f"{name}: byte {position} of {file.relative_to(path)} goes unnoticed")
+                    print(f"{name}: byte {location} of {file.relative_to(path)} goes unnoticed")
             file.write_bytes(content)
     print(f"{name}: {n_flips} flips, {n_unnoticed} unnoticed")
     return n_unnoticed

@@ -183,7 +183,7 @@ def refuse_taken(engine: Engine) -> None:
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """What the manifest says: where the documents are, which index it is (see `Marker`), and the model."""
 
     url: str
@@ -207,7 +207,7 @@ class Upload:
     Attributes
     ----------
     kind : ``"build"``, ``"add"`` or ``"replace"``
-    place : where to, and with which model
+    location : where to, and with which model
     texts : whether they are sent, too
     batch_docs : documents in a batch
     first_row : the number of its first document
@@ -217,7 +217,7 @@ class Upload:
     """
 
     kind: str
-    position: Place
+    location: Location
     texts: bool
     batch_docs: int
     first_row: int
@@ -250,7 +250,7 @@ class RemoteFolder:
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    def position(self) -> Place:
+    def location(self) -> Location:
         try:
             bundle = read_bundle(self.path, kind=self._kind)
         except MissingBundleError as error:
@@ -259,13 +259,13 @@ class RemoteFolder:
                     f"the upload of the index at {self.path} has not ended; give the same command again"
                 ) from error
             raise
-        return decode(Place, bundle.meta, where=f"{self.path}: meta")
+        return decode(Location, bundle.meta, where=f"{self.path}: meta")
 
-    def place_or_none(self) -> Place | None:
-        return self.position() if os.path.lexists(self.path / MANIFEST_NAME) else None
+    def location_or_none(self) -> Location | None:
+        return self.location() if os.path.lexists(self.path / MANIFEST_NAME) else None
 
-    def read_model(self, position: Place) -> TextModel | Weights:
-        return self._folder.read_model(position.model, position.model_digest)
+    def read_model(self, location: Location) -> TextModel | Weights:
+        return self._folder.read_model(location.model, location.model_digest)
 
     def upload(self) -> Upload | None:
         try:
@@ -318,9 +318,9 @@ class RemoteFolder:
     def forget_upload(self) -> None:
         (self.path / UPLOAD).unlink(missing_ok=True)
 
-    def commit_place(self, position: Place) -> None:
-        write_bundle(self.path, kind=self._kind, meta=encode(position)[0], arrays={}, siblings=_SIBLINGS)
+    def commit_location(self, location: Location) -> None:
+        write_bundle(self.path, kind=self._kind, meta=encode(location)[0], arrays={}, siblings=_SIBLINGS)
         self.forget_upload()
         for entry in os.listdir(self.path / MODELS):
-            if entry != position.model:
+            if entry != location.model:
                 shutil.rmtree(self.path / MODELS / entry)

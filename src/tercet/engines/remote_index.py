@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Final, Self
 from tercet._validate import check_integer
 from tercet.engines.engine import MISSING, PAGE, WRITING, Engine, check_collection
 from tercet.engines.records import (
+    Location,
     Marker,
-    Place,
     RemoteFolder,
     Upload,
     VectorLimits,
@@ -63,8 +63,8 @@ class RemoteIndex(BaseIndex):
     kind: ClassVar[str]
     longest_name: ClassVar[int] = 200
 
-    def __init__(self, model: TextModel | Weights, folder: RemoteFolder, position: Place, view: RemoteView) -> None:
-        self._model, self._folder, self._position = model, folder, position
+    def __init__(self, model: TextModel | Weights, folder: RemoteFolder, location: Location, view: RemoteView) -> None:
+        self._model, self._folder, self._location = model, folder, location
         self._view: RemoteView = view
         self._changing = threading.Lock()  # held by a thread that changes the index; searches never wait
 
@@ -159,17 +159,17 @@ class RemoteIndex(BaseIndex):
         try:
             with folder.writing():
                 kept = folder.write_model(model)
-                position = Place(kept_url, name, "", vectoriser_fingerprint(model), scorer.fingerprint, *kept)
+                location = Location(kept_url, name, "", vectoriser_fingerprint(model), scorer.fingerprint, *kept)
                 patient = engine.patient(WRITING)
-                upload = _begun(folder, position, patient, keep_texts, batch_docs)
+                upload = _begun(folder, location, patient, keep_texts, batch_docs)
                 marker = _collection_for(upload, patient, n_terms(model), scorer.n_components)
                 marker = Uploader(patient, folder, upload, marker, scorer, batches).run(progress)
-                folder.commit_place(upload.position)
+                folder.commit_location(upload.location)
         except BaseException:
             if folder.upload() is None:  # else it can be gone on with
                 folder.remove_unfinished()
             raise
-        return cls(model, folder, upload.position, _viewed(engine, marker, scorer))
+        return cls(model, folder, upload.location, _viewed(engine, marker, scorer))
 
     @classmethod
     def open(
@@ -187,12 +187,12 @@ class RemoteIndex(BaseIndex):
         if model is not None:
             check_model(model, TextModel | Weights)
         folder = RemoteFolder(path, cls.kind)
-        position = folder.position()
-        scoring_model = folder.read_model(position) if model is None else model
-        check_fits(scoring_model, position.vectoriser, str(path))
-        scorer = _fitting(scoring_model, position.factors, str(path), cls.engine_name)
-        engine = cls._reached(position.url, position.collection, secret)
-        return cls(scoring_model, folder, position, _viewed(engine, own_marker(engine, position.index), scorer))
+        location = folder.location()
+        scoring_model = folder.read_model(location) if model is None else model
+        check_fits(scoring_model, location.vectoriser, str(path))
+        scorer = _fitting(scoring_model, location.factors, str(path), cls.engine_name)
+        engine = cls._reached(location.url, location.collection, secret)
+        return cls(scoring_model, folder, location, _viewed(engine, own_marker(engine, location.index), scorer))
 
     @classmethod
     def _reached(cls, url: str, collection: str, secret: str | None, *, is_named: bool = False) -> Engine:
@@ -208,15 +208,15 @@ class RemoteIndex(BaseIndex):
         """
         check_model(model, TextModel | Weights)
         if not same_words(model, self._model):
-            check_fits(model, self._position.vectoriser, "the index")
-        scorer, view = _fitting(model, self._position.factors, "the index", self.engine_name), self._view
+            check_fits(model, self._location.vectoriser, "the index")
+        scorer, view = _fitting(model, self._location.factors, "the index", self.engine_name), self._view
         made = RemoteView(view.engine, view.marker, scorer, view.n_docs, view.memory)
-        return type(self)(model, self._folder, self._position, made)
+        return type(self)(model, self._folder, self._location, made)
 
     def refresh(self) -> bool:
         """See what has changed in the collection since; whether there was anything."""
         view = self._view
-        marker = own_marker(view.engine, self._position.index)
+        marker = own_marker(view.engine, self._location.index)
         if marker == view.marker:
             return False
         self._view = _viewed(view.engine, marker, view.scorer)
@@ -226,14 +226,14 @@ class RemoteIndex(BaseIndex):
 
     @property
     def url(self) -> str:
-        return self._position.url
+        return self._location.url
 
     @property
     def collection(self) -> str:
-        return self._position.collection
+        return self._location.collection
 
     def __repr__(self) -> str:
-        where = self._position.shown.removeprefix("the collection ")
+        where = self._location.shown.removeprefix("the collection ")
         return f"{type(self).__name__}({len(self):,} documents, {n_terms(self._model):,} words, {where})"
 
     # -- changing -----------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ class RemoteIndex(BaseIndex):
         """Remove documents; an id that is not there is refused, and then none is removed."""
         listed = list(dict.fromkeys(listed_ids(doc_ids)))
         with self._writing() as engine:
-            marker = own_marker(engine, self._position.index)
+            marker = own_marker(engine, self._location.index)
             gone: list[int] = []
             for start in range(0, len(listed), PAGE):
                 page = listed[start : start + PAGE]
@@ -275,15 +275,15 @@ class RemoteIndex(BaseIndex):
     def _upload(self, kind: str, docs: Docs, progress: Progress | None) -> None:
         model = self._text_model()
         with self._writing() as engine:
-            marker = own_marker(engine, self._position.index)
-            uploading_model = self._folder.read_model(self._position)
+            marker = own_marker(engine, self._location.index)
+            uploading_model = self._folder.read_model(self._location)
             scorer = Scorer(weights_of(uploading_model))  # another model may have no latent dimensions
             upload = self._folder.upload()
             if upload is None:
                 free = _free_row(engine, marker)
-                upload = Upload(kind, self._position, marker.texts, BATCH_DOCS, free, 0, "", marker.limits)
+                upload = Upload(kind, self._location, marker.texts, BATCH_DOCS, free, 0, "", marker.limits)
                 self._folder.keep(upload)
-            elif (upload.kind, upload.position) != (kind, self._position):
+            elif (upload.kind, upload.location) != (kind, self._location):
                 raise BundleError(
                     f"{self._folder.path} has an upload that has not ended ({upload.kind}, {upload.sent:,} documents); "
                     f"give that command again, or remove {self._folder.path / UPLOAD} to give it up"
@@ -310,19 +310,19 @@ def default_collection(path: Path) -> str:
     return "tercet-" + (re.sub(r"[^A-Za-z0-9_-]+", "-", path.resolve().name).strip("-") or "index")
 
 
-def _begun(folder: RemoteFolder, position: Place, engine: Engine, keep_texts: bool, batch_docs: int) -> Upload:
+def _begun(folder: RemoteFolder, location: Location, engine: Engine, keep_texts: bool, batch_docs: int) -> Upload:
     """The upload to go on with, or a new one into a collection that is not there."""
-    upload, before = folder.upload(), folder.place_or_none()
+    upload, before = folder.upload(), folder.location_or_none()
     if upload is not None:
-        wanted = replace(position, index=upload.position.index)
-        if (upload.kind, upload.position, upload.texts) == ("build", wanted, keep_texts):
+        wanted = replace(location, index=upload.location.index)
+        if (upload.kind, upload.location, upload.texts) == ("build", wanted, keep_texts):
             return upload
         raise BundleError(
             f"{folder.path} has an upload that has not ended: {upload.kind} of {upload.sent:,} documents so far, to "
-            f"{upload.position.shown}. Go on with the same documents, model and options, or remove "
+            f"{upload.location.shown}. Go on with the same documents, model and options, or remove "
             f"{folder.path / UPLOAD} to give it up"
         )
-    if before is not None and (before.url, before.collection) != (position.url, position.collection):
+    if before is not None and (before.url, before.collection) != (location.url, location.collection):
         raise BundleError(
             f"{folder.path} is an index in {before.shown}; name that one to replace it, or another folder"
         )
@@ -331,16 +331,16 @@ def _begun(folder: RemoteFolder, position: Place, engine: Engine, keep_texts: bo
         engine.drop()
     else:
         refuse_taken(engine)
-    position = replace(position, index=secrets.token_hex(16))
-    upload = Upload("build", position, keep_texts, batch_docs, first_row(position.index), 0, "", VectorLimits())
+    location = replace(location, index=secrets.token_hex(16))
+    upload = Upload("build", location, keep_texts, batch_docs, first_row(location.index), 0, "", VectorLimits())
     folder.keep(upload)  # before the collection, so that one without a marker is known to be ours
     return upload
 
 
 def _collection_for(upload: Upload, engine: Engine, words: int, n_components: int) -> Marker:
     """The collection of an upload, made where it is not there yet."""
-    position = upload.position
-    fixed = (position.index, position.vectoriser, position.factors, words, n_components, upload.texts)
+    location = upload.location
+    fixed = (location.index, location.vectoriser, location.factors, words, n_components, upload.texts)
     marker = Marker(*fixed, next_row=upload.first_row, limits=upload.limits)
     if upload.sent == 0:
         problem = engine.problem()
@@ -351,7 +351,7 @@ def _collection_for(upload: Upload, engine: Engine, words: int, n_components: in
         if read_marker(engine) is None:
             engine.index_ids()
             engine.put([marker.point()])  # last, so that a collection with a marker is complete
-    return replace(marker, limits=own_marker(engine, position.index).limits)
+    return replace(marker, limits=own_marker(engine, location.index).limits)
 
 
 def _viewed(engine: Engine, marker: Marker, scorer: Scorer, memory: Memory | None = None) -> RemoteView:

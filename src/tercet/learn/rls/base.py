@@ -167,7 +167,7 @@ class KernelLeastSquares(FeatureRanker):
         self.dual_coef_ = learned
         if self.kernel == "precomputed":
             assert basis is not None
-            self._positions = self._places_of(X, basis)
+            self._places = self._places_of(X, basis)
         else:
             # A copy in any case: scores must not change when the caller changes X.
             self.basis_ = X.copy() if self.n_basis is None else X[basis]
@@ -192,7 +192,7 @@ class KernelLeastSquares(FeatureRanker):
         if hasattr(self, "coef_"):
             return np.asarray(features @ learned, dtype=np.float64)
         if self.kernel == "precomputed":
-            columns: Columns = GivenColumns(features, self._positions, self._positions)
+            columns: Columns = GivenColumns(features, self._places, self._places)
         else:
             columns = KernelColumns(self._kernel(self.n_features_in_), features, self.basis_)
         parts = parts_of(features.shape[0], len(learned))
@@ -324,8 +324,8 @@ class KernelLeastSquares(FeatureRanker):
             if self.basis_rows_.min(initial=0) < 0:
                 raise DamagedBundleError(f"{where}: basis_rows must be row numbers, from 0 up")
         if self.kernel == "precomputed":
-            self._positions = take_array(arrays, "places", np.int64, (len(learned),), where=where).copy()
-            if self._positions.min(initial=0) < 0 or self._positions.max(initial=0) >= self.n_features_in_:
+            self._places = take_array(arrays, "places", np.int64, (len(learned),), where=where).copy()
+            if self._places.min(initial=0) < 0 or self._places.max(initial=0) >= self.n_features_in_:
                 raise DamagedBundleError(f"{where}: places must be from 0 to {self.n_features_in_ - 1}")
         elif self.kernel != "linear":
             self.basis_ = saved_basis(arrays, (len(learned), self.n_features_in_), where)
