@@ -41,8 +41,7 @@ def filled(server: FakeQdrant, tmp_path: Path) -> Path:
     write_beir(tmp_path / "data", TEXTS, {"q1": "green avocado", "q2": "sky"}, {"train": {"q1": {"a": 1}}})
     common = ("index", tmp_path / "data", "--model", tmp_path / "model", "-o")
     location = ("--backend", "qdrant", "--url", server.url, "--collection", f"filled-{next(numbers)}")
-    output = ok(*common, tmp_path / "index", *location, "--quiet")  # on a busy machine progress would be told
-    assert output == f"{tmp_path / 'index'}: 4 documents, 7 words\n"
+    assert ok(*common, tmp_path / "index", *location).endswith(f"{tmp_path / 'index'}: 4 documents, 7 words\n")
     ok(*common, tmp_path / "embedded")
     return tmp_path
 
@@ -117,7 +116,7 @@ def test_wrong_usage(folder: Path, options: tuple[str, ...], problem: str) -> No
     assert problem in result.output
     result = run("index", folder / "index", "--add", folder / "data", "--backend", "qdrant")
     assert result.exit_code == 2
-    assert "are for a new index" in result.output
+    assert "--backend is for a new index" in result.output
 
 
 @pytest.mark.slow
