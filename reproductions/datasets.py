@@ -253,9 +253,9 @@ def _wikispeedia(data: Data, path: Path, most: int | None) -> LinkTask:
         pairs = Vectoriser(
             analyser=Analyser(stop_words=data.stop_words, ngrams=(2, 2)), sublinear_tf=data.sublinear_tf, min_df=2
         )
-        siblings = pairs.fit_transform_docs(texts)
-        blocks = {"words": slice(0, D.shape[1]), "pairs": slice(D.shape[1], D.shape[1] + siblings.shape[1])}
-        Q = D = sparse.csr_array(sparse.hstack([D, siblings], format="csr"))
+        bigrams = pairs.fit_transform_docs(texts)
+        blocks = {"words": slice(0, D.shape[1]), "pairs": slice(D.shape[1], D.shape[1] + bigrams.shape[1])}
+        Q = D = sparse.csr_array(sparse.hstack([D, bigrams], format="csr"))
         words = [*words, *pairs.words_]
     if data.query_words is not None:
         Q = _keywords(Q, vectoriser.idf_, data.query_words, data.query_draws)

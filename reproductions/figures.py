@@ -86,8 +86,8 @@ class _Curve:
 
 def _curves(results: PaperResults, curves: Curves, dataset: str) -> Drawing:
     drawn = _curves_of(results, curves, dataset)
-    measures, names = results.plan.measures, ("error", curves.siblings)
-    for name in names if curves.siblings != "density" else ("error",):
+    measures, names = results.plan.measures, ("error", curves.second_measure)
+    for name in names if curves.second_measure != "density" else ("error",):
         for point in (point for curve in drawn for point in curve.points):
             error = np.sqrt(point[name] * (1 - point[name]) / curves.test_preferences)
             point[f"standard_error of {name}"] = float(error)
@@ -111,15 +111,15 @@ def _curves(results: PaperResults, curves: Curves, dataset: str) -> Drawing:
         axes.set_ylim(bottom=0)
 
     def draw() -> bytes:
-        figure, every = empty_figure(2 if curves.siblings == "density" else 1)
+        figure, every = empty_figure(2 if curves.second_measure == "density" else 1)
         label = measures["error"].title.lower()
         draw_series(every[0], "error")
-        every[0].set_ylabel(f"test {label}" if curves.siblings == "density" else label)
-        if curves.siblings == "density":
+        every[0].set_ylabel(f"test {label}" if curves.second_measure == "density" else label)
+        if curves.second_measure == "density":
             draw_series(every[1], "density", factor=100)
             every[1].set_ylabel("density of W, %")
         else:
-            draw_series(every[0], curves.siblings, linestyle="--")
+            draw_series(every[0], curves.second_measure, linestyle="--")
         return finished(figure, fontsize=8)
 
     title = f"{curves.position}: {curves.title}, {results.plan.datasets[dataset].title}"

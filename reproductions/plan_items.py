@@ -130,7 +130,7 @@ class Curves:
     first: int
     points: int
     test_preferences: int
-    siblings: Literal["density", "training error"] = "density"
+    second_measure: Literal["density", "training error"] = "density"
 
 
 @dataclass(frozen=True)

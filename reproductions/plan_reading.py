@@ -330,7 +330,7 @@ def _table_faults(where: str, table: PaperTable, plan: Plan) -> Iterator[str]:
 def _figure_faults(plan: Plan) -> Iterator[str]:
     for number, curves in enumerate(plan.curves):
         yield from _curve_faults(f"curves[{number}]", curves.methods, curves.datasets, plan)
-        for measure in ("error", "density") if curves.siblings == "density" else ("error",):
+        for measure in ("error", "density") if curves.second_measure == "density" else ("error",):
             yield from unknown(f"curves[{number}]", [measure], plan.measures)
     for number, tests in enumerate(plan.comparisons):
         by_query = [key for key in _rankings(plan) if key in plan.measures_of(tests.dataset)]

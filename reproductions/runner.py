@@ -232,7 +232,7 @@ class Worker:
         [curves] = [curves for curves in self.plan.curves if curves.key == job.curves]
         steps = curve_steps(curves.first, method.preferences, curves.points)
         parameters = parameters_for(method, job, facts)
-        return CurveJob(method, curves.test_preferences, parameters, steps, curves.siblings)
+        return CurveJob(method, curves.test_preferences, parameters, steps, curves.second_measure)
 
     # Weights that blends are made of are kept until the end of a run.
 

@@ -352,7 +352,7 @@ class CurveJob:
     test_preferences: int
     parameters: dict[str, Any]
     steps: tuple[int, ...]
-    siblings: str = "density"
+    second_measure: str = "density"
 
     def run(self, task: PreferenceTask) -> dict[str, Any]:
         """Train in parts, which gives the same bits as training at once.
@@ -369,11 +369,11 @@ class CurveJob:
         def point(step: int, seconds: float, weights: Weights) -> dict[str, float]:
             lifted = weights if view.word_map is None else view.word_map.lift(weights)
             error = float(task.wrong(WeightedMatch(lifted), test).mean())
-            if self.siblings == "density":
-                siblings = measure_size(weights)["density"]
+            if self.second_measure == "density":
+                second = measure_size(weights)["density"]
             else:
-                siblings = view.error(weights, others)
-            return {"step": step, "seconds": seconds, "error": error, self.siblings: siblings}
+                second = view.error(weights, others)
+            return {"step": step, "seconds": seconds, "error": error, self.second_measure: second}
 
         ranker = make_ranker(method.ranker, self.parameters)
         points, done, seconds = [], 0, 0.0

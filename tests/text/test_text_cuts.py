@@ -41,7 +41,9 @@ class TestWords:
         assert decode(Analyser, {**encode(Analyser())[0], "tokenizer": "words"}) == Analyser()
 
     def test_an_unknown_cut_is_refused(self):
-        with pytest.raises(ParameterError, match=r"The 'cut' parameter of Analyser must be one of 'words', 'japanese'"):
+        with pytest.raises(
+            ParameterError, match=r"The 'tokenizer' parameter of Analyser must be one of 'words', 'japanese'"
+        ):
             Analyser(tokenizer="klingon")
         with pytest.raises(DamagedBundleError, match="tokenizer"):
             decode(Analyser, {**encode(Analyser())[0], "tokenizer": 3})

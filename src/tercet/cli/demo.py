@@ -77,7 +77,7 @@ def demo(output: Path, seed: int) -> None:
     tercet, folder = called("tercet"), quote(str(output))
     for command in (
         f"{tercet} search {folder}/index {quote(QUERY)} --why",
-        f"{tercet} related {folder}/model permute",
+        f"{tercet} explain {folder}/model --word permute",
     ):
         console.print(f"    {command}", markup=False, soft_wrap=True)
     if any(find_spec(name) is None for name in ("fastapi", "prometheus_client", "uvicorn")):

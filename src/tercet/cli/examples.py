@@ -34,7 +34,7 @@ EXAMPLES: Final[dict[str, Examples]] = {
     "clicks": ("clicks clicks.csv", "clicks ubi/ -o curve.png --judgements judged.csv"),
     "export": ("export synonyms --model model/ -o synonyms.txt", 'export query "avocado toast" --model model/'),
     "letor": ("letor fit train.txt --test test.txt -o model/", "letor rank test.txt --model model/ -o scores.txt"),
-    "doctor": ("doctor", "doctor --help"),
+    "doctor": ("doctor",),
 }
 LETOR_EXAMPLES: Final[dict[str, Examples]] = {
     "": EXAMPLES["letor"],
