@@ -341,7 +341,7 @@ mnist  SGD DLR  0.654 0.082 6.121  | Sparse   0.654 0.083 4.301 | Sparse-R 0.669
 """
 TABLE_3 = """
 clinton: clinton government health people gay
-cpu: mac drive scsi GPU jon
+cpu: mac drive scsi card jon
 graphics: graphics tiff image color polygon
 handgun: gun weapons handgun militia fbi
 hockey: hockey game espn colorado team

@@ -44,7 +44,7 @@ def cached(output: Path) -> dict[str, object]:
             return {name: timeless(own) for name, own in value.items() if "seconds" not in name and name != "took"}
         return [timeless(own) for own in value] if isinstance(value, list) else value
 
-    return {path.name: timeless(json.loads(path.read_text())) for path in sorted((output / "cache").iterdir())}
+    return {path.name: timeless(json.loads(path.read_text())) for path in sorted((output / "cache").glob("*.json"))}
 
 
 # -- jobs -----------------------------------------------------------------------------------------------------------

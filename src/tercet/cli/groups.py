@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-Examples = tuple[str, str]
+Examples = tuple[str, ...]
 
 
 def shown_examples(examples: Examples) -> str:

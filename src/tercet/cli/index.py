@@ -112,7 +112,8 @@ def _build(
     collection: str | None,
 ) -> None:
     if (backend is None) != (url is None) or (collection is not None and url is None):
-        raise click.UsageError("--backend and --url go together, and --collection is for them")
+        named = ", ".join(BACKENDS)
+        raise click.UsageError(f"--backend (one of {named}) and --url go together; --collection is for them")
     if not (output / UPLOAD).is_file():  # else an upload goes on
         check_output(context, output, INDEX if backend is None else BACKENDS[backend].kind)
     if model is not None and language is not None:
