@@ -151,7 +151,7 @@ def write_triplets(folder: Path, corpus: Corpus) -> None:
 
     columns = [list(column) for column in zip(*made_triplets(corpus), strict=True)]
     (folder / "preferences").mkdir()
-    for path in (folder / "triplets.tsv", folder / "log.tsv", folder / "preferences" / "log.tsv"):
+    for path in (folder / "preferences.tsv", folder / "log.tsv", folder / "preferences" / "log.tsv"):
         write_preferences(path, PreferenceTriples(*columns))
     pyarrow.parquet.write_table(pyarrow.table(columns, ("query", "better", "worse")), folder / "more.parquet")
 
@@ -205,7 +205,7 @@ def names(document: str) -> dict[str, Any]:
         "docs": corpus.docs,
         "queries": corpus.queries,
         "qrels": corpus.qrels,
-        "triplets": [(corpus.queries[qid], better, worse) for qid, better, worse in made_triplets(corpus)],
+        "preferences": [(corpus.queries[qid], better, worse) for qid, better, worse in made_triplets(corpus)],
         "log": [(text, tuple(corpus.docs)[:3], tuple(corpus.docs)[1:2]) for text in corpus.queries.values()],
         "more": {"NEW-1": "avocado oil"},
         "changed": {"MED-10": "another avocado"},
