@@ -49,10 +49,10 @@ def write_results(results: PaperResults, output: Path) -> tuple[list[Table], Mis
     numbers["figures"] = {drawing.key: drawing.rows for drawing in drawings if drawing.rows}
     write_file_atomically(output / "results.json", canonical_bytes(numbers))
     lack = "" if missing is None else missing.lack
-    write_file_atomically(output / "index.html", _page(results, tables, drawings, overview, lack).encode())
     folder, key = output.resolve(), results.plan.paper.key
-    if folder.name in (key, f"{key}-quick"):
-        write_index(folder.parent)
+    in_index = folder.name in (key, f"{key}-quick") and write_index(folder.parent)
+    page_of_paper = _page(results, tables, drawings, overview, lack, in_index=in_index)
+    write_file_atomically(output / "index.html", page_of_paper.encode())
     return tables, missing
 
 
@@ -230,11 +230,11 @@ def _sums(overview: Overview) -> str:
 # -- the index over all papers ----------------------------------------------------------------------------------------
 
 
-def write_index(folder: Path) -> None:
-    """Write ``index.html`` over all papers whose results are in folders of this one; another page is left alone."""
+def write_index(folder: Path) -> bool:
+    """Write ``index.html`` over all papers with results in folders of this one; False if another page is there."""
     path = folder / "index.html"
     if path.exists() and f"<title>{_TITLE}</title>" not in path.read_text(encoding="utf-8", errors="replace"):
-        return
+        return False
     found: dict[str, Overview] = {}
     for file in sorted(folder.glob("*/results.json")):
         try:
@@ -242,6 +242,7 @@ def write_index(folder: Path) -> None:
         except (ValueError, KeyError, TypeError):
             continue  # of another version
     write_file_atomically(path, make_index(found).encode())
+    return True
 
 
 def make_index(found: dict[str, Overview]) -> str:
@@ -275,10 +276,19 @@ def _paper(folder: str, overview: Overview) -> Html:
 # -- the page of a paper ----------------------------------------------------------------------------------------------
 
 
-def _page(results: PaperResults, tables: list[Table], drawings: list[Drawing], overview: Overview, lack: str) -> str:
+def _page(
+    results: PaperResults,
+    tables: list[Table],
+    drawings: list[Drawing],
+    overview: Overview,
+    lack: str,
+    *,
+    in_index: bool,
+) -> str:
     """The page as HTML; pictures are inside it."""
     paper = results.plan.paper
     body: list[object] = [
+        element("p", element("a", "All papers", href="../index.html")) if in_index else None,
         element("h1", paper.title),
         element("p", overview.source),
         element(

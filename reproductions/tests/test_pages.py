@@ -168,7 +168,6 @@ def test_a_table_says_how_much_of_it_has_run():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1200])
-@pytest.mark.xfail(reason="the pages were merged into one module; their layout in a browser is still to be mended")
 def test_no_page_is_wider_than_the_screen(width, tmp_path):
     browser_path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     playwright = pytest.importorskip("playwright.sync_api")
