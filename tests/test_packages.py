@@ -297,6 +297,7 @@ def test_only_the_command_line_knows_its_options():
 # -- what an import costs -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_all_public_names_compile_nothing_and_load_nothing_heavy():
     program = """
 import json, sys
@@ -406,6 +407,7 @@ def test_a_public_name_exists_and_says_what_it_is():
             assert "__doc__" in vars(thing), f"{name} only inherits a docstring"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [name for name, path in FILES.items() if ">>> " in path.read_text("utf-8")])
 def test_examples_in_docstrings_run(module):
     failed, _ = doctest.testmod(importlib.import_module(module), optionflags=doctest.NORMALIZE_WHITESPACE)

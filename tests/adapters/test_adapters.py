@@ -143,6 +143,7 @@ def test_importing_the_package_imports_no_other_library():
     assert done.stdout.strip() == "set()"
 
 
+@pytest.mark.slow
 def test_fit_takes_a_collection_of_ir_datasets(monkeypatch, tmp_path):
     corpus = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
     docs = [Doc(d, "", text) for d, text in corpus.docs.items()]
@@ -164,6 +165,7 @@ def test_fit_takes_a_collection_of_ir_datasets(monkeypatch, tmp_path):
     assert report.decision == same.report.decision
 
 
+@pytest.mark.slow
 def test_the_real_library_is_read_as_the_stub():
     library = pytest.importorskip("ir_datasets")
     formats = importlib.import_module("ir_datasets.formats")

@@ -35,6 +35,7 @@ def outcome(attack: Attack, path: Path) -> str | None:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ATTACKS)
 def test_hostile_files_are_read_in_linear_time_or_refused(tmp_path: Path, name: str) -> None:
     attack = ATTACKS[name]

@@ -132,6 +132,7 @@ def test_whole_numbers_are_ids_by_their_digits():
 IDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp", "Zs")), min_size=1, max_size=6)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(IDS, IDS), min_size=1, max_size=8))
 def test_what_is_written_as_jsonl_comes_back(tmp_path_factory, pairs):
     path = tmp_path_factory.mktemp("links") / "links.jsonl"

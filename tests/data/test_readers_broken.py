@@ -222,6 +222,7 @@ BROKEN: list[tuple[Callable[[str], object], str, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize(("read", "content", "message"), BROKEN)
 def test_broken_files_say_where_and_what(

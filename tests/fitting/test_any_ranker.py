@@ -30,6 +30,7 @@ def test_every_ranker_has_a_name_or_a_reason_why_not():
     assert {named.cls for named in NAMED_RANKERS.values()} | {MultiTaskRanker} == set(RANKERS.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMED_RANKERS)
 def test_a_ranker_by_name_makes_a_whole_model(name, tmp_path):
     model = fit(ranker=name)
@@ -51,6 +52,7 @@ def test_a_ranker_by_name_makes_a_whole_model(name, tmp_path):
     assert name in make_report_page(report)
 
 
+@pytest.mark.slow
 def test_a_name_is_what_it_stands_for():
     assert bits(fit(ranker="low-rank").weights) == bits(fit().weights)
 
@@ -80,6 +82,7 @@ def test_an_estimator_that_leaves_its_rate_is_also_tried_with_those_for_texts():
     assert len(candidates_of(tc.SparseRanker(density=0.3, schedule="constant"), 0)) == 1
 
 
+@pytest.mark.slow
 def test_the_best_of_a_list_on_validation_is_taken():
     cosine, sparse = fit(ranker="cosine"), fit(ranker="sparse")
     both = fit(ranker=["cosine", tc.DiagonalRanker(rate=1e-9), "sparse"])
@@ -88,12 +91,14 @@ def test_the_best_of_a_list_on_validation_is_taken():
     assert bits(both.weights) == bits(sparse.weights)
 
 
+@pytest.mark.slow
 def test_several_models_come_from_several_seeds():
     one, two = (fit(ranker=tc.DenseRanker(rate=1.0, schedule="linear", random_state=7), n_models=n) for n in (1, 2))
     assert two.report.chosen["models"] == 2
     assert bits(one.weights) != bits(two.weights)
 
 
+@pytest.mark.slow
 def test_labels_links_and_preferences_take_a_ranker():
     texts = [f"{word} {i}" for i in range(20) for word in ("cat purr", "dog bark")]
     labelled = tc.fit_labelled(texts, ["cat", "dog"] * 20, ranker="sparse", n_steps=500)
@@ -117,6 +122,7 @@ def test_lsi_looks_at_preferences_only_to_choose_its_parameters():
     assert "steps" not in output
 
 
+@pytest.mark.slow
 def test_the_number_of_steps_can_be_given():
     assert fit(n_steps=2000).report.chosen["steps"] == 2000
     [curve] = fit(n_steps=9000, ranker=tc.DenseRanker(rate=0.3)).report.details.learning.curves

@@ -77,6 +77,7 @@ QUICK = {"n_steps": 500, "n_models": 1, "ranker": tc.DenseRanker(rate=0.3, sched
 # -- what is left out -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_query_that_is_left_out_in_one_source_is_learned_from_in_none():
     qids = list(CORPUS.queries)
     task, measure = evidence_task(
@@ -119,6 +120,7 @@ def test_a_document_is_new_where_no_source_has_it_as_the_better_one_and_no_three
                 assert not answers & better if is_new else answers <= better | passed_over
 
 
+@pytest.mark.slow
 def test_documents_that_are_withheld_are_in_none_of_the_preferences():
     """In what is left they would be the worse ones alone, and learning would push them down as no new one is."""
     task, _ = evidence_task(CORPUS.docs, None, clicks=as_click_log(LOG))
@@ -236,6 +238,7 @@ def from_clicks():
     return tc.fit(CORPUS.docs, clicks=LOG, n_steps=5000, n_models=1, verbose=False)
 
 
+@pytest.mark.slow
 def test_clicks_alone_teach_what_judgements_would(from_clicks):
     report = from_clicks.report
     assert report.accepted
@@ -267,11 +270,13 @@ def test_the_report_of_each_source_is_printed_saved_and_on_the_page(from_clicks,
     assert "Where the gain comes from" not in make_report_page(replace(report, evidence=()))
 
 
+@pytest.mark.slow
 def test_clicks_at_random_are_declined_or_claim_nothing():
     report = tc.fit(CORPUS.docs, clicks=log_of(400, informed=False), n_steps=2000, n_models=1, verbose=False).report
     assert report.verdict != "better"
 
 
+@pytest.mark.slow
 def test_all_together_are_reported_each_and_the_same_seed_gives_the_same_bits():
     given = {
         "qrels": CORPUS.qrels,
@@ -291,6 +296,7 @@ def test_all_together_are_reported_each_and_the_same_seed_gives_the_same_bits():
     assert re.fullmatch(r"judgements \d+%, triplets \d+%, clicks \d+%", model.report.details.data["draws"])
 
 
+@pytest.mark.slow
 def test_judgements_to_test_on_tell_what_clicks_brought_in_rankings():
     report = tc.fit(
         CORPUS.docs, CORPUS.queries, clicks=LOG, test=CORPUS.part(0, 20), n_steps=5000, n_models=1, verbose=False

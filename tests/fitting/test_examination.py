@@ -81,6 +81,7 @@ def test_random_lists_of_other_lengths_are_no_lower_ranks():
     assert np.mean([low <= 1 <= high for low, high in zip(curve.low, curve.high, strict=True)]) > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "traffic"), [("harvested", {}), ("randomised", {"shuffled": 0.4})])
 def test_what_the_simulator_put_in_is_recovered_better_from_a_longer_log(method, traffic):
     errors = {}
@@ -104,6 +105,7 @@ def test_where_no_document_moves_there_is_no_curve_and_the_guess_is_learned_from
     assert choose_examination(log).chances is None
 
 
+@pytest.mark.slow
 def test_the_rule_that_chooses():
     enough, few = made(3000), made(40)
     assert "documents seen at several ranks" in choose_examination(enough).source
@@ -114,6 +116,7 @@ def test_the_rule_that_chooses():
     assert choose_examination(output).chances == (1.0, 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sessions", [(), ("all",) * 200])
 def test_one_query_or_one_session_alone_tells_no_interval(sessions):
     lists = [Impression("q", ("a", "b"), ("a",)), Impression("q", ("b", "a"), ("b",))] * 100

@@ -259,6 +259,7 @@ def test_the_picture_shows_the_path_the_choice_and_the_weights(model, tmp_path):
     assert [bar.get_width() for bar in right.patches] == [row.weight for row in model.features()[:2]]
 
 
+@pytest.mark.slow
 def test_pictures_of_little(train, vali, tmp_path):
     pytest.importorskip("matplotlib")
     fixed = fit_letor(train, validation=vali, l1s=[1.0])

@@ -41,6 +41,7 @@ def grades(query, doc="doc", grade="grade"):
     return [{query: qid, doc: doc_id, grade: g} for qid, judged in QRELS.items() for doc_id, g in judged.items()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("docs", "queries", "qrels"),
     [
@@ -60,6 +61,7 @@ def test_judgements_in_any_form(docs, queries, qrels, judged):
     assert ranking(fit(docs, queries, qrels)) == judged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "triplets",
     [
@@ -75,6 +77,7 @@ def test_threes_in_any_form(triplets, preferred):
     assert ranking(fit(PRODUCTS, QUERIES, preferences=triplets)) == preferred
 
 
+@pytest.mark.slow
 def test_ids_that_are_whole_numbers_are_those_strings():
     docs = dict(enumerate(ANIMALS.values()))
     queries = {np.int64(number): text for number, text in enumerate(QUERIES.values())}
@@ -111,12 +114,14 @@ def test_what_is_no_id_is_told(given, message):
         fit(**{"docs": ANIMALS, "queries": QUERIES, "qrels": None, **given})
 
 
+@pytest.mark.slow
 def test_a_model_ranks_what_it_was_fitted_to(judged):
     model = fit(pd.DataFrame(PRODUCTS), QUERIES, QRELS)
     assert model.rank(pd.Series(QUERIES), pl.DataFrame(PRODUCTS)) == judged
     assert model.rank(list(QUERIES.values()), PRODUCTS) == {QUERIES[qid]: run for qid, run in judged.items()}
 
 
+@pytest.mark.slow
 def test_texts_of_queries_may_stand_in_the_judgements():
     rows = [{**row, "query": QUERIES[row["query"]]} for row in grades("query")]
     model = fit(ANIMALS, qrels=rows)
@@ -179,6 +184,7 @@ def test_judgements_of_queries_without_preferences_do_not_report_on_them(argumen
         fit(ANIMALS, queries, preferences=TRIPLETS, **arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("evidence", [{"qrels": QRELS}, {"preferences": TRIPLETS}])
 def test_the_report_names_documents_without_a_text_and_ids_that_are_one_number(evidence):
     docs = ANIMALS | {"007": "birds sing", "d": " ", "7": "bees hum", "e": "", "7.0": "ants march"}

@@ -36,6 +36,7 @@ def dense(ranker) -> np.ndarray:
     return ranker.weights_.score(eye, eye)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [

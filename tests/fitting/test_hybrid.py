@@ -42,6 +42,7 @@ def fitted():
     return model, tc.as_documents(docs).with_vectors(doc_vectors), queries, query_vectors
 
 
+@pytest.mark.slow
 def test_what_vectors_say_is_found_and_told(fitted):
     model, *_ = fitted
     assert model.n_dims == K
@@ -68,6 +69,7 @@ def test_what_vectors_do_not_say_is_left_out():
     assert tc.Index.build(docs, model).search(queries["q0"])  # documents need no vectors
 
 
+@pytest.mark.slow
 def test_words_are_learned_as_without_vectors(fitted):
     model, docs, queries, _ = fitted
     data = collection()

@@ -485,6 +485,7 @@ def test_out_of_fold_values_are_those_of_the_weights_that_each_fold_trains():
     assert folds.measures_of(EVERY) == measures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["qrels", "preferences"])
 def test_queries_of_the_same_text_are_left_out_together(kind, monkeypatch):
     """Else what was learned from the one would be measured on the other."""

@@ -35,6 +35,7 @@ def model():
     return tc.fit(CORPUS.docs, CORPUS.queries, preferences=triplets_of(CORPUS.qrels), **QUICK)
 
 
+@pytest.mark.slow
 def test_threes_are_held_out_by_query_and_reported_against_the_baselines(model):
     report = model.report
     assert report.accepted
@@ -66,12 +67,14 @@ def test_the_report_is_what_anyone_would_compute():
     assert (model.report.n_train, model.report.n_validation, model.report.n_test) == (40, 20, 20)
 
 
+@pytest.mark.slow
 def test_threes_that_say_nothing_are_declined():
     report = tc.fit(CORPUS.docs, CORPUS.queries, preferences=triplets_of(CORPUS.qrels, right=False), **QUICK).report
     assert not report.accepted
     assert "Learning was rejected" in report.decision
 
 
+@pytest.mark.slow
 def test_queries_may_be_texts(model):
     triplets = [(CORPUS.queries[qid], better, worse) for qid, better, worse in triplets_of(CORPUS.qrels)]
     assert len({query for query, *_ in triplets}) == 80
@@ -80,6 +83,7 @@ def test_queries_may_be_texts(model):
     assert fitted.report.accepted
 
 
+@pytest.mark.slow
 def test_validation_and_test_may_be_given_and_the_same_seed_gives_the_same_bits():
     qids = list(CORPUS.qrels)
     parts = {"validation": triplets_of(qids[50:65]), "test": triplets_of(qids[65:])}

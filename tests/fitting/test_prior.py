@@ -30,6 +30,7 @@ def weight(model, query_word, doc_word):
     return model.weights.rows(np.array([words[query_word]]))[0, words[doc_word]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranker", ["low-rank", "sparse", "diagonal", "correlated", "lsi", "cosine"])
 def test_known_pairs_are_in_the_start_and_in_what_is_learned(ranker):
     plain, model = fit(ranker=ranker), fit(ranker=ranker, prior=KNOWN)
@@ -44,6 +45,7 @@ def test_known_pairs_are_in_the_start_and_in_what_is_learned(ranker):
     assert "known pairs of words" in make_report_page(model.report)
 
 
+@pytest.mark.slow
 def test_what_is_known_needs_not_be_learned():
     scores = {}
     for prior in (None, dict.fromkeys(KNOWN, 40.0)):
@@ -53,6 +55,7 @@ def test_what_is_known_needs_not_be_learned():
     assert scores[False] < 0.2 * scores[True]  # the margins that are left are reached already
 
 
+@pytest.mark.slow
 def test_pairs_that_never_count_have_no_weight():
     never = [("ask03", "say03", "never"), ("ask04", "say04", 0)]
     plain = fit(ranker="sparse")
@@ -66,6 +69,7 @@ def test_pairs_that_never_count_have_no_weight():
         fit(prior=never)
 
 
+@pytest.mark.slow
 def test_words_are_cut_as_texts_are_and_unknown_ones_are_named():
     texts = {"a": "running shoes", "b": "sprint spikes", "c": "swimming pool"}
     queries = {str(i): text for i, text in enumerate(["running", "sprints", "pools"] * 4)}
@@ -78,6 +82,7 @@ def test_words_are_cut_as_texts_are_and_unknown_ones_are_named():
     assert weight(model, "run", "sprint") >= 0.5
 
 
+@pytest.mark.slow
 def test_the_same_prior_in_any_form_is_the_same_model(tmp_path):
     rows = [(query, doc, 1.0) for query, doc in KNOWN]
     (tmp_path / "pairs.tsv").write_text("query\tdocument\tweight\n" + "".join(f"{q}\t{d}\t{w}\n" for q, d, w in rows))
@@ -136,6 +141,7 @@ def test_what_is_no_prior_is_named(prior, message):
         fit(prior=prior)
 
 
+@pytest.mark.slow
 def test_from_the_shell(tmp_path):
     write_beir(tmp_path / "data", SMALL.docs, SMALL.queries, {"train": SMALL.qrels})
     (tmp_path / "pairs.tsv").write_text(

@@ -93,6 +93,7 @@ def all_scores(model: tc.TextModel, corpus: Corpus, qrels: Qrels) -> dict[str, d
 # -- learning where there is something to learn -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_synonyms_are_learned_and_the_gain_is_real(model, corpus):
     report = model.report
     assert report.accepted
@@ -195,6 +196,7 @@ def test_the_report_prints_its_numbers(model):
     assert text.endswith(model.report.decision)
 
 
+@pytest.mark.slow
 def test_a_measure_where_lower_is_better_is_lowered():
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
     report = tc.fit(small.docs, small.queries, small.qrels, measure="RankLoss", **QUICK).report
@@ -203,6 +205,7 @@ def test_a_measure_where_lower_is_better_is_lowered():
     assert re.search(r"RankLoss changed by -0\.\d+", report.decision)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bits_and_another_seed_another_split():
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=30)
     options = QUICK | {"ranker": tc.DenseRanker(rate=0.3, schedule="linear")}
@@ -280,6 +283,7 @@ def test_noise_is_declined_about_as_often_as_one_standard_error_promises(given, 
     assert rejected >= 0.68 * n_seeds  # five in six are expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_noise_to_learn_from_is_declined_where_words_match(seed):
     true = matching(seed)
@@ -296,11 +300,13 @@ def test_noise_to_learn_from_is_declined_where_words_match(seed):
     assert_is_its_start(model, true)
 
 
+@pytest.mark.slow
 def test_a_start_that_cannot_be_beaten_stays(rejected):
     assert "changed by +0.000 from" in rejected.report.decision
     assert_is_its_start(rejected, matching(1))
 
 
+@pytest.mark.slow
 def test_words_of_training_queries_have_columns_and_words_of_held_out_queries_have_not():
     small = matching(0)
     queries = {q: f"{text} only{q}" for q, text in small.queries.items()}
@@ -309,6 +315,7 @@ def test_words_of_training_queries_have_columns_and_words_of_held_out_queries_ha
     assert own == {f"only{q}" for q in small.part(0, 60)}
 
 
+@pytest.mark.slow
 def test_the_report_without_test_queries_is_of_all_that_were_left_out():
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=30)
     report = tc.fit(small.docs, small.queries, small.qrels, **QUICK).report
@@ -378,11 +385,13 @@ def test_what_cannot_be_fitted_is_named(changes, message):
         tiny(**changes)
 
 
+@pytest.mark.slow
 def test_queries_without_a_relevant_document_are_left_out():
     report = tiny(qrels={**TINY.part(0, 20), "q25": {"a": 0}, "q26": {}}).report
     assert report.n_train == report.n_validation == report.n_test == 20
 
 
+@pytest.mark.slow
 def test_empty_texts_and_queries_of_unknown_words_are_no_trouble():
     model = tiny(docs={**TINY.docs, "empty": "", "stop words": "the of and"})
     assert model.rank({"q": "bark"}, {"empty": "", "b": "dogs bark"})["q"]["empty"] == 0.0
@@ -390,6 +399,7 @@ def test_empty_texts_and_queries_of_unknown_words_are_no_trouble():
     assert not unknown.report.accepted
 
 
+@pytest.mark.slow
 def test_a_model_of_few_queries_can_be_saved(tmp_path):
     model = tiny(qrels=TINY.part(0, 12))
     model.save(tmp_path / "model")
@@ -422,6 +432,7 @@ def test_held_out_grades_are_integers_too():
         tiny(qrels=TINY.part(0, 20), validation=halves, test=TINY.part(25))
 
 
+@pytest.mark.slow
 def test_the_measure_of_the_report_is_a_column_of_its_table():
     report = tiny(measure="MAP").report
     assert report.measure in report.systems[0].values
@@ -444,6 +455,7 @@ def labelled(seed: int, n: int = 240, n_classes: int = 4) -> tuple[list[str], li
     return texts, y
 
 
+@pytest.mark.slow
 def test_classes_are_learned_and_reported_as_anyone_would_compute():
     texts, labels = labelled(1, 80)
     model = tc.fit_labelled(*labelled(0), test=(texts, labels), n_steps=10_000, n_models=1)
@@ -461,6 +473,7 @@ def test_classes_are_learned_and_reported_as_anyone_would_compute():
         assert system.values["AP"][0] == pytest.approx(np.mean(precision), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_test_texts_give_no_words_and_all_others_are_learned_from():
     texts, labels = labelled(0, 60)
     own_words = [f"{text} own{i}" for i, text in enumerate(texts)]
@@ -518,6 +531,7 @@ def test_test_texts_are_checked_as_well(test, message):
 # -- links ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_links_are_learned_and_no_document_finds_itself():
     # An odd document links to the even one after it, which shares no word with it but belongs to the same topic.
     rng = np.random.default_rng(0)

@@ -30,6 +30,7 @@ def inflected(ending: str, n: int = 60) -> tuple[dict[str, str], dict[str, str],
     return docs, queries, {f"q{i}": {f"d{i}": 1} for i in range(n)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["ing", ""])
 def test_words_are_cut_to_their_stems_as_a_rule(ending):
     docs, queries, qrels = inflected(ending)
@@ -50,6 +51,7 @@ def stems_matter(wins: int, losses: int, alike: int) -> tuple[dict[str, str], di
     return docs, queries, qrels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wins", "losses", "stemmer"),
     [(8, 0, "english"), (1, 3, "english"), (0, 8, None)],  # the second loses a little, by less than its standard error
@@ -67,6 +69,7 @@ def test_words_stay_as_they_are_only_where_that_is_clearly_better_on_queries_tha
     assert everyone.query_vectoriser.analyser.stemmer == stemmer
 
 
+@pytest.mark.slow
 def test_stems_are_chosen_for_labelled_texts_too():
     # Stems bring forms of a word together, or words of two classes.
     endings = ["", "s", "ed", "ing"]
@@ -77,12 +80,14 @@ def test_stems_are_chosen_for_labelled_texts_too():
     assert tc.fit_labelled(apart, labels, **QUICK).query_vectoriser.analyser.stemmer is None
 
 
+@pytest.mark.slow
 def test_an_analyser_that_is_given_is_taken():
     docs, queries, qrels = inflected("ing")
     model = tc.fit(docs, queries, qrels, analyser=tc.Analyser(), **QUICK)
     assert model.query_vectoriser.analyser == tc.Analyser()
 
 
+@pytest.mark.slow
 def test_words_of_a_model_are_kept_so_that_its_index_takes_what_is_learned():
     corpus = synonyms(4, n_pairs=12, n_docs=60, n_queries=60)
     queries = {qid: f"{text} unheardof" for qid, text in corpus.queries.items()}
@@ -97,6 +102,7 @@ def test_words_of_a_model_are_kept_so_that_its_index_takes_what_is_learned():
         index.with_model(tc.fit(corpus.docs, queries, corpus.part(0), **QUICK))  # knows "unheardof"
 
 
+@pytest.mark.slow
 def test_words_weighted_by_tfidf_are_kept_and_have_no_rm3():
     corpus = synonyms(4, n_pairs=12, n_docs=60, n_queries=60)
     words = Vectoriser(weighting="tfidf").fit(corpus.docs.values())

@@ -62,6 +62,7 @@ def fitted():
     return docs, queries, model
 
 
+@pytest.mark.slow
 def test_numbers_that_decide_have_the_right_signs(fitted):
     _, _, model = fitted
     chosen = model.report.chosen
@@ -137,6 +138,7 @@ def test_a_thin_model_keeps_fields_and_numbers(fitted):
     assert sum(c for _, _, c in hits[0].why.pairs) == pytest.approx(hits[0].score, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_where_learning_does_not_help_documents_need_no_columns():
     docs, queries, qrels = shop(1, n_queries=30, popularity=0.0)
     rng = np.random.default_rng(1)
@@ -151,6 +153,7 @@ def test_where_learning_does_not_help_documents_need_no_columns():
     assert model.rank({"q": "word1"}, {"a": "word1", "b": "word2"}, k=1)["q"].keys() == {"a"}
 
 
+@pytest.mark.slow
 def test_preferences_and_other_rankers_learn_numbers_too():
     docs, queries, qrels = shop(2)
     rng = np.random.default_rng(0)
@@ -174,6 +177,7 @@ def test_preferences_and_other_rankers_learn_numbers_too():
     assert model.report.chosen["ranker"] in ("sparse", "LSIRanker", ALONE)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bits(fitted):
     docs, queries, qrels = shop()
     fits = [tc.fit(docs, queries, qrels, features=["log:downloads"], analyser=ANALYSER, **QUICK) for _ in range(2)]
@@ -205,6 +209,7 @@ def test_fields_may_be_named_without_weights():
     assert ScoredColumns.from_arguments(None, None) is None
 
 
+@pytest.mark.slow
 def test_clicks_teach_numbers_too():
     docs, queries, qrels = shop(3)
     rng = np.random.default_rng(0)

@@ -57,6 +57,7 @@ def tried(monkeypatch) -> list[list[tuple[trials.Candidate, tc.Weights]]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_mean_is_that_of_weights_whose_identity_counts_one_and_takes_no_fit(tried):
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=20)
     tc.fit(small.docs, small.queries, small.qrels, ranker=FOUR_WIDE, **QUICK)
@@ -73,6 +74,7 @@ def test_a_mean_is_that_of_weights_whose_identity_counts_one_and_takes_no_fit(tr
             assert one.unit == pytest.approx(weights.identity) == 1.0
 
 
+@pytest.mark.slow
 def test_documents_stay_where_latent_semantic_indexing_puts_them(tried):
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=20)
     tc.fit(small.docs, small.queries, small.qrels, ranker=FOUR_WIDE, **QUICK)
@@ -86,6 +88,7 @@ def test_documents_stay_where_latent_semantic_indexing_puts_them(tried):
     assert sorted(by_identity) == [5.0, 60.0]
 
 
+@pytest.mark.slow
 def test_a_chosen_mean_is_learned_from_everything_in_the_size_of_one(monkeypatch):
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=40)
     choose = trials.choose_crossed
@@ -109,6 +112,7 @@ def long_texts(n_docs: int = 230, n_words: int = 300) -> Corpus:
     return Corpus(docs, queries, {qid: {f"d{qid[1:]}": 1} for qid in queries})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("budget", "stay"), [(1e-3, True), (20.0, False)])
 def test_where_there_is_time_for_few_steps_queries_alone_learn(tried, monkeypatch, budget, stay):
     monkeypatch.setattr(trials, "n_steps_for", lambda n, labelled, most: min(most, 200))
@@ -119,6 +123,7 @@ def test_where_there_is_time_for_few_steps_queries_alone_learn(tried, monkeypatc
     assert any(one.keeps_documents for one in members)
 
 
+@pytest.mark.slow
 def test_where_no_space_of_documents_can_be_found_documents_learn(tried):
     """There are fewer documents than components: factors start at random."""
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=20)
@@ -165,6 +170,7 @@ def spied(monkeypatch) -> dict[str, list]:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [(), ("validation",), ("test",), ("validation", "test")])
 def test_queries_left_out_are_never_trained_on(spied, given):
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
@@ -203,6 +209,7 @@ def test_queries_left_out_are_never_trained_on(spied, given):
 # -- new documents ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_learning_what_is_popular_is_not_accepted_at_the_cost_of_new_documents():
     """Most queries prefer one of a few favourites to the document they name, the others the document they name."""
     rng = np.random.default_rng(0)
@@ -226,6 +233,7 @@ def test_learning_what_is_popular_is_not_accepted_at_the_cost_of_new_documents()
     assert by_default.change[0] < seen.change[0] or not by_default.accepted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranker", [None, "sparse"])
 def test_documents_that_are_judged_to_answer_nothing_teach(ranker):
     """Of two documents that match alike the large one is wanted; the small ones answer no query at all."""

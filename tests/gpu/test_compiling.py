@@ -40,6 +40,7 @@ def compiled(source: str, architecture: str) -> tuple[int, str]:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90", "sm_100"])
 @pytest.mark.parametrize("name", sorted({file: name for name, file in _SOURCES.items()}.values()))
 def test_kernels_compile_without_a_warning(name, architecture):

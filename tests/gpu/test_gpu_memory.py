@@ -24,6 +24,7 @@ from tercet.weights import Dense, Diagonal, Identity, LowRank, Sparse, Weights, 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler builds the kernels for this machine")
 
 
+@pytest.mark.slow
 def test_texts_that_do_not_fit_are_gathered_chunk_by_chunk():
     Q, prefs = some_texts(600), some_preferences(2000)
     make = lambda: tc.LowRankRanker(n_components=5, rate=0.2)  # noqa: E731
@@ -35,6 +36,7 @@ def test_texts_that_do_not_fit_are_gathered_chunk_by_chunk():
     same(there, here)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["low rank", "low rank, averaged, tied", "sparse", "sparse, some never"])
 def test_what_is_learned_is_brought_back_a_few_rows_at_a_time(name, monkeypatch):
     """The GPU makes copies of what it brings back, and may have little room for them."""
@@ -63,6 +65,7 @@ def test_a_sparse_w_is_refused_where_there_is_no_room_to_bring_it_back():
             tc.SparseRanker().fit(some_texts(), some_preferences())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["low rank", "low rank, documents stay", "dense", "sparse"])
 def test_texts_are_counted_as_they_are_put_on_a_card(name):
     """Documents that are the queries are there once, unless their columns are in another order."""
@@ -121,6 +124,7 @@ def test_averages_of_the_same_bits_are_left_to_the_cpu_or_refused():
         make().fit(Q, prefs)
 
 
+@pytest.mark.slow
 def test_progress_names_the_card_where_it_is_at_work(monkeypatch):
     titles = []
 
@@ -151,6 +155,7 @@ def test_auto_leaves_little_work_to_the_cpu():
     assert not gpu.launched
 
 
+@pytest.mark.slow
 def test_scores_and_rankings_are_those_without_a_scorer(monkeypatch):
     """The arithmetic of `GpuScorer`, by NumPy and SciPy in the place of CuPy."""
     monkeypatch.setattr("tercet.gpu.scoring._LEAST", 0)

@@ -24,6 +24,7 @@ from tercet.text import vectorise
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler builds the kernels for this machine")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RANKERS)
 def test_one_block_takes_the_steps_of_the_cpu(name):
     Q, D, prefs = some_texts(), some_texts(seed=7), some_preferences()
@@ -200,6 +201,7 @@ def test_checkpoints_of_both_hold_the_same_run(tmp_path):
     same(here_then_there, there_then_here)
 
 
+@pytest.mark.slow
 def test_checkpoints_are_written_and_listeners_told_in_mid_run(tmp_path, monkeypatch):
     """Chunks of a GPU are long, but not so long that a checkpoint comes late, or a curve has one point."""
     Q, prefs, written = some_texts(), some_preferences(200_000), {}

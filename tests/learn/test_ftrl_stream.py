@@ -58,6 +58,7 @@ RULES = [
 ]
 
 
+@pytest.mark.slow
 @given(
     st.integers(3, 25),
     st.integers(0, 10**6),
@@ -136,6 +137,7 @@ class Stop(Exception):
     pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["text", "list", "frames"])
 @pytest.mark.parametrize("stop", [1, 4, 5, 7])
 def test_an_interrupted_stream_goes_on_to_the_same_bits(kind, stop, tmp_path):

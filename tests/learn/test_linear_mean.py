@@ -46,6 +46,7 @@ def test_the_mean_is_that_of_the_oracle(largest):
     assert np.all(np.diff(ranker.held_out_) <= 0)
 
 
+@pytest.mark.slow
 def test_another_deal_of_the_queries_is_another_seed():
     X, y, qid = made_rows(3)
     one, same, other = (tc.MeanRanker(n_best=3, random_state=seed).fit(X, y, qid=qid).coef_ for seed in (0, 0, 1))

@@ -45,6 +45,7 @@ def share_in_order(scores, y, qid) -> float:
 FEWER_FITS = {"MeanRanker": {"grid": {"l1_share": [0.1, 0.03]}, "folds": 2}}
 
 
+@pytest.mark.slow
 @parametrize_with_checks([make(**FEWER_FITS.get(name, {})) for name, make in LINEAR_RANKERS.items()])
 def test_scikit_learn_agrees(estimator, check):
     check(estimator)  # every one of them: no exceptions are listed, as there are none
@@ -75,6 +76,7 @@ def in_parts(X):
 FORMS = [sparse.csr_array, sparse.csr_matrix, sparse.csc_array, np.asfortranarray, list, in_parts]
 
 
+@pytest.mark.slow
 @every_ranker
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_the_rows_gives_the_same(make, form):
@@ -370,6 +372,7 @@ def test_what_is_no_path_is_refused(call, message):
 # -- penalties and units by default ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @every_ranker
 def test_units_of_features_do_not_matter(make):
     X, y, qid = made_rows()

@@ -149,6 +149,7 @@ def mated(seed, n=25):
     return np.column_stack([rng.integers(0, made_tasks(seed)[at].shape[0], n) for at in (0, 2)])
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(seed=seeds, start=st.sampled_from(["parallel", "ridge"]), two=st.booleans())
 def test_from_mates_and_turned_round_it_steps_down_the_gradient_of_the_cosine(seed, start, two):
@@ -349,6 +350,7 @@ def test_few_preferences_are_repeated_pass_after_pass(shuffle):
             assert taken[at : at + 1] == source.draw(step + at, lambda: None)[:1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", ["both", "documents"])
 def test_a_resumed_run_has_the_bits_of_an_unbroken_one(shared, tmp_path):
     rng = np.random.default_rng(0)

@@ -55,6 +55,7 @@ def expected_of(base: Weights, Q, prefs: Preferences, D, rule: OnlineRule, unit:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=30), st.integers(1, 40))
 def test_a_step_is_confined_to_its_largest_pairs_ties_by_lower_key(values, most):
@@ -70,6 +71,7 @@ def test_a_step_is_confined_to_its_largest_pairs_ties_by_lower_key(values, most)
     assert np.allclose(change[:m] * (vals.astype(float) ** 2)[kept].sum(), vals[kept[:m]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("rule", RULES, ids=["default", "l1", "all the way", "bounded"])
 def test_the_learned_part_is_what_plain_steps_give(name, rule):
@@ -98,6 +100,7 @@ def test_contrasts_of_many_are_those_of_each_to_the_bit(name):
             assert np.array_equal(getattr(single, name), getattr(many, name)[start:stop])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_the_lead_of_a_document_is_that_of_all_weights(name):
     base = base_of(name)

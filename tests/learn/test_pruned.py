@@ -59,6 +59,7 @@ def support_of(ranker):
 # -- against the paper ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     seed=st.integers(0, 10**6),
@@ -248,6 +249,7 @@ def test_pruning_takes_the_largest_and_of_equal_ones_the_first(seed, n, m, at_on
 # -- learning on ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(seed=st.integers(0, 10**6), split=st.integers(1, 39), n_kept=st.sampled_from([2, 30, 140]))
 def test_partial_fit_learns_the_support_on_even_through_a_file(seed, split, n_kept, tmp_path_factory):

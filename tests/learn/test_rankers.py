@@ -204,6 +204,7 @@ def test_every_ranker_is_in_the_table():
         assert set(learner.cannot) <= set(CONTRACTS)
 
 
+@pytest.mark.slow
 @every_learner("halves")
 @given(seed=st.integers(0, 10**6), split=st.integers(1, 59))
 def test_two_halves_of_partial_fit_are_the_whole(make, seed, split):

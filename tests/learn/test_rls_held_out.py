@@ -69,6 +69,7 @@ def _root(gram):
 # -- leaving out ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @every_way
 @either
 @settings(max_examples=4)
@@ -301,6 +302,7 @@ def test_the_size_of_blocks_changes_nothing_of_what_is_left_out(cls, gamma, fold
         np.testing.assert_allclose(grid.means, grids[0][1].means, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_memory_does_not_go_with_rows_times_basis_vectors(monkeypatch):
     X, y, qid = made_rows(11, n=12_000, n_queries=200)
     monkeypatch.setattr(comparisons, "BYTES_AT_ONCE", 2**18)

@@ -50,6 +50,7 @@ def not_passed(estimator) -> dict[str, str]:
     return {"check_positive_only_tag_during_fit": reason, "check_estimators_dtypes": reason}
 
 
+@pytest.mark.slow
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=not_passed)
 def test_scikit_learn_agrees(estimator, check):
     check(estimator)
@@ -72,6 +73,7 @@ def test_it_learns_what_no_linear_ranker_can(make, basis, form):
     assert (other.basis_rows_ != ranker.basis_rows_).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("basis", ["k-means", "leverage"])
 @pytest.mark.parametrize("kernel", ["gaussian", "cosine", "polynomial"])
 def test_a_chosen_basis_looks_into_every_corner(basis, kernel):
@@ -83,6 +85,7 @@ def test_a_chosen_basis_looks_into_every_corner(basis, kernel):
     assert set(corner[ranker.basis_rows_]) == set(range(6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
 def test_k_means_takes_the_row_in_the_middle(form):
     rng = np.random.default_rng(0)
@@ -324,6 +327,7 @@ def test_what_grows_beyond_all_bounds_is_named(n_basis):
         RankRLS(n_basis=n_basis).fit(X * 1e200, y, qid=qid)
 
 
+@pytest.mark.slow
 def test_a_kernel_that_no_memory_holds_is_refused_at_once():
     X = sparse.csr_array(([1.0, 2.0], ([1, 2], [4, 4])), shape=(2_000_000, 3_000_000))
     y = np.arange(X.shape[0])

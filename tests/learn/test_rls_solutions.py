@@ -49,6 +49,7 @@ def assert_same(found, expected):
 # -- equations 7 and 8 ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @every_kernel
 @every_form
 @settings(max_examples=8)

@@ -46,6 +46,7 @@ def test_score_is_ndcg_at_10_over_queries(make, rows):
     assert tc.scorer("RankLoss")(ranker, X, y, qid=qid) == -wrong, "for scikit-learn more is better"
 
 
+@pytest.mark.slow
 @every_ranker
 def test_cross_validation_routes_qid_by_default(make, rows, routing):
     X, y, qid = rows
@@ -106,6 +107,7 @@ def test_rows_learned_by_query_are_not_measured_as_one_list(rows):
         cross_val_score(tc.FTRLRanker(), X, y, cv=tc.query_folds(qid, 3), params={"qid": qid})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frame_of", [pandas.DataFrame, polars.DataFrame], ids=["pandas", "polars"])
 @every_ranker
 def test_a_frame_with_a_column_of_queries_needs_no_routing(make, frame_of, rows):

@@ -155,6 +155,7 @@ def test_tables_and_direct_rows_give_the_same_weights(seed):
     np.testing.assert_allclose(weights[0].sparse.toarray(), weights[1].sparse.toarray(), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_sweeping_and_rebasing_change_no_weight(monkeypatch):
     Q, D, prefs = made_data(5, n=400)
     plain = tc.SparseRanker(l1=3e-3, shrink_every=7, rate=1.3, refit=False, max_memory=LITTLE).fit(Q, prefs, D)

@@ -33,6 +33,7 @@ def data(tmp_path_factory: pytest.TempPathFactory):
     return Q, D, random_preferences(rng, N_STEPS, 50, 25), *stored
 
 
+@pytest.mark.slow
 @every_learner()
 def test_a_fit_on_stored_rows_has_the_bits_of_one_in_memory(make, data):
     Q, D, prefs, stored_Q, stored_D = data
@@ -45,6 +46,7 @@ def test_a_fit_on_stored_rows_has_the_bits_of_one_in_memory(make, data):
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.slow
 @every_learner("learns on")
 def test_learning_on_from_stored_rows_has_the_same_bits(make, data):
     Q, D, prefs, stored_Q, stored_D = data

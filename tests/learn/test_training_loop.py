@@ -62,6 +62,7 @@ def held_out(data):
 # -- checkpoints -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["array", "shuffled", "sampled", "top"])
 @pytest.mark.parametrize("validated", [False, True])
 @pytest.mark.parametrize(
@@ -190,6 +191,7 @@ def learned_from_many(folder: Path, pause: float = 0.0) -> tc.LowRankRanker:
     return ranker.fit(Q, prefs, D, callbacks=[checkpoint, lambda event: time.sleep(pause)])
 
 
+@pytest.mark.slow
 def test_a_process_killed_for_real_resumes_to_the_same_bits(tmp_path):
     whole = learned_from_many(tmp_path / "whole")
     broken = tmp_path / "broken"

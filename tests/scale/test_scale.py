@@ -241,6 +241,7 @@ def test_how_a_worker_keeps_w_does_not_change_bits(towards, rng):
         np.testing.assert_array_equal(array, found[1][name])
 
 
+@pytest.mark.slow
 def test_how_columns_are_numbered_does_not_change_bits(rng):
     """Columns of more than 65,536 words travel as wider numbers."""
     Q, docs = random_texts(rng, 30, 9), random_texts(rng, 30, 12)

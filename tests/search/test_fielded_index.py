@@ -49,6 +49,7 @@ def brute_force(model, docs, query, k):
     return [(ids[row], scores[row]) for row in order][:k]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     st.integers(2, 60),

@@ -390,6 +390,7 @@ def test_a_refresh_does_not_undo_what_a_thread_has_done_meanwhile(
     assert list(index) == [*DOCS, "x", "y"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["add", "remove", "merge", "refresh"])
 def test_a_copy_that_is_made_in_the_middle_of_a_change_loses_nothing(tmp_path: Path, change: str) -> None:
     path = tmp_path / "index"

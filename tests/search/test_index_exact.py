@@ -176,6 +176,7 @@ def test_many_queries_are_answered_as_one_by_one() -> None:
         assert list(run[qid].items()) == [(hit.doc_id, hit.score) for hit in index.search(text, 3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("latent", [False, True])
 def test_reasons_add_up_to_the_score(latent: bool, rng: np.random.Generator) -> None:
     words = [f"w{i}" for i in range(60)]

@@ -306,6 +306,7 @@ def test_a_kill_at_any_step_leaves_what_was_committed(tmp_path: Path, name: str)
     assert name in ("merge", "first", "factors") or not found[0]  # a merge changes no answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KILLED)
 def test_a_full_disk_at_any_step_changes_nothing(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "index"

@@ -46,6 +46,7 @@ def copied(source: Path, copy: Path) -> Index:
     raise AssertionError("no copy could be opened")
 
 
+@pytest.mark.slow
 def test_a_copy_made_while_it_runs_gives_the_same_answers(tmp_path):
     live, copy = tmp_path / "index", tmp_path / "backup" / "index"
     index = made_index(live)

@@ -172,6 +172,7 @@ def test_a_journal_is_compacted_and_goes_on(tmp_path):
         read_journal(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["write", "replace", "close"])
 def test_a_kill_at_any_step_of_compaction_loses_nothing(tmp_path, call, monkeypatch):
     """What a kill leaves before and after each step: entries, sums and what is replayed are those of before."""
@@ -282,6 +283,7 @@ def replayed(folder: Path) -> Version:
     return replay(Index.open(folder / "index"), read_journal(folder / "journal.jsonl").entries)
 
 
+@pytest.mark.slow
 def test_a_service_takes_up_a_baked_model_and_gets_it_back_when_that_is_taken_back(tmp_path):
     index = made_index(tmp_path / "index")
     with living(tmp_path) as (api, service):
@@ -323,6 +325,7 @@ def test_a_service_takes_up_a_baked_model_and_gets_it_back_when_that_is_taken_ba
         refused(api.post("/undo", json={"entry": 3}), 409, "not an active one")
 
 
+@pytest.mark.slow
 def test_what_was_baked_while_nothing_was_served(tmp_path):
     index = made_index(tmp_path / "index")
     with living(tmp_path) as (api, service):
@@ -348,6 +351,7 @@ def promote_what_was_taught(index: Index, service: Service) -> None:
     assert service.reloader.look()
 
 
+@pytest.mark.slow
 def test_a_lost_archive_that_no_model_needs_is_not_missed(tmp_path):
     index = made_index(tmp_path / "index")
     with living(tmp_path) as (api, service):
@@ -363,6 +367,7 @@ def test_a_lost_archive_that_no_model_needs_is_not_missed(tmp_path):
         assert len(service.journal) == 11
 
 
+@pytest.mark.slow
 def test_allowances_are_renewed_once_also_where_the_entry_is_archived(tmp_path):
     index = made_index(tmp_path / "index")
     with living(tmp_path) as (api, service):
@@ -383,6 +388,7 @@ def test_allowances_are_renewed_once_also_where_the_entry_is_archived(tmp_path):
         assert len(service.journal) == 11
 
 
+@pytest.mark.slow
 def test_without_its_archive_a_model_that_needs_it_is_refused(tmp_path):
     index = made_index(tmp_path / "index")
     with living(tmp_path) as (api, service):

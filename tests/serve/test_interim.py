@@ -194,6 +194,7 @@ def test_an_undo_that_goes_far_back_is_told_and_seen_at_once(tmp_path, always, m
         assert service.version.digest == replay(INDEX, read_journal(tmp_path / "journal.jsonl").entries).digest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_start", [False, True])
 def test_a_kill_before_it_is_exact_gives_the_exact_bits(tmp_path, always, monkeypatch, at_start):
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)

@@ -66,6 +66,7 @@ def test_what_the_file_no_longer_says_is_the_default_again(live, tmp_path):
     assert service.limits.waiting == Limits.waiting
 
 
+@pytest.mark.slow
 def test_flags_go_before_the_file_still(live, tmp_path):
     _, service, _, reread = live
     reread(f'access-log = "{tmp_path / "one.jsonl"}"\nwrite-burst = 50\n')

@@ -48,6 +48,7 @@ def found(api: Any, k: int = 10) -> list[str]:
     return [hit["id"] for hit in api.get("/search", params={"q": QUERY, "k": k}).json()["learned"]]
 
 
+@pytest.mark.slow
 def test_new_documents_are_served_and_what_was_taught_is_kept(tmp_path):
     made_index(tmp_path / "index")
     with living(tmp_path) as (api, service):
@@ -172,6 +173,7 @@ def test_an_index_that_is_made_anew_brings_its_own_model(tmp_path):
         assert api.get("/health").json()["model"] != model
 
 
+@pytest.mark.slow
 def test_readers_and_teachers_move_from_one_version_to_the_next_as_a_whole(tmp_path):
     """While an index changes eight times, each answer is that of the index it names, and no preference is lost."""
     made_index(tmp_path / "index")
@@ -259,6 +261,7 @@ def other_model(index: Index, scale: float = 3.0) -> tc.TextModel:
     return replace(index.model, weights=Weights([Identity(n_terms=index.model.weights.shape[0], scale=scale)]))
 
 
+@pytest.mark.slow
 def test_a_promotion_is_served_without_a_restart_and_makes_allowances_whole_once(tmp_path):
     index = made_index(tmp_path / "index")
     own = index.model
@@ -297,6 +300,7 @@ def test_a_promotion_is_served_without_a_restart_and_makes_allowances_whole_once
         assert len(renewals(service)) == 3
 
 
+@pytest.mark.slow
 def test_a_rule_promotes_over_what_is_served_and_nothing_else(tmp_path):
     index = made_index(tmp_path / "index")
     with living(tmp_path) as (api, service):

@@ -66,6 +66,7 @@ def test_unknown_words_and_empty_queries_are_told(api):
         assert found["learned"] == found["baseline"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", ["learned", "baseline"])
 def test_reasons_sum_to_the_score_shown(api, system):
     api.post("/prefer", json={"query": QUERY, "better": "d5", "worse": "d9"})
@@ -104,6 +105,7 @@ def test_documents_are_given_as_they_were_indexed(api):
     refused(api.get("/documents", params={"id": "nobody"}), 404, "nobody")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("doc_id", ["..", ".", "../health", "a/../b", "%2e%2e", "a%2Fb", "?id=d1", "#", "a b+c", "\\"])
 def test_documents_have_any_id(tmp_path, doc_id):
     with served(tmp_path / "journal.jsonl", made_index(docs={doc_id: "green avocado"})) as (api, _):
@@ -368,6 +370,7 @@ def test_true_is_no_number_of_an_entry(api):
     assert api.get("/versions").json()["versions"][0]["active"]
 
 
+@pytest.mark.slow
 def test_a_restart_gives_the_same_bits(tmp_path):
     path = tmp_path / "journal.jsonl"
     with served(path, INDEX) as (api, _):

@@ -107,6 +107,7 @@ def test_stop_words_are_told(tmp_path):
         assert (found["learned"], found["stop_words"], found["unknown"]) == ([], ["the", "of"], ["zebra"])
 
 
+@pytest.mark.slow
 def test_what_is_searched_and_how_to_begin(tmp_path):
     with served(tmp_path / "journal.jsonl", made_index()) as (api, service):
         service.name = "teas"

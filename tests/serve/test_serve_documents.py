@@ -146,6 +146,7 @@ def test_an_index_that_cannot_be_written_says_so_and_goes_on(tmp_path, monkeypat
         assert api.post("/documents", json=posted("new")).status_code == 200
 
 
+@pytest.mark.slow
 def test_writers_of_other_processes_and_of_requests_lose_nothing(tmp_path):
     """Requests from three threads while another writer adds to the same folder: every document is there."""
     made_index(tmp_path / "index")

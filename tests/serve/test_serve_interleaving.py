@@ -25,6 +25,7 @@ from tercet.serve.guard import Access
 # -- lists ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["team-draft", "balanced"])
 def test_a_list_is_made_of_both_and_only_the_log_says_whose(tmp_path, method):
     with sharing(tmp_path, method=method) as (api, service, _):
@@ -55,6 +56,7 @@ def test_a_list_is_made_of_both_and_only_the_log_says_whose(tmp_path, method):
         assert served != other
 
 
+@pytest.mark.slow
 def test_the_same_list_all_day_for_one_client_and_more_of_it_begins_alike(tmp_path):
     with sharing(tmp_path) as (api, _, clock):
         first = ids(search(api, k=5))
@@ -68,6 +70,7 @@ def test_the_same_list_all_day_for_one_client_and_more_of_it_begins_alike(tmp_pa
         assert len(days) > 1
 
 
+@pytest.mark.slow
 def test_without_time_or_matches_there_is_the_served_list_alone(tmp_path):
     with sharing(tmp_path) as (api, service, _):
         assert not search(api, "zebra")["interleaved"] or not ids(search(api, "zebra"))
@@ -90,6 +93,7 @@ def test_all_goes_below_the_last_match_in_both(tmp_path):
         assert everything["interleaved"]
 
 
+@pytest.mark.slow
 def test_the_baseline_may_be_the_rival_and_is_none_before_anything_is_learned(tmp_path):
     with sharing(tmp_path, baseline=True) as (api, _, _):
         assert search(api)["interleaved"]
@@ -223,6 +227,7 @@ def rejected(model: tc.TextModel) -> tc.TextModel:
     return replace(model, report=report)
 
 
+@pytest.mark.slow
 def test_a_candidate_that_was_declined_is_not_shown_to_anybody(tmp_path, caplog):
     with sharing(tmp_path) as (api, service, _):
         before = service.interleaver.contest
@@ -284,6 +289,7 @@ def test_a_bad_candidate_stops_the_start(tmp_path):
 # -- the standing -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_clicks_settle_and_tell_who_wins_also_after_a_restart(tmp_path):
     clock = Clock()
     with sharing(tmp_path, clock=clock) as (api, service, _):

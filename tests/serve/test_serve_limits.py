@@ -270,6 +270,7 @@ def test_a_full_queue_is_told_and_empties(tmp_path, monkeypatch):
         assert service.reads.length == 0
 
 
+@pytest.mark.slow
 def test_changes_are_rationed_by_client_and_by_address(tmp_path):
     limits = Limits(writes_per_minute=0.5, write_burst=3)
     with served(tmp_path / "journal.jsonl", INDEX, limits) as (api, _):
@@ -351,6 +352,7 @@ def test_up_to_so_many_pairs_are_taught(tmp_path, monkeypatch):
         assert api.get("/health").status_code == 200
 
 
+@pytest.mark.slow
 def test_up_to_so_many_entries_are_named_behind_a_pair(tmp_path):
     n = ENTRIES_BEHIND + 20
     entries = [preferred(number, QUERY, LAST, FIRST, f"10.0.0.{number}", "visitor") for number in range(1, n + 1)]
@@ -399,6 +401,7 @@ def test_tokens_have_a_least_length():
         access_for("127.0.0.1", None, None, revoke_token=REVOKE)
 
 
+@pytest.mark.slow
 def test_who_teaches_does_not_revoke(tmp_path):
     def sent(token: str) -> dict[str, str]:
         return {"Authorization": f"Bearer {token}"}
@@ -431,6 +434,7 @@ def test_allowed_hosts_are_named_as_requests_name_them(tmp_path):
             access_for("127.0.0.1", None, None, (wrong,))
 
 
+@pytest.mark.slow
 def test_an_address_in_use_or_wrong_is_told(tmp_path):
     with served(tmp_path / "journal.jsonl", INDEX) as (_, service), socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -82,6 +82,7 @@ def rival_of(service: Service) -> Generation:
     return service.interleaver._rival.generation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["documents", "candidate", "promotion"])
 def test_a_generation_is_gone_once_another_is_served(tmp_path, change):
     with sharing(tmp_path) as (api, service, _):
@@ -104,6 +105,7 @@ def test_a_generation_is_gone_once_another_is_served(tmp_path, change):
         use(api, service)
 
 
+@pytest.mark.slow
 def test_a_version_is_gone_once_another_is_served(tmp_path):
     with sharing(tmp_path) as (api, service, _):
         use(api, service)

@@ -20,6 +20,7 @@ from tercet.search import Index
 # -- promotion by rule ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_candidate_that_wins_is_promoted_and_comes_to_be_challenged_by_the_one_before(tmp_path):
     clock = Clock()
     with sharing(tmp_path, clock=clock, promotes=True) as (api, service, _):
@@ -51,6 +52,7 @@ def test_a_candidate_that_wins_is_promoted_and_comes_to_be_challenged_by_the_one
     assert [one.by for one in Index.open(tmp_path / "index").promotions] == ["rule", "rule"]
 
 
+@pytest.mark.slow
 def test_what_wins_stays_and_nothing_is_promoted_unless_asked_for(tmp_path):
     clock = Clock()
     with sharing(tmp_path, clock=clock, promotes=True) as (api, service, _):
@@ -68,6 +70,7 @@ def test_what_wins_stays_and_nothing_is_promoted_unless_asked_for(tmp_path):
         assert service.index.promotions == ()
 
 
+@pytest.mark.slow
 def test_one_client_promotes_nothing(tmp_path):
     clock = Clock()
     with sharing(tmp_path, clock=clock, promotes=True) as (api, service, _):
@@ -101,6 +104,7 @@ def test_a_promotion_by_hand_changes_the_sides_as_well(tmp_path):
         assert service.interleaver.contest.promotion == 2
 
 
+@pytest.mark.slow
 def test_a_promotion_that_cannot_be_written_is_refused_and_told(tmp_path, monkeypatch, caplog):
     clock = Clock()
     with sharing(tmp_path, clock=clock, promotes=True) as (api, service, _):
@@ -131,6 +135,7 @@ def test_what_cannot_be_promoted_is_refused_at_the_start(tmp_path):
         assert "--promote needs" in result.output
 
 
+@pytest.mark.slow
 def test_filters_hold_for_both(tmp_path):
     docs = [(name, text, {"kind": "odd" if len(text) % 2 else "even"}) for name, text in made_docs().items()]
     index = made_index(tmp_path / "index", docs=docs)

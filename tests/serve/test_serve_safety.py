@@ -33,6 +33,7 @@ def api(tmp_path):
 # -- health, errors, the OpenAPI document ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_health_and_metrics(api):
     health = checked(api.get("/health"), messages.Health)
     assert (health["status"], health["version"], health["documents"]) == ("ok", "v0", 60)
@@ -62,6 +63,7 @@ def test_health_and_metrics(api):
         assert line.startswith("# ") or float(line.rpartition(" ")[2]) >= 0
 
 
+@pytest.mark.slow
 def test_a_learner_that_stopped_is_told(tmp_path, monkeypatch):
     given = {"query": QUERY, "better": "d3", "worse": "d9"}
 
@@ -224,6 +226,7 @@ def test_tokens_read_and_write(tmp_path):
         assert api.get(search[1]).headers["www-authenticate"].startswith("Bearer")
 
 
+@pytest.mark.slow
 def test_who_is_a_teacher(tmp_path):
     here, named, token = ("127.0.0.1", {}), ("127.0.0.1", {"client": "ann"}), {"Authorization": "Bearer w"}
     with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
@@ -248,6 +251,7 @@ def test_who_is_a_teacher(tmp_path):
         assert by_name.trust("127.0.0.1", Headers({"host": "search.example"})) == "visitor"
 
 
+@pytest.mark.slow
 def test_an_allowance_that_is_spent_is_told_and_comes_back(tmp_path):
     """A visitor teaches until nothing moves; then it is said, and when a model is made of it, it moves again."""
     query, hits = "green avocado oil", [hit.doc_id for hit in INDEX.search("green avocado oil", 30)]

@@ -200,6 +200,7 @@ def test_a_snapshot_is_taken_over_documents_that_changed(kept):
     assert restored(index, path) == 30
 
 
+@pytest.mark.slow
 def test_a_damaged_snapshot_is_left_alone(kept, caplog):
     index, path = kept
     files = [file for file in path.with_suffix(".snapshots").rglob("*") if file.is_file()]
