@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 TOOLS := .venv-tools
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Without bytecode on disk, every process that a test starts would compile all modules again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo serve test check lint engines bench repro screenshot release-check docs clean lock audit sbom test-oldest
 

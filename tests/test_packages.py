@@ -341,7 +341,7 @@ def lazy_tables(module: str) -> Iterator[tuple[dict[str, tuple[str, ...]], ast.I
                     yield ast.literal_eval(call.args[1]), node
 
 
-@pytest.mark.parametrize("package", [name for name in FILES if any(lazy_tables(name))])
+@pytest.mark.parametrize("package", [name for name, path in FILES.items() if "lazy_names(" in path.read_text("utf-8")])
 def test_lazy_names_are_those_that_type_checkers_see(package):
     for table, block in lazy_tables(package):
         typed = {(node.module, name.name) for node in block.body for name in node.names}  # type: ignore[attr-defined]
