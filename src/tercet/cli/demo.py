@@ -15,6 +15,7 @@ from rich.table import Table
 
 from tercet._installed import called, install_command
 from tercet.cli.docstrings import DocstringCollection, docstring_collection
+from tercet.cli.groups import examples
 from tercet.cli.inputs import open_model
 from tercet.cli.options import NEW, seed_option
 from tercet.cli.terminal import open_console
@@ -34,7 +35,7 @@ NAME = "docstrings"  # what the report calls the data
 QUERY = "inverse 2-D FFT"  # of the test queries; the README shows it, and tests/cli/test_cli.py holds what it says
 
 
-@click.command()
+@click.command(epilog=examples("demo", "demo -o try/ --seed 1"))
 @click.option(
     "-o", "--output", type=NEW, default=Path("out/demo"), show_default=True, help="Folder for the model and the index."
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from tercet.cli.groups import examples
 from tercet.cli.inputs import open_judged, open_model
 from tercet.cli.options import DATA, FOLDER, table_options
 from tercet.cli.terminal import echo
@@ -15,7 +16,9 @@ from tercet.errors import InputError
 from tercet.store import MANIFEST_NAME
 
 
-@click.command()
+@click.command(
+    epilog=examples('explain index/ "avocado toast" sku17 --versus sku4', "explain model/ --word avocado --word toast")
+)
 @click.argument("source", metavar="INDEX|MODEL|DATA", type=DATA)
 @click.argument("text", required=False)
 @click.argument("document", metavar="[DOC]", required=False)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tercet.cli.groups import SectionedCommand
+from tercet.cli.groups import SectionedCommand, examples
 from tercet.cli.inputs import (
     ONLY_SPLIT,
     Labelled,
@@ -66,7 +66,14 @@ SECTIONS = {
 }
 
 
-@click.command(cls=SectionedCommand, sections=SECTIONS)
+@click.command(
+    cls=SectionedCommand,
+    sections=SECTIONS,
+    epilog=examples(
+        "fit products.csv --clicks clicks.csv --text name,description -o model/",
+        "fit nfcorpus/ --ranker sparse:density=.05,l1=1e-6 --budget 120 -o model/",
+    ),
+)
 @click.argument("data", type=DATA)
 @click.option("--clicks", type=ANY, multiple=True, help="Click log: a table, or UBI's queries and events; repeatable.")
 @click.option("--preferences", type=ANY, multiple=True, help="Table of query, better, worse document; repeatable.")

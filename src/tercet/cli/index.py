@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tercet.cli.groups import SectionedCommand
+from tercet.cli.groups import SectionedCommand, examples
 from tercet.cli.inputs import analyser_of, documents_for, documents_of, open_model
 from tercet.cli.options import (
     DATA,
@@ -48,6 +48,7 @@ CHANGES = ("undo", "add", "update", "remove", "remove_listed", "merge")
         "An index that is there": CHANGES,
         "Tables": ("id_column", "text_columns", "column", "encoding", "skip_bad"),
     },
+    epilog=examples("index products.csv --model model/ -o index/", "index index/ --update today.csv --remove sku17"),
 )
 @click.argument("source", metavar="DATA|INDEX", type=DATA)
 @click.option("-o", "--output", type=NEW, metavar="INDEX", help="Folder for a new index.")

@@ -43,7 +43,7 @@ from tercet.loading import load
 from tercet.search import BaseIndex
 from tercet.store import bundle_kind
 from tercet.store.kinds import REMOTE_KINDS
-from tercet.text import TOKENIZERS, Analyser
+from tercet.text import TOKENIZERS, Analyser, unknown_words
 
 ONLY_SPLIT = "train"  # what judgements named by --judgements are called, so that `fit` learns from them
 Qrels = dict[str, dict[str, int]]
@@ -298,3 +298,10 @@ def read_clicks(paths: tuple[Path, ...]) -> ClickLog:
     lists = "1 list" if len(log.impressions) == 1 else f"{len(log.impressions):,} lists"
     echo(f"{lists}, {n_clicked:,} with a click")
     return log
+
+
+def tell_unknown(model: TextModel, queries: Mapping[str, str], path: Path | None = None) -> None:
+    """A line about words of queries that a model does not know, if there are any."""
+    unknown = unknown_words(model.query_vectoriser, queries.values())
+    if unknown.n_affected or unknown.n_lost:
+        echo(f"note: {unknown}" if path is None else f"note: {path}: {unknown}", err=True)

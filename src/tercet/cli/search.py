@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from tercet.cli.groups import examples
 from tercet.cli.options import FILE, FOLDER, json_option, output_options, query_vectors_option, verify_option
 from tercet.cli.terminal import echo
 from tercet.data.own_vectors import read_vector
@@ -20,7 +21,9 @@ from tercet.search.stored_fields import shown_record
 _TEXT_SHOWN = 76
 
 
-@click.command()
+@click.command(
+    epilog=examples('search index/ "avocado toast" --why -k 5', "search index/ --queries queries.jsonl -o run.trec")
+)
 @click.argument("index", type=FOLDER)
 @click.argument("text", required=False)
 @click.option("-k", "count", type=click.IntRange(min=1), help="Documents to find.  [default: 10; 100 for --queries]")

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from tercet.choose import RULES
-from tercet.cli.groups import SectionedCommand
-from tercet.cli.letor.rows import print_features, read_rows
+from tercet.cli.groups import SectionedCommand, examples
+from tercet.cli.letor import print_features, read_rows
 from tercet.cli.options import ANY, FILE, NEW, Machine, learning_on, output_options, refuse_given, seed_option
 from tercet.cli.rankers import FEATURE_RANKER, feature_ranker
 from tercet.cli.terminal import echo
@@ -41,7 +41,14 @@ SECTIONS = {
 }
 
 
-@click.command(cls=SectionedCommand, sections=SECTIONS)
+@click.command(
+    cls=SectionedCommand,
+    sections=SECTIONS,
+    epilog=examples(
+        "letor fit train.txt --validation vali.txt --test test.txt -o model/",
+        "letor fit OHSUMED/ --ranker ftrl:batch_size=100,rate=.5,rho=1,epochs=3",
+    ),
+)
 @click.argument("data", type=ANY)
 @click.option("--validation", type=FILE, help="LETOR file to choose the penalty on.  [default: cross-validation]")
 @click.option("--test", type=FILE, help="LETOR file to report on.")
