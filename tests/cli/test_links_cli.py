@@ -69,7 +69,7 @@ def test_links_to_unknown_documents_are_refused_or_counted(tmp_path, pages):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--validation", "dev"], "leave out --validation"),
+        (["--test", "dev"], "leave out --test"),
         (["--field", "title"], "leave out --field"),
         (["--preferences", "LINKS"], "leave out --preferences"),
     ],

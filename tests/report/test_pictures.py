@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import tercet as tc
+from tercet import pictures
 from tercet._installed import install_command
 from tercet.cli.main import cli
 from tercet.errors import InputError, MissingExtraError
-from tercet import pictures
 from tercet.pictures import draw_pairs, look_at_pairs, picture
 from tercet.weights import Dense, Diagonal, Identity, LowRank, Sparse, Weights, survey
 
