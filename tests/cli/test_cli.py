@@ -112,7 +112,7 @@ def test_explain_adds_up(index):
 def test_fit_from_named_files_leaves_queries_out_in_turn(beir, tmp_path):
     result = run(
         *("fit", beir / "corpus.jsonl", "--queries", beir / "queries.jsonl"),
-        *("--judgements", beir / "qrels" / "train.tsv", "-o", tmp_path / "m", "--steps", 2000),
+        *("--judgements", beir / "qrels" / "train.tsv", "-o", tmp_path / "m", "--ranker", "cosine"),
     )
     assert result.exit_code == 0, result.output
     assert "120 training queries, 120 of them left out in turn" in result.output
@@ -120,7 +120,7 @@ def test_fit_from_named_files_leaves_queries_out_in_turn(beir, tmp_path):
 
 
 def test_a_split_plays_one_part(beir, tmp_path):
-    result = run("fit", beir, "-o", tmp_path / "m", "--test", "dev", "--steps", 2000)
+    result = run("fit", beir, "-o", tmp_path / "m", "--test", "dev", "--ranker", "cosine")
     assert result.exit_code == 0, result.output
     assert "Each query was left out twice, in 5 folds" in result.output
     assert "Test queries were given." in result.output
@@ -137,6 +137,7 @@ def test_what_new_documents_lose_and_how_long_it_takes_can_be_said(beir, tmp_pat
         assert f"Invalid value for '{option[0]}'" in wrong.output
 
 
+@pytest.mark.slow
 def test_fit_learns_from_preferences(beir, tmp_path):
     qrels = read_qrels(beir / "qrels" / "train.tsv")
     queries = read_queries(beir / "queries.jsonl")
@@ -146,7 +147,7 @@ def test_fit_learns_from_preferences(beir, tmp_path):
     write_preferences(by_id, PreferenceTriples(*zip(*triplets, strict=True)))
     text_triplets = [(queries[qid], better, worse) for qid, better, worse in triplets]
     write_preferences(by_text, PreferenceTriples(*zip(*text_triplets, strict=True)))
-    quick = ("--steps", 3000)
+    quick = ("--steps", 1000)
     output = ok("fit", beir, "--preferences", by_id, "-o", tmp_path / "m", *quick)
     assert f"{len(triplets):,} preferences" in output
     report = tc.load(tmp_path / "m").report

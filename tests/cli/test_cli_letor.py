@@ -260,6 +260,7 @@ def expected_table(evaluation: Evaluation) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_picture_draws_the_path(model, tmp_path):
     pytest.importorskip("matplotlib")
     result = run("report", model, "-o", tmp_path / "path.svg")
