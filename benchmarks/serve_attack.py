@@ -26,7 +26,8 @@ import numpy as np
 import tercet as tc
 from common import machine_facts, parse_arguments, print_facts, print_table, write_json
 from serve_teaching import changed, moment_of, reciprocal_ranks
-from tercet.cli.docstrings import DocstringCollection, docstring_collection
+from tercet.cli.docstrings import docstring_collection
+from tercet.data import JudgedTexts
 from tercet.search import Index
 from tercet.serve import LearningBounds, Version, replay
 from tercet.serve.journal import Entry, Preferred
@@ -40,7 +41,7 @@ SHARES = (0.0, 0.05, 0.2, 0.5)
 class Crowd:
     """Votes of attackers and of honest visitors, by a seed."""
 
-    def __init__(self, collection: DocstringCollection, index: Index, seed: int) -> None:
+    def __init__(self, collection: JudgedTexts, index: Index, seed: int) -> None:
         self._rng = np.random.default_rng([seed, 7])
         judged = collection.qrels["train"] | collection.qrels["validation"]
         self._answers = {collection.queries[qid]: set(docs) for qid, docs in judged.items()}
@@ -93,7 +94,7 @@ class Crowd:
         ]
 
 
-def first_of(version: Version, collection: DocstringCollection, target: str) -> int:
+def first_of(version: Version, collection: JudgedTexts, target: str) -> int:
     hits = (version.index.search(collection.queries[qid], 1) for qid in collection.qrels["test"])
     return sum(bool(found) and found[0].doc_id == target for found in hits)
 

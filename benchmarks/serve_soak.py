@@ -128,7 +128,7 @@ class Reader(Client):
 
 
 def draw(samples: list[dict[str, float]], path: Path) -> None:
-    from tercet.pictures.drawing import BLUE, RED, SETTINGS, TITLE_SIZE, import_matplotlib
+    from tercet.pictures import BLUE, RED, SETTINGS, TITLE_SIZE, import_matplotlib
 
     matplotlib = import_matplotlib()
     from matplotlib.figure import Figure

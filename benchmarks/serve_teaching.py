@@ -26,7 +26,8 @@ import numpy as np
 
 import tercet as tc
 from common import machine_facts, parse_arguments, print_facts, print_table, write_json
-from tercet.cli.docstrings import DocstringCollection, docstring_collection
+from tercet.cli.docstrings import docstring_collection
+from tercet.data import JudgedTexts
 from tercet.search import Index
 from tercet.serve import Learner, Version
 from tercet.serve.journal import Entry, Preferred, Trust
@@ -49,7 +50,7 @@ class Lesson:
 class Person:
     """Prefers the known answer of a query over the one above it; queries come in the order of a seed."""
 
-    def __init__(self, collection: DocstringCollection, seed: int) -> None:
+    def __init__(self, collection: JudgedTexts, seed: int) -> None:
         judged = collection.qrels["train"] | collection.qrels["validation"]
         self._answers = {collection.queries[qid]: set(docs) for qid, docs in judged.items()}
         self._rng = np.random.default_rng(seed)
@@ -81,7 +82,7 @@ def taught(learner: Learner, person: Person, n: int, trust: Trust | None, first:
     return lesson
 
 
-def attacks(collection: DocstringCollection, n: int, n_names: int, seed: int) -> list[Entry]:
+def attacks(collection: JudgedTexts, n: int, n_names: int, seed: int) -> list[Entry]:
     """Preferences at random within an hour, of one address with so many names."""
     rng = np.random.default_rng([seed, 1])
     queries, docs = sorted(collection.queries.values()), np.array(list(collection.docs))
@@ -98,7 +99,7 @@ def moment_of(seconds: float) -> str:
     return (START + timedelta(seconds=seconds)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def reciprocal_ranks(version: Version, collection: DocstringCollection) -> np.ndarray[Any, np.dtype[np.float64]]:
+def reciprocal_ranks(version: Version, collection: JudgedTexts) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Of the first answer among a hundred, for each test query; their answers are asked for by no other query."""
     values = []
     for qid, answers in collection.qrels["test"].items():

@@ -35,7 +35,7 @@ LAYERS: list[list[str]] = [
     ["learn"],
     ["report"],
     ["fitting"],
-    ["pictures"],
+    ["pictures.py"],
     ["search"],
     ["scale", "gpu"],
     ["loading.py"],
@@ -44,7 +44,7 @@ LAYERS: list[list[str]] = [
     ["cli"],
     ["tercet/__init__.py", "__main__"],
 ]
-TOP_LEVEL_FILES = {"choose": "choose.py", "loading": "loading.py", "simulate": "simulate.py"}
+TOP_LEVEL_FILES = {"choose": "choose.py", "loading": "loading.py", "pictures": "pictures.py", "simulate": "simulate.py"}
 ALLOWED: dict[str, set[str]] = {
     package: {package} | {lower for below in LAYERS[:height] for lower in below}
     for height, layer in enumerate(LAYERS)

@@ -42,7 +42,7 @@ from shop import SHOWN, VISITORS, make_shop, read_packages, read_truth, run
 
 import tercet as tc
 from tercet.data.lines import write_atomically
-from tercet.pictures.drawing import BLUE, GREY, RED, SETTINGS, TITLE_SIZE, import_matplotlib, save_figure
+from tercet.pictures import BLUE, GREY, RED, SETTINGS, TITLE_SIZE, import_matplotlib, save_figure
 from tercet.search import Index
 from tercet.simulate import Traffic, Visitors
 

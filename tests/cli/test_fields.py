@@ -49,10 +49,10 @@ def test_columns_are_learned_indexed_and_explained(folder):
     assert result.output.index("word3-large") < result.output.index("word3-small")
     assert "log:downloads 3000" in result.output
     assert run("index", index, "--update", folder / "products.jsonl").exit_code == 0
-    why = run("explain", folder / "products.jsonl", "word3", "word3-large", "--model", model)
+    why = run("explain", index, "word3", "word3-large")
     assert why.exit_code == 0, why.output
     assert "title: word3" in why.output
-    plain = run("index", index, "--add", folder / "queries.jsonl")
+    plain = run("index", index, "--update", folder / "queries.jsonl")
     assert plain.exit_code == 1
     assert "no column 'title'; they have 'text'" in plain.output
 

@@ -27,6 +27,7 @@ ROLES = "id: sku; text: name, description; stored: price"
 
 
 QUICK = ("--steps", 1000)
+READ = ("--ranker", "cosine")  # where what is read matters and not what is learned
 
 
 def write_csv(path, header, rows, **options):
@@ -185,7 +186,7 @@ def test_fit_from_a_table_of_judgements(products, judged, tmp_path):
     queries = write_csv(tmp_path / "queries.csv", ["qid", "query"], [(i, term) for i, (term, _) in enumerate(TERMS)])
     number = {term: i for i, (term, _) in enumerate(TERMS)}
     by_id = write_csv(tmp_path / "by_id.csv", ["qid", "doc", "grade"], [(number[t], d, g) for t, d, g in JUDGED])
-    said = ok("fit", products, "--queries", queries, "--judgements", by_id, "-o", tmp_path / "by_id", *QUICK)
+    said = ok("fit", products, "--queries", queries, "--judgements", by_id, "-o", tmp_path / "by_id", *READ)
     assert "40 documents, 24 queries (judged: train 24)" in said
 
 
@@ -194,7 +195,7 @@ def test_columns_of_judgements_can_be_named(products, tmp_path):
     message = failed("fit", products, "--judgements", path, "-o", tmp_path / "m")
     assert "no column is called as one that holds the query; the columns are asked, thing, how good, by" in message
     named = ["--column", "query=asked", "--column", "doc=thing", "--column", "grade=how good"]
-    said = ok("fit", products, "--judgements", path, *named, "-o", tmp_path / "m", *QUICK)
+    said = ok("fit", products, "--judgements", path, *named, "-o", tmp_path / "m", *READ)
     assert "query: asked; doc: thing; grade: how good" in said
     result = run("fit", products, "--judgements", path, "--column", "mark=by", "-o", tmp_path / "n")
     assert result.exit_code == 2
@@ -225,7 +226,7 @@ def test_bad_judgements_are_told_by_line_and_so_many_are_left_out(products, tmp_
 def test_bad_judgements_may_be_left_out(products, tmp_path):
     header = ["query", "sku", "rating"]
     path = write_csv(tmp_path / "judged.csv", header, [*JUDGED, ("tea", "999", 1), ("tea", "001", "")])
-    said = ok("fit", products, "--judgements", path, "--skip-bad", "1", "-o", tmp_path / "m", *QUICK)
+    said = ok("fit", products, "--judgements", path, "--skip-bad", "1", "-o", tmp_path / "m", *READ)
     assert "note: 1 bad row is left out:" in said
     assert f"judged.csv:{len(JUDGED) + 2}: document '999' is not among the documents" in said
     assert "judged.csv: left out, without a grade: 1 row" in said
@@ -237,7 +238,7 @@ def test_judgements_of_trec_and_a_table_are_read_as_ever(products, tmp_path):
     said = failed("fit", products, "--judgements", tmp_path / "qrels.txt", "-o", tmp_path / "m")
     assert "qrels.txt names queries by their ids; name their texts: --queries" in said
     table = write_csv(tmp_path / "case.csv", ["query", "docid", "rating"], JUDGED)
-    said = ok("fit", products, "--judgements", table, "-o", tmp_path / "m", *QUICK)
+    said = ok("fit", products, "--judgements", table, "-o", tmp_path / "m", *READ)
     assert "case.csv: CSV separated by commas; query: query; doc: docid; grade: rating" in said
     queries = write_csv(tmp_path / "queries.csv", ["id", "text"], [(qid, term) for term, qid in number.items()])
     (tmp_path / "foreign.txt").write_text("q0 0 001 1\nq99 0 001 1\n")
@@ -259,12 +260,12 @@ def test_fit_from_threes(products, tmp_path, header):
 def test_threes_in_parquet_and_unknown_ids_by_row(products, tmp_path):
     rows = [{"query": q, "chosen": b, "rejected": w, "by": "me"} for q, b, w in TRIPLETS]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "triplets.parquet")
-    said = ok("fit", products, "--preferences", tmp_path / "triplets.parquet", "-o", tmp_path / "m", *QUICK)
+    said = ok("fit", products, "--preferences", tmp_path / "triplets.parquet", "-o", tmp_path / "m", *READ)
     assert "triplets.parquet: Parquet; query: query; better: chosen; worse: rejected" in said
     path = write_csv(tmp_path / "triplets.csv", ["query", "better", "worse"], [*TRIPLETS, ("tea", "001", "999")])
     message = f"triplets.csv:{len(TRIPLETS) + 2}: document '999' is not among the documents"
     assert message in failed("fit", products, "--preferences", path, "-o", tmp_path / "n")
-    said = ok("fit", products, "--preferences", path, "--skip-bad", "1", "-o", tmp_path / "n", *QUICK)
+    said = ok("fit", products, "--preferences", path, "--skip-bad", "1", "-o", tmp_path / "n", *READ)
     assert message in said
     assert "48 preferences" in said
 
@@ -272,7 +273,7 @@ def test_threes_in_parquet_and_unknown_ids_by_row(products, tmp_path):
 def test_threes_beside_judgements_may_have_queries_of_their_own(products, judged, tmp_path):
     rows = [*TRIPLETS, ("dairy new", PRODUCTS[1]["sku"], PRODUCTS[0]["sku"])]
     path = write_csv(tmp_path / "triplets.csv", ["query", "better", "worse"], rows)
-    said = ok("fit", products, "--judgements", judged, "--preferences", path, "-o", tmp_path / "m", *QUICK)
+    said = ok("fit", products, "--judgements", judged, "--preferences", path, "-o", tmp_path / "m", *READ)
     assert "49 preferences" in said
 
 

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from support.commands import commands
 from tercet.cli.main import cli
 
 MOST_LINES = 45
 WIDTH = 100
-
-
-def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The words of every command of a group, the group itself first."""
-    yield path
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        if isinstance(command, click.Group):
-            yield from commands(command, (*path, name))
-        else:
-            yield (*path, name)
 
 
 def help_of(path: tuple[str, ...]) -> list[str]:

@@ -52,7 +52,6 @@ def test_search_with_reasons(index: Path) -> None:
     word, _, contribution = best.why.pairs[0]
     assert f"{contribution:+.4f}  {word}" in why
     assert "nothing found" in ok("search", index, "guava")
-    assert "not exact" in ok("search", index, "green avocado eyes", "--max-terms", 1)
 
 
 def test_many_queries_become_a_run(index: Path, data: Path, tmp_path: Path) -> None:
@@ -74,23 +73,20 @@ def test_explain_of_an_index(index: Path, data: Path, model: Path) -> None:
     difference = ok("explain", index, "green avocado", "a", "--versus", "b")
     assert "a over b for 'green avocado'" in difference
     assert opened.versus("green avocado", "a", "b").table(20) in difference
-    same = ok("explain", data, "q1", "a", "--model", model)
+    same = ok("explain", index, "green avocado", "a", "--model", model)
     assert opened.explain("green avocado", "a").table(20) in same
     stranger = run("explain", index, "green", "nobody")
     assert (stranger.exit_code, stranger.stdout) == (1, "")
     assert run("explain", index, "green").exit_code == 2
-    assert run("explain", data, "q1", "a", "--model", model, "--versus", "b").exit_code == 2
-    assert run("explain", data, "q1", "a").exit_code == 2
+    assert run("explain", model, "green", "a").exit_code == 1
+    assert run("explain", data, "green", "a").exit_code == 1
 
 
 def test_documents_come_and_go(index: Path, tmp_path: Path) -> None:
     more = corpus(tmp_path / "more.jsonl", {"x": "green sky", "y": "blue toast"})
-    added = ok("index", index, "--add", more)
+    added = ok("index", index, "--update", more)
     assert "4 documents before, 6 now, in 2 segments" in added
     assert "new to the index" not in added
-    again = run("index", index, "--add", more)
-    assert again.exit_code == 1
-    assert "'x' is in the index already" in again.output
     ok("index", index, "--update", corpus(tmp_path / "new.jsonl", {"x": "eyes"}))
     assert Index.open(index).text("x") == "eyes"
     (tmp_path / "ids.txt").write_text("y\n\nx\n")
@@ -104,8 +100,8 @@ def test_wrong_usage(index: Path, model: Path, data: Path, tmp_path: Path) -> No
     for arguments in (
         ("index", "--model", model, "-o", tmp_path / "new"),
         ("index", data, "--model", model),
-        ("index", data, "--model", model, "-o", index, "--add", data),
-        ("index", index, "--add", data, "--replace"),
+        ("index", data, "--model", model, "-o", index, "--update", data),
+        ("index", index, "--update", data, "--replace"),
         ("index", index, "--update", data, "--language", "english"),
         ("index", data, "-o", tmp_path / "new", "--model", model, "--language", "english"),
         ("index", data, "-o", index, "--merge"),
@@ -161,7 +157,7 @@ def test_a_long_build_says_how_far_it_is(
     monkeypatch.setattr(importlib.import_module("tercet.cli.progress"), "SAY_EVERY_SECONDS", 0.0)
     assert run(*command, "--replace").stderr == "4 documents so far\n"
     more = corpus(tmp_path / "more.jsonl", {"x": "green sky", "y": "blue toast"})
-    assert run("index", tmp_path / "index", "--add", more).stderr == "2 documents so far\n"
+    assert run("index", tmp_path / "index", "--update", more).stderr == "2 documents so far\n"
 
 
 def test_without_a_model_it_is_bm25(data: Path, tmp_path: Path) -> None:
@@ -198,7 +194,7 @@ def test_the_demo_writes_over_nothing_but_itself(model: Path, index: Path, tmp_p
 
 
 def test_new_words_are_told(index: Path, tmp_path: Path) -> None:
-    added = ok("index", index, "--add", corpus(tmp_path / "more.jsonl", {"x": "green guava", "y": "guava"}))
+    added = ok("index", index, "--update", corpus(tmp_path / "more.jsonl", {"x": "green guava", "y": "guava"}))
     assert "1 of the words are new to the index, such as 'guava'" in added
 
 
@@ -242,7 +238,7 @@ def test_an_index_is_not_lost(index: Path, model: Path, data: Path, tmp_path: Pa
 
 def test_ids_are_taken_as_they_are(index: Path, tmp_path: Path) -> None:
     names = ["007", "1e5", " blank before", "x" * 5000]
-    ok("index", index, "--add", corpus(tmp_path / "more.jsonl", dict.fromkeys(names, "green")))
+    ok("index", index, "--update", corpus(tmp_path / "more.jsonl", dict.fromkeys(names, "green")))
     assert list(Index.open(index))[-4:] == names
     refused = run("search", index, "--queries", corpus(tmp_path / "q.jsonl", {"q": "green"}), "-o", tmp_path / "run")
     assert refused.exit_code == 1

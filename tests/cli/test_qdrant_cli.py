@@ -61,7 +61,6 @@ def corpus(path: Path, docs: dict[str, str]) -> Path:
     [
         ("search", "", "green avocado guava", "--why"),
         ("search", "", "green sky", "-k", 2),
-        ("search", "", "green sky", "--max-terms", 50),
         ("explain", "", "green avocado", "a"),
         ("explain", "", "green avocado", "a", "--versus", "b"),
     ],
@@ -90,7 +89,7 @@ def test_another_model(folder: Path) -> None:
 def test_changes(server: FakeQdrant, tmp_path: Path) -> None:
     folder = filled(server, tmp_path)
     more = corpus(folder / "more.jsonl", {"x": "green green", "y": "sky"})
-    assert "4 documents before, 6 now\n" in ok("index", folder / "index", "--add", more)
+    assert "4 documents before, 6 now\n" in ok("index", folder / "index", "--update", more)
     corpus(more, {"x": "blue sky"})
     output = ok("index", folder / "index", "--update", more, "--remove", "a")
     assert output == f"{folder / 'index'}: 6 documents before, 5 now\n"
@@ -114,7 +113,7 @@ def test_wrong_usage(folder: Path, options: tuple[str, ...], problem: str) -> No
     result = run("index", folder / "data", "--model", folder / "model", "-o", folder / "new", *options)
     assert result.exit_code == 2
     assert problem in result.output
-    result = run("index", folder / "index", "--add", folder / "data", "--backend", "qdrant")
+    result = run("index", folder / "index", "--update", folder / "data", "--backend", "qdrant")
     assert result.exit_code == 2
     assert "--backend is for a new index" in result.output
 

@@ -17,7 +17,14 @@ import tercet as tc
 from support.corpora import Corpus
 from support.exports import DOCS, Messages, one, read_synonyms, small_model
 from tercet.cli.main import cli
-from tercet.engines import boosted_query, positive_query, write_anserini, write_ciff, write_synonyms
+from tercet.engines import (
+    boosted_query,
+    positive_query,
+    positive_query_string,
+    write_anserini,
+    write_ciff,
+    write_synonyms,
+)
 from tercet.engines.ciff import varint
 from tercet.engines.impacts import ImpactRows
 from tercet.engines.query_strings import quoted
@@ -353,17 +360,15 @@ def test_the_command_prints_a_query_and_what_is_negative(saved_small):
     assert "the model does not know: unheard" in done.stderr
 
 
-def test_the_command_prints_a_query_with_nothing_left_out(saved_small):
-    model, _ = saved_small
-    query = ["query", "hockey puck", "--complete", "--field", "body"]
-    done = CliRunner().invoke(cli, ["export", *query, "--model", str(model)])
-    assert done.exit_code == 0, done.output
-    clauses = dict(clause.split("^") for clause in done.stdout.strip().removeprefix("body:(")[:-1].split(" OR "))
-    expected = positive_query(tc.load(model), "hockey puck").weights
+def test_a_query_string_with_nothing_left_out(saved_small):
+    model = tc.load(saved_small[0])
+    query = positive_query_string(model, "hockey puck", "body")
+    clauses = dict(clause.split("^") for clause in query.text.removeprefix("body:(")[:-1].split(" OR "))
+    expected = positive_query(model, "hockey puck").weights
     assert {word: np.float32(boost) for word, boost in clauses.items()} == {
         word: np.float32(weight) for word, weight in expected.items()
     }
-    assert "left out: 0 smaller" in done.stderr
+    assert query.n_left_out == 0
 
 
 @pytest.mark.parametrize(
@@ -371,12 +376,9 @@ def test_the_command_prints_a_query_with_nothing_left_out(saved_small):
     [
         ["synonyms"],
         ["query"],
-        ["synonyms", "-o", "x", "--bits", "4"],
+        ["synonyms", "-o", "x", "--terms", "4"],
         ["documents", "-o", "x", "--field", "body"],
         ["query", "a", "--min-boost", "1"],
-        ["query", "a", "--complete", "--clauses", "8"],
-        ["query", "a", "--complete", "--index", "bm25"],
-        ["synonyms", "-o", "x", "--complete"],
     ],
 )
 def test_the_command_refuses_what_does_not_go_together(saved_small, arguments):

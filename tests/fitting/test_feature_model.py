@@ -21,7 +21,7 @@ from tercet.fitting.rows import fit_letor
 from tercet.learn.linear import (
     FTRLRanker,
 )
-from tercet.pictures.path import draw_path
+from tercet.pictures import draw_path
 from tercet.report.details import PathPoint
 
 NAMES = tuple(f"name {j}" for j in range(1, 11))

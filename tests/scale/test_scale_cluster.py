@@ -20,7 +20,7 @@ from scipy import sparse
 import tercet as tc
 from tercet.cli.main import cli
 from tercet.data import write_beir
-from tercet.errors import EngineError, MemoryLimitError, MissingExtraError
+from tercet.errors import EngineError, InputError, MemoryLimitError, MissingExtraError
 from tercet.scale import Cluster, rounds, workers
 from tercet.scale.changes import pairwise
 from tercet.scale.workers import Workers, processes_here
@@ -293,20 +293,18 @@ def test_the_command_line_learns_on_a_cluster_and_says_what_travelled(scheduler,
         np.testing.assert_array_equal(array, found[scheduler][name])
 
 
-def test_the_command_line_learns_letor_files_with_ftrl_only(tmp_path: Path):
+def test_letor_files_are_learned_with_ftrl_only(tmp_path: Path):
     lines = [f"{row % 2} qid:{row // 4} 1:{row % 2 + row % 3 / 10} 2:{row % 5}" for row in range(80)]
     (tmp_path / "train.txt").write_text("\n".join(lines) + "\n")
-    done = CliRunner().invoke(cli, ["letor", "fit", str(tmp_path / "train.txt"), "--device", "here:2"])
-    assert done.exit_code == 0, done.output
-    assert "rounds on 2 workers (here:2)" in done.output
-    arguments = ["letor", "fit", str(tmp_path / "train.txt"), "--device", "here:2", "--ranker", "fenchel"]
-    refused = CliRunner().invoke(cli, arguments)
-    assert refused.exit_code == 1
-    assert "FenchelRanker does not learn in rounds" in refused.output
+    rows = tc.read_letor(tmp_path / "train.txt")
+    with tc.Cluster("here:2") as cluster:
+        tc.fit_letor(rows)
+        assert cluster.rounds
+        with pytest.raises(InputError, match="FenchelRanker does not learn in rounds"):
+            tc.fit_letor(rows, ranker=tc.FenchelRanker())
 
 
 def test_the_command_line_refuses_a_wrong_address(tmp_path: Path):
-    (tmp_path / "train.txt").write_text("1 qid:1 1:1\n")
-    refused = CliRunner().invoke(cli, ["letor", "fit", str(tmp_path / "train.txt"), "--device", "somewhere"])
+    refused = CliRunner().invoke(cli, ["fit", str(tmp_path), "-o", "model", "--device", "somewhere"])
     assert refused.exit_code == 2
     assert "local:N" in refused.output

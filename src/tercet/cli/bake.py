@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from tercet.cli.groups import examples
 from tercet.cli.inputs import open_model
 from tercet.cli.options import ANY, FOLDER, output_options
 from tercet.cli.serve import journal_of
@@ -20,7 +21,7 @@ from tercet.store.kinds import TEXT_MODEL
 _FOLDER_END = ".journal"
 
 
-@click.command()
+@click.command(epilog=examples("bake index/ -o model/", "bake index.journal/journal.jsonl --index index/ -o model/"))
 @click.argument("source", metavar="INDEX_OR_JOURNAL", type=ANY)
 @click.option("--index", type=FOLDER, help="The index that was served.  [default: by the name of the journal]")
 @click.option("--model", type=FOLDER, help="The model that was served in the place of the index's own.")

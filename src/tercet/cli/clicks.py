@@ -8,38 +8,30 @@ from pathlib import Path
 import click
 import numpy as np
 
+from tercet.cli.groups import examples
 from tercet.cli.inputs import read_clicks
-from tercet.cli.options import ANY, NEW, check_output, evidence_table_options, output_options
+from tercet.cli.options import ANY, evidence_table_options, output_options
 from tercet.cli.terminal import echo
 from tercet.data.click_sessions import OddSession, odd_sessions, without_odd_sessions
 from tercet.data.clicks import ClickLog, examination_guess
 from tercet.fitting.click_judgements import held_out_by_time, judgements_of_clicks, write_click_judgements
 from tercet.fitting.examination import ExaminationCurve, choose_examination, estimate_examination
-from tercet.pictures.drawing import checked_picture, save_figure
 
 RANKS, SESSIONS = 20, 5  # that are printed
 
 
-@click.command()
+@click.command(epilog=examples("clicks clicks.csv", "clicks ubi/ -o judged.csv"))
 @click.argument("log", type=ANY, nargs=-1, required=True)
-@output_options("Picture of the curve to write: .png, .svg or .pdf.")
-@click.option(
-    "--judgements",
-    type=NEW,
-    help="Judgements to write, grades 0 to 3 by clicks over expected clicks: .csv as a table, .tsv as BEIR, else TREC.",
+@output_options(
+    "Judgements to write, grades 0 to 3 by clicks over expected clicks: .csv as a table, .tsv as BEIR, else TREC."
 )
 @evidence_table_options
-@click.pass_context
-def clicks(context: click.Context, log: tuple[Path, ...], output: Path | None, judgements: Path | None) -> None:
+def clicks(log: tuple[Path, ...], output: Path | None) -> None:
     """Describe a click LOG before anything is learned from it: what is usable, and how far down people look.
 
     LOG is what --clicks of tercet fit takes: a table, a click file, or the folder or the two files of UBI. Sessions
     that click everything or come too often are left out.
     """
-    if output is not None:
-        checked_picture(output)
-    if judgements is not None:
-        check_output(context, judgements, None)
     whole = read_clicks(log)
     odd = odd_sessions(whole)
     kept = without_odd_sessions(whole, odd)
@@ -48,8 +40,7 @@ def clicks(context: click.Context, log: tuple[Path, ...], output: Path | None, j
     for note in kept.notes:
         echo(f"note: {note}", err=True)
     _print_facts(kept, odd)
-    shown, clicked = _by_rank(kept)
-    _print_curves(curves, shown, clicked)
+    _print_curves(curves, *_by_rank(kept))
     echo(f"learning weighs clicks by {chosen.source}")
     if any(impression.clicked for impression in kept.impressions):
         held_out = held_out_by_time(kept, chosen.chances)
@@ -59,16 +50,11 @@ def clicks(context: click.Context, log: tuple[Path, ...], output: Path | None, j
                 f"{held_out.n_preferences:,} preferences of the last tenth, the lists as shown {held_out.shown:.3f}"
             )
     if output is not None:
-        from tercet.pictures.click_curve import draw_examination
-
-        save_figure(draw_examination(curves, shown, clicked), output)
-        echo(f"{output}: written")
-    if judgements is not None:
         judged = judgements_of_clicks(kept, chosen.chances)
-        texts = write_click_judgements(judgements, judged)
+        texts = write_click_judgements(output, judged)
         grades = Counter(one.grade for docs in judged.values() for one in docs.values())
         summary = ", ".join(f"{grades[grade]:,} of grade {grade}" for grade in sorted(grades))
-        echo(f"{judgements}: {sum(grades.values()):,} judgements of {len(judged):,} queries, {summary}")
+        echo(f"{output}: {sum(grades.values()):,} judgements of {len(judged):,} queries, {summary}")
         if texts is not None:
             echo(f"{texts}: the texts of the queries")
 

@@ -14,10 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from tercet._installed import called, install_command
-from tercet.cli.docstrings import DocstringCollection, docstring_collection
+from tercet.cli.docstrings import docstring_collection
+from tercet.cli.groups import examples
 from tercet.cli.inputs import open_model
 from tercet.cli.options import NEW, seed_option
 from tercet.cli.terminal import open_console
+from tercet.data import JudgedTexts
 from tercet.errors import InputError
 from tercet.fitting.recipe import fit
 from tercet.fitting.text_model import TextModel
@@ -34,7 +36,7 @@ NAME = "docstrings"  # what the report calls the data
 QUERY = "inverse 2-D FFT"  # of the test queries; the README shows it, and tests/cli/test_cli.py holds what it says
 
 
-@click.command()
+@click.command(epilog=examples("demo", "demo -o try/ --seed 1"))
 @click.option(
     "-o", "--output", type=NEW, default=Path("out/demo"), show_default=True, help="Folder for the model and the index."
 )
@@ -49,7 +51,11 @@ def demo(output: Path, seed: int) -> None:
     _refuse_others(output)
     console = open_console(width=None if sys.stdout.isatty() else 110, highlight=False)
     collection = docstring_collection(random_state=seed)
-    console.print(f"[bold]Docstrings on this machine[/]: {collection}.")
+    sizes = ", ".join(f"{len(judged)} {split}" for split, judged in collection.qrels.items())
+    console.print(
+        f"[bold]Docstrings on this machine[/]: {len(collection.docs)} documents, {len(collection.queries)} queries "
+        f"({sizes})."
+    )
     example = next(iter(collection.qrels["train"]))
     answer = next(iter(collection.qrels["train"][example]))
     console.print("A query is what one docstring's See Also says of another function, and that function is the answer:")
@@ -84,7 +90,7 @@ def demo(output: Path, seed: int) -> None:
         console.print("and see both rankings side by side on a page:")
         console.print(f"    {install_command('serve')}", markup=False, soft_wrap=True)
     console.print(f"    {tercet} serve {folder}/index", markup=False, soft_wrap=True)
-    console.print(f"{time.perf_counter() - began:.1f} s in all, {_learning_seconds(model):.1f} s of it learning.")
+    console.print(f"{time.perf_counter() - began:.1f} s in all, {model.report.seconds:.1f} s of it learning.")
 
 
 def _start(model: TextModel) -> TextModel:
@@ -93,7 +99,7 @@ def _start(model: TextModel) -> TextModel:
     return TextModel(model.query_vectoriser, model.doc_vectoriser, weights)
 
 
-def _print_hits(console: Console, index: Index, start: TextModel, collection: DocstringCollection) -> None:
+def _print_hits(console: Console, index: Index, start: TextModel, collection: JudgedTexts) -> None:
     """A search in the index beside plain matching, with the reasons for the first hit."""
     console.print(f'\n[bold]searching the index[/]: "{QUERY}"', highlight=False)
     before = list(start.rank({"query": QUERY}, collection.docs, 3)["query"])
@@ -105,11 +111,6 @@ def _print_hits(console: Console, index: Index, start: TextModel, collection: Do
         console.print(f"    why {hits[0].doc_id}:", markup=False)
         for line in hits[0].why.table(5).splitlines()[1:]:
             console.print(f"        {line}", markup=False)
-
-
-def _learning_seconds(model: TextModel) -> float:
-    assert model.report is not None
-    return model.report.seconds
 
 
 def _refuse_others(output: Path) -> None:
@@ -158,7 +159,7 @@ def _print_pairs(console: Console, model: TextModel) -> None:
         console.print("    " + "   ".join(f"{p:<{width}}" for p in pairs[start : start + 3]), markup=False)
 
 
-def _print_searches(console: Console, model: TextModel, collection: DocstringCollection) -> None:
+def _print_searches(console: Console, model: TextModel, collection: JudgedTexts) -> None:
     """Where learning helped most, a typical query it moved, and where it hurt most."""
     assert model.report is not None
     if not model.report.accepted:
@@ -172,14 +173,8 @@ def _print_searches(console: Console, model: TextModel, collection: DocstringCol
     }
     change = evaluate(judged, runs["learned"], ["RR"])["RR"] - evaluate(judged, runs[start_name], ["RR"])["RR"]
     order = np.argsort(-change, kind="stable")
-    gained = order[change[order] > 0]
-    chosen = {"helped most": order[0], "hurt most": order[-1]}
-    if len(gained):
-        chosen = {
-            "helped most": gained[0],
-            "a typical gain": gained[len(gained) // 2],
-            "hurt most": order[-1],
-        }
+    n_gained = np.count_nonzero(change > 0)
+    chosen = {"helped most": order[0], "a typical gain": order[n_gained // 2], "hurt most": order[-1]}
     for title, row in chosen.items():
         qid = list(judged)[row]
         console.print(f'\n[bold]{title}[/]: "{queries[qid]}"', highlight=False)

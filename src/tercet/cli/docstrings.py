@@ -14,14 +14,15 @@ import re
 import textwrap
 import types
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
-from tercet._validate import check_seed
-from tercet.errors import InputError
+from tercet.data import JudgedTexts
 
 SPLITS = {"train": 0.60, "validation": 0.15, "test": 0.25}
 
@@ -31,50 +32,25 @@ _NOT_DOCUMENTATION = frozenset({"tests", "conftest", "setup", "externals", "dist
 # "Equivalent function" describes forty things; whoever asks that asks for none of them.
 _MOST_ANSWERS = 5
 
-_NAME = r"(?:(?::\w+)+:)?`~?[\w.]+`|[\w.]+"
-_ENTRY = re.compile(rf"(?P<names>(?:{_NAME})(?:\s*,\s*(?:{_NAME}))*)\s*,?\s*(?::\s*(?P<description>.*))?")
-_ROLE = re.compile(r"(?::\w+)+:(?=`)")
 _SET_OF_STRINGS = re.compile(r"\{('\w+'(?:, '\w+')+)\}")
-_UNDERLINE = re.compile(r"\s*(-{3,}|={3,})\s*")
+_UNDERLINE = r"[ \t]*\n[ \t]*(?:-{3,}|={3,})[ \t]*$"
+_SEE_ALSO = re.compile(
+    rf"^[ \t]*see also{_UNDERLINE}(?P<entries>.*?)(?=^\.\. |^[^\n]*\S{_UNDERLINE}|\Z)", re.I | re.M | re.S
+)
+_NAME = r"(?:(?::\w+)+:)?`~?[\w.]+`|[\w.]+"  # may be in backquotes, with a role of Sphinx before them
+_ENTRY = re.compile(rf"(?P<names>(?:{_NAME})(?:\s*,\s*(?:{_NAME}))*)\s*,?\s*(?::\s*(?P<description>.*))?")
+_MARKUP = re.compile(r"(?::\w+)+:(?=`)|[`~\s]")
 
 
-@dataclass(frozen=True, kw_only=True)
-class DocstringCollection:
-    """Docstrings as documents, "See Also" descriptions as queries.
-
-    Attributes
-    ----------
-    docs : document id, which is the object's dotted name, to text
-    queries : query id, which depends on the query's text alone, to text
-    qrels : ``"train"``, ``"validation"`` and ``"test"``, each query id to {document id: 1}
-    skipped : modules that could not be imported, and why
-    unresolved : document id and "See Also" entry, for entries that name no document or cannot be read
-    """
-
-    docs: dict[str, str] = field(repr=False)
-    queries: dict[str, str] = field(repr=False)
-    qrels: dict[str, dict[str, dict[str, int]]] = field(repr=False)
-    skipped: dict[str, str]
-    unresolved: tuple[tuple[str, str], ...] = field(repr=False)
-
-    def __str__(self) -> str:
-        sizes = ", ".join(f"{len(judged)} {split}" for split, judged in self.qrels.items())
-        return (
-            f"{len(self.docs)} documents, {len(self.queries)} queries ({sizes}); "
-            f"{len(self.skipped)} modules skipped, {len(self.unresolved)} entries unresolved"
-        )
-
-
-def docstring_collection(
-    packages: Sequence[str] = ("numpy", "scipy", "sklearn"), random_state: int = 0
-) -> DocstringCollection:
+def docstring_collection(packages: Sequence[str] = ("numpy", "scipy", "sklearn"), random_state: int = 0) -> JudgedTexts:
     """Make a search collection of the docstrings of installed packages.
 
     Documents are the docstrings, without their "See Also" sections, of the public functions, classes and
     methods in public modules: names without a leading underscore, no tests, no vendored code. What a module
     gives out only through ``__getattr__``, as modules kept for old code do, is not looked at. An object with
     several public names is one document, under the shortest (then alphabetically first); a method is called
-    after the class that defines it, or after a subclass if that one is private.
+    after the class that defines it, or after a subclass if that one is private. A module that cannot be imported is
+    left out, and so is an entry of "See Also" that names no document.
 
     A description of more than five objects is no query. The queries are divided into about 60 % train, 15 %
     validation and 25 % test, such that queries with an answer in common are never apart.
@@ -94,97 +70,66 @@ def docstring_collection(
     >>> collection.docs["json.load"].splitlines()[0]
     'load'
     """
-    if isinstance(packages, str) or not packages or not all(isinstance(name, str) for name in packages):
-        raise InputError(f"packages must be a list of at least one package name, found {packages!r}")
-    random_state = check_seed(random_state)
-    modules, skipped = _public_modules(packages)
-    objects = _public_objects(modules)
+    objects = _public_objects(_public_modules(packages), roots=set(packages))
+    document_of = {name: names[0] for _, names in objects for name in names}
     docs: dict[str, str] = {}
-    targets: dict[str, set[str]] = {}
-    unresolved: list[tuple[str, str]] = []
-    document_of = {name: documented.doc_id for documented in objects for name in documented.names}
-    for documented in objects:
-        text, sections = _without_see_also(documented.docstring)
-        docs[documented.doc_id] = f"{documented.doc_id.rpartition('.')[2]}\n{text}"
-        for names, description in (entry for section in sections for entry in _entries(section)):
-            for name in names:
-                target = _resolved(name, documented.names, document_of)
-                if target is None:
-                    unresolved.append((documented.doc_id, name))
-                else:
-                    targets.setdefault(description, set()).add(target)
-    queries = {_query_id(text): text for text in sorted(targets) if len(targets[text]) <= _MOST_ANSWERS}
-    answers = {qid: sorted(targets[text]) for qid, text in queries.items()}
-    split_of = _divided(answers, random_state)
+    answers: dict[str, set[str]] = {}  # by the text of the query
+    for docstring, names in objects:
+        docs[names[0]] = f"{names[0].rpartition('.')[2]}\n{_SEE_ALSO.sub('', docstring).strip()}"
+        for section in _SEE_ALSO.finditer(docstring):
+            for name, description in _entries(section["entries"]):
+                doc_id = _resolved(name, names, document_of)
+                if doc_id is not None:
+                    answers.setdefault(description, set()).add(doc_id)
+    asked = {text: sorted(answers[text]) for text in sorted(answers) if len(answers[text]) <= _MOST_ANSWERS}
+    queries = {f"q{hashlib.blake2b(text.encode(), digest_size=6).hexdigest()}": text for text in asked}
     qrels: dict[str, dict[str, dict[str, int]]] = {split: {} for split in SPLITS}
-    for qid, doc_ids in answers.items():
-        qrels[split_of[qid]][qid] = dict.fromkeys(doc_ids, 1)
-    return DocstringCollection(docs=docs, queries=queries, qrels=qrels, skipped=skipped, unresolved=tuple(unresolved))
+    for qid, split in zip(queries, _divided(list(asked.values()), random_state), strict=True):
+        qrels[split][qid] = dict.fromkeys(asked[queries[qid]], 1)
+    return JudgedTexts(docs, queries, qrels)
 
 
-# Walking
+# -- documents --------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Documented:
-    """One documented object and its public names, the one to call it by first."""
-
-    docstring: str
-    names: list[str]
-
-    @property
-    def doc_id(self) -> str:
-        return self.names[0]
-
-
-def _public_modules(packages: Sequence[str]) -> tuple[list[types.ModuleType], dict[str, str]]:
-    """Import every public module; return them and those that failed, with the reason."""
+def _public_modules(packages: Sequence[str]) -> list[types.ModuleType]:
+    """Import every public module; one that fails is left out, unless it is a package that was named."""
     modules: list[types.ModuleType] = []
-    skipped: dict[str, str] = {}
-    waiting = sorted(set(packages), reverse=True)
+    waiting = sorted(packages, reverse=True)
     while waiting:
         name = waiting.pop()
         try:
-            # A module may warn that it is old, and whoever asked for the collection did not import it.
-            with warnings.catch_warnings():
+            with warnings.catch_warnings():  # a module may warn that it is old, and nobody asked for that one
                 warnings.simplefilter("ignore")
                 module = importlib.import_module(name)
-        except (Exception, SystemExit) as error:  # whatever its code raises
+        except (Exception, SystemExit):  # whatever its code raises
             if name in packages:
-                raise InputError(f"packages names {name!r}, which cannot be imported: {error!r}") from error
-            skipped[name] = f"{type(error).__name__}: {error}"
+                raise
             continue
         modules.append(module)
-        inside = [info.name for info in pkgutil.iter_modules(vars(module).get("__path__", []))]
+        inside = [info.name for info in pkgutil.iter_modules(vars(module).get("__path__", ()))]
         public = [part for part in inside if not part.startswith("_") and part not in _NOT_DOCUMENTATION]
-        waiting.extend(f"{name}.{part}" for part in sorted(public, reverse=True))
-    return modules, skipped
+        waiting += [f"{name}.{part}" for part in sorted(public, reverse=True)]
+    return modules
 
 
-def _public_objects(modules: list[types.ModuleType]) -> list[_Documented]:
-    """Every documented function, class and method once, in the order of their names."""
-    roots = {module.__name__.partition(".")[0] for module in modules}
-    objects: dict[int, _Documented] = {}  # by identity: one object, one document
-    inherited: set[str] = set()
+def _public_objects(modules: list[types.ModuleType], roots: set[str]) -> list[tuple[str, list[str]]]:
+    """Docstring and names of every documented function, class and method; the name to call it by is first."""
+    objects: dict[int, tuple[str, list[tuple[bool, int, str]]]] = {}  # by identity: one object, one document
+
+    def add(thing: object, name: str, is_inherited: bool = False) -> None:
+        docstring = thing.__doc__
+        if isinstance(docstring, str) and docstring.strip():
+            _, names = objects.setdefault(id(thing), (_settled(inspect.cleandoc(docstring)), []))
+            names.append((is_inherited, len(name), name))
+
     for module in modules:
         for name, thing in _module_members(module, roots):
-            _add(objects, thing, name)
-            if isinstance(thing, type):
-                for method_name, method, is_inherited in _methods(thing, roots):
-                    method_name = f"{name}.{method_name}"
-                    _add(objects, method, method_name)
-                    if is_inherited:
-                        inherited.add(method_name)
-    for documented in objects.values():
-        documented.names = sorted(set(documented.names), key=lambda name: (name in inherited, len(name), name))
-    return sorted(objects.values(), key=lambda documented: documented.doc_id)
-
-
-def _add(objects: dict[int, _Documented], thing: object, name: str) -> None:
-    docstring = getattr(thing, "__doc__", None)
-    if not isinstance(docstring, str) or not docstring.strip():
-        return
-    objects.setdefault(id(thing), _Documented(_settled(inspect.cleandoc(docstring)), [])).names.append(name)
+            add(thing, name)
+            for method_name, method, is_inherited in _methods(thing, roots) if isinstance(thing, type) else ():
+                add(method, f"{name}.{method_name}", is_inherited)
+    named = [(docstring, [name for _, _, name in sorted(set(names))]) for docstring, names in objects.values()]
+    return sorted(named, key=lambda documented: documented[1][0])
 
 
 def _settled(docstring: str) -> str:
@@ -200,8 +145,7 @@ def _settled(docstring: str) -> str:
 def _module_members(module: types.ModuleType, roots: set[str]) -> Iterator[tuple[str, object]]:
     """Dotted name and object for the classes and callables that a module gives out."""
     members = vars(module)
-    given_out = members.get("__all__")
-    for name in sorted(set(members if given_out is None else given_out)):
+    for name in sorted(set(members.get("__all__", members))):
         if name.startswith("_") or name not in members:
             continue
         thing = _unbound(members[name])
@@ -212,9 +156,8 @@ def _module_members(module: types.ModuleType, roots: set[str]) -> Iterator[tuple
             continue
         # Without __all__, what a module merely imported for its own use is not its to give out.
         home = getattr(thing, "__module__", None) or ""
-        if given_out is None and not f"{home}.".startswith(f"{module.__name__}."):
-            continue
-        yield f"{module.__name__}.{name}", thing
+        if "__all__" in members or f"{home}.".startswith(f"{module.__name__}."):
+            yield f"{module.__name__}.{name}", thing
 
 
 def _has_own_docstring(thing: object) -> bool:
@@ -240,68 +183,28 @@ def _methods(cls: type, roots: set[str]) -> Iterator[tuple[str, object, bool]]:
     """The public methods of a class and whether each is inherited, which must be from these packages."""
     seen: set[str] = set()
     for base in cls.__mro__:
-        if _root(base) not in roots:
-            continue
-        for name, member in vars(base).items():
+        for name, member in vars(base).items() if _root(base) in roots else ():
             if name.startswith("_") or name in seen:
                 continue
             seen.add(name)
-            if isinstance(member, (staticmethod, classmethod)):
-                member = member.__func__
+            member = member.__func__ if isinstance(member, (staticmethod, classmethod)) else member
             is_method = inspect.isroutine(member) and not isinstance(member, cached_property)
             if is_method and _has_own_docstring(member):
                 yield name, member, base is not cls
 
 
-# "See Also" sections
+# -- queries ----------------------------------------------------------------------------------------------------------
 
 
-def _without_see_also(docstring: str) -> tuple[str, list[list[str]]]:
-    """A docstring's text without its "See Also" sections, and their lines."""
-    kept: list[str] = []
-    sections: list[list[str]] = []
-    lines = docstring.splitlines()
-    inside = False
-    i = 0
-    while i < len(lines):
-        is_header = i + 1 < len(lines) and bool(lines[i].strip()) and _UNDERLINE.fullmatch(lines[i + 1])
-        if is_header and lines[i].strip().lower() == "see also":
-            inside = True
-            sections.append([])
-            i += 2
-            continue
-        if is_header or lines[i].startswith(".. "):
-            inside = False
-        (sections[-1] if inside else kept).append(lines[i])
-        i += 1
-    return "\n".join(kept).strip(), sections
-
-
-def _entries(lines: list[str]) -> Iterator[tuple[list[str], str]]:
-    """The names and the description of each entry that has one.
-
-    A line that is no entry is given as a name, with a description, so that it counts as unresolved.
-    """
-    names: list[str] = []
-    description: list[str] = []
-    for line in [
-        *textwrap.dedent("\n".join(lines)).splitlines(),
-        "the end",
-    ]:  # which gives out the last entry
-        if not line.strip():
-            continue
-        if line[0].isspace():
-            description.append(line)
-            continue
-        whole = " ".join(" ".join(description).split())
-        if re.search(r"\w", whole):  # SciPy puts ".." where there is none
-            yield names, whole
-        entry = _ENTRY.fullmatch(line.strip())
-        if entry is None:
-            names, description = [line.strip()], [line]
-        else:
-            bare = _ROLE.sub("", entry["names"]).replace("`", "").replace("~", "")
-            names, description = [name.strip() for name in bare.split(",")], [entry["description"] or ""]
+def _entries(section: str) -> Iterator[tuple[str, str]]:
+    """Name and description of each entry of a "See Also" section; names without a description are left out."""
+    for block in re.split(r"\n(?=\S)", textwrap.dedent(section)):
+        first, *rest = block.strip("\n").split("\n")
+        entry = _ENTRY.fullmatch(first.strip())
+        description = "" if entry is None else " ".join(" ".join((entry["description"] or "", *rest)).split())
+        if entry is not None and re.search(r"\w", description):  # SciPy puts ".." where there is none
+            for name in _MARKUP.sub("", entry["names"]).split(","):
+                yield name, description
 
 
 def _resolved(name: str, names: list[str], document_of: Mapping[str, str]) -> str | None:
@@ -317,44 +220,28 @@ def _resolved(name: str, names: list[str], document_of: Mapping[str, str]) -> st
     return document_of.get(name)
 
 
-# Queries
-
-
-def _query_id(text: str) -> str:
-    return f"q{hashlib.blake2b(text.encode(), digest_size=6).hexdigest()}"
-
-
-def _divided(answers: Mapping[str, list[str]], random_state: int) -> dict[str, str]:
+def _divided(answers: Sequence[Sequence[str]], random_state: int) -> list[str]:
     """The split of each query; queries with an answer in common, even through others, share theirs."""
-    groups = _connected(answers)
+    group_of = _groups(answers)
+    sizes = Counter(group_of)
+    groups = list(range(len(sizes)))
     np.random.default_rng(random_state).shuffle(groups)
-    groups.sort(key=len, reverse=True)  # the small ones then even out what the large ones did
-    split_of: dict[str, str] = {}
+    split_of: dict[int, str] = {}
     lacking = {split: share * len(answers) for split, share in SPLITS.items()}
-    for group in groups:
+    for group in sorted(groups, key=lambda group: -sizes[group]):  # small ones even out what large ones did
         split = max(lacking, key=lambda split: lacking[split] / SPLITS[split])
-        lacking[split] -= len(group)
-        split_of.update(dict.fromkeys(group, split))
-    return split_of
+        lacking[split] -= sizes[group]
+        split_of[group] = split
+    return [split_of[group] for group in group_of]
 
 
-def _connected(answers: Mapping[str, list[str]]) -> list[list[str]]:
-    """Query ids in groups that have no answer in common."""
-    asking: dict[str, list[str]] = {}
-    for qid, doc_ids in answers.items():
-        for doc_id in doc_ids:
-            asking.setdefault(doc_id, []).append(qid)
-    groups: list[list[str]] = []
-    reached: set[str] = set()
-    for first in answers:
-        if first in reached:
-            continue
-        group = [first]
-        reached.add(first)
-        for qid in group:  # grows while it is walked
-            for neighbour in (other for doc_id in answers[qid] for other in asking[doc_id]):
-                if neighbour not in reached:
-                    reached.add(neighbour)
-                    group.append(neighbour)
-        groups.append(group)
-    return groups
+def _groups(answers: Sequence[Sequence[str]]) -> list[int]:
+    """The group of each query, numbered by their first queries; groups have no answer in common."""
+    pairs = [(row, doc_id) for row, doc_ids in enumerate(answers) for doc_id in doc_ids]
+    column_of = {doc_id: column for column, doc_id in enumerate(dict.fromkeys(doc_id for _, doc_id in pairs))}
+    rows, columns = [row for row, _ in pairs], [len(answers) + column_of[doc_id] for _, doc_id in pairs]
+    size = len(answers) + len(column_of)
+    links = sparse.csr_array((np.ones(len(pairs)), (rows, columns)), shape=(size, size))
+    labels = connected_components(links, directed=False)[1][: len(answers)].tolist()
+    number_of = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    return [number_of[label] for label in labels]

@@ -16,13 +16,14 @@ from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
 from tercet import __version__
 from tercet._installed import install_command
+from tercet.cli.groups import examples
 from tercet.cli.terminal import echo
 
 _REQUIREMENT: Final = re.compile(r"""([\w.-]+)[^;]*(?:;.*extra\s*==\s*["']([^"']+))?""")
 _FOR_DEVELOPERS: Final = ("test", "docs", "bench")
 
 
-@click.command()
+@click.command(epilog=examples("doctor"))
 def doctor() -> None:
     """Print versions, missing extras with the command that adds each, the kernel cache and the number of threads."""
     echo(f"Tercet {__version__}, {Path(__file__).resolve().parents[1]}")

@@ -1,4 +1,4 @@
-"""``tercet eval``"""
+"""``tercet eval`` and ``compare``: models that rank DATA, and runs, measured against one set of judgements."""
 
 from __future__ import annotations
 
@@ -7,21 +7,78 @@ import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import click
 from rich.table import Table
 
+from tercet.cli.groups import examples
+from tercet.cli.inputs import (
+    ONLY_SPLIT,
+    Qrels,
+    open_judged,
+    open_model,
+    read_judgements,
+    read_query_texts,
+    tell_unknown,
+    with_own_vectors,
+)
 from tercet.cli.interleaved import show_duels
-from tercet.cli.options import FOLDER, json_option
-from tercet.cli.systems import TEXT_MEASURES, open_systems, system_options
+from tercet.cli.options import (
+    DATA,
+    FILE,
+    FOLDER,
+    json_option,
+    judged_options,
+    measures_option,
+    models_option,
+    own_vectors_option,
+    together,
+)
 from tercet.cli.terminal import echo, open_console
+from tercet.data import read_run
 from tercet.data.ubi import CLICK_SECONDS
-from tercet.measure import Evaluation
+from tercet.errors import InputError
+from tercet.measure import Comparison, Evaluation
+from tercet.measure import compare as compare_runs
 from tercet.measure import evaluate as evaluate_run
-from tercet.report import shown_interval
+from tercet.report import shown_interval, shown_p
+
+TEXT_MEASURES = ("nDCG@10", "AP", "P@10", "RR")
+_LONGEST_QUERY = 60
+
+# What is measured, and how.
+system_options = together(
+    click.argument("data", type=DATA, required=False),
+    models_option,
+    click.option("--run", "runs", type=FILE, multiple=True, help="A TREC run; may be repeated."),
+    judged_options,
+    click.option("--split", default="test", show_default=True, help="Whose judgements of DATA to use."),
+    own_vectors_option,
+    measures_option,
+    click.option("-k", "depth", default=1000, show_default=True, type=click.IntRange(min=1), help="Documents to rank."),
+)
+
+significance_options = together(
+    click.option("--baseline", help="Test every other system against this one.  [default: every pair]"),
+    click.option(
+        "--test",
+        "method",
+        default="t",
+        show_default=True,
+        type=click.Choice(["t", "wilcoxon", "permutation", "bootstrap"]),
+        help="Paired test of two systems.",
+    ),
+    json_option,
+)
 
 
-@click.command("eval")
+@click.command(
+    "eval",
+    epilog=examples(
+        "eval nfcorpus/ --model model/ -m nDCG@10 -m AP", "eval --interleaved impressions/ --since 2026-11-16"
+    ),
+)
 @system_options
 @click.option("--interleaved", type=FOLDER, metavar="LOG", help="Impressions that serve --interleave logged: who wins.")
 @click.option("--since", metavar="TIME", help="Of LOG, count lists shown from then on: 2026-11-16, in UTC.")
@@ -35,19 +92,12 @@ from tercet.report import shown_interval
 )
 @json_option
 def evaluate(
-    data: Path | None,
-    models: tuple[Path, ...],
-    runs: tuple[Path, ...],
-    queries: Path | None,
-    qrels: Path | None,
-    split: str,
-    vectors: tuple[Path, Path] | None,
     measures: tuple[str, ...],
-    depth: int,
     interleaved: Path | None,
     since: str | None,
     settle_after: float,
     as_json: bool,
+    **named: Any,
 ) -> None:
     """Measure models on DATA, runs against --judgements, or both, with 95 % intervals.
 
@@ -57,16 +107,110 @@ def evaluate(
     if interleaved is not None:
         show_duels(interleaved, since, settle_after, as_json)
         return
-    if not models and not runs:
+    if not named["models"] and not named["runs"]:
         raise click.UsageError("name --model, --run or --interleaved")
-    with redirect_stdout(sys.stderr if as_json else sys.stdout):  # what DATA is belongs into no JSON
-        systems = open_systems(data, queries, qrels, models, runs, split, depth, vectors)
+    systems = open_systems(as_json, **named)
     names = measures or TEXT_MEASURES
     evaluations = {name: evaluate_run(systems.qrels, run, names) for name, run in systems.runs.items()}
     if as_json:
         echo(json.dumps({name: _means(evaluation) for name, evaluation in evaluations.items()}, indent=2))
     else:
         print_evaluations(evaluations)
+
+
+@click.command(
+    epilog=examples(
+        "compare nfcorpus/ --model old/ --model new/",
+        "compare --judgements test.qrels --run bm25.trec --run new.trec --baseline bm25.trec",
+    )
+)
+@system_options
+@significance_options
+def compare(measures: tuple[str, ...], baseline: str | None, method: Any, as_json: bool, **named: Any) -> None:
+    """Compare two or more systems by paired tests.
+
+    Systems are models, which rank DATA, and runs, measured against the judgements of DATA or --judgements. Shown are
+    means, differences with p-values that are corrected for their number, wins and losses, and the queries that differ
+    most.
+    """
+    if len(named["models"]) + len(named["runs"]) < 2:
+        raise click.UsageError("name at least two systems, each by --model or --run")
+    systems = open_systems(as_json, **named)
+    comparison = compare_runs(
+        systems.qrels,
+        systems.runs,
+        measures or TEXT_MEASURES,
+        baseline=system_named(baseline, systems.runs),
+        method=method,
+    )
+    show_comparison(comparison, systems.queries, as_json)
+
+
+# -- systems -----------------------------------------------------------------------------------------------------------
+
+
+class Systems(NamedTuple):
+    """Judgements and, by the name that was typed, what each system answers."""
+
+    qrels: Qrels
+    queries: Mapping[str, str]  # empty where nobody named them
+    runs: dict[str, dict[str, dict[str, float]]]
+
+
+def open_systems(as_json: bool, **named: Any) -> Systems:
+    """Read the judgements and the runs, and let the models rank; what DATA is belongs into no JSON."""
+    with redirect_stdout(sys.stderr if as_json else sys.stdout):
+        return _open_systems(**named)
+
+
+def _open_systems(
+    data: Path | None,
+    queries: Path | None,
+    qrels: Path | None,
+    models: tuple[Path, ...],
+    runs: tuple[Path, ...],
+    split: str,
+    depth: int,
+    vectors: tuple[Path, Path] | None,
+) -> Systems:
+    for path in (*models, *runs):
+        if (*models, *runs).count(path) > 1:
+            raise click.UsageError(f"{path} is named twice")
+    if data is None:
+        if models or qrels is None:
+            raise click.UsageError("--model needs DATA to rank, and --run needs DATA or --judgements")
+        texts = None if queries is None else read_query_texts(queries)
+        judgements = read_judgements(qrels, texts)
+        if texts is None and judgements.queries:
+            raise InputError(f"{qrels} names queries by their texts; name their ids: --queries")
+        systems = Systems(judgements.qrels, texts or {}, {})
+    else:
+        judged = open_judged(data, queries, qrels)
+        part = ONLY_SPLIT if qrels is not None else split
+        query_texts = judged.queries_of(part)
+        systems = Systems(judged.split(part), query_texts, {})
+        doc_vectors, query_vectors = vectors or (None, None)
+        for path in models:
+            model = open_model(path)
+            tell_unknown(model, query_texts, path if len(models) > 1 else None)
+            docs = with_own_vectors(model, judged.docs, doc_vectors)
+            systems.runs[str(path)] = model.rank(query_texts, docs, depth, query_vectors if model.n_dims else None)
+    for path in runs:
+        systems.runs[str(path)] = read_run(path)
+    return systems
+
+
+def system_named(name: str | None, systems: Mapping[str, object]) -> str | None:
+    """The system that is meant, by the whole of its path or by its last part."""
+    if name is None or name in systems:
+        return name
+    matches = [system for system in systems if Path(system).name == Path(name).name]
+    if len(matches) != 1:
+        raise InputError(f"the baseline {name!r} is none of the systems: {', '.join(systems)}")
+    return matches[0]
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
 
 
 def _means(evaluation: Evaluation) -> dict[str, dict[str, float]]:
@@ -91,3 +235,41 @@ def print_evaluations(evaluations: Mapping[str, Evaluation]) -> None:
         missing = f" ({evaluation.missing} queries without results)" if evaluation.missing else ""
         table.add_row(name + missing, *cells)
     open_console(width=None if open_console().is_terminal else 140).print(table, markup=False)
+
+
+def show_comparison(comparison: Comparison, texts: Mapping[str, str], as_json: bool) -> None:
+    """Print a comparison, with the texts of queries where there are any."""
+    if as_json:
+        echo(json.dumps(comparison.to_meta(), ensure_ascii=False, indent=2))
+    else:
+        print_comparison(comparison, texts)
+
+
+def print_comparison(comparison: Comparison, texts: Mapping[str, str]) -> None:
+    """Means, tests, notes, and the queries that differ most by the first measure."""
+    print_evaluations(comparison.systems)
+    n_tests = len(comparison.contrasts)
+    counted = "1 test" if n_tests == 1 else f"{n_tests} tests"
+    title = f"paired {comparison.method} tests, p corrected (Holm), {counted} in all"
+    table = Table(title=title, title_justify="left")
+    table.add_column("system against")
+    table.add_column("measure")
+    for name in ("difference, 95 % interval", "p", "wins", "ties", "losses"):
+        table.add_column(name, justify="right")
+    for contrast in comparison.contrasts:
+        test = contrast.test
+        difference = f"{test.difference:+.4f} [{test.low:+.4f}, {test.high:+.4f}]"
+        p_value = shown_p(contrast.p_adjusted).removeprefix("p ").removeprefix("= ")
+        counts = [f"{count:,}" for count in (contrast.wins, contrast.ties, contrast.losses)]
+        table.add_row(f"{contrast.system}\n{contrast.against}", str(contrast.measure), difference, p_value, *counts)
+    open_console(width=None if open_console().is_terminal else 140).print(table, markup=False)
+    for note in comparison.notes():
+        echo(f"note: {note}")
+    for system, against in dict.fromkeys((contrast.system, contrast.against) for contrast in comparison.contrasts):
+        rows = comparison.largest(system, against)
+        if rows:
+            echo(f"largest differences by {comparison.measures[0]}, {system} against {against}:")
+        for qid, first, second in rows:
+            text = " ".join(texts.get(qid, "").split())
+            text = text if len(text) <= _LONGEST_QUERY else text[: _LONGEST_QUERY - 1] + "…"
+            echo(f"  {first - second:+.4f}  {first:.4f} {second:.4f}  {qid}  {text}".rstrip())

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tercet.cli.groups import SectionedCommand
+from tercet.cli.groups import SectionedCommand, examples
 from tercet.cli.inputs import (
     ONLY_SPLIT,
     Labelled,
@@ -25,22 +25,19 @@ from tercet.cli.options import (
     DATA,
     FILE,
     FOLDER,
-    bad_rows,
     device_option,
+    evidence_settings,
     judged_options,
     language_option,
     learning_on,
-    naming_flag,
     naming_table_options,
     output_options,
     own_vectors_option,
     seed_option,
-    table_settings,
 )
 from tercet.cli.rankers import TERM_PAIR_RANKER
 from tercet.cli.terminal import echo
 from tercet.data import JudgedTexts
-from tercet.data.judgements import UNKNOWN_ID
 from tercet.data.link_tables import LINK_FILE_ENDINGS, read_links
 from tercet.data.preference_files import preference_paths
 from tercet.data.triplets import Triplet, read_triplets
@@ -57,7 +54,7 @@ VALIDATION_NAMES = ("validation", "dev", "valid", "vali")
 
 SECTIONS = {
     "Data": (
-        *("clicks", "qrels", "preferences", "links", "queries", "validation", "test"),
+        *("clicks", "qrels", "preferences", "links", "queries", "test"),
         *("id_column", "text_columns", "column", "fields", "features", "vectors", "encoding", "skip_bad"),
     ),
     "Method": ("rankers", "measure", "language", "words", "prior", "accept"),
@@ -66,13 +63,19 @@ SECTIONS = {
 }
 
 
-@click.command(cls=SectionedCommand, sections=SECTIONS)
+@click.command(
+    cls=SectionedCommand,
+    sections=SECTIONS,
+    epilog=examples(
+        "fit products.csv --clicks clicks.csv --text name,description -o model/",
+        "fit nfcorpus/ --ranker sparse:density=.05,l1=1e-6 --budget 120 -o model/",
+    ),
+)
 @click.argument("data", type=DATA)
 @click.option("--clicks", type=ANY, multiple=True, help="Click log: a table, or UBI's queries and events; repeatable.")
 @click.option("--preferences", type=ANY, multiple=True, help="Table of query, better, worse document; repeatable.")
 @click.option("--links", type=ANY, multiple=True, help="Links between documents, each a query for others; repeatable.")
 @judged_options
-@click.option("--validation", metavar="SPLIT|FILE", help="Judgements to choose on.  [default: DATA's, else folds]")
 @click.option("--test", metavar="SPLIT|FILE", help="Judgements to report on.  [default: DATA's, else folds]")
 @click.option(
     "--field", "fields", multiple=True, metavar="COLUMN[:WEIGHT]", help="Text with a match of its own: title:2."
@@ -149,7 +152,6 @@ def _fit_texts(
     preferences: tuple[Path, ...],
     clicks: tuple[Path, ...],
     links: tuple[Path, ...],
-    validation: str | None,
     test: str | None,
     fields: tuple[str, ...],
     features: tuple[str, ...],
@@ -177,7 +179,6 @@ def _fit_texts(
         "name": name,
     }
     given = {
-        "--validation": validation,
         "--test": test,
         "--field": fields,
         "--feature": features,
@@ -196,7 +197,7 @@ def _fit_texts(
     settings |= {"fields": _field_weights(fields), "features": features}
     settings |= {"doc_vectors": doc_vectors, "query_vectors": query_vectors}
     if preferences or clicks:
-        judged = {"--validation": validation, "--test": test, "--measure": None if texts.qrels else measure}
+        judged = {"--test": test, "--measure": None if texts.qrels else measure}
         _refuse(judged, "of --preferences and --clicks a tenth of the queries is held out, and pairs are counted")
         return fit_judged(
             texts.docs,
@@ -211,8 +212,8 @@ def _fit_texts(
         texts.docs,
         texts.queries,
         texts.split(ONLY_SPLIT),
-        validation=_held_out(texts, validation, VALIDATION_NAMES, test),
-        test=_held_out(texts, test, ("test",), validation),
+        validation=next((texts.qrels[name] for name in VALIDATION_NAMES if name in texts.qrels and name != test), None),
+        test=_test(texts, test),
         measure=measure or "nDCG@10",
         **settings,
     )
@@ -243,18 +244,10 @@ def _field_weights(fields: tuple[str, ...]) -> dict[str, float]:
 
 def _read_links(paths: tuple[Path, ...], texts: JudgedTexts) -> dict[str, list[str]]:
     """Links of all files, between documents that there are."""
-    said = table_settings()
     links: dict[str, list[str]] = {}
     for path in preference_paths(paths, LINK_FILE_ENDINGS):
-        with naming_flag("--skip-bad N leaves out so many", UNKNOWN_ID), naming_table_options():
-            part = read_links(
-                path,
-                texts.docs,
-                columns=said.columns,
-                refused=bad_rows(),
-                encoding=said.encoding,
-                delimiter=said.delimiter,
-            )
+        with naming_table_options():
+            part = read_links(path, texts.docs, **evidence_settings())
         echo(f"{path}: {part.form}")
         for source, targets in part.links.items():
             links.setdefault(source, []).extend(targets)
@@ -265,21 +258,12 @@ def _read_links(paths: tuple[Path, ...], texts: JudgedTexts) -> dict[str, list[s
 
 def _read_triplets(paths: tuple[Path, ...], texts: JudgedTexts) -> list[Triplet]:
     """Preferences of all files, in their order; queries by id, or by text where the data has none."""
-    said = table_settings()
     triplets: list[Triplet] = []
     # Queries that only judgements name, by their texts, need not be all there are.
     queries = None if all(qid == text for qid, text in texts.queries.items()) else texts.queries
     for path in preference_paths(paths):
         with naming_table_options():
-            part = read_triplets(
-                path,
-                queries,
-                texts.docs,
-                columns=said.columns,
-                refused=bad_rows(),
-                encoding=said.encoding,
-                delimiter=said.delimiter,
-            )
+            part = read_triplets(path, queries, texts.docs, **evidence_settings())
         echo(f"{path}: {part.form}")
         if part.has_margins:
             echo(
@@ -290,16 +274,11 @@ def _read_triplets(paths: tuple[Path, ...], texts: JudgedTexts) -> list[Triplet]
     return triplets
 
 
-def _held_out(
-    texts: JudgedTexts, name: str | None, usual: tuple[str, ...], other: str | None
-) -> Mapping[str, Mapping[str, int]] | None:
-    """The judgements that were named, a split or a file, else a split under a usual name that plays no other part."""
-    if name is None:
-        free = [split for split in usual if split in texts.qrels and split not in (ONLY_SPLIT, other)]
-        return texts.qrels[free[0]] if free else None
-    if name not in texts.qrels and Path(name).is_file():
+def _test(texts: JudgedTexts, name: str | None) -> Mapping[str, Mapping[str, int]] | None:
+    """The judgements to report on: a split or a file that was named, else the split "test" if there is one."""
+    if name is not None and name not in texts.qrels and Path(name).is_file():
         return read_judgements(Path(name), texts.queries, texts.docs).qrels
-    return texts.split(name)
+    return texts.qrels.get("test") if name is None else texts.split(name)
 
 
 def _name(data: Path) -> str:

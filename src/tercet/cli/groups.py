@@ -12,34 +12,28 @@ from typing import Any
 
 import click
 
-Examples = tuple[str, ...]
 
-
-def shown_examples(examples: Examples) -> str:
+def examples(*lines: str) -> str:
     """Epilog of a help page, one example per line; click keeps the lines of a paragraph that begins with \\b."""
-    return "\n".join(("\b", "Examples:", *(f"  tercet {example}" for example in examples)))
+    return "\n".join(("\b", "Examples:", *(f"  tercet {line}" for line in lines)))
 
 
 class LazyGroup(click.Group):
     """A group that knows its verbs by a table: verb -> ("module:command", the line that the group's help shows).
 
-    ``examples`` has two for each verb, which the verb's own help shows, and under "" two for the group. The help shows
-    the verbs under headings, ``sections``, or all under one.
+    The help shows the verbs under headings, ``sections``, or all under one.
     """
 
     def __init__(
         self,
         *args: Any,
         verbs: Mapping[str, tuple[str, str]],
-        examples: Mapping[str, Examples],
         sections: Mapping[str, Sequence[str]] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(*args, **options)
         self.verbs = verbs
-        self.examples = examples
         self.sections = {"Commands": tuple(verbs)} if sections is None else sections
-        self.epilog = shown_examples(examples[""])
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.verbs)
@@ -48,8 +42,6 @@ class LazyGroup(click.Group):
         if cmd_name not in self.verbs:
             return None
         command: click.Command = resolve_name(self.verbs[cmd_name][0])
-        if cmd_name in self.examples:
-            command.epilog = shown_examples(self.examples[cmd_name])
         return command
 
     def resolve_command(

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tercet.cli.groups import SectionedCommand
+from tercet.cli.groups import SectionedCommand, examples
 from tercet.cli.inputs import analyser_of, documents_for, documents_of, open_model
 from tercet.cli.options import (
     DATA,
@@ -38,7 +38,7 @@ from tercet.store.kinds import INDEX
 from tercet.text import TOKENIZERS
 
 NEW_INDEX = ("doc_vectors", "language", "no_texts", "backend", "url", "collection")
-CHANGES = ("undo", "add", "update", "remove", "remove_listed", "merge")
+CHANGES = ("undo", "update", "remove", "remove_listed", "merge")
 
 
 @click.command(
@@ -48,6 +48,7 @@ CHANGES = ("undo", "add", "update", "remove", "remove_listed", "merge")
         "An index that is there": CHANGES,
         "Tables": ("id_column", "text_columns", "column", "encoding", "skip_bad"),
     },
+    epilog=examples("index products.csv --model model/ -o index/", "index index/ --update today.csv --remove sku17"),
 )
 @click.argument("source", metavar="DATA|INDEX", type=DATA)
 @click.option("-o", "--output", type=NEW, metavar="INDEX", help="Folder for a new index.")
@@ -62,7 +63,6 @@ CHANGES = ("undo", "add", "update", "remove", "remove_listed", "merge")
 @click.option("--undo", is_flag=True, help="Switch back to the model before the last --model.")
 @click.option("--remove", multiple=True, metavar="ID", help="Remove a document; may be repeated.")
 @click.option("--remove-listed", type=FILE, help="Remove the documents whose ids this file has, one a line.")
-@click.option("--add", type=DATA, metavar="DATA", help="Add documents; ids that are there are an error.")
 @click.option("--update", type=DATA, metavar="DATA", help="Add documents, or replace those with the same ids.")
 @click.option("--merge", is_flag=True, help="Join small segments and free the space of removed documents.")
 @table_options
@@ -73,8 +73,8 @@ def index(
     """Index DATA's documents for a model or by BM25 with -o, or describe, switch or change an INDEX.
 
     With a model, documents are read one by one, so DATA may be larger than memory, unless the model scores columns;
-    BM25 reads documents twice. Each change happens as a whole or not at all: first the model, then removing, adding,
-    updating and merging. A running tercet serve takes a change up. An upload to an engine that was interrupted goes on
+    BM25 reads documents twice. Each change happens as a whole or not at all: first the model, then removing, updating
+    and merging. A running tercet serve takes a change up. An upload to an engine that was interrupted goes on
     when the same command is given again.
     """
     new, changes = ({name: how[name] for name in names if name in how} for names in (NEW_INDEX, CHANGES))
@@ -171,7 +171,6 @@ def _change(
     *,
     remove: tuple[str, ...],
     remove_listed: Path | None,
-    add: Path | None,
     update: Path | None,
     merge: bool,
 ) -> None:
@@ -181,15 +180,13 @@ def _change(
     gone = [*remove, *(_listed(remove_listed) if remove_listed is not None else ())]
     if gone:
         opened.remove(gone)
-    for data, take in ((add, opened.add), (update, opened.replace)):
-        if data is None:
-            continue
-        kept = opened.model
-        docs = documents_for(kept, data, doc_vectors) if isinstance(kept, TextModel) else documents_of(data)
+    if update is not None:
+        model = opened.model
+        docs = documents_for(model, update, doc_vectors) if isinstance(model, TextModel) else documents_of(update)
         new_words: Counter[str] = Counter()
-        if isinstance(kept, TextModel) and not isinstance(docs, Mapping):
-            docs = _with_words_noted(docs, kept, new_words)
-        take(docs, DocumentCount())
+        if isinstance(model, TextModel) and not isinstance(docs, Mapping):
+            docs = _with_words_noted(docs, model, new_words)
+        opened.replace(docs, DocumentCount())
         _tell_new_words(new_words)
     if merge and isinstance(opened, Index):
         opened.merge()

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import click
 
 from tercet.adapters.ir_datasets import PREFIX, read_ir_datasets
-from tercet.cli.options import bad_rows, naming_table_options, table_settings
+from tercet.cli.options import bad_rows, evidence_settings, naming_table_options, table_settings
 from tercet.cli.terminal import echo
 from tercet.data import (
     Documents,
@@ -43,7 +43,7 @@ from tercet.loading import load
 from tercet.search import BaseIndex
 from tercet.store import bundle_kind
 from tercet.store.kinds import REMOTE_KINDS
-from tercet.text import TOKENIZERS, Analyser
+from tercet.text import TOKENIZERS, Analyser, unknown_words
 
 ONLY_SPLIT = "train"  # what judgements named by --judgements are called, so that `fit` learns from them
 Qrels = dict[str, dict[str, int]]
@@ -83,11 +83,42 @@ def open_data(
     """
     kind = kind_of(data)
     if kind in TABLES:
-        return read_files(data, queries, qrels, known_only=known_only)
-    return read_data(data, kind, qrels, queries, known_only=known_only)
+        return _read_files(data, queries, qrels, known_only)
+    if kind in ("beir", "ir_datasets"):
+        texts = read_beir(data) if kind == "beir" else read_ir_datasets(str(data))
+        if queries is not None:
+            texts = replace(texts, queries=read_query_texts(queries))
+        if qrels is not None:
+            judged = read_judgements(qrels, texts.queries, texts.docs if known_only else None)
+            texts = replace(texts, qrels={ONLY_SPLIT: judged.qrels})
+        _describe(str(data), "a BEIR folder, " if kind == "beir" else "a collection of ir_datasets, ", texts)
+        return texts
+    if kind in ("labelled-folder", "20newsgroups"):
+        if qrels is not None or queries is not None:
+            option = "--queries" if qrels is None else "--judgements"
+            raise InputError(f"{data} holds labelled texts, whose classes are all there is; leave out {option}")
+        return _read_labelled(data, kind)
+    letor = "; feature vectors have verbs of their own: tercet letor fit, rank, eval, compare"
+    raise InputError(
+        f"{data} is recognised as {kind!r}; this verb takes a table of documents (CSV, JSONL or Parquet), a BEIR "
+        f"folder, a folder of labelled texts or the 20 Newsgroups archive{letor if kind.startswith('letor') else ''}"
+    )
 
 
-def read_files(corpus: Path, queries: Path | None, qrels: Path | None, *, known_only: bool = False) -> JudgedTexts:
+def _read_labelled(data: Path, kind: str) -> Labelled:
+    if kind == "labelled-folder":
+        labelled = read_labelled_folder(data)
+        echo(f"{data}: {len(labelled.texts):,} texts in {len(set(labelled.labels))} labelled folders")
+        return Labelled(labelled, None)
+    train, test = read_20newsgroups(data)
+    echo(
+        f"{data}: 20 Newsgroups, {len(train.texts):,} training and {len(test.texts):,} test posts in "
+        f"{len(set(train.labels))} groups"
+    )
+    return Labelled(train, test)
+
+
+def _read_files(corpus: Path, queries: Path | None, qrels: Path | None, known_only: bool) -> JudgedTexts:
     """Texts that are named file by file; without queries, they are those that the judgements name by their texts."""
     docs = read_documents(corpus)
     query_texts = None if queries is None else read_query_texts(queries)
@@ -98,7 +129,7 @@ def read_files(corpus: Path, queries: Path | None, qrels: Path | None, *, known_
         if not query_texts:
             raise InputError(f"{qrels} names queries by their ids; name their texts: --queries")
     texts = JudgedTexts(docs, query_texts or {}, splits)
-    describe(str(corpus), "", texts)
+    _describe(str(corpus), "", texts)
     return texts
 
 
@@ -146,53 +177,10 @@ def tell_once(message: str) -> None:
         echo(message)
 
 
-def read_data(
-    data: Path, kind: str, qrels: Path | None, queries: Path | None = None, *, known_only: bool = False
-) -> JudgedTexts | Labelled:
-    """Read the texts of DATA, whose kind is known, and print what they are."""
-    if kind in ("beir", "ir_datasets"):
-        texts = read_beir(data) if kind == "beir" else read_ir_datasets(str(data))
-        if queries is not None:
-            texts = replace(texts, queries=read_query_texts(queries))
-        if qrels is not None:
-            judged = read_judgements(qrels, texts.queries, texts.docs if known_only else None)
-            texts = replace(texts, qrels={ONLY_SPLIT: judged.qrels})
-        describe(str(data), "a BEIR folder" if kind == "beir" else "a collection of ir_datasets", texts)
-        return texts
-    if (qrels is not None or queries is not None) and kind in ("labelled-folder", "20newsgroups"):
-        option = "--queries" if qrels is None else "--judgements"
-        raise InputError(f"{data} holds labelled texts, whose classes are all there is; leave out {option}")
-    if kind == "labelled-folder":
-        labelled = read_labelled_folder(data)
-        echo(f"{data}: {len(labelled.texts):,} texts in {len(set(labelled.labels))} labelled folders")
-        return Labelled(labelled, None)
-    if kind == "20newsgroups":
-        train, test = read_20newsgroups(data)
-        echo(
-            f"{data}: 20 Newsgroups, {len(train.texts):,} training and {len(test.texts):,} test posts in "
-            f"{len(set(train.labels))} groups"
-        )
-        return Labelled(train, test)
-    letor = "; feature vectors have verbs of their own: tercet letor fit, rank, eval, compare"
-    raise InputError(
-        f"{data} is recognised as {kind!r}; this verb takes a table of documents (CSV, JSONL or Parquet), a BEIR "
-        f"folder, a folder of labelled texts or the 20 Newsgroups archive{letor if kind.startswith('letor') else ''}"
-    )
-
-
 def read_judgements(path: Path, queries: Mapping[str, str] | None, docs: Container[str] | None = None) -> JudgedQueries:
     """Judgements of any kind, and what was left out of them; without queries, those are that it names by texts."""
-    said = table_settings()
     with naming_table_options():
-        judged = read_any_judgements(
-            path,
-            queries,
-            docs,
-            columns=said.columns,
-            refused=bad_rows(),
-            encoding=said.encoding,
-            delimiter=said.delimiter,
-        )
+        judged = read_any_judgements(path, queries, docs, **evidence_settings())
     if judged.form:
         echo(f"{path}: {judged.form}")
     if judged.n_ungraded:
@@ -201,12 +189,12 @@ def read_judgements(path: Path, queries: Mapping[str, str] | None, docs: Contain
     return judged
 
 
-def describe(name: str, kind: str, texts: JudgedTexts) -> None:
+def _describe(name: str, kind: str, texts: JudgedTexts) -> None:
     splits = ", ".join(f"{split} {len(judged):,}" for split, judged in texts.qrels.items())
     documents = "1 document" if len(texts.docs) == 1 else f"{len(texts.docs):,} documents"
     queries = "1 query" if len(texts.queries) == 1 else f"{len(texts.queries):,} queries"
     judged = f" (judged: {splits})" if splits else ""
-    echo(f"{name}: {kind and f'{kind}, '}{documents}, {queries}{judged}")
+    echo(f"{name}: {kind}{documents}, {queries}{judged}")
 
 
 def open_judged(data: Path, queries: Path | None = None, qrels: Path | None = None) -> JudgedTexts:
@@ -227,7 +215,7 @@ def documents_of(data: Path) -> Iterable[tuple[Any, ...]]:
             return DocumentStream(*_open_documents(data), bad_rows())
     if kind == "beir":
         return iter_corpus_with_fields(plain_or_packed(data, "corpus.jsonl"))
-    texts = read_data(data, kind, None)
+    texts = open_data(data, None, None)
     if isinstance(texts, Labelled):
         parts = [part for part in (texts.train, texts.test) if part is not None]
         return chain.from_iterable(zip(part.names, part.texts, strict=True) for part in parts)
@@ -288,13 +276,17 @@ def open_model(path: Path) -> TextModel:
 
 def read_clicks(paths: tuple[Path, ...]) -> ClickLog:
     """A click log, in one file or in the two of UBI."""
-    said = table_settings()
     with naming_table_options():
-        log = read_click_log(
-            paths, columns=said.columns, refused=bad_rows(), encoding=said.encoding, delimiter=said.delimiter
-        )
+        log = read_click_log(paths, **evidence_settings())
     echo(f"{', '.join(map(str, paths))}: {log.form}")
     n_clicked = sum(bool(impression.clicked) for impression in log.impressions)
     lists = "1 list" if len(log.impressions) == 1 else f"{len(log.impressions):,} lists"
     echo(f"{lists}, {n_clicked:,} with a click")
     return log
+
+
+def tell_unknown(model: TextModel, queries: Mapping[str, str], path: Path | None = None) -> None:
+    """A line about words of queries that a model does not know, if there are any."""
+    unknown = unknown_words(model.query_vectoriser, queries.values())
+    if unknown.n_affected or unknown.n_lost:
+        echo(f"note: {unknown}" if path is None else f"note: {path}: {unknown}", err=True)

@@ -11,8 +11,7 @@ from typing import Any
 import click
 
 from tercet import __version__
-from tercet.cli.examples import EXAMPLES
-from tercet.cli.groups import LazyGroup
+from tercet.cli.groups import LazyGroup, examples
 from tercet.cli.progress import show_reading
 from tercet.cli.terminal import echo
 from tercet.errors import TercetError
@@ -28,11 +27,24 @@ VERBS = {
     "explain": ("tercet.cli.explain:explain", "Why a document gets its score, and what counts for a word."),
     "rank": ("tercet.cli.rank:rank", "Rank DATA's documents and write a TREC run."),
     "eval": ("tercet.cli.evaluate:evaluate", "Measure models, runs, or a log of interleaved lists."),
-    "compare": ("tercet.cli.compare:compare", "Compare two or more systems by paired tests."),
-    "export": ("tercet.cli.export:export", "What a model learned, for others: synonyms, query, documents."),
-    "letor": ("tercet.cli.letor:letor", "Rank feature vectors: fit, rank, eval, compare."),
+    "compare": ("tercet.cli.evaluate:compare", "Compare two or more systems by paired tests."),
+    "export": ("tercet.cli.main:export", "What a model learned, for others: synonyms, query, documents."),
+    "letor": ("tercet.cli.main:letor", "Rank feature vectors: fit, rank, eval, compare."),
     "demo": ("tercet.cli.demo:demo", "Learn to find functions by their descriptions, from docstrings."),
     "doctor": ("tercet.cli.doctor:doctor", "Print versions, missing extras, the kernel cache and threads."),
+}
+LETOR_VERBS = {
+    "fit": ("tercet.cli.letor_fit:fit", "Learn from a LETOR file, or from a set of folds."),
+    "rank": ("tercet.cli.letor:rank", "Score the rows of a LETOR file, or write a TREC run."),
+    "eval": ("tercet.cli.letor:evaluate", "Measure models on a LETOR file, with 95 % intervals."),
+    "compare": ("tercet.cli.letor:compare", "Compare models on a LETOR file by paired tests."),
+}
+EXPORT_VERBS = {
+    "synonyms": ("tercet.cli.export:synonyms", "Synonym files for Solr and Elasticsearch."),
+    "query": ("tercet.cli.export:query", "One query as boosted clauses."),
+    "ltr": ("tercet.cli.export:ltr", "Linear feature models for Solr and Elasticsearch LTR."),
+    "vectors": ("tercet.cli.export:vectors", "Own vectors of queries, adapted, for vector engines."),
+    "documents": ("tercet.cli.export:documents", "Documents as impacts, for Anserini, PISA and Elasticsearch."),
 }
 # In the order of use.
 SECTIONS = {
@@ -75,7 +87,7 @@ class Tercet(LazyGroup):
     cls=Tercet,
     verbs=VERBS,
     sections=SECTIONS,
-    examples=EXAMPLES,
+    epilog=examples("fit products.csv --clicks clicks.csv -o model/", "index products.csv --model model/ -o index/"),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="tercet")
@@ -88,6 +100,32 @@ def cli(context: click.Context, traceback: bool) -> None:
     Newsgroups archive; its kind is recognised. LETOR files have a group of their own.
     """
     context.with_resource(show_reading())
+
+
+@click.group(
+    cls=LazyGroup,
+    verbs=LETOR_VERBS,
+    epilog=examples(
+        "letor fit train.txt --test test.txt -o model/", "letor rank test.txt --model model/ -o scores.txt"
+    ),
+)
+def letor() -> None:
+    """Rank feature vectors: LETOR files, lines of "grade qid:id feature:value …".
+
+    Models are linear, with weights of features that can be read, or RankRLS.
+    """
+
+
+@click.group(
+    cls=LazyGroup,
+    verbs=EXPORT_VERBS,
+    epilog=examples("export synonyms --model model/ -o synonyms.txt", 'export query "avocado toast" --model model/'),
+)
+def export() -> None:
+    """Write what a model learned for other engines.
+
+    What a format cannot hold is said.
+    """
 
 
 class LogHandler(logging.Handler):

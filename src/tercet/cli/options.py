@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from tercet.adapters.ir_datasets import PREFIX
 from tercet.cli.terminal import echo
+from tercet.data.judgements import UNKNOWN_ID
 from tercet.data.roles import TableSettings
 from tercet.data.tables import COLUMNS_PROBLEM, DELIMITER_PROBLEM, ENCODING_PROBLEM, BadRows
 from tercet.errors import FormatError, InputError
@@ -165,6 +166,12 @@ def bad_rows() -> BadRows:
     return bad if bad is not None else BadRows()
 
 
+def evidence_settings() -> dict[str, Any]:
+    """The same for readers of evidence, by the names of their parameters."""
+    said = table_settings()
+    return {"columns": said.columns, "encoding": said.encoding, "refused": bad_rows()}
+
+
 @contextmanager
 def naming_table_options() -> Iterator[None]:
     """Name the options that help with a table; the library names its own parameters."""
@@ -173,6 +180,7 @@ def naming_table_options() -> Iterator[None]:
         COLUMNS_PROBLEM: columns,
         ENCODING_PROBLEM: "--encoding latin-1, or what it is",
         DELIMITER_PROBLEM: "a first line sep=; names the delimiter",
+        UNKNOWN_ID: "--skip-bad N leaves out so many",
     }
     try:
         yield
@@ -265,23 +273,16 @@ verify_option = click.option(
 )
 
 
-class Machine(click.ParamType):
-    """Where to learn: a device of this machine, ``local:N`` processes, or the address of a Dask scheduler."""
-
-    name = "WHERE"
-
-    def __init__(self, *devices: str) -> None:
-        self.devices = devices
-
-    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> str:
-        if value not in self.devices and ":" not in value:
-            self.fail(f"{value!r} is none of {', '.join(self.devices)}, local:N, tcp://HOST:PORT", parameter, context)
-        return str(value)
+def _known_device(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if value not in ("cpu", "cuda", "auto") and ":" not in value:
+        raise click.BadParameter(f"{value!r} is none of cpu, cuda, auto, local:N, tcp://HOST:PORT")
+    return value
 
 
 device_option = click.option(
     "--device",
-    type=Machine("cpu", "cuda", "auto"),
+    metavar="WHERE",
+    callback=_known_device,
     default="cpu",
     show_default=True,
     help="cpu, cuda, auto, local:N processes, or a Dask tcp://HOST:PORT.",
@@ -303,17 +304,6 @@ def learning_on(machine: str) -> Iterator[None]:
         yield
     if cluster.rounds:
         echo(cluster.summary())
-
-
-@contextmanager
-def naming_flag(flag: str, kind: str) -> Iterator[None]:
-    """Name the flag that helps where a file has this kind of fault; the library names its own parameter."""
-    try:
-        yield
-    except FormatError as error:
-        if error.kind != kind:
-            raise
-        raise InputError(f"{error} (here: {flag})") from error
 
 
 def refuse_given(context: click.Context, names: tuple[str, ...], why: str) -> None:

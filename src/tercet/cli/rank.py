@@ -6,14 +6,18 @@ from pathlib import Path
 
 import click
 
-from tercet.cli.inputs import open_judged, open_model, with_own_vectors
+from tercet.cli.groups import examples
+from tercet.cli.inputs import open_judged, open_model, tell_unknown, with_own_vectors
 from tercet.cli.options import DATA, FOLDER, judged_options, output_options, own_vectors_option
-from tercet.cli.systems import tell_unknown
 from tercet.cli.terminal import echo
 from tercet.data import write_run
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "rank nfcorpus/ --model model/ -o run.trec", "rank products.csv --queries q.csv --model model/ -o run.gz"
+    )
+)
 @click.argument("data", type=DATA)
 @click.option("--model", type=FOLDER, required=True, help="A text model.")
 @output_options("File to write; .gz is packed.", required=True)

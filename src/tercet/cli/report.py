@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from tercet.cli.groups import examples
 from tercet.cli.inputs import open_model
 from tercet.cli.options import FOLDER, output_options
 from tercet.cli.terminal import echo
@@ -21,7 +22,7 @@ from tercet.search import BaseIndex
 PAGE_ENDING = ".html"
 
 
-@click.command()
+@click.command(epilog=examples("report model/ -o report.html", "report model/ -o pairs.png"))
 @click.argument("model", type=FOLDER)
 @output_options("File to write: .html is a page, .png, .svg and .pdf are a picture of what was learned.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, with the verdict first.")

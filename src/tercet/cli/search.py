@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from tercet.cli.groups import examples
 from tercet.cli.options import FILE, FOLDER, json_option, output_options, query_vectors_option, verify_option
 from tercet.cli.terminal import echo
 from tercet.data.own_vectors import read_vector
@@ -20,7 +21,9 @@ from tercet.search.stored_fields import shown_record
 _TEXT_SHOWN = 76
 
 
-@click.command()
+@click.command(
+    epilog=examples('search index/ "avocado toast" --why -k 5', "search index/ --queries queries.jsonl -o run.trec")
+)
 @click.argument("index", type=FOLDER)
 @click.argument("text", required=False)
 @click.option("-k", "count", type=click.IntRange(min=1), help="Documents to find.  [default: 10; 100 for --queries]")
@@ -30,7 +33,6 @@ _TEXT_SHOWN = 76
     "--filter", "filters", multiple=True, metavar="COLUMN:VALUE", help="Only what carries it; 10..20 is a range."
 )
 @json_option
-@click.option("--max-terms", type=click.IntRange(min=1), help="Look for documents by so many words only; says if so.")
 @click.option("--model", type=FOLDER, help="Another text model over the same words.")
 @click.option("--queries", type=FILE, help="Queries as BEIR JSONL, instead of a text; writes a TREC run.")
 @click.option("--vector", type=FILE, help="The text's own vector, one row of .npy, where the model has such.")
@@ -45,7 +47,6 @@ def search(
     everything: bool,
     filters: tuple[str, ...],
     as_json: bool,
-    max_terms: int | None,
     model: Path | None,
     queries: Path | None,
     vector: Path | None,
@@ -72,7 +73,7 @@ def search(
         from tercet.cli.inputs import read_query_texts
         from tercet.data import write_run
 
-        run = opened.search_many(read_query_texts(queries), count or 100, max_terms, query_vectors)
+        run = opened.search_many(read_query_texts(queries), count or 100, query_vectors=query_vectors)
         write_run(output, run)
         empty = sum(not hits for hits in run.values())
         echo(f"{output}: {len(run):,} queries, up to {count or 100:,} documents each")
@@ -82,7 +83,7 @@ def search(
     assert text is not None
     where = where_of(filters, opened.has_column)
     own = None if vector is None else read_vector(vector)
-    hits = opened.search(text, count or 10, max_terms, cutoff=not everything, where=where, vector=own)
+    hits = opened.search(text, count or 10, cutoff=not everything, where=where, vector=own)
     if as_json:
         echo(json.dumps(_answer(text, hits, why), ensure_ascii=False))
     else:
@@ -113,8 +114,6 @@ def show(hits: Results, why: bool) -> None:
         echo(f"the model does not know: {', '.join(hits.unknown)}", err=True)
     if not hits:
         echo("nothing found", err=True)
-    if not hits.exact:
-        echo(f"not exact: a document may be missing that scores up to {hits.missed:.4g} more", err=True)
     for rank, hit in enumerate(hits, 1):
         echo(f"{rank:3}  {hit.score:.4f}  {hit.doc_id}{_beginning(hit.kept_text)}")
         if stored_fields := hit.stored_fields:

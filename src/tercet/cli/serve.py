@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from tercet.cli.groups import examples
 from tercet.cli.inputs import open_model
 from tercet.cli.options import FILE, FOLDER, verify_option
 from tercet.cli.settings import LiveSettings, configured
@@ -23,7 +24,10 @@ def journal_of(index: Path) -> Path:
     return folder.with_name(f"{folder.name}.journal") / "journal.jsonl"
 
 
-@click.command(context_settings={"auto_envvar_prefix": "TERCET_SERVE"})
+@click.command(
+    context_settings={"auto_envvar_prefix": "TERCET_SERVE"},
+    epilog=examples("serve index/", "serve index/ --log-impressions impressions/ --interleave candidate/"),
+)
 @click.argument("index", type=FOLDER)
 @click.option(
     "--config",

@@ -25,7 +25,7 @@ from tercet.report.details import ByQuery, Curve, Details, Learning, QueryChange
 from tercet.report.value import EvidenceResult
 from tercet.text import Analyser, Vectoriser
 from tercet.weights import Weights
-from tercet.weights.survey import is_sparse, scan_rows
+from tercet.weights.survey import is_sparse, n_entries
 
 _CURVE_POINTS: Final = 10
 # A point of the curve ranks the validation queries; of a large collection some of them must do.
@@ -288,7 +288,7 @@ def _pairs(model: TextModel) -> tuple[tuple[str, str, float], ...]:
 def _size(weights: Weights) -> Size:
     n, m = weights.shape
     _, arrays = weights.to_state()
-    density = scan_rows(weights).sizes.sum() / (n * m) if is_sparse(weights) else 1.0
+    density = n_entries(weights) / (n * m) if is_sparse(weights) else 1.0
     parts = " + ".join(f"{part.scale:g} · {type(part).__name__}" for part in weights.parts)
     n_bytes = sum(array.nbytes for array in arrays.values())
     return Size(n, m, parts, weights.n_stored, n_bytes, float(density))

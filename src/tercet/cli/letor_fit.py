@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from tercet.choose import RULES
-from tercet.cli.groups import SectionedCommand
-from tercet.cli.letor.rows import print_features, read_rows
-from tercet.cli.options import ANY, FILE, NEW, Machine, learning_on, output_options, refuse_given, seed_option
+from tercet.cli.groups import SectionedCommand, examples
+from tercet.cli.letor import print_features, read_rows
+from tercet.cli.options import ANY, FILE, NEW, output_options, refuse_given, seed_option
 from tercet.cli.rankers import FEATURE_RANKER, feature_ranker
 from tercet.cli.terminal import echo
 from tercet.data import read_feature_names, read_letor_folds, recognise
@@ -36,12 +36,19 @@ CHOOSING = ("folds", "choose", "show_path")  # options of a choice between penal
 SECTIONS = {
     "Data": ("validation", "test", "names", "folds"),
     "Method": ("ranker", "measure", "choose"),
-    "Time and machine": ("stream", "checkpoint", "device", "seed"),
+    "Time and machine": ("stream", "checkpoint", "seed"),
     "Output": ("output", "replace", "show_path"),
 }
 
 
-@click.command(cls=SectionedCommand, sections=SECTIONS)
+@click.command(
+    cls=SectionedCommand,
+    sections=SECTIONS,
+    epilog=examples(
+        "letor fit train.txt --validation vali.txt --test test.txt -o model/",
+        "letor fit OHSUMED/ --ranker ftrl:batch_size=100,rate=.5,rho=1,epochs=3",
+    ),
+)
 @click.argument("data", type=ANY)
 @click.option("--validation", type=FILE, help="LETOR file to choose the penalty on.  [default: cross-validation]")
 @click.option("--test", type=FILE, help="LETOR file to report on.")
@@ -58,9 +65,6 @@ SECTIONS = {
 @click.option("--choose", type=click.Choice(RULES), default="best", show_default=True, help="Which penalty.")
 @click.option("--stream", is_flag=True, help="Learn chunk by chunk from a file larger than memory, with ftrl.")
 @click.option("--checkpoint", type=NEW, help="Stream, and go on from this folder after a kill.")
-@click.option(
-    "--device", type=Machine("cpu"), default="cpu", show_default=True, help="cpu, local:N, or a Dask tcp://HOST:PORT."
-)
 @seed_option
 @output_options("Folder for the model; without it, the report is all.", kind=FEATURE_MODEL)
 @click.option("--path", "show_path", is_flag=True, help="Print every penalty that was tried.")
@@ -77,7 +81,6 @@ def fit(
     choose: Any,
     stream: bool,
     checkpoint: Path | None,
-    device: str,
     seed: int,
     output: Path | None,
     show_path: bool,
@@ -89,8 +92,7 @@ def fit(
     """
     if stream or checkpoint is not None:
         refuse_given(context, CHOOSING, "belongs to a choice of the penalty, and a stream takes the one of its ranker")
-        with learning_on(device):
-            model = _fit_stream(data, validation, test, measure, feature_ranker(ranker, seed), names, checkpoint)
+        model = _fit_stream(data, validation, test, measure, feature_ranker(ranker, seed), names, checkpoint)
         _finish(model, output)
         return
     options = {"measure": measure or MEASURE, "choose": choose, "random_state": seed}
@@ -101,15 +103,13 @@ def fit(
         n_features = parts[0].train.n_features
         echo(f"{data}: a LETOR set of {len(parts)} folds, {n_features} features")
         options |= _learner(ranker, min(len(part.train) for part in parts), seed)
-        with learning_on(device):
-            model = fit_letor_folds(parts, feature_names=_names(names, n_features), **options)
+        model = fit_letor_folds(parts, feature_names=_names(names, n_features), **options)
     elif kind == "letor":
         train = read_rows(data)
         options |= _learner(ranker, len(train), seed)
         options["validation"] = None if validation is None else read_rows(validation)
         options["test"] = None if test is None else read_rows(test)
-        with learning_on(device):
-            model = fit_letor(train, folds=folds, feature_names=_names(names, train.n_features), **options)
+        model = fit_letor(train, folds=folds, feature_names=_names(names, train.n_features), **options)
     else:
         raise InputError(
             f"{data} is recognised as {kind!r}; this verb takes a LETOR file, which has qid:id on every line, or a "
