@@ -74,22 +74,6 @@ def standard_error(values: Any) -> float:
     return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
-def pareto_front(sizes: Sequence[float], values: Sequence[float], *, higher_is_better: bool = True) -> list[int]:
-    """Numbers of the points that no smaller or equally small point is better than, by rising size.
-
-    Examples
-    --------
-    >>> pareto_front([0, 5, 9, 5], [0.1, 0.4, 0.3, 0.2])
-    [0, 1]
-    """
-    gains = np.asarray(values, dtype=np.float64) * (1 if higher_is_better else -1)
-    front: list[int] = []
-    for number in np.lexsort((-gains, np.asarray(sizes))).tolist():
-        if not front or gains[number] > gains[front[-1]]:
-            front.append(number)
-    return front
-
-
 def outcome_of(low: float, high: float, *, higher_is_better: bool = True) -> ThreeWay:
     """Outcome of a comparison, from the interval of the difference.
 

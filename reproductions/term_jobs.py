@@ -32,6 +32,8 @@ CHOOSING_SEED = 2000  # added to the seed for the training preferences a paramet
 _CHOOSING_PREFERENCES = 10_000
 _N_RELATED = 5
 _REFRESH_EVERY = 32_768  # steps between rankings that hard negatives are taken from
+_HARD_SHARE = 0.8  # of the worse documents
+_HARD_DEPTH = 30  # of the top of the current ranking
 _FACTS = ("l1_", "n_fits_", "n_steps_", "n_components_", "alpha_", "beta_", "n_expanded_", "amount_")
 
 Nearest = Callable[[int, int], list[tuple[int, float]]]  # column, k -> columns and weights
@@ -223,8 +225,8 @@ class _Lesson:
             self.view.D,
             len(prefs),
             random_state=self.seed,
-            depth=method.hard_depth,
-            hard=method.hard_share,
+            depth=_HARD_DEPTH,
+            hard=_HARD_SHARE,
             refresh_every=_REFRESH_EVERY,
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reproductions.paper_results import PaperResults
+
 from reproductions.plan import Data, Method, Paper, PaperMeasure, Plan
 
 AP = PaperMeasure("MAP", higher_is_better=True, tolerance=0.02, spread="standard error")

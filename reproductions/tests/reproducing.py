@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from reproductions.paper_results import PaperResults
 
 from reproductions.__main__ import main
-from reproductions.paper_results import PaperResults
 from reproductions.plan import Plan
 from reproductions.runner import reproduce
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from paper_values import made_plan, made_results
-
-import reproductions.figures
-from reproductions.figures import make_drawings
 from reproductions.paper_results import PaperResults
-from reproductions.plan import Data, Method, Model, Paper, PaperMeasure, Plan
 from reproductions.plan_items import (
     Curves,
     Cutoffs,
@@ -21,6 +17,10 @@ from reproductions.plan_items import (
     TradeOff,
 )
 from reproductions.plotting import PRINTED, log_ticks
+
+import reproductions.figures
+from reproductions.figures import make_drawings
+from reproductions.plan import Data, Method, Model, Paper, PaperMeasure, Plan
 
 RNG = np.random.default_rng(0)
 MEASURES = {f"ndcg{k}": PaperMeasure(f"N@{k}", True, 0.01, name=f"nDCG@{k}", cutoff=k) for k in (1, 3, 5)}

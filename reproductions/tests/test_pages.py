@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from paper_values import made_plan, made_results
+from reproductions.plan_items import Claim, Cutoffs, PaperTable, Row, Standings
 
 from reproductions.figures import make_drawings
 from reproductions.pages import Overview, make_index, make_overview, write_results
 from reproductions.plan import Data, PaperMeasure
-from reproductions.plan_items import Claim, Cutoffs, PaperTable, Row, Standings
 from reproductions.plan_reading import find_plan, known_papers
 from reproductions.tables import make_tables
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from click.testing import Result
 from reproducing import PLANS, run, run_whole
-
 from reproductions.paper_results import PaperResults
+
 from reproductions.plan_reading import find_plan, read_plan
 from tercet.errors import FormatError
 from tercet.measure import paired_test
