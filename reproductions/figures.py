@@ -156,13 +156,11 @@ def _curves(results: PaperResults, curves: Curves, dataset: str) -> Drawing:
         series = results.curves.get((curves.key, dataset, method.key), {"series": {}})["series"]
         for model in (model for model in method.all_models() if series.get(model.weights)):
             for point in series[model.weights]:
-                errors = {
-                    f"standard_error of {name}": float(
-                        np.sqrt(point[name] * (1 - point[name]) / curves.test_preferences)
-                    )
-                    for name in (names[:1] if beside else names)
-                }
-                rows.append({"model": model.title} | point | errors)
+                row = {"model": model.title} | point
+                for name in names[:1] if beside else names:
+                    variance = point[name] * (1 - point[name]) / curves.test_preferences
+                    row[f"standard_error of {name}"] = float(np.sqrt(variance))
+                rows.append(row)
             for name in names:
                 printed = printed_of(plan, dataset, model.key, name)
                 if printed is not None:

@@ -7,12 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from paper_values import made_plan, made_results
-from reproductions.paper_results import PaperResults
-from reproductions.plan_items import Claim, PairedTests, PaperTable, Row, Standings
 
 from reproductions.claims import PairDecisions
-from reproductions.plan import PaperMeasure
+from reproductions.plan import Claim, PairedTests, PaperMeasure, PaperTable, Row, Standings
 from reproductions.plan_reading import find_plan
+from reproductions.results import PaperResults
 from reproductions.tables import make_tables
 from tercet.measure import holm, paired_test
 

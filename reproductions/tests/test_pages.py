@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from paper_values import made_plan, made_results
-from reproductions.plan_items import Claim, Cutoffs, PaperTable, Row, Standings
 
 from reproductions.figures import make_drawings
 from reproductions.pages import Overview, make_index, make_overview, write_results
-from reproductions.plan import Data, PaperMeasure
+from reproductions.plan import Claim, Cutoffs, Data, PaperMeasure, PaperTable, Row, Standings
 from reproductions.plan_reading import find_plan, known_papers
 from reproductions.tables import make_tables
 
@@ -48,7 +47,7 @@ LINES = Cutoffs("lines", "lines", "Figure 1", ("rows", "gone"), ("map",), ("a", 
 PLAN = made_plan(
     "abc",
     datasets=DATA,
-    measures={"map": PaperMeasure("MAP", True, 0.02, spread="standard error", cutoff=1)},
+    measures={"map": PaperMeasure("MAP", True, 0.02, spread="standard error", name="nDCG@1")},
     tables=TABLES,
     claims=CLAIMS,
     cutoffs=(LINES,),

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reproductions.plan_items import Target
 
 from reproductions.choosing import outcome_of
-from reproductions.plan import PaperMeasure
+from reproductions.plan import PaperMeasure, Target
 from reproductions.tasks import entries_of_megabytes, megabytes
 from reproductions.verdicts import compare, judge_claim, judge_target
 
