@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from reproductions.folds import FoldTask, QueryRows, first_queries, folds_digest, folds_statistics, in_random_order
-from reproductions.links import Links, LinkTask, split_links
+from reproductions.links import Links, LinkTask, PreferenceTask, split_links
 from reproductions.plan import Data, Plan, Quick
 from reproductions.readers import (
     make_offsets,
@@ -23,7 +23,7 @@ from reproductions.readers import (
     read_parses,
     read_wikispeedia,
 )
-from reproductions.tasks import ClassTask, PaperTask
+from reproductions.tasks import ClassTask
 from tercet.data import LetorData, read_20newsgroups, read_letor_folds, read_svmlight
 from tercet.errors import MissingDataError, MissingExtraError
 from tercet.text import Analyser, Vectoriser, find_mentions
@@ -40,7 +40,7 @@ _YEAR = re.compile(r"\d{1,4}(s|_BC|_AD)?")  # links to calendar years say nothin
 class DataSet:
     """The tasks of a data set, one for each fold, and what is said of all of them."""
 
-    tasks: tuple[PaperTask, ...]
+    tasks: tuple[PreferenceTask | FoldTask, ...]
     digest: str
     statistics: dict[str, int]
 

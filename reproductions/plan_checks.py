@@ -20,6 +20,7 @@ _WORD_FIELDS = (
     *("blend", "models", "choose_how", "chosen_by", "reuse", "preferences", "early_stop", "map", "parallel"),
     *("negatives", "second", "third", "share", "uniform_over"),
 )
+_LINK_FIELDS = ("blend", "early_stop", "map", "parallel", "negatives", "second", "third", "share", "uniform_over")
 _ROW_FIELDS = ("choose_by", "rule", "most_used", "cv_folds", "per_query", "drawn_as")
 _SHOWN = (
     *("statistics", "tables", "claims", "comparisons", "standings", "targets", "words"),
@@ -162,14 +163,14 @@ def _word_method_faults(where: str, method: Method, plan: Plan) -> Iterator[str]
     ranker = method.ranker or "a blend"
     if method.choose and method.choose_on not in ("training", *["validation"] * of_links):
         yield f"{where}.choose_on: of classes parameters are chosen on 'training', of links also on 'validation'"
-    if method.early_stop and not of_links:
-        yield f"{where}.early_stop: classes have no validation queries"
+    for name in () if of_links else _set_fields(method, _LINK_FIELDS):
+        yield f"{where}.{name}: for links; some of its data sets have classes"
     if method.early_stop and not in_steps:
         yield f"{where}.early_stop: {ranker} does not learn by steps from preferences"
     if method.choose and method.choose_how == "halving" and not in_steps:
         yield f"{where}.choose_how: {ranker} does not learn by steps, so nothing can be halved"
-    if method.negatives == "hard" and not (of_links and in_steps):
-        yield f"{where}.negatives: hard ones need links and a ranker that learns by steps"
+    if method.negatives == "hard" and not in_steps:
+        yield f"{where}.negatives: {ranker} does not learn by steps from preferences"
     if method.third and method.second is None:
         yield f"{where}.third: a third objective comes beside a second"
     if method.blend and len(method.blend) != 2:

@@ -24,11 +24,11 @@ import threadpoolctl  # type: ignore[import-untyped]
 import tercet
 from reproductions.datasets import load_dataset, with_data_found
 from reproductions.folds import FoldTask
+from reproductions.links import PreferenceTask
 from reproductions.plan import Method, Plan
 from reproductions.plan_reading import quick_plan
 from reproductions.results import PaperResults
 from reproductions.row_jobs import RowJob
-from reproductions.tasks import PreferenceTask
 from reproductions.term_jobs import CurveJob, TermJob, curve_steps
 from tercet.errors import BundleError, InputError, MissingDataError, MissingExtraError, TercetError
 from tercet.store import canonical_bytes, read_bundle, write_bundle, write_file_atomically

@@ -96,7 +96,11 @@ FAULTS = {
             "third = true\nshare = 0.5\nparameters",
             "(ja).third: a third objective comes beside a second",
         ),
-        ("preferences = 200\n", 'preferences = 200\nnegatives = "hard"\n', "(qe).negatives: hard ones need links"),
+        (
+            "preferences = 200\n",
+            'preferences = 200\nnegatives = "hard"\n',
+            "(qe).negatives: QueryExpansion does not learn by",
+        ),
         ("choose = { rate = [1e-6, 0.1] }", "choose = { rate = [] }", "(chosen).choose: no values of rate"),
         ('reason = "needs what nobody has", ', "", "a row needs a model, or a title and the reason"),
         ('times = "tfidf"', 'times = "ja"', "targets[0]: 'ja' is not fitted on 'wiki'"),
