@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from reproductions.choosing import ThreeWay, outcome_of
 from reproductions.plan import Claim, PairedTests, Standings
 from reproductions.results import PaperResults
 from reproductions.table import Cell, Table
@@ -29,6 +28,7 @@ from reproductions.verdicts import (
     shown,
     signed,
 )
+from tercet.choose import ThreeWay, verdict_of
 from tercet.measure import PairedTest, holm, paired_test
 from tercet.report import shown_p
 
@@ -108,7 +108,7 @@ class PairDecisions:
         test = results.paired(dataset, better, worse, name)
         if test is None:
             return DecidedPair(None)
-        return DecidedPair(outcome_of(test.low, test.high, higher_is_better=measure.higher_is_better), test)
+        return DecidedPair(verdict_of(test.low, test.high, higher_is_better=measure.higher_is_better), test)
 
 
 # -- orderings --------------------------------------------------------------------------------------------------------

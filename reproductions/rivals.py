@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from reproductions.choosing import Trial, choose
+from tercet.choose import Trial, choose
 from tercet.data import Preferences
 from tercet.learn import CorrelatedRanker, LowRankRanker
 from tercet.text import CorrelatedWords

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from reproductions.choosing import Trial, choose, settings_of
 from reproductions.links import LinkTask, PreferenceTask
 from reproductions.plan import Method, Model
 from reproductions.rankers import CLASSIFIERS, make_ranker, warm_up
@@ -21,6 +20,7 @@ from reproductions.tasks import (
     measure_size,
     wrong_preferences,
 )
+from tercet.choose import Trial, choose, settings_of
 from tercet.data import Preferences
 from tercet.errors import DivergedError, InputError
 from tercet.fitting import successive_halving

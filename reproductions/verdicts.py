@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from reproductions.choosing import ThreeWay
 from reproductions.plan import PaperMeasure, PaperTable, Plan, Row, Target
 from reproductions.tasks import entries_of_megabytes
+from tercet.choose import ThreeWay
 
 Tone = Literal["good", "bad", "plain"]
 SIGNIFICANT = 0.05  # upper bound of a corrected p

@@ -271,8 +271,8 @@ def test_passes_of_one_run_are_those_of_runs_of_their_own(home, how):
         np.testing.assert_array_equal(other.values, trial.values)
         assert other.size == trial.size
         if how == "validation":
-            np.testing.assert_array_equal(other.ranker.coef_, trial.ranker.coef_)
-            assert trial.ranker.epochs == trial.setting["epochs"]
+            np.testing.assert_array_equal(other.result.coef_, trial.result.coef_)
+            assert trial.result.epochs == trial.setting["epochs"]
 
 
 def test_a_row_with_seeds_shows_how_far_they_reach(whole):
