@@ -101,7 +101,7 @@ def _plot_bars(axes: Any, points: Rows, x: str, y: str, number: int, **look: Any
     """Points joined by a line, each with its standard error as a bar, in the style of series ``number``."""
     errors = [point.get("standard_error") or 0.0 for point in points]
     bars = {"yerr": errors, "elinewidth": 0.9, "capsize": 2.0} if any(errors) else {}
-    style = {"color": COLOURS[number % 6], "marker": MARKERS[number % 6], "markersize": 4}
+    style = {"color": COLOURS[number % 6], "marker": MARKERS[(number + number // 6) % 6], "markersize": 4}
     axes.errorbar([point[x] for point in points], [point[y] for point in points], **bars, **(style | look))
 
 
