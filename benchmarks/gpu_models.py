@@ -42,8 +42,8 @@ from common import (
     write_json,
 )
 from reproductions.datasets import load_dataset
+from reproductions.links import PreferenceTask
 from reproductions.plan_reading import find_plan
-from reproductions.tasks import PreferenceTask
 from tercet.data import read_beir
 from tercet.errors import DeviceError, DivergedError, MissingExtraError
 from tercet.gpu import Gpu, device, find_gpu

@@ -14,18 +14,16 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from reproductions.folds import FoldTask, QueryRows, first_queries, folds_digest, folds_statistics, in_random_order
-from reproductions.links import Links, LinkTask, split_links
+from reproductions.links import Links, LinkTask, PreferenceTask, split_links
 from reproductions.plan import Data, Plan, Quick
 from reproductions.readers import (
     make_offsets,
     read_kyoto,
     read_mnist,
-    read_movielens,
     read_parses,
     read_wikispeedia,
-    split_ratings,
 )
-from reproductions.tasks import ClassTask, PaperTask
+from reproductions.tasks import ClassTask
 from tercet.data import LetorData, read_20newsgroups, read_letor_folds, read_svmlight
 from tercet.errors import MissingDataError, MissingExtraError
 from tercet.text import Analyser, Vectoriser, find_mentions
@@ -42,7 +40,7 @@ _YEAR = re.compile(r"\d{1,4}(s|_BC|_AD)?")  # links to calendar years say nothin
 class DataSet:
     """The tasks of a data set, one for each fold, and what is said of all of them."""
 
-    tasks: tuple[PaperTask, ...]
+    tasks: tuple[PreferenceTask | FoldTask, ...]
     digest: str
     statistics: dict[str, int]
 
@@ -133,16 +131,15 @@ def _files(home: Path, names: tuple[str, ...], one_is_enough: bool = False) -> l
 
 def _read_folds(data: Data, home: Path) -> tuple[FoldTask, ...]:
     """The first place that is there; when there is none, a MissingDataError names them all."""
-    sizes = data.train_queries, _n_test_queries(data), data.rows_of_query
     if data.reader == "made-up":
+        sizes = data.train_queries, _n_test_queries(data), data.rows_of_query
         train, test = make_offsets(*sizes, data.n_features or data.rows_of_query, _SEED)
         return (FoldTask("train-test", train, None, test),)
     there = _positions(data, home)
     if not there:
         raise MissingDataError(f"looked for {' and '.join(str(home / name) for name in data.files)}: not there")
-    if data.reader in ("parses", "movielens"):
-        is_parses = data.reader == "parses"
-        train, test = read_parses(there[0]) if is_parses else split_ratings(read_movielens(there[0]), *sizes, _SEED)
+    if data.reader == "parses":
+        train, test = read_parses(there[0])
         return (FoldTask("train-test", train, None, test),)
     folds = read_letor_folds(there[0], comments=False)
     return tuple(
@@ -155,21 +152,11 @@ def _random_rows(part: LetorData) -> QueryRows:
 
 
 def _positions(data: Data, home: Path) -> list[Path]:
-    holds = {"letor-folds": _holds_folds, "parses": _holds_parses, "movielens": _holds_ratings}[data.reader]
-    return [home / name for name in data.files if holds(home / name)]
-
-
-def _holds_folds(path: Path) -> bool:
-    """Whether there is a file here, or a folder of folds and not one of something else."""
-    return path.is_file() or (path.is_dir() and any(path.glob("Fold[0-9]*")))
-
-
-def _holds_parses(path: Path) -> bool:
-    return (path / "rank_train.features").is_file()
-
-
-def _holds_ratings(path: Path) -> bool:
-    return (path / "u.data").is_file() and (path / "u.item").is_file()
+    """Paths of the data set's rows that exist: a file or a folder of folds, or a folder of parses."""
+    paths = [home / name for name in data.files]
+    if data.reader == "parses":
+        return [path for path in paths if (path / "rank_train.features").is_file()]
+    return [path for path in paths if path.is_file() or (path.is_dir() and any(path.glob("Fold[0-9]*")))]
 
 
 # -- rows with classes ------------------------------------------------------------------------------------------------

@@ -1,51 +1,75 @@
-"""Figures of a run as rows for CSV and, where matplotlib is installed, as PNG."""
+"""Figures of a run: rows for CSV and JSON and, if matplotlib is installed, PNG files."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from reproductions.fronts import front_points
-from reproductions.paper_results import PaperResults
-from reproductions.plan import Method, Model
-from reproductions.plan_items import Curves, Cutoffs, Front, Growth, Precisions, Scatter, TradeOff
-from reproductions.plotting import (
-    COLOURS,
-    MARKERS,
-    empty_figure,
-    finished,
-    log_axis,
-    printed_point,
-    style,
-    with_band,
-    with_bars,
-)
-from reproductions.printed import printed_of
+from reproductions.plan import Curves, Cutoffs, Precisions, Scatter, TradeOff
+from reproductions.results import PaperResults
 from reproductions.tables import PAST_THE_PAPER, settings_tested
+from reproductions.verdicts import printed_of
 from tercet.errors import MissingExtraError
 
 Rows = list[dict[str, Any]]
+COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860")
+MARKERS = "osD^vP"
+PRINTED = "printed in the paper"
+_BARS = "Bars: the standard error over queries. "
+_DIAMONDS = "Diamonds: printed in the paper's tables. "
+_MOST_LABELS = 7  # of a logarithmic axis
+_QUERIES = 500  # of a figure of precisions
+_SCATTER_LABELS = {
+    "density": "density of W, %",
+    "seconds": "seconds of learning, thinning included",
+    "rows drawn": "rows drawn, mean over folds",
+}
 
 
 @dataclass
 class Drawing:
-    """One figure: its rows, its picture where it can be drawn, and what bars and marks in it mean."""
+    """One figure: its rows, its caption, and a function that plots the rows into panels of matplotlib."""
 
     key: str
     title: str
     rows: Rows
-    draw: Callable[[], bytes]
+    plot: Callable[[Any], None]
     section: str = ""
     caption: str = ""
     dataset: str = ""
+    n_panels: int = 1
     png: bytes | None = None
+
+    def figure(self) -> Any:
+        """Figure of matplotlib with a grid, labels on logarithmic axes, and legends."""
+        from matplotlib.figure import Figure  # not pyplot, which keeps state and looks for a screen
+
+        figure = Figure(figsize=(7.0 if self.n_panels == 1 else 11.0, 4.4), layout="constrained")
+        panels = figure.subplots(1, self.n_panels, squeeze=False).ravel()
+        self.plot(panels if self.n_panels > 1 else panels[0])
+        for axes in panels:
+            if axes.get_xscale() == "log":
+                ticks = log_ticks(*axes.get_xlim())
+                axes.xaxis.set_ticks(ticks, [f"{tick:,.0f}" if tick >= 1000 else f"{tick:g}" for tick in ticks])
+                axes.xaxis.set_minor_formatter("")
+            axes.grid(alpha=0.25, which="both")
+            named = sorted(zip(*axes.get_legend_handles_labels(), strict=True), key=lambda entry: entry[1] == PRINTED)
+            if named:
+                axes.legend(*zip(*named, strict=True), frameon=False, fontsize=8)
+        return figure
+
+    def draw(self) -> bytes:
+        buffer = io.BytesIO()
+        self.figure().savefig(buffer, format="png", dpi=130, metadata={"Software": None})
+        return buffer.getvalue()
 
 
 def make_drawings(results: PaperResults) -> list[Drawing]:
-    """All figures of the plan, in its order; nothing is drawn yet, and those without rows never are."""
+    """All figures of the plan, in its order, not yet drawn."""
     return list(_drawings(results))
 
 
@@ -58,12 +82,10 @@ def _drawings(results: PaperResults) -> Iterator[Drawing]:
         yield from (_cutoffs(results, cutoffs, dataset) for dataset in cutoffs.datasets)
     yield from (_scatter(results, scatter) for scatter in plan.scatters)
     yield from (_tradeoff(results, tradeoff) for tradeoff in plan.tradeoffs)
-    yield from (_pareto(results, front) for front in plan.fronts)
-    yield from (_growth(results, growth) for growth in plan.growths)
 
 
 def draw_all(drawings: list[Drawing]) -> None:
-    """Fill in the PNGs; without matplotlib a MissingExtraError."""
+    """Fill in the PNGs of drawings with rows; without matplotlib a MissingExtraError."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
@@ -72,105 +94,127 @@ def draw_all(drawings: list[Drawing]) -> None:
         drawing.png = drawing.draw() if drawing.rows else None
 
 
-# -- of words ---------------------------------------------------------------------------------------------------------
+# -- marks ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Curve:
-    """The points of one model."""
+def _plot_bars(axes: Any, points: Rows, x: str, y: str, number: int, **look: Any) -> None:
+    """Points joined by a line, each with its standard error as a bar, in the style of series ``number``."""
+    errors = [point.get("standard_error") or 0.0 for point in points]
+    bars = {"yerr": errors, "elinewidth": 0.9, "capsize": 2.0} if any(errors) else {}
+    style = {"color": COLOURS[number % 6], "marker": MARKERS[(number + number // 6) % 6], "markersize": 4}
+    axes.errorbar([point[x] for point in points], [point[y] for point in points], **bars, **(style | look))
 
-    method: Method
-    model: Model
-    points: Rows
+
+def _plot_printed(axes: Any, points: Rows, x: str, y: str, number: int) -> None:
+    """Hollow diamonds, with the printed ± if there is one; the legend has them once."""
+    look = {"marker": "D", "markersize": 7, "markerfacecolor": "#ffffff", "markeredgewidth": 1.6, "linestyle": "none"}
+    for point in points:
+        label = None if PRINTED in axes.get_legend_handles_labels()[1] else PRINTED
+        look |= {"color": COLOURS[number % 6], "yerr": point.get("standard_error"), "zorder": 5}
+        axes.errorbar([point[x]], [point[y]], label=label, **look)
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Labels of a logarithmic axis: powers of ten, else 1, 2, 5, else every digit, else evenly spaced.
+
+    Examples
+    --------
+    >>> log_ticks(900, 120_000), log_ticks(3, 40), log_ticks(1.2, 3.4)
+    ([1000.0, 10000.0, 100000.0], [5.0, 10.0, 20.0], [2.0, 3.0])
+    """
+    decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    for digits, least in (((1,), 3), ((1, 2, 5), 3), (range(1, 10), 2)):
+        ticks = [digit * 10.0**decade for decade in decades for digit in digits]
+        inside = [tick for tick in ticks if low <= tick <= high]
+        if len(inside) >= least:
+            return inside[:: int(np.ceil(len(inside) / _MOST_LABELS))]
+    from matplotlib.ticker import MaxNLocator
+
+    return [float(tick) for tick in MaxNLocator(_MOST_LABELS).tick_values(low, high) if low <= tick <= high]
+
+
+def _split(rows: Rows, **fixed: Any) -> tuple[Rows, Rows]:
+    """Our rows and the printed rows with these values."""
+    own = [row for row in rows if all(row[name] == value for name, value in fixed.items())]
+    return [row for row in own if not row.get("printed")], [row for row in own if row.get("printed")]
+
+
+def _diamonds(rows: Rows) -> str:
+    return _DIAMONDS if any(row.get("printed") for row in rows) else ""
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
 
 
 def _curves(results: PaperResults, curves: Curves, dataset: str) -> Drawing:
-    drawn = _curves_of(results, curves, dataset)
-    measures, names = results.plan.measures, ("error", curves.second_measure)
-    for name in names if curves.second_measure != "density" else ("error",):
-        for point in (point for curve in drawn for point in curve.points):
-            error = np.sqrt(point[name] * (1 - point[name]) / curves.test_preferences)
-            point[f"standard_error of {name}"] = float(error)
-    rows = [{"model": curve.model.title} | point for curve in drawn for point in curve.points]
-    for curve in drawn:
-        for name in names:
-            printed = printed_of(results.plan, dataset, curve.model.key, name)
-            if printed is not None:
-                point = {"step": curve.method.preferences, name: printed.value, "printed": True}
-                rows.append({"model": curve.model.title} | point)
+    """Error against steps; density in a panel beside it, or the training error as dashed lines."""
+    plan, beside = results.plan, curves.second_measure == "density"
+    names = ("error", curves.second_measure)
+    rows: Rows = []
+    printed_rows: Rows = []
+    for method in plan.methods:
+        series = results.curves.get((curves.key, dataset, method.key), {"series": {}})["series"]
+        for model in (model for model in method.all_models() if series.get(model.weights)):
+            for point in series[model.weights]:
+                row = {"model": model.title} | point
+                for name in names[:1] if beside else names:
+                    variance = point[name] * (1 - point[name]) / curves.test_preferences
+                    row[f"standard_error of {name}"] = float(np.sqrt(variance))
+                rows.append(row)
+            for name in names:
+                printed = printed_of(plan, dataset, model.key, name)
+                if printed is not None:
+                    point = {"step": method.preferences, name: printed.value, "printed": True}
+                    printed_rows.append({"model": model.title} | point)
+    rows += printed_rows
 
-    def draw_series(axes: Any, name: str, factor: float = 1.0, **look: Any) -> None:
-        for number, curve in enumerate(drawn):
-            points, colour = [point | {name: factor * point[name]} for point in curve.points], COLOURS[number % 6]
-            label = curve.model.title + (", training" if name == "training error" else "")
-            with_band(axes, points, name, colour, label=label, linewidth=1.4, **look)
-            printed = printed_of(results.plan, dataset, curve.model.key, name)
-            if printed is not None:
-                printed_point(axes, curve.method.preferences, factor * printed.value, colour)
-        log_axis(axes, "steps")
+    def plot_lines(axes: Any, name: str, **look: Any) -> None:
+        for number, title in enumerate(dict.fromkeys(row["model"] for row in rows)):
+            points, printed = _split(rows, model=title)
+            steps, heights = [point["step"] for point in points], np.array([point[name] for point in points])
+            errors = np.array([point.get(f"standard_error of {name}", 0.0) for point in points])
+            label = title + (", training" if name == "training error" else "")
+            axes.plot(steps, heights, color=COLOURS[number % 6], label=label, linewidth=1.4, **look)
+            if errors.any():
+                axes.fill_between(steps, heights - errors, heights + errors, color=COLOURS[number % 6], alpha=0.18)
+            _plot_printed(axes, [point for point in printed if name in point], "step", name, number)
+        axes.set_xscale("log")
+        axes.set_xlabel("steps")
         axes.set_ylim(bottom=0)
+        axes.set_ylabel("density of W" if name == "density" else plan.measures["error"].title.lower())
 
-    def draw() -> bytes:
-        figure, every = empty_figure(2 if curves.second_measure == "density" else 1)
-        label = measures["error"].title.lower()
-        draw_series(every[0], "error")
-        every[0].set_ylabel(f"test {label}" if curves.second_measure == "density" else label)
-        if curves.second_measure == "density":
-            draw_series(every[1], "density", factor=100)
-            every[1].set_ylabel("density of W, %")
+    def plot(panels: Any) -> None:
+        if beside:
+            plot_lines(panels[0], "error")
+            plot_lines(panels[1], "density")
         else:
-            draw_series(every[0], curves.second_measure, linestyle="--")
-        return finished(figure, fontsize=8)
+            plot_lines(panels, "training error", linestyle="--")
+            plot_lines(panels, "error")
 
-    title = f"{curves.position}: {curves.title}, {results.plan.datasets[dataset].title}"
+    title = f"{curves.position}: {curves.title}, {plan.datasets[dataset].title}"
     caption = f"Bands: the binomial standard error over {curves.test_preferences:,} test preferences. "
-    caption += "Diamonds: printed in the paper's tables, after the last step. " if _has_printed(rows) else ""
-    return Drawing(f"{curves.key}-{dataset}", title, rows, draw, "", caption, dataset)
-
-
-def _curves_of(results: PaperResults, curves: Curves, dataset: str) -> list[_Curve]:
-    """The curves that were measured."""
-    return [
-        _Curve(method, model, [dict(point) for point in by_weights[model.weights]])
-        for method in results.plan.methods
-        for by_weights in [results.curves.get((curves.key, dataset, method.key), {"series": {}})["series"]]
-        for model in method.all_models()
-        if by_weights.get(model.weights)
-    ]
-
-
-def _has_printed(rows: Rows) -> bool:
-    return any(row.get("printed") for row in rows)
+    caption += _diamonds(rows)
+    return Drawing(f"{curves.key}-{dataset}", title, rows, plot, "", caption, dataset, 2 if beside else 1)
 
 
 def _precisions(results: PaperResults, precisions: Precisions) -> Drawing:
     models = precisions.x, precisions.y
     ran = all(results.runs(precisions.dataset, model) for model in models)
-    x, y = (
-        results.by_query(precisions.dataset, model, "map")[: precisions.queries] if ran else np.zeros(0)
-        for model in models
-    )
+    x, y = (results.by_query(precisions.dataset, model, "map")[:_QUERIES] if ran else np.zeros(0) for model in models)
     titles = [results.plan.model(model).title for model in models]
     pairs = enumerate(zip(x.tolist(), y.tolist(), strict=True))
     rows = [{"query": number, titles[0]: first, titles[1]: second} for number, (first, second) in pairs]
-    errors = [float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else 0.0 for values in (x, y)]
 
-    def draw() -> bytes:
-        figure, (axes,) = empty_figure(1)
+    def plot(axes: Any) -> None:
         axes.plot([0, 1], [0, 1], color="#888888", linewidth=1)
         axes.plot(x, y, "o", color=COLOURS[0], markersize=3, alpha=0.5)
-        look = {"color": COLOURS[3], "marker": "o", "capsize": 3, "linestyle": "none", "label": "mean"}
-        axes.errorbar([x.mean()], [y.mean()], xerr=errors[0], yerr=errors[1], zorder=4, **look)
+        axes.plot([x.mean()], [y.mean()], "o", color=COLOURS[3], label="mean")
         axes.set_xlabel(f"average precision, {titles[0]} (better in {int((x > y).sum())})")
         axes.set_ylabel(f"{titles[1]} (better in {int((y > x).sum())})")
         axes.set_aspect("equal")
-        return finished(figure)
 
-    title, caption = (
-        f"{precisions.position}: {precisions.title}",
-        "A dot for each query; the mean with its standard errors.",
-    )
-    return Drawing(precisions.key, title, rows, draw, "", caption, precisions.dataset)
+    title, caption = f"{precisions.position}: {precisions.title}", "A dot for each query, and their mean."
+    return Drawing(precisions.key, title, rows, plot, "", caption, precisions.dataset)
 
 
 def _scatter(results: PaperResults, scatter: Scatter) -> Drawing:
@@ -179,69 +223,46 @@ def _scatter(results: PaperResults, scatter: Scatter) -> Drawing:
     for series in scatter.series:
         for model in series.models:
             who = {"series": series.title, "model": plan.model(model).title}
-            x, y = (results.values(scatter.dataset, model, name) for name in names)
-            if x and y:
-                point = {scatter.x: float(np.mean(x)), scatter.y: float(np.mean(y))}
-                error = results.standard_error(scatter.dataset, model, scatter.y)
-                error = (max(y) - min(y)) / 2 if error is None else error
-                rows.append(who | point | {"lowest": min(y), "highest": max(y), "standard_error": error})
+            x, y = _scatter_x(results, scatter, model), results.values(scatter.dataset, model, scatter.y)
+            if x is None or not y:
+                continue
+            error = results.standard_error(scatter.dataset, model, scatter.y)
+            error = (max(y) - min(y)) / 2 if error is None else error
+            point = {scatter.x: x, scatter.y: float(np.mean(y))}
+            rows.append(who | point | {"lowest": min(y), "highest": max(y), "standard_error": error})
             printed = [printed_of(plan, scatter.dataset, model, name) for name in names]
-            if x and y and None not in printed:
+            if None not in printed:
                 values = {name: number.value for name, number in zip(names, printed, strict=True) if number}
                 rows.append(who | values | {"printed": True})
 
-    def draw() -> bytes:
-        figure, (axes,) = empty_figure(1, width=6.6, height=4.4)
+    def plot(axes: Any) -> None:
         factor = 100 if scatter.x == "density" else 1
-        scaled = [row | {scatter.x: row[scatter.x] * factor} for row in rows]
-        middle = float(np.sqrt(np.prod([bound(row[scatter.x] for row in scaled) for bound in (min, max)])))
         for number, series in enumerate(scatter.series):
-            own = sorted((row for row in scaled if row["series"] == series.title), key=lambda row: row[scatter.x])
-            points = [row for row in own if not row.get("printed")]
-            colour = "#444444" if len(points) == 1 else COLOURS[number % 6]
-            if len(points) == 1:
-                with_bars(axes, points, *names, color=colour, marker="o", markersize=4)
-                _label_point(axes, series.title, (points[0][scatter.x], points[0][scatter.y]), middle)
-            elif points:
-                with_bars(axes, points, *names, label=series.title, **style(number))
-            for row in own:
-                if row.get("printed"):
-                    printed_point(axes, row[scatter.x], row[scatter.y], colour)
+            apart = 1 + 0.03 * number * (scatter.x == "rows drawn")  # bars at equal numbers stand side by side
+            own = [row | {scatter.x: row[scatter.x] * factor * apart} for row in rows if row["series"] == series.title]
+            points, printed = _split(sorted(own, key=lambda row: row[scatter.x]))
+            if points:
+                _plot_bars(axes, points, *names, number, label=series.title)
+            _plot_printed(axes, printed, *names, number)
         for number, (name, height) in enumerate(scatter.lines.items()):
             axes.axhline(height, color="#888888", linewidth=1, linestyle=("--", ":", "-.")[number % 3])
             axes.annotate(name, (0.01, height), xycoords=("axes fraction", "data"), va="bottom", fontsize=8)
-        labels = {
-            "density": "density of W, %",
-            "seconds": "seconds of learning, thinning included",
-            "memory": "memory, MB",
-        }
-        log_axis(axes, labels[scatter.x])
+        axes.set_xscale("log")
+        axes.set_xlabel(_SCATTER_LABELS[scatter.x])
         axes.set_ylabel(plan.measures[scatter.y].title)
-        return finished(figure, fontsize=8)
 
     title = f"{scatter.title}, {plan.datasets[scatter.dataset].title}"
-    caption = f"Bars: {_BARS}. " + ("Diamonds: printed in the paper's tables." if _has_printed(rows) else "")
-    return Drawing(scatter.key, title, rows, draw, PAST_THE_PAPER, caption, scatter.dataset)
+    return Drawing(scatter.key, title, rows, plot, PAST_THE_PAPER, _BARS + _diamonds(rows), scatter.dataset)
 
 
-_BARS = "the standard error over queries"
+def _scatter_x(results: PaperResults, scatter: Scatter, model: str) -> float | None:
+    values = results.values(scatter.dataset, model, scatter.x)
+    if scatter.x == "rows drawn":
+        values = [fit["facts"]["n_drawn"] for folds in results.runs(scatter.dataset, model) for fit in folds]
+    return float(np.mean(values)) if values else None
 
 
-def _label_point(axes: Any, title: str, point: tuple[float, float], middle: float) -> None:
-    """A series of one point has its name beside it, not in the legend."""
-    side = -1 if point[0] > middle else 1  # towards the middle of the axis
-    axes.annotate(
-        title,
-        point,
-        xytext=(6 * side, 0),
-        textcoords="offset points",
-        ha="right" if side < 0 else "left",
-        va="center",
-        fontsize=8,
-    )
-
-
-# -- of rows ----------------------------------------------------------------------------------------------------------
+# -- rows -------------------------------------------------------------------------------------------------------------
 
 
 def _cutoffs(results: PaperResults, cutoffs: Cutoffs, dataset: str) -> Drawing:
@@ -249,34 +270,27 @@ def _cutoffs(results: PaperResults, cutoffs: Cutoffs, dataset: str) -> Drawing:
     rows: Rows = []
     for model in cutoffs.models:
         for name in cutoffs.measures if results.runs(dataset, model) else ():
-            who = {"model": plan.model(model).title, "cutoff": plan.measures[name].cutoff}
+            who = {"model": plan.model(model).title, "cutoff": plan.cutoff(name)}
             value = float(np.mean(results.values(dataset, model, name)))
             rows.append(who | {"value": value, "standard_error": results.standard_error(dataset, model, name)})
             printed = printed_of(plan, dataset, model, name)
             if printed is not None:
                 rows.append(who | {"value": printed.value, "standard_error": printed.plus_minus, "printed": True})
 
-    def draw() -> bytes:
-        figure, (axes,) = empty_figure(1, width=6.6, height=4.4)
+    def plot(axes: Any) -> None:
         titles = list(dict.fromkeys(row["model"] for row in rows))
         for number, title in enumerate(titles):
-            own = [row for row in rows if row["model"] == title]
             shift = 0.12 * (number - (len(titles) - 1) / 2)  # bars of one cut-off stand side by side
-            stands_out = {"linewidth": 2.0, "zorder": 3} if number == 0 else {"linewidth": 1.2, "zorder": 2}
-            points = [row for row in own if not row.get("printed")]
-            look = {"markersize": 4} | stands_out | style(number)
-            with_bars(axes, points, "cutoff", "value", shift=shift, label=title, **look)
-            for row in own:
-                if row.get("printed"):
-                    printed_point(axes, row["cutoff"] + shift, row["value"], COLOURS[number % 6], row["standard_error"])
+            shifted = [row | {"cutoff": row["cutoff"] + shift} for row in rows]
+            points, printed = _split(shifted, model=title)
+            _plot_bars(axes, points, "cutoff", "value", number, label=title, linewidth=1.2 if number else 2.0)
+            _plot_printed(axes, printed, "cutoff", "value", number)
         axes.set_xticks(sorted({row["cutoff"] for row in rows}))
         axes.set_xlabel("k")
         axes.set_ylabel("mean N@k over the test parts")
-        return finished(figure, fontsize=8)
 
     title = f"{cutoffs.position}: {cutoffs.title}, {plan.datasets[dataset].title}"
-    caption = f"Bars: {_BARS}. " + ("Diamonds: printed in the paper's tables." if _has_printed(rows) else "")
-    return Drawing(f"{cutoffs.key}-{dataset}", title, rows, draw, "", caption, dataset)
+    return Drawing(f"{cutoffs.key}-{dataset}", title, rows, plot, "", _BARS + _diamonds(rows), dataset)
 
 
 def _tradeoff(results: PaperResults, tradeoff: TradeOff) -> Drawing:
@@ -290,57 +304,44 @@ def _tradeoff(results: PaperResults, tradeoff: TradeOff) -> Drawing:
             rows += [{"model": title, "what": "best on validation"} | point for point in _front(folds, n_features)]
     for model in (*tradeoff.models, *tradeoff.points):
         counts = [fit["facts"]["n_used"] for folds in results.runs(dataset, model) for fit in folds]
-        if counts and None not in counts:  # what a kernel ranker uses cannot be counted
+        if counts and None not in counts:  # kernel rankers have no count
             value = float(np.mean(results.values(dataset, model, tradeoff.measure)))
             error = results.standard_error(dataset, model, tradeoff.measure)
             point = {"used": float(np.mean(counts)), "value": value, "standard_error": error}
             rows.append({"model": plan.model(model).title, "what": "chosen"} | point)
 
-    def points_of(title: str, what: str) -> Rows:
-        return [row for row in rows if row["model"] == title and row["what"] == what]
-
-    def draw() -> bytes:
-        figure, (axes,) = empty_figure(1, width=8.6, height=5.0)
-        titles = list(dict.fromkeys(row["model"] for row in rows))
-        traced = [title for title in titles if points_of(title, "setting")]
-        for number, title in enumerate(titles):
-            colour, marker = COLOURS[number % 6], MARKERS[number % 6]
-            if title not in traced:
-                colour, marker = "#111111", "*hX"[(number - len(traced)) % 3]
-            for what, look in (("setting", {"marker": ".", "alpha": 0.35}), ("best on validation", {"linewidth": 1.5})):
-                points = points_of(title, what)
-                joined = {"linestyle": "none", "markersize": 5, "markeredgewidth": 0} if what == "setting" else {}
-                axes.plot([p["used"] for p in points], [p["value"] for p in points], color=colour, **joined, **look)
-            symbol: dict[str, Any] = {
-                "color": colour,
-                "markersize": 9,
-                "markeredgecolor": "#222222",
-                "zorder": 4,
-                "linestyle": "none",
-            }
-            with_bars(axes, points_of(title, "chosen"), "used", "value", marker=marker, label=title, **symbol)
+    def plot(axes: Any) -> None:
+        for number, title in enumerate(dict.fromkeys(row["model"] for row in rows)):
+            dots, line, chosen = (
+                _split(rows, model=title, what=what)[0] for what in ("setting", "best on validation", "chosen")
+            )
+            colour = COLOURS[number % 6]
+            axes.plot([p["used"] for p in dots], [p["value"] for p in dots], ".", color=colour, alpha=0.35)
+            axes.plot([p["used"] for p in line], [p["value"] for p in line], color=colour)
+            symbol = {"markersize": 9, "markeredgecolor": "#222222", "zorder": 4, "linestyle": "none"}
+            symbol |= {} if dots else {"color": "#111111", "marker": "*hX"[number % 3]}
+            _plot_bars(axes, chosen, "used", "value", number, label=title, **symbol)
         shown = [row for row in rows if row["what"] != "setting" and row["used"] >= 1]
-        if shown:
+        if shown:  # the worst settings may lie below the axis
             lows, highs = (
                 [row["value"] + sign * (row.get("standard_error") or 0) for row in shown] for sign in (-1, 1)
             )
-            room = 0.05 * (max(highs) - min(lows)) + 0.005
-            axes.set_ylim(max(min(lows) - room, np.quantile(lows, 0.1) - 8 * room), max(highs) + room)
+            margin = 0.05 * (max(highs) - min(lows)) + 0.005
+            axes.set_ylim(max(min(lows) - margin, np.quantile(lows, 0.1) - 8 * margin), max(highs) + margin)
         axes.set_xlim(left=0)
         axes.set_xlabel(f"features used of {n_features}, mean over folds")
         axes.set_ylabel(f"{plan.measures[tradeoff.measure].title} on the test parts")
-        return finished(figure, fontsize=8)
 
     caption = (
-        f"Symbols: what was chosen, with {_BARS}. Lines: the best on validation with at most so many features. Dots: "
-        "all settings."
+        f"Symbols: the chosen settings. {_BARS}Lines: the best on validation with at most so many features. Dots: all "
+        "settings."
     )
     title = f"{tradeoff.title}, {plan.datasets[dataset].title}"
-    return Drawing(tradeoff.key, title, rows, draw, PAST_THE_PAPER, caption, dataset)
+    return Drawing(tradeoff.key, title, rows, plot, PAST_THE_PAPER, caption, dataset)
 
 
 def _front(folds: Rows, n_features: int) -> list[dict[str, float]]:
-    """The best on validation of those with at most 1, 2, … features; test parts only show how it did."""
+    """The best on validation of settings with at most 1, 2, … features, and their value on the test parts."""
     front: list[dict[str, float]] = []
     for most in range(1, n_features + 1):
         chosen = []
@@ -353,51 +354,3 @@ def _front(folds: Rows, n_features: int) -> list[dict[str, float]]:
             if not front or front[-1] != {"used": used, "value": value}:
                 front.append({"used": used, "value": value})
     return front
-
-
-def _pareto(results: PaperResults, front: Front) -> Drawing:
-    """The front where it was chosen, and on the test parts with its standard error over queries."""
-    plan, rows = results.plan, front_points(results, front)
-
-    def draw() -> bytes:
-        figure, (axes,) = empty_figure(1, width=7.4, height=4.4)
-        used, chosen = ([row[name] for row in rows] for name in ("used", "chosen_by"))
-        axes.plot(used, chosen, "--", color=COLOURS[1], linewidth=1.2, label="where it was chosen")
-        with_bars(axes, rows, "used", "value", color=COLOURS[0], marker="o", label="on the test parts")
-        axes.set_xlim(left=0)
-        axes.set_xlabel("features used, mean over folds")
-        axes.set_ylabel(plan.measures[front.measure].title)
-        return finished(figure, fontsize=9)
-
-    title, caption = f"{front.title}, {plan.datasets[front.dataset].title}", f"Bars: {_BARS}."
-    return Drawing(front.key, title, rows, draw, PAST_THE_PAPER, caption, front.dataset)
-
-
-def _growth(results: PaperResults, growth: Growth) -> Drawing:
-    """A measure against the rows that were drawn, with its standard error over queries."""
-    plan = results.plan
-    rows: Rows = []
-    for series in growth.series:
-        for model in series.models:
-            runs = results.runs(growth.dataset, model)
-            if runs:
-                drawn = float(np.mean([fit["facts"]["n_drawn"] for folds in runs for fit in folds]))
-                value = float(np.mean(results.values(growth.dataset, model, growth.measure)))
-                error = results.standard_error(growth.dataset, model, growth.measure)
-                point = {"drawn": drawn, "value": value, "standard_error": error}
-                rows.append({"series": series.title, "model": model} | point)
-
-    def draw() -> bytes:
-        figure, (axes,) = empty_figure(1, width=7.4, height=4.4)
-        for number, title in enumerate(dict.fromkeys(row["series"] for row in rows)):
-            apart = 1 + 0.03 * number  # so that bars at the same number of rows stand side by side
-            points = [row | {"drawn": row["drawn"] * apart} for row in rows if row["series"] == title]
-            with_bars(axes, points, "drawn", "value", label=title, **style(number))
-        log_axis(
-            axes, "rows drawn: all that the basic form learns from, basis vectors of the sparse form (mean of folds)"
-        )
-        axes.set_ylabel(f"{plan.measures[growth.measure].title} on the test parts")
-        return finished(figure, fontsize=9)
-
-    title, caption = f"{growth.title}, {plan.datasets[growth.dataset].title}", f"Bars: {_BARS}."
-    return Drawing(growth.key, title, rows, draw, "", caption, growth.dataset)

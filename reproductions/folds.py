@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from reproductions.tasks import PaperTask, digest_of
+from reproductions.tasks import digest_of
 from tercet.errors import InputError
 from tercet.measure import Orders, compare_orders, measure_rows
 
@@ -78,19 +78,13 @@ class QueryRows:
 
 
 @dataclass(frozen=True, eq=False)
-class FoldTask(PaperTask):
+class FoldTask:
     """One fold: rows to learn from, to choose on where there are some, and to test on."""
 
     name: str
     train: QueryRows
     validation: QueryRows | None
     test: QueryRows
-
-    def digest(self) -> str:
-        return folds_digest([self])
-
-    def statistics(self) -> dict[str, int]:
-        return folds_statistics([self])
 
     def both(self) -> QueryRows:
         """Training and validation part together."""

@@ -13,8 +13,8 @@ from scipy import sparse
 from reproductions.plan import Map
 from reproductions.tasks import (
     TEST_SEED,
+    ClassTask,
     Measured,
-    PreferenceTask,
     WeightedMatch,
     WordMap,
     digest_of,
@@ -34,7 +34,7 @@ Links = NDArray[np.int64]  # (n, 2): article that links, document linked to
 
 
 @dataclass(frozen=True, eq=False)
-class LinkTask(PreferenceTask):
+class LinkTask:
     """Articles that link to documents; row a of Q is the query of article a, and so are rows a + n, a + 2 n, …
 
     ``hides_itself``: document a is the article itself, or its translation, and is no answer for it.
@@ -262,3 +262,6 @@ def split_links(links: Links, *, by: str, n_articles: int) -> LinkSplit:
     test, rest = order[:n_test], order[n_test:]
     n_validation = max(1, round(VALIDATION_SHARE * len(rest)))
     return LinkSplit(rest[n_validation:], rest[:n_validation], test)
+
+
+PreferenceTask = ClassTask | LinkTask

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from itertools import combinations
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from reproductions.figures import Drawing, draw_all, make_drawings
 from reproductions.markup import Html, element, join, page
-from reproductions.paper_results import PaperResults
 from reproductions.plan import Method, Plan
 from reproductions.plan_reading import find_plan, known_papers
+from reproductions.results import PaperResults
 from reproductions.table import Cell, Table, records_as_csv
 from reproductions.tables import PAST_THE_PAPER, make_tables
-from reproductions.verdicts import COUNT_TONES, NOT_COMPARED, SHORT_WITHIN_ERROR, count_verdicts, short
+from reproductions.verdicts import KINDS, SHORT_WITHIN_ERROR, count_kinds, short
 from tercet.errors import MissingExtraError
 from tercet.store import canonical_bytes, write_file_atomically
 
 _TITLE = "Papers, reproduced"
 _STATUS_TONES: dict[str, Any] = {"holds": "good", "within the error": "good", "falls short": "bad"}
+_TOGETHER = re.compile(r" (?=[±%†])|(?<=±) ")  # a page breaks no line between a number, its ± and its unit
 
 
 def write_results(results: PaperResults, output: Path) -> tuple[list[Table], MissingExtraError | None]:
@@ -65,11 +66,47 @@ class Item:
 
     key: str
     title: str
-    kind: str  # "table", "facts", "orderings", "tests" or "figure"
+    kind: str  # that of the table, or "figure"
     status: str
     counts: dict[str, int] = field(default_factory=dict)
     note: str = ""
     section: str = ""
+
+    @classmethod
+    def from_table(cls, table: Table, missing: dict[str, str]) -> Item:
+        """``missing`` has the titles of data sets that are not here."""
+        if not table.has_numbers:
+            absent = [missing[name] for name in table.datasets if name in missing]
+            status, note = "not run", ""
+            if absent and len(absent) == len(table.datasets):
+                status, note = "not to be had", f"no data: {', '.join(absent)}"
+            return cls(table.key, table.title, table.kind, status, note=note, section=table.section)
+        # Paired tests are not the paper's own words, so there is nothing to hold.
+        counts = {} if table.kind == "tests" else count_kinds(record.get("kind", "") for record in table.records)
+        return cls(table.key, table.title, table.kind, _status(counts), counts, table.summary, table.section)
+
+    @classmethod
+    def from_drawing(cls, drawing: Drawing, missing: dict[str, str]) -> Item:
+        n_printed = sum(bool(row.get("printed")) for row in drawing.rows)
+        note = f"{n_printed} printed point{'s' if n_printed > 1 else ''} drawn in" if n_printed else ""
+        status = "drawn" if drawing.rows else "not run"
+        if not drawing.rows and drawing.dataset in missing:
+            status, note = "not to be had", f"no data: {missing[drawing.dataset]}"
+        return cls(drawing.key, drawing.title, "figure", status, note=note, section=drawing.section)
+
+
+def _status(counts: dict[str, int]) -> str:
+    """Status of a table: the worst of its verdicts that is not within the error."""
+    tones = {KINDS[kind] for kind in counts}
+    if "bad" in tones:
+        return "falls short"
+    if "not decided" in counts:
+        return "not decided"
+    if SHORT_WITHIN_ERROR in counts:
+        return "within the error"
+    if "good" in tones:
+        return "holds"
+    return "not compared" if "not compared" in counts else "shown"
 
 
 @dataclass(frozen=True)
@@ -91,25 +128,24 @@ class Overview:
 
     def counts(self, kind: str) -> dict[str, int]:
         """Verdicts of all items of a kind that belong to the paper itself."""
-        return added(item.counts for item in self.items if item.kind == kind and not item.section)
+        own = [item.counts for item in self.items if item.kind == kind and not item.section]
+        return {name: sum(counts.get(name, 0) for counts in own) for name in KINDS if any(name in c for c in own)}
 
-
-def added(counts: Iterable[dict[str, int]]) -> dict[str, int]:
-    """Counts by kind, summed.
-
-    Examples
-    --------
-    >>> added([{"short": 1}, {"better": 2, "short": 2}])
-    {'better': 2, 'short': 3}
-    """
-    every = list(counts)
-    sums = {name: sum(count.get(name, 0) for count in every) for name in COUNT_TONES}
-    return {name: n for name, n in sums.items() if n}
+    def sentences(self) -> str:
+        """Verdicts on printed numbers and on orderings, in a sentence each."""
+        sums = {"Numbers": counted(self.counts("table")), "Orderings": counted(self.counts("orderings"))}
+        return " ".join(f"{name}: {text}." for name, text in sums.items() if text)
 
 
 def counted(counts: dict[str, int]) -> str:
-    """Counts in words, as in "12 within tolerance, 1 short"."""
-    return ", ".join(f"{counts[name]:,} {name}" for name in COUNT_TONES if counts.get(name))
+    """Counts in words.
+
+    Examples
+    --------
+    >>> counted({"short": 1, "within tolerance": 12})
+    '12 within tolerance, 1 short'
+    """
+    return ", ".join(f"{counts[kind]:,} {kind}" for kind in KINDS if counts.get(kind))
 
 
 def make_overview(results: PaperResults, tables: list[Table], drawings: list[Drawing]) -> Overview:
@@ -119,112 +155,64 @@ def make_overview(results: PaperResults, tables: list[Table], drawings: list[Dra
     ran = f"Tercet {results.version}, {n_seeds} seed{'s' if n_seeds != 1 else ''}, {n_run:,} of {n_all:,} fits"
     ran += f", {minutes:,.0f} min of work" if minutes >= 1 else ""
     ran += f", learned on {results.gpu}" if results.gpu else ""
-    items = [_of_table(results, table) for table in tables] + [_of_drawing(results, drawing) for drawing in drawings]
+    missing = {name: plan.datasets[name].title for name in results.missing}
+    items = [Item.from_table(table, missing) for table in tables]
+    items += [Item.from_drawing(drawing, missing) for drawing in drawings]
     return Overview(
         plan.paper.key,
         plan.paper.title,
         f"{plan.paper.authors}. {plan.paper.venue}.",
         results.quick,
         ran,
-        tuple(plan.datasets[name].title for name in results.missing),
+        tuple(missing.values()),
         tuple(sorted(items, key=lambda item: item.section)),
     )
 
 
-def _of_table(results: PaperResults, table: Table) -> Item:
-    plan = results.plan
-    spec = next((spec for spec in plan.tables if spec.key == table.key), None)
-    kind = "facts" if spec is None else "table"
-    datasets: tuple[str, ...] = () if spec is None else spec.datasets
-    judged = table.records
-    if spec is None and (table.key == "orderings" or table.key in {standings.key for standings in plan.standings}):
-        kind = "orderings"
-        datasets = tuple(plan.datasets)
-    for tests in plan.comparisons:
-        if tests.key == table.key:  # not the paper's own words, so there is nothing to hold
-            kind, datasets, judged = "tests", (tests.dataset,), []
-    note = ""
-    for words in plan.words:
-        if words.key == table.key:
-            datasets = (words.dataset,)
-            n_printed = sum(map(len, words.printed.values()))
-            note = f"{sum(record['shared'] for record in table.records)} of {n_printed} words shared"
-    counts = count_verdicts(record.get("verdict") or "" for record in judged)
-    n_missing = sum(record.get("paper") is not None and record.get("ours") is None for record in table.records)
-    if table.has_numbers and spec is not None and n_missing:
-        counts["not run"] = n_missing
-    absent = [plan.datasets[name].title for name in datasets if name in results.missing]
-    if table.has_numbers:
-        status = _status(counts)
-        if spec is not None and not any(plan.datasets[name].compare for name in datasets):
-            note = "; ".join(["other data than the paper's", *_in_printed_order(plan, table.records)])
-    elif absent and len(absent) == len(datasets):
-        status, note = "not to be had", f"no data: {', '.join(absent)}"
-    else:
-        status, note = "not run", ""
-    if not table.has_numbers:
-        counts = {}
-    return Item(table.key, table.title, kind, status, counts, note, table.section)
-
-
-def _in_printed_order(plan: Plan, records: list[dict[str, Any]]) -> list[str]:
-    """How many pairs of rows stand as the paper has them, by measure: what other data can show of a table."""
-    found = []
-    for measure in dict.fromkeys(record["measure"] for record in records):
-        rows = [
-            (record["ours"], record["paper"])
-            for record in records
-            if record["measure"] == measure and record["ours"] is not None and record["paper"] is not None
-        ]
-        pairs = [(a[0] - b[0], a[1] - b[1]) for a, b in combinations(rows, 2) if a[1] != b[1]]
-        if pairs:
-            agreeing = sum(ours * printed > 0 for ours, printed in pairs)
-            found.append(f"{plan.measures[measure].title} {agreeing} of {len(pairs)}")
-    return [f"pairs of rows in the printed order: {', '.join(found)}"] if found else []
-
-
-def _status(counts: dict[str, int]) -> str:
-    """What a table comes to: the worst of its verdicts that is not within the error."""
-    tones = {COUNT_TONES[name] for name, n in counts.items() if n}
-    if "bad" in tones:
-        return "falls short"
-    if "not decided" in counts:
-        return "not decided"
-    if SHORT_WITHIN_ERROR in counts:
-        return "within the error"
-    if "good" in tones:
-        return "holds"
-    return "not compared" if NOT_COMPARED in counts else "shown"
-
-
-def _of_drawing(results: PaperResults, drawing: Drawing) -> Item:
-    n_printed = sum(bool(row.get("printed")) for row in drawing.rows)
-    note = f"{n_printed} printed point{'s' if n_printed > 1 else ''} drawn in" if n_printed else ""
-    status = "drawn" if drawing.rows else "not run"
-    if not drawing.rows and drawing.dataset in results.missing:
-        status, note = "not to be had", f"no data: {results.plan.datasets[drawing.dataset].title}"
-    return Item(drawing.key, drawing.title, "figure", status, note=note, section=drawing.section)
-
-
-def _glance(items: Iterable[Item], address: str = "") -> Html:
-    """A row for each table and figure, with links to them."""
-    table = Table("", ["table or figure", "status", "verdicts"])
+def _glance(overview: Overview, address: str = "", sections: tuple[str, ...] = ("",)) -> Html:
+    """A row for each table and figure of these sections, with links to them."""
     rows = []
-    for item in items:
-        details = "; ".join(text for text in (counted(item.counts), item.note) if text)
+    for item in overview.items:
+        if item.kind == "tests" or item.section not in sections:
+            continue
         name: object = item.title
         if item.status not in ("not run", "not to be had"):
             name = element("a", item.title, href=f"{address}#{item.key}")
-        status = Cell(item.status, tone=_STATUS_TONES.get(item.status, "plain")).as_html()
-        rows.append(element("tr", element("td", name), status, element("td", details)))
-    head = element("thead", element("tr", *(element("th", name, scope="col") for name in table.head)))
-    return element("div", element("table", head, element("tbody", *rows)), class_="scroll", tabindex="0")
+        details = "; ".join(text for text in (counted(item.counts), item.note) if text)
+        status = _cell(Cell(item.status, tone=_STATUS_TONES.get(item.status, "plain")))
+        rows.append([element("td", name), status, element("td", details)])
+    return _html_table(["table or figure", "status", "verdicts"], rows)
 
 
-def _sums(overview: Overview) -> str:
-    """Verdicts on printed numbers and on orderings, in a sentence each."""
-    sums = {"Numbers": counted(overview.counts("table")), "Orderings": counted(overview.counts("orderings"))}
-    return " ".join(f"{name}: {text}." for name, text in sums.items() if text)
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _html_table(head: Iterable[str], rows: Iterable[Iterable[Html]]) -> Html:
+    """A table that scrolls within its box; cells are td elements."""
+    header = element("thead", element("tr", *(element("th", name, scope="col") for name in head)))
+    body = element("tbody", *(element("tr", *row) for row in rows))
+    return element("div", element("table", header, body), class_="scroll", tabindex="0")
+
+
+def _cell(cell: Cell) -> Html:
+    tone = None if cell.tone == "plain" else cell.tone
+    text, detail = (_TOGETHER.sub("\N{NO-BREAK SPACE}", part) for part in (cell.text, cell.detail))
+    return element(
+        "td",
+        text if tone is None or detail else element("span", text, class_=tone),
+        element("small", detail, class_=tone or "soft") if detail else None,
+        element("small", cell.source, class_="source") if cell.source else None,
+    )
+
+
+def _table_section(table: Table) -> Html:
+    """Title, notes, rows and footnotes; a table without numbers is folded."""
+    content = [_html_table(table.head, ([_cell(cell) for cell in row] for row in table.rows))]
+    content += [element("p", note, class_="soft") for note in table.footnotes]
+    if not table.has_numbers:
+        content = [element("details", element("summary", "Printed in the paper"), *content)] if table.rows else []
+    notes = [element("p", note, class_="soft") for note in table.notes]
+    return element("section", element("h3", table.title, id=table.key), *notes, *content)
 
 
 # -- the index over all papers ----------------------------------------------------------------------------------------
@@ -268,8 +256,8 @@ def _paper(folder: str, overview: Overview) -> Html:
         element("h2", element("a", overview.title, href=address), id=folder),
         element("p", f"{overview.source} {overview.ran}.{missing}", class_="soft"),
         element("p", "A quick run: its numbers mean little.", class_="warning") if overview.quick else None,
-        element("p", _sums(overview)),
-        _glance((item for item in overview.items if not item.section and item.kind != "tests"), address),
+        element("p", overview.sentences()),
+        _glance(overview, address),
     )
 
 
@@ -299,19 +287,18 @@ def _page(
         ),
         *_warnings(results),
         element("h2", "At a glance"),
-        element("p", _sums(overview)),
-        _glance(item for item in overview.items if item.kind != "tests"),
+        element("p", overview.sentences()),
+        _glance(overview, sections=("", PAST_THE_PAPER)),
     ]
     if paper.notes:
         body += [element("h2", "What to know"), element("ul", *(element("li", note) for note in paper.notes))]
     body.append(element("h2", "The paper"))
-    tests = {comparison.key for comparison in results.plan.comparisons}
     for section in ("", PAST_THE_PAPER):
         if section and any(table.section == section for table in tables):
             body += [element("h2", section), element("p", "Nothing printed to compare with.")]
         own = [table for table in tables if table.section == section]
-        body += [table.as_section() for table in own if table.key not in tests]
-        folded = [table.as_section() for table in own if table.key in tests]
+        body += [_table_section(table) for table in own if table.kind != "tests"]
+        folded = [_table_section(table) for table in own if table.kind == "tests"]
         if folded:
             summary = f"Paired tests, which decide the orderings ({len(folded)})"
             body.append(element("details", element("summary", summary), *folded))
@@ -354,35 +341,41 @@ def _figure(drawing: Drawing, lack: str) -> Html:
 
 # -- settings ---------------------------------------------------------------------------------------------------------
 
+_CHOOSES = {
+    "training": "the least error on other training preferences",
+    "validation": "the best on validation queries",
+    "cross-validation": "the best over queries left out in turn; then learned from all",
+    "leave-query-out": "the best over queries, each left out by itself; then learned from all",
+}
+# Fields of a method in columns of their own, or without influence on its numbers.
+_IN_COLUMNS = (
+    *("key", "title", "ranker", "datasets", "parameters", "by_dataset", "blend", "models", "seeds", "last", "quick"),
+    *("note", "choose", "choose_on", "preferences"),
+)
+
 
 def _settings(results: PaperResults) -> Html:
-    """Every method with its parameters and how those were chosen."""
+    """Every method with its parameters and the way they were chosen."""
     plan = results.plan
     notes = []
     if any(method.preferences for method in plan.methods):
         notes.append(
             f"Preferences are drawn with the seed; test preferences ({plan.test_preferences:,}) with 1000 + the seed. "
-            "A tie counts as an error. Seconds are those of the fastest seed on the machine of this run, thinning "
-            "included and choosing parameters left out; those of a blend are what finding the amount took."
+            "A tie counts as an error. Seconds are those of the fastest seed on the machine of this run, with thinning "
+            "and without choosing; those of a blend are the search for the amount."
         )
     if any(data.task == "rows" for data in plan.datasets.values()):
         notes.append(
             "Of equally good settings the sparser is taken, then the earlier in the list. Seconds are the median of up "
-            "to five fits of the chosen setting on the machine of this run, everything compiled before and choosing "
-            "left out."
+            "to five fits of the chosen setting on the machine of this run, compiled before and without choosing."
         )
     head = ("method", "ranker and parameters", "chosen", "preferences", "seeds", "data sets")
-    rows = [element("tr", *(element("td", cell) for cell in _setting(results, method))) for method in plan.methods]
-    table = element(
-        "table",
-        element("thead", element("tr", *(element("th", name, scope="col") for name in head))),
-        element("tbody", join(rows, "\n")),
-    )
+    rows = [[element("td", cell) for cell in _setting(results, method)] for method in plan.methods]
     return element(
         "section",
         element("h3", "Settings", id="settings"),
         *(element("p", note, class_="soft") for note in notes),
-        element("details", element("summary", f"All {len(rows)} methods"), element("div", table, class_="scroll")),
+        element("details", element("summary", f"All {len(rows)} methods"), _html_table(head, rows)),
     )
 
 
@@ -396,67 +389,22 @@ def _setting(results: PaperResults, method: Method) -> list[object]:
     if method.blend:
         code = " + amount * ".join(plan.model(key).title for key in method.blend)
     details = [f"{name}: {', '.join(short(value) for value in values)}" for name, values in method.choose.items()]
-    details += _how_it_learns(method)
-    for dataset, parameters in method.by_dataset.items():
-        details.append(f"{plan.datasets[dataset].title}: {listed(parameters)}")
+    details += [
+        f"{plan.datasets[dataset].title}: {listed(parameters)}" for dataset, parameters in method.by_dataset.items()
+    ]
+    others = (each for each in fields(method) if each.name not in _IN_COLUMNS and each.default_factory is MISSING)
+    details += [
+        f"{each.name} = {getattr(method, each.name)}" for each in others if getattr(method, each.name) != each.default
+    ]
     details += [method.note] if method.note else []
     fits = [fit for (_, key, _), folds in results.fits.items() if key == method.key for fit in folds]
     for name, text in (("unfinished", "fits stopped at their limit of rounds"), ("diverged", "settings diverged")):
         count = sum(fit["facts"].get(name, 0) for fit in fits)
         details += [f"{count:,} {text}"] if count else []
     reason = results.unavailable.get(method.key)
-    what = [element("code", code), *(element("small", detail) for detail in details)]
-    what += [element("small", reason, class_="bad")] if reason else []
+    content = [element("code", code), *(element("small", detail) for detail in details)]
+    content += [element("small", reason, class_="bad")] if reason else []
     datasets = ", ".join(plan.datasets[name].title for name in plan.datasets_of(method))
-    how = _how_it_chooses(plan, method) if method.choose else "nothing"
+    chooses = _CHOOSES[method.choose_on] if method.choose else "nothing"
     preferences = f"{method.preferences:,}" if method.preferences else "–"
-    return [method.full_title, join(what), how, preferences, str(plan.n_seeds(method)), datasets]
-
-
-def _how_it_learns(method: Method) -> list[str]:
-    """What is not usual about what a method learns from."""
-    details = []
-    if method.per_query:
-        how = "from these alone" if method.drawn_as == "examples" else "from all rows, with these as basis vectors"
-        details.append(f"{method.per_query} rows of each query are drawn with the seed; learns {how}")
-    if method.map is not None:
-        details.append("map: " + ", ".join(f"{name} {value}" for name, value in vars(method.map).items() if value))
-    if method.share < 1:
-        details.append(f"share of the links: {method.share}")
-    if method.second:
-        details.append(f"second objective: {method.second}")
-    if method.early_stop:
-        details.append("the best on validation is kept")
-    if method.uniform_over == "queries":
-        details.append("a query is drawn first, then one of its links")
-    if method.parallel:
-        details.append("learned from translations, not from preferences")
-    return details
-
-
-_HOW_FAR = {
-    "full": "after all steps",
-    "halving": "the better half of the settings after a quarter of the steps, the best after one half",
-}
-
-
-def _how_it_chooses(plan: Plan, method: Method) -> str:
-    """What a method's parameters are chosen on, in words."""
-    if method.choose_on == "training":
-        return f"the least error on other training preferences, {_HOW_FAR[method.choose_how]}"
-    if method.choose_on == "validation" and plan.datasets[plan.datasets_of(method)[0]].task == "links":
-        return f"the best MAP on validation queries, {_HOW_FAR[method.choose_how]}"
-    by = plan.measures[plan.chooses_by(method)].title
-    how = f"{'the best' if method.rule == 'best' else 'the sparsest within one standard error of the best'} {by} "
-    if method.choose_on == "validation":
-        how += "on the validation part of each fold; learned from its training part"
-        if any(plan.datasets[name].reader == "parses" for name in plan.datasets_of(method)):
-            how += f"; where there is none, over the queries left out in turn in {method.cv_folds} parts"
-    elif method.choose_on == "leave-query-out":
-        how += "over the queries, each left out by itself; then learned from all of them"
-    else:
-        how += (
-            f"over the queries left out in turn, {method.cv_folds} parts of the training and validation part of each "
-            "fold together; then learned from both"
-        )
-    return how + (f"; at most {method.most_used:.1%} of the features" if method.most_used is not None else "")
+    return [method.full_title, join(content), chooses, preferences, str(plan.n_seeds(method)), datasets]

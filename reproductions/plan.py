@@ -1,46 +1,29 @@
-"""What a paper printed and how it is reproduced, as values: the schema of ``papers/*.toml``.
+"""Plan of a reproduction: the schema of ``papers/*.toml``.
 
-A plan has data sets, measures and methods, and then what is shown of them. A method is a ranker, its parameters, a
-grid to choose some of them from, and how that choice is made; it gives one model of its own name, or several. All that
-is shown names models: tables with the printed numbers, orderings that the paper states, paired tests, targets of our
-own, related words, and seven kinds of figures. Nothing here belongs to one paper.
+A plan has data sets, measures and methods, then tables and figures of their models. A method is a ranker, its
+parameters, a grid to choose some of them from, and a rule for the choice. A method gives one model of its own name, or
+several. Tables, orderings, paired tests, targets, related words and figures name models. Nothing here belongs to one
+paper.
 
-There are three kinds of tasks, and the reader of a data set says which it becomes:
+The reader of a data set decides the kind of its task:
 
 - *classes*: rows with classes; a row is a query for the others of its class.
 - *links*: queries whose linked documents are relevant.
 - *rows*: LETOR rows, graded feature vectors of queries, in folds.
 
-Of classes and links a method learns from ``preferences`` that are drawn with the seed, and the weights between words
-are a model. Of rows it learns from the training part of each fold.
+On classes and links a method learns from ``preferences`` that are drawn with the seed, and a model is the weights
+between words. On rows a method learns from the training part of each fold.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NewType
 
-from reproductions.plan_items import (
-    Claim,
-    Curves,
-    Cutoffs,
-    Front,
-    Growth,
-    OfGrids,
-    PairedTests,
-    PaperTable,
-    Precisions,
-    Scatter,
-    Standings,
-    Target,
-    TradeOff,
-    Words,
-)
+from tercet.measure import parse_measure
 
 TaskKind = Literal["classes", "links", "rows"]
-Reader = Literal[
-    "20newsgroups", "mnist", "svmlight", "wikispeedia", "kyoto", "letor-folds", "parses", "movielens", "made-up"
-]
+Reader = Literal["20newsgroups", "mnist", "svmlight", "wikispeedia", "kyoto", "letor-folds", "parses", "made-up"]
 TASK_OF_READER: dict[str, TaskKind] = {
     "20newsgroups": "classes",
     "mnist": "classes",
@@ -49,9 +32,13 @@ TASK_OF_READER: dict[str, TaskKind] = {
     "kyoto": "links",
     "letor-folds": "rows",
     "parses": "rows",
-    "movielens": "rows",
     "made-up": "rows",
 }
+# Keys into a plan; reading checks that each is known, and that a model is fitted on the data sets beside it.
+DatasetKey = NewType("DatasetKey", str)
+MeasureKey = NewType("MeasureKey", str)
+MethodKey = NewType("MethodKey", str)
+ModelKey = NewType("ModelKey", str)
 
 
 @dataclass(frozen=True)
@@ -65,7 +52,7 @@ class Paper:
 
 @dataclass(frozen=True)
 class Quick:
-    """What a quick run is cut down to; None leaves it as it is."""
+    """Limits of a quick run; None for no limit."""
 
     seeds: int = 1
     values: int = 2  # of each parameter that is chosen
@@ -84,17 +71,17 @@ class Quick:
 
 @dataclass(frozen=True)
 class PaperMeasure:
-    """What is measured, how it is shown, and how far from a printed number it may lie.
+    """A measure, its format, and the tolerance around a printed number.
 
-    ``name`` is the key where it is empty. Of classes and links these are measured: ``map``, ``p10`` (links only),
-    ``error``, the share of test preferences that are ranked wrongly, and of W itself ``memory`` and ``density``.
+    An empty ``name`` is the key. Measures of classes and links: ``map``, ``p10`` (links only), ``error``, the share of
+    test preferences that are ranked wrongly, and of W itself ``memory`` and ``density``.
 
-    Of rows: every measure of rankings by its name, as in ``"nDCG(dcg='letor')@10"``; two of pairs of rows,
+    Measures of rows: every measure of rankings by its name, as in ``"nDCG(dcg='letor')@10"``; two of pairs of rows,
     ``"disagreement"``, equation 1 of Tsivtsivadze et al. (2008), and ``"misordered"``, the same over pairs of different
     grades only; and of the ranker itself ``"features used"``, the share of features with a weight, and ``"megabytes"``,
-    the most that arrays hold at once while it learns.
+    the largest sum of all arrays during learning.
 
-    Of all of them ``"seconds"`` of learning.
+    All tasks have ``"seconds"`` of learning.
     """
 
     title: str
@@ -104,12 +91,11 @@ class PaperMeasure:
     least_tolerance: float = 0.0  # where a printed number has too few digits for its share
     digits: int = 3
     unit: str = ""
-    spread: Literal["seeds", "standard error"] = "seeds"  # what stands behind the ±
+    spread: Literal["seeds", "standard error"] = "seeds"  # the number after the ±
     name: str = ""
-    cutoff: int | None = None  # where it stands on the axis of a figure
 
     def tolerance_for(self, printed: float) -> float:
-        """How far from this printed number is still the same."""
+        """Largest distance from a printed number that counts as the same."""
         return max(self.least_tolerance, self.tolerance * (abs(printed) if self.relative else 1.0))
 
 
@@ -118,14 +104,13 @@ class PaperMeasure:
 
 @dataclass(frozen=True)
 class Data:
-    """Where a data set is, below the data home, and what becomes of it.
+    """Files of a data set, below the data home, and their preprocessing.
 
-    ``files`` are all needed for classes and links, but for 20 Newsgroups, where one of them is enough; of rows the
-    first place that is there is read, and made-up rows need none. Files of SVMlight may be packed, with ``.bz2`` or
-    ``.gz`` after their names.
+    Classes and links need all ``files``, except 20 Newsgroups, where one is enough. Rows are read from the first that
+    exists; made-up rows need no files. SVMlight files may be compressed, with ``.bz2`` or ``.gz`` after their names.
 
-    ``instead`` are other data, whole data sets of their own: where the files are not there, the first of them whose
-    files are is read, and what it says counts.
+    ``instead`` are other data sets: if the files are missing, the first of them with all its files takes the place of
+    this one.
     """
 
     title: str
@@ -134,7 +119,7 @@ class Data:
     compare: bool = True  # false: not the paper's data, so printed numbers get no verdict
     note: str = ""
     instead: tuple[Data, ...] = ()
-    measures: tuple[str, ...] = ()  # those that its grades allow; all when empty
+    measures: tuple[MeasureKey, ...] = ()  # those that its grades allow; all when empty
     # words, or columns, of classes and links
     max_features: int | None = None  # the most frequent ones
     stop_words: str | None = None
@@ -149,7 +134,7 @@ class Data:
     doc_words: int | None = None  # documents cut to so many words
     bigrams: bool = False  # as a second block of columns
     validation_queries: int = 300
-    # ratings and made-up rows
+    # made-up rows
     train_queries: int = 500
     rows_of_query: int = 20
     # all but the folds of LETOR
@@ -160,8 +145,8 @@ class Data:
         return TASK_OF_READER[self.reader]
 
     @property
-    def said(self) -> str:
-        """The note, and of how many queries the means are where not all are asked."""
+    def description(self) -> str:
+        """The note, and the number of test queries if some are drawn."""
         if self.task != "classes" or self.test_queries is None:
             return self.note
         drawn = (
@@ -176,7 +161,7 @@ class Statistics:
 
     title: str
     position: str
-    printed: dict[str, dict[str, int]]
+    printed: dict[DatasetKey, dict[str, int]]
 
 
 # -- methods ----------------------------------------------------------------------------------------------------------
@@ -207,9 +192,9 @@ class Model:
 
 @dataclass(frozen=True)
 class ChosenBy:
-    """Another method, and the data set it chose on where that is not the same."""
+    """Another method, and the data set of its choice if that is not the same."""
 
-    method: str
+    method: MethodKey
     dataset: str = ""
 
 
@@ -250,7 +235,7 @@ class Method:
     key: str
     title: str
     ranker: str = ""
-    datasets: tuple[str, ...] = ()  # all when empty
+    datasets: tuple[DatasetKey, ...] = ()  # all when empty
     parameters: dict[str, Any] = field(default_factory=dict)
     by_dataset: dict[str, dict[str, Any]] = field(default_factory=dict)  # further parameters
     blend: tuple[str, ...] = ()  # two models, instead of a ranker
@@ -275,8 +260,6 @@ class Method:
     map: Map | None = None
     parallel: bool = False  # learn from texts and their translations: alone, or as a start where there are preferences
     negatives: Literal["random", "hard"] = "random"  # hard: from the top of the current ranking, of links
-    hard_share: float = 0.8  # of the worse documents
-    hard_depth: int = 30  # how far down the top goes
     second: str | None = None  # block of the queries of a second objective
     third: bool = False  # an objective among the queries' own texts beside it
     share: float = 1.0  # of the training links
@@ -295,6 +278,187 @@ class Method:
 
     def parameters_for(self, dataset: str) -> dict[str, Any]:
         return self.parameters | self.by_dataset.get(dataset, {})
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model's printed numbers, by measure, or by data set if the table has several.
+
+    ``plus_minus`` are the printed ±, by the same names, and ``params`` is the printed column of that name, as text. A
+    row that cannot be reproduced has a title and the reason instead of a model.
+    """
+
+    model: ModelKey = ModelKey("")
+    title: str = ""
+    reason: str = ""
+    dataset: DatasetKey = DatasetKey("")  # if it is not the table's
+    printed: dict[str, float] = field(default_factory=dict)
+    plus_minus: dict[str, float] = field(default_factory=dict)
+    params: str = ""
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """Models by the measures of one data set, or by one measure of several."""
+
+    key: str
+    title: str
+    datasets: tuple[DatasetKey, ...]
+    measures: tuple[MeasureKey, ...]
+    rows: tuple[Row, ...]
+    kind: Literal["paper", "ours"] = "paper"  # "ours" has no printed numbers
+    position: str = ""
+    note: str = ""
+    seconds: bool = False  # a column with those of the fastest seed
+    chosen: bool = False  # a column with what was chosen, or searched for
+    dictionary_size: int | None = None  # of the paper, to read its densities off its memory
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An ordering the paper states: one model is better than others, or than the best of them.
+
+    ``printed`` is by how many per cent, by data set.
+    """
+
+    text: str
+    position: str
+    better: ModelKey
+    worse: tuple[ModelKey, ...]
+    measures: tuple[MeasureKey, ...]
+    datasets: tuple[DatasetKey, ...]
+    printed: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PairedTests:
+    """Paired tests by query: each of ``models`` against one, or all pairs of them."""
+
+    key: str
+    title: str
+    dataset: DatasetKey
+    measures: tuple[MeasureKey, ...]
+    models: tuple[ModelKey, ...]
+    against: ModelKey = ModelKey("")
+    test: Literal["permutation", "wilcoxon"] = "permutation"
+
+
+@dataclass(frozen=True)
+class Standings:
+    """How often a model is the best and the second best over the data sets and measures of some tables.
+
+    ``best`` and ``second`` are what the paper states of all of them.
+    """
+
+    key: str
+    title: str
+    position: str
+    model: ModelKey
+    tables: tuple[str, ...]
+    best: int
+    second: int
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound of our own for the worst seed."""
+
+    dataset: DatasetKey
+    model: ModelKey
+    measure: MeasureKey
+    at_least: float | None = None
+    at_most: float | None = None
+    times: ModelKey = ModelKey("")  # the bound is a multiple of this model's value
+    errors: float = 0.0  # standard errors of our value that are allowed beside the bound
+
+
+@dataclass(frozen=True)
+class Words:
+    """Related words of a model, or the words its map replaces a word by: query word -> printed words."""
+
+    key: str
+    title: str
+    position: str
+    dataset: DatasetKey
+    model: ModelKey
+    printed: dict[str, tuple[str, ...]]
+    of: Literal["weights", "map"] = "weights"
+
+
+# -- figures ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Test error against steps, on the first seed, with the density of W or the error on training preferences."""
+
+    key: str
+    title: str
+    position: str
+    datasets: tuple[DatasetKey, ...]
+    methods: tuple[MethodKey, ...]
+    first: int
+    points: int
+    test_preferences: int
+    second_measure: Literal["density", "training error"] = "density"
+
+
+@dataclass(frozen=True)
+class Precisions:
+    """Average precision of the first 500 queries under two models, as points."""
+
+    key: str
+    title: str
+    position: str
+    dataset: DatasetKey
+    x: ModelKey
+    y: ModelKey
+
+
+@dataclass(frozen=True)
+class Series:
+    title: str
+    models: tuple[ModelKey, ...]
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Models as points: a measure against density, seconds, or the number of rows drawn."""
+
+    key: str
+    title: str
+    dataset: DatasetKey
+    x: Literal["density", "seconds", "rows drawn"]
+    y: MeasureKey
+    series: tuple[Series, ...]
+    lines: dict[str, float] = field(default_factory=dict)  # named heights to draw
+
+
+@dataclass(frozen=True)
+class Cutoffs:
+    """A measure at rising cut-offs, a line for each model and a panel for each data set."""
+
+    key: str
+    title: str
+    position: str
+    datasets: tuple[DatasetKey, ...]
+    measures: tuple[MeasureKey, ...]
+    models: tuple[ModelKey, ...]
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """A measure on the test parts against the features used, over all settings of the grids of some methods."""
+
+    key: str
+    title: str
+    dataset: DatasetKey
+    measure: MeasureKey
+    models: tuple[ModelKey, ...]
+    points: tuple[ModelKey, ...] = ()  # models with their chosen setting only
 
 
 # -- the plan ---------------------------------------------------------------------------------------------------------
@@ -322,13 +486,6 @@ class Plan:
     precisions: tuple[Precisions, ...] = ()
     cutoffs: tuple[Cutoffs, ...] = ()
     tradeoffs: tuple[TradeOff, ...] = ()
-    fronts: tuple[Front, ...] = ()
-    growths: tuple[Growth, ...] = ()
-
-    @property
-    def of_grids(self) -> tuple[OfGrids, ...]:
-        """All that shows what was not chosen."""
-        return (*self.tradeoffs, *self.fronts)
 
     def model(self, key: str) -> Model:
         return next(model for method in self.methods for model in method.all_models() if model.key == key)
@@ -352,9 +509,14 @@ class Plan:
         """What a measure's key stands for."""
         return self.measures[measure].name or measure if measure in self.measures else measure
 
+    def cutoff(self, measure: str) -> int | None:
+        """The k of a measure such as nDCG@k; None for a measure without one."""
+        name = self.name_of(measure)
+        return parse_measure(name).cutoff if "@" in name else None
+
     def measures_of(self, dataset: str) -> dict[str, PaperMeasure]:
         """The measures that apply to a data set."""
-        allowed = self.datasets[dataset].measures or tuple(self.measures)
+        allowed: tuple[str, ...] = self.datasets[dataset].measures or tuple(self.measures)
         return {name: measure for name, measure in self.measures.items() if name in allowed}
 
     def chooses_by(self, method: Method) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from reproductions.rivals import ClassPosteriors, CorrelatedLowRank, ExpansionRanker, LambdaMART
-from reproductions.rivals_of_rows import RIVALS_OF_ROWS
+from reproductions.rivals import ClassPosteriors, CorrelatedLowRank, QueryExpansion
+from reproductions.rivals_of_rows import LINEAR_RIVALS, LambdaMART
 from tercet.data import Preferences
 from tercet.learn import RANKERS, CorrelatedRanker, MultiTaskRanker
 from tercet.learn.linear import LINEAR_RANKERS
@@ -19,10 +19,10 @@ CLASSIFIERS: dict[str, type[Any]] = {"LogisticRegression": ClassPosteriors}
 OF_WORDS: dict[str, type[Any]] = {
     **RANKERS,
     **CLASSIFIERS,
-    "QueryExpansion": ExpansionRanker,
+    "QueryExpansion": QueryExpansion,
     "CorrelatedLowRank": CorrelatedLowRank,
 }
-OF_ROWS: dict[str, type[Any]] = {**LINEAR_RANKERS, **RLS_RANKERS, **RIVALS_OF_ROWS, "LambdaMART": LambdaMART}
+OF_ROWS: dict[str, type[Any]] = {**LINEAR_RANKERS, **RLS_RANKERS, **LINEAR_RIVALS, "LambdaMART": LambdaMART}
 WITH_BASIS = tuple(RLS_RANKERS)  # rows can be basis vectors, and every l2 comes from one decomposition
 IN_PASSES = ("FTRLRanker",)  # more epochs continue a fit of fewer
 

@@ -1,10 +1,11 @@
-"""Rivals of MinBatSRank on feature vectors: ListNet, AdaRank, RankSVM, RSRank, and penalties that ease off."""
+"""Rivals of MinBatSRank on feature vectors: ListNet, AdaRank, RankSVM, RSRank, penalties that ease off, LambdaMART."""
 
 from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import pairwise
 from typing import Any, Literal, Self
 
@@ -16,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from reproductions.folds import QueryRows
-from tercet.errors import DivergedError, InputError
+from tercet.errors import DivergedError, InputError, MissingExtraError
 
 Vector = NDArray[np.float64]
 
@@ -512,6 +513,51 @@ def _warn(message: str) -> None:
     warnings.warn(f"{message}; raise max_iter or tolerance", ConvergenceWarning, stacklevel=4)
 
 
-RIVALS_OF_ROWS: dict[str, type[RivalOfRows]] = {
+# -- LambdaMART -------------------------------------------------------------------------------------------------------
+
+
+class LambdaMART:
+    """LightGBM's LambdaMART, one thread, the same bits every time."""
+
+    def __init__(
+        self,
+        *,
+        n_estimators: int = 100,
+        num_leaves: int = 8,
+        learning_rate: float = 0.05,
+        min_child_samples: int = 20,
+        random_state: int = 0,
+    ) -> None:
+        self.parameters: dict[str, Any] = {
+            "n_estimators": n_estimators,
+            "num_leaves": num_leaves,
+            "learning_rate": learning_rate,
+            "min_child_samples": min_child_samples,
+            "random_state": random_state,
+        }
+
+    def fit(self, X: Any, y: NDArray[Any], qid: NDArray[Any]) -> Self:
+        try:
+            lightgbm = import_module("lightgbm")
+        except ImportError as error:
+            raise MissingExtraError("lightgbm", "bench", "LambdaMART") from error
+        _, starts = np.unique(qid, return_index=True)  # rows of a query stand together
+        sizes = np.diff(np.append(np.sort(starts), len(qid)))
+        self._model = lightgbm.LGBMRanker(
+            objective="lambdarank", n_jobs=1, deterministic=True, force_row_wise=True, verbose=-1, **self.parameters
+        ).fit(X, y, group=sizes)
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        # The booster, since the estimator of LightGBM wants names of features it made up itself.
+        return np.asarray(self._model.booster_.predict(X, num_threads=1), dtype=np.float64)
+
+    @property
+    def n_used_(self) -> int:
+        """Features that a tree splits by."""
+        return int(np.count_nonzero(self._model.feature_importances_))
+
+
+LINEAR_RIVALS: dict[str, type[RivalOfRows]] = {
     cls.__name__: cls for cls in (ListNetRanker, AdaRankRanker, RankSVMRanker, RSRanker, NonconvexRanker)
 }

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from reproductions.choosing import Trial, choose, pareto_front, settings_of
 from reproductions.folds import (
     MEGABYTES,
     SECONDS,
@@ -26,6 +25,7 @@ from reproductions.folds import (
 )
 from reproductions.plan import Method
 from reproductions.rankers import IN_PASSES, WITH_BASIS, make_ranker, n_used
+from tercet.choose import Trial, choose, settings_of
 from tercet.data import query_folds
 from tercet.errors import DivergedError
 
@@ -190,7 +190,7 @@ class RowJob:
         more, rows = prepared(method, fold.both() if tried.crossed else fold.train, self.seed)
         parameters = self.parameters | more | trial.setting
         began = time.process_time()
-        ranker = trial.ranker or self._learn(parameters, rows)
+        ranker = trial.result or self._learn(parameters, rows)
         learned_in = time.process_time() - began
         used, n_features = n_used(ranker), fold.test.n_features
         by_query = fold.measure(ranker, self.measures)
@@ -213,29 +213,15 @@ class RowJob:
                 method.key: {"means": means, "by_query": {name: own.tolist() for name, own in by_query.items()}}
             },
             "related": {},
-            "grid": self._grid_points(tried, more, rows) if method.choose else [],
+            "grid": [self._grid_point(trial) for trial in tried.trials] if method.choose else [],
         }
-
-    def _grid_points(self, tried: TriedGrid, more: dict[str, Any], rows: QueryRows) -> list[dict[str, Any]]:
-        """Every setting; those that no sparser one is better than also have their measure of each test query."""
-        points = [self._grid_point(trial) for trial in tried.trials]
-        counted = [number for number, trial in enumerate(tried.trials) if 1 <= trial.size < np.inf]
-        if not self.traced:
-            return points
-        sizes, means = ([getattr(tried.trials[number], name) for number in counted] for name in ("size", "mean"))
-        for number in pareto_front(sizes, means, higher_is_better=self.higher_is_better):
-            trial = tried.trials[counted[number]]
-            ranker = trial.ranker or self._learn(self.parameters | more | trial.setting, rows)
-            values = self.fold.measure(ranker, [self.choose_by])[self.choose_by]
-            points[counted[number]] |= {"by_query": values.tolist(), "n_used": n_used(ranker)}
-        return points
 
     def _grid_point(self, trial: Trial) -> dict[str, Any]:
         """A setting that was tried, for the tables and figures of what choosing costs."""
         used = None if np.isinf(trial.size) else trial.size
         point = {"parameters": trial.setting, "validation": trial.mean, "used": used}
-        if self.traced and trial.ranker is not None:
-            point["test"] = float(self.fold.measure(trial.ranker, [self.choose_by])[self.choose_by].mean())
+        if self.traced and trial.result is not None:
+            point["test"] = float(self.fold.measure(trial.result, [self.choose_by])[self.choose_by].mean())
         return point
 
     def _learn(self, parameters: dict[str, Any], rows: QueryRows) -> Any:

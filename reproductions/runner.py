@@ -24,11 +24,11 @@ import threadpoolctl  # type: ignore[import-untyped]
 import tercet
 from reproductions.datasets import load_dataset, with_data_found
 from reproductions.folds import FoldTask
-from reproductions.paper_results import PaperResults
+from reproductions.links import PreferenceTask
 from reproductions.plan import Method, Plan
-from reproductions.quick import made_quick
+from reproductions.plan_reading import quick_plan
+from reproductions.results import PaperResults
 from reproductions.row_jobs import RowJob
-from reproductions.tasks import PreferenceTask
 from reproductions.term_jobs import CurveJob, TermJob, curve_steps
 from tercet.errors import BundleError, InputError, MissingDataError, MissingExtraError, TercetError
 from tercet.store import canonical_bytes, read_bundle, write_bundle, write_file_atomically
@@ -212,7 +212,7 @@ class Worker:
     def _is_traced(self, job: Job) -> bool:
         """Whether a figure shows all settings of the job's grid."""
         own = {model.key for model in self.plan.method(job.method).all_models()}
-        return any(drawn.dataset == job.dataset and own & {*drawn.models} for drawn in self.plan.of_grids)
+        return any(shown.dataset == job.dataset and own & {*shown.models} for shown in self.plan.tradeoffs)
 
     def _term_job(self, job: Job, facts: Facts) -> TermJob:
         plan, method = self.plan, self.plan.method(job.method)
@@ -308,7 +308,7 @@ def reproduce(
     with on_device(device) as gpu:  # fails here without a GPU, and not in every job
         device = device if gpu else "cpu"
     plan = with_data_found(plan, data_home)
-    plan = made_quick(plan) if quick else plan
+    plan = quick_plan(plan) if quick else plan
     results = PaperResults(plan, quick, tercet.__version__, gpu=gpu)
     worker = Worker(plan, data_home, output / "cache", quick, device)
     for name in (name for name in plan.datasets if name in only or not only):

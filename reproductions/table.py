@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from reproductions.markup import Html, element
-
-Tone = Literal["good", "bad", "plain"]
-_TOGETHER = re.compile(r" (?=[±%†])|(?<=±) ")  # a page breaks no line between a number, its ± and its unit
+from reproductions.verdicts import Tone, Verdict
 
 
 @dataclass(frozen=True)
@@ -24,15 +20,9 @@ class Cell:
     source: str = ""
     tone: Tone = "plain"
 
-    def as_html(self) -> Html:
-        tone = None if self.tone == "plain" else self.tone
-        text, detail = (_TOGETHER.sub("\N{NO-BREAK SPACE}", part) for part in (self.text, self.detail))
-        return element(
-            "td",
-            text if tone is None or detail else element("span", text, class_=tone),
-            element("small", detail, class_=tone or "soft") if detail else None,
-            element("small", self.source, class_="source") if self.source else None,
-        )
+    @classmethod
+    def from_verdict(cls, verdict: Verdict) -> Cell:
+        return cls(verdict.text, tone=verdict.tone)
 
 
 @dataclass
@@ -41,33 +31,28 @@ class Table:
 
     Attributes
     ----------
+    kind : "table" (printed numbers), "facts", "orderings" or "tests"; the index sums verdicts by kind
     notes, footnotes : sentences above and below the rows
-    records : numbers behind the cells, for CSV and JSON
+    records : numbers behind the cells, for CSV and JSON; ``record["kind"]`` is the kind of its verdict
     key : name of files and links
     section : part of the page
-    has_numbers : false where nothing was measured
+    has_numbers : false if nothing was measured
+    datasets : data sets of its numbers
+    summary : a few words for the overview
     """
 
     title: str
     head: list[str]
+    key: str
+    kind: str = "facts"
+    datasets: tuple[str, ...] = ()
     rows: list[list[Cell]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
-    key: str = ""
     section: str = ""
     has_numbers: bool = True
     footnotes: list[str] = field(default_factory=list)
-
-    def as_section(self) -> Html:
-        """Title, notes, rows and footnotes; a table without numbers is folded."""
-        head = element("thead", element("tr", *(element("th", name, scope="col") for name in self.head)))
-        body = element("tbody", *(element("tr", *(cell.as_html() for cell in row)) for row in self.rows))
-        shown = [element("div", element("table", head, body), class_="scroll", tabindex="0")]
-        shown += [element("p", note, class_="soft") for note in self.footnotes]
-        if not self.has_numbers:
-            shown = [element("details", element("summary", "Printed in the paper"), *shown)] if self.rows else []
-        notes = [element("p", note, class_="soft") for note in self.notes]
-        return element("section", element("h3", self.title, id=self.key), *notes, *shown)
+    summary: str = ""
 
 
 def records_as_csv(records: Sequence[Mapping[str, Any]]) -> str:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from reproductions.claims import PairDecisions, claims_table, not_run, paired_table, standings_table
-from reproductions.fronts import front_table
-from reproductions.paper_results import PaperResults
-from reproductions.plan import Method, Statistics
-from reproductions.plan_items import PaperTable, Row, TradeOff, Words
-from reproductions.printed import PrintedNumber, printed_in
-from reproductions.rankers import CLASSIFIERS
+from reproductions.plan import PaperTable, Row, Statistics, TradeOff, Words
+from reproductions.results import PaperResults
 from reproductions.table import Cell, Table
 from reproductions.verdicts import (
     NOT_COMPARED,
-    SHORT,
+    PrintedNumber,
     Verdict,
     compare,
     judge_target,
     mean_and_half_range,
+    printed_in,
     short,
     shown,
     shown_ours,
@@ -30,7 +28,7 @@ from reproductions.verdicts import (
 
 PAST_THE_PAPER = "Past the paper"
 UNFINISHED = " †"
-# What rankers find by themselves, and what it is called in a table.
+# Attributes that rankers find, and their names in a table.
 _FOUND = {
     "n_components_": "N",
     "alpha_": "alpha",
@@ -52,7 +50,6 @@ def make_tables(results: PaperResults) -> list[Table]:
     tables += [_words(results, words) for words in plan.words]
     ours = [_table(results, table) for table in plan.tables if table.kind == "ours"]
     ours += [_ceilings(results, tradeoff) for tradeoff in plan.tradeoffs if tradeoff.dataset in results.data]
-    ours += [front_table(results, front) for front in plan.fronts if front.dataset in results.data]
     ours += [_targets(results)] if plan.targets else []
     for table in ours:
         table.section = PAST_THE_PAPER
@@ -64,9 +61,9 @@ def _placed(position: str, title: str) -> str:
 
 
 def _where_compared(results: PaperResults, dataset: str, verdict: Verdict) -> Verdict:
-    """A verdict only where the run and the data are those of the paper."""
+    """A verdict only if the run and the data are those of the paper."""
     if results.quick or not results.plan.datasets[dataset].compare:
-        return Verdict(NOT_COMPARED, "plain")
+        return NOT_COMPARED
     return verdict
 
 
@@ -76,27 +73,26 @@ def _where_compared(results: PaperResults, dataset: str, verdict: Verdict) -> Ve
 def _statistics(results: PaperResults, statistics: Statistics, number: int) -> Table:
     facts = list(dict.fromkeys(fact for printed in statistics.printed.values() for fact in printed))
     key = "statistics" if number == 1 else f"statistics-{number}"
-    table = Table(_placed(statistics.position, statistics.title), ["data set", *facts], key=key)
+    table = Table(_placed(statistics.position, statistics.title), ["data set", *facts], key)
     table.has_numbers = any(dataset in results.data for dataset in statistics.printed)
     for dataset, printed in statistics.printed.items():
         data = results.plan.datasets[dataset]
         known = results.data.get(dataset, {}).get("statistics", {})
-        cells = [Cell(data.title, data.said)]
+        cells = [Cell(data.title, data.description)]
         for fact in facts:
             theirs, ours = printed.get(fact), known.get(fact)
             text = "–" if ours is None else f"{ours:,}"
             if theirs is None:
                 cells.append(Cell(text))
                 continue
-            verdict = Verdict("the same", "good")
+            verdict = Verdict("the same")
             if ours is None:
-                verdict = Verdict("not run", "plain")
+                verdict = Verdict("not run")
             elif ours != theirs:
-                verdict = _where_compared(results, dataset, Verdict("differs", "bad"))
+                verdict = _where_compared(results, dataset, Verdict("differ", "differs"))
             cells.append(Cell(text, f"paper {theirs:,}, {verdict.text}", tone=verdict.tone))
-            table.records.append(
-                {"dataset": dataset, "fact": fact, "ours": ours, "paper": theirs, "verdict": verdict.text}
-            )
+            record = {"dataset": dataset, "fact": fact, "ours": ours, "paper": theirs}
+            table.records.append(record | verdict.as_record())
         table.rows.append(cells)
     return table
 
@@ -111,8 +107,8 @@ def _table(results: PaperResults, spec: PaperTable) -> Table:
     titles = [plan.datasets[d].title if by_dataset else _with_unit(results, m) for d, m in columns]
     with_params = any(row.params for row in spec.rows)
     head = ["model", *["Params"] * with_params, *titles, *["learning s"] * spec.seconds, *["chosen"] * spec.chosen]
-    table = Table(_placed(spec.position, spec.title), head, key=spec.key)
-    table.notes += [note for note in (spec.note, *(plan.datasets[d].said for d in spec.datasets)) if note]
+    table = Table(_placed(spec.position, spec.title), head, spec.key, "table", spec.datasets)
+    table.notes += [note for note in (spec.note, *(plan.datasets[d].description for d in spec.datasets)) if note]
     absent = [dataset for dataset in spec.datasets if dataset not in results.data]
     if by_dataset and absent:
         table.notes.append(f"Not run: {', '.join(plan.datasets[dataset].title for dataset in absent)}.")
@@ -140,21 +136,29 @@ def _table(results: PaperResults, spec: PaperTable) -> Table:
         if spec.chosen:
             cells.append(Cell(settings_chosen(results, row.dataset or spec.datasets[0], row.model) or "–"))
         table.rows.append(cells)
-    table.footnotes += _footnotes(results, spec, table)
+    if any(record.get("unfinished") for record in table.records):
+        table.footnotes.append(f"{UNFINISHED.strip()} not trained to the end: the best validation was the last.")
+    if "density" in spec.measures and spec.dictionary_size:
+        table.footnotes.append("The paper's densities are read off its memory.")
+    n_run, n_all = results.fits_of(spec)
+    if n_all:
+        table.footnotes.append(f"{'All' if n_run == n_all else f'{n_run} of'} {n_all} fits have run.")
+    if table.has_numbers and not any(plan.datasets[name].compare for name in spec.datasets):
+        table.summary = "; ".join(["other data than the paper's", *_in_printed_order(results, table)])
     return table
 
 
-def _footnotes(results: PaperResults, spec: PaperTable, table: Table) -> list[str]:
-    """What marks mean, and how much of the table has run."""
-    notes = []
-    if any(record.get("unfinished") for record in table.records):
-        notes.append(f"{UNFINISHED.strip()} not trained to the end: the best validation was the last.")
-    if "density" in spec.measures and spec.dictionary_size:
-        notes.append("The paper's densities are read off its memory.")
-    n_run, n_all = results.fits_of(spec)
-    if n_all:
-        notes.append(f"{'All' if n_run == n_all else f'{n_run} of'} {n_all} fits have run.")
-    return notes
+def _in_printed_order(results: PaperResults, table: Table) -> list[str]:
+    """Number of pairs of rows in the printed order, by measure: all that other data can show of a table."""
+    agreements = []
+    for measure in dict.fromkeys(record["measure"] for record in table.records):
+        own = [record for record in table.records if record["measure"] == measure]
+        numbers = [(record["ours"], record["paper"]) for record in own if None not in (record["ours"], record["paper"])]
+        pairs = [(a[0] - b[0], a[1] - b[1]) for a, b in combinations(numbers, 2) if a[1] != b[1]]
+        if pairs:
+            agreeing = sum(ours * printed > 0 for ours, printed in pairs)
+            agreements.append(f"{results.plan.measures[measure].title} {agreeing} of {len(pairs)}")
+    return [f"pairs of rows in the printed order: {', '.join(agreements)}"] if agreements else []
 
 
 def _with_unit(results: PaperResults, measure: str) -> str:
@@ -187,6 +191,7 @@ def _next_to_printed(
         "difference": None,
         "tolerance": None if printed is None else measure.tolerance_for(printed.value),
         "verdict": "",
+        "kind": "" if printed is None else "not run",
     }
     theirs = "" if printed is None else f"paper {with_plus_minus(printed.value, printed.plus_minus, measure)}"
     if not values:
@@ -198,12 +203,12 @@ def _next_to_printed(
         return Cell(text, seeds), record
     errors = np.hypot(error or 0.0, printed.plus_minus or 0.0)
     verdict = _where_compared(results, dataset, compare(mean, printed.value, measure, float(errors)))
-    record |= {"difference": mean - printed.value, "verdict": verdict.text}
+    record |= {"difference": mean - printed.value} | verdict.as_record()
     detail = theirs
-    if verdict.text.startswith(SHORT):  # which says by how much
+    if verdict.kind in ("within tolerance", "better"):
+        detail += f", {signed(mean - printed.value, measure, like=printed.value)}"
+    if verdict is not NOT_COMPARED:
         detail += f", {verdict.text}"
-    elif verdict.text != NOT_COMPARED:
-        detail += f", {signed(mean - printed.value, measure, like=printed.value)}, {verdict.text}"
     detail += f"; {seeds}" if seeds else ""
     return Cell(text, detail, tone=verdict.tone), record
 
@@ -211,20 +216,11 @@ def _next_to_printed(
 def _seconds(results: PaperResults, dataset: str, model: str) -> Cell:
     """Seconds of learning of the fastest seed."""
     seconds = results.values(dataset, model, "seconds") if model else []
-    method = results.plan.method_of(model) if seconds else None
-    if method is None or not _learns(results, dataset, method):
-        return Cell("–")
-    return Cell(f"{min(seconds):.1f}")
-
-
-def _learns(results: PaperResults, dataset: str, method: Method) -> bool:
-    """Whether a method takes time that is worth telling; cosine similarity, say, does not."""
-    needs_classes = method.ranker in CLASSIFIERS
-    return bool(results.has_folds(dataset) or method.preferences or method.parallel or method.blend or needs_classes)
+    return Cell(f"{min(seconds):.1f}" if seconds else "–")
 
 
 def settings_chosen(results: PaperResults, dataset: str, model: str) -> str:
-    """What was searched for or chosen with the first seed; a value for each fold where they differ.
+    """Parameters found or chosen with the first seed; a value for each fold if they differ.
 
     As in "rate 0.5 1 1 2 1, l1 64".
     """
@@ -246,7 +242,7 @@ def settings_chosen(results: PaperResults, dataset: str, model: str) -> str:
 def _words(results: PaperResults, words: Words) -> Table:
     plan = results.plan
     head = ["query word", "ours", "paper", "shared"]
-    table = Table(_placed(words.position, words.title), head, key=words.key)
+    table = Table(_placed(words.position, words.title), head, words.key, datasets=(words.dataset,))
     source = f"{plan.model(words.model).title}, {plan.datasets[words.dataset].title}"
     table.notes.append(f"{source}, the first seed." if words.of == "weights" else f"The word map of {source}.")
     runs = results.runs(words.dataset, words.model)
@@ -261,6 +257,8 @@ def _words(results: PaperResults, words: Words) -> Table:
         count = Cell(f"{len(shared)} of {len(printed)}" if runs else "–", " ".join(shared))
         table.rows.append([Cell(word), Cell(line), Cell(" ".join(printed)), count])
         table.records.append({"word": word, "ours": " ".join(ours), "paper": " ".join(printed), "shared": len(shared)})
+    n_shared = sum(record["shared"] for record in table.records)
+    table.summary = f"{n_shared} of {sum(map(len, words.printed.values()))} words shared"
     return table
 
 
@@ -272,7 +270,7 @@ def _ceilings(results: PaperResults, tradeoff: TradeOff) -> Table:
     plan, dataset, measure = results.plan, tradeoff.dataset, results.plan.measures[tradeoff.measure]
     head = ["model", "settings", "chosen on validation", "one setting, picked on test", "each fold's, picked on test"]
     title = f"What choosing costs, {measure.title}, {plan.datasets[dataset].title}"
-    table = Table(title, head, key=f"{tradeoff.key}-ceilings")
+    table = Table(title, head, f"{tradeoff.key}-ceilings")
     table.notes.append(
         "The last two columns look at the test parts and are no results: they say what no choice from the same "
         "settings can pass, with the same setting in all folds or another in each."
@@ -312,7 +310,7 @@ def settings_tested(folds: list[dict[str, Any]]) -> list[dict[str, float]]:
 def _targets(results: PaperResults) -> Table:
     plan = results.plan
     head = ["model", "data set", "measure", "ours", "verdict"]
-    table = Table("Our own targets, each held against the worst seed", head, key="targets")
+    table = Table("Our own targets, each held against the worst seed", head, "targets")
     for target in plan.targets:
         measure, values = plan.measures[target.measure], results.values(target.dataset, target.model, target.measure)
         times = ""
@@ -323,7 +321,7 @@ def _targets(results: PaperResults) -> Table:
         if not values:
             continue
         error = results.standard_error(target.dataset, target.model, target.measure) or 0.0
-        verdict = Verdict(NOT_COMPARED, "plain") if results.quick else judge_target(values, target, measure, error)
+        verdict = NOT_COMPARED if results.quick else judge_target(values, target, measure, error)
         bound = f"≥ {target.at_least:g}" if target.at_least is not None else f"≤ {target.at_most:g}"
         bound += f", {target.errors:g} standard errors ({shown(error, measure)}) allowed" if target.errors else ""
         title = plan.model(target.model).title
@@ -332,7 +330,8 @@ def _targets(results: PaperResults) -> Table:
         table.rows.append([*cells, Cell(f"{verdict.text}, target {bound}{times}", tone=verdict.tone)])
         table.records.append(
             {"model": title, "dataset": target.dataset, "measure": target.measure, "values": values}
-            | {"target": bound + times, "verdict": verdict.text}
+            | {"target": bound + times}
+            | verdict.as_record()
         )
     table.has_numbers = bool(table.rows)
     return table

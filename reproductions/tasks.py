@@ -1,11 +1,11 @@
-"""What methods learn from and are measured on: one shape for rows with classes, queries with links, and LETOR rows.
+"""Tasks of rows with classes, and parts that they share with tasks of links.
 
-A data set is one task, or one for each of its folds.
+A data set is one task, or one for each of its folds. A task has matrices to learn from (Q, D), draws preferences to
+learn from (`train`) and to test on (`test`), and measures a model on its test queries (`measure`).
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -15,29 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from reproductions.plan import Map
-from tercet.data import JudgementSampler, Preferences
-from tercet.errors import InputError
-from tercet.measure import HeldOutQueries, average_precision_of_classes
+from tercet.data import Preferences
+from tercet.measure import average_precision_of_classes
 from tercet.weights import Dense, Diagonal, Identity, Mapped, Sparse, Weights
 
 _CHUNK = 4096
 TEST_SEED = 1000  # added to the seed for test preferences
 _QUERY_SEED = 0  # of the test queries, where some are drawn
-
-
-class PaperTask(ABC):
-    """Something to learn from (`train`), to choose on (`validation`), and to `measure` on what is for testing."""
-
-    name: str  # of the fold; "" where a data set is one task
-
-    @abstractmethod
-    def digest(self) -> str:
-        """Digest of everything that a learner or a measure sees."""
-
-    @abstractmethod
-    def statistics(self) -> dict[str, int]:
-        """Facts a paper prints about its data."""
 
 
 def digest_of(*values: Any) -> str:
@@ -98,51 +82,6 @@ class Measured:
     wrong: list[int]
 
 
-class PreferenceTask(PaperTask):
-    """Matrices to learn from, how preferences are drawn, and what is measured."""
-
-    name = ""
-    Q: sparse.csr_array
-    D: sparse.csr_array
-    words: list[str] | None
-
-    @abstractmethod
-    def train(self, n: int, seed: int, share: float = 1.0, uniform_over: str = "links") -> Preferences:
-        """Preferences to learn from, on the rows of Q and D; from a share of what is known."""
-
-    def sampler(self, share: float, uniform_over: str) -> JudgementSampler:
-        """What the preferences to learn from are drawn from, where those are links."""
-        raise NotImplementedError(f"{type(self).__name__} has no links")
-
-    @abstractmethod
-    def test(self, n: int, seed: int) -> Preferences:
-        """Preferences to measure the error on."""
-
-    @abstractmethod
-    def measure(self, match: WeightedMatch, prefs: Preferences) -> Measured:
-        """Average precision of each test query, which test preferences are wrong, and their means."""
-
-    @abstractmethod
-    def wrong(self, match: WeightedMatch, prefs: Preferences) -> NDArray[np.bool_]:
-        """Which test preferences are not ranked right; a tie is not."""
-
-    @property
-    def validation(self) -> HeldOutQueries | None:
-        """Queries that choose between models; none where a task has none."""
-        return None
-
-    def word_map(self, spec: Map) -> WordMap:
-        raise NotImplementedError(f"{type(self).__name__} has one set of words")
-
-    def parallel(self) -> NDArray[np.int64]:
-        """Rows whose query and document mean the same and may be learned from."""
-        raise NotImplementedError(f"{type(self).__name__} has no translations")
-
-    def query_block(self, name: str) -> sparse.csr_array:
-        """The queries in another vocabulary."""
-        raise NotImplementedError(f"{type(self).__name__} has one set of words")
-
-
 def wrong_preferences(
     match: WeightedMatch, Q: sparse.csr_array, D: sparse.csr_array, prefs: Preferences
 ) -> NDArray[np.bool_]:
@@ -158,7 +97,7 @@ def wrong_preferences(
 
 
 @dataclass(frozen=True, eq=False)
-class ClassTask(PreferenceTask):
+class ClassTask:
     """Rows and classes of both halves: a row is a query for the others of its class.
 
     Words name the columns where there are any. Of ``test_queries``, so many test rows are queries, all when None; the
@@ -171,6 +110,7 @@ class ClassTask(PreferenceTask):
     y_test: NDArray[Any]
     words: list[str] | None = None
     test_queries: int | None = None
+    validation = None  # classes have no validation queries
 
     @property
     def D(self) -> sparse.csr_array:
@@ -189,14 +129,15 @@ class ClassTask(PreferenceTask):
         }
 
     def train(self, n: int, seed: int, share: float = 1.0, uniform_over: str = "links") -> Preferences:
-        if share != 1.0 or uniform_over != "links":
-            raise InputError("a share of the links, or queries first, needs links; these rows have classes")
+        """Preferences to learn from; ``share`` and ``uniform_over`` are for links."""
         return Preferences.from_labels(self.y, n, random_state=seed)
 
     def test(self, n: int, seed: int) -> Preferences:
+        """Preferences to measure the error on."""
         return Preferences.from_labels(self.y_test, n, random_state=TEST_SEED + seed)
 
     def measure(self, match: WeightedMatch, prefs: Preferences) -> Measured:
+        """Average precision of each test query, wrong test preferences, and their means."""
         X = match.docs(self.Q_test)  # a row is query and document
         precision = average_precision_of_classes(match.weights, X, self.y_test, self._asked())
         wrong = wrong_preferences(WeightedMatch(match.weights), X, X, prefs)

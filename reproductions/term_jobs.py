@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from reproductions.choosing import Trial, choose, settings_of
+from reproductions.links import LinkTask, PreferenceTask
 from reproductions.plan import Method, Model
 from reproductions.rankers import CLASSIFIERS, make_ranker, warm_up
 from reproductions.tasks import (
     ClassTask,
-    PreferenceTask,
     WeightedMatch,
     WordMap,
     measure_size,
     wrong_preferences,
 )
+from tercet.choose import Trial, choose, settings_of
 from tercet.data import Preferences
 from tercet.errors import DivergedError, InputError
 from tercet.fitting import successive_halving
@@ -32,6 +32,8 @@ CHOOSING_SEED = 2000  # added to the seed for the training preferences a paramet
 _CHOOSING_PREFERENCES = 10_000
 _N_RELATED = 5
 _REFRESH_EVERY = 32_768  # steps between rankings that hard negatives are taken from
+_HARD_SHARE = 0.8  # of the worse documents
+_HARD_DEPTH = 30  # of the top of the current ranking
 _FACTS = ("l1_", "n_fits_", "n_steps_", "n_components_", "alpha_", "beta_", "n_expanded_", "amount_")
 
 Nearest = Callable[[int, int], list[tuple[int, float]]]  # column, k -> columns and weights
@@ -93,7 +95,7 @@ class MethodView:
     def from_method(cls, method: Method, task: PreferenceTask) -> MethodView:
         if method.map is None:
             return cls(task.Q, task.D)
-        word_map = task.word_map(method.map)
+        word_map = _links(task).word_map(method.map)
         Q = _mapped(task.Q, word_map.A)
         return cls(Q, Q if task.D is task.Q and word_map.A is word_map.B else _mapped(task.D, word_map.B), word_map)
 
@@ -105,6 +107,12 @@ class MethodView:
     def error(self, weights: Weights, prefs: Preferences) -> float:
         """The share of preferences on these rows that are ranked wrongly."""
         return float(wrong_preferences(WeightedMatch(weights), self.Q, self.D, prefs).mean())
+
+
+def _links(task: PreferenceTask) -> LinkTask:
+    """The task; plans that use fields for links on classes are refused."""
+    assert isinstance(task, LinkTask)
+    return task
 
 
 def _mapped(X: sparse.csr_array, A: sparse.csr_array) -> sparse.csr_array:
@@ -193,7 +201,7 @@ class _Lesson:
         """Fit a ranker from the data that its kind learns from."""
         Q, D, prefs = self.view.Q, self.view.D, self.prefs
         if self.method.parallel and prefs is None:
-            rows = self.task.parallel()
+            rows = _links(self.task).parallel()
             ranker.fit_parallel(Q[rows], D[rows])
         elif prefs is None or self.method.ranker == "QueryExpansion":
             ranker.fit(Q, prefs, D)
@@ -202,12 +210,12 @@ class _Lesson:
             if self.method.second is not None:
                 # As many steps of the second objective, from everything that is known of it.
                 second = self.task.train(len(prefs), CHOOSING_SEED + self.seed)
-                more["second"] = self.task.query_block(self.method.second), second
+                more["second"] = _links(self.task).query_block(self.method.second), second
             if self.method.third:
                 third = self.task.train(len(prefs), 2 * CHOOSING_SEED + self.seed)
                 more["third"] = Q, third, Q
             if self.method.parallel:
-                rows = self.task.parallel()
+                rows = _links(self.task).parallel()
                 more["translations"] = np.column_stack([rows, rows])
             ranker.fit(Q, self._source(prefs), D, callbacks=callbacks, **more)
 
@@ -216,15 +224,15 @@ class _Lesson:
         method = self.method
         if method.negatives == "random":
             return prefs
-        sampler = self.task.sampler(method.share, method.uniform_over)
+        sampler = _links(self.task).sampler(method.share, method.uniform_over)
         return HardSource(
             sampler,
             self.view.Q,
             self.view.D,
             len(prefs),
             random_state=self.seed,
-            depth=method.hard_depth,
-            hard=method.hard_share,
+            depth=_HARD_DEPTH,
+            hard=_HARD_SHARE,
             refresh_every=_REFRESH_EVERY,
         )
 

@@ -1,36 +1,59 @@
-"""Ours against printed numbers, targets and stated orderings, in plain words."""
+"""Our numbers against printed numbers, bounds and orderings: verdicts, their counts, and the format of numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from reproductions.choosing import ThreeWay
-from reproductions.plan import PaperMeasure
-from reproductions.plan_items import Target
-from reproductions.table import Tone
+from reproductions.plan import PaperMeasure, PaperTable, Plan, Row, Target
+from reproductions.tasks import entries_of_megabytes
+from tercet.choose import ThreeWay
 
-NOT_COMPARED = "not compared"
-SHORT = "short by"
-WITHIN_ERROR = "within the standard error"
+Tone = Literal["good", "bad", "plain"]
+SIGNIFICANT = 0.05  # upper bound of a corrected p
+SHORT_WITHIN_ERROR = "short within the error"
+# Kinds of verdicts as pages count them, in this order, and their tones.
+KINDS: dict[str, Tone] = {
+    "within tolerance": "good",
+    "better": "good",
+    "short": "bad",
+    SHORT_WITHIN_ERROR: "plain",
+    "the same": "good",
+    "differ": "bad",
+    "hold": "good",
+    "not decided": "plain",
+    "opposite": "bad",
+    "fall short": "bad",  # number of times that a model is the best
+    "met": "good",
+    "missed": "bad",
+    "worse": "bad",
+    "not compared": "plain",
+    "not run": "plain",
+}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    text: str
-    tone: Tone
+    """A kind of verdict, and its text if that is not the kind."""
+
+    kind: str
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", self.text or self.kind)
+
+    @property
+    def tone(self) -> Tone:
+        return KINDS[self.kind]
+
+    def as_record(self) -> dict[str, str]:
+        return {"verdict": self.text, "kind": self.kind}
 
 
-TONES: dict[ThreeWay, Tone] = {"better": "good", "no difference seen": "plain", "worse": "bad"}
-_CLAIMS: dict[ThreeWay, str] = {
-    "better": "holds",
-    "no difference seen": "not decided",
-    "worse": "the opposite holds",
-}
-SIGNIFICANT = 0.05  # what a corrected p has to be below
+NOT_COMPARED = Verdict("not compared")
 
 
 def compare(ours: float, printed: float, measure: PaperMeasure, error: float = 0.0) -> Verdict:
@@ -46,36 +69,47 @@ def compare(ours: float, printed: float, measure: PaperMeasure, error: float = 0
     """
     gain = (ours - printed) * (1 if measure.higher_is_better else -1)
     if abs(gain) <= measure.tolerance_for(printed):
-        return Verdict("within tolerance", "good")
+        return Verdict("within tolerance")
     if gain > 0:
-        return Verdict("better", "good")
-    text = f"{SHORT} {shown(-gain, measure)}"
-    return Verdict(f"{text}, {WITHIN_ERROR}", "plain") if -gain <= error else Verdict(text, "bad")
+        return Verdict("better")
+    text = f"short by {shown(-gain, measure)}"
+    if -gain <= error:
+        return Verdict(SHORT_WITHIN_ERROR, f"{text}, within the standard error")
+    return Verdict("short", text)
 
 
 def judge_target(values: Sequence[float], target: Target, measure: PaperMeasure, error: float = 0.0) -> Verdict:
-    """Met when the worst seed meets it, or is as near as so many of its standard ``error`` as the target allows."""
+    """Met if the worst seed meets the bound, up to as many standard errors as the target allows."""
     if target.at_least is not None:
         missed = target.at_least - min(values)
     else:
         assert target.at_most is not None
         missed = max(values) - target.at_most
     missed -= target.errors * error
-    return Verdict("met", "good") if missed <= 0 else Verdict(f"missed by {shown(missed, measure, 4)}", "bad")
+    return Verdict("met") if missed <= 0 else Verdict("missed", f"missed by {shown(missed, measure, 4)}")
 
 
 def judge_claim(outcome: ThreeWay) -> Verdict:
-    """An ordering holds when what is said to be better is."""
-    return Verdict(_CLAIMS[outcome], TONES[outcome])
+    """An ordering holds if the model that is said to be better is."""
+    return {
+        "better": Verdict("hold", "holds"),
+        "no difference seen": Verdict("not decided"),
+        "worse": Verdict("opposite", "the opposite holds"),
+    }[outcome]
 
 
-def verdict_of_p(difference: float, p: float, measure: PaperMeasure) -> ThreeWay:
-    """Of a difference with its corrected p.
+def judge_pair(outcome: ThreeWay) -> Verdict:
+    """Verdict of a paired test."""
+    return Verdict("not decided", outcome) if outcome == "no difference seen" else Verdict(outcome)
+
+
+def outcome_of_p(difference: float, p: float, measure: PaperMeasure) -> ThreeWay:
+    """Outcome of a difference with its corrected p.
 
     Examples
     --------
     >>> error = PaperMeasure("Error", higher_is_better=False, tolerance=0.01)
-    >>> [verdict_of_p(-0.1, p, error) for p in (0.01, 0.05)]
+    >>> [outcome_of_p(-0.1, p, error) for p in (0.01, 0.05)]
     ['better', 'no difference seen']
     """
     if p >= SIGNIFICANT or difference == 0:
@@ -84,54 +118,65 @@ def verdict_of_p(difference: float, p: float, measure: PaperMeasure) -> ThreeWay
 
 
 def judge_folds(gains: Sequence[float]) -> Verdict:
-    """What has no value of each query holds when it does in every fold; gains are of what is said to be better."""
+    """Verdict on a measure without values of queries, from the gain in each fold."""
     n_holding = sum(gain > 0 for gain in gains)
     if n_holding == len(gains):
-        return Verdict("holds in every fold", "good")
+        return Verdict("hold", "holds in every fold")
     if all(gain < 0 for gain in gains):
-        return Verdict("the opposite holds in every fold", "bad")
-    return Verdict(f"holds in {n_holding} of {len(gains)} folds", "plain")
+        return Verdict("opposite", "the opposite holds in every fold")
+    return Verdict("not decided", f"holds in {n_holding} of {len(gains)} folds")
 
 
-# -- counted ----------------------------------------------------------------------------------------------------------
-
-SHORT_WITHIN_ERROR = "short within the error"
-# What a verdict counts as, and how it is coloured; the first whose beginning fits.
-_COUNTED: tuple[tuple[str, str, Tone], ...] = (
-    ("within tolerance", "within tolerance", "good"),
-    ("better", "better", "good"),
-    (SHORT, "short", "bad"),
-    (WITHIN_ERROR, SHORT_WITHIN_ERROR, "plain"),  # that is how it ends
-    ("the same", "the same", "good"),
-    ("differs", "differ", "bad"),
-    ("holds in every fold", "hold", "good"),
-    ("holds in", "not decided", "plain"),
-    ("holds", "hold", "good"),
-    ("the opposite holds", "opposite", "bad"),
-    ("not decided", "not decided", "plain"),
-    ("one seed", "not decided", "plain"),
-    ("falls short", "fall short", "bad"),  # how often a model is the best
-    ("met", "met", "good"),
-    ("missed by", "missed", "bad"),
-    (NOT_COMPARED, NOT_COMPARED, "plain"),
-    ("not run", "not run", "plain"),
-)
-COUNT_TONES: dict[str, Tone] = {name: tone for _, name, tone in _COUNTED}
-
-
-def count_verdicts(texts: Iterable[str]) -> dict[str, int]:
-    """How many verdicts of each kind there are; the order is that of `COUNT_TONES`.
+def count_kinds(kinds: Iterable[str]) -> dict[str, int]:
+    """Number of verdicts of each kind, in the order of `KINDS`.
 
     Examples
     --------
-    >>> count_verdicts(["short by 0.05", "better", "better", "short by 0.1, within the standard error", ""])
-    {'better': 2, 'short': 1, 'short within the error': 1}
+    >>> count_kinds(["short", "better", "better", ""])
+    {'better': 2, 'short': 1}
     """
-    names = []
-    for text in texts:
-        name = next((name for beginning, name, _ in _COUNTED if text.startswith(beginning)), "")
-        names.append(SHORT_WITHIN_ERROR if name == "short" and text.endswith(WITHIN_ERROR) else name)
-    return {name: names.count(name) for name in COUNT_TONES if name in names}
+    listed = list(kinds)
+    return {kind: listed.count(kind) for kind in KINDS if kind in listed}
+
+
+# -- printed numbers --------------------------------------------------------------------------------------------------
+
+
+class PrintedNumber(NamedTuple):
+    value: float
+    plus_minus: float | None = None
+
+
+def printed_in(table: PaperTable, row: Row, dataset: str, measure: str) -> PrintedNumber | None:
+    """Printed number of a row; a density follows from the memory if the table has the size of the dictionary."""
+    if measure == "density" and table.dictionary_size and "memory" in row.printed:
+        size = table.dictionary_size
+        return PrintedNumber(entries_of_megabytes(row.printed["memory"], size) / size**2)
+    name = dataset if len(table.datasets) > 1 else measure
+    if name not in row.printed:
+        return None
+    return PrintedNumber(row.printed[name], row.plus_minus.get(name))
+
+
+def printed_of(plan: Plan, dataset: str, model: str, measure: str) -> PrintedNumber | None:
+    """Printed number of a model in any table of the paper; None if the data are not the paper's.
+
+    Examples
+    --------
+    >>> from reproductions.plan_reading import find_plan
+    >>> printed_of(find_plan("chen2010"), "mnist", "sparse-r", "error").value
+    0.075
+    """
+    if not plan.datasets[dataset].compare:
+        return None
+    for table in plan.tables:
+        for row in table.rows:
+            has_it = row.model == model and measure in table.measures and dataset in table.datasets
+            if table.kind == "paper" and has_it and row.dataset in ("", dataset):
+                printed = printed_in(table, row, dataset, measure)
+                if printed is not None:
+                    return printed
+    return None
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
@@ -159,20 +204,20 @@ def signed(value: float, measure: PaperMeasure, digits: int | None = None, like:
 
 
 def mean_and_half_range(values: Sequence[float], measure: PaperMeasure) -> str:
-    """The mean over seeds and half their range; one seed has no range."""
+    """Mean over seeds and half their range; one seed has no range."""
     half = (max(values) - min(values)) / 2 if len(values) > 1 else None
     return with_plus_minus(float(np.mean(values)), half, measure)
 
 
 def shown_ours(record: Mapping[str, Any], measure: PaperMeasure) -> str:
-    """Our number of a table's record, with what stands behind the ± of its measure; one seed has no range."""
+    """Our number of a table's record, with the ± of its measure; one seed has no range."""
     half = record["half_range"] if record["seeds"] > 1 else None
     error = record["standard_error"] if measure.spread == "standard error" else None
     return with_plus_minus(record["ours"], half if error is None else error, measure)
 
 
 def with_plus_minus(value: float, plus_minus: float | None, measure: PaperMeasure) -> str:
-    """A number and its ±, where it has one, with the same decimals.
+    """A number and its ±, if there is one, with the same decimals.
 
     Examples
     --------

@@ -3,19 +3,15 @@
 from reproductions.readers.kyoto import ParallelTexts, read_kyoto
 from reproductions.readers.made_up import make_offsets
 from reproductions.readers.mnist import read_mnist
-from reproductions.readers.movielens import Ratings, read_movielens, split_ratings
 from reproductions.readers.parses import read_parses
 from reproductions.readers.wikispeedia import LinkedTexts, read_wikispeedia
 
 __all__ = [
     "LinkedTexts",
     "ParallelTexts",
-    "Ratings",
     "make_offsets",
     "read_kyoto",
     "read_mnist",
-    "read_movielens",
     "read_parses",
     "read_wikispeedia",
-    "split_ratings",
 ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reproductions.paper_results import PaperResults
 from reproductions.plan import Data, Method, Paper, PaperMeasure, Plan
+from reproductions.results import PaperResults
 
 AP = PaperMeasure("MAP", higher_is_better=True, tolerance=0.02, spread="standard error")
 

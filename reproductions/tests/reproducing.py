@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from reproductions.__main__ import main
-from reproductions.paper_results import PaperResults
 from reproductions.plan import Plan
+from reproductions.results import PaperResults
 from reproductions.runner import reproduce
 
 PLANS = Path(__file__).parent / "plans"
@@ -21,9 +21,9 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def run_whole(plan: str, home: Path, output: Path) -> tuple[Path, Result]:
-    """The folder with everything that a plan of the tests gives, and the output of the command."""
-    result = run(PLANS / f"{plan}.toml", "--data-home", home, "-o", output)
+def run_whole(plan: Path, home: Path, output: Path) -> tuple[Path, Result]:
+    """The output folder of a plan, and the output of the command."""
+    result = run(plan, "--data-home", home, "-o", output)
     assert result.exit_code == 0, result.output
     return output, result
 

@@ -1,10 +1,13 @@
-"""Files of parses and of ratings, in the layouts of those that the papers have."""
+"""Files of LETOR rows and of parses, in the layouts of those that the papers have."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
+
+from reproductions.folds import QueryRows
+from tercet.data import LetorData, write_letor
 
 
 def write_parses(folder: Path, rng: np.random.Generator) -> None:
@@ -18,19 +21,10 @@ def write_parses(folder: Path, rng: np.random.Generator) -> None:
         (folder / f"rank_{part}.qids").write_text("".join(f"{first + at // 5}\n" for at in range(30)))
 
 
-def write_ratings(folder: Path, n_users: int = 6, n_films: int = 30, per_user: int = 12) -> np.ndarray:
-    """Films and ratings in the layout of MovieLens 100K; returns user, film and rating of each line."""
-    rng = np.random.default_rng(1)
-    folder.mkdir(parents=True)
-    films = []
-    for film in range(1, n_films + 1):
-        genres = "|".join(str(flag) for flag in rng.integers(0, 2, 19))
-        films.append(f"{film}|Am\xe9lie {film}|{'' if film == 3 else f'01-Jan-{1960 + film}'}||http://x|{genres}\n")
-    (folder / "u.item").write_bytes("".join(films).encode("latin-1"))
-    lines = [
-        (user, film, int(rng.integers(1, 6)))
-        for user in rng.permutation(n_users) + 100
-        for film in rng.choice(n_films, per_user, replace=False) + 1
-    ]
-    (folder / "u.data").write_text("".join(f"{user}\t{film}\t{rating}\t8812\n" for user, film, rating in lines))
-    return np.array(lines)
+def write_folds(folder: Path, parts: list[QueryRows]) -> None:
+    """Three folds in the layout of LETOR, each with another of the parts to train, validate and test on."""
+    for fold in range(3):
+        (folder / f"Fold{fold + 1}").mkdir(parents=True)
+        for at, name in enumerate(("train", "vali", "test")):
+            part = parts[(fold + at) % 3]
+            write_letor(folder / f"Fold{fold + 1}" / f"{name}.txt", LetorData(part.X, part.y, part.qid))

@@ -9,10 +9,9 @@ import pytest
 from paper_values import made_plan, made_results
 
 from reproductions.claims import PairDecisions
-from reproductions.paper_results import PaperResults
-from reproductions.plan import PaperMeasure
-from reproductions.plan_items import Claim, PairedTests, PaperTable, Row, Standings
+from reproductions.plan import Claim, PairedTests, PaperMeasure, PaperTable, Row, Standings
 from reproductions.plan_reading import find_plan
+from reproductions.results import PaperResults
 from reproductions.tables import make_tables
 from tercet.measure import holm, paired_test
 

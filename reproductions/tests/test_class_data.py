@@ -12,7 +12,8 @@ import pytest
 
 from reproductions.datasets import found_data, load_dataset, with_data_found
 from reproductions.plan import Data
-from reproductions.plan_reading import faults, find_plan
+from reproductions.plan_checks import faults
+from reproductions.plan_reading import find_plan
 from reproductions.tasks import ClassTask, WeightedMatch
 from tercet.errors import FormatError, MissingDataError
 from tercet.measure import average_precision_of_classes
@@ -67,7 +68,7 @@ def test_the_papers_files_come_first_packed_or_not(home, ending):
         write_rows(home / f"rows/all_{part}.multiclass", n, n_classes, ending)
     found = found_data(ROWS, home)
     assert (found.compare, found.instead, found.files) == (True, (), ROWS.files)
-    assert found.said == "MAP is over 9 test queries drawn with a fixed seed, each against all test documents."
+    assert found.description == "MAP is over 9 test queries drawn with a fixed seed, each against all test documents."
     # Two of the classes are in the test half alone.
     facts = load_dataset(ROWS, home).statistics
     assert list(facts.values()) == [60, 70, 7, 12, 144]
@@ -132,7 +133,7 @@ def test_chen_et_al_are_compared_on_libsvms_rcv1_and_not_on_a_subset(tmp_path):
     for part in ("train", "test"):
         write_rows(tmp_path / f"rcv1/rcv1_level2_multiclass_{part}.svm.gz", 8, 2)
     subset = with_data_found(plan, tmp_path).datasets["rcv1"]
-    assert (subset.compare, subset.test_queries, "subset" in subset.said) == (False, None, True)
+    assert (subset.compare, subset.test_queries, "subset" in subset.description) == (False, None, True)
     for part in ("train", "test"):
         write_rows(tmp_path / f"rcv1/rcv1_{part}.multiclass", 8, 2, ".bz2")
     whole = with_data_found(plan, tmp_path).datasets["rcv1"]

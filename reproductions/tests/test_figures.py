@@ -6,45 +6,38 @@ import numpy as np
 import pytest
 from paper_values import made_plan, made_results
 
-import reproductions.figures
-from reproductions.figures import make_drawings
-from reproductions.paper_results import PaperResults
-from reproductions.plan import Data, Method, Model, Paper, PaperMeasure, Plan
-from reproductions.plan_items import (
+from reproductions.figures import PRINTED, log_ticks, make_drawings
+from reproductions.plan import (
     Curves,
     Cutoffs,
-    Growth,
+    Data,
+    Method,
+    Model,
+    Paper,
+    PaperMeasure,
     PaperTable,
+    Plan,
     Row,
     Scatter,
     Series,
     TradeOff,
 )
-from reproductions.plotting import PRINTED, log_ticks
+from reproductions.results import PaperResults
 
 RNG = np.random.default_rng(0)
-MEASURES = {f"ndcg{k}": PaperMeasure(f"N@{k}", True, 0.01, name=f"nDCG@{k}", cutoff=k) for k in (1, 3, 5)}
+MEASURES = {f"ndcg{k}": PaperMeasure(f"N@{k}", True, 0.01, name=f"nDCG@{k}") for k in (1, 3, 5)}
 VALUES = {model: {key: RNG.uniform(0, 1, 12) for key in MEASURES} for model in ("a", "b")}
 TABLE = PaperTable("table", "t", ("rows",), ("ndcg1", "ndcg5"), (Row("a", printed={"ndcg1": 0.9, "ndcg5": 0.2}),))
 
 
 @pytest.fixture
-def drawn(monkeypatch):
+def drawn():
     """Draws the only figure of some results; returns it and its drawing."""
     pytest.importorskip("matplotlib")
-    figures = []
-    finished = reproductions.figures.finished
-
-    def kept(figure, **legend):
-        figures.append(figure)
-        return finished(figure, **legend)
-
-    monkeypatch.setattr(reproductions.figures, "finished", kept)
 
     def draw(results):
         [drawing] = make_drawings(results)
-        assert drawing.draw().startswith(b"\x89PNG")
-        return figures[0], drawing
+        return drawing.figure(), drawing
 
     return draw
 
@@ -53,6 +46,7 @@ def test_lines_over_cutoffs_have_their_errors_and_the_printed_points(drawn):
     plan = made_plan("ab", measures=MEASURES, tables=(TABLE,), cutoffs=(cutoffs(),))
     results = made_results(plan, VALUES)
     figure, drawing = drawn(results)
+    assert drawing.draw().startswith(b"\x89PNG")
     [axes] = figure.axes
     low, high = axes.get_ylim()
     ours = [row for row in drawing.rows if not row.get("printed")]
@@ -81,7 +75,7 @@ def test_other_data_get_no_printed_points():
 @pytest.mark.parametrize(
     "shown",
     [
-        {"growths": (Growth("f", "f", "rows", "ndcg5", (Series("both", ("a", "b")),)),)},
+        {"scatters": (Scatter("f", "f", "rows", "rows drawn", "ndcg5", (Series("both", ("a", "b")),)),)},
         {"tradeoffs": (TradeOff("f", "f", "rows", "ndcg5", ("a",), ("b",)),)},
         {"scatters": (Scatter("f", "f", "rows", "seconds", "ndcg5", (Series("both", ("a", "b")),)),)},
     ],

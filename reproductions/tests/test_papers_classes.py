@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import re
 import shutil
 import sys
@@ -14,16 +13,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import Result
-from reproducing import PLANS, run, run_whole
+from reproducing import PLANS, results_in, run
 from scipy import sparse
 
-from reproductions.plan_reading import faults, find_plan, read_plan
+from reproductions.plan_checks import faults
+from reproductions.plan_reading import find_plan
 from reproductions.rankers import make_ranker
 from reproductions.tasks import entries_of_megabytes, n_nonzero
 from support.host_gpu import COMPILER, HostGpu
 from tercet._installed import install_command
-from tercet.errors import DeviceError, FormatError, InputError
+from tercet.errors import DeviceError, InputError
 from tercet.weights import Identity, Sparse, Weights
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
@@ -31,7 +30,7 @@ pytestmark = pytest.mark.slow  # make test has it, make check has not
 # -- a tiny paper over tiny data, in the real formats --------------------------------------------------------------
 
 PLAN_FILE = PLANS / "classes.toml"
-PLAN = PLAN_FILE.read_text(encoding="utf-8")
+PAPER = "chen2010"
 
 N_JOBS = 2 * 3 + 1 + 1 + 2 + 2 * 2 + 2  # news: three fits, two rivals, two curves; digits: two fits; rows: one
 
@@ -67,11 +66,6 @@ def home(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def whole(home, tmp_path_factory) -> tuple[Path, Result]:
-    return run_whole("classes", home, tmp_path_factory.mktemp("whole"))
-
-
 # -- end to end ---------------------------------------------------------------------------------------------------
 
 
@@ -86,7 +80,7 @@ def test_everything_is_written(whole):
 
 
 def test_results_say_what_was_measured(whole):
-    found = json.loads((whole[0] / "results.json").read_text())
+    found = results_in(whole[0])
     fits = {(cell["dataset"], cell["method"], cell["seed"]): cell for cell in found["methods"]}
     searched, given = fits["news", "sparse-fit", 0], fits["news", "sparse-fit", 1]
     assert searched["facts"]["l1_"] == given["facts"]["l1_"]
@@ -112,7 +106,7 @@ def test_results_say_what_was_measured(whole):
 
 
 def test_numbers_stand_beside_the_paper(whole):
-    records = json.loads((whole[0] / "results.json").read_text())["tables"]
+    records = results_in(whole[0])["tables"]
     main = {(record["model"], record["measure"]): record for record in records["main"]}
     assert main["Dense", "map"]["place"] == "Table II, Dense, MAP"
     assert main["Dense", "map"]["difference"] == pytest.approx(main["Dense", "map"]["ours"] - 0.99)
@@ -163,7 +157,7 @@ def test_without_matplotlib_only_the_pictures_are_missing(whole, home, tmp_path,
 def test_a_quick_run_compares_nothing(home, tmp_path):
     result = run(PLAN_FILE, "--data-home", home, "-o", tmp_path, "--quick", "--only", "news")
     assert result.exit_code == 0, result.output
-    found = json.loads((tmp_path / "results.json").read_text())
+    found = results_in(tmp_path)
     assert found["quick"]
     assert found["data"]["news"]["statistics"]["testing samples"] == 20
     assert {record["verdict"] for record in found["tables"]["main"]} <= {"", "not compared"}
@@ -182,7 +176,7 @@ def test_word_pairs_are_learned_on_a_gpu_into_results_of_its_own(whole, home, tm
     assert result.exit_code == 0, result.output
     assert {"pairs_advance", "lowrank_advance"} <= set(gpu.launched)
     assert len(list((tmp_path / "cache").iterdir())) == 2 * N_JOBS
-    here, there = (json.loads((folder / "results.json").read_text()) for folder in (whole[0], tmp_path))
+    here, there = (results_in(folder) for folder in (whole[0], tmp_path))
     assert (here["gpu"], there["gpu"]) == ("", "host")
     assert "learned on host" in (tmp_path / "index.html").read_text()
     for one, other in zip(here["methods"], there["methods"], strict=True):  # the same preferences, one after the other
@@ -227,7 +221,7 @@ def test_the_same_seed_gives_the_same_numbers(whole, home, tmp_path):
     first, second = (
         {
             (cell["method"], cell["seed"], model, name): value
-            for cell in json.loads((folder / "results.json").read_text())["methods"]
+            for cell in results_in(folder)["methods"]
             if cell["dataset"] == "digits"
             for model, values in cell["models"].items()
             for name, value in values.items()
@@ -270,65 +264,6 @@ def test_unknown_names(home, tmp_path):
         find_plan("nothing.toml")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("seeds = 2", "seeds = ", "not TOML: Invalid value"),
-        ("seeds = 2", "sedes = 2", "sedes is unknown; known here: paper, measures"),
-        ('venue = "Nowhere 2000"\n', "", "paper.venue is missing"),
-        ("seeds = 2", "seeds = 'two'", "seeds is 'two'; an integer is needed"),
-        ("seeds = 2", "seeds = true", "seeds is 'True'; an integer is needed"),
-        ('venue = "Nowhere 2000"', "venue = 2000", "paper.venue is '2000'; a string is needed"),
-        ("tolerance = 0.02", 'tolerance = "small"', "measures.map.tolerance is 'small'; a number is needed"),
-        (
-            'reader = "mnist"',
-            'reader = "csv"',
-            "digits.reader is 'csv'; one of '20newsgroups', 'mnist'",
-        ),
-        ("map = 0.99,", "mpa = 0.99,", "tables[0] (main).rows.printed: 'mpa' is unknown; known: map, error"),
-        ("plus_minus = { map", "plus_minus = { density", "rows.plus_minus: 'density' is unknown; known: map, error"),
-        (
-            '{ model = "sparse" },',
-            '{ modle = "sparse" },',
-            "rows[2].modle is unknown; known here: model, title",
-        ),
-        ('ranker = "DenseRanker"', 'ranker = "DenserRanker"', "methods[1] (dense).ranker: 'DenserRanker' is unknown"),
-        ("rate = 1.0,", "speed = 1.0,", "methods[1] (dense).parameters: 'speed' is unknown; known: rate"),
-        ('key = "dense"', 'key = "identity"', "methods: the key 'identity' is there twice"),
-        ('better = "dense"', 'better = "denser"', "claims[0]: 'denser' is unknown"),
-        ('better = "dense"', 'better = "sparse"', "claims[0]: 'sparse' is not fitted on 'digits'"),
-        (
-            '{ model = "full" }',
-            '{ model = "full", printed = { map = 0.5 } }',
-            "'full' has printed numbers, but the table's kind is 'ours'",
-        ),
-        ('methods = ["dense", "sparse-fit"]', 'methods = ["identity"]', "'identity' learns from no preferences"),
-        (
-            'datasets = ["news"]\nmethods = ["dense", "sparse-fit"]',
-            'datasets = ["digits"]\nmethods = ["sparse-fit"]',
-            "curves[0].methods: 'sparse-fit' is not fitted on 'digits'",
-        ),
-        ("at_least = 2.0", "at_least = 2.0\nat_most = 3.0", "targets[0]: give at_least or at_most"),
-        (
-            'measures = ["map", "density"]',
-            'measures = ["map", "speed"]',
-            "tables[1].rows: 'speed' is unknown; known: map",
-        ),
-        ("seeds = 2", "seeds = 0", "seeds is 0; at least 1 is needed"),
-        ("share = 0.5", "share = 5", "quick.share is 5.0; a number above 0 and at most 1 is needed"),
-        ('key = "main"', 'key = "../main"', "the key '../main' names files; letters, digits"),
-        ('methods = ["dense", "sparse-fit"]', 'methods = ["sparse"]', "curves[0].methods: 'sparse' is unknown"),
-    ],
-)
-def test_a_wrong_plan_names_file_and_key(tmp_path, old, new, message):
-    assert old in PLAN
-    path = tmp_path / "wrong.toml"
-    path.write_text(PLAN.replace(old, new, 1))
-    with pytest.raises(FormatError, match=re.escape(message)) as caught:
-        read_plan(path)
-    assert str(caught.value).startswith(str(path))
-
-
 # -- the paper, typed in a second time ----------------------------------------------------------------------------
 
 TABLE_2 = """
@@ -350,37 +285,36 @@ religions: god religions bible christian jesus
 """
 
 
-def test_the_printed_numbers_are_those_of_chen_et_al():
-    plan = find_plan("chen2010")
+def test_the_printed_numbers_are_those_of_chen_et_al(paper):
     printed = {}
     for line in TABLE_2.strip().splitlines():
         dataset, _, entries = line.partition(" ")
         for entry in entries.split("|"):
             *title, precision, error, memory = entry.split()
             printed[dataset, " ".join(title)] = (float(precision), float(error), float(memory))
-    tables = [table for table in plan.tables if table.kind == "paper"]
+    tables = [table for table in paper.tables if table.kind == "paper"]
     assert [(table.position, *table.datasets, table.dictionary_size) for table in tables] == [
         ("Table II (a)", "20ng", 10_000),
         ("Table II (b)", "rcv1", 10_000),
         ("Table II (c)", "mnist", 784),
     ]
     assert printed == {
-        (*table.datasets, plan.model(row.model).title): tuple(row.printed[name] for name in ("map", "error", "memory"))
+        (*table.datasets, paper.model(row.model).title): tuple(row.printed[name] for name in ("map", "error", "memory"))
         for table in tables
         for row in table.rows
         if row.printed
     }
-    assert {name: tuple(facts.values()) for name, facts in plan.statistics[0].printed.items()} == {
+    assert {name: tuple(facts.values()) for name, facts in paper.statistics[0].printed.items()} == {
         "20ng": (11_314, 7_532, 20, 10_000, 10**8),
         "rcv1": (15_564, 518_571, 53, 10_000, 10**8),
         "mnist": (60_000, 10_000, 10, 784, 614_656),
     }
     lines = (line.split(": ") for line in TABLE_3.strip().splitlines())
-    assert plan.words[0].printed == {word: tuple(related.split()) for word, related in lines}
+    assert paper.words[0].printed == {word: tuple(related.split()) for word, related in lines}
 
 
-def test_the_settings_are_those_of_chen_et_al():
-    methods = {method.key: method for method in find_plan("chen2010").methods}
+def test_the_settings_are_those_of_chen_et_al(paper):
+    methods = {method.key: method for method in paper.methods}
     assert {methods[key].preferences for key in ("diagonal", "flr", "dlr", "sparse-fit")} == {100_000}
     assert methods["flr"].parameters == {"rate": 0.01, "schedule": "constant"}
     assert methods["dlr"].parameters == {"rate": 200.0, "schedule": "inverse-sqrt"}
@@ -394,9 +328,8 @@ def test_the_settings_are_those_of_chen_et_al():
             assert methods[key].parameters_for(dataset)["density"] == pytest.approx(printed, abs=0.0005)
 
 
-def test_a_parameter_may_be_a_ranker():
-    plan = find_plan("chen2010")
-    [method] = [method for method in plan.methods if method.key == "on-low-rank-fit"]
+def test_a_parameter_may_be_a_ranker(paper):
+    [method] = [method for method in paper.methods if method.key == "on-low-rank-fit"]
     first = make_ranker(method.ranker, method.parameters, seed=3).low_rank
     assert (type(first).__name__, first.epochs, first.random_state, first.verbose) == ("LowRankRanker", 5, 3, False)
     for wrong, message in (
@@ -404,5 +337,5 @@ def test_a_parameter_may_be_a_ranker():
         ({"ranker": "LowRankRanker", "epoch": 5}, "parameters.low_rank: 'epoch' is unknown; known: ranker, rate"),
     ):
         changed = replace(method, parameters=method.parameters | {"low_rank": wrong})
-        found = "\n".join(faults(replace(plan, methods=tuple(changed if m is method else m for m in plan.methods))))
+        found = "\n".join(faults(replace(paper, methods=tuple(changed if m is method else m for m in paper.methods))))
         assert message in found

@@ -9,27 +9,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reproducing import PLANS, refuse, results_in, run, run_quietly, run_whole
-from scored_rows import write_parses
+from reproducing import PLANS, results_in, run_quietly
+from scored_rows import write_folds, write_parses
 
-import reproductions.row_jobs
 from reproductions.datasets import load_dataset
 from reproductions.folds import FoldTask, QueryRows, drawn_rows, measure_by_query
 from reproductions.plan import Data, Method
-from reproductions.plan_reading import find_plan, known_papers, read_plan
+from reproductions.plan_reading import read_plan
 from reproductions.row_jobs import peak_bytes, prepared, try_grid
-from tercet.data import LetorData, query_folds, write_letor
-from tercet.errors import FormatError
+from tercet.data import query_folds
 from tercet.learn.rls import RankRLS, RLSRegressor
 from tercet.measure import compare_orders, paired_test
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
 
 PLAN_FILE = PLANS / "rankrls.toml"
-PLAN = PLAN_FILE.read_text(encoding="utf-8")
+PAPER = "rankrls"
 N_JOBS = 4 * (2 + 2 + 1)
 
 
@@ -39,26 +36,14 @@ def letor(rng: np.random.Generator, queries: range) -> QueryRows:
     return QueryRows(X, y, np.repeat([f"q{query}" for query in queries], 8))
 
 
-def letor_data(rows: QueryRows) -> LetorData:
-    return LetorData(rows.X, rows.y, rows.qid)
-
-
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     rng = np.random.default_rng(0)
     parts = [letor(rng, range(5 * at, 5 * at + 5)) for at in range(3)]
-    for fold in range(3):
-        (folder / "here" / f"Fold{fold + 1}").mkdir(parents=True)
-        for at, name in enumerate(("train", "vali", "test")):
-            write_letor(folder / "here" / f"Fold{fold + 1}" / f"{name}.txt", letor_data(parts[(fold + at) % 3]))
+    write_folds(folder / "here", parts)
     write_parses(folder / "parses", rng)
     return folder
-
-
-@pytest.fixture(scope="module")
-def whole(home, tmp_path_factory) -> tuple[Path, Result]:
-    return run_whole("rankrls", home, tmp_path_factory.mktemp("whole"))
 
 
 # -- end to end ----------------------------------------------------------------------------------------------------
@@ -133,16 +118,6 @@ def test_tests_are_wilcoxons_over_queries_with_seeds_taken_together(whole):
     expected = paired_test(by_method["basic"], by_method["sparse"], "wilcoxon")
     assert record["p"] == pytest.approx(expected.p_value)
     assert record["p_holm"] >= record["p"]
-
-
-@pytest.mark.slow
-def test_nothing_is_done_twice(whole, home, monkeypatch):
-    before = results_in(whole[0])
-    monkeypatch.setattr(reproductions.row_jobs, "try_grid", refuse)
-    again = run(PLAN_FILE, "--data-home", home, "-o", whole[0])
-    assert again.exit_code == 0, again.output
-    assert again.output.count(": cached") == N_JOBS
-    assert results_in(whole[0]) == before
 
 
 def test_a_quick_run_of_one_data_set(home, tmp_path):
@@ -274,45 +249,12 @@ def test_memory_is_what_arrays_hold_at_most():
         tracemalloc.stop()
 
 
-# -- reading --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('name = "misordered"', 'name = "mislaid"', "Or one of disagreement, misordered, features used"),
-        ('measures = ["disagreement", "seconds"]', 'measures = ["luck"]', r"datasets.parses.measures: 'luck'"),
-        ('dataset = "here"\nmeasures = ["disagreement"]', 'dataset = "parses"\nmeasures = ["ndcg10"]', "'ndcg10'"),
-        ("per_query = 3\ndrawn_as", "drawn_as", "a basis needs at least 1"),
-        (
-            'key = "rls"\ntitle = "Regressor"\nranker = "RLSRegressor"',
-            'key = "rls"\ntitle = "R"\nranker = "Luck"',
-            "Luck",
-        ),
-        ('models = ["basic", "rls"] }', 'models = ["nobody"] }', r"growths\[0\].series: 'nobody'"),
-        ('key = "growth"', 'key = "paired"', "the key 'paired' is there twice"),
-    ],
-)
-def test_a_plan_that_does_not_fit_together_is_refused(tmp_path, old, new, message):
-    assert old in PLAN
-    path = tmp_path / "bad.toml"
-    path.write_text(PLAN.replace(old, new, 1))
-    with pytest.raises(FormatError, match=message):
-        read_plan(path)
-
-
 # -- the paper, typed a second time -----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def paper():
-    assert "rankrls" in known_papers()
-    return find_plan("rankrls")
 
 
 def test_the_printed_numbers_are_the_papers(paper):
     assert paper.tables[0].key == "table-1-made-up"
-    for key, end in (("table-1-made-up", "-5"), ("table-1-movielens", "-5"), ("table-1", "")):
+    for key, end in (("table-1-made-up", "-5"), ("table-1", "")):
         table = next(table for table in paper.tables if table.key == key)
         printed = {row.model: row.printed["disagreement"] for row in table.rows if row.printed}
         assert printed == {
@@ -335,9 +277,8 @@ def test_the_papers_protocol_is_that_of_the_plan(paper):
             assert basic.per_query == int(size[1:] or 2)
     assert all(method.cv_folds == 10 for method in paper.methods if method.datasets == ("parses",))
     # 500 sentences with 20 parses to learn from, 5 of each drawn: m = 10,000, r = 2,500; 600 to test on.
-    for name in ("made-up", "movielens"):
-        data = paper.datasets[name]
-        assert (data.train_queries, data.test_queries, data.rows_of_query) == (500, 600, 20)
+    data = paper.datasets["made-up"]
+    assert (data.train_queries, data.test_queries, data.rows_of_query) == (500, 600, 20)
     assert paper.method_of("sparse-rankrls-5").seeds == 10
     assert paper.measures[paper.choose_by].name == "disagreement"
     assert {comparison.test for comparison in paper.comparisons} == {"wilcoxon"}

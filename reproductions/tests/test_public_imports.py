@@ -16,9 +16,9 @@ FILES = [path for path in sorted(FOLDER.rglob("*.py")) if "tests" not in path.re
 
 
 def exports(module: str) -> set[str]:
-    """Names that a package exports; of the modules inside packages only tercet.errors is public."""
+    """Names that a package exports, or that the modules below all packages have."""
     imported = importlib.import_module(module)
-    if module == "tercet.errors":
+    if module in ("tercet.errors", "tercet.choose"):
         return set(vars(imported))
     assert hasattr(imported, "__path__"), f"{module} is no package"
     return {*imported.__all__, *(["__version__"] if imported is tercet else [])}

@@ -1,18 +1,16 @@
-"""Rows with scores: parses and ratings are read as they are, and made-up ones have what was planted."""
+"""Rows with scores: parses are read as they are, and made-up ones have what was planted."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import sparse
-from scored_rows import write_parses, write_ratings
+from scored_rows import write_parses
 
 from reproductions.datasets import load_dataset
 from reproductions.folds import QueryRows
 from reproductions.plan import Data, Quick
-from reproductions.readers import make_offsets, read_movielens, read_parses, split_ratings
+from reproductions.readers import make_offsets, read_parses
 from tercet.errors import FormatError, InputError, MissingDataError
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
@@ -73,80 +71,14 @@ def test_made_up_queries_have_the_offsets_that_were_planted():
     assert np.mean(within_queries) == pytest.approx(1.0 - (1 + 2 / 5) ** -2.5 + 0.25, abs=0.06)
 
 
-def test_ratings_are_read_as_they_are(tmp_path):
-    lines = write_ratings(tmp_path / "r")
-    ratings = read_movielens(tmp_path / "r")
-    assert ratings.user_ids.tolist() == [100, 101, 102, 103, 104, 105]
-    assert (
-        np.column_stack([ratings.user_ids[ratings.user], ratings.film + 1, ratings.rating]).tolist() == lines.tolist()
-    )
-    assert ratings.films.shape == (30, 20)
-    known = [1960 + film for film in range(1, 31) if film != 3]
-    assert ratings.films[:4, 0].tolist() == [1961.0, 1962.0, np.mean(known), 1964.0]
-    assert {*ratings.films[:, 1:].ravel().tolist()} == {0.0, 1.0}
-
-
-def test_no_grade_of_a_row_is_in_a_feature(tmp_path):
-    write_ratings(tmp_path / "r")
-    ratings = read_movielens(tmp_path / "r")
-    train, test = split_ratings(ratings, 4, 9, 5, seed=2)
-    assert (train.n_queries, len(train), test.n_queries, len(test), train.n_features) == (4, 20, 2, 10, 22)
-    np.testing.assert_allclose(train.X.mean(axis=0), 0.0, atol=1e-12)
-    is_row = np.zeros(len(ratings.user), bool)
-    for part in (train, test):  # a film of a user is known by its features, but for grades: find the ratings again
-        for qid in part.qids:
-            own = ratings.rating[ratings.user_ids[ratings.user] == int(qid)]
-            assert len(own) == 12
-            assert {*part.y[part.qid == qid].tolist()} <= {*own.tolist()}
-    # Grades of test users, and of rows, may be what they like: features stay the same.
-    changed = replace(ratings, rating=ratings.rating.copy())
-    is_test = np.isin(ratings.user_ids[ratings.user].astype(str), test.qids)
-    changed.rating[is_test] += 100.0
-    others = ratings.rating + np.arange(len(ratings.rating)) / 1000.0  # every rating has a value of its own
-    marked, _ = split_ratings(replace(ratings, rating=others), 4, 9, 5, seed=2)
-    is_row[np.searchsorted(np.sort(others), marked.y)] = True
-    again, again_test = split_ratings(changed, 4, 9, 5, seed=2)
-    assert again.X.tolist() == train.X.tolist()
-    assert again_test.X.tolist() == test.X.tolist()
-    assert (again_test.y - test.y).tolist() == [100.0] * 10
-    of_rows = replace(ratings, rating=ratings.rating.copy())
-    of_rows.rating[np.isin(others, marked.y)] += 100.0
-    assert split_ratings(of_rows, 4, 9, 5, seed=2)[0].X.tolist() == train.X.tolist()
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("u.data", "1\t2\t3\n", r"u.data:1: 3 columns; user, film"),
-        ("u.data", "1\t2\tx\t4\n", r"u.data:1: rating 'x'"),
-        ("u.data", "1\t99\t3\t4\n", r"u.data:1: film 99 is not in u.item"),
-        ("u.data", "1\t2\t3\t4\n1\t2\t4\t5\n", r"u.data:2: user 1 rates film 2 a second time"),
-        ("u.data", "", r"u.data: no ratings"),
-        ("u.data", "7\t2\t3\t4\n7\t3\t4\t5\n", r"u.data: all ratings are by user 7; others are needed to test on"),
-        ("u.item", "1|x|1990\n", r"u.item:1: 3 columns; 24"),
-        ("u.item", "\n", r"u.item: no films"),
-    ],
-)
-def test_broken_ratings_are_refused_with_file_and_line(tmp_path, name, content, message):
-    write_ratings(tmp_path / "r")
-    (tmp_path / "r" / name).write_text(content)
-    with pytest.raises(FormatError, match=message):
-        read_movielens(tmp_path / "r")
-
-
-def test_data_sets_of_both_readers_are_tasks(tmp_path):
-    write_ratings(tmp_path / "ml")
-    sizes = {"train_queries": 4, "test_queries": 2, "rows_of_query": 5}
-    for data, n_features in (
-        (Data("R", "movielens", ("ml",), **sizes), 22),
-        (Data("M", "made-up", n_features=3, **sizes), 3),
-    ):
-        [fold] = load_dataset(data, tmp_path).tasks
-        assert (len(fold.train), len(fold.test), fold.validation, fold.test.n_features) == (20, 10, None, n_features)
-        [few] = load_dataset(data, tmp_path, Quick(queries=1)).tasks
-        assert (few.train.n_queries, few.test.n_queries, len(few.train)) == (1, 1, 5)
+def test_made_up_rows_are_a_task(tmp_path):
+    data = Data("M", "made-up", n_features=3, train_queries=4, test_queries=2, rows_of_query=5)
+    [fold] = load_dataset(data, tmp_path).tasks
+    assert (len(fold.train), len(fold.test), fold.validation, fold.test.n_features) == (20, 10, None, 3)
+    [few] = load_dataset(data, tmp_path, Quick(queries=1)).tasks
+    assert (few.train.n_queries, few.test.n_queries, len(few.train)) == (1, 1, 5)
     with pytest.raises(MissingDataError, match="elsewhere: not there"):
-        load_dataset(Data("R", "movielens", ("elsewhere",)), tmp_path)
+        load_dataset(Data("P", "parses", ("elsewhere",)), tmp_path)
 
 
 def test_rows_that_do_not_fit_together_are_refused():

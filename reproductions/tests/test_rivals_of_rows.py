@@ -236,7 +236,7 @@ def test_rounds_that_do_not_suffice_are_told():
             assert ranker.fit(X, y, qid=qid).n_iter_ == 2
 
 
-every_rival = pytest.mark.parametrize("make", rivals_of_rows.RIVALS_OF_ROWS.values(), ids=lambda make: make.__name__)
+every_rival = pytest.mark.parametrize("make", rivals_of_rows.LINEAR_RIVALS.values(), ids=lambda make: make.__name__)
 
 
 @every_rival

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reproductions.choosing import outcome_of
-from reproductions.plan import PaperMeasure
-from reproductions.plan_items import Target
+from reproductions.plan import PaperMeasure, Target
 from reproductions.tasks import entries_of_megabytes, megabytes
 from reproductions.verdicts import compare, judge_claim, judge_target
+from tercet.choose import verdict_of
 
 NUMBERS = st.floats(-1000, 1000, allow_nan=False)
 
@@ -56,7 +55,7 @@ def test_a_target_may_allow_standard_errors():
     ],
 )
 def test_an_ordering_needs_its_whole_interval(low, high, higher, text):
-    assert judge_claim(outcome_of(low, high, higher_is_better=higher)).text == text
+    assert judge_claim(verdict_of(low, high, higher_is_better=higher)).text == text
 
 
 @given(st.integers(0, 10**8), st.integers(1, 10**5))

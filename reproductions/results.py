@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reproductions.plan import Plan
-from reproductions.plan_items import PaperTable
+from reproductions.plan import PaperTable, Plan
 from tercet.measure import PairedTest, paired_test
 
 Seeds = tuple[int, ...] | None  # None for all that have run
