@@ -114,7 +114,7 @@ def picture(
     >>> from tercet.weights import Dense, Weights
     >>> weights = Weights([Dense(weights=np.array([[1, 0.5], [0, 1]], dtype=np.float32))])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     seen = picture(weights, f"{folder}/pairs.svg", words=["ice", "hockey"])
+    ...     seen = picture(weights, f"{folder}/pairs.svg", vocabulary=["ice", "hockey"])
     >>> type(seen).__name__
     'PairsSeen'
     """
@@ -133,7 +133,7 @@ def picture(
 def look_at_pairs(
     thing: TextModel | TermPairRanker | Weights,
     *,
-    words: Sequence[str] | None = None,
+    vocabulary: Sequence[str] | None = None,
     n_query_words: int = 24,
     n_doc_words: int = 24,
 ) -> PairsSeen:
@@ -142,7 +142,7 @@ def look_at_pairs(
     Parameters
     ----------
     thing : a text model, a fitted ranker, or weights. Square weights are taken to have one vocabulary.
-    words : names of the columns, where ``thing`` is no text model and has one vocabulary
+    vocabulary : names of the columns, where ``thing`` is no text model and has one vocabulary
     n_query_words, n_doc_words : how many to pick
 
     Notes
@@ -158,13 +158,13 @@ def look_at_pairs(
     >>> from scipy import sparse
     >>> from tercet.weights import Sparse
     >>> W = Sparse(weights=sparse.csr_array([[1.0, 0.5], [0.0, 1.0]]))
-    >>> seen = look_at_pairs(Weights([W]), words=["car", "automobile"], n_query_words=1, n_doc_words=1)
+    >>> seen = look_at_pairs(Weights([W]), vocabulary=["car", "automobile"], n_query_words=1, n_doc_words=1)
     >>> seen.query_names, seen.doc_names, seen.block.tolist(), seen.live.tolist()
     (('car',), ('automobile',), [[0.5]], [2, 1])
     """
     for name, n in (("n_query_words", n_query_words), ("n_doc_words", n_doc_words)):
         check_integer(n, name)
-    weights, names, shared, frequency = _take_apart(thing, words)
+    weights, names, shared, frequency = _take_apart(thing, vocabulary)
     scan = scan_rows(weights)
     query_terms = choose_rows(weights, shared, n_query_words)
     rows = weights.rows(query_terms)
@@ -199,11 +199,13 @@ def look_at_pairs(
 Names = Sequence[str]
 
 
-def _take_apart(thing: Any, words: Names | None) -> tuple[Weights, tuple[Names, Names], bool, NDArray[np.int64] | None]:
+def _take_apart(
+    thing: Any, vocabulary: Names | None
+) -> tuple[Weights, tuple[Names, Names], bool, NDArray[np.int64] | None]:
     """Weights, the names of both sides, whether these are one vocabulary, and in how many documents a query word is."""
     if isinstance(thing, TextModel):
-        if words is not None:
-            raise InputError("a text model has its own words; leave 'words' out")
+        if vocabulary is not None:
+            raise InputError("a text model has its own words; leave 'vocabulary' out")
         thing = thing.words_alone()
         queries, docs = thing.query_vectoriser, thing.doc_vectoriser
         return thing.weights, (queries.words_, docs.words_), queries is docs, queries.document_frequency_
@@ -211,11 +213,13 @@ def _take_apart(thing: Any, words: Names | None) -> tuple[Weights, tuple[Names, 
     if not isinstance(weights, Weights):
         raise InputError(f"a picture is of a text model, a ranker or weights; got {type(thing).__name__}")
     n, m = weights.shape
-    if words is None:
+    if vocabulary is None:
         return weights, (_Numbers(), _Numbers()), n == m, None  # type: ignore[return-value]
-    if n != m or len(words) != n:
-        raise InputError(f"'words' names the columns of both sides; got {len(words)} for weights of shape ({n}, {m})")
-    return weights, (words, words), True, None
+    if n != m or len(vocabulary) != n:
+        raise InputError(
+            f"'vocabulary' names the columns of both sides; got {len(vocabulary)} for weights of shape ({n}, {m})"
+        )
+    return weights, (vocabulary, vocabulary), True, None
 
 
 class _Numbers:
