@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
+import numpy as np
 
 from tercet.cli.inputs import (
     ONLY_SPLIT,
@@ -30,7 +32,8 @@ from tercet.cli.terminal import echo
 from tercet.data import read_run
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
-from tercet.text import unknown_words
+
+_WORDS_NAMED = 5  # of those that a model does not know
 
 TEXT_MEASURES = ("nDCG@10", "AP", "P@10", "RR")
 
@@ -96,10 +99,24 @@ def open_systems(
 
 
 def tell_unknown(model: TextModel, queries: Mapping[str, str], path: Path | None = None) -> None:
-    """A line about words of queries that a model does not know, if there are any."""
-    unknown = unknown_words(model.query_vectoriser, queries.values())
-    if unknown.n_affected or unknown.n_lost:
-        echo(f"note: {unknown}" if path is None else f"note: {path}: {unknown}", err=True)
+    """Print a line about words of queries that a model does not know, if there are any."""
+    words = model.query_vectoriser
+    unknown = [words.unknown_words(text) for text in queries.values()]
+    n_affected = sum(map(bool, unknown))
+    n_lost = int((np.diff(words.transform_queries(list(queries.values())).indptr) == 0).sum())
+    said = []
+    if n_affected:
+        counts = Counter(word for found in unknown for word in found)
+        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        shown = ", ".join(f"{word} ({count:,})" for word, count in ordered[:_WORDS_NAMED])
+        more = f" and {len(ordered) - _WORDS_NAMED:,} more" if len(ordered) > _WORDS_NAMED else ""
+        verb = "has" if n_affected == 1 else "have"
+        of_all = f"{n_affected:,} of {len(unknown):,} queries"
+        said.append(f"{of_all} {verb} words that the model does not know: {shown}{more}")
+    if n_lost:
+        said.append(f"{n_lost:,} {'has' if n_lost == 1 else 'have'} no word that it knows")
+    if said:
+        echo(f"note: {'' if path is None else f'{path}: '}{'; '.join(said)}", err=True)
 
 
 def system_named(name: str | None, systems: Mapping[str, object]) -> str | None:
