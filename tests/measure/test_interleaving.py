@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tercet.errors import InputError
-from tercet.measure.interleaving import Duel, Interleaved, credit, team_draft
+from tercet.measure.interleaving import Duel, Interleaved, credit, evidence, team_draft
 
 rankings = st.lists(st.integers(0, 9), unique=True, max_size=8)
 
@@ -167,12 +167,15 @@ def test_so_many_more_lists_decide_it(wins, losses, ties):
 
 
 def test_looking_again_and_again_is_wrong_no_more_often_than_promised():
+    """Three hundred duels of equals, looked at after each of 1,500 lists."""
     flips = np.random.default_rng(7).random((300, 1500)) < 0.5
-    decided = 0
-    for wins in flips.cumsum(axis=1):
-        looks = [(int(w), n) for n, w in enumerate(wins.tolist(), 1)][::5]
-        decided += any(Duel(w, n - w).winner is not None for w, n in looks)
-    assert decided / 300 <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 300)
+    wins = flips.cumsum(axis=1)
+    losses = np.arange(1, 1501) - wins
+    decided = evidence(wins, losses) >= -np.log(0.05)
+    assert decided.any(axis=1).mean() <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 300)
+    for duel, look in [*zip(*np.nonzero(decided), strict=True)][::40] + [(i, 7 * i % 1500) for i in range(300)]:
+        winner = Duel(int(wins[duel, look]), int(losses[duel, look])).winner
+        assert (winner is not None) == decided[duel, look]
 
 
 @pytest.mark.parametrize("counts", [{"wins": -1, "losses": 0}, {"wins": 1, "losses": 0, "level": 0.0}])
