@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common import print_table
-from tercet.measure.interleaving import balanced, balanced_credit, credit, evidence, team_draft
+from tercet.measure.interleaving import credit, evidence, team_draft
 from tercet.simulate import Visitors
 
 SHOWN, DOCS, RELEVANT = 10, 40, 0.15
@@ -84,7 +84,7 @@ def interleaved(
         credit(whole_teams(draft.teams, rng), clicks) for draft, clicks in zip(drafts, clicked[0], strict=True)
     ]
     checked = [
-        balanced_credit(b, a, docs, {doc for doc, click in zip(docs, clicks, strict=True) if click})
+        balanced_credit(b, a, docs, clicks)
         for a, b, docs, clicks in zip(first, second, merged, clicked[1], strict=True)
     ]
     return {
@@ -92,6 +92,31 @@ def interleaved(
         "team draft, the common top counted": np.array(everywhere),
         "balanced": np.array(checked),
     }
+
+
+def balanced(first: list[int], second: list[int], k: int, rng: np.random.Generator) -> list[int]:
+    """Merge two rankings so that the top of the list has as many of one's best as of the other's (Joachims 2003).
+
+    A coin says who leads. Whoever has gone through less of their ranking adds the next document of it.
+    """
+    leader, follower = (first, second) if rng.random() < 0.5 else (second, first)
+    docs: dict[int, None] = {}
+    n_lead = n_follow = 0
+    while len(docs) < k and (n_lead < len(leader) or n_follow < len(follower)):
+        leads = n_lead < len(leader) and (n_lead <= n_follow or n_follow == len(follower))
+        docs[leader[n_lead] if leads else follower[n_follow]] = None
+        n_lead, n_follow = n_lead + leads, n_follow + (not leads)
+    return list(docs)
+
+
+def balanced_credit(first: list[int], second: list[int], shown: list[int], clicks: list[bool]) -> int:
+    """Winner of a balanced list: who has more clicked documents in the shallower top that the lowest click needs."""
+    clicked = [doc for doc, click in zip(shown, clicks, strict=True) if click]
+    if not clicked:
+        return 0
+    depth = min(ranking.index(clicked[-1]) for ranking in (first, second) if clicked[-1] in ranking) + 1
+    tops = [len(set(clicked) & set(ranking[:depth])) for ranking in (first, second)]
+    return int(np.sign(tops[0] - tops[1]))
 
 
 def whole_teams(teams, rng):

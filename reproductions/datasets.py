@@ -15,6 +15,7 @@ from scipy import sparse
 
 from reproductions.folds import FoldTask, QueryRows, first_queries, folds_digest, folds_statistics, in_random_order
 from reproductions.links import Links, LinkTask, PreferenceTask, split_links
+from reproductions.mentions import find_mentions
 from reproductions.plan import Data, Plan, Quick
 from reproductions.readers import (
     make_offsets,
@@ -26,7 +27,7 @@ from reproductions.readers import (
 from reproductions.tasks import ClassTask
 from tercet.data import LetorData, read_20newsgroups, read_letor_folds, read_svmlight
 from tercet.errors import MissingDataError, MissingExtraError
-from tercet.text import Analyser, Vectoriser, find_mentions
+from tercet.text import Analyser, Vectoriser
 
 _MOST_MENTIONED = 0.01  # articles that a larger share mentions, such as Kyoto itself, say little about who does
 _FEW = 10  # mentions are never too many

@@ -66,9 +66,8 @@ def corpus() -> Corpus:
 
 @pytest.fixture(scope="session")
 def model(corpus: Corpus) -> tc.TextModel:
-    return tc.fit(
-        corpus.docs, corpus.queries, corpus.part(0, 200), validation=corpus.part(200, 240), test=corpus.part(240, 280)
-    )
+    parts = {"validation": corpus.part(200, 240), "test": corpus.part(240, 280)}
+    return tc.fit(corpus.docs, corpus.queries, corpus.part(0, 200), **parts, n_steps=20_000, n_models=2)
 
 
 @pytest.fixture(scope="session")

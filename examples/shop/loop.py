@@ -260,7 +260,7 @@ class Loop:
     def learn(self) -> None:
         replace = " --replace" if (self.folder / "candidate").exists() else ""
         run(
-            f"tercet fit ../products.csv --clicks log/ --words index/ -o candidate/{FIT_OPTIONS}{replace}",
+            f"tercet fit ../products.csv --clicks log/ --vocabulary index/ -o candidate/{FIT_OPTIONS}{replace}",
             self.folder,
             show=False,
         )

@@ -66,7 +66,7 @@ def test_our_numbers_are_those_of_a_ranker_that_is_chosen_and_fitted_by_hand(who
             ranker = RankRLS(kernel="gaussian", gamma=gamma, l2=l2, n_basis=rows)
             ranker.fit(fold.train.X, fold.train.y, qid=fold.train.qid)
             held_out = fold.validation
-            error = compare_orders(ranker.predict(held_out.X), held_out.y, held_out.qid).mean_disagreement
+            error = compare_orders(ranker.predict(held_out.X), held_out.y, held_out.qid).disagreement.mean()
             if error < best[0]:
                 best, kept = (error, {"gamma": gamma, "l2": l2}), ranker
     fit = next(

@@ -19,7 +19,7 @@ It stands below all packages, since learners choose by it as well as what measur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal, NamedTuple
@@ -83,11 +83,6 @@ def settings_of(grid: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
 
-def try_all(settings: Iterable[dict[str, Any]], attempt: Callable[[dict[str, Any]], ArrayLike]) -> list[Trial]:
-    """A trial of each setting: what ``attempt`` measures of it, by query or as one number."""
-    return [Trial(setting, np.asarray(attempt(setting))) for setting in settings]
-
-
 def choose(
     trials: Sequence[Trial],
     rule: Rule = "best",
@@ -95,7 +90,6 @@ def choose(
     higher_is_better: bool = True,
     paired: bool = False,
     n_errors: float = 1.0,
-    largest: float = float("inf"),
 ) -> int:
     """The number of the trial that a rule takes.
 
@@ -107,32 +101,29 @@ def choose(
     paired : take the standard error of the difference to the best over the same queries; otherwise that of the best's
         mean, which is the usual rule and, where queries differ more than settings, a far wider one
     n_errors : how many standard errors "sparsest" may give away
-    largest : sizes above it are not taken; where all are above, the smallest is
 
     Examples
     --------
     >>> trials = [Trial({"l1": l1}, values, size) for l1, values, size in (
     ...     (4, [0.1, 0.1, 0.2], 0), (2, [0.3, 0.5, 0.4], 1), (1, [0.2, 0.6, 0.43], 2))]
-    >>> choose(trials), choose(trials, "sparsest"), choose(trials, largest=0)
-    (2, 1, 0)
+    >>> choose(trials), choose(trials, "sparsest")
+    (2, 1)
     """
     if rule not in RULES:
         raise InputError(f"the rule must be {' or '.join(map(repr, RULES))}; got {rule!r}")
     if not trials:
         raise InputError("there is nothing to choose from")
-    allowed = [number for number, trial in enumerate(trials) if trial.size <= largest]
-    allowed = allowed or [min(range(len(trials)), key=lambda number: trials[number].size)]
     sign = 1.0 if higher_is_better else -1.0
-    means = {number: sign * trials[number].mean for number in allowed}
-    best = min(allowed, key=lambda number: (-means[number], trials[number].size, number))
+    means = [sign * trial.mean for trial in trials]
+    best = min(range(len(trials)), key=lambda number: (-means[number], trials[number].size, number))
     if rule == "best":
         return best
     top = trials[best].values
     if top.size < 2:
         raise InputError("a standard error needs the values of two or more queries")
     near = []
-    for number in allowed:
-        error = standard_error(top - trials[number].values if paired else top)
+    for number, trial in enumerate(trials):
+        error = standard_error(top - trial.values if paired else top)
         if means[number] >= means[best] - n_errors * error:
             near.append(number)
     return min(near, key=lambda number: (trials[number].size, -means[number], number))

@@ -61,7 +61,7 @@ def picture(
     >>> from tercet.weights import Dense, Weights
     >>> weights = Weights([Dense(weights=np.array([[1, 0.5], [0, 1]], dtype=np.float32))])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     seen = picture(weights, f"{folder}/pairs.svg", words=["ice", "hockey"])
+    ...     seen = picture(weights, f"{folder}/pairs.svg", vocabulary=["ice", "hockey"])
     >>> seen.query_names, seen.doc_names, seen.block.tolist()
     (('ice',), ('hockey',), [[0.5]])
     """
@@ -133,7 +133,7 @@ class PairsSeen:
 def look_at_pairs(
     thing: TextModel | TermPairRanker | Weights,
     *,
-    words: Sequence[str] | None = None,
+    vocabulary: Sequence[str] | None = None,
     n_query_words: int = 24,
     n_doc_words: int = 24,
 ) -> PairsSeen:
@@ -142,7 +142,7 @@ def look_at_pairs(
     Parameters
     ----------
     thing : a text model, a fitted ranker, or weights. Square weights are taken to have one vocabulary.
-    words : names of the columns, where ``thing`` is no text model and has one vocabulary
+    vocabulary : names of the columns, where ``thing`` is no text model and has one vocabulary
     n_query_words, n_doc_words : how many to pick
 
     Notes
@@ -157,13 +157,13 @@ def look_at_pairs(
     >>> from scipy import sparse
     >>> from tercet.weights import Sparse
     >>> W = Sparse(weights=sparse.csr_array([[1.0, 0.5], [0.0, 1.0]]))
-    >>> seen = look_at_pairs(Weights([W]), words=["car", "automobile"], n_query_words=1, n_doc_words=1)
+    >>> seen = look_at_pairs(Weights([W]), vocabulary=["car", "automobile"], n_query_words=1, n_doc_words=1)
     >>> seen.query_names, seen.doc_names, seen.block.tolist()
     (('car',), ('automobile',), [[0.5]])
     """
     for name, n in (("n_query_words", n_query_words), ("n_doc_words", n_doc_words)):
         check_integer(n, name)
-    weights, query_words, doc_words, shared = _take_apart(thing, words)
+    weights, query_words, doc_words, shared = _take_apart(thing, vocabulary)
     query_terms = choose_rows(weights, shared, n_query_words)
     rows = weights.rows(query_terms)
     doc_terms = choose_columns(rows, query_terms, shared, n_doc_words)
@@ -182,12 +182,12 @@ def look_at_pairs(
 
 
 def _take_apart(
-    thing: Any, words: Sequence[str] | None
+    thing: Any, vocabulary: Sequence[str] | None
 ) -> tuple[Weights, Sequence[str] | None, Sequence[str] | None, bool]:
     """Weights, the words of both sides if there are any, and whether these are one vocabulary."""
     if isinstance(thing, TextModel):
-        if words is not None:
-            raise InputError("a text model has its own words; leave 'words' out")
+        if vocabulary is not None:
+            raise InputError("a text model has its own words; leave 'vocabulary' out")
         thing = thing.words_alone()
         queries, docs = thing.query_vectoriser, thing.doc_vectoriser
         return thing.weights, queries.words_, docs.words_, queries is docs
@@ -195,9 +195,11 @@ def _take_apart(
     if not isinstance(weights, Weights):
         raise InputError(f"a picture is of a text model, a ranker or weights; got {type(thing).__name__}")
     n, m = weights.shape
-    if words is not None and (n != m or len(words) != n):
-        raise InputError(f"'words' names the columns of both sides; got {len(words)} for weights of shape ({n}, {m})")
-    return weights, words, words, n == m
+    if vocabulary is not None and (n != m or len(vocabulary) != n):
+        raise InputError(
+            f"'vocabulary' names the columns of both sides; got {len(vocabulary)} for weights of shape ({n}, {m})"
+        )
+    return weights, vocabulary, vocabulary, n == m
 
 
 def _similar_next_to_each_other(block: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

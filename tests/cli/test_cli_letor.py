@@ -284,7 +284,7 @@ def beir(tmp_path_factory) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["letor", "fit", "{train}", "--words", "m"], "No such option"),
+        (["letor", "fit", "{train}", "--vocabulary", "m"], "No such option"),
         (["letor", "fit", "{train}", "--validation", "dev"], "File 'dev' does not exist"),
         (["letor", "fit", "{train}", "--ranker", "magic"], "Invalid value for '--ranker'"),
         (["letor", "fit", "{train}", "--stream", "--folds", "3"], "--folds belongs to a choice of the penalty"),

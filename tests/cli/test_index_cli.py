@@ -138,7 +138,7 @@ def test_what_is_learned_with_the_words_of_an_index_searches_it(data: Path, tmp_
         data / "corpus.jsonl",
         "--preferences",
         triplets,
-        "--words",
+        "--vocabulary",
         index,
         "-o",
         tmp_path / "model",

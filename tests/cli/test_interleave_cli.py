@@ -63,7 +63,7 @@ def test_who_wins_is_said_in_words(log):
     assert f"{duel.interval[0]:.1%} to {duel.interval[1]:.1%}, whenever one looks" in output
     second = output[output.index("since promotion 1") :]
     assert "not decided: better leads with" in second
-    to_go = read_duels(log).courses["better", "served", "team-draft", 1].duel.n_to_go
+    to_go = read_duels(log).courses["better", "served", 1].duel.n_to_go
     assert f"about {to_go:,} more lists would decide it, if they go on so" in second
     assert {path: path.read_bytes() for path in log.iterdir()} == before  # only read
 
@@ -80,12 +80,7 @@ def test_the_same_as_json(log):
     output = json.loads(ok("eval", "--interleaved", log, "--json"))
     assert (output["lists"], output["interleaved"], output["waits"]) == (600, 600, False)
     first, second = output["duels"]
-    assert (first["first"], first["second"], first["method"], first["promotion"]) == (
-        "served",
-        "better",
-        "team-draft",
-        0,
-    )
+    assert (first["first"], first["second"], first["promotion"]) == ("served", "better", 0)
     assert (first["wins"], first["losses"], first["ties"]) == counts(log, Contest("served", "better"))
     assert (first["winner"], second["winner"], second["promotion"]) == ("second", None, 1)
 

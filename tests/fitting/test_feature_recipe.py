@@ -28,8 +28,7 @@ from tercet.learn.linear import (
     l1_path,
 )
 from tercet.learn.rls import RankRLS, RLSRegressor, choose_rls
-from tercet.measure import measure_rows, paired_test
-from tercet.measure.orders import compare_orders
+from tercet.measure import compare_orders, measure_rows, paired_test
 
 NAMES = tuple(f"name {j}" for j in range(1, 11))
 
@@ -281,7 +280,7 @@ def test_training_queries_left_out_choose_the_penalty_of_a_kernel_ranker(ranker,
     model = fit_letor(train, validation=vali, test=held, ranker=ranker, l2s=L2S)
     fitted = clone(ranker).fit(train.X, train.y, train.qid)
     left_out = fitted.leave_query_out(L2S)
-    errors = [compare_orders(column, train.y, train.qid).mean_disagreement for column in left_out.T]
+    errors = [compare_orders(column, train.y, train.qid).disagreement.mean() for column in left_out.T]
     best = min(range(4), key=lambda i: (errors[i], -L2S[i]))
     assert model.ranker.l2 == L2S[best]
     np.testing.assert_array_equal(

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tercet.errors import InputError
-from tercet.measure.interleaving import Duel, Interleaved, balanced, balanced_credit, credit, team_draft
+from tercet.measure.interleaving import Duel, Interleaved, credit, evidence, team_draft
 
 rankings = st.lists(st.integers(0, 9), unique=True, max_size=8)
 
@@ -58,16 +58,15 @@ def test_team_draft_is_the_algorithm_as_written_where_nobody_runs_dry(first, sec
 
 @given(rankings, rankings, st.integers(0, 12), st.integers(0, 100))
 def test_a_list_has_what_it_can_of_both_once(first, second, k, seed):
-    rng = np.random.default_rng(seed)
-    for docs in (team_draft(first, second, k, rng).docs, balanced(first, second, k, rng)):
-        assert len(set(docs)) == len(docs) == min(k, len(set(first) | set(second)))
-        assert set(docs) <= set(first) | set(second)
-        # Nobody skips: what a ranking has before one of its documents is above it, or is not shown yet by anybody.
-        for ranking in (first, second):
-            for doc in docs:
-                if doc in ranking and doc not in (second if ranking is first else first):
-                    above = docs[: docs.index(doc)]
-                    assert all(better in above for better in ranking[: ranking.index(doc)])
+    docs = team_draft(first, second, k, np.random.default_rng(seed)).docs
+    assert len(set(docs)) == len(docs) == min(k, len(set(first) | set(second)))
+    assert set(docs) <= set(first) | set(second)
+    # Nobody skips: what a ranking has before one of its documents is above it, or is not shown yet by anybody.
+    for ranking in (first, second):
+        for doc in docs:
+            if doc in ranking and doc not in (second if ranking is first else first):
+                above = docs[: docs.index(doc)]
+                assert all(better in above for better in ranking[: ranking.index(doc)])
 
 
 def test_rankings_share_their_documents_fairly():
@@ -100,16 +99,6 @@ def test_no_ranking_wins_by_being_longer(first, second, k):
     n = min(len(first), len(second))
     if first[:n] == second[:n]:
         assert not owned["first"]
-    beyond = {doc for doc in {*first, *second} if doc not in first[:n] and doc not in second[:n]}
-    for heads in (True, False):
-        assert balanced_credit(first, second, balanced(first, second, k, Coins([heads])), beyond) == 0
-
-
-def test_a_balanced_list_has_tops_of_both_rankings():
-    first, second = ["a", "b", "c", "d"], ["c", "e", "a", "f"]
-    assert balanced(first, second, 4, Coins([True])) == ("a", "c", "b", "e")
-    assert balanced(first, second, 4, Coins([False])) == ("c", "a", "e", "b")
-    assert balanced([], second, 2, Coins([True])) == ("c", "e")
 
 
 def test_who_has_more_clicks_wins():
@@ -118,31 +107,6 @@ def test_who_has_more_clicks_wins():
         1, -1, 0, 0, 1,
     ]  # fmt: skip
     assert credit(("first",), (True,)) == 1
-
-
-def test_clicks_of_a_balanced_list_count_in_the_tops_that_were_read():
-    first, second = ["a", "b", "c", "d"], ["c", "e", "a", "f"]
-    shown = ["a", "c", "b", "e"]
-    assert balanced_credit(first, second, shown, {"a"}) == 1
-    assert balanced_credit(first, second, shown, {"c"}) == -1
-    assert balanced_credit(first, second, shown, {"c", "e"}) == -1
-    assert balanced_credit(first, second, shown, {"a", "c", "b"}) == 1  # two of them in the first's top two, one below
-    assert balanced_credit(first, second, shown, set()) == 0
-
-
-@given(rankings, rankings, st.sets(st.integers(0, 9)), st.integers(0, 50))
-def test_balanced_credit_is_that_of_joachims(first, second, clicked, seed):
-    """The clicks among the first c of each ranking, c the shallowest top of either that has the lowest click."""
-    shown = balanced(first, second, 10, np.random.default_rng(seed))
-    seen = [doc for doc in shown if doc in clicked]
-    n = min(len(first), len(second))
-    first, second = first[:n], second[:n]  # what is beyond the end of the other is nobody's
-    seen = [doc for doc in seen if doc in first or doc in second]
-    expected = 0
-    if seen:
-        c = next(c for c in range(1, 11) if seen[-1] in first[:c] or seen[-1] in second[:c])
-        expected = int(np.sign(len(set(first[:c]) & set(seen)) - len(set(second[:c]) & set(seen))))
-    assert balanced_credit(first, second, shown, clicked) == expected
 
 
 # -- the test ---------------------------------------------------------------------------------------------------------
@@ -203,12 +167,15 @@ def test_so_many_more_lists_decide_it(wins, losses, ties):
 
 
 def test_looking_again_and_again_is_wrong_no_more_often_than_promised():
+    """Three hundred duels of equals, looked at after each of 1,500 lists."""
     flips = np.random.default_rng(7).random((300, 1500)) < 0.5
-    decided = 0
-    for wins in flips.cumsum(axis=1):
-        looks = [(int(w), n) for n, w in enumerate(wins.tolist(), 1)][::5]
-        decided += any(Duel(w, n - w).winner is not None for w, n in looks)
-    assert decided / 300 <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 300)
+    wins = flips.cumsum(axis=1)
+    losses = np.arange(1, 1501) - wins
+    decided = evidence(wins, losses) >= -np.log(0.05)
+    assert decided.any(axis=1).mean() <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 300)
+    for duel, look in [*zip(*np.nonzero(decided), strict=True)][::40] + [(i, 7 * i % 1500) for i in range(300)]:
+        winner = Duel(int(wins[duel, look]), int(losses[duel, look])).winner
+        assert (winner is not None) == decided[duel, look]
 
 
 @pytest.mark.parametrize("counts", [{"wins": -1, "losses": 0}, {"wins": 1, "losses": 0, "level": 0.0}])

@@ -11,7 +11,8 @@ from hypothesis.extra import numpy as hnp
 
 from tercet.errors import InputError
 from tercet.kernels.ranking import rank_chosen
-from tercet.measure import average_precision_by_class, measure_block
+from tercet.measure import average_precision_of_classes, measure_block
+from tercet.weights import Identity, Weights
 
 NAMES = [
     "AP", "AP@3", "AP(rel=2)", "nDCG", "nDCG@3", "P@1", "P@5", "P(rel=2)@3",
@@ -19,7 +20,7 @@ NAMES = [
 ]  # fmt: skip
 
 
-def sorted_twin(scores, grades, name, n_extra=0, exclude=-1):
+def sorted_twin(scores, grades, name, exclude=-1):
     """One query, one measure, by sorting the whole row and reading the definition."""
     base, _, cutoff = name.partition("@")
     base, _, level = base.partition("(rel=")
@@ -27,7 +28,7 @@ def sorted_twin(scores, grades, name, n_extra=0, exclude=-1):
     kept = [d for d in range(len(scores)) if d != exclude]
     ranking = sorted(kept, key=lambda d: (-scores[d], d))
     gains = [max(int(grades[d]), 0) for d in ranking]
-    ideal = sorted(gains + [1] * n_extra, reverse=True)
+    ideal = sorted(gains, reverse=True)
     k = int(cutoff) if cutoff else len(ideal)
     hits = [g >= rel for g in gains]
     n_relevant = sum(g >= rel for g in ideal)
@@ -64,20 +65,17 @@ def blocks(draw):
     scores = draw(hnp.arrays(np.float64, shape, elements=values)).astype(dtype)
     grades = draw(hnp.arrays(np.int64, shape, elements=st.integers(-2, 3)))
     exclude = draw(hnp.arrays(np.int64, shape[0], elements=st.integers(-1, shape[1] - 1)))
-    n_extra = draw(hnp.arrays(np.int64, shape[0], elements=st.integers(0, 3)))
-    return scores, grades, exclude, n_extra
+    return scores, grades, exclude
 
 
 @given(blocks())
 @settings(deadline=None, max_examples=50)
 def test_agrees_with_sorting(block):
-    scores, grades, exclude, n_extra = block
-    kept = np.arange(scores.shape[1]) != exclude[:, None]
-    n_relevant = ((grades > 0) & kept).sum(axis=1) + n_extra
-    got = measure_block(scores, grades, NAMES, n_relevant=n_relevant, exclude=exclude)
+    scores, grades, exclude = block
+    got = measure_block(scores, grades, NAMES, exclude=exclude)
     want = [
-        [sorted_twin(*row, name, extra, left_out) for name in NAMES]
-        for *row, extra, left_out in zip(scores, grades, n_extra, exclude, strict=True)
+        [sorted_twin(*row, name, left_out) for name in NAMES]
+        for *row, left_out in zip(scores, grades, exclude, strict=True)
     ]
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-12)
     assert np.all((got >= 0) & (got <= 1 + 1e-12))
@@ -86,7 +84,7 @@ def test_agrees_with_sorting(block):
 @given(blocks())
 @settings(deadline=None, max_examples=25)
 def test_sparse_grades_are_dense_grades(block):
-    scores, grades, exclude, _ = block
+    scores, grades, exclude = block
     want = measure_block(scores, grades, NAMES, exclude=exclude)
     for form in (sp.csr_array, sp.coo_matrix, sp.csc_array):
         np.testing.assert_array_equal(measure_block(scores, form(grades), NAMES, exclude=exclude), want)
@@ -111,37 +109,34 @@ def test_left_out_column_is_as_if_never_there():
 
 
 @given(
-    blocks(),
-    st.integers(1, 4),
-    st.integers(0, 2**32 - 1),
+    n=st.integers(1, 12),
+    n_classes=st.integers(1, 4),
+    chosen=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
 )
 @settings(deadline=None, max_examples=50)
-def test_by_class_is_average_precision_of_same_class(block, n_classes, seed):
-    scores, _, exclude, _ = block
+def test_by_class_is_average_precision_of_the_other_rows_of_a_class(n, n_classes, chosen, seed):
     random = np.random.default_rng(seed)
-    of_queries = random.integers(0, n_classes, size=scores.shape[0])
-    of_docs = random.integers(0, n_classes, size=scores.shape[1])
-    same = (of_queries[:, None] == of_docs).astype(int)
-    want = measure_block(scores, same, "AP", exclude=exclude)[:, 0]
-    np.testing.assert_array_equal(average_precision_by_class(scores, of_queries, of_docs, exclude), want)
-    words = np.array(["sci.med", "rec", "alt", "comp"])
-    named = average_precision_by_class(scores, words[of_queries], words[of_docs], exclude)
-    np.testing.assert_array_equal(named, want)
-
-
-def test_class_without_documents_gets_zero():
-    got = average_precision_by_class([[1.0, 2.0], [1.0, 2.0]], [7, 1], [1, 1])
-    assert got.tolist() == [0.0, 1.0]
-    assert average_precision_by_class([[1.0]], [1], [1], exclude=[0]).tolist() == [0.0]
+    X = sp.csr_array(random.integers(0, 3, size=(n, 4)).astype(np.float32))  # with ties
+    labels = random.integers(0, n_classes, size=n)
+    queries = np.flatnonzero(random.random(n) < 0.7) if chosen else np.arange(n)
+    if not queries.size:
+        return
+    scores, same = (X @ X.T).toarray(), (labels[:, None] == labels).astype(int)
+    want = [sorted_twin(scores[row], same[row], "AP", exclude=row) for row in queries.tolist()]
+    names = np.array(["sci.med", "rec", "alt", "comp"])[labels]
+    for given_labels in (labels, names):
+        got = average_precision_of_classes(Weights([Identity(n_terms=4)]), X, given_labels, queries if chosen else None)
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-12)
 
 
 def test_many_equal_scores_stay_fast():
     # Word overlap gives zero to most documents: a scan of every tie would need 10^10 steps here.
-    labels = np.zeros(30_000, int)
-    labels[::2] = 1
-    got = average_precision_by_class(np.zeros((40, 30_000), np.float32), np.ones(40, int), labels)
+    grades = np.zeros((40, 30_000), bool)
+    grades[:, ::2] = True
+    got = measure_block(np.zeros((40, 30_000), np.float32), grades, "AP")
     hits = np.arange(1, 15_001)
-    np.testing.assert_allclose(got, np.mean(hits / (2 * hits - 1)))
+    np.testing.assert_allclose(got[:, 0], np.mean(hits / (2 * hits - 1)))
 
 
 def test_rank_chosen_fills_ranks_and_ties():
@@ -170,8 +165,6 @@ def test_no_queries_and_no_documents():
         ({"exclude": [2]}, "column below 2, or -1 for none. Got 2 for query 0"),
         ({"exclude": [-2]}, "Got -2 for query 0"),
         ({"exclude": [0, 1]}, "shape (1,). Got shape (2,)"),
-        ({"n_relevant": [0]}, "'n_relevant' of query 0 is 0, but its row of grades has 1"),
-        ({"n_relevant": [1.0]}, "dtype float64"),
         ({"measures": ["Foo"]}, "not known"),
     ],
 )
@@ -180,10 +173,3 @@ def test_wrong_input_says_what_and_where(change, complaint):
     with pytest.raises(InputError) as caught:
         measure_block(**{**good, **change})
     assert complaint in str(caught.value)
-
-
-def test_wrong_labels_say_what():
-    with pytest.raises(InputError, match=r"Got \(2,\) and \(2,\)"):
-        average_precision_by_class([[1.0, 2.0]], [1, 1], [1, 2])
-    with pytest.raises(InputError, match="of one kind"):
-        average_precision_by_class([[1.0, 2.0]], [1], ["1", "2"])

@@ -75,7 +75,7 @@ def test_what_is_seen_is_the_w_there_is(seed, kinds, n, n_words):
 
 def test_a_word_with_itself_is_no_discovery_but_is_shown():
     W = np.diag([9.0, 8, 7, 6]) + np.array([[0, 2, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, -3.0]]) * 1.0
-    seen = look_at_pairs(Weights([Sparse(weights=sparse.csr_array(W))]), words=["car", "auto", "sea", "fish"])
+    seen = look_at_pairs(Weights([Sparse(weights=sparse.csr_array(W))]), vocabulary=["car", "auto", "sea", "fish"])
     assert set(seen.query_names) == {"car", "auto"}  # the other two only have themselves
     assert set(seen.doc_names) == {"car", "auto"}
     shown = {(q, d): seen.block[i, j] for i, q in enumerate(seen.query_names) for j, d in enumerate(seen.doc_names)}
@@ -116,7 +116,7 @@ def heat_map(figure):
 
 def test_the_heat_map_shows_the_weights_centred_at_zero_with_words():
     weights, _ = some_weights(3, kinds="LI")
-    seen = look_at_pairs(weights, words=list(LETTERS))
+    seen = look_at_pairs(weights, vocabulary=list(LETTERS))
     axes = heat_map(draw_pairs(seen))
     [image] = axes.images
     np.testing.assert_array_equal(np.asarray(image.get_array()), seen.block)
@@ -143,8 +143,10 @@ def test_a_text_model_is_drawn_with_its_words(model, tmp_path):
 def test_words_are_never_read_as_formulas_and_long_ones_are_cut(tmp_path):
     weights, _ = some_weights(3, kinds="D")
     words = ["$x^$", "$\\frac$", "a_b", "w" * 40, *LETTERS[:4]]
-    picture(weights, tmp_path / "pairs.png", words=words)
-    shown = [label.get_text() for label in heat_map(draw_pairs(look_at_pairs(weights, words=words))).get_yticklabels()]
+    picture(weights, tmp_path / "pairs.png", vocabulary=words)
+    shown = [
+        label.get_text() for label in heat_map(draw_pairs(look_at_pairs(weights, vocabulary=words))).get_yticklabels()
+    ]
     assert "$x^$" in shown
     assert "w" * 13 + "…" in shown
 
@@ -194,8 +196,8 @@ def test_a_failure_leaves_the_old_picture_and_nothing_else(tmp_path, monkeypatch
         (lambda w, p: picture(w, p / "pairs.jpg"), r"pairs\.jpg .*ends in \.png, \.svg, \.pdf"),
         (lambda w, p: picture(w, p / "pairs"), r"ends in \.png, \.svg, \.pdf"),
         (lambda w, p: picture(w, p / "none" / "pairs.png"), "there is no folder"),
-        (lambda w, p: picture(w, p / "a.png", words=["a"]), r"got 1 for weights of shape \(8, 8\)"),
-        (lambda w, p: look_at_pairs(some_weights(0, 8, 6, "D")[0], words=list("abcdefgh")), r"shape \(8, 6\)"),
+        (lambda w, p: picture(w, p / "a.png", vocabulary=["a"]), r"got 1 for weights of shape \(8, 8\)"),
+        (lambda w, p: look_at_pairs(some_weights(0, 8, 6, "D")[0], vocabulary=list("abcdefgh")), r"shape \(8, 6\)"),
         (lambda w, p: picture("model", p / "a.png"), "a text model, a ranker or weights; got str"),
         (lambda w, p: picture(w, p / "a.png", n_doc_words=0), "n_doc_words must be an integer from 1; got 0"),
         (lambda w, p: picture(w, p / "a.png", n_query_words=True), "n_query_words must be an integer from 1; got True"),
@@ -209,7 +211,7 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, call, message):
 
 def test_a_text_model_brings_its_words(model):
     with pytest.raises(InputError, match="has its own words"):
-        look_at_pairs(model, words=["a"])
+        look_at_pairs(model, vocabulary=["a"])
 
 
 def test_without_matplotlib_the_error_says_what_to_install(tmp_path, monkeypatch):

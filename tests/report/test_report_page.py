@@ -104,14 +104,14 @@ def test_the_curve_ends_where_learning_ended_and_looking_changes_nothing(monkeyp
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=40)
 
     def fit() -> tc.TextModel:
-        return tc.fit(small.docs, small.queries, small.part(0, 25), validation=small.part(25), n_steps=3000)
+        return tc.fit(small.docs, small.queries, small.part(0, 25), validation=small.part(25), n_steps=1000, n_models=1)
 
     looked = fit()
     learning = looked.report.details.learning
     for curve in learning.curves:
         steps = [step for step, _ in curve.points]
         assert steps == sorted(set(steps))
-        assert steps[-1] == looked.report.chosen["steps"] == 3000
+        assert steps[-1] == looked.report.chosen["steps"] == 1000
         assert len(steps) <= 12
     assert learning.curve_start == learning.start  # of the one fold that there is
     assert learning.curve_queries == learning.n_queries == 15
@@ -420,7 +420,7 @@ def test_details_that_do_not_fit_are_refused(model, where, value):
 
 
 def test_fit_writes_the_page_and_report_writes_it_again(tmp_path):
-    corpus = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
+    corpus = synonyms(3, n_pairs=8, n_docs=25, n_queries=30)
     folder = tmp_path / "made up"
     (folder / "qrels").mkdir(parents=True)
     rows = [{"_id": d, "title": "", "text": t} for d, t in corpus.docs.items()]
@@ -431,7 +431,7 @@ def test_fit_writes_the_page_and_report_writes_it_again(tmp_path):
     (folder / "qrels" / "train.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *lines]))
     model = tmp_path / "model"
     run = CliRunner()
-    done = run.invoke(cli, ["fit", str(folder), "-o", str(model), "--steps", "2000"], catch_exceptions=False)
+    done = run.invoke(cli, ["fit", str(folder), "-o", str(model), "--steps", "500"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "with report.html" in done.output
     written = (model / "report.html").read_text(encoding="utf-8")
@@ -520,7 +520,7 @@ def test_bars_have_the_colour_of_what_they_mean(lower_is_better, above, below):
 
 def test_a_page_of_a_measure_where_lower_is_better_says_so():
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
-    report = tc.fit(small.docs, small.queries, small.qrels, measure="RankLoss", n_steps=3000, n_models=1).report
+    report = tc.fit(small.docs, small.queries, small.qrels, measure="RankLoss", n_steps=1000, n_models=1).report
     found = report.details.by_query
     assert found.n_better > found.n_worse
     assert np.mean(found.differences) < 0

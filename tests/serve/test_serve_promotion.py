@@ -40,12 +40,12 @@ def test_a_candidate_that_wins_is_promoted_and_comes_to_be_challenged_by_the_one
         assert (output["wins"], output["losses"], output["ties"]) == (0, 0, 0)  # counts begin anew
         assert service.reloader.judge() is None
     with sharing(tmp_path, clock=clock, promotes=True) as (api, service, _):  # the same after a restart
-        assert service.interleaver.contest == (candidate, served, "team-draft", 1)
+        assert service.interleaver.contest == (candidate, served, 1)
         visit(tmp_path, api, 25, 2, start=100)
         clock.now += CLICK_SECONDS + 1
         entry = service.reloader.judge()
         assert (entry.number, entry.after[:12]) == (2, served)
-        assert service.interleaver.contest == (served, candidate, "team-draft", 2)
+        assert service.interleaver.contest == (served, candidate, 2)
         assert service.reloader.judge() is None  # the lists of the first duel do not count for the third
         assert [one.number for one in service.index.promotions] == [1, 2]
         assert [hit.doc_id for hit in service.version.index.search(QUERY)]
@@ -93,7 +93,7 @@ def test_a_promotion_by_hand_changes_the_sides_as_well(tmp_path):
         served, candidate = service.interleaver.contest[:2]
         Index.open(tmp_path / "index").promote(tc.load(tmp_path / "candidate"))
         assert service.reloader.look()
-        assert service.interleaver.contest == (candidate, served, "team-draft", 1)
+        assert service.interleaver.contest == (candidate, served, 1)
         candidate_of(service.index.model, 9).save(tmp_path / "candidate")
         assert service.reloader.look_at_candidate()
         assert service.interleaver.contest.first == candidate

@@ -97,6 +97,7 @@ def test_ids_that_are_not_utf_8(saved) -> None:
         KINDS["vectors"].use(path)
 
 
+@pytest.mark.slow
 def test_every_saved_kind_is_forged(saved) -> None:
     """Nothing is saved under a name that no forger has tried."""
     from tercet.store import kinds

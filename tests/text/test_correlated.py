@@ -65,10 +65,9 @@ def test_mapped_scores_are_those_of_algorithm_1_and_of_equation_6(seed, n_freque
 
 def test_the_maps_add_up():
     words = CorrelatedWords(n_frequent=5, n_bins=3).fit(random_units(3))
-    assert words.map_.shape == (5, 11)
-    assert words.map_.dtype == np.float32
-    assert len(words.maps_) == 3
-    np.testing.assert_allclose(sum(words.maps_).toarray(), words.map_.toarray())
+    whole, maps = words.matrix(), words.matrices()
+    assert (whole.shape, whole.dtype, len(maps)) == ((5, 11), np.float32, 3)
+    np.testing.assert_allclose(sum(maps).toarray(), whole.toarray())
     with pytest.raises(InputError, match="variant must be 'mean' or 'first'; got 'median'"):
         words.matrix("median")
 
@@ -80,17 +79,13 @@ TEXTS = [
 ]
 
 
-def test_units_are_documents_or_sentences():
+def test_units_are_documents():
     vectoriser = Vectoriser(analyser=Analyser(stop_words="english")).fit(TEXTS)
     star, trek, shines = (vectoriser.index_[word] for word in ("star", "trek", "shines"))
-    by_document = CorrelatedWords(unit="document").fit(TEXTS, vectoriser=vectoriser)
+    by_document = CorrelatedWords().fit(TEXTS, vectoriser=vectoriser)
     assert by_document.occur_[[star, trek, shines]].tolist() == [3, 3, 1]
     assert dict(by_document.nearest(trek))[star] == 1.0
-    by_sentence = CorrelatedWords(unit="sentence").fit(TEXTS, vectoriser=vectoriser)
-    # star: 2 sentences of the first, 2 of the second, 1 of the third; trek: 2, 2, 1; together: 2, 1, 1.
-    assert by_sentence.occur_[[star, trek, shines]].tolist() == [5, 5, 1]
-    assert dict(by_sentence.nearest(trek))[star] == pytest.approx(0.8)
-    same = CorrelatedWords(unit="sentence").fit(vectoriser.transform_docs(TEXTS))  # rows are the units
+    same = CorrelatedWords().fit(vectoriser.transform_docs(TEXTS))  # rows are the units
     assert same.bins_.tolist() == by_document.bins_.tolist()
 
 
@@ -121,14 +116,16 @@ def test_the_matrix_given_stays_as_it_is():
 
 
 def test_state_round_trip_and_manners():
-    words = CorrelatedWords(n_frequent=6, n_bins=3, unit="sentence").fit(random_units(5))
+    words = CorrelatedWords(n_frequent=6, n_bins=3).fit(random_units(5))
     meta, arrays = words.to_state()
     again = CorrelatedWords.from_state(meta, arrays)
     assert again.get_params() == words.get_params()
     assert again.to_state()[0] == meta
     for name, array in again.to_state()[1].items():
         np.testing.assert_array_equal(array, arrays[name])
-    assert (again.map_ != words.map_).nnz == 0
+    assert (again.matrix() != words.matrix()).nnz == 0
+    of_sentences = CorrelatedWords.from_state(meta | {"unit": "sentence"}, arrays)  # an earlier version wrote it
+    assert of_sentences.to_state()[0] == meta
     assert clone(words).get_params() == words.get_params()
     refitted = CorrelatedWords(n_frequent=6, n_bins=3).fit(random_units(5))
     np.testing.assert_array_equal(refitted.bins_, words.bins_)
@@ -166,7 +163,7 @@ def test_saved_state_that_does_not_fit_is_refused():
 
 @pytest.mark.parametrize(
     ("parameters", "name"),
-    [({"n_frequent": 0}, "n_frequent"), ({"n_bins": 2.0}, "n_bins"), ({"unit": "page"}, "unit")],
+    [({"n_frequent": 0}, "n_frequent"), ({"n_bins": 2.0}, "n_bins")],
 )
 def test_wrong_parameters(parameters, name):
     with pytest.raises(ParameterError, match=f"The '{name}' parameter of CorrelatedWords must be"):
@@ -181,8 +178,6 @@ def test_wrong_parameters(parameters, name):
         (lambda: CorrelatedWords().fit(random_units(5), among=[11]), "integers from 0 to 10"),
         (lambda: CorrelatedWords().fit(random_units(5), among=[True]), "integers from 0 to 10"),
         (lambda: CorrelatedWords().fit(random_units(5), vectoriser=Vectoriser().fit(TEXTS[2:])), "11 columns"),
-        (lambda: CorrelatedWords(unit="sentence").fit("ab", vectoriser=Vectoriser().fit(TEXTS)), "found str"),
-        (lambda: CorrelatedWords(unit="sentence").fit([1], vectoriser=Vectoriser().fit(TEXTS)), r"texts\[0\]"),
         (lambda: CorrelatedWords(n_bins=2).fit(random_units(5)).nearest(11), "column 11 does not exist"),
         (lambda: CorrelatedWords(n_bins=2).fit(random_units(5)).nearest(0, 3), "from 1 to the 2 bins"),
     ],

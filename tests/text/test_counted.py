@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tercet.errors import InputError
 from tercet.text import Analyser, Vectoriser
-from tercet.text.counted import CountedTexts
+from tercet.text.counting import CountedTexts
 
 ANALYSERS = [
     Analyser(stop_words="english", stemmer="english"),

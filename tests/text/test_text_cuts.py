@@ -168,7 +168,7 @@ class TestCommandLine:
     def test_fit_takes_the_cut(self, folder):
         model = folder / "model"
         done = CliRunner().invoke(
-            cli, ["fit", str(folder / "data"), "-o", str(model), "--language", "characters", "--steps", "1000"]
+            cli, ["fit", str(folder / "data"), "-o", str(model), "--language", "characters", "--steps", "100"]
         )
         assert done.exit_code == 0, done.output
         related = CliRunner().invoke(cli, ["explain", str(model), "--word", "京都"])

@@ -57,7 +57,7 @@ SECTIONS = {
         *("clicks", "qrels", "preferences", "links", "queries", "test"),
         *("id_column", "text_columns", "column", "fields", "features", "vectors", "encoding", "skip_bad"),
     ),
-    "Method": ("rankers", "measure", "language", "words", "prior", "accept"),
+    "Method": ("rankers", "measure", "language", "vocabulary", "prior", "accept"),
     "Time and machine": ("budget", "steps", "device", "seed"),
     "Output": ("output", "replace"),
 }
@@ -99,7 +99,7 @@ SECTIONS = {
 @click.option("--measure", help="Measure to choose by.  [default: nDCG@10; AP for labels and links]")
 @language_option
 @click.option(
-    "--words", type=FOLDER, metavar="MODEL|INDEX", help="Keep to its vocabulary, to be served over that index."
+    "--vocabulary", type=FOLDER, metavar="MODEL|INDEX", help="Keep to its vocabulary, to be served over that index."
 )
 @click.option("--prior", type=FILE, help="Table of known pairs: query word, document word, weight or never.")
 @click.option(
@@ -159,7 +159,7 @@ def _fit_texts(
     rankers: tuple[NameWithParameters, ...],
     measure: str | None,
     language: str | None,
-    words: Path | None,
+    vocabulary: Path | None,
     prior: Path | None,
     accept: Any,
     budget: float | None,
@@ -171,7 +171,7 @@ def _fit_texts(
         "ranker": list(rankers),
         "prior": prior,
         "analyser": analyser_of(language),  # None is left to the recipe
-        "words": None if words is None else open_model(words),
+        "vocabulary": None if vocabulary is None else open_model(vocabulary),
         "n_steps": steps,
         "budget": budget,
         "accept": accept,

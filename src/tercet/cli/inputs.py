@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
+import numpy as np
 
 from tercet.adapters.ir_datasets import PREFIX, read_ir_datasets
 from tercet.cli.options import bad_rows, evidence_settings, naming_table_options, table_settings
@@ -43,11 +45,12 @@ from tercet.loading import load
 from tercet.search import BaseIndex
 from tercet.store import bundle_kind
 from tercet.store.kinds import REMOTE_KINDS
-from tercet.text import TOKENIZERS, Analyser, unknown_words
+from tercet.text import TOKENIZERS, Analyser
 
 ONLY_SPLIT = "train"  # what judgements named by --judgements are called, so that `fit` learns from them
 Qrels = dict[str, dict[str, int]]
 
+_WORDS_NAMED = 5  # of those that a model does not know
 TABLES = get_args(TableKind)  # as DATA, each is a table of documents
 
 
@@ -286,7 +289,21 @@ def read_clicks(paths: tuple[Path, ...]) -> ClickLog:
 
 
 def tell_unknown(model: TextModel, queries: Mapping[str, str], path: Path | None = None) -> None:
-    """A line about words of queries that a model does not know, if there are any."""
-    unknown = unknown_words(model.query_vectoriser, queries.values())
-    if unknown.n_affected or unknown.n_lost:
-        echo(f"note: {unknown}" if path is None else f"note: {path}: {unknown}", err=True)
+    """Print a line about words of queries that a model does not know, if there are any."""
+    words = model.query_vectoriser
+    unknown = [words.unknown_words(text) for text in queries.values()]
+    n_affected = sum(map(bool, unknown))
+    n_lost = int((np.diff(words.transform_queries(list(queries.values())).indptr) == 0).sum())
+    said = []
+    if n_affected:
+        counts = Counter(word for found in unknown for word in found)
+        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        shown = ", ".join(f"{word} ({count:,})" for word, count in ordered[:_WORDS_NAMED])
+        more = f" and {len(ordered) - _WORDS_NAMED:,} more" if len(ordered) > _WORDS_NAMED else ""
+        verb = "has" if n_affected == 1 else "have"
+        of_all = f"{n_affected:,} of {len(unknown):,} queries"
+        said.append(f"{of_all} {verb} words that the model does not know: {shown}{more}")
+    if n_lost:
+        said.append(f"{n_lost:,} {'has' if n_lost == 1 else 'have'} no word that it knows")
+    if said:
+        echo(f"note: {'' if path is None else f'{path}: '}{'; '.join(said)}", err=True)

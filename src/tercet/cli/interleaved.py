@@ -67,7 +67,7 @@ def _sentences(contest: Contest, course: DuelCourse) -> list[str]:
     duel, first, second = course.duel.duel, contest.first, contest.second
     since = f", since promotion {contest.promotion}" if contest.promotion else ""
     lines = [
-        f"{first}, which was served, against {second}: {contest.method} lists{since}",
+        f"{first}, which was served, against {second}: team-draft lists{since}",
         f"{_time(course.began)} to {_time(course.ended)}: {duel.wins + duel.losses + duel.ties:,} lists; "
         f"{first} won {duel.wins:,}, {second} won {duel.losses:,}, and {duel.ties:,} nobody",
     ]

@@ -14,7 +14,6 @@ from tercet.cli.terminal import echo
 from tercet.data.ubi import CLICK_SECONDS
 from tercet.engines import open_index
 from tercet.errors import MissingExtraError
-from tercet.measure.interleaving import METHODS, Method
 from tercet.serve.bounds import SNAPSHOT_EVERY, Limits
 
 
@@ -114,13 +113,6 @@ def journal_of(index: Path) -> Path:
     help="Share lists with a text model over the same words, or with `baseline`, and see who is clicked.",
 )
 @click.option(
-    "--interleave-by",
-    type=click.Choice(METHODS),
-    default="team-draft",
-    show_default=True,
-    help="How both are put into a list.",
-)
-@click.option(
     "--promote/--no-promote",
     default=False,
     help="Promote the candidate when it wins, and the one before again should that win then.",
@@ -164,7 +156,6 @@ def serve(
     log_impressions: Path | None,
     keep_days: int,
     interleave: str | None,
-    interleave_by: Method,
     promote: bool,
     settle_after: float,
     look_every: float,
@@ -209,7 +200,7 @@ def serve(
     if log is not None and interleave is not None:
         folder = Path(interleave)
         candidate = None if interleave == BASELINE else CandidateSource(folder, lambda: open_model(folder))
-        interleaver = Interleaver(log, candidate, interleave_by, settle_after, promote)
+        interleaver = Interleaver(log, candidate, settle_after, promote)
     requests = None if access_log is None else AccessLog(access_log)
     service = Service(
         opened,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.choose import Gain, choose, settings_of, try_all
+from tercet.choose import Gain, Trial, choose, settings_of
 from tercet.fitting.scored_columns import ScoredColumns
 from tercet.fitting.task import Space, Task, TextHeldOut, some_queries
 from tercet.fitting.text_model import ORDINARY_BM25, ordinary_analyser
@@ -138,7 +138,7 @@ class RM3:
         self._space = space
         self._fitted: tuple[sparse.csr_array, RM3Expansion] | None = None  # of the collection that was last asked
         some = some_queries(space.queries, _MOST_SCORES, _FEWEST_QUERIES)
-        trials = try_all(settings_of(RM3_GRID), lambda setting: self._expanded(some, setting)(space.start))
+        trials = [Trial(one, np.array(self._expanded(some, one)(space.start))) for one in settings_of(RM3_GRID)]
         self.setting: dict[str, Any] = trials[choose(trials)].setting
 
     def values(self, held_out: TextHeldOut, measures: tuple[Measure, ...]) -> NDArray[np.float64]:

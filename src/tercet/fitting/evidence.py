@@ -44,7 +44,7 @@ from tercet.fitting.task import (
 from tercet.fitting.texts import JudgementRows, check_texts, matrices_of, usable_judgements
 from tercet.measure.names import PAIR_ACCURACY, parse_measure
 from tercet.text import Vectoriser
-from tercet.text.counted import CountedTexts
+from tercet.text.counting import CountedTexts
 
 _JUDGED, _TRIPLETS, _CLICKS = "judgements", "triplets", "clicks"
 _SPLITS = ("validation", "test")

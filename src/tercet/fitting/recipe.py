@@ -51,7 +51,7 @@ def fit(
     test: Any = None,
     measure: str | None = None,
     analyser: Analyser | None = None,
-    words: Any = None,
+    vocabulary: Any = None,
     n_steps: int | None = None,
     n_models: int | None = None,
     budget: float | None = None,
@@ -93,8 +93,8 @@ def fit(
         share of a query's pairs in the right order, "PairAccuracy"; equal scores count a half
     analyser : how texts are tokenised; by default words of two letters or more without English stop words, reduced
         to their English stems, unless another way matches better by more than one standard error
-    words : a text model, such as that of an index, whose words and their weights are kept, so that what is learned can
-        be served over that index; None takes those of the documents and of the queries to learn from
+    vocabulary : a text model, such as that of an index, whose words and their weights are kept, so that what is
+        learned can be served over that index; None takes those of the documents and of the queries to learn from
     n_steps : how many preferences are drawn to learn from; default 20 for each judgement, but 20,000 to as many
         as there is time for, at most 3,000,000
     n_models : how many models of as many seeds are averaged in the end; default 3 for low-rank ones, which are brought
@@ -126,7 +126,7 @@ def fit(
     """
     columns = ScoredColumns.from_arguments(fields, features)
     how = FitSettings(
-        analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, columns, prior, words
+        analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, columns, prior, vocabulary
     )
     docs = as_documents(docs)
     queries, given = as_evidence(queries, qrels=qrels, preferences=preferences, validation=validation, test=test)
@@ -163,7 +163,7 @@ def fit_labelled(
     test: tuple[Sequence[str], Sequence[str]] | None = None,
     measure: str = "AP",
     analyser: Analyser | None = None,
-    words: Any = None,
+    vocabulary: Any = None,
     n_steps: int | None = None,
     n_models: int | None = None,
     budget: float | None = None,
@@ -176,7 +176,7 @@ def fit_labelled(
 
     Texts are left out of learning in turn, and queried against others that were left out with them. The report is of
     the ``test`` texts and labels, each against all others, or of training texts that were left out. ``ranker``,
-    ``prior``, ``words``, ``n_steps``, ``n_models``, ``budget``, ``name`` as in ``fit``.
+    ``prior``, ``vocabulary``, ``n_steps``, ``n_models``, ``budget``, ``name`` as in ``fit``.
 
     Examples
     --------
@@ -187,7 +187,7 @@ def fit_labelled(
     'AP'
     """
     how = FitSettings(
-        analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, None, prior, words
+        analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, None, prior, vocabulary
     )
     measure = str(parse_measure(measure))
     return _solve(labelled_task(texts, labels, test, measure, how.seed), measure, how)
@@ -203,7 +203,7 @@ def fit_linked(
     test: Any = None,
     measure: str = "AP",
     analyser: Analyser | None = None,
-    words: Any = None,
+    vocabulary: Any = None,
     n_steps: int | None = None,
     n_models: int | None = None,
     budget: float | None = None,
@@ -221,7 +221,7 @@ def fit_linked(
         target: the links to learn from
     validation, test : links of other documents, to choose and to report on. Without them, documents with links are
         left out in turn, as the queries of ``fit`` are
-    ranker, prior, measure, analyser, words, n_steps, n_models, random_state, verbose, name : as in ``fit``
+    ranker, prior, measure, analyser, vocabulary, n_steps, n_models, random_state, verbose, name : as in ``fit``
 
     Examples
     --------
@@ -232,7 +232,7 @@ def fit_linked(
     'dog'
     """
     how = FitSettings(
-        analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, None, prior, words
+        analyser, n_models, budget, accept, random_state, verbose, name, ranker, n_steps, None, prior, vocabulary
     )
     measure = str(parse_measure(measure))
     docs = as_documents(docs)
@@ -250,7 +250,7 @@ def fit_linked(
 
 def _solve(task: Task, measure: str, how: FitSettings, vectors: VectorPair | None = None) -> TextModel:
     began = time.perf_counter()
-    spaces, space = choose_start(task, how.analyser, how.columns, how.words)
+    spaces, space = choose_start(task, how.analyser, how.columns, how.vocabulary)
     known = None if how.prior is None else KnownWords.between(how.prior, space.vectoriser)
     if known is not None:
         task, plain, space = replace(task, facts=known.summary(task.facts)), space, known.start(space)

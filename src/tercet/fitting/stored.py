@@ -126,19 +126,13 @@ class StoredTask:
 
 
 @dataclass(frozen=True, eq=False)
-class StoredQueries:
+class StoredQueries(HeldOut):
     """Judged queries of stored vectors, each ranked over all documents; the best 1,000 count."""
 
     vectors: Vectors
     qrels: Qrels
+    qids: tuple[str, ...]
     measure: Measure
-
-    @property
-    def qids(self) -> tuple[str, ...]:
-        return tuple(self.qrels)
-
-    def values(self, weights: Weights) -> NDArray[np.float64]:
-        return self.evaluate(weights).values[:, 0]
 
     def evaluate(self, weights: Weights, measures: Any = None) -> Evaluation:
         return evaluate_vectors(self.vectors, weights, self.qrels, measures or [self.measure])
@@ -261,7 +255,8 @@ def _held_out(vectors: Vectors, evidence: Qrels | Preferences, measure: str | No
         in_order = evidence[np.argsort(evidence.query, kind="stable")]
         rows = np.unique(in_order.query)
         return HeldOutPreferences(vectors.queries, vectors.docs, in_order, tuple(vectors.query_ids.many(rows)))
-    return StoredQueries(vectors, answerable(evidence), parse_measure(measure or "nDCG@10"))
+    qrels = answerable(evidence)
+    return StoredQueries(vectors, qrels, tuple(qrels), parse_measure(measure or "nDCG@10"))
 
 
 def _by_query(preferences: Preferences) -> dict[str, NDArray[np.int64]]:

@@ -35,7 +35,7 @@ from tercet.fitting.task import (
 from tercet.measure.held_out import HeldOutQueries
 from tercet.measure.names import Measure, parse_measure
 from tercet.text import Vectoriser
-from tercet.text.counted import CountedTexts
+from tercet.text.counting import CountedTexts
 from tercet.text.fielded import FieldedVectoriser, docs_for
 
 # Every way to weight words ranks the queries that choose; of a large collection some of them must do.

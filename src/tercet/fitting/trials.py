@@ -64,7 +64,7 @@ class FitSettings:
         n_steps: int | None,
         columns: ScoredColumns | None = None,
         prior: Any = None,
-        words: Any = None,
+        vocabulary: Any = None,
     ) -> None:
         if not isinstance(name, str):
             raise InputError(f"name is what the report calls the data, a string; got {name!r}")
@@ -83,9 +83,11 @@ class FitSettings:
         self.prior = as_prior(prior)
         if self.prior is not None and columns is not None:
             raise InputError("a prior is between words alone; leave out fields and features")
-        self.words = None if words is None else _only_words(words)
-        if self.words is not None and (analyser is not None or columns is not None):
-            raise InputError("words say how texts are tokenised and weighed; leave out analyser, fields and features")
+        self.vocabulary = None if vocabulary is None else _only_words(vocabulary)
+        if self.vocabulary is not None and (analyser is not None or columns is not None):
+            raise InputError(
+                "vocabulary says how texts are tokenised and weighted; leave out analyser, fields and features"
+            )
         self.ranker = ranker
         self.n_steps = None if n_steps is None else check_integer(n_steps, "n_steps")
         candidates_of(ranker, self.seed)  # what cannot be is said before texts are read
@@ -94,11 +96,11 @@ class FitSettings:
 def _only_words(model: Any) -> Vectoriser:
     """The words of a model, which must be those of queries and documents alike."""
     if not isinstance(model, TextModel):
-        raise InputError(f"words are those of a text model, as index.model is; got {type(model).__name__}")
+        raise InputError(f"vocabulary is a text model, as index.model is; got {type(model).__name__}")
     words = model.doc_vectoriser
     if words is not model.query_vectoriser or isinstance(words, FieldedVectoriser):
         what = "fields or numbers" if isinstance(words, FieldedVectoriser) else "other words for queries"
-        raise InputError(f"words can be kept where queries and documents share them alone; this model has {what}")
+        raise InputError(f"a vocabulary can be kept where queries and documents share it alone; this model has {what}")
     return words
 
 

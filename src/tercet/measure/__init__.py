@@ -5,9 +5,6 @@ from typing import TYPE_CHECKING
 from tercet._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from tercet.measure.blending import Blend as Blend
-    from tercet.measure.blending import blend as blend
-    from tercet.measure.blocks import average_precision_by_class as average_precision_by_class
     from tercet.measure.blocks import measure_block as measure_block
     from tercet.measure.comparing import Comparison as Comparison
     from tercet.measure.comparing import PairContrast as PairContrast
@@ -19,17 +16,18 @@ if TYPE_CHECKING:
     from tercet.measure.held_out import HeldOutPreferences as HeldOutPreferences
     from tercet.measure.held_out import HeldOutQueries as HeldOutQueries
     from tercet.measure.held_out import average_precision_of_classes as average_precision_of_classes
+    from tercet.measure.held_out import blend as blend
     from tercet.measure.interleaving import Duel as Duel
     from tercet.measure.interleaving import Interleaved as Interleaved
     from tercet.measure.interleaving import team_draft as team_draft
+    from tercet.measure.letor import Orders as Orders
     from tercet.measure.letor import RowScorer as RowScorer
+    from tercet.measure.letor import compare_orders as compare_orders
     from tercet.measure.letor import measure_rows as measure_rows
     from tercet.measure.letor import scorer as scorer
     from tercet.measure.names import Measure as Measure
     from tercet.measure.names import parse_measure as parse_measure
     from tercet.measure.names import parse_measures as parse_measures
-    from tercet.measure.orders import Orders as Orders
-    from tercet.measure.orders import compare_orders as compare_orders
     from tercet.measure.significance import PairedTest as PairedTest
     from tercet.measure.significance import holm as holm
     from tercet.measure.significance import paired_test as paired_test
@@ -37,8 +35,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "tercet.measure.blocks": ("average_precision_by_class", "measure_block"),
-            "tercet.measure.blending": ("Blend", "blend"),
+            "tercet.measure.blocks": ("measure_block",),
             "tercet.measure.comparing": ("Comparison", "PairContrast", "compare", "compare_evaluations"),
             "tercet.measure.evaluation": ("Evaluation", "evaluate"),
             "tercet.measure.held_out": (
@@ -46,11 +43,11 @@ else:
                 "HeldOutPreferences",
                 "HeldOutQueries",
                 "average_precision_of_classes",
+                "blend",
             ),
             "tercet.measure.interleaving": ("Duel", "Interleaved", "team_draft"),
-            "tercet.measure.letor": ("RowScorer", "measure_rows", "scorer"),
+            "tercet.measure.letor": ("Orders", "RowScorer", "compare_orders", "measure_rows", "scorer"),
             "tercet.measure.names": ("Measure", "parse_measure", "parse_measures"),
-            "tercet.measure.orders": ("Orders", "compare_orders"),
             "tercet.measure.significance": ("PairedTest", "holm", "paired_test"),
         },
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from tercet.data.frames import frame_of
 from tercet.errors import InputError
-from tercet.measure.evaluation import Evaluation, Qrels, Run, evaluate, html_table
+from tercet.measure.evaluation import Evaluation, Qrels, Run, evaluate
 from tercet.measure.names import Measure, parse_measure, parse_measures
 from tercet.measure.significance import Method, PairedTest, holm, paired_test
 
@@ -110,22 +110,6 @@ class Comparison:
         shown = means if len(means) <= _SHOWN else means[: _SHOWN - 1] + "…"
         n_queries = len(next(iter(self.systems.values())).qids)
         return f"Comparison({self.measures[0]}: {shown}; {n_queries:,} queries, {len(self.contrasts)} tests)"
-
-    def _repr_html_(self) -> str:
-        head = ("measure", "system", "against", "difference", "95 % interval", "p, corrected", "wins, ties, losses")
-        rows = [
-            (
-                str(one.measure),
-                f"{one.system} {self.systems[one.system].mean(one.measure):.4f}",
-                f"{one.against} {self.systems[one.against].mean(one.measure):.4f}",
-                f"{one.test.difference:+.4f}",
-                f"{one.test.low:+.4f} to {one.test.high:+.4f}",
-                f"{one.p_adjusted:.3g}",
-                f"{one.wins}, {one.ties}, {one.losses}",
-            )
-            for one in self.contrasts
-        ]
-        return html_table(head, rows, f"{self.method}, holm")
 
     def to_frame(self) -> Any:
         """A frame with a row for each test; of pandas, polars or Arrow, whichever is installed."""

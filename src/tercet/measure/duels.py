@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tercet.data.click_sessions import SessionCounts
 from tercet.data.ubi import CLICK_SECONDS, INTERLEAVED, GrowingUbi, LoggedList
 from tercet.errors import InputError
-from tercet.measure.interleaving import METHODS, TEAMS, Duel, Method, Team, credit, ranks_credit
+from tercet.measure.interleaving import TEAMS, Duel, Team, credit
 
 ATTRIBUTE: Final = INTERLEAVED
 CLIENT_LISTS, ADDRESS_LISTS = 20, 200  # that count on a day
@@ -31,18 +31,16 @@ LeftOut = Literal["repeated", "client", "address", "odd", "broken"]
 
 
 class Contest(NamedTuple):
-    """Who is compared, and how: what has the same is one duel.
+    """Who is compared: lists with the same contest are one duel.
 
     Attributes
     ----------
     first, second : labels: what was served, and what it was compared with
-    method : how lists were made
     promotion : number of the promotion that what was served came by, 0 where there was none. A duel begins anew with it
     """
 
     first: str
     second: str
-    method: Method = "team-draft"
     promotion: int = 0
 
 
@@ -53,20 +51,16 @@ class Assignment:
     Attributes
     ----------
     contest : who is compared
-    teams : of a team draft, whose each document shown is; None is nobody's
-    ranks : of a balanced list, the ranks of what was shown in the first and in the second ranking, `ranks_of_both`
+    teams : whose each document shown is; None is nobody's
     address : what an address is called where nobody vouches for the names that come from it
     """
 
     contest: Contest
     teams: tuple[Team | None, ...] = ()
-    ranks: tuple[tuple[int | None, ...], tuple[int | None, ...]] = ((), ())
     address: str | None = None
 
     def credit(self, clicked: list[bool]) -> int:
         """Who wins by these clicks: 1 the first, -1 the second, 0 neither."""
-        if self.contest.method == "balanced":
-            return ranks_credit(*self.ranks, clicked)
         return credit(self.teams, clicked)
 
     def to_meta(self) -> dict[str, Any]:
@@ -77,13 +71,10 @@ class Assignment:
         >>> Assignment(Contest("a1", "baseline"), (None, "second")).to_meta()
         {'contenders': ['a1', 'baseline'], 'method': 'team-draft', 'promotion': 0, 'teams': [0, 2]}
         """
-        contest = self.contest
-        summary: dict[str, Any] = {"contenders": [contest.first, contest.second], "method": contest.method}
-        summary["promotion"] = contest.promotion
-        if contest.method == "balanced":
-            summary["ranks"] = [list(ranks) for ranks in self.ranks]
-        else:
-            summary["teams"] = [0 if team is None else TEAMS.index(team) + 1 for team in self.teams]
+        first, second, promotion = self.contest
+        teams = [0 if team is None else TEAMS.index(team) + 1 for team in self.teams]
+        summary: dict[str, Any] = {"contenders": [first, second], "method": "team-draft"}
+        summary |= {"promotion": promotion, "teams": teams}
         return summary if self.address is None else summary | {"address_id": self.address}
 
     @classmethod
@@ -91,23 +82,15 @@ class Assignment:
         """What a log says of a list of so many documents; raises an InputError where that is no assignment."""
         try:
             first, second = meta["contenders"]
-            method, promotion, address = meta["method"], meta.get("promotion", 0), meta.get("address_id")
-            valid = all(isinstance(name, str) for name in (first, second)) and method in METHODS
+            promotion, address = meta.get("promotion", 0), meta.get("address_id")
+            teams = tuple((None, *TEAMS)[int(team)] for team in meta["teams"])
+            valid = all(isinstance(name, str) for name in (first, second)) and len(teams) == n_shown
             valid = valid and isinstance(promotion, int) and isinstance(address, str | None)
-            teams: tuple[Team | None, ...] = ()
-            ranks: tuple[tuple[int | None, ...], ...] = ((), ())
-            if method == "balanced":
-                ranks = tuple(tuple(one) for one in meta["ranks"])
-                valid = valid and len(ranks) == 2 and all(len(one) == n_shown for one in ranks)
-                valid = valid and all(isinstance(rank, int | None) for one in ranks for rank in one)
-            else:
-                teams = tuple((None, *TEAMS)[int(team)] for team in meta["teams"])
-                valid = valid and len(teams) == n_shown
         except (TypeError, KeyError, ValueError, IndexError, AttributeError) as error:
             raise InputError(f"{ATTRIBUTE!r} of a list is {meta!r:.200}, which does not say whose it is") from error
         if not valid:
             raise InputError(f"{ATTRIBUTE!r} of a list is {meta!r:.200}, which does not say whose it is")
-        return cls(Contest(first, second, method, promotion), teams, (ranks[0], ranks[1]), address)
+        return cls(Contest(first, second, promotion), teams, address)
 
 
 @dataclass

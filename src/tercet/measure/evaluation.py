@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from html import escape
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
@@ -93,10 +92,6 @@ class Evaluation:
         means = ", ".join(f"{measure} {self.mean(measure):.4f}" for measure in self.measures)
         return f"Evaluation({means}; {self._about()})"
 
-    def _repr_html_(self) -> str:
-        head, *rows = self._rows()
-        return html_table(head, rows, self._about())
-
     def to_frame(self) -> Any:
         """A frame with a row for each query: ``qid`` and a column for each measure; of pandas, polars or Arrow,
         whichever is installed.
@@ -109,18 +104,13 @@ class Evaluation:
         columns = {str(measure): self[measure].tolist() for measure in self.measures}
         return frame_of({"qid": list(self.qids), **columns})
 
-    def _rows(self) -> list[tuple[str, ...]]:
-        """A head, and a row for each measure."""
+    def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("measure", "mean", "s.e.", "95% interval")]
         for measure in self.measures:
             error, (low, high) = self.standard_error(measure), self.interval(measure)
             known = not np.isnan(error)
             spread = (f"{error:.4f}", f"{low:.4f} to {high:.4f}") if known else ("-", "-")
             rows.append((str(measure), f"{self.mean(measure):.4f}", *spread))
-        return rows
-
-    def __str__(self) -> str:
-        rows = self._rows()
         width = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [f"{a:<{width[0]}}  {b:>{width[1]}}  {c:>{width[2]}}  {d:>{width[3]}}" for a, b, c, d in rows]
         return "\n".join([*lines, self._about()])
@@ -135,16 +125,6 @@ class Evaluation:
         if self.irrelevant:
             about += f", {self.irrelevant} without a relevant document left out"
         return about
-
-
-def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
-    """A table for notebooks, every text escaped."""
-
-    def row(cells: Sequence[str], kind: str) -> str:
-        return "<tr>" + "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in cells) + "</tr>"
-
-    body = "".join(row(cells, "td") for cells in rows)
-    return f"<table><caption>{escape(caption)}</caption><thead>{row(head, 'th')}</thead><tbody>{body}</tbody></table>"
 
 
 def evaluate(

@@ -1,9 +1,9 @@
 """Two rankings in one list, and who wins by clicks: as soon as it is sure, however often one looks.
 
-What is shown is made of both rankings (team draft, Radlinski et al. 2008; balanced, Joachims 2003), so that the same
-person compares them under the same conditions. A list that is clicked more for one ranking is a win of it. Under no
-difference wins and losses are fair coin flips, and the test is a mixture over all other coins (Robbins 1970): it holds
-at every time at once, so that stopping when it is decided is no cheating.
+Both rankings make the list that is shown (team draft, Radlinski et al. 2008), so that the same person compares them
+under the same conditions. A list that is clicked more for one ranking is a win of it. Under no difference wins and
+losses are fair coin flips, and the test is a mixture over all other coins (Robbins 1970): it holds at every time at
+once, so that stopping when it is decided is no cheating.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from tercet.errors import InputError
 Doc = TypeVar("Doc", bound=Hashable)
 Team = Literal["first", "second"]
 TEAMS: Final[tuple[Team, Team]] = ("first", "second")
-Method = Literal["team-draft", "balanced"]
-METHODS: Final[tuple[Method, Method]] = ("team-draft", "balanced")
 # Parameters of the Beta distribution that coins are mixed by. Larger ones look for small differences, and decide later
 # on large ones; with 10 and 10 about two thirds of its coins are between .4 and .6.
 _MIXED_BY: Final = 10.0
@@ -116,71 +114,6 @@ def _owned_in_turn(first: Sequence[Doc], second: Sequence[Doc]) -> int:
     if not first or not second:
         return 0
     return 2 if first[0] != second[0] or min(len(first), len(second)) > 1 else 1
-
-
-def balanced(first: Sequence[Doc], second: Sequence[Doc], k: int, random_state: np.random.Generator) -> tuple[Doc, ...]:
-    """Two rankings merged so that the top of the list has as many of the one's best as of the other's.
-
-    A coin says who leads. Whoever has gone through less of their ranking adds the next document of it, the leader where
-    both are as far, and a document that is in the list already is passed over. ``balanced_credit`` says who wins. That
-    can favour a ranking that is no better, so it is the check, and team draft the rule.
-
-    Examples
-    --------
-    >>> balanced(["a", "b", "c"], ["b", "d", "a"], 3, np.random.default_rng(0))
-    ('b', 'a', 'd')
-    """
-    leader, follower = (first, second) if random_state.random() < 0.5 else (second, first)
-    docs: dict[Doc, None] = {}
-    n_lead = n_follow = 0
-    while len(docs) < k and (n_lead < len(leader) or n_follow < len(follower)):
-        leads = n_lead < len(leader) and (n_lead <= n_follow or n_follow == len(follower))
-        docs[leader[n_lead] if leads else follower[n_follow]] = None
-        n_lead, n_follow = n_lead + leads, n_follow + (not leads)
-    return tuple(docs)
-
-
-def balanced_credit(first: Sequence[Doc], second: Sequence[Doc], shown: Sequence[Doc], clicked: Collection[Doc]) -> int:
-    """Who wins a balanced list: 1 the first ranking, -1 the second, 0 neither.
-
-    What counts is the shallower top of both rankings that had to be read for the lowest click: who has more of the
-    clicked documents in it. Of the longer ranking, what is beyond the end of the other is nobody's.
-
-    Examples
-    --------
-    >>> balanced_credit(["a", "b", "c"], ["b", "d", "a"], ["b", "a", "d"], {"a"})
-    1
-    """
-    return ranks_credit(*ranks_of_both(first, second, shown), [doc in clicked for doc in shown])
-
-
-def ranks_of_both(
-    first: Sequence[Doc], second: Sequence[Doc], shown: Sequence[Doc]
-) -> tuple[tuple[int | None, ...], tuple[int | None, ...]]:
-    """The ranks that two rankings give to documents shown, as far down as both go; None for what is not there.
-
-    Examples
-    --------
-    >>> ranks_of_both(["a", "b"], ["b", "d", "c"], ["a", "b", "d", "c"])
-    ((1, 2, None, None), (None, 1, 2, None))
-    """
-    n = min(len(first), len(second))
-    one, other = ({doc: rank for rank, doc in enumerate(ranking[:n], 1)} for ranking in (first, second))
-    return tuple(map(one.get, shown)), tuple(map(other.get, shown))
-
-
-def ranks_credit(first: Sequence[int | None], second: Sequence[int | None], clicked: Sequence[bool]) -> int:
-    """`balanced_credit` by `ranks_of_both`."""
-    owned = [[rank for rank in ranks if rank is not None] for ranks in zip(first, second, strict=True)]
-    last = max((position for position, click in enumerate(clicked) if click and owned[position]), default=None)
-    if last is None:
-        return 0
-    depth = min(owned[last])
-    tops = [
-        sum(click and rank is not None and rank <= depth for rank, click in zip(ranks, clicked, strict=True))
-        for ranks in (first, second)
-    ]
-    return int(np.sign(tops[0] - tops[1]))
 
 
 # -- the test ---------------------------------------------------------------------------------------------------------

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import ir_measures
-
 from tercet._validate import is_integer
 from tercet.errors import InputError
 
 RANK_LOSS = "RankLoss"
 PAIR_ACCURACY = "PairAccuracy"  # of preferences, not of rankings; see HeldOutPreferences
 _OF_PAIRS = (RANK_LOSS, PAIR_ACCURACY)
-_FROM_IR_MEASURES = ("AP", "nDCG", "P", "RR", "R", "Success")
+_NEED_CUTOFF = ("P", "R", "Success")
+_NAMES = ("AP", "nDCG", "RR", *_NEED_CUTOFF, *_OF_PAIRS)
+_ALIASES = {"MAP": "AP", "MRR": "RR", "NDCG": "nDCG", "Precision": "P", "Recall": "R"}  # as in ir_measures
 # How nDCG makes gains of grades and discounts them by rank; the first two as in ir_measures.
 DCG_FORMS = ("log2", "exp-log2", "letor")
 SUPPORTED = (
@@ -23,8 +23,7 @@ SUPPORTED = (
     "nDCG also with (dcg='exp-log2') and (dcg='letor')"
 )
 
-# The grammar of ir_measures for integers and strings. Only the bare name goes to ir_measures.parse_measure: for
-# parameters it relies on classes of the ast module that Python 3.14 no longer has.
+# The grammar of ir_measures for integers and strings.
 _GRAMMAR = re.compile(r"\s*(?P<name>\w+)\s*(?:\((?P<parameters>[^()]*)\))?\s*(?:@\s*(?P<cutoff>\d+))?\s*", re.ASCII)
 _PARAMETER = re.compile(
     r"\s*(?P<key>\w+)\s*=\s*(?:(?P<whole>\d+)|(?P<quote>['\"])(?P<text>[\w-]*)(?P=quote))\s*", re.ASCII
@@ -71,7 +70,7 @@ class Measure:
     dcg: str = "log2"
 
     def __post_init__(self) -> None:
-        if self.name not in _OF_PAIRS and self.name not in _FROM_IR_MEASURES:
+        if self.name not in _NAMES:
             raise InputError(f"Measure {self.name!r} is not known. Supported: {SUPPORTED}.")
         for key, value in (("cutoff", self.cutoff), ("rel", self.rel)):
             if not is_integer(value, 1) and not (key == "cutoff" and value is None):
@@ -80,14 +79,11 @@ class Measure:
             raise InputError(f"The 'dcg' of nDCG must be one of {', '.join(DCG_FORMS)}. Got {self.dcg!r}.")
         if self.dcg != "log2" and self.name != "nDCG":
             raise InputError(f"Measure {self.name} has no 'dcg' parameter. Supported: {SUPPORTED}.")
-        if self.name in _OF_PAIRS:
-            if self.cutoff is not None:
-                raise InputError(f"Measure {self.name} looks at the whole ranking. Got the cutoff @{self.cutoff}.")
-            return
-        parameters = ir_measures.parse_measure(self.name).SUPPORTED_PARAMS
-        if self.cutoff is None and parameters["cutoff"].required:
+        if self.name in _OF_PAIRS and self.cutoff is not None:
+            raise InputError(f"Measure {self.name} looks at the whole ranking. Got the cutoff @{self.cutoff}.")
+        if self.name in _NEED_CUTOFF and self.cutoff is None:
             raise InputError(f"Measure {self.name} needs a cutoff, as in {self.name}@10.")
-        if self.rel != 1 and "rel" not in parameters:
+        if self.name == "nDCG" and self.rel != 1:
             raise InputError(f"Measure {self.name} has no 'rel' parameter. Supported: {SUPPORTED}.")
 
     @property
@@ -131,7 +127,7 @@ def parse_measure(name: str | Measure) -> Measure:
                 f"each, as in 'AP(rel=2)@100'. Supported: {SUPPORTED}."
             )
         parameters[pair["key"]] = int(pair["whole"]) if pair["whole"] else pair["text"]
-    return Measure(_canonical(match["name"]), **parameters)
+    return Measure(_ALIASES.get(match["name"], match["name"]), **parameters)
 
 
 def parse_measures(names: str | Measure | Iterable[str | Measure]) -> tuple[Measure, ...]:
@@ -147,12 +143,3 @@ def parse_measures(names: str | Measure | Iterable[str | Measure]) -> tuple[Meas
     if not measures:
         raise InputError(f"At least one measure is needed. Supported: {SUPPORTED}.")
     return measures
-
-
-def _canonical(name: str) -> str:
-    if name in _OF_PAIRS:
-        return name
-    try:
-        return str(ir_measures.parse_measure(name).NAME)
-    except (NameError, ValueError):  # not in its registry; a Python keyword or number
-        raise InputError(f"Measure {name!r} is not known. Supported: {SUPPORTED}.") from None

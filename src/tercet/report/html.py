@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable
 from html import escape
 from importlib.resources import files
+from string import Template
 from typing import Final
 
-_VOID = frozenset({"meta", "br", "img"})
 _DRAWN = frozenset({"circle", "line", "path"})  # of SVG, which closes what is empty
 # XML's rule, which HTML readers follow too; anything else would be shown as a box, or end the page.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -46,11 +46,20 @@ def element(kind: str, /, *children: object, **attributes: object) -> Html:
     named = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
     written = "".join(f' {key}="{text(value)}"' for key, value in named.items())
     inside = join(child for child in children if child is not None)
-    if kind in _VOID:
-        return Html(f"<{kind}{written}>")
     if kind in _DRAWN:
         return Html(f"<{kind}{written}/>")
     return Html(f"<{kind}{written}>{inside}</{kind}>")
+
+
+def fill(template: str, /, **values: object) -> Html:
+    """Fill the ``$names`` of an HTML template with values, escaped unless they are HTML; None leaves nothing.
+
+    Examples
+    --------
+    >>> fill("<p class=soft>$note</p>", note="Rock & Roll")
+    '<p class=soft>Rock &amp; Roll</p>'
+    """
+    return Html(Template(template).substitute({key: text("" if v is None else v) for key, v in values.items()}))
 
 
 STYLE: Final = files("tercet.report").joinpath("style.css").read_text(encoding="utf-8")
@@ -64,13 +73,18 @@ def style_policy() -> str:
 
 def page(title: str, *body: object) -> str:
     """A whole document with our style sheet. Its policy allows that sheet and nothing else: no script, no request."""
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=style_policy()),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", title),
-        element("style", Html(STYLE)),
+    return fill(
+        """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="$policy">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>$title</title><style>$style</style></head>
+<body>$body</body>
+</html>
+""",
+        policy=style_policy(),
+        title=title,
+        style=Html(STYLE),
+        body=join(body),
     )
-    return "<!doctype html>\n" + element("html", head, "\n", element("body", *body), "\n", lang="en") + "\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isnan
 from os import PathLike
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 from tercet.choose import ThreeWay
 from tercet.data.lines import write_atomically
 from tercet.report.charts import bars, curves, intervals
-from tercet.report.details import ByQuery, Details, Learning, QueryChange, SystemComparison
-from tercet.report.html import Html, element, page
-from tercet.report.learned_features import Weighted, path_section, weights_section
+from tercet.report.details import ByQuery, Details, FeatureDetails, Learning, QueryChange, SystemComparison
+from tercet.report.html import Html, fill, join, page
 from tercet.report.table import Cell, Table, Tone
 from tercet.report.value import Report, SystemResult, shown_interval, shown_p
 
 PAGE_NAME = "report.html"  # beside a saved model
+Weighted = Sequence[tuple[str, float]]  # features by name, strongest first
+_MOST_FEATURES = 50  # that are shown
 _TONES: dict[ThreeWay | None, Tone] = {"better": "good", "worse": "bad"}
 RULE = (
     "Learning is accepted only when it beats its start on queries it did not learn from by more than one standard "
@@ -50,16 +52,17 @@ def make_report_page(report: Report, weights: Weighted = ()) -> str:
         if details.pairs:
             sections.append(_pairs(details))
     if weights:
-        sections.append(weights_section(weights))
+        sections.append(_weights(weights))
     if features is not None and features.path:
-        sections.append(path_section(report, features))
+        sections.append(_path(report, features))
     sections.append(_facts(report))
-    footer = element(
-        "footer",
-        element("p", "Written by Tercet. Everything on this page is in the saved model: ", class_="soft"),
-        element("p", element("code", "tercet report MODEL -o report.html"), class_="soft"),
+    main = fill(
+        """<main>$sections
+<footer><p class="soft">Written by Tercet. Everything on this page is in the saved model: </p>
+<p class="soft"><code>tercet report MODEL -o report.html</code></p></footer></main>""",
+        sections=join(sections, "\n"),
     )
-    return page(f"{name}: fit report", element("main", *sections, footer))
+    return page(f"{name}: fit report", main)
 
 
 # -- what comes first -------------------------------------------------------------------------------------------------
@@ -85,12 +88,16 @@ def _header(report: Report, name: str) -> Html:
     badge, tone = "learning rejected", "soft"
     if report.accepted:
         badge, tone = report.verdict or "not compared", str(_TONES.get(report.verdict, "soft"))
-    return element(
-        "header",
-        element("p", "Tercet fit report", class_="kicker"),
-        element("h1", name),
-        element("p", element("span", badge, class_=f"badge {tone}"), lead, class_="lead"),
-        element("dl", *_tiles(report), class_="tiles"),
+    return fill(
+        """<header><p class="kicker">Tercet fit report</p>
+<h1>$name</h1>
+<p class="lead"><span class="badge $tone">$badge</span>$lead</p>
+<dl class="tiles">$tiles</dl></header>""",
+        name=name,
+        tone=tone,
+        badge=badge,
+        lead=lead,
+        tiles=join(_tiles(report)),
     )
 
 
@@ -123,9 +130,13 @@ def _tiles(report: Report) -> list[Html]:
 
 
 def _tile(name: str, figure: str, under: str | None) -> Html:
-    below = None if under is None else element("small", under)
-    shown = element("dd", element("div", figure, class_="figure"), below)
-    return element("div", element("dt", name), shown, class_="tile")
+    below = None if under is None else fill("<small>$under</small>", under=under)
+    return fill(
+        """<div class="tile"><dt>$name</dt><dd><div class="figure">$figure</div>$below</dd></div>""",
+        name=name,
+        figure=figure,
+        below=below,
+    )
 
 
 # -- systems ----------------------------------------------------------------------------------------------------------
@@ -133,7 +144,7 @@ def _tile(name: str, figure: str, under: str | None) -> Html:
 
 def _systems(report: Report) -> Html:
     measure = report.measure
-    shown = _in_order(report)
+    shown = [*report.systems[:-1], *report.rivals, report.systems[-1]]  # starts, rivals, and the model last
     ours = len(shown) - 1
     rows = []
     for system in shown:
@@ -150,21 +161,13 @@ def _systems(report: Report) -> Html:
         if comparisons
         else ""
     )
-    return element(
-        "section",
-        element("h2", "Against other systems"),
-        element(
-            "p",
-            f"Means over {_measured_on(report)}. {report.split}",
-            class_="soft",
-        ),
-        element(
-            "figure",
-            intervals(rows, ours=ours, label=f"{measure} of each system with its 95 % interval: {said}"),
-            element("figcaption", f"{measure}, mean and 95 % interval."),
-        ),
+    chart = intervals(rows, ours=ours, label=f"{measure} of each system with its 95 % interval: {said}")
+    return _section(
+        "Against other systems",
+        _soft(f"Means over {_measured_on(report)}. {report.split}"),
+        _figure(chart, f"{measure}, mean and 95 % interval."),
         table.as_html(),
-        element("p", f"{note}{_rival_note(report.details)}", class_="soft") if report.details else None,
+        _soft(f"{note}{_rival_note(report.details)}") if report.details else None,
     )
 
 
@@ -204,23 +207,12 @@ def _evidence(report: Report) -> Html:
         tone = _TONES.get(result.verdict, "plain")
         cells += [Cell(difference, under), Cell(result.verdict or "", tone=tone)]
         table.rows.append([Cell(result.about), Cell(result.shown_measure), *cells])
-    return element(
-        "section",
-        element("h2", "Where the gain comes from"),
-        element(
-            "p",
-            f"{learned.name} against {start.name} on what was left out of learning, with 95 % intervals. New documents "
-            "answer no query that was learned from; where they, or those seen in training, are measured, the others "
-            "are left out of the ranking.",
-            class_="soft",
-        ),
-        table.as_html(),
+    about = (
+        f"{learned.name} against {start.name} on what was left out of learning, with 95 % intervals. New documents "
+        "answer no query that was learned from; where they, or those seen in training, are measured, the others are "
+        "left out of the ranking."
     )
-
-
-def _in_order(report: Report) -> list[SystemResult]:
-    """Starts, rivals, and the model last."""
-    return [*report.systems[:-1], *report.rivals, report.systems[-1]]
+    return _section("Where the gain comes from", _soft(about), table.as_html())
 
 
 def _system_row(system: SystemResult, comparisons: dict[str, SystemComparison]) -> list[Cell]:
@@ -252,7 +244,7 @@ def _rival_note(details: Details | None) -> str:
 
 
 def _learning(report: Report, learning: Learning) -> Html:
-    start = report.chosen.get("vectors", "start")
+    measure, start = report.measure, report.chosen.get("vectors", "start")
     series = [(curve.name, [(float(x), y) for x, y in curve.points]) for curve in learning.curves]
     same_queries = learning.curve_queries == learning.n_queries
     blended = (f"blended {learning.final:.3f}", learning.final) if same_queries else None
@@ -262,39 +254,27 @@ def _learning(report: Report, learning: Learning) -> Html:
         for name, points in series
         if points
     )
-    parts = [f"{report.measure} on {shown_count(learning.curve_queries, 'query', 'queries')} left out of learning "]
-    parts.append(f"while learning, {series[0][0]}." if series else "while learning.")
+    caption = f"{measure} on {shown_count(learning.curve_queries, 'query', 'queries')} left out of learning "
+    caption += f"while learning, {series[0][0]}." if series else "while learning."
     if len(series) > 1:
-        parts.append(f" Thin: {', '.join(name for name, _ in series[1:])}, which was not chosen.")
+        caption += f" Thin: {', '.join(name for name, _ in series[1:])}, which was not chosen."
     if blended:
-        parts.append(" The dot is the result after blending with more or less of plain word matching.")
-    error = "" if learning.standard_error is None else f", with a standard error of {learning.standard_error:.3f}"
-    return element(
-        "section",
-        element("h2", "How learning went"),
-        element("p", RULE),
-        element(
-            "p",
-            f"Here {report.measure} changed by {learning.difference:+.3f} on "
-            f"{shown_count(learning.n_queries, 'query', 'queries')} left out of learning, from {learning.start:.3f} "
-            f"with {start} to {learning.final:.3f}{error}: learning was "
-            f"{'accepted' if report.accepted else 'rejected'}.",
-        ),
-        element(
-            "figure",
-            curves(
-                series,
-                reference=(f"{start} {learning.curve_start:.3f}", learning.curve_start),
-                final=blended,
-                x_label="steps",
-                label=f"{report.measure} on queries left out of learning, by steps. "
-                f"{start}: {learning.curve_start:.3f}. {said}.",
-            ),
-            element("figcaption", *parts),
-        )
-        if any(points for _, points in series)
-        else None,
+        caption += " The dot is the result after blending with more or less of plain word matching."
+    chart = curves(
+        series,
+        reference=(f"{start} {learning.curve_start:.3f}", learning.curve_start),
+        final=blended,
+        x_label="steps",
+        label=f"{measure} on queries left out of learning, by steps. {start}: {learning.curve_start:.3f}. {said}.",
     )
+    error = "" if learning.standard_error is None else f", with a standard error of {learning.standard_error:.3f}"
+    happened = (
+        f"Here {measure} changed by {learning.difference:+.3f} on "
+        f"{shown_count(learning.n_queries, 'query', 'queries')} left out of learning, from {learning.start:.3f} with "
+        f"{start} to {learning.final:.3f}{error}: learning was {'accepted' if report.accepted else 'rejected'}."
+    )
+    figure = _figure(chart, caption) if any(points for _, points in series) else None
+    return _section("How learning went", _paragraph(RULE), _paragraph(happened), figure)
 
 
 # -- queries ----------------------------------------------------------------------------------------------------------
@@ -302,46 +282,33 @@ def _learning(report: Report, learning: Learning) -> Html:
 
 def _by_query(report: Report, changes: ByQuery) -> Html:
     total = changes.n_better + changes.n_same + changes.n_worse
-    model = report.systems[-1].name
     counts = f"{changes.n_better:,} better, {changes.n_same:,} the same, {changes.n_worse:,} worse"
     lower = not report.higher_is_better
     all_shown = len(changes.differences) == total
     shown = "each query" if all_shown else f"{len(changes.differences):,} of {total:,} queries, evenly spaced"
-    return element(
-        "section",
-        element("h2", "Query by query"),
-        element(
-            "p",
-            f"{model} against {changes.other} on {_reported_on(report)}: {counts}.",
-        ),
-        element(
-            "figure",
-            bars(
-                changes.differences,
-                label=f"Change of {report.measure} of {shown}, best first: {counts}.",
-                y_label=f"change of {report.measure}",
-                lower_is_better=lower,
-            ),
-            element(
-                "figcaption", f"Change of {report.measure} of {shown}, sorted{'; lower is better' if lower else ''}."
-            ),
-        ),
-        element(
-            "div",
-            _changes("Largest gains", changes.gains),
-            _changes("Largest losses", changes.losses),
-            class_="two",
-        ),
+    chart = bars(
+        changes.differences,
+        label=f"Change of {report.measure} of {shown}, best first: {counts}.",
+        y_label=f"change of {report.measure}",
+        lower_is_better=lower,
+    )
+    caption = f"Change of {report.measure} of {shown}, sorted{'; lower is better' if lower else ''}."
+    tables = [_changes("Largest gains", changes.gains), _changes("Largest losses", changes.losses)]
+    return _section(
+        "Query by query",
+        _paragraph(f"{report.systems[-1].name} against {changes.other} on {_reported_on(report)}: {counts}."),
+        _figure(chart, caption),
+        fill("""<div class="two">$tables</div>""", tables=join(tables)),
     )
 
 
-def _changes(title: str, changes: tuple[QueryChange, ...]) -> Html | None:
+def _changes(title: str, changes: tuple[QueryChange, ...]) -> Html:
     if not changes:
-        return None
+        return Html()
     table = Table(title, ["query", "before", "after"], n_labels=1)
     for change in changes:
         table.rows.append([Cell(change.text, change.qid), Cell(f"{change.before:.3f}"), Cell(f"{change.after:.3f}")])
-    return element("div", element("h3", title), table.as_html(), class_="queries")
+    return fill("""<div class="queries"><h3>$title</h3>$table</div>""", title=title, table=table.as_html())
 
 
 # -- what was learned, and from what ----------------------------------------------------------------------------------
@@ -349,25 +316,63 @@ def _changes(title: str, changes: tuple[QueryChange, ...]) -> Html | None:
 
 def _pairs(details: Details) -> Html:
     """The strongest learned pairs."""
-    items = [
-        element(
-            "li",
-            element("span", query_word, element("span", " → ", class_="soft"), doc_word, class_="words"),
-            element("span", f"{weight:+.2f}", class_="weight " + ("good" if weight > 0 else "bad")),
-        )
+    names = [
+        (fill("""$query<span class="soft"> → </span>$doc""", query=query_word, doc=doc_word), f"{weight:+.2f}")
         for query_word, doc_word, weight in details.pairs
     ]
-    return element(
-        "section",
-        element("h2", "Strongest learned pairs"),
-        element(
-            "p",
-            "How much a word in a document counts for a word in the query, by weight times the rarity of both; each "
-            "word once on each side.",
-            class_="soft",
-        ),
-        element("ol", *items, class_="pairs"),
+    about = (
+        "How much a word in a document counts for a word in the query, by weight times the rarity of both; each word "
+        "once on each side."
     )
+    return _section("Strongest learned pairs", _soft(about), _weight_list(names))
+
+
+def _weights(weights: Weighted) -> Html:
+    """The features with a weight, strongest first."""
+    rest = len(weights) - _MOST_FEATURES
+    return _section(
+        "Features with a weight",
+        _soft("A score is the sum of weight times value, of features as they are given."),
+        _weight_list([(name, f"{weight:+.4g}") for name, weight in weights[:_MOST_FEATURES]]),
+        _soft(f"and {rest:,} more with smaller weights") if rest > 0 else None,
+    )
+
+
+def _weight_list(rows: Sequence[tuple[str, str]]) -> Html:
+    item = """<li><span class="words">$name</span><span class="weight $tone">$weight</span></li>"""
+    items = [fill(item, name=name, tone="good" if weight[0] == "+" else "bad", weight=weight) for name, weight in rows]
+    return fill("""<ol class="pairs">$items</ol>""", items=join(items))
+
+
+def _path(report: Report, features: FeatureDetails) -> Html:
+    """Every penalty that was learned at: features used against the measure on the queries that chose."""
+    assert features.chosen is not None
+    chosen = features.path[features.chosen]
+    best: dict[int, float] = {}
+    better = max if report.higher_is_better else min
+    for point in features.path:
+        best[point.n_used] = better(point.value, best.get(point.n_used, point.value))
+    by_size = sorted(best.items())
+    table = Table("Penalties", ["penalty", "features", report.measure], n_labels=1, marked=features.chosen)
+    table.rows = [
+        [Cell(f"{point.l1:.5g}"), Cell(f"{point.n_used:,}"), Cell(f"{point.value:.4f}")] for point in features.path
+    ]
+    chart = curves(
+        [(report.measure, [(float(n_used), value) for n_used, value in by_size])],
+        reference=("taken", chosen.value),
+        final=None,
+        x_label="features used",
+        label=f"{report.measure} by the number of features used: "
+        + "; ".join(f"{n_used:,} features {value:.4f}" for n_used, value in by_size),
+    )
+    about = (
+        f"{len(features.path)} penalties, from the weakest that leaves no feature; taken is the {features.choose}, "
+        f"{chosen.l1:.5g}, with {chosen.n_used:,} of {features.n_features:,} features. The values are of the queries "
+        "that chose."
+    )
+    caption = f"{report.measure} of the best ranker with so many features."
+    figure = _figure(chart, caption) if len(best) > 1 else None
+    return _section("What sparsity costs", _soft(about), figure, table.as_html())
 
 
 _DATA_LABELS = {
@@ -437,12 +442,11 @@ def _facts(report: Report) -> Html:
         blocks.append(_block("Model", used))
     chosen.append(("seconds of learning", f"{report.seconds:.1f}"))
     blocks = [_block("Data", data), *blocks, _block("Settings", chosen)]
-    return element(
-        "section",
-        element("h2", "Data, model and settings"),
-        element("p", report.decision) if details is None else None,
-        *(element("p", note, class_="soft") for note in report.notes),
-        element("div", *blocks, class_="facts"),
+    return _section(
+        "Data, model and settings",
+        _paragraph(report.decision) if details is None else None,
+        *map(_soft, report.notes),
+        fill("""<div class="facts">$blocks</div>""", blocks=join(blocks)),
     )
 
 
@@ -453,11 +457,30 @@ def _labelled(labels: dict[str, str], values: dict[str, Any]) -> list[tuple[str,
 
 
 def _block(title: str, facts: list[tuple[str, object]]) -> Html:
-    rows = [element("div", element("dt", name), element("dd", shown_value(value))) for name, value in facts]
-    return element("div", element("h3", title), element("dl", *rows))
+    rows = [fill("<div><dt>$name</dt><dd>$value</dd></div>", name=n, value=shown_value(v)) for n, v in facts]
+    return fill("<div><h3>$title</h3><dl>$rows</dl></div>", title=title, rows=join(rows))
 
 
-# -- how values are shown ---------------------------------------------------------------------------------------------
+# -- how sections, charts and values are shown ------------------------------------------------------------------------
+
+
+def _section(title: str, *parts: Html | None) -> Html:
+    """A section under its title; a part that is None is left out."""
+    inside = join((part for part in parts if part is not None), "\n")
+    return fill("<section><h2>$title</h2>\n$inside</section>", title=title, inside=inside)
+
+
+def _figure(chart: Html, caption: str) -> Html:
+    return fill("<figure>$chart<figcaption>$caption</figcaption></figure>", chart=chart, caption=caption)
+
+
+def _paragraph(sentences: str) -> Html:
+    return fill("<p>$sentences</p>", sentences=sentences)
+
+
+def _soft(note: str) -> Html:
+    """A paragraph in the colour of notes."""
+    return fill("""<p class="soft">$note</p>""", note=note)
 
 
 def _ends(low: float, high: float) -> str:

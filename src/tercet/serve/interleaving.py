@@ -14,7 +14,7 @@ from tercet.data.ubi import CLICK_SECONDS, GrowingUbi
 from tercet.errors import EngineError, InputError, TercetError
 from tercet.fitting.text_model import TextModel
 from tercet.measure.duels import Assignment, Contest, RunningDuel, Tally
-from tercet.measure.interleaving import Method, balanced, ranks_of_both, team_draft
+from tercet.measure.interleaving import team_draft
 from tercet.search import Results
 from tercet.search.filtering import Where
 from tercet.search.promotions import Evidence
@@ -106,10 +106,6 @@ class Draft:
         log = self._interleaver.log
         coins = log.coins(self._client, self._query.strip(), *map(str, contest))
         address = None if self._address is None else log.client_id(self._address)
-        if contest.method == "balanced":
-            docs = balanced(served, other, k, coins)
-            self.assignment = Assignment(contest, ranks=ranks_of_both(served, other, docs), address=address)
-            return docs
         drafted = team_draft(served, other, k, coins)
         self.assignment = Assignment(contest, drafted.teams, address=address)
         return drafted.docs
@@ -122,7 +118,6 @@ class Interleaver:
     ----------
     log : where lists and clicks are logged
     source : of the candidate, or None for the baseline
-    method : how lists are made
     settle_seconds : after which a list counts, with the clicks that came until then
     promotes : whether a challenger that wins is to be promoted; only a model can be
 
@@ -135,7 +130,6 @@ class Interleaver:
         self,
         log: ImpressionLog,
         source: CandidateSource | None = None,
-        method: Method = "team-draft",
         settle_seconds: float = CLICK_SECONDS,
         promotes: bool = False,
     ) -> None:
@@ -143,7 +137,7 @@ class Interleaver:
             raise InputError(f"settle_seconds must be at least 0; got {settle_seconds}")
         if promotes and source is None:
             raise InputError("the baseline is no model that could be promoted; compare with a candidate")
-        self.log, self.method, self.promotes = log, method, promotes
+        self.log, self.promotes = log, promotes
         self.refused: str | None = None
         self._source, self._settle_seconds = source, settle_seconds
         self._rival: Rival | None = None
@@ -192,7 +186,7 @@ class Interleaver:
         promotions = served.index.promotions
         epoch = promotions[-1].number if promotions else 0
         if self._source is None:
-            return Rival(served, None, Contest(served.model_label, BASELINE, self.method, epoch))
+            return Rival(served, None, Contest(served.model_label, BASELINE, epoch))
         candidate = model or self._model
         if candidate is None:
             return None
@@ -208,7 +202,7 @@ class Interleaver:
             index = served.index.with_model(former)
         before = None if self._rival is None else self._rival.generation
         generation = Generation.of(index, entries, bounds, before, snapshots)
-        return Rival(served, generation, Contest(served.model_label, generation.model_label, self.method, epoch))
+        return Rival(served, generation, Contest(served.model_label, generation.model_label, epoch))
 
     def _former_of(self, served: Generation) -> TextModel | None:
         promotions = served.index.promotions
@@ -307,13 +301,12 @@ class Interleaver:
             return "there is no candidate to compare yet"
         if contest is None:
             return "the candidate is the model that is served, so there is nothing to compare"
-        return f"{contest.first}, which is served, is compared with {contest.second} by {contest.method} lists"
+        return f"{contest.first}, which is served, is compared with {contest.second} by team-draft lists"
 
     def to_meta(self) -> dict[str, Any]:
         """What anybody may know of it."""
         contest = self.contest
         told = {
-            "method": self.method,
             "served": None if contest is None else contest.first,
             "challenger": None if contest is None else contest.second,
             "refused": self.refused,

@@ -356,7 +356,6 @@ class LearnedOnline(BaseModel):
 class Interleaving(BaseModel):
     """Who is compared by lists made of both, and how it stands."""
 
-    method: Literal["team-draft", "balanced"]
     served: str | None = Field(description="The model that is served; null while nobody is compared.")
     challenger: str | None = Field(description="The model of the candidate, or baseline.")
     refused: str | None = Field(description="Why the candidate is not compared as it is now, where that is so.")
@@ -387,7 +386,6 @@ class Health(BaseModel):
         loaded=_TIME,
         refused="DamagedBundleError; the service's log says more",
         interleaving={
-            "method": "team-draft",
             "served": "ba9876543210",
             "challenger": "baseline",
             "refused": "InputError; the service's log says more",

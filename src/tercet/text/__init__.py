@@ -3,8 +3,6 @@
 from tercet.text.analyser import TOKENIZERS, Analyser
 from tercet.text.correlated import CorrelatedWords
 from tercet.text.fielded import FieldedVectoriser
-from tercet.text.mentions import find_mentions
-from tercet.text.unknown import UnknownWords, unknown_words
 from tercet.text.vectoriser import Vectoriser
 from tercet.text.vectors import Vectors, vectorise
 
@@ -13,10 +11,7 @@ __all__ = [
     "Analyser",
     "CorrelatedWords",
     "FieldedVectoriser",
-    "UnknownWords",
     "Vectoriser",
     "Vectors",
-    "find_mentions",
-    "unknown_words",
     "vectorise",
 ]

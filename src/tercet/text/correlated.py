@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,9 +18,6 @@ from tercet.store.schema import Bounds, Shape
 from tercet.text.estimator import TextEstimator, check_fitted
 from tercet.text.vectoriser import Vectoriser
 
-_UNITS = ("document", "sentence")
-_END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
-
 
 @dataclass(frozen=True, eq=False)
 class _SavedWords:
@@ -29,16 +25,15 @@ class _SavedWords:
 
     n_frequent: Annotated[int, Bounds(least=1)]
     n_bins: Annotated[int, Bounds(least=1)]
-    unit: str
     frequent: NDArray[np.int32]
     occur: Annotated[NDArray[np.int64], Shape("n_words", bounds=Bounds(least=0))]
     bins: Annotated[NDArray[np.int32], Shape("n_words", "n_bins")]
     dice: Annotated[NDArray[np.float32], Shape("n_words", "n_bins", bounds=Bounds(least=0, most=1))]
+    unit: Literal["document", "sentence"] = "document"  # "sentence" in files of earlier versions
 
     def __post_init__(self) -> None:
         frequent, none = self.frequent, self.bins < 0
         rules = {
-            f"'unit' must be one of {', '.join(_UNITS)}": self.unit in _UNITS,
             f"'frequent' must be 1 to {self.n_frequent} words": 1 <= frequent.size <= self.n_frequent,
             f"'frequent' must be different columns below {self.occur.size}": (
                 np.unique(frequent).size == frequent.size and _within(frequent, 0, self.occur.size)
@@ -55,7 +50,7 @@ class _SavedWords:
 class CorrelatedWords(TextEstimator):
     """For every word, the frequent words it is most correlated with.
 
-    Correlation is ``DICE(s, t) = 2 cooccur(s, t) / (occur(s) + occur(t))``. Both count units, documents or sentences,
+    Correlation is ``DICE(s, t) = 2 cooccur(s, t) / (occur(s) + occur(t))``. Both count units, such as documents,
     so DICE is 1 for words that occur in the same units and nowhere else, such as a word and itself. A word's *bins* are
     the `n_bins` frequent words with the largest DICE; ties go to the more frequent word, then to the lower column.
     Words that never occur together are no match: a word may have fewer bins, and one that does not occur has none.
@@ -68,7 +63,6 @@ class CorrelatedWords(TextEstimator):
     ----------
     n_frequent : how many of the most frequent words serve as bins
     n_bins : how many of them each word gets
-    unit : what counts as together when fitting on texts: ``"document"`` or ``"sentence"``
 
     Attributes
     ----------
@@ -102,10 +96,9 @@ class CorrelatedWords(TextEstimator):
     occur_: NDArray[np.int64]
     n_features_in_: int
 
-    def __init__(self, *, n_frequent: int = 30_000, n_bins: int = 5, unit: str = "document") -> None:
+    def __init__(self, *, n_frequent: int = 30_000, n_bins: int = 5) -> None:
         self.n_frequent = n_frequent
         self.n_bins = n_bins
-        self.unit = unit
         self._check_parameters()
 
     def fit(
@@ -127,8 +120,7 @@ class CorrelatedWords(TextEstimator):
         else:
             if vectoriser is None:
                 raise InputError("texts have no columns without a fitted vectoriser; pass vectoriser=, or a matrix")
-            texts = _sentences(units) if self.unit == "sentence" else units
-            occurs = vectoriser.transform_docs(texts).astype(bool)
+            occurs = vectoriser.transform_docs(units).astype(bool)
         occurs.sum_duplicates()
         occurs.eliminate_zeros()
         n_words = occurs.shape[1]
@@ -168,16 +160,6 @@ class CorrelatedWords(TextEstimator):
         check_fitted(self, "bins_")
         return [self._map(p, p + 1, 1 / np.sqrt(self.n_bins), only_rare) for p in range(self.n_bins)]
 
-    @property
-    def map_(self) -> sp.csr_array:
-        """`matrix` of the mean."""
-        return self.matrix("mean")
-
-    @property
-    def maps_(self) -> list[sp.csr_array]:
-        """`matrices`."""
-        return self.matrices()
-
     def nearest(self, column: int, k: int | None = None) -> list[tuple[int, float]]:
         """The k frequent words (columns) with the largest DICE to a word, best first; all its bins without k."""
         check_fitted(self, "bins_")
@@ -189,37 +171,12 @@ class CorrelatedWords(TextEstimator):
         is_bin = bins >= 0
         return list(zip(self.frequent_[bins[is_bin]].tolist(), self.dice_[column, :k][is_bin].tolist(), strict=True))
 
-    def table(self, words: Sequence[str], vectoriser: Vectoriser, k: int | None = None) -> str:
-        """Words or n-grams and the frequent words nearest to them, as in Tables 7 and 8 of Bai et al.
-
-        Examples
-        --------
-        >>> texts = ["pearl harbor battleship", "battleship carriers", "pearl necklace"]
-        >>> vectoriser = Vectoriser().fit(texts)
-        >>> print(CorrelatedWords(n_bins=2).fit(texts, vectoriser=vectoriser).table(["harbor", "pearl"], vectoriser))
-        harbor  harbor, battleship
-        pearl   pearl, harbor
-        """
-        if vectoriser.n_features_in_ != self.n_features_in_:
-            raise InputError(
-                f"these are correlations of {self.n_features_in_} words; the vectoriser has {vectoriser.n_features_in_}"
-            )
-        width = max((len(word) for word in words), default=0)
-        lines = []
-        for word in words:
-            if word not in vectoriser.index_:
-                raise InputError(f"the vectoriser does not know the word {word!r}")
-            near = [vectoriser.words_[column] for column, _ in self.nearest(vectoriser.index_[word], k)]
-            lines.append(f"{word:<{width}}  {', '.join(near)}".rstrip())
-        return "\n".join(lines)
-
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """All that was learned, as JSON values and as arrays; `from_state` gives it back."""
         check_fitted(self, "bins_")
         saved = _SavedWords(
             n_frequent=int(self.n_frequent),
             n_bins=int(self.n_bins),
-            unit=self.unit,
             frequent=self.frequent_,
             occur=self.occur_,
             bins=self.bins_,
@@ -231,7 +188,7 @@ class CorrelatedWords(TextEstimator):
     def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> CorrelatedWords:
         """What `to_state` described; anything else raises `DamagedBundleError`."""
         saved = decode(_SavedWords, meta, arrays, where="correlated words")
-        words = cls(n_frequent=saved.n_frequent, n_bins=saved.n_bins, unit=saved.unit)
+        words = cls(n_frequent=saved.n_frequent, n_bins=saved.n_bins)
         words._remember(saved.frequent, saved.bins, saved.dice, saved.occur)
         return words
 
@@ -259,8 +216,6 @@ class CorrelatedWords(TextEstimator):
         for name in ("n_frequent", "n_bins"):
             if not is_integer(getattr(self, name), 1):
                 raise wrong_parameter("CorrelatedWords", name, "an integer from 1", getattr(self, name))
-        if self.unit not in _UNITS:
-            raise wrong_parameter("CorrelatedWords", "unit", "'document' or 'sentence'", self.unit)
 
 
 def _best_by_dice(
@@ -294,15 +249,6 @@ def _candidates(among: Any, vectoriser: Vectoriser | None, n_words: int) -> NDAr
             "begin with 1, or pass among="
         )
     return single
-
-
-def _sentences(texts: Iterable[str]) -> Iterator[str]:
-    if isinstance(texts, (str, bytes, Mapping)):
-        raise InputError(f"texts must be a sequence of strings, found {type(texts).__name__}")
-    for number, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise InputError(f"texts[{number}] must be a string, found {type(text).__name__}")
-        yield from _END_OF_SENTENCE.split(text)
 
 
 def _within(values: NDArray[Any], least: int, end: int) -> bool:

@@ -17,8 +17,7 @@ from tercet.store.codec import decode, encode
 from tercet.store.schema import Bounds, Shape
 from tercet.store.strings import PackedStrings
 from tercet.text.analyser import Analyser
-from tercet.text.counted import CountedTexts
-from tercet.text.counting import SumByBlocks, WordCollector, WordCounts, count_words
+from tercet.text.counting import CountedTexts, SumByBlocks, WordCollector, WordCounts, count_words
 from tercet.text.estimator import TextEstimator, check_fitted
 
 _PARAMETERS = ("weighting", "max_features", "min_df", "max_df", "sublinear_tf", "k1", "b", "idf_power")
@@ -152,12 +151,10 @@ class Vectoriser(TextEstimator):
     def unknown_words(self, text: str) -> list[str]:
         """The words of a text that have no column, each once, in order, as they stand there; no stop words."""
         check_fitted(self, "words_")
-        [found] = self.analysed([text])
-        analyse = self._analyser()
-        if analyse.plain is None:
-            return [term for term in dict.fromkeys(found) if term not in self.index_]
-        terms = {word: analyse.term_of(word) for word in dict.fromkeys(analyse.plain(text))}
-        return [word for word, term in terms.items() if term is not None and term not in self.index_]
+        [terms] = self.analysed([text])
+        # Stemming changes each word where it stands, so the two lists go side by side.
+        typed = replace(self._analyser(), stemmer=None)(text)
+        return list(dict.fromkeys(word for word, term in zip(typed, terms, strict=True) if term not in self.index_))
 
     def described(self, column: int, value: float | None = None) -> str:
         """The word of a column; ``value``, what a document has in it, tells no more."""

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reproductions.mentions import find_mentions
 from tercet.errors import InputError
-from tercet.text import find_mentions
 
 
 def mentioned(text: str, *titles: str) -> list[str]:

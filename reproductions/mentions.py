@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from tercet.errors import InputError
-from tercet.text.stop_words import ENGLISH
 
 # Marks are tokens too, so that no title is found across a comma or the end of a sentence.
 _TOKENS = re.compile(r"[^\W_]+(?:-[^\W_]+)*|[^\w\s]|_")
@@ -71,7 +71,7 @@ class _Titles:
             tokens = _title_tokens(title)
             if len(tokens) == 1:
                 word = tokens[0]
-                if len(word) < FEWEST_LETTERS or not word[0].isupper() or word.lower() in ENGLISH:
+                if len(word) < FEWEST_LETTERS or not word[0].isupper() or word.lower() in ENGLISH_STOP_WORDS:
                     continue
             if tokens:
                 self.article[tokens] = NOBODY if tokens in self.article else article
