@@ -179,14 +179,10 @@ class RowJob:
             tried = TriedGrid(learns_from_both(method, fold), [Trial({}, np.zeros(1))])
         if not tried.trials:
             raise DivergedError(f"every setting diverged, {tried.diverged} of {tried.diverged}")
-        trial = tried.trials[
-            choose(
-                tried.trials,
-                method.rule,
-                higher_is_better=self.higher_is_better,
-                largest=np.inf if method.most_used is None else method.most_used * fold.test.n_features,
-            )
-        ]
+        most = np.inf if method.most_used is None else method.most_used * fold.test.n_features
+        allowed = [trial for trial in tried.trials if trial.size <= most]
+        allowed = allowed or [min(tried.trials, key=lambda trial: trial.size)]
+        trial = allowed[choose(allowed, method.rule, higher_is_better=self.higher_is_better)]
         more, rows = prepared(method, fold.both() if tried.crossed else fold.train, self.seed)
         parameters = self.parameters | more | trial.setting
         began = time.process_time()
