@@ -26,9 +26,9 @@ PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist loadfile --
 test: lint engines
 	$(PYTEST)
 
-# Some two minutes on two idle cores: no test that is marked slow, ten examples of each property.
+# Some 80 seconds on two idle cores: no test that is marked slow, ten examples of each property.
 check: lint
-	$(PYTEST) -m "not slow" --hypothesis-profile=quick
+	$(PYTEST) -n 2 -m "not slow" --hypothesis-profile=quick
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -135,6 +135,7 @@ def test_every_ranker_that_learns_by_steps_stops_on_validation(task, ranker, par
 SPARSE = Method("m", "M", "SparseRanker", preferences=20_000, parameters={"l1": 1e-4, "rate": 0.1, "refit": True})
 
 
+@pytest.mark.slow
 def test_a_curve_ends_with_the_fit(task):
     steps = curve_steps(1000, SPARSE.preferences, 4)
     series = CurveJob(SPARSE, 200, SPARSE.parameters, steps).run(task)["series"]

@@ -137,6 +137,7 @@ def test_a_quick_run_gives_way_to_a_complete_one(tmp_path):
     assert "made-quick" not in index
 
 
+@pytest.mark.slow
 def test_another_s_index_is_left_alone(tmp_path):
     (tmp_path / "index.html").write_text("my home page")
     write_results(results_of(), tmp_path / "made")
@@ -148,6 +149,7 @@ def test_a_folder_of_another_name_gets_no_index(tmp_path):
     assert not (tmp_path / "index.html").exists()
 
 
+@pytest.mark.slow
 def test_a_model_that_was_not_trained_to_the_end_is_marked(tmp_path):
     results = results_of()
     results.fits["rows", "b", 0][0]["facts"]["still_improving"] = True

@@ -125,6 +125,7 @@ def differences(X, y, qid):
     return np.array([X[i] - X[j] for i in range(len(y)) for j in range(len(y)) if qid[i] == qid[j] and y[i] > y[j]])
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(seed=seeds, l2=st.sampled_from([0.01, 0.1, 3.0]), form=st.sampled_from([np.array, sparse.csr_array]))
 def test_ranksvm_is_a_support_vector_machine_of_all_pairs(seed, l2, form):

@@ -59,6 +59,7 @@ def index(beir, model, tmp_path_factory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_fit_writes_a_model_that_learned(model):
     loaded = tc.load(model)
     assert loaded.report.accepted
@@ -109,6 +110,7 @@ def test_explain_adds_up(index):
     assert "the model does not know: zebra" in free.output
 
 
+@pytest.mark.slow
 def test_fit_from_named_files_leaves_queries_out_in_turn(beir, tmp_path):
     result = run(
         *("fit", beir / "corpus.jsonl", "--queries", beir / "queries.jsonl"),
@@ -119,6 +121,7 @@ def test_fit_from_named_files_leaves_queries_out_in_turn(beir, tmp_path):
     assert "Each query was left out twice, in 5 folds" in result.output
 
 
+@pytest.mark.slow
 def test_a_split_plays_one_part(beir, tmp_path):
     result = run("fit", beir, "-o", tmp_path / "m", "--test", "dev", "--ranker", "cosine")
     assert result.exit_code == 0, result.output
@@ -128,6 +131,7 @@ def test_a_split_plays_one_part(beir, tmp_path):
     assert (report.n_train, report.n_test, report.crossed) == (120, 30, False)
 
 
+@pytest.mark.slow
 def test_what_new_documents_lose_and_how_long_it_takes_can_be_said(beir, tmp_path):
     ok("fit", beir, "-o", tmp_path / "m", "--accept", "seen", "--budget", "0.1", "--steps", 500)
     assert tc.load(tmp_path / "m").report.n_train == 120
@@ -198,6 +202,7 @@ def test_fit_learns_from_clicks_and_from_all_together(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_fit_labelled_folder(tmp_path):
     rng = np.random.default_rng(1)
     for label in ("space", "sport", "food"):

@@ -108,6 +108,7 @@ def test_every_ranker_can_be_asked_for(name, files, tmp_path):
     assert bool(found.report.features.path) == name.endswith("ftrl")
 
 
+@pytest.mark.slow
 def test_the_seed_is_that_of_a_ranker_that_draws_too(files, tmp_path):
     for seed in (0, 7):
         chosen = ("--ranker", "mean", "--seed", seed, "-o", tmp_path / f"seed {seed}")
@@ -156,6 +157,7 @@ def write_folds(folder: Path, data: LetorData) -> None:
             write_letor(folder / f"Fold{k + 1}" / f"{name}.txt", LetorData(data.X[rows], data.y[rows], data.qid[rows]))
 
 
+@pytest.mark.slow
 def test_fit_folds_from_a_folder_and_from_its_archive(tmp_path):
     write_folds(tmp_path / "set", made_up(5, 24))
     with tarfile.open(tmp_path / "set.tar.gz", "w:gz") as archive:

@@ -28,6 +28,7 @@ def log(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_a_log_is_described(log):
     output = ok("clicks", log)
     assert "of 8 queries in" in output
@@ -37,6 +38,7 @@ def test_a_log_is_described(log):
     assert float(tenth[5]) == pytest.approx(10**-0.8, abs=0.08)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["out.qrels", "out.csv", "out.tsv"])
 def test_judgements_are_what_other_tools_read(log, tmp_path, name):
     assert "judgements of 8 queries" in ok("clicks", log, "-o", tmp_path / name)

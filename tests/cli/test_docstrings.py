@@ -322,6 +322,7 @@ def collection():
 
 
 class TestNumpy:
+    @pytest.mark.slow
     def test_known_documents(self, collection):
         for doc_id in (
             "numpy.sum",

@@ -34,6 +34,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_columns_are_learned_indexed_and_explained(folder):
     files = ["--queries", folder / "queries.jsonl", "--judgements", folder / "qrels.tsv"]
     columns = ["--field", "title:2", "--feature", "log:downloads"]

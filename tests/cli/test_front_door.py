@@ -172,6 +172,7 @@ def test_a_missing_header_is_noticed(tmp_path):
 # -- judgements -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_fit_from_a_table_of_judgements(products, judged, tmp_path):
     said = ok("fit", products, "--judgements", judged, "-o", tmp_path / "m", *QUICK)
     assert f"products.csv: CSV separated by commas; {ROLES}" in said
@@ -190,6 +191,7 @@ def test_fit_from_a_table_of_judgements(products, judged, tmp_path):
     assert "40 documents, 24 queries (judged: train 24)" in said
 
 
+@pytest.mark.slow
 def test_columns_of_judgements_can_be_named(products, tmp_path):
     path = write_csv(tmp_path / "odd.csv", ["asked", "thing", "how good", "by"], [(*row, "me") for row in JUDGED])
     message = failed("fit", products, "--judgements", path, "-o", tmp_path / "m")
@@ -223,6 +225,7 @@ def test_bad_judgements_are_told_by_line_and_so_many_are_left_out(products, tmp_
     assert message in said
 
 
+@pytest.mark.slow
 def test_bad_judgements_may_be_left_out(products, tmp_path):
     header = ["query", "sku", "rating"]
     path = write_csv(tmp_path / "judged.csv", header, [*JUDGED, ("tea", "999", 1), ("tea", "001", "")])
@@ -232,6 +235,7 @@ def test_bad_judgements_may_be_left_out(products, tmp_path):
     assert "judged.csv: left out, without a grade: 1 row" in said
 
 
+@pytest.mark.slow
 def test_judgements_of_trec_and_a_table_are_read_as_ever(products, tmp_path):
     number = {term: f"q{i}" for i, (term, _) in enumerate(TERMS)}
     (tmp_path / "qrels.txt").write_text("".join(f"{number[term]} 0 {doc} {grade}\n" for term, doc, grade in JUDGED))
@@ -249,6 +253,7 @@ def test_judgements_of_trec_and_a_table_are_read_as_ever(products, tmp_path):
 # -- triplets ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("header", [["query", "better", "worse"], ["Query", "Winner", "Loser"], None])
 def test_fit_from_threes(products, tmp_path, header):
     path = write_csv(tmp_path / "triplets.tsv", header or TRIPLETS[0], TRIPLETS[0 if header else 1 :], delimiter="\t")
@@ -257,6 +262,7 @@ def test_fit_from_threes(products, tmp_path, header):
     assert tc.load(tmp_path / "m").report.accepted
 
 
+@pytest.mark.slow
 def test_threes_in_parquet_and_unknown_ids_by_row(products, tmp_path):
     rows = [{"query": q, "chosen": b, "rejected": w, "by": "me"} for q, b, w in TRIPLETS]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "triplets.parquet")
@@ -270,6 +276,7 @@ def test_threes_in_parquet_and_unknown_ids_by_row(products, tmp_path):
     assert "48 preferences" in said
 
 
+@pytest.mark.slow
 def test_threes_beside_judgements_may_have_queries_of_their_own(products, judged, tmp_path):
     rows = [*TRIPLETS, ("dairy new", PRODUCTS[1]["sku"], PRODUCTS[0]["sku"])]
     path = write_csv(tmp_path / "triplets.csv", ["query", "better", "worse"], rows)

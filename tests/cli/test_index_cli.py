@@ -129,6 +129,7 @@ def test_another_model_searches_the_same_index(index: Path, tmp_path: Path) -> N
     assert "another vectoriser" in run("search", index, "sky", "--model", tmp_path / "other").output
 
 
+@pytest.mark.slow
 def test_what_is_learned_with_the_words_of_an_index_searches_it(data: Path, tmp_path: Path) -> None:
     index, triplets = tmp_path / "bm25", tmp_path / "triplets.tsv"
     ok("index", data, "-o", index)

@@ -31,6 +31,7 @@ def write_links(path, pairs, header="source\ttarget\n"):
     return path
 
 
+@pytest.mark.slow
 def test_fit_takes_links_and_says_what_it_read(tmp_path, pages):
     links = write_links(tmp_path / "links.tsv", LINKS)
     said = ok("fit", pages, "--links", links, "-o", tmp_path / "model", *QUICK)
@@ -43,6 +44,7 @@ def test_fit_takes_links_and_says_what_it_read(tmp_path, pages):
     assert same.report.systems == model.report.systems
 
 
+@pytest.mark.slow
 def test_links_may_be_in_a_folder_of_files_without_headers_and_beside_texts(tmp_path, pages):
     for part in range(2):
         write_links(tmp_path / "links" / f"{part}.csv", LINKS[part::2], header="# a graph\n")
@@ -55,6 +57,7 @@ def test_links_may_be_in_a_folder_of_files_without_headers_and_beside_texts(tmp_
     assert "source: id; target: links\n120 links of 40 documents" in said
 
 
+@pytest.mark.slow
 def test_links_to_unknown_documents_are_refused_or_counted(tmp_path, pages):
     links = write_links(tmp_path / "links.tsv", [*LINKS, ("p01", "elsewhere")])
     result = run("fit", pages, "--links", links, "-o", tmp_path / "model")
@@ -83,6 +86,7 @@ def test_options_that_links_have_no_use_for_are_refused(tmp_path, pages, options
     assert message in result.output
 
 
+@pytest.mark.slow
 def test_columns_of_links_can_be_named(tmp_path, pages):
     links = write_links(tmp_path / "links.tsv", LINKS, header="page\tnext\n")
     result = run("fit", pages, "--links", links, "-o", tmp_path / "model")

@@ -42,6 +42,7 @@ def test_text_to_sparse_w_to_index_to_picture(data, tmp_path):
     assert (tmp_path / "synonyms.txt").exists()
 
 
+@pytest.mark.slow
 def test_parameters_reach_the_ranker(data, tmp_path):
     model = fit(
         data,
@@ -54,6 +55,7 @@ def test_parameters_reach_the_ranker(data, tmp_path):
     assert model.report.details.learning.curves[0].points[-1][0] == 4000
 
 
+@pytest.mark.slow
 def test_the_best_of_several_is_taken(data, tmp_path):
     model = fit(data, tmp_path / "model", "--ranker", "cosine", "--ranker", "low-rank:n_components=3")
     output = model.report.chosen
@@ -86,6 +88,7 @@ def test_help_names_every_ranker():
     assert all(name in shown.replace("low- rank", "low-rank") for name in NAMED_RANKERS)
 
 
+@pytest.mark.slow
 def test_values_are_typed(data, tmp_path):
     model = fit(data, tmp_path / "model", "--ranker", "hashed:identity=none,n_buckets=512")
     assert model.report.chosen["identity"] is None
@@ -141,6 +144,7 @@ def test_letor_fit_says_which_parameters_there_are(spec, message, rows):
     assert "Example: --ranker ftrl:batch_size=100" in result.output
 
 
+@pytest.mark.slow
 def test_fit_learns_the_same_weights_as_python(data, tmp_path):
     model = fit(data, tmp_path / "model", "--ranker", "sparse:rate=.5,l1=1e-5")
     same = tc.fit(

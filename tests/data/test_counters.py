@@ -53,6 +53,7 @@ def test_any_part_is_drawn_by_itself(name, start, cut, seed):
         np.testing.assert_array_equal(one, np.concatenate(halves))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_draws_are_as_often_what_the_generator_draws(name):
     """Counts of (query, better) and of worse documents, against draws of the sampler's own way: a chi-squared test."""

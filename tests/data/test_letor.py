@@ -210,6 +210,7 @@ def test_dense_or_sparse_is_decided_by_what_is_not_zero() -> None:
     assert sparse.issparse(read_letor(new_file("1 qid:1 1:1\n"), dense=False).X)
 
 
+@pytest.mark.slow
 @given(sets(), st.integers(1, 60), st.booleans())
 @QUICK
 def test_blocks_and_chunks_change_nothing(data: LetorData, n_bytes: int, dense: bool) -> None:

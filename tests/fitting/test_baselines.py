@@ -64,6 +64,7 @@ def test_stop_words_stay_where_queries_are_made_of_them():
     assert start.vectoriser.analyser.stop_words is None
 
 
+@pytest.mark.slow
 @settings(max_examples=5)
 @given(st.integers(0, 2**32))
 def test_the_start_is_the_best_where_that_is_clearly_better_than_the_ordinary(seed):

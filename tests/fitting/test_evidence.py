@@ -189,6 +189,7 @@ def test_documents_that_are_not_there_are_passed_over_and_counted():
 # -- what is drawn and measured ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_draws_are_shared_in_proportion_and_said():
     one, other = (PreferenceSampler(Preferences([row], [1], [0])) for row in (0, 1))
     mixture = MixtureSampler([(one, 3), (other, 1)])
@@ -254,6 +255,7 @@ def test_clicks_alone_teach_what_judgements_would(from_clicks):
     assert tc.evaluate(CORPUS.qrels, run, "nDCG@10").mean("nDCG@10") > before + 0.1
 
 
+@pytest.mark.slow
 def test_the_report_of_each_source_is_printed_saved_and_on_the_page(from_clicks, tmp_path):
     report = from_clicks.report
     from_clicks.save(tmp_path / "m")

@@ -80,6 +80,7 @@ def test_words_are_learned_as_without_vectors(fitted):
         assert alone.rank({qid: text}, dict(docs.items()), k=5)[qid] == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_index_ranking_reasons_and_saving_agree(fitted, tmp_path):
     model, docs, queries, (qids, X) = fitted
     run = model.rank(queries, docs, 7, (qids, X))

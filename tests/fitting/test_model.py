@@ -145,6 +145,7 @@ def sealed_with(model: tc.TextModel, path, change) -> None:
     write_bundle(path, kind=bundle.kind, meta=meta, arrays=bundle.arrays)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

@@ -245,6 +245,7 @@ def test_queries_by_documents_and_blends_are_what_anyone_would_compute(seed, exc
     np.testing.assert_array_equal(alone[:, 0], held_out.values(weights))
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.integers(0, 2**32), st.booleans())
 def test_preferences_by_documents_and_blends_are_what_anyone_would_compute(seed, weighted):

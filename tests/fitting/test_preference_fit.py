@@ -51,6 +51,7 @@ def test_threes_are_held_out_by_query_and_reported_against_the_baselines(model):
     assert report.details.data["n_preferences"] == 80 * 12
 
 
+@pytest.mark.slow
 def test_the_report_is_what_anyone_would_compute():
     qids = list(CORPUS.qrels)
     tested = qids[60:]
@@ -94,6 +95,7 @@ def test_validation_and_test_may_be_given_and_the_same_seed_gives_the_same_bits(
     assert bits(one.weights) == bits(other.weights)
 
 
+@pytest.mark.slow
 def test_a_tie_counts_a_half(model):
     Q, D = model.queries(["nobody"]), model.docs(list(CORPUS.docs.values()))
     held_out = HeldOutPreferences(Q, D, tc.Preferences([0, 0], [1, 2], [3, 4]), ("q",))

@@ -110,6 +110,7 @@ def test_synonyms_are_learned_and_the_gain_is_real(model, corpus):
     assert sum(model.related(f"ask{j:02d}", 1)[0][0] == f"say{j:02d}" for j in range(80)) > 60
 
 
+@pytest.mark.slow
 def test_the_report_is_what_anyone_would_compute(model, corpus):
     report = model.report
     expected = all_scores(model, corpus, corpus.part(240, 280))

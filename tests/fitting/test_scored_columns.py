@@ -75,6 +75,7 @@ def test_numbers_that_decide_have_the_right_signs(fitted):
     assert model.report.changes["nDCG@10"][0] > 0.1
 
 
+@pytest.mark.slow
 def test_an_explanation_sums_over_words_fields_and_numbers(fitted):
     docs, queries, model = fitted
     [(doc_id, score)] = model.rank({"q": queries["q0"]}, as_documents(docs), k=1)["q"].items()

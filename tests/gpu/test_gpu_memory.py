@@ -57,6 +57,7 @@ def test_what_is_learned_is_brought_back_a_few_rows_at_a_time(name, monkeypatch)
     assert max(sizes) <= 100
 
 
+@pytest.mark.slow
 def test_a_sparse_w_is_refused_where_there_is_no_room_to_bring_it_back():
     memory = 4 * N_TERMS**2
     with on_host_gpu(HostGpu(memory)):
@@ -79,6 +80,7 @@ def test_texts_are_counted_as_they_are_put_on_a_card(name):
     assert n_bytes - 32 <= on_gpu.bytes_of_texts(Q, Q) <= n_bytes  # less the ends of the last rows
 
 
+@pytest.mark.slow
 def test_latent_vectors_of_texts_stay_theirs_while_the_next_are_laid_out():
     """Though a kernel may still read them then."""
     state = tc.LowRankRanker(n_components=5, start="lsi", learn_documents=False)._start(some_texts(), some_texts())

@@ -39,6 +39,7 @@ def test_one_block_takes_the_steps_of_the_cpu(name):
         assert there.history_[-1].violation_rate == pytest.approx(here.history_[-1].violation_rate, abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in RANKERS if "averaged" not in name])
 def test_steps_with_the_same_bits_every_time(name):
     """As one block of one thread a batch is one preference, so that the way by sums of integers is that of the CPU."""

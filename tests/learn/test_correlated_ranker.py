@@ -55,6 +55,7 @@ def step_by_step(U, V, words, variant, prefs, identity_weight, rate, margin, tie
     return U, U if tied else V, violations
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     seed=seeds,

@@ -97,6 +97,7 @@ def test_single_precision_rows_are_scored_in_double(monkeypatch):
     assert l1_path(X, y, qid, n_l1s=3).predict(single).shape == (80, 3)
 
 
+@pytest.mark.slow
 @every_ranker
 def test_grades_count_by_their_order_alone(make):
     X, y, qid = made_rows(2)

@@ -66,6 +66,7 @@ def test_the_basic_form_is_equation_7(kernel, form, seed, l2):
     assert_same(ranker.path([l2]).predict(form(new))[:, 0], expected)
 
 
+@pytest.mark.slow
 @every_kernel
 @every_form
 @settings(max_examples=8)

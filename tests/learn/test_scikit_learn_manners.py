@@ -134,6 +134,7 @@ def test_a_grid_takes_the_queries_of_a_frame(make, rows):
     assert found.ranker.l2 == expected.ranker.l2
 
 
+@pytest.mark.slow
 @every_ranker
 def test_sizes_of_groups_stand_for_ids(make, rows):
     X, y, qid = rows

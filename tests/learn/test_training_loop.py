@@ -79,6 +79,7 @@ def test_a_resumed_run_has_the_bits_of_an_unbroken_one(make, validated, kind, da
     check_resuming(make, validated, kind, data, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["array", "shuffled", "sampled", "top"])
 def test_resumed_thinning_has_the_bits_of_unbroken_thinning(kind, data, tmp_path):
     def make():

@@ -292,6 +292,7 @@ def test_feature_models_are_compared_on_a_letor_file(tmp_path: Path) -> None:
     assert (Path(one["system"]).name, one["wins"] + one["ties"] + one["losses"]) == ("good", 12)
 
 
+@pytest.mark.slow
 def test_models_and_runs_are_measured_on_the_same_split(tmp_path: Path, model: tc.TextModel, corpus: Corpus) -> None:
     docs = {doc_id.replace(" ", "-"): text for doc_id, text in corpus.docs.items()}
     qrels = {

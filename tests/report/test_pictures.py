@@ -114,6 +114,7 @@ def heat_map(figure):
     return figure.axes[0]
 
 
+@pytest.mark.slow
 def test_the_heat_map_shows_the_weights_centred_at_zero_with_words():
     weights, _ = some_weights(3, kinds="LI")
     seen = look_at_pairs(weights, vocabulary=list(LETTERS))
@@ -231,6 +232,7 @@ def test_without_matplotlib_the_error_says_what_to_install(tmp_path, monkeypatch
 # -- the command line -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_verb_draws_what_was_saved(model, tmp_path):
     model.save(tmp_path / "model")
     output: Path = tmp_path / "pairs.png"

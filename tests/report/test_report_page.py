@@ -100,6 +100,7 @@ def test_the_details_are_what_the_table_says(model, corpus: Corpus):
     assert all(known.get(pair[:2], pair[2]) == pair[2] for pair in details.pairs)
 
 
+@pytest.mark.slow
 def test_the_curve_ends_where_learning_ended_and_looking_changes_nothing(monkeypatch):
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=40)
 
@@ -370,6 +371,7 @@ def test_a_report_of_an_earlier_version_has_a_page_of_its_table():
             assert report.to_state()[0].keys().isdisjoint({"rivals", "details"})
 
 
+@pytest.mark.slow
 def test_labelled_texts_have_a_page():
     rng = np.random.default_rng(0)
     labels = [f"class {i % 4}" for i in range(100)]
@@ -419,6 +421,7 @@ def test_details_that_do_not_fit_are_refused(model, where, value):
         Report.from_state(meta, {})
 
 
+@pytest.mark.slow
 def test_fit_writes_the_page_and_report_writes_it_again(tmp_path):
     corpus = synonyms(3, n_pairs=8, n_docs=25, n_queries=30)
     folder = tmp_path / "made up"
@@ -518,6 +521,7 @@ def test_bars_have_the_colour_of_what_they_mean(lower_is_better, above, below):
         assert f"svg .{name} {{" in STYLE
 
 
+@pytest.mark.slow
 def test_a_page_of_a_measure_where_lower_is_better_says_so():
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
     report = tc.fit(small.docs, small.queries, small.qrels, measure="RankLoss", n_steps=1000, n_models=1).report

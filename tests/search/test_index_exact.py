@@ -67,6 +67,7 @@ def long_queries(rng: np.random.Generator, n_terms: int, signed: bool) -> sparse
     return sparse.csr_array(Q * rng.choice([-1, 1], Q.shape) if signed else Q)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("latent", [False, True])
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("negative_values", [False, True])

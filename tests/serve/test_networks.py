@@ -47,6 +47,7 @@ def test_only_trusted_proxies_say_who_asks():
         proxies_of(["10.0.0.5/24"])
 
 
+@pytest.mark.slow
 def test_clients_of_a_trusted_proxy_are_told_apart(tmp_path):
     sent = {"X-Forwarded-For": "6.6.6.6, 2001:db8:1:2::9"}
     for proxies, client in (("10.0.0.1/32", "2001:db8:1:2::"), ("10.9.9.9/32", "10.0.0.1")):

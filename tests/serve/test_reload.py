@@ -140,6 +140,7 @@ def test_a_damaged_index_is_refused_and_a_repaired_one_taken(tmp_path):
         assert found(api)[0] == "new"
 
 
+@pytest.mark.slow
 def test_another_model_in_its_folder_is_taken_and_one_of_other_words_refused(tmp_path):
     index = made_index(tmp_path / "index")
     plain = replace(index.model, weights=Weights([Identity(n_terms=index.model.weights.shape[0], scale=3.0)]))

@@ -136,6 +136,7 @@ def made_docs_iter() -> dict[str, str]:
     return {doc_id: INDEX.text(doc_id) for doc_id in INDEX}
 
 
+@pytest.mark.slow
 def test_vocabularies_of_their_own_are_compared_with_the_model_before(tmp_path):
     queries = tc.Vectoriser().fit(["grün avocado"])
     docs = tc.Vectoriser(weighting="bm25").fit(made_docs_iter().values())

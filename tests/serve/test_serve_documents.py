@@ -55,6 +55,7 @@ def posted(*ids: str, text: str = TEXT, **more: Any) -> dict[str, Any]:
     return {"documents": [{"id": doc_id, "text": text} for doc_id in ids], **more}
 
 
+@pytest.mark.slow
 def test_documents_are_added_replaced_and_removed_on_disk_and_at_once(tmp_path):
     made_index(tmp_path / "index")
     with living(tmp_path) as (api, service):
@@ -106,6 +107,7 @@ def test_what_is_told_of_a_collection_in_memory_is_of_its_documents_now(tmp_path
         assert api.get("/collection").json()["documents"] == 61
 
 
+@pytest.mark.slow
 def test_only_the_write_token_changes_documents(tmp_path):
     made_index(tmp_path / "index")
     with living(tmp_path) as (api, _):

@@ -76,6 +76,7 @@ def test_without_time_or_matches_there_is_the_served_list_alone(tmp_path):
         assert "interleaved" not in record["query_attributes"]
 
 
+@pytest.mark.slow
 def test_all_goes_below_the_last_match_in_both(tmp_path):
     with sharing(tmp_path) as (api, _, _):
         few, everything = search(api, "oil", k=60), search(api, "oil", k=60, all=True)
@@ -184,6 +185,7 @@ def test_documents_come_and_go_for_both(tmp_path):
         assert "new" not in ids(answer)
 
 
+@pytest.mark.slow
 def test_a_candidate_that_changes_is_taken_and_a_bad_one_refused(tmp_path):
     with sharing(tmp_path) as (api, service, _):
         model = service.index.model
@@ -255,6 +257,7 @@ def test_an_index_of_other_words_is_served_without_the_candidate(tmp_path):
         assert "tercet_interleaving 0.0\n" in api.get("/metrics").text
 
 
+@pytest.mark.slow
 def test_the_model_that_is_served_is_no_rival(tmp_path):
     index = made_index(tmp_path / "index")
     index.model.save(tmp_path / "candidate")

@@ -285,6 +285,7 @@ def test_changes_are_rationed_by_client_and_by_address(tmp_path):
         refused(api.post("/prefer", json=GIVEN | {"client": "one-more"}), 429, "address")
 
 
+@pytest.mark.slow
 def test_what_cannot_be_understood_costs_a_change(tmp_path):
     with served(tmp_path / "journal.jsonl", INDEX, Limits(writes_per_minute=0.5, write_burst=1)) as (api, _):
         for path, sent, status in (("/clicks", b'{"more": 1}', 422), ("/prefer", b"{", 422), ("/undo", b"[]", 422)):

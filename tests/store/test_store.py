@@ -200,6 +200,7 @@ def test_array_names_that_cannot_be_stored(tmp_path: Path, name: Any) -> None:
         write_bundle(tmp_path / "b", kind="k", meta={}, arrays={name: np.ones(2)})
 
 
+@pytest.mark.slow
 def test_too_many_arrays(tmp_path: Path) -> None:
     one = np.zeros(1, dtype=np.int8)
     most = {str(number): one for number in range(MAX_ARRAYS)}

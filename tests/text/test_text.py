@@ -193,6 +193,7 @@ class TestTfidf:
         assert ours.words_ == theirs.get_feature_names_out().tolist()
         np.testing.assert_allclose(ours.transform_docs(texts).toarray(), expected.toarray(), atol=1e-6)
 
+    @pytest.mark.slow
     def test_equals_scikit_learns_with_the_papers_settings(self):
         texts = [*made_corpus(n_texts=1500, n_words=30_000), *TEXTS]
         theirs = TfidfVectorizer(max_features=10_000, sublinear_tf=True, stop_words="english")

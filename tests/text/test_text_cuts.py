@@ -139,6 +139,7 @@ class TestJapanese:
     def test_what_the_tagger_cannot_take_separates_words(self, japanese):
         assert japanese("寺\0門\ud800寺") == ["寺", "門", "寺"]
 
+    @pytest.mark.slow
     def test_a_long_line_is_cut_at_marks(self, japanese, monkeypatch):
         line = "京都の寺を見た。" * 3000
         assert len(line) > 2 * japanese_words.LONGEST_PIECE
@@ -165,6 +166,7 @@ class TestCommandLine:
                 (tmp_path / "data" / name / f"{number}.txt").write_text(f"{text}第{number}番", encoding="utf-8")
         return tmp_path
 
+    @pytest.mark.slow
     def test_fit_takes_the_cut(self, folder):
         model = folder / "model"
         done = CliRunner().invoke(

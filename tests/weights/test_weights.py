@@ -366,6 +366,7 @@ def test_a_hashed_part_that_cannot_be_is_refused(changed, message):
 # -- mapped ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), typical=st.floats(0.1, 5), deep=st.booleans())
 @settings(max_examples=25)
 def test_a_per_document_scale_is_that_of_the_mapped_document(seed, typical, deep):
