@@ -128,8 +128,8 @@ class TextModel:
 
     ``doc_vectoriser`` is the same object as ``query_vectoriser`` unless queries and documents have vocabularies of
     their own. ``words`` is the map behind correlated weights, where there is one: the weights do not need it, `nearest`
-    reads it. ``baked`` is what of which journals is part of the weights, as `tercet.serve.bake` notes it. ``memory`` adds
-    to the score of documents that past queries were answered by.
+    reads it. ``baked`` is what of which journals is part of the weights, as `tercet.serve.bake` notes it. ``memory``
+    adds to the score of documents that answered past queries.
 
     Examples
     --------
@@ -236,20 +236,25 @@ class TextModel:
         return self.doc_vectoriser.layout_
 
     def words_alone(self) -> TextModel:
-        """The same without fields, numbers and own vectors, and without a report, which is of all; itself where it has
-        none."""
+        """The same without fields, numbers, own vectors and memory, and without a report, which is of all; itself where
+        it has none."""
         words = self.doc_vectoriser
         if not isinstance(words, FieldedVectoriser):
-            return self
+            return self if self.memory is None else replace(self, memory=None, report=None)
         from tercet.learn.joint import taken_apart
 
         return TextModel(words.plain_, words.plain_, taken_apart(self.weights, words.layout_)[0])
 
     def check_words_only(self, what: str) -> None:
-        """Refuse, for what can do nothing with them, a model that has fields or numbers."""
+        """Refuse, for what can do nothing with them, a model that has fields, numbers or memory."""
         if isinstance(self.doc_vectoriser, FieldedVectoriser):
             others = "own vectors" if self.n_dims else "fields or numbers of documents"
             raise InputError(f"{what} is of words alone, and the model has {others} besides")
+        if self.memory is not None:
+            raise InputError(
+                f"{what} is of words alone, and the model has memory besides; dataclasses.replace(model, memory=None) "
+                "leaves it out"
+            )
 
     def rank(self, queries: Any, docs: Any, k: int = 100, query_vectors: Any = None) -> dict[str, dict[str, float]]:
         """A run: the k best documents of each query, best first, as qid -> doc_id -> score.
@@ -290,7 +295,7 @@ class TextModel:
             return why
         reasons = self.memory.explain(Q, doc_id)
         words = self.query_vectoriser.words_
-        pooled = [(words[column], f"{words[column]} in past queries", amount) for column, amount in reasons.words]
+        pooled = [(words[column], f"past queries: {words[column]}", amount) for column, amount in reasons.words]
         total = sum(reason.contribution for reason in reasons.past) + sum(amount for _, amount in reasons.words)
         pairs = tuple(sorted((*why.pairs, *pooled), key=lambda pair: -abs(pair[2]))) if pooled else why.pairs
         return replace(why, score=why.score + total, pairs=pairs, past=reasons.past)

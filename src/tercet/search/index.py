@@ -262,6 +262,11 @@ class Index(BaseIndex):
         return is_shared or super().same_row(other, doc_id)
 
     @property
+    def n_unknown_in_memory(self) -> int:
+        """Number of documents that the model's memory knows and the index lacks; searches ignore them."""
+        return 0 if self._memory is None else int((self._memory_rows(self._view) < 0).sum())
+
+    @property
     def n_segments(self) -> int:
         return len(self._view.entries)
 
