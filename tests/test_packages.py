@@ -31,6 +31,7 @@ LAYERS: list[list[str]] = [
     ["data"],
     ["text", "simulate.py"],
     ["weights"],
+    ["memory"],
     ["measure"],
     ["learn"],
     ["report"],

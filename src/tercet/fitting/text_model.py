@@ -17,6 +17,7 @@ from tercet.data.judgements import as_queries
 from tercet.data.own_vectors import as_own_vectors
 from tercet.data.values import Value
 from tercet.errors import DamagedBundleError, InputError
+from tercet.memory import Memory, PastQuery
 from tercet.report import Report
 from tercet.report.html import Html, element, join
 from tercet.report.table import Cell, Table
@@ -40,14 +41,22 @@ def ordinary_analyser() -> Analyser:
 
 @dataclass(frozen=True)
 class TextExplanation:
-    """Why a document got its score: (query word, document word, contribution), largest first; they sum to ``score``."""
+    """Why a document got its score: pairs of words and past queries, the largest first; together they sum to ``score``.
+
+    Attributes
+    ----------
+    pairs : (query word, document word, contribution)
+    unknown : words of the query that the model does not know
+    past : past queries that the document answered
+    """
 
     score: float
     pairs: tuple[tuple[str, str, float], ...]
     unknown: tuple[str, ...]
+    past: tuple[PastQuery, ...] = ()
 
     def table(self, k: int = 10) -> str:
-        """The score and the k largest contributions, the others added up, one line each."""
+        """The score and the k largest contributions of each kind, the others added up, one line each."""
         lines = [f"{contribution:+.4f}  {name}" for name, contribution in self._summed(k)]
         if self.unknown:
             lines.append(f"the model does not know: {', '.join(self.unknown)}")
@@ -58,6 +67,9 @@ class TextExplanation:
         rows = [("score", self.score), *((pair_name(a, b), contribution) for a, b, contribution in self.pairs[:k])]
         if rest := self.pairs[k:]:
             rows.append((f"{len(rest)} more pairs", sum(contribution for _, _, contribution in rest)))
+        rows += [(past_name(reason), reason.contribution) for reason in self.past[:k]]
+        if more := self.past[k:]:
+            rows.append((f"{len(more)} more past queries", sum(reason.contribution for reason in more)))
         return rows
 
     def __str__(self) -> str:
@@ -82,6 +94,19 @@ def pair_name(query_word: str, doc_word: str) -> str:
     return doc_word if own else f"{query_word} → {doc_word}"
 
 
+def past_name(reason: PastQuery) -> str:
+    """A past query as a reason.
+
+    Examples
+    --------
+    >>> past_name(PastQuery("green tea set", 0.82, 1.0, 1.31))
+    'asked before: "green tea set" (similarity .82)'
+    """
+    similarity = f"{reason.similarity:.2f}".removeprefix("0")
+    against = "" if reason.evidence > 0 else ", not chosen"
+    return f'asked before: "{reason.text}" (similarity {similarity}){against}'
+
+
 @dataclass(frozen=True)
 class Baked:
     """What was taught to a service and is part of a model since: entries 1 to ``entry`` of a journal.
@@ -103,7 +128,8 @@ class TextModel:
 
     ``doc_vectoriser`` is the same object as ``query_vectoriser`` unless queries and documents have vocabularies of
     their own. ``words`` is the map behind correlated weights, where there is one: the weights do not need it, `nearest`
-    reads it. ``baked`` is what of which journals is part of the weights, as `tercet.serve.bake` notes it.
+    reads it. ``baked`` is what of which journals is part of the weights, as `tercet.serve.bake` notes it. ``memory``
+    adds to the score of documents that answered past queries.
 
     Examples
     --------
@@ -119,11 +145,13 @@ class TextModel:
     report: Report | None = None
     words: CorrelatedWords | None = None
     baked: tuple[Baked, ...] = ()
+    memory: Memory | None = None
 
     def __repr__(self) -> str:
         n_queries, n_docs = (len(one.words_) for one in (self.query_vectoriser, self.doc_vectoriser))
         words = f"{n_queries:,}" if self.query_vectoriser is self.doc_vectoriser else f"{n_queries:,} and {n_docs:,}"
-        return f"TextModel({words} words, {self.weights!r})"
+        memory = "" if self.memory is None else f", {self.memory!r}"
+        return f"TextModel({words} words, {self.weights!r}{memory})"
 
     def _repr_html_(self) -> str:
         return join([element("p", repr(self)), Html(self.report._repr_html_()) if self.report is not None else ""])
@@ -134,6 +162,8 @@ class TextModel:
             raise InputError(f"weights have shape {self.weights.shape}, the vocabularies {shape}; they must agree")
         if self.words is not None and self.words.n_features_in_ != shape[0]:
             raise InputError(f"the word map has {self.words.n_features_in_} words, the vocabulary {shape[0]}")
+        if self.memory is not None and self.memory.n_terms > shape[0]:
+            raise InputError(f"memory has {self.memory.n_terms} words, the vocabulary {shape[0]}")
 
     @classmethod
     def bm25(cls, texts: Iterable[str], analyser: Analyser | None = None) -> TextModel:
@@ -206,20 +236,25 @@ class TextModel:
         return self.doc_vectoriser.layout_
 
     def words_alone(self) -> TextModel:
-        """The same without fields, numbers and own vectors, and without a report, which is of all; itself where it has
-        none."""
+        """The same without fields, numbers, own vectors and memory, and without a report, which is of all; itself where
+        it has none."""
         words = self.doc_vectoriser
         if not isinstance(words, FieldedVectoriser):
-            return self
+            return self if self.memory is None else replace(self, memory=None, report=None)
         from tercet.learn.joint import taken_apart
 
         return TextModel(words.plain_, words.plain_, taken_apart(self.weights, words.layout_)[0])
 
     def check_words_only(self, what: str) -> None:
-        """Refuse, for what can do nothing with them, a model that has fields or numbers."""
+        """Refuse, for what can do nothing with them, a model that has fields, numbers or memory."""
         if isinstance(self.doc_vectoriser, FieldedVectoriser):
             others = "own vectors" if self.n_dims else "fields or numbers of documents"
             raise InputError(f"{what} is of words alone, and the model has {others} besides")
+        if self.memory is not None:
+            raise InputError(
+                f"{what} is of words alone, and the model has memory besides; dataclasses.replace(model, memory=None) "
+                "leaves it out"
+            )
 
     def rank(self, queries: Any, docs: Any, k: int = 100, query_vectors: Any = None) -> dict[str, dict[str, float]]:
         """A run: the k best documents of each query, best first, as qid -> doc_id -> score.
@@ -232,19 +267,38 @@ class TextModel:
             raise InputError(f"there are {len(queries)} queries and {len(docs)} documents; both are needed")
         doc_ids = list(docs)
         own = None if query_vectors is None else as_own_vectors(query_vectors, "query_vectors").take(queries, "query")
-        doc_rows, scores = self.weights.rank(self.queries(list(queries.values()), own), self.docs(docs), k)
+        Q, D = self.queries(list(queries.values()), own), self.docs(docs)
+        if self.memory is None:
+            doc_rows, scores = self.weights.rank(Q, D, k)
+        else:
+            doc_rows, scores = self.memory.rank(self.weights, Q, D, doc_ids, k)
         return {
             qid: {doc_ids[d]: float(s) for d, s in zip(row, best, strict=True)}
             for qid, row, best in zip(queries, doc_rows, scores, strict=True)
         }
 
-    def explain(self, query: str, doc: str | Mapping[str, Value]) -> TextExplanation:
-        """The word pairs behind the score of a document for a query text; a record where it has fields or numbers."""
+    def explain(self, query: str, doc: str | Mapping[str, Value], doc_id: str | None = None) -> TextExplanation:
+        """The word pairs behind the score of a document for a query text; a record where it has fields or numbers.
+
+        With the document's id, past queries that it answered are reasons too.
+        """
         if not isinstance(doc, str | Documents):
             doc = as_documents({"document": doc})
-        row = self.docs([doc] if isinstance(doc, str) else doc)
+        row, Q = self.docs([doc] if isinstance(doc, str) else doc), self.queries([query])
         unknown = tuple(self.query_vectoriser.unknown_words(query))
-        return self.worded(self.explained(self.weights, self.queries([query]), row), unknown, row)
+        why = self.worded(self.explained(self.weights, Q, row), unknown, row)
+        return why if doc_id is None else self.with_memory_reasons(why, Q, doc_id)
+
+    def with_memory_reasons(self, why: TextExplanation, Q: sparse.csr_array, doc_id: str) -> TextExplanation:
+        """An explanation by words with what memory adds to the score of the document."""
+        if self.memory is None:
+            return why
+        reasons = self.memory.explain(Q, doc_id)
+        words = self.query_vectoriser.words_
+        pooled = [(words[column], f"past queries: {words[column]}", amount) for column, amount in reasons.words]
+        total = sum(reason.contribution for reason in reasons.past) + sum(amount for _, amount in reasons.words)
+        pairs = tuple(sorted((*why.pairs, *pooled), key=lambda pair: -abs(pair[2]))) if pooled else why.pairs
+        return replace(why, score=why.score + total, pairs=pairs, past=reasons.past)
 
     def explained(self, weights: Weights, query: sparse.csr_array, doc: sparse.csr_array) -> Explanation:
         """The pairs of columns behind a score by weights over the columns of this model; own vectors are one pair."""
@@ -356,7 +410,7 @@ class TextModel:
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a folder; ``tc.load`` gives it back."""
         sides = (self.query_vectoriser, self.doc_vectoriser)
-        meta, arrays = encode(_SavedTextModel(*sides, self.weights, self.report, self.words, self.baked))
+        meta, arrays = encode(_SavedTextModel(*sides, self.weights, self.report, self.words, self.baked, self.memory))
         write_bundle(path, kind=TEXT_MODEL, meta=meta, arrays=arrays)
 
     @classmethod
@@ -364,7 +418,7 @@ class TextModel:
         """The model a bundle holds."""
         saved = decode(_SavedTextModel, bundle.meta, bundle.arrays, where=f"{bundle.path}: meta")
         try:
-            return cls(saved.queries, saved.docs, saved.weights, saved.report, saved.words, saved.baked)
+            return cls(saved.queries, saved.docs, saved.weights, saved.report, saved.words, saved.baked, saved.memory)
         except InputError as error:
             raise DamagedBundleError(f"{bundle.path}: {error}") from error
 
@@ -377,3 +431,4 @@ class _SavedTextModel:
     report: Report | None
     words: Annotated[CorrelatedWords | None, OMIT_DEFAULT] = None  # files from before there was one have none
     baked: Annotated[tuple[Baked, ...], OMIT_DEFAULT] = ()
+    memory: Annotated[Memory | None, OMIT_DEFAULT] = None

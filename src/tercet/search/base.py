@@ -15,6 +15,7 @@ from tercet.data.own_vectors import as_own_vectors
 from tercet.data.values import Record
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextExplanation, TextModel
+from tercet.memory import Memory
 from tercet.search.documents import Docs, Progress, checked_rows
 from tercet.search.filtering import Where, checked_where
 from tercet.search.promotions import By, Evidence, Promotion
@@ -189,8 +190,10 @@ class BaseIndex(ABC):
         model = self._model if isinstance(self._model, TextModel) else None
         rows = np.array([row_of(view, doc_id) for doc_id in doc_ids], dtype=np.int64)
         [query] = view.scorer.expand(Q)
-        searched, scores = SearchedQuery(view, model, Q, ()), view.rescore(query, rows).tolist()
-        listed = zip(doc_ids, scores, rows.tolist(), strict=True)
+        searched, scores = SearchedQuery(view, model, Q, ()), view.rescore(query, rows)
+        if self._memory is not None:
+            self._memory.add_to(scores[None], Q, self._memory.rows_in(doc_ids))
+        listed = zip(doc_ids, scores.tolist(), rows.tolist(), strict=True)
         return [Hit(doc_id, score, searched, row) for doc_id, score, row in listed]
 
     def search_many(
@@ -211,8 +214,11 @@ class BaseIndex(ABC):
         Q = model.queries(list(queries.values()), own)
         worded = np.diff(Q.indptr) > 0  # for others low-rank parts would rank all documents, all with zero
         qids = iter([qid for qid, has_words in zip(queries, worded.tolist(), strict=True) if has_words])
-        for block in view.scorer.expand(Q if worded.all() else Q[worded]):
-            answers = best_rows(view, block, k, max_terms)
+        asked = Q if worded.all() else Q[worded]
+        n_before = 0
+        for block in view.scorer.expand(asked):
+            answers = self._best(view, asked[n_before : n_before + len(block)], block, k, max_terms)
+            n_before += len(block)
             ids = iter(view.doc_ids(np.concatenate([rows for rows, _, _ in answers])))
             for _, scores, _ in answers:
                 run[next(qids)] = {next(ids): score for score in scores.tolist()}
@@ -223,11 +229,46 @@ class BaseIndex(ABC):
         if not searched.query.nnz:
             return Results(unknown=searched.unknown)
         [query] = searched.view.scorer.expand(searched.query)
-        [(rows, scores, missed)] = best_rows(searched.view, query, k, max_terms)
+        [(rows, scores, missed)] = self._best(searched.view, searched.query, query, k, max_terms)
         n = n_matches(searched, rows, scores) if cutoff else len(rows)
         kept = zip(searched.view.doc_ids(rows[:n]), scores[:n].tolist(), rows[:n].tolist(), strict=True)
         hits = [Hit(doc_id, score, searched, row) for doc_id, score, row in kept]
         return Results(hits, searched.unknown, missed is None, missed or 0.0, len(rows) - n)
+
+    def _best(
+        self, view: DocumentView, Q: sparse.csr_array, queries: ExpandedQueries, k: int, max_terms: int | None
+    ) -> list[Best]:
+        """The best documents by words and, where the model has one, by memory."""
+        memory = self._memory
+        if memory is None:
+            return best_rows(view, queries, k, max_terms)
+        remembered = memory.scores(Q)
+        # Documents that memory moves down leave room for others.
+        n_more = int(np.bincount(remembered.tocoo().row[remembered.data < 0], minlength=1).max())
+        answers = best_rows(view, queries, k + n_more, max_terms)
+        rows_of = self._memory_rows(view)
+        moved = []
+        for i, (rows, scores, missed) in enumerate(answers):
+            entries = slice(*remembered.indptr[i : i + 2])
+            known, amounts = rows_of[remembered.indices[entries]], remembered.data[entries]
+            known, amounts = known[known >= 0], amounts[known >= 0]
+            by_words = view.rescore(queries.one(i), known.astype(np.int32))
+            others = ~np.isin(rows, known)
+            every = np.concatenate([rows[others], known])
+            totals = np.concatenate([scores[others], by_words + amounts])
+            order = np.lexsort((every, -totals))[:k]
+            moved.append((every[order], totals[order], missed))
+        return moved
+
+    @property
+    def _memory(self) -> Memory | None:
+        return self._model.memory if isinstance(self._model, TextModel) else None
+
+    def _memory_rows(self, view: DocumentView) -> NDArray[np.int64]:
+        """Row of each document of memory in a view; -1 for one that is not in it."""
+        assert self._memory is not None
+        found = (view.find(doc_id) for doc_id in self._memory.doc_ids)
+        return np.array([-1 if row is None else row for row in found], dtype=np.int64)
 
     # -- explaining ---------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tercet._validate import check_integer
 from tercet.data.values import timestamp
@@ -29,6 +30,7 @@ from tercet.search.documents import (
 )
 from tercet.search.folder import Committed, Folder, check_fits, vectoriser_fingerprint
 from tercet.search.promotions import KEPT_MODELS, KEPT_PROMOTIONS, By, Evidence, Promotion, kept_models, last_to_undo
+from tercet.search.results import DocumentView
 from tercet.search.scorer import Scorer
 from tercet.search.segment import MOST_DOCS, Segment
 from tercet.search.view import LiveSegment, View
@@ -61,6 +63,7 @@ class Index(BaseIndex):
     def __init__(self, model: TextModel | Weights, committed: Committed, view: View, folder: Folder | None) -> None:
         self._model, self._committed, self._folder = model, committed, folder
         self._view: View = view
+        self._remembered: tuple[View, TextModel | Weights, NDArray[np.int64]] | None = None  # rows of memory in a view
         self._model_digest = committed.model_digest  # of the index's own when this object was made
         self._changing = threading.Lock()  # held by a thread that changes the index; searches never wait
 
@@ -162,6 +165,15 @@ class Index(BaseIndex):
 
         return folder.consistently(read)
 
+    def _memory_rows(self, view: DocumentView) -> NDArray[np.int64]:
+        # Looked up once for each version of the documents; a filtered view has the same rows, fewer of them alive.
+        key = (self._view, self._model)
+        if self._remembered is None or self._remembered[0] is not key[0] or self._remembered[1] is not key[1]:
+            self._remembered = (*key, super()._memory_rows(self._view))
+        rows = self._remembered[2]
+        assert isinstance(view, View)
+        return rows if view is self._view else np.where(view.has_rows(rows), rows, -1)
+
     def with_model(self, model: TextModel | Weights) -> Index:
         """The same documents for another model over the same vocabulary; nothing is copied."""
         check_model(model, TextModel | Weights)
@@ -248,6 +260,11 @@ class Index(BaseIndex):
         # Segments never change, and an index that changes shares those that stay.
         is_shared = isinstance(other, Index) and self._view.position(doc_id) == other._view.position(doc_id)
         return is_shared or super().same_row(other, doc_id)
+
+    @property
+    def n_unknown_in_memory(self) -> int:
+        """Number of documents that the model's memory knows and the index lacks; searches ignore them."""
+        return 0 if self._memory is None else int((self._memory_rows(self._view) < 0).sum())
 
     @property
     def n_segments(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final, Protocol
 
@@ -253,7 +253,10 @@ class SearchedQuery:
 
     def why(self, row: int) -> TextExplanation:
         doc = self.view.matrix(row)
-        return self._worded(self._explained(doc), doc)
+        why = self._worded(self._explained(doc), doc)
+        if self.model is None or self.model.memory is None:
+            return why
+        return self.model.with_memory_reasons(why, self.query, self.view.doc_ids(np.array([row]))[0])
 
     def _explained(self, doc: sparse.csr_array) -> Explanation:
         weights = self.view.scorer.weights
@@ -272,7 +275,21 @@ class SearchedQuery:
         )
         kept = np.flatnonzero(merged.contribution)
         pairs = (merged.query_term[kept], merged.doc_term[kept], merged.contribution[kept])
-        return self._worded(Explanation(mine.score - theirs.score, *pairs))
+        why = self._worded(Explanation(mine.score - theirs.score, *pairs))
+        if self.model is None or self.model.memory is None:
+            return why
+        ahead, behind = self.view.doc_ids(np.array([row, other]))
+        added, taken = (
+            self.model.with_memory_reasons(replace(why, pairs=()), self.query, doc) for doc in (ahead, behind)
+        )
+        opposite = tuple(replace(past, contribution=-past.contribution) for past in taken.past)
+        pairs_of_memory = (*added.pairs, *((a, b, -amount) for a, b, amount in taken.pairs))
+        return replace(
+            why,
+            score=why.score + added.score - taken.score,
+            pairs=tuple(sorted((*why.pairs, *pairs_of_memory), key=lambda pair: -abs(pair[2]))),
+            past=tuple(sorted((*added.past, *opposite), key=lambda past: -abs(past.contribution))),
+        )
 
     def _worded(self, why: Explanation, doc: sparse.csr_array | None = None) -> TextExplanation:
         if self.model is None:

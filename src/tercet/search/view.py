@@ -125,6 +125,13 @@ class View:
                 return number * MOST_DOCS + row
         return None
 
+    def has_rows(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether documents are in this view, by row; -1 is none."""
+        present = rows >= 0
+        for number, entry in enumerate(self.entries):
+            present &= ~((rows // MOST_DOCS == number) & np.isin(rows % MOST_DOCS, entry.dead))
+        return present
+
     def position(self, doc_id: str) -> tuple[Segment, int] | None:
         """The segment of a document and its row there, or None."""
         row = self.find(doc_id)

@@ -1,0 +1,5 @@
+"""Memory of past queries: which documents people chose for which queries."""
+
+from tercet.memory.value import Memory, MemoryReasons, MemorySettings, PastQuery, remember
+
+__all__ = ["Memory", "MemoryReasons", "MemorySettings", "PastQuery", "remember"]
