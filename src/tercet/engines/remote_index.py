@@ -26,7 +26,7 @@ from tercet.engines.records import (
     read_marker,
     refuse_taken,
 )
-from tercet.engines.remote_view import Memory, RemoteView
+from tercet.engines.remote_view import DocumentCache, RemoteView
 from tercet.engines.uploading import Batches, Uploader, batches_of_rows, batches_of_texts
 from tercet.errors import BundleError, InputError
 from tercet.fitting.text_model import TextModel
@@ -354,8 +354,8 @@ def _collection_for(upload: Upload, engine: Engine, words: int, n_components: in
     return replace(marker, limits=own_marker(engine, location.index).limits)
 
 
-def _viewed(engine: Engine, marker: Marker, scorer: Scorer, memory: Memory | None = None) -> RemoteView:
-    return RemoteView(engine, marker, scorer, engine.count() - 1, memory or Memory())  # all but the marker
+def _viewed(engine: Engine, marker: Marker, scorer: Scorer, memory: DocumentCache | None = None) -> RemoteView:
+    return RemoteView(engine, marker, scorer, engine.count() - 1, memory or DocumentCache())  # all but the marker
 
 
 def _free_row(engine: Engine, marker: Marker) -> int:

@@ -46,7 +46,7 @@ class RemoteDocument:
     contents: Mapping[str, Any] | None = None
 
 
-class Memory:
+class DocumentCache:
     """The documents that were read last. Threads may share it."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class RemoteView:
     marker: Marker
     scorer: Scorer
     n_docs: int
-    memory: Memory = field(default_factory=Memory)
+    memory: DocumentCache = field(default_factory=DocumentCache)
 
     def __len__(self) -> int:
         return self.n_docs
