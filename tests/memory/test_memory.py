@@ -166,6 +166,21 @@ def test_removed_and_filtered_documents_are_not_found_by_memory(known, rememberi
     assert index.n_unknown_in_memory == 2
 
 
+def test_hits_of_an_older_version_keep_their_memory(known, remembering):
+    """Rows are those of the version that was searched, also when the index has changed since."""
+    index = tc.Index.build(known.docs, remembering, segment_docs=30)
+    text = next(iter(asked(known).values()))
+    before = index.latest()
+    expected = [(hit.doc_id, hit.score) for hit in before.search(text, cutoff=False)]
+    changed = expected[0][0]
+    index.replace({changed: "nothing that was asked for"})
+    assert changed in [hit.doc_id for hit in index.search(text, k=80, cutoff=False)]  # by memory alone
+    rows, older = index._memory_rows(index._view), index._memory_rows(before._view)
+    column = remembering.memory.doc_ids.index(changed)
+    assert rows[column] != older[column] == before._view.find(changed)
+    assert [(hit.doc_id, hit.score) for hit in before.search(text, cutoff=False)] == expected
+
+
 def test_reasons_sum_to_the_score(known, remembering):
     index = tc.Index.build(known.docs, remembering)
     for text in list(asked(known).values())[:5]:

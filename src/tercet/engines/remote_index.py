@@ -368,6 +368,8 @@ def _free_row(engine: Engine, marker: Marker) -> int:
 
 def _fitting(model: TextModel | Weights, factors: str, where: str, engine: str) -> Scorer:
     """The scorer of a model; low-rank parts must be those that the documents were uploaded with."""
+    if isinstance(model, TextModel):
+        model.check_words_only(f"an index in {engine}")
     scorer = Scorer(weights_of(model))
     if scorer.latent and scorer.fingerprint != factors:
         raise InputError(

@@ -166,13 +166,18 @@ class Index(BaseIndex):
         return folder.consistently(read)
 
     def _memory_rows(self, view: DocumentView) -> NDArray[np.int64]:
-        # Looked up once for each version of the documents; a filtered view has the same rows, fewer of them alive.
-        key = (self._view, self._model)
-        if self._remembered is None or self._remembered[0] is not key[0] or self._remembered[1] is not key[1]:
-            self._remembered = (*key, super()._memory_rows(self._view))
-        rows = self._remembered[2]
+        # Looked up once for each version of the documents. Another thread may change index and cache meanwhile.
+        current, remembered = self._view, self._remembered
+        if remembered is None or remembered[0] is not current or remembered[1] is not self._model:
+            remembered = (current, self._model, super()._memory_rows(current))
+            self._remembered = remembered
+        rows = remembered[2]
+        if view is current:
+            return rows
         assert isinstance(view, View)
-        return rows if view is self._view else np.where(view.has_rows(rows), rows, -1)
+        if [entry.segment for entry in view.entries] == [entry.segment for entry in current.entries]:
+            return np.where(view.has_rows(rows), rows, -1)  # a filtered view has the same rows, fewer of them alive
+        return super()._memory_rows(view)
 
     def with_model(self, model: TextModel | Weights) -> Index:
         """The same documents for another model over the same vocabulary; nothing is copied."""
