@@ -29,7 +29,6 @@ from tercet.engines.impacts import ImpactRows
 from tercet.engines.query_strings import quoted, written_boost
 from tercet.fitting.text_model import ordinary_analyser
 from tercet.search import Index
-from tercet.text.stop_words import ENGLISH
 from tercet.weights import Identity, Sparse
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
@@ -39,13 +38,11 @@ SINGLE = 1e-5  # Lucene sums up in single precision
 
 def chain(folder: Path, *more: Sequence) -> dict:
     """The analysis of `ordinary_analyser`, in Lucene's words."""
-    (folder / "stop.txt").write_text("\n".join(sorted(ENGLISH)), encoding="utf-8")
     return {
         "folder": str(folder),
         "tokenizer": ["pattern", {"pattern": r"(?U)\b\w\w+\b", "group": "0"}],
         "filter": [
             ["lowercase", {}],
-            ["stop", {"words": "stop.txt"}],
             ["snowballPorter", {"language": "English"}],
             *more,
         ],

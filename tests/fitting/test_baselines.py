@@ -36,7 +36,7 @@ def test_the_ordinary_start_is_bm25_over_stems_and_what_it_is():
     words = start.vectoriser
     assert start.name == ORDINARY == "BM25"
     assert (words.weighting, words.k1, words.b) == ("bm25", 1.2, 0.75)
-    assert (words.analyser.stemmer, words.analyser.stop_words) == ("english", "english")
+    assert (words.analyser.stemmer, words.analyser.stop_words) == ("english", None)
     assert {space.name for space in shown} == {"BM25", "tf-idf"}
     own = tc.Analyser()
     _, given_analyser = choose_start(task_of(corpus), own, None)
@@ -76,9 +76,9 @@ def test_the_start_is_the_best_where_that_is_clearly_better_than_the_ordinary(se
     task = task_of(Corpus(docs, queries, qrels))
     shown, start = choose_start(task, None, None)
     cuts = {
-        "": tc.Analyser(stop_words="english", stemmer="english"),
-        " unstemmed": tc.Analyser(stop_words="english"),
-        " with stop words": tc.Analyser(stemmer="english"),
+        "": tc.Analyser(stemmer="english"),
+        " unstemmed": tc.Analyser(),
+        " without stop words": tc.Analyser(stop_words="english", stemmer="english"),
     }
     values = {
         f"{name}{how}": space.queries.values(space.start)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import Stemmer
 from scipy import stats
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer, TfidfVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 import oracles
 import tercet as tc
@@ -53,9 +53,8 @@ def measured(scores: np.ndarray, qrels: Qrels, doc_ids: list[str]) -> dict[str, 
 
 
 def stems(text: str) -> list[str]:
-    """Words of two letters or more that are no stop words, cut to their stems."""
-    words = [word for word in re.findall(r"\b\w\w+\b", text.lower()) if word not in ENGLISH_STOP_WORDS]
-    return Stemmer.Stemmer("english").stemWords(words)
+    """Words of two letters or more, reduced to their stems."""
+    return Stemmer.Stemmer("english").stemWords(re.findall(r"\b\w\w+\b", text.lower()))
 
 
 def tfidf_scores(docs: list[str], queries: list[str]) -> np.ndarray:

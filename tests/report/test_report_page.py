@@ -500,7 +500,7 @@ def test_charts_of_any_numbers_have_finite_places(values, level, final):
                 assert not re.search("nan|inf", attributes.get(name) or "")
 
 
-@pytest.mark.parametrize("name", ["tf-idf", "BM25 .9/.4 unstemmed", "BM25 .9/.4 with stop words, a long name"])
+@pytest.mark.parametrize("name", ["tf-idf", "BM25 .9/.4 unstemmed", "BM25 .9/.4 without stop words, a long name"])
 def test_no_name_of_a_chart_is_cut_off(name):
     drawn = intervals([(name, 0.3, 0.2, 0.4), ("learned", 0.4, 0.3, 0.5)], ours=1, label="intervals")
     labels = re.findall(r"<text(?: class=\"([^\"]*)\")? x=\"([\d.]+)\"[^>]*>([^<]*)</text>", drawn)

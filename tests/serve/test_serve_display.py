@@ -102,7 +102,8 @@ def test_learned_lists_end_at_the_last_match(tmp_path):
 
 
 def test_stop_words_are_told(tmp_path):
-    with served(tmp_path / "journal.jsonl", index_with_fields()) as (api, _):
+    index = tc.Index.build({"a": "tea of the hills"}, analyser=tc.Analyser(stop_words="english"))
+    with served(tmp_path / "journal.jsonl", index) as (api, _):
         found = api.get("/search", params={"q": "the The of zebra"}).json()
         assert (found["learned"], found["stop_words"], found["unknown"]) == ([], ["the", "of"], ["zebra"])
 

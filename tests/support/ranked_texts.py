@@ -31,7 +31,7 @@ def texts(seed: int = 0, n: int = 60) -> dict[str, str]:
 
 
 def model_of(docs: Mapping[str, str], *, signed: bool = False, low_rank: bool = False, seed: int = 0) -> tc.TextModel:
-    """Stems without stop words, as `tc.fit` begins with, and a random W."""
+    """Stems, as `tc.fit` begins with, and a random W."""
     rng = np.random.default_rng(seed)
     words = tc.Vectoriser(analyser=ordinary_analyser(), weighting="bm25", k1=1.2, b=0.75).fit(docs.values())
     n = len(words.words_)

@@ -197,8 +197,8 @@ def _words(language: str | None) -> str:
     if language in TOKENIZERS:
         return f"of {language} tokens"
     if language == "none":
-        return "without English stop words, words as they are written"
-    return f"without English stop words, words reduced to their {language or 'English'} stems"
+        return "of words as they are written"
+    return f"of words reduced to their {language or 'English'} stems"
 
 
 def _with_words_noted(docs: Iterable[Any], model: TextModel, new: Counter[str]) -> Iterator[Any]:

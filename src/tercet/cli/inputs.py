@@ -263,7 +263,7 @@ def analyser_of(language: str | None) -> Analyser | None:
         return None
     if language in TOKENIZERS:
         return Analyser(tokenizer=language)
-    return Analyser(stop_words="english", stemmer=None if language == "none" else language)
+    return Analyser(stemmer=None if language == "none" else language)
 
 
 def open_model(path: Path) -> TextModel:

@@ -34,7 +34,7 @@ _LEAST_GAIN: Final = 0.02  # of what the ordinary start has
 TOKENIZERS: Final[dict[str, dict[str, Any]]] = {
     "": {},
     " unstemmed": {"stemmer": None},
-    " with stop words": {"stop_words": None},
+    " without stop words": {"stop_words": "english"},
 }
 
 

@@ -91,8 +91,8 @@ def fit(
         Without them, training queries are left out in turn to choose and to report on, see docs/explain/recipe.md
     measure : what validation is by: "nDCG@10" by default. Preferences and clicks without judgements are measured by the
         share of a query's pairs in the right order, "PairAccuracy"; equal scores count a half
-    analyser : how texts are tokenised; by default words of two letters or more without English stop words, reduced
-        to their English stems, unless another way matches better by more than one standard error
+    analyser : how texts are tokenised; by default words of two letters or more, reduced to their English stems, unless
+        words as they are written or words without English stop words match clearly better
     vocabulary : a text model, such as that of an index, whose words and their weights are kept, so that what is
         learned can be served over that index; None takes those of the documents and of the queries to learn from
     n_steps : how many preferences are drawn to learn from; default 20 for each judgement, but 20,000 to as many

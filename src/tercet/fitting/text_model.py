@@ -35,8 +35,8 @@ ORDINARY_BM25: Final[dict[str, Any]] = {"weighting": "bm25", "k1": 1.2, "b": 0.7
 
 
 def ordinary_analyser() -> Analyser:
-    """Words of two letters or more without English stop words, reduced to their English stems."""
-    return Analyser(stop_words="english", stemmer="english")
+    """Words of two letters or more, reduced to their English stems; stop words are kept."""
+    return Analyser(stemmer="english")
 
 
 @dataclass(frozen=True)
@@ -172,8 +172,8 @@ class TextModel:
         Parameters
         ----------
         texts : the documents, read once; memory for one number per distinct word of each
-        analyser : how texts are tokenised; by default words of two letters or more without English stop words, reduced
-            to their English stems, which is what `tc.fit` takes where judgements do not clearly say otherwise
+        analyser : how texts are tokenised; by default words of two letters or more, reduced to their English stems.
+            `tc.fit` takes the same where judgements do not clearly say otherwise
 
         Examples
         --------
