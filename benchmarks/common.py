@@ -99,7 +99,9 @@ def load_newsgroups(data_home: Path, n_words: int = N_WORDS) -> Newsgroups:
 
 
 def newsgroups_rows(train: LabelledTexts, test: LabelledTexts, n_words: int = N_WORDS) -> Newsgroups:
-    vectoriser = tc.Vectoriser(analyser=tc.Analyser(stop_words="english"), max_features=n_words, sublinear_tf=True)
+    vectoriser = tc.Vectoriser(
+        analyser=tc.Analyser(stop_words="english", html=False), max_features=n_words, sublinear_tf=True
+    )
     X = vectoriser.fit_transform_docs(train.texts)
     X_test = vectoriser.transform_docs(test.texts)
     return Newsgroups(sparse.csr_array(X), np.array(train.labels), sparse.csr_array(X_test), np.array(test.labels))

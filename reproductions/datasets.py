@@ -184,7 +184,7 @@ def _class_task(data: Data, home: Path) -> ClassTask:
 def _newsgroups(data: Data, home: Path) -> ClassTask:
     [path, *_] = _files(home, data.files, one_is_enough=True)
     train, test = read_20newsgroups(path.parent if path.is_dir() else path)
-    vectoriser = _vectoriser(data, Analyser(stop_words=data.stop_words))
+    vectoriser = _vectoriser(data, Analyser(html=False, stop_words=data.stop_words))
     X = vectoriser.fit_transform_docs(train.texts)
     X_test = vectoriser.transform_docs(test.texts)
     y, y_test = np.array(train.labels), np.array(test.labels)
@@ -230,7 +230,7 @@ def _wikispeedia(data: Data, path: Path, most: int | None) -> LinkTask:
     links = articles.links[~is_year[articles.links[:, 1]]]
     order = _order(len(articles.texts), data, most)
     texts, links = [articles.texts[row] for row in order], _renumbered(links, order)
-    analyser = Analyser(stop_words=data.stop_words)
+    analyser = Analyser(html=False, stop_words=data.stop_words)
     shown = texts if data.doc_words is None else [_beginning(text, analyser, data.doc_words) for text in texts]
     vectoriser = _vectoriser(data, analyser)
     # Where documents are cut, the words of whole articles still have columns: queries use them.
@@ -239,7 +239,9 @@ def _wikispeedia(data: Data, path: Path, most: int | None) -> LinkTask:
     words, blocks = vectoriser.words_, {}
     if data.bigrams:
         pairs = Vectoriser(
-            analyser=Analyser(stop_words=data.stop_words, ngrams=(2, 2)), sublinear_tf=data.sublinear_tf, min_df=2
+            analyser=Analyser(html=False, stop_words=data.stop_words, ngrams=(2, 2)),
+            sublinear_tf=data.sublinear_tf,
+            min_df=2,
         )
         bigrams = pairs.fit_transform_docs(texts)
         blocks = {"words": slice(0, D.shape[1]), "pairs": slice(D.shape[1], D.shape[1] + bigrams.shape[1])}
@@ -267,7 +269,7 @@ def _kyoto(data: Data, path: Path, most: int | None) -> LinkTask:
     words: list[str] = []
     for name, texts, analyser in (
         ("ja", japanese, japanese_analyser()),
-        ("en", english, Analyser(stop_words=data.stop_words)),
+        ("en", english, Analyser(html=False, stop_words=data.stop_words)),
     ):
         vectoriser = _vectoriser(data, analyser)
         sides.append(vectoriser.fit_transform_docs(texts))

@@ -37,6 +37,7 @@ class TestWords:
             "stop_words": None,
             "stemmer": None,
             "ngrams": [1, 1],
+            "html": True,
         }
         assert decode(Analyser, {**encode(Analyser())[0], "tokenizer": "words"}) == Analyser()
 

@@ -17,6 +17,7 @@ from tercet.fitting.text_model import TextModel
 from tercet.search.filtering import where_of
 from tercet.search.results import Results
 from tercet.search.stored_fields import shown_record
+from tercet.text.markup import plain_text
 
 _TEXT_SHOWN = 76
 
@@ -130,5 +131,5 @@ def show(hits: Results, why: bool) -> None:
 def _beginning(text: str | None) -> str:
     if not text:
         return ""
-    words = " ".join(text.split())
+    words = " ".join(plain_text(text).split())
     return "  " + (words if len(words) <= _TEXT_SHOWN else words[: _TEXT_SHOWN - 1] + "…")

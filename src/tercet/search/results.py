@@ -19,6 +19,7 @@ from tercet.report.html import element, join
 from tercet.report.table import Cell, Table
 from tercet.search.scorer import ExpandedQueries, Scorer
 from tercet.search.stored_fields import shown_record
+from tercet.text.markup import plain_text
 from tercet.weights import Explanation, Pairs
 from tercet.weights.explanation import merge_pairs
 
@@ -197,7 +198,7 @@ class Results(list[Hit]):
             "Hits", ["", "score", "document", *(["stored_fields"] if any(stored_fields) else [])], n_labels=None
         )
         for rank, (hit, record) in enumerate(zip(self, stored_fields, strict=False), 1):
-            text = " ".join((hit.kept_text or "")[: 2 * _TEXT_SHOWN].split())
+            text = " ".join(plain_text((hit.kept_text or "")[: 10 * _TEXT_SHOWN]).split())
             beginning = text if len(text) <= _TEXT_SHOWN else text[: _TEXT_SHOWN - 1] + "…"
             row = [Cell(str(rank)), Cell(f"{hit.score:.4f}"), Cell(hit.doc_id, beginning)]
             table.rows.append([*row, *([Cell(shown_record(record, _TEXT_SHOWN))] if any(stored_fields) else [])])

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from tercet.data.roles import TITLES, plain_name
+from tercet.text.markup import plain_text
 
 _TITLE_CHARS = 120
 _PASSAGE_CHARS = 240
@@ -20,10 +21,10 @@ def title_of(text: str) -> str:
 
     Examples
     --------
-    >>> title_of("Green eyes\\nWhat avocados do for them.")
+    >>> title_of("<h1>Green eyes</h1><p>What avocados do for them.")
     'Green eyes'
     """
-    line = next((line for line in text[:_CHARS_LOOKED_AT].split("\n") if line.strip()), "")
+    line = next((line for line in plain_text(text[:_CHARS_LOOKED_AT]).split("\n") if line.strip()), "")
     return _cut(" ".join(line.split()), _TITLE_CHARS)
 
 
@@ -37,7 +38,7 @@ def shown_title(doc_id: str, text: str, stored_fields: Mapping[str, Any]) -> str
     """
     for name, value in stored_fields.items():
         if plain_name(name) in TITLES and isinstance(value, str) and value.strip():
-            return _cut(" ".join(value.split()), _TITLE_CHARS)
+            return _cut(" ".join(plain_text(value).split()), _TITLE_CHARS)
     return title_of(text) or doc_id
 
 
@@ -57,7 +58,7 @@ def passage_of(text: str, stems: Sequence[str]) -> str:
     >>> passage_of("Green eyes\\nWhat avocados do for them.", ["avocado"])
     'What avocados do for them.'
     """
-    text = text[:_CHARS_LOOKED_AT]
+    text = plain_text(text[:_CHARS_LOOKED_AT])
     first_line, _, rest = text.lstrip().partition("\n")
     body = " ".join((rest if rest.strip() else first_line).split())
     if len(body) <= _PASSAGE_CHARS:

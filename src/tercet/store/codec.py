@@ -18,8 +18,9 @@ The fields of the dataclass *are* the format, so that a new value, part or state
 - Fields with ``init=False`` are not stored.
 
 What else is to be said of a field is said in its type, by ``Annotated[type, marker, …]``, with the markers of
-``schema.py``: `Shape`, `Csr`, `Bounds`, `SameAs`, `Via`, `LENGTH`, `OMIT_DEFAULT`. What must hold between fields is
-checked in ``__post_init__`` by an `InputError`, which becomes the error of the reader with the key before it.
+``schema.py``: `Shape`, `Csr`, `Bounds`, `SameAs`, `Via`, `WhenAbsent`, `LENGTH`, `OMIT_DEFAULT`. What must hold
+between fields is checked in ``__post_init__`` by an `InputError`, which becomes the error of the reader with the key
+before it.
 
 To adopt it for a saved value: make it a dataclass whose fields are named like the keys and arrays on disk; drop its
 functions for saving, loading and copying; call `encode` where it is saved, `decode` where it is loaded and `copied`
@@ -50,6 +51,7 @@ from tercet.store.schema import (
     SameAs,
     StoredField,
     Via,
+    WhenAbsent,
     is_named_tuple,
     kind_of,
     members_of,
@@ -95,6 +97,9 @@ def _write_dataclass(value: Any, prefix: str, arrays: Arrays) -> dict[str, Any]:
             if is_same:
                 continue
         if LENGTH in field.markers or (OMIT_DEFAULT in field.markers and _equal(stored, field.default)):
+            continue
+        absent = field.marker(WhenAbsent)
+        if absent is not None and _equal(stored, absent.value):
             continue
         if field.is_csr:
             if stored is not None:
@@ -311,6 +316,9 @@ class _Reader:
             return self._read_array(field, where, prefix, lengths)
         if field.name not in meta and field.has_default and (self.may_omit_defaults or OMIT_DEFAULT in field.markers):
             return MISSING
+        absent = field.marker(WhenAbsent)
+        if absent is not None and field.name not in meta:
+            return absent.value
         value = self._read_key(field.hint, field.markers, meta, field.name, where, prefix)
         if type(value) is int:
             lengths.setdefault(field.name, value)

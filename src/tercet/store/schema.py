@@ -85,6 +85,13 @@ class Via:
     read: Callable[[Any], Any]
 
 
+@dataclass(frozen=True)
+class WhenAbsent:
+    """The value of a field in files without the field, where the default is another; that value is not stored."""
+
+    value: Any
+
+
 LENGTH: Final = "an int that is not stored: it is the length of its name in the shapes of arrays"
 OMIT_DEFAULT: Final = "a field that is stored only where it is not the default"
 

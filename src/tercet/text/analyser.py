@@ -12,8 +12,9 @@ from unicodedata import normalize
 from tercet._validate import is_integer, wrong_parameter
 from tercet.errors import ParameterError
 from tercet.store.codec import decode, encode
-from tercet.store.schema import OMIT_DEFAULT
+from tercet.store.schema import OMIT_DEFAULT, WhenAbsent
 from tercet.text.japanese import JapaneseWords, require_japanese
+from tercet.text.markup import plain_text
 from tercet.text.stop_words import ENGLISH
 
 TOKENIZERS = ("words", "japanese", "characters")
@@ -28,7 +29,7 @@ _MOST_CACHED_STEMS = 200_000
 class Analyser:
     """Turns a text into the list of its words.
 
-    In this order: to lower case, tokenise, drop stop words, stem, form n-grams.
+    In this order: remove HTML, to lower case, tokenise, drop stop words, stem, form n-grams.
 
     Parameters
     ----------
@@ -43,11 +44,15 @@ class Analyser:
     stemmer : None, or the name of a Snowball algorithm such as ``"english"``
     ngrams : fewest and most words in a row that make one term; a term's words are joined by one space.
         Default (1, 1). With ``tokenizer="characters"`` characters are counted, and the default is (2, 2).
+    html : whether HTML tags, comments, scripts and styles are removed and entities resolved. Text that only has ``<``
+        and ``&`` in it keeps its words
 
     Examples
     --------
     >>> Analyser(stop_words="english", ngrams=(1, 2))("The avocado and the eyes")
     ['avocado', 'eyes', 'avocado eyes']
+    >>> Analyser()("<p>fish &amp; chips<br>x<y")
+    ['fish', 'chips']
     >>> Analyser(tokenizer="characters")("東京都 1999年")
     ['東京', '京都', '19', '99', '99', '9年']
     """
@@ -58,12 +63,14 @@ class Analyser:
     stop_words: str | tuple[str, ...] | list[str] | None = None
     stemmer: str | None = None
     ngrams: tuple[int, int] = None  # type: ignore[assignment]  # filled in below: it depends on the tokenizer
+    html: Annotated[bool, WhenAbsent(False)] = True  # files from before there was one have texts as they are
 
     def __post_init__(self) -> None:
         if self.tokenizer not in TOKENIZERS:
             raise _wrong("tokenizer", f"one of {', '.join(map(repr, TOKENIZERS))}", self.tokenizer)
-        if not isinstance(self.lowercase, bool):
-            raise _wrong("lowercase", "True or False", self.lowercase)
+        for name in ("lowercase", "html"):
+            if not isinstance(getattr(self, name), bool):
+                raise _wrong(name, "True or False", getattr(self, name))
         _check_pattern(self.pattern)
         # A frozen value must not change through a list someone else still holds.
         object.__setattr__(self, "stop_words", _checked_stop_words(self.stop_words))
@@ -87,6 +94,8 @@ class Analyser:
 
     def __call__(self, text: str) -> list[str]:
         """The words of one text, in order. Time is linear in its length."""
+        if self.html:
+            text = plain_text(text)
         if self.tokenizer == "characters":
             return _character_ngrams(text, self.ngrams, self.lowercase)
         dropped = self._dropped
