@@ -23,10 +23,10 @@ from tercet.search.segment import Segment
 
 WORDS = [f"w{i}" for i in range(12)]
 SOME = {"first": " ".join(WORDS)}
-TEXTS = ("w1 w2", "w3", "w4 w5 w6 w7", "w0 w11")
+TEXTS = ("w1 w2", "w3", "w4 w5 w6 w7", "w0 w11", "new", "w1 newer new")
 
 names = st.sampled_from([f"d{i}" for i in range(8)])
-texts = st.lists(st.sampled_from([*WORDS, "unknown"]), max_size=5).map(" ".join)
+texts = st.lists(st.sampled_from([*WORDS, "new", "newer"]), max_size=5).map(" ".join)
 changes = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.dictionaries(names, texts, max_size=4)),
@@ -80,7 +80,8 @@ def test_any_changes_give_what_a_fresh_index_is(
             docs = after
         if verb == "merge":
             assert index.n_segments == -(-len(docs) // segment_docs)
-    fresh = Index.build(docs, model, segment_docs=segment_docs)
+    fresh = Index.build(docs, index.model, segment_docs=segment_docs)  # whose words are in the order in which they came
+    assert fresh.model is index.model
     assert list(index) == list(docs) == list(fresh)
     assert len(index) == len(docs)
     assert answers(index, TEXTS) == answers(fresh, TEXTS)

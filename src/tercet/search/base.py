@@ -95,6 +95,15 @@ class BaseIndex(ABC):
         return self._model
 
     @property
+    def given_model(self) -> TextModel | Weights:
+        """The model that it was opened with, without words that came with documents since."""
+        return self._model
+
+    def _current(self) -> tuple[TextModel | Weights, DocumentView]:
+        """Model and documents as they belong together."""
+        return self._model, self._view
+
+    @property
     def digest(self) -> str:
         """What its documents and model are known by where they are on disk; empty where they are not."""
         return ""
@@ -162,35 +171,23 @@ class BaseIndex(ABC):
             them one of the values. The best of those, not those of the best. Not where an engine keeps the documents
         vector : the query's own vector, where the model has some; without one it is asked by its words alone
         """
-        model, Q = self._query(text, vector)
-        unknown = tuple(model.query_vectoriser.unknown_words(text))
-        searched = SearchedQuery(self._among(where), model, Q, unknown)
+        searched = self._searched(text, where, vector)
         return self._results(searched, check_integer(k, "k"), max_terms, cutoff)
 
     def search_row(
         self, q: Any, k: int = 10, max_terms: int | None = None, cutoff: bool = False, where: Where | None = None
     ) -> Results:
         """`search` for a query that is a row of a matrix already; nothing is cut off unless it is asked for."""
-        Q = self._one_row(q)
-        model = self._model if isinstance(self._model, TextModel) else None
-        return self._results(SearchedQuery(self._among(where), model, Q, ()), check_integer(k, "k"), max_terms, cutoff)
-
-    def _one_row(self, q: Any) -> sparse.csr_array:
-        Q = checked_rows(q, "q", weights_of(self._model).shape[0])
-        if Q.shape[0] != 1:
-            raise InputError(f"q must be one row; got {Q.shape[0]}")
-        return Q
-
-    def _among(self, where: Where | None) -> DocumentView:
-        return self._view.filter(checked_where(where)) if where else self._view
+        searched = self._searched_row(q, where)
+        return self._results(searched, check_integer(k, "k"), max_terms, cutoff)
 
     def hits_of(self, q: Any, doc_ids: Sequence[str]) -> list[Hit]:
         """Documents as hits of a query that is a row of a matrix, with the scores that a search gives them."""
-        Q, view = self._one_row(q), self._view
-        model = self._model if isinstance(self._model, TextModel) else None
+        searched = self._searched_row(q)
+        view, Q = searched.view, searched.query
         rows = np.array([row_of(view, doc_id) for doc_id in doc_ids], dtype=np.int64)
         [query] = view.scorer.expand(Q)
-        searched, scores = SearchedQuery(view, model, Q, ()), view.rescore(query, rows)
+        scores = view.rescore(query, rows)
         if self._memory is not None:
             self._memory.add_to(scores[None], Q, self._memory.rows_in(doc_ids))
         listed = zip(doc_ids, scores.tolist(), rows.tolist(), strict=True)
@@ -203,7 +200,8 @@ class BaseIndex(ABC):
 
         ``query_vectors`` are their own vectors, as ``tc.fit`` takes them, where the model has some.
         """
-        model, view = self._text_model(), self._view
+        current, view = self._current()
+        model = _with_texts(current)
         check_integer(k, "k")
         _check_max_terms(max_terms)
         if not isinstance(queries, Mapping):
@@ -284,24 +282,37 @@ class BaseIndex(ABC):
 
     def explain_row(self, q: Any, doc_id: str) -> Explanation:
         """`explain` for a query that is a row of a matrix, in terms of columns."""
-        Q = checked_rows(q, "q", weights_of(self._model).shape[0])
-        searched = SearchedQuery(self._view, None, Q, ())
+        model, view = self._current()
+        searched = SearchedQuery(view, None, checked_rows(q, "q", weights_of(model).shape[0]), ())
         return searched.pairs(row_of(searched.view, doc_id))
 
-    def _searched(self, text: str) -> SearchedQuery:
-        model, Q = self._query(text)
-        return SearchedQuery(self._view, model, Q, tuple(model.query_vectoriser.unknown_words(text)))
-
-    def _query(self, text: str, vector: Any = None) -> tuple[TextModel, sparse.csr_array]:
-        model = self._text_model()
+    def _searched(self, text: str, where: Where | None = None, vector: Any = None) -> SearchedQuery:
+        current, view = self._current()
+        model = _with_texts(current)
         if not isinstance(text, str):
             raise InputError(f"the query is of type {type(text).__name__}; expected a string")
-        return model, model.queries([text], None if vector is None else [vector])
+        Q = model.queries([text], None if vector is None else [vector])
+        return SearchedQuery(_among(view, where), model, Q, tuple(model.query_vectoriser.unknown_words(text)))
+
+    def _searched_row(self, q: Any, where: Where | None = None) -> SearchedQuery:
+        model, view = self._current()
+        Q = checked_rows(q, "q", weights_of(model).shape[0])
+        if Q.shape[0] != 1:
+            raise InputError(f"q must be one row; got {Q.shape[0]}")
+        return SearchedQuery(_among(view, where), model if isinstance(model, TextModel) else None, Q, ())
 
     def _text_model(self) -> TextModel:
-        if not isinstance(self._model, TextModel):
-            raise InputError("the index has weights without words; use search_row and explain_row")
-        return self._model
+        return _with_texts(self._model)
+
+
+def _with_texts(model: TextModel | Weights) -> TextModel:
+    if not isinstance(model, TextModel):
+        raise InputError("the index has weights without words; use search_row and explain_row")
+    return model
+
+
+def _among(view: DocumentView, where: Where | None) -> DocumentView:
+    return view.filter(checked_where(where)) if where else view
 
 
 def n_matches(searched: SearchedQuery, rows: DocRows, scores: NDArray[np.float64]) -> int:

@@ -14,11 +14,12 @@ from tercet.data.frames import as_table
 from tercet.data.lines import id_problem, surrogate_problem
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
+from tercet.search.growth import Growth
 from tercet.search.segment import Segment
 from tercet.search.stored_fields import packed_record, unpacked_record
 from tercet.search.view import LiveSegment
 from tercet.store.strings import PackedIds
-from tercet.text import Analyser
+from tercet.text import Analyser, FieldedVectoriser
 
 # Anything that `as_documents` takes, or (id, text) or (id, text, stored fields) one after the other.
 Docs = Any
@@ -78,7 +79,7 @@ def check_model(model: Any, allowed: Any) -> None:
 
 
 def segments_of_texts(
-    docs: Docs, model: TextModel, segment_docs: int, keep_texts: bool, progress: Progress | None
+    docs: Docs, growth: Growth, segment_docs: int, keep_texts: bool, progress: Progress | None
 ) -> Iterator[Segment]:
     """Segments of at most so many documents; texts of one of them are in memory at a time."""
     docs = in_columns(docs)
@@ -96,7 +97,7 @@ def segments_of_texts(
             block_ids, block_texts, block_fields = zip(*block, strict=True)
             ids += block_ids
             stored_fields += block_fields
-            blocks.append(_rows(model, docs, block_ids, block_texts, block_fields))
+            blocks.append(_rows(growth, docs, block_ids, block_texts, block_fields))
             if keep_texts:
                 texts += block_texts
             done += len(block)
@@ -104,16 +105,19 @@ def segments_of_texts(
                 progress(done)
         if not ids:
             return
+        for block_rows in blocks:
+            block_rows.resize(block_rows.shape[0], blocks[-1].shape[1])  # words that came later
         D = blocks[0] if len(blocks) == 1 else sparse.csr_array(sparse.vstack(blocks, format="csr"))
         yield Segment.build(ids, canonical(D), texts if keep_texts else None, stored_fields)
 
 
 def _rows(
-    model: TextModel, docs: Docs, ids: Sequence[str], texts: Sequence[str], stored_fields: Sequence[str]
+    growth: Growth, docs: Docs, ids: Sequence[str], texts: Sequence[str], stored_fields: Sequence[str]
 ) -> sparse.csr_array:
     """The rows of some documents, with the columns that the model scores."""
-    if model.n_words is None:
-        return model.docs(texts)
+    if not isinstance(growth.vectoriser, FieldedVectoriser):
+        return growth.rows(texts)
+    model = growth.model
     if isinstance(docs, Documents):
         return model.docs(docs.part(ids))
     records = [

@@ -19,7 +19,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
@@ -45,7 +45,9 @@ from tercet.store.codec import decode, encode
 from tercet.store.digest import digest_of, state_digest
 from tercet.store.fields import csr_problem
 from tercet.store.kinds import INDEX, INDEX_FACTORS, INDEX_SEGMENT, TEXT_MODEL, WEIGHTS
-from tercet.store.schema import OMIT_DEFAULT, Bounds
+from tercet.store.schema import OMIT_DEFAULT, Bounds, Shape
+from tercet.store.strings import PackedStrings
+from tercet.text.vectoriser import AddedWords
 from tercet.weights import Weights
 
 T = TypeVar("T")
@@ -87,6 +89,7 @@ class Committed(IndexSettings):
 
     segments: tuple[Listed, ...]
     digest: str = ""
+    added: AddedWords = field(default_factory=lambda: AddedWords([], np.empty(0, np.int64)), kw_only=True)
 
     @classmethod
     def from_bundle(cls, bundle: Bundle) -> Committed:
@@ -100,25 +103,53 @@ class Committed(IndexSettings):
         promoted = (name for entry in stored.promotions for name in (entry.before, entry.after))
         for name in (stored.model, *promoted):
             checked_name(name, where)
-        return cls(**_settings(stored), segments=segments, digest=bundle.digest)
+        return cls(**_settings(stored), segments=segments, digest=bundle.digest, added=stored.added(where))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         starts = np.zeros(len(self.segments) + 1, dtype=np.int64)
         np.cumsum([listed.dead.size for listed in self.segments], out=starts[1:])
         dead = np.concatenate([np.empty(0, np.uint16), *(listed.dead for listed in self.segments)])
         pairs = tuple((listed.name, listed.digest) for listed in self.segments)
-        return encode(_StoredCommit(**_settings(self), segments=pairs, dead_starts=starts, dead=dead.astype(np.uint16)))
+        stored = _StoredCommit(**_settings(self), segments=pairs, dead_starts=starts, dead=dead.astype(np.uint16))
+        if self.added.words:
+            words = PackedStrings.pack(self.added.words)
+            stored = replace(
+                stored, words=words.letters, word_offsets=words.starts, document_frequency=self.added.frequency
+            )
+        return encode(stored)
 
 
 @dataclass(frozen=True, eq=False)
 class _StoredCommit(IndexSettings):
-    """The same on disk: the names and digests of the segments, and the dead rows of all of them as one array."""
+    """The same on disk: the names and digests of the segments, and the dead rows of all of them as one array.
+
+    ``words`` are those that came after the model was made, as bytes and offsets.
+    """
 
     segments: tuple[tuple[str, str], ...]
     dead_starts: NDArray[np.int64]
     dead: NDArray[np.uint16]
+    words: NDArray[np.uint8] | None = None
+    word_offsets: NDArray[np.int64] | None = None
+    document_frequency: Annotated[NDArray[np.int64] | None, Shape(None, bounds=Bounds(least=0))] = None
+
+    def added(self, where: str) -> AddedWords:
+        """Words that came after the model was made."""
+        if self.words is None or self.word_offsets is None or self.document_frequency is None:
+            return AddedWords([], np.empty(0, np.int64))
+        packed = PackedStrings(self.words, self.word_offsets)
+        packed.check(f"{where}: words")
+        words = packed.many(np.arange(len(packed)))
+        if len(set(words)) < len(words) or not all(words):
+            raise DamagedBundleError(f"{where}: new words are empty, or there are some twice")
+        return AddedWords(words, self.document_frequency.copy())
 
     def __post_init__(self) -> None:
+        n_offsets, n_words = (
+            0 if array is None else len(array) for array in (self.word_offsets, self.document_frequency)
+        )
+        if n_offsets != n_words + (self.words is not None):
+            raise InputError(f"new words have {n_offsets} offsets and {n_words} document frequencies")
         if len(self.segments) > MOST_SEGMENTS:
             raise InputError(f"it lists {len(self.segments)} segments; at most {MOST_SEGMENTS} are possible")
         if len(self.dead_starts) != len(self.segments) + 1:
@@ -333,17 +364,24 @@ def model_name(model: TextModel | Weights) -> str:
     return model_fingerprint(model)[:16]
 
 
-def vectoriser_fingerprint(model: TextModel | Weights) -> str:
-    """What document rows depend on: all of the document vectoriser, or the number of columns where there is none."""
+def vectoriser_fingerprint(model: TextModel | Weights, fitted: bool = False) -> str:
+    """What document rows depend on: all of the document vectoriser, or the number of columns where there is none.
+
+    With ``fitted``, words that came after fitting are left out.
+    """
     if isinstance(model, Weights):
         return digest_of({"n_terms": model.shape[1]})
-    return state_digest(model.doc_vectoriser)
+    return state_digest(model.doc_vectoriser.as_fitted() if fitted else model.doc_vectoriser)
 
 
-def check_fits(model: TextModel | Weights, vectoriser: str, where: str) -> None:
+def check_fits(model: TextModel | Weights, vectoriser: str, where: str, fitted: bool = False) -> None:
     """Refuse a model whose document rows are not those of the index."""
-    if vectoriser_fingerprint(model) != vectoriser:
-        raise InputError(
-            f"{where} was made with another vectoriser than the model's: vocabulary, analyser or term weights differ. "
-            "Index the documents again with this model, or learn it with the words of the index"
-        )
+    if vectoriser_fingerprint(model, fitted) != vectoriser:
+        raise does_not_fit(where)
+
+
+def does_not_fit(where: str) -> InputError:
+    return InputError(
+        f"{where} was made with another vectoriser than the model's: vocabulary, analyser or term weights differ. "
+        "Index the documents again with this model, or learn it with the words of the index"
+    )

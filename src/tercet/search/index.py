@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from tercet._validate import check_integer
 from tercet.data.values import timestamp
 from tercet.errors import InputError, MissingBundleError
 from tercet.fitting.text_model import TextModel
-from tercet.search.base import BaseIndex, listed_ids, n_terms, row_of, same_words, weights_of
+from tercet.search.base import BaseIndex, listed_ids, n_terms, row_of, same_words
 from tercet.search.documents import (
     Docs,
     Progress,
@@ -28,16 +28,28 @@ from tercet.search.documents import (
     tiered,
     with_words,
 )
-from tercet.search.folder import Committed, Folder, check_fits, vectoriser_fingerprint
+from tercet.search.folder import Committed, Folder, vectoriser_fingerprint
+from tercet.search.growth import Growth, added_words, fitted_to, scorer_of
 from tercet.search.promotions import KEPT_MODELS, KEPT_PROMOTIONS, By, Evidence, Promotion, kept_models, last_to_undo
 from tercet.search.results import DocumentView
 from tercet.search.scorer import Scorer
 from tercet.search.segment import MOST_DOCS, Segment
 from tercet.search.view import LiveSegment, View
-from tercet.search.writing import Writer, added, kept_or_made_factors, opened, without, writing
+from tercet.search.writing import Writer, added, kept_or_made_factors, opened, widened, without, writing
 from tercet.store import Verify, check_verify
 from tercet.text import Analyser
 from tercet.weights import Weights
+
+
+class IndexState(NamedTuple):
+    """What a search needs, replaced as a whole.
+
+    ``given`` is the model as it was opened, and ``model`` the same over all words of the index.
+    """
+
+    given: TextModel | Weights
+    model: TextModel | Weights
+    view: View
 
 
 class Index(BaseIndex):
@@ -47,8 +59,10 @@ class Index(BaseIndex):
     first. A document that has none of the words to which the query gives weight is never found; with a low-rank part
     every document with a known word is a candidate. A query without a known word finds nothing.
 
-    Documents may be added, replaced and removed. An index on disk changes as a whole or not at all, one writer at a
-    time, and whoever has it open keeps what it has until `refresh`. Threads may search at the same time.
+    Documents may be added, replaced and removed. Words that the model does not know are found, too: the model of the
+    index grows by them, unless it has fields, a word map, two vocabularies or limits on words. An index on disk changes
+    as a whole or not at all, one writer at a time, and whoever has it open keeps what it has until `refresh`. Threads
+    may search at the same time.
 
     Examples
     --------
@@ -60,12 +74,27 @@ class Index(BaseIndex):
     ('tomatoes',)
     """
 
-    def __init__(self, model: TextModel | Weights, committed: Committed, view: View, folder: Folder | None) -> None:
-        self._model, self._committed, self._folder = model, committed, folder
-        self._view: View = view
+    def __init__(self, state: IndexState, committed: Committed, folder: Folder | None) -> None:
+        self._state, self._committed, self._folder = state, committed, folder
         self._remembered: tuple[View, TextModel | Weights, NDArray[np.int64]] | None = None  # rows of memory in a view
         self._model_digest = committed.model_digest  # of the index's own when this object was made
         self._changing = threading.Lock()  # held by a thread that changes the index; searches never wait
+
+    @property
+    def _model(self) -> TextModel | Weights:  # type: ignore[override]
+        return self._state.model
+
+    @property
+    def _view(self) -> View:  # type: ignore[override]
+        return self._state.view
+
+    def _current(self) -> tuple[TextModel | Weights, DocumentView]:
+        state = self._state  # a writer may replace it meanwhile
+        return state.model, state.view
+
+    @property
+    def given_model(self) -> TextModel | Weights:
+        return self._state.given
 
     # -- making and opening -------------------------------------------------------------------------------------
 
@@ -97,8 +126,9 @@ class Index(BaseIndex):
         """
         check_integer(segment_docs, "segment_docs", 1, MOST_DOCS)
         docs, model = with_words(docs, model, analyser)
-        segments = segments_of_texts(docs, model, segment_docs, keep_texts, progress)
-        return cls._made(segments, model, path, segment_docs, keep_texts)
+        growth = Growth(model)
+        segments = segments_of_texts(docs, growth, segment_docs, keep_texts, progress)
+        return cls._made(lambda writer: writer.with_words(segments, growth), model, path, segment_docs, keep_texts)
 
     @classmethod
     def build_rows(
@@ -116,26 +146,27 @@ class Index(BaseIndex):
         segments = segments_of_rows(
             ids, D, n_terms(model), check_integer(segment_docs, "segment_docs", 1, MOST_DOCS), texts
         )
-        return cls._made(segments, model, path, segment_docs, texts is not None)
+        return cls._made(lambda _: segments, model, path, segment_docs, texts is not None)
 
     @classmethod
     def _made(
         cls,
-        segments: Iterable[Segment],
+        segments: Callable[[Writer], Iterable[Segment]],
         model: TextModel | Weights,
         path: str | PathLike[str] | None,
         segment_docs: int,
         keeps_texts: bool,
     ) -> Index:
-        committed = Committed(vectoriser_fingerprint(model), "", "", segment_docs, keeps_texts, 0, ())
+        fingerprint, words = vectoriser_fingerprint(model, fitted=True), added_words(model)
+        committed = Committed(fingerprint, "", "", segment_docs, keeps_texts, 0, (), added=words)
         folder = None if path is None else Folder(path)
-        scorer = Scorer(weights_of(model))
+        scorer = scorer_of(model)
         with _prepared(folder), writing(folder) as before:
             if folder is not None:
                 committed = _begun(folder, committed, before, model)
             writer = Writer(folder, committed, scorer)
-            committed, view = writer.commit(added((), segments, writer, False))
-        return Index(model, committed, view, folder)
+            committed, view = writer.commit(added((), segments(writer), writer, False))
+        return Index(IndexState(model, writer.model or model, view), committed, folder)
 
     @classmethod
     def open(
@@ -158,10 +189,10 @@ class Index(BaseIndex):
         folder = Folder(path)
 
         def read(committed: Committed) -> Index:
-            scoring_model = folder.read_model(committed.model, committed.model_digest) if model is None else model
-            check_fits(scoring_model, committed.vectoriser, str(path))
-            scorer = Scorer(weights_of(scoring_model))
-            return Index(scoring_model, committed, opened(folder, committed, scorer, verify), folder)
+            given = folder.read_model(committed.model, committed.model_digest) if model is None else model
+            scoring_model = fitted_to(given, committed, str(path))
+            view = opened(folder, committed, scorer_of(scoring_model), verify)
+            return Index(IndexState(given, scoring_model, view), committed, folder)
 
         return folder.consistently(read)
 
@@ -182,10 +213,12 @@ class Index(BaseIndex):
     def with_model(self, model: TextModel | Weights) -> Index:
         """The same documents for another model over the same vocabulary; nothing is copied."""
         check_model(model, TextModel | Weights)
+        committed, given = self._committed, model
         if not same_words(model, self._model):
-            check_fits(model, self._committed.vectoriser, "the index")
-        scorer, committed = Scorer(weights_of(model)), self._committed
-        return Index(model, committed, View(self._entries_for(scorer), scorer), self._folder)
+            model = fitted_to(model, committed, "the index")
+        scorer = scorer_of(model)
+        view = View(self._entries_for(scorer), scorer)
+        return Index(IndexState(given, model, view), committed, self._folder)
 
     def _entries_for(self, scorer: Scorer) -> tuple[LiveSegment, ...]:
         """The open segments, with latent documents for other weights."""
@@ -202,9 +235,9 @@ class Index(BaseIndex):
         if self._folder is None or self._folder.committed().digest == self._committed.digest:
             return False
         before = self._committed
-        committed, view = self._folder.consistently(self._reread)
+        committed, state = self._folder.consistently(self._reread)
         if self._committed is before:  # else a thread has changed the index through this object since, and sees more
-            self._see(committed, view)
+            self._see(committed, state)
         return True
 
     def latest(self, own_model: bool = True) -> Index:
@@ -214,7 +247,7 @@ class Index(BaseIndex):
         ----------
         own_model : take over the model that was committed, where that is another by now; False keeps this one
         """
-        copied = Index(self._model, self._committed, self._view, self._folder)
+        copied = Index(self._state, self._committed, self._folder)
         copied._model_digest = self._model_digest
         if self._folder is None:
             return copied
@@ -228,16 +261,18 @@ class Index(BaseIndex):
         assert self._folder is not None
         if committed.vectoriser != self._committed.vectoriser:  # it was made anew
             return Index.open(self._folder.path)
-        model = self._folder.read_model(committed.model, committed.model_digest)
-        scorer = Scorer(weights_of(model))
+        given = self._folder.read_model(committed.model, committed.model_digest)
+        model = fitted_to(given, committed, str(self._folder.path))
+        scorer = scorer_of(model)
         view = opened(self._folder, committed, scorer, "open", self._entries_for(scorer))
-        return Index(model, committed, view, self._folder)
+        return Index(IndexState(given, model, view), committed, self._folder)
 
-    def _reread(self, committed: Committed) -> tuple[Committed, View]:
+    def _reread(self, committed: Committed) -> tuple[Committed, IndexState]:
         assert self._folder is not None
-        check_fits(self._model, committed.vectoriser, str(self._folder.path))
-        view = self._view
-        return committed, opened(self._folder, committed, view.scorer, "open", view.entries)
+        given, before, view = self._state
+        model = fitted_to(before, committed, str(self._folder.path))
+        scorer = view.scorer if model is before else scorer_of(model)
+        return committed, IndexState(given, model, opened(self._folder, committed, scorer, "open", view.entries))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the index to a folder of its own; `open` and ``tc.load`` give it back."""
@@ -303,13 +338,13 @@ class Index(BaseIndex):
         with self._writing() as writer:
             view = self._view
             rows = np.unique(np.array([row_of(view, doc_id) for doc_id in listed], dtype=np.int64))
-            self._see(*writer.commit(without(view.entries, rows)))
+            self._see_view(*writer.commit(without(view.entries, rows)))
 
     def merge(self) -> None:
         """Join small segments and leave out removed documents: frees their space and makes search faster."""
         with self._writing() as writer:
             entries = writer.put_new(merged(self._view.entries, self._committed.segment_docs))
-            self._see(*writer.commit(entries))
+            self._see_view(*writer.commit(entries))
 
     def promote(
         self, model: TextModel | Weights, by: By = "hand", evidence: Evidence | None = None, over: str | None = None
@@ -346,7 +381,7 @@ class Index(BaseIndex):
         folder = self._own_folder()
         with self._writing():
             committed = self._committed
-            check_fits(model, committed.vectoriser, str(folder.path))
+            fitted_to(model, committed, str(folder.path))
             if over is not None and over != committed.model:
                 raise InputError(
                     f"the model of {folder.path} is {committed.model} by now, no longer {over}; nothing was changed"
@@ -402,34 +437,44 @@ class Index(BaseIndex):
         entry = Promotion(number, timestamp(), by, before.model, before.model_digest, name, digest, undoes, evidence)
         promotions = (*before.promotions, entry)[-KEPT_PROMOTIONS:]
         committed = replace(before, model=name, model_digest=digest, promotions=promotions)
-        writer = Writer(self._folder, committed, Scorer(weights_of(model)))
+        grown = fitted_to(model, committed, "the index")
+        writer = Writer(self._folder, committed, scorer_of(grown))
         entries = [
             replace(each, factors=writer.keep_factors(each.segment, each.factors))
             for each in self._entries_for(writer.scorer)
         ]
-        self._see(*writer.commit(entries))
-        self._model, self._model_digest = model, digest
+        committed, view = writer.commit(entries)
+        self._see(committed, IndexState(model, grown, view))
+        self._model_digest = digest
         return entry
 
-    def _segments(self, docs: Docs, progress: Progress | None) -> Iterator[Segment]:
-        committed = self._committed
-        return segments_of_texts(docs, self._text_model(), committed.segment_docs, committed.keeps_texts, progress)
+    def _segments(self, docs: Docs, progress: Progress | None, writer: Writer) -> Iterator[Segment]:
+        committed, growth = self._committed, Growth(self._text_model())
+        segments = segments_of_texts(docs, growth, committed.segment_docs, committed.keeps_texts, progress)
+        return writer.with_words(segments, growth)
 
-    def _segments_of_rows(self, ids: Sequence[str], D: Any, texts: Sequence[str] | None) -> Iterator[Segment]:
+    def _segments_of_rows(
+        self, ids: Sequence[str], D: Any, texts: Sequence[str] | None, writer: Writer
+    ) -> Iterator[Segment]:
         committed = self._committed
         if (texts is not None) != committed.keeps_texts:
             raise InputError("the index keeps texts" if texts is None else "the index keeps no texts")
         return segments_of_rows(ids, D, n_terms(self._model), committed.segment_docs, texts)
 
-    def _add(self, segments: Callable[[], Iterator[Segment]], replacing: bool) -> None:
+    def _add(self, segments: Callable[[Writer], Iterator[Segment]], replacing: bool) -> None:
         with self._writing() as writer:  # made by what the index is now: it may keep texts since it was made anew
-            entries = added(self._view.entries, segments(), writer, replacing)
+            entries = added(self._view.entries, segments(writer), writer, replacing)
+            entries = widened(entries, writer.scorer)
             entries = writer.put_new(tiered(entries, self._committed.segment_docs))
-            self._see(*writer.commit(entries))
+            committed, view = writer.commit(entries)
+            self._see(committed, IndexState(self._state.given, writer.model or self._model, view))
 
-    def _see(self, committed: Committed, view: View) -> None:
+    def _see_view(self, committed: Committed, view: View) -> None:
+        self._see(committed, self._state._replace(view=view))
+
+    def _see(self, committed: Committed, state: IndexState) -> None:
         # In this order: whoever copies this object in between has an old commit, and so reads what is new once more.
-        self._view = view
+        self._state = state
         self._committed = committed
 
     @contextmanager

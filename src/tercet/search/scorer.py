@@ -106,9 +106,13 @@ class ExpandedQueries:
 
 
 class Scorer:
-    """Splits weights into parts that expand a query to words and parts of low rank."""
+    """Splits weights into parts that expand a query to words and parts of low rank.
 
-    def __init__(self, weights: Weights) -> None:
+    The fingerprint names latent documents. It leaves out the last ``n_added`` words where parts of low rank know
+    nothing of them, so that the latent documents of before are found again.
+    """
+
+    def __init__(self, weights: Weights, n_added: int = 0) -> None:
         self.weights = weights
         self.plain: list[Part] = []
         self.latent: list[LatentPart] = []
@@ -122,7 +126,8 @@ class Scorer:
                 low_rank.append(part)
         self.n_terms = weights.shape[1]
         self.n_components = sum(latent.part.query_factors.shape[1] for latent in self.latent)
-        self.fingerprint = state_digest(Weights(low_rank)) if low_rank else ""
+        fitted = [part.ungrown(n_added) for part in low_rank]
+        self.fingerprint = state_digest(Weights(fitted)) if fitted else ""
 
     def factors(self, D: Matrix) -> NDArray[np.float32]:
         """What a segment keeps of its documents for this W, (n_d, n_components)."""

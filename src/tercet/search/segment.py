@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, Final
 
@@ -96,6 +96,17 @@ class Segment:
         limits = (int(np.diff(D.indptr).max(initial=0)), float(1.001 * np.sqrt(squared)))
         columns = PackedStrings.pack(stored_fields) if any(stored_fields) else None
         return cls(CsrRows(starts, docs, values), bounds, rows, PackedIds.pack(ids), packed, limits, columns)
+
+    def widened(self, n_terms: int) -> Segment:
+        """The same documents over more words, none of which they have."""
+        if n_terms == self.n_terms:
+            return self
+        n_more, starts = n_terms - self.n_terms, self.postings.indptr
+        starts = np.concatenate([starts, np.full(n_more, starts[-1])])
+        bounds = np.concatenate([self.bounds, np.zeros((n_more, 2), dtype=np.float32)])
+        for array in (starts, bounds):
+            array.flags.writeable = False
+        return replace(self, postings=self.postings._replace(indptr=starts), bounds=bounds)
 
     def matrix(self, rows: NDArray[np.integer[Any]]) -> sparse.csr_array:
         """Some documents as CSR float32 (len(rows), n_terms)."""

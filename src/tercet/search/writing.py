@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.errors import BundleError, InputError, TercetError
+from tercet.fitting.text_model import TextModel
 from tercet.search.documents import clashes, repeated
 from tercet.search.folder import Committed, Folder, Listed
+from tercet.search.growth import Growth, scorer_of
 from tercet.search.scorer import Scorer
 from tercet.search.segment import MOST_DOCS, MOST_SEGMENTS, Segment
 from tercet.search.view import Factors, LiveSegment, View
@@ -27,6 +29,17 @@ class Writer:
     def __init__(self, folder: Folder | None, committed: Committed, scorer: Scorer) -> None:
         self.folder, self.committed, self.scorer = folder, committed, scorer
         self.next_segment = committed.next_segment
+        self.model: TextModel | None = None  # the one that has taken in new words
+
+    def with_words(self, segments: Iterable[Segment], growth: Growth) -> Iterator[Segment]:
+        """Segments to put, each after the words that its documents bring are taken in."""
+        for segment in segments:
+            words = growth.vectoriser.added
+            if len(words.words) > len(self.committed.added.words):
+                self.committed = replace(self.committed, added=words)
+                self.model = growth.model
+                self.scorer = scorer_of(self.model)
+            yield segment
 
     def put(self, segment: Segment) -> LiveSegment:
         """Write a segment and its latent documents; what is written is mapped, and the memory given back."""
@@ -55,7 +68,7 @@ class Writer:
         return self.folder.read_factors(segment, weights, n_components, verify="never")  # written just now
 
     def commit(self, entries: Sequence[LiveSegment]) -> tuple[Committed, View]:
-        alive = tuple(entry for entry in entries if entry.n_alive)
+        alive = tuple(entry for entry in widened(entries, self.scorer) if entry.n_alive)
         listed = tuple(Listed(entry.segment.name, entry.segment.digest, entry.dead) for entry in alive)
         after = replace(self.committed, next_segment=self.next_segment, segments=listed)
         if self.folder is not None:
@@ -114,6 +127,11 @@ def added(
     return after
 
 
+def widened(entries: Iterable[LiveSegment], scorer: Scorer) -> list[LiveSegment]:
+    """Entries over all words of a scorer; segments from before some of them came have none of those."""
+    return [replace(entry, segment=entry.segment.widened(scorer.n_terms)) for entry in entries]
+
+
 def without(entries: Sequence[LiveSegment], rows: NDArray[np.int64]) -> list[LiveSegment]:
     """Entries in which the documents of those rows are dead."""
     after = list(entries)
@@ -130,6 +148,7 @@ def made_factors(segment: Segment, scorer: Scorer) -> Factors | None:
     """Latent documents from the words of a segment; None where the weights have no low-rank part."""
     if not scorer.latent:
         return None
+    segment = segment.widened(scorer.n_terms)
     return Factors.from_values(scorer.factors(segment.matrix(np.arange(segment.n_docs))))
 
 
@@ -146,7 +165,7 @@ def opened(
             segment = folder.read_segment(listed, committed.vectoriser, verify)
             entry = LiveSegment(segment, factors=kept_or_made_factors(folder, segment, scorer, verify))
         entries.append(replace(entry, dead=listed.dead))
-    return View(tuple(entries), scorer)
+    return View(tuple(widened(entries, scorer)), scorer)
 
 
 def kept_or_made_factors(folder: Folder | None, segment: Segment, scorer: Scorer, verify: Verify) -> Factors | None:

@@ -22,6 +22,7 @@ from tercet.serve.learner import Kept, Learner, Version
 from tercet.serve.replay import text_model
 from tercet.serve.snapshots import Snapshots
 from tercet.store import MANIFEST_NAME, Verify
+from tercet.store.digest import digest_of
 
 Marks: TypeAlias = tuple[tuple[int, int, int] | None, ...]  # of files: when they were written, their size and inode
 
@@ -37,7 +38,7 @@ class Generation:
     ----------
     index, baseline, learner : what is searched, what it is shown against, and what it learns by
     index_label : by which answers, health and metrics name the index; the same bytes have the same
-    fingerprint : of the model, whose beginning is the ``model_label``
+    fingerprint : of the model without words that came with documents later; its beginning is the ``model_label``
     loaded : when it was taken up, in UTC
     """
 
@@ -60,9 +61,10 @@ class Generation:
         """Make ready to serve an index: replay the journal over it, and search once."""
         model = text_model(index)
         same_model = before is not None and before.index.model is model
-        fingerprint = before.fingerprint if before and same_model else model_fingerprint(model)
+        fingerprint = before.fingerprint if before and same_model else model_fingerprint(index.given_model)
         baseline = Baseline(index)
-        kept = None if snapshots is None else Kept(snapshots, fingerprint)
+        words = model.doc_vectoriser.added.words  # part of the index, and perhaps not of the model it was opened with
+        kept = None if snapshots is None else Kept(snapshots, digest_of(fingerprint, words) if words else fingerprint)
         learner = Learner(index, entries, bounds, None if before is None else before.learner, kept)
         index_label = index.digest[:_LABEL_CHARS] or "memory"
         made = cls(index, baseline, learner, index_label, fingerprint, timestamp())
@@ -152,7 +154,7 @@ class IndexSource:
 
 def is_same_model(model: TextModel, served: Generation) -> bool:
     """Whether a generation has this very model, or one that scores as it does."""
-    return served.index.model is model or model_fingerprint(model)[:_LABEL_CHARS] == served.model_label
+    return served.index.given_model is model or model_fingerprint(model)[:_LABEL_CHARS] == served.model_label
 
 
 def marks_of(paths: Sequence[Path]) -> Marks:

@@ -26,7 +26,6 @@ from tercet.serve.journal import Entry, Renewed
 from tercet.serve.journal_file import Journal
 from tercet.serve.learner import Learner, Version
 from tercet.serve.problems import HttpProblem
-from tercet.serve.replay import text_model
 from tercet.serve.snapshots import Snapshots
 
 _log = logging.getLogger(__name__)
@@ -245,9 +244,8 @@ class Reloader:
         with self._renewing:
             if self._source is not None and not self._source.own_model:
                 raise InputError("a model of its own is served in the place of the index's, so none can be promoted")
-            served = text_model(self.index)
             index = self.index.latest(own_model=False) if isinstance(self.index, Index) else self.index
-            entry = index.promote(model, "rule", evidence, over=model_name(served))
+            entry = index.promote(model, "rule", evidence, over=model_name(self.index.given_model))
             self._serve(index)
             self.settle()
             return entry

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise, repeat
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,13 +16,20 @@ from numpy.typing import NDArray
 from tercet._validate import is_integer, is_number, wrong_parameter
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.store.codec import decode, encode
-from tercet.store.schema import Bounds, Shape
+from tercet.store.schema import OMIT_DEFAULT, Bounds, Shape
 from tercet.store.strings import PackedStrings
 from tercet.text.analyser import Analyser
 from tercet.text.counting import CountedTexts, SumByBlocks, WordCollector, WordCounts, count_words
 from tercet.text.estimator import TextEstimator, check_fitted
 
 _PARAMETERS = ("weighting", "max_features", "min_df", "max_df", "sublinear_tf", "k1", "b", "idf_power")
+
+
+class AddedWords(NamedTuple):
+    """Words that came after fitting, and in how many of the documents that brought them each occurs."""
+
+    words: list[str]
+    frequency: NDArray[np.int64]  # (n_words,)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,6 +51,7 @@ class _SavedVectoriser:
     words: NDArray[np.uint8]
     word_offsets: NDArray[np.int64]
     document_frequency: Annotated[NDArray[np.int64], Shape(None, bounds=Bounds(least=0))]
+    n_added: Annotated[int, Bounds(least=0), OMIT_DEFAULT] = 0
 
     def __post_init__(self) -> None:
         n_words = len(self.word_offsets) - 1
@@ -51,6 +61,8 @@ class _SavedVectoriser:
 
 class Vectoriser(TextEstimator):
     """Turns texts into the rows of a sparse matrix with one column per word, words in alphabetical order.
+
+    Words that `grow` added are last, in the order in which they came.
 
     ``"tfidf"`` gives queries and documents alike ``tf * (log((1 + n) / (1 + df)) + 1)``, scaled to unit
     length: the numbers of scikit-learn's `TfidfVectorizer`. ``"bm25"`` shares BM25 out between the two sides:
@@ -76,6 +88,7 @@ class Vectoriser(TextEstimator):
     mean_length_ : mean number of words in a document after analysis, words without a column included
     doc_scale_ : what BM25 document rows are divided by; 1 for tf-idf
     n_features_in_ : the number of columns
+    n_added_ : the number of words that `grow` added
 
     Notes
     -----
@@ -102,6 +115,7 @@ class Vectoriser(TextEstimator):
     mean_length_: float
     doc_scale_: float
     n_features_in_: int
+    n_added_: int = 0
 
     def __init__(
         self,
@@ -147,6 +161,72 @@ class Vectoriser(TextEstimator):
     def transform_queries(self, texts: Iterable[str]) -> sp.csr_array:
         """Rows for queries, CSR float32 (n_texts, n_words); empty for a text without known words."""
         return self.query_rows(self.counts(texts))
+
+    # -- words that come later ----------------------------------------------------------------------------------
+
+    @property
+    def can_grow(self) -> bool:
+        """Whether all words of the documents that it was fitted on have a column, so that new words get one, too."""
+        keeps_all = self.max_features is None and self.max_df == 1.0 and not is_integer(self.max_df)
+        return type(self) is Vectoriser and keeps_all and is_integer(self.min_df) and self.min_df == 1
+
+    def grow(self, texts: Iterable[str]) -> tuple[Vectoriser, sp.csr_array]:
+        """Add columns for the new words of documents, and return the rows of these documents.
+
+        Existing columns stay as they are, and so do their weights. The idf of a new word is that of its frequency in
+        these documents, among as many documents as the vectoriser was fitted on. It stays when the word comes again.
+
+        Returns
+        -------
+        A vectoriser with these words, or itself where no word is new; and rows, as its `transform_docs` gives them.
+
+        Examples
+        --------
+        >>> vectoriser = Vectoriser(weighting="bm25").fit(["green avocado", "green eyes"])
+        >>> grown, D = vectoriser.grow(["green guava"])
+        >>> grown.words_, D.indices.tolist()
+        (['avocado', 'eyes', 'green', 'guava'], [2, 3])
+        """
+        check_fitted(self, "words_")
+        column_of: defaultdict[str, int] = defaultdict(None, self.index_)
+        column_of.default_factory = column_of.__len__  # a new word gets the next column
+        counts = count_words(self.analysed(texts), lambda words: map(column_of.__getitem__, words))
+        n_known = len(self.words_)
+        words = list(islice(column_of, n_known, None))
+        if not words:
+            return self, self.doc_rows(counts)
+        _check_encodable(words)
+        frequency = np.bincount(counts.column[counts.column >= n_known] - n_known, minlength=len(words))
+        grown = self.with_added(AddedWords(words, np.minimum(frequency, self.n_docs_).astype(np.int64)))
+        return grown, grown.doc_rows(counts)
+
+    @property
+    def added(self) -> AddedWords:
+        """Words that `grow` added, with their document frequencies."""
+        n_fitted = len(self.words_) - self.n_added_
+        return AddedWords(self.words_[n_fitted:], self.document_frequency_[n_fitted:])
+
+    def with_added(self, more: AddedWords) -> Vectoriser:
+        """Return the same vectoriser with more words behind its own."""
+        return self._with_words(
+            [*self.words_, *more.words],
+            np.concatenate([self.document_frequency_, more.frequency]),
+            self.n_added_ + len(more.words),
+        )
+
+    def as_fitted(self) -> Vectoriser:
+        """Return the same vectoriser without the words that `grow` added; itself where there are none."""
+        if not self.n_added_:
+            return self
+        n_fitted = len(self.words_) - self.n_added_
+        return self._with_words(self.words_[:n_fitted], self.document_frequency_[:n_fitted], 0)
+
+    def _with_words(self, words: list[str], frequency: NDArray[np.int64], n_added: int) -> Vectoriser:
+        other = copy(self)
+        other.remember(words, frequency, self.n_docs_, self.mean_length_, self.doc_scale_, n_added)
+        return other
+
+    # -- reading words ------------------------------------------------------------------------------------------
 
     def unknown_words(self, text: str) -> list[str]:
         """The words of a text that have no column, each once, in order, as they stand there; no stop words."""
@@ -194,6 +274,7 @@ class Vectoriser(TextEstimator):
             words=words.letters,
             word_offsets=words.starts,
             document_frequency=self.document_frequency_,
+            n_added=self.n_added_,
         )
         return encode(saved)
 
@@ -207,9 +288,9 @@ class Vectoriser(TextEstimator):
             vectoriser = cls(analyser=saved.analyser, **{name: getattr(saved, name) for name in _PARAMETERS})
         except ParameterError as error:
             raise DamagedBundleError(f"saved vectoriser: {error}") from error
-        words = _saved_words(PackedStrings(saved.words, saved.word_offsets))
+        words = _saved_words(PackedStrings(saved.words, saved.word_offsets), saved.n_added)
         frequency = saved.document_frequency.copy()
-        vectoriser.remember(words, frequency, saved.n_docs, saved.mean_length, saved.doc_scale)
+        vectoriser.remember(words, frequency, saved.n_docs, saved.mean_length, saved.doc_scale, saved.n_added)
         return vectoriser
 
     def fit_counts(self, texts: Iterable[str], queries: Iterable[str] = ()) -> WordCounts:
@@ -228,7 +309,7 @@ class Vectoriser(TextEstimator):
 
         The same as fitting on these texts, which need not be read again; both tokenise and keep words alike.
         """
-        self.remember(other.words_, other.document_frequency_, other.n_docs_, other.mean_length_, 1.0)
+        self.remember(other.words_, other.document_frequency_, other.n_docs_, other.mean_length_, 1.0, other.n_added_)
         self.settle_scale([counts])
         return self
 
@@ -295,8 +376,10 @@ class Vectoriser(TextEstimator):
         n_docs: int,
         mean_length: float,
         doc_scale: float,
+        n_added: int = 0,
     ) -> None:
         """Take words and their statistics as learned."""
+        self.n_added_ = n_added
         self.words_ = words
         self.index_ = dict(zip(words, range(len(words)), strict=True))
         self.document_frequency_ = frequency
@@ -424,13 +507,15 @@ def _check_encodable(words: list[str]) -> None:
         ) from error
 
 
-def _saved_words(packed: PackedStrings) -> list[str]:
-    """The words of a saved vectoriser; they are in alphabetical order and differ."""
+def _saved_words(packed: PackedStrings, n_added: int) -> list[str]:
+    """The words of a saved vectoriser; they differ, and those that it was fitted with are in alphabetical order."""
     packed.check("vectoriser: words")
     words = packed.many(np.arange(len(packed)))
     if not words or not words[0]:
         raise DamagedBundleError("vectoriser: words have an empty word, or there are none")
-    for number, (before, word) in enumerate(pairwise(words)):
+    if n_added and (n_added >= len(words) or len(set(words)) < len(words) or not all(words)):
+        raise DamagedBundleError(f"vectoriser: {n_added} of {len(words)} words are said to be new, and cannot be")
+    for number, (before, word) in enumerate(pairwise(words[: len(words) - n_added])):
         if word <= before:
             raise DamagedBundleError(
                 f"vectoriser: words must be in alphabetical order without duplicates, found {before!r} and then "

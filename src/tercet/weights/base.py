@@ -116,6 +116,14 @@ class Part(ABC):
         object.__setattr__(other, "scale", self.scale * factor)
         return other
 
+    def grown(self, n_query_terms: int, n_doc_terms: int) -> Part | None:
+        """The same W with rows and columns of zeros behind its own; an identity goes on. None for `Mapped` to do it."""
+        return None
+
+    def ungrown(self, n_added: int) -> Part:
+        """The part without the last rows and columns of a low-rank W, where `grown` made them; else the part."""
+        return self
+
     # -- its form -----------------------------------------------------------------------------------------------
 
     @property
@@ -240,6 +248,12 @@ def frozen_csr(matrix: Any, name: str) -> Matrix:
     for array in (kept.data, kept.indices, kept.indptr):
         array.flags.writeable = False
     return kept
+
+
+def widened(matrix: Matrix, n_rows: int, n_columns: int) -> Matrix:
+    """CSR with empty rows and columns behind its own."""
+    indptr = np.pad(matrix.indptr, (0, n_rows - matrix.shape[0]), mode="edge")
+    return sparse.csr_array((matrix.data, matrix.indices, indptr), shape=(n_rows, n_columns))
 
 
 def row_blocks(n: int, m: int, *, most_entries: int | None = None) -> Iterator[slice]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -61,6 +61,18 @@ class LowRank(Part):
     @property
     def shape(self) -> tuple[int, int]:
         return self.query_factors.shape[0], self.doc_factors.shape[0]
+
+    def grown(self, n_query_terms: int, n_doc_terms: int) -> Part:
+        more_queries, more_docs = n_query_terms - self.shape[0], n_doc_terms - self.shape[1]
+        U = np.pad(self.query_factors, ((0, more_queries), (0, 0)))
+        V = U if self.tied else np.pad(self.doc_factors, ((0, more_docs), (0, 0)))
+        return replace(self, query_factors=U, doc_factors=V)
+
+    def ungrown(self, n_added: int) -> Part:
+        if not n_added or self.query_factors[-n_added:].any() or self.doc_factors[-n_added:].any():
+            return self
+        U = self.query_factors[:-n_added]
+        return replace(self, query_factors=U, doc_factors=U if self.tied else self.doc_factors[:-n_added])
 
     @property
     def n_stored(self) -> int:

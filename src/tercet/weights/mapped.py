@@ -14,7 +14,7 @@ from scipy import sparse
 from tercet.errors import InputError, MemoryLimitError
 from tercet.store.codec import encode
 from tercet.store.schema import Csr, SameAs
-from tercet.weights.base import Part, frozen_csr, same_bits
+from tercet.weights.base import Part, frozen_csr, same_bits, widened
 from tercet.weights.scoring import Matrix, product
 
 _MOST_ENTRIES = 10**8  # of W as a matrix: about a gigabyte
@@ -71,6 +71,10 @@ class Mapped(Part):
     @property
     def shape(self) -> tuple[int, int]:
         return self.A.shape[1], self.B.shape[1]
+
+    def grown(self, n_query_terms: int, n_doc_terms: int) -> Part:
+        A = widened(self.A, self.A.shape[0], n_query_terms)
+        return replace(self, A=A, B=A if self.tied else widened(self.B, self.B.shape[0], n_doc_terms))
 
     @property
     def n_stored(self) -> int:

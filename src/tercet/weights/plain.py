@@ -7,7 +7,7 @@ these.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from tercet._validate import check_integer
 from tercet.kernels.rows import CsrRows
 from tercet.kernels.scoring import expand_dense, expand_sparse, score_pairs_dense, score_pairs_sparse
 from tercet.store.schema import LENGTH, Csr, Shape
-from tercet.weights.base import Part, frozen_csr, frozen_single, row_blocks, sizes_between_words
+from tercet.weights.base import Part, frozen_csr, frozen_single, row_blocks, sizes_between_words, widened
 from tercet.weights.scoring import Matrix, in_double, product
 
 _COLUMNS_AT_ONCE = 1024  # of a dense W: 4 KB of each row
@@ -45,6 +45,9 @@ class Identity(Part):
     @property
     def shape(self) -> tuple[int, int]:
         return self.n_terms, self.n_terms
+
+    def grown(self, n_query_terms: int, n_doc_terms: int) -> Part:
+        return replace(self, n_terms=n_query_terms)
 
     @property
     def n_stored(self) -> int:
@@ -101,6 +104,9 @@ class Diagonal(Part):
     @property
     def shape(self) -> tuple[int, int]:
         return self.weights.size, self.weights.size
+
+    def grown(self, n_query_terms: int, n_doc_terms: int) -> Part:
+        return replace(self, weights=np.pad(self.weights, (0, n_query_terms - self.weights.size)))
 
     @property
     def n_stored(self) -> int:
@@ -216,6 +222,9 @@ class Sparse(Part):
     @property
     def shape(self) -> tuple[int, int]:
         return self.weights.shape
+
+    def grown(self, n_query_terms: int, n_doc_terms: int) -> Part:
+        return replace(self, weights=widened(self.weights, n_query_terms, n_doc_terms))
 
     @property
     def n_stored(self) -> int:

@@ -297,6 +297,28 @@ class Weights:
             parts.append(Identity(n_terms=self.shape[0], scale=sum(part.scale for part in identities)))
         return Weights(parts)
 
+    def grown(self, n_more_queries: int, n_more_docs: int) -> Weights:
+        """Weights with more words behind the others: each new word counts for itself, and for no other word.
+
+        A new word has the weight of the identity, or the usual weight of a word on itself where there is no identity.
+        Where only documents have new words, those count for nothing.
+
+        Examples
+        --------
+        >>> Weights([Identity(n_terms=2, scale=0.5)]).grown(1, 1).rows(np.array([2])).tolist()
+        [[0.0, 0.0, 0.5]]
+        """
+        shape = self.shape[0] + n_more_queries, self.shape[1] + n_more_docs
+        parts = []
+        for part in self.parts:
+            A, B = (sparse.eye_array(n, m, format="csr") for n, m in zip(part.shape, shape, strict=True))
+            parts.append(part.grown(*shape) or Mapped(A=A, B=A if A.shape == B.shape else B, part=part))
+        if n_more_queries and self.identity == 0:
+            own = np.zeros(shape[0], dtype=np.float32)
+            own[-n_more_queries:] = unit_of(self)
+            parts.append(Diagonal(weights=own))
+        return Weights(parts)
+
     def compressed(
         self, n_components: int, *, query_weight: ArrayLike | None = None, doc_weight: ArrayLike | None = None
     ) -> Weights:

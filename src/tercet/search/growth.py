@@ -1,0 +1,91 @@
+"""Words that only later documents have: the vocabulary of an index grows, and every model over it grows with it.
+
+New words have columns behind those of the model. A segment from before has none of them, and a model from before gives
+each of them the weight of a word on itself. So neither documents nor models are made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy import sparse
+
+from tercet.fitting.text_model import TextModel
+from tercet.search.folder import Committed, check_fits, does_not_fit
+from tercet.search.scorer import Scorer
+from tercet.text.vectoriser import AddedWords, Vectoriser
+from tercet.weights import Weights
+
+
+class Growth:
+    """Tokenises documents for an index, and gives new words a column.
+
+    Models with fields, with word maps, with a vocabulary for each side or with limits on words do not grow.
+
+    Parameters
+    ----------
+    model : the model of the index so far
+    """
+
+    def __init__(self, model: TextModel) -> None:
+        self._model = model
+        self.vectoriser = model.doc_vectoriser
+        self.grows = can_grow(model)
+
+    def rows(self, texts: Sequence[str]) -> sparse.csr_array:
+        """The rows of documents over all words so far."""
+        if not self.grows:
+            return self._model.docs(texts)
+        self.vectoriser, rows = self.vectoriser.grow(texts)
+        return rows
+
+    @property
+    def model(self) -> TextModel:
+        """The model over all words so far."""
+        if self._model.doc_vectoriser is not self.vectoriser:
+            self._model = _grown(self._model, self.vectoriser)
+        return self._model
+
+
+def can_grow(model: TextModel) -> bool:
+    """Whether words of new documents can be added to a model."""
+    return model.query_vectoriser is model.doc_vectoriser and model.words is None and model.doc_vectoriser.can_grow
+
+
+def fitted_to(model: TextModel | Weights, committed: Committed, where: str) -> TextModel | Weights:
+    """Return a model over the words of an index, grown by those that are new since; refuse one over other words."""
+    check_fits(model, committed.vectoriser, where, fitted=True)
+    if isinstance(model, Weights):
+        return model
+    known, added = model.doc_vectoriser.added, committed.added
+    n = len(known.words)
+    if known.words != added.words[:n] or not np.array_equal(known.frequency, added.frequency[:n]):
+        raise does_not_fit(where)
+    if n == len(added.words):
+        return model
+    more = AddedWords(added.words[n:], added.frequency[n:])
+    return _grown(model, model.doc_vectoriser.with_added(more))
+
+
+def scorer_of(model: TextModel | Weights) -> Scorer:
+    """The scorer of a model, whose latent documents are those of the model before it grew."""
+    if isinstance(model, Weights):
+        return Scorer(model)
+    return Scorer(model.weights, model.doc_vectoriser.n_added_)
+
+
+def added_words(model: TextModel | Weights) -> AddedWords:
+    """The words of a model that came after it was fitted."""
+    return AddedWords([], np.empty(0, np.int64)) if isinstance(model, Weights) else model.doc_vectoriser.added
+
+
+def _grown(model: TextModel, vectoriser: Vectoriser) -> TextModel:
+    shared = model.query_vectoriser is model.doc_vectoriser
+    n_more = len(vectoriser.words_) - len(model.doc_vectoriser.words_)
+    weights = model.weights.grown(n_more if shared else 0, n_more)
+    if not shared:
+        return replace(model, doc_vectoriser=vectoriser, weights=weights)
+    # A map of words knows none of the new ones; the weights do not need it.
+    return replace(model, query_vectoriser=vectoriser, doc_vectoriser=vectoriser, weights=weights, words=None)
