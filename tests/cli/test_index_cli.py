@@ -13,6 +13,7 @@ from support.commands import ok, run
 from support.indexes import DOCS, small_model
 from tercet.data import read_run, write_beir
 from tercet.search import Index
+from tercet.weights import Identity
 
 TEXTS = {doc_id: text for doc_id, text in DOCS.items() if text}
 
@@ -194,8 +195,22 @@ def test_the_demo_writes_over_nothing_but_itself(model: Path, index: Path, tmp_p
     assert f"{model} was not made by the demo; nothing was written" in refused.output
 
 
-def test_new_words_are_told(index: Path, tmp_path: Path) -> None:
+def test_new_words_are_counted_and_found(index: Path, model: Path, tmp_path: Path) -> None:
     added = ok("index", index, "--update", corpus(tmp_path / "more.jsonl", {"x": "green guava", "y": "guava"}))
+    assert ", 1 new word" in added
+    again = ok("index", index, "--update", corpus(tmp_path / "again.jsonl", {"z": "guava kiwi lime", "x": "guava"}))
+    assert ", 2 new words" in again
+    shown = ok("search", index, "kiwi guava", "--why", "-k", 1)
+    assert " z " in shown
+    assert "  kiwi\n" in shown
+    assert " z " in ok("search", index, "kiwi", "--model", model), "a model from before takes the words of the index in"
+
+
+def test_words_that_a_model_cannot_take_in_are_told(tmp_path: Path) -> None:
+    words = tc.Vectoriser(max_features=3).fit(TEXTS.values())
+    limited = tc.TextModel(words, words, tc.Weights([Identity(n_terms=3)]))
+    Index.build(TEXTS, limited, tmp_path / "index")
+    added = ok("index", tmp_path / "index", "--update", corpus(tmp_path / "more.jsonl", {"x": "guava"}))
     assert "1 of the words are new to the index, such as 'guava'" in added
 
 

@@ -33,6 +33,7 @@ from tercet.fitting.text_model import TextModel
 from tercet.search import BaseIndex, Index
 from tercet.search.base import n_terms
 from tercet.search.folder import UPLOAD
+from tercet.search.growth import can_grow
 from tercet.store import MANIFEST_NAME
 from tercet.store.kinds import INDEX
 from tercet.text import TOKENIZERS
@@ -176,21 +177,25 @@ def _change(
 ) -> None:
     if merge and not isinstance(opened, Index):
         raise InputError(f"{folder} has its documents in another engine, which merges by itself; --merge is not for it")
-    before = len(opened)
+    before, words = len(opened), ""
     gone = [*remove, *(_listed(remove_listed) if remove_listed is not None else ())]
     if gone:
         opened.remove(gone)
     if update is not None:
         model = opened.model
         docs = documents_for(model, update, doc_vectors) if isinstance(model, TextModel) else documents_of(update)
-        new_words: Counter[str] = Counter()
-        if isinstance(model, TextModel) and not isinstance(docs, Mapping):
-            docs = _with_words_noted(docs, model, new_words)
+        lost_words: Counter[str] = Counter()
+        grows = isinstance(opened, Index) and isinstance(model, TextModel) and can_grow(model)
+        if isinstance(model, TextModel) and not grows and not isinstance(docs, Mapping):
+            docs = _with_words_noted(docs, model, lost_words)
+        n_words = n_terms(model)
         opened.replace(docs, DocumentCount())
-        _tell_new_words(new_words)
+        n_new = n_terms(opened.model) - n_words
+        words = "" if not n_new else ", 1 new word" if n_new == 1 else f", {n_new:,} new words"
+        _tell_lost_words(lost_words)
     if merge and isinstance(opened, Index):
         opened.merge()
-    echo(f"{folder}: {before:,} documents before, {len(opened):,} now{_segments(opened)}")
+    echo(f"{folder}: {before:,} documents before, {len(opened):,} now{_segments(opened)}{words}")
 
 
 def _words(language: str | None) -> str:
@@ -208,7 +213,8 @@ def _with_words_noted(docs: Iterable[Any], model: TextModel, new: Counter[str]) 
         yield document
 
 
-def _tell_new_words(new: Counter[str]) -> None:
+def _tell_lost_words(new: Counter[str]) -> None:
+    """Say which words are not found, since the model cannot take in new ones, or an engine keeps the documents."""
     if new:
         examples = ", ".join(repr(word) for word, _ in new.most_common(3))
         known = f"note: {len(new):,} of the words are new to the index, such as {examples}"
