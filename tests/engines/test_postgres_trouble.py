@@ -32,7 +32,7 @@ from tercet.store import read_bundle, write_bundle
 pytestmark = pytest.mark.slow  # make test has it, make check has not
 
 numbers = itertools.count()
-MANY = {f"d{i}": ("green sky", "toast", "eyes of blue", "")[i % 4] for i in range(20)}
+MANY = {f"d{i}": ("green sky", "toast", "eyes blue", "")[i % 4] for i in range(20)}
 
 
 @pytest.fixture(scope="module")

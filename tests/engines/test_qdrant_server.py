@@ -90,7 +90,7 @@ def test_many_queries_are_asked_together(server: FakeQdrant, tmp_path: Path) -> 
 def test_no_document_is_read_twice_for_a_run(
     server: FakeQdrant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    docs = {f"d{i}": ("green", "sky toast", "eyes of blue")[i % 3] + " avocado" * (i // 3) for i in range(60)}
+    docs = {f"d{i}": ("green", "sky toast", "eyes blue")[i % 3] + " avocado" * (i // 3) for i in range(60)}
     index, embedded = build(server, tmp_path, docs), Index.build(docs, small_model(DOCS))
     index = index.with_model(small_model(DOCS))
     queries = {"1": "green", "2": "sky", "3": "blue"}

@@ -33,7 +33,7 @@ def server() -> Iterator[FakeQdrant]:
         yield running
 
 
-MANY = {f"d{i}": ("green sky", "toast", "eyes of blue", "")[i % 4] for i in range(20)}
+MANY = {f"d{i}": ("green sky", "toast", "eyes blue", "")[i % 4] for i in range(20)}
 
 
 def interrupted(server: FakeQdrant, tmp_path: Path, after: int, fault: int | str = 400, **options: Any) -> None:
@@ -235,7 +235,7 @@ def broken() -> tuple[str, str]:
 def test_a_killed_upload(server: FakeQdrant, tmp_path: Path) -> None:
     """SIGKILL in the middle; the same command goes on and ends with all documents."""
     small_model(DOCS, latent=True).save(tmp_path / "model")
-    docs = {f"d{i}": ("green sky", "toast", "eyes of blue")[i % 3] for i in range(2000)}
+    docs = {f"d{i}": ("green sky", "toast", "eyes blue")[i % 3] for i in range(2000)}
     with open(tmp_path / "corpus.jsonl", "w") as file:
         file.writelines(json.dumps({"_id": doc_id, "text": text}) + "\n" for doc_id, text in docs.items())
     program = "import sys; from tercet.cli.main import main; sys.argv[0] = 'tercet'; main()"

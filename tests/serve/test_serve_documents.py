@@ -86,6 +86,28 @@ def test_documents_are_added_replaced_and_removed_on_disk_and_at_once(tmp_path):
         assert not service.reloader.look(anew=True)  # it has what it wrote
 
 
+@pytest.mark.slow
+def test_words_that_only_new_documents_have_are_found_and_taught(tmp_path):
+    made_index(tmp_path / "index")
+    with living(tmp_path) as (api, service):
+        first = found(api)
+        api.post("/prefer", json={"query": QUERY, "better": first[3], "worse": first[0]})
+        taught, label = found(api), api.get("/health").json()["model"]
+        assert api.post("/documents", json=posted("x", "y", text="<b>guava</b> juice")).status_code == 200
+        assert api.get("/health").json()["model"] == label  # the same model, which knows more words
+        answer = api.get("/search", params={"q": "guava"}).json()
+        assert ([hit["id"] for hit in answer["learned"]], answer["unknown"]) == (["x", "y"], [])
+        assert found(api) == taught
+        api.post("/prefer", json={"query": "guava", "better": "y", "worse": "x"})
+        assert api.post("/documents", json=posted("z", text="guava kiwi")).status_code == 200
+        assert "z" in [hit["id"] for hit in api.get("/search", params={"q": "kiwi"}).json()["learned"]]
+        digest = service.version.digest
+    with living(tmp_path) as (api, service):
+        assert service.version.digest == digest
+        entries = read_journal(tmp_path / "journal.jsonl").entries
+        assert replay(Index.open(tmp_path / "index"), entries).digest == digest
+
+
 def test_a_request_is_taken_whole_or_not_at_all(tmp_path):
     made_index(tmp_path / "index")
     with living(tmp_path) as (api, _):

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -26,7 +27,7 @@ DOCS = {
     "d": "Guacamole\nMash it with lime and salt.",
     "e/é ?#": "Avocado oil\nOil of the avocado for green salads.",
     "..": "Two dots\nA name that a path takes for the folder above, as no zebra would.",
-    "h": f"{HOSTILE}\n{HOSTILE}",
+    "h": f"{escape(HOSTILE)}\n{escape(HOSTILE)}\n{HOSTILE}",  # as text that has tags, and with tags
 }
 STORED_FIELDS = {
     "a": {"shelf": "fruit"},
