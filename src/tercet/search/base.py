@@ -32,7 +32,7 @@ Best = tuple[DocRows, NDArray[np.float64], float | None]
 class BaseIndex(ABC):
     """Documents and a model to search them with; `Index` keeps them itself, others leave that to an engine.
 
-    What is found is the same for all of them, see `Index`.
+    What is found is the same for all of them, see `Index`. Only an `Index` takes in words that the model does not know.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 ::
 
-    index/manifest.json, arrays-….safetensors   which segments and model count, and the dead rows; its swap is a commit
+    index/manifest.json, arrays-….safetensors   which segments and model count, dead rows, new words; a swap commits
     index/segments/000007/                      a segment
     index/factors/000007-0123456789abcdef/      its latent documents for the weights with that fingerprint
     index/models/0123456789abcdef/              its model, and those that promotions put in its place
