@@ -33,7 +33,7 @@ from tercet.store.kinds import INDEX, TEXT_MODEL
 from tercet.weights import Identity, Weights
 
 NAME = "docstrings"  # what the report calls the data
-QUERY = "inverse 2-D FFT"  # of the test queries; the README shows it, and tests/cli/test_cli.py holds what it says
+QUERY = "The n-dimensional inverse FFT"  # of the test queries; the README shows it, and a test holds it
 
 
 @click.command(epilog=examples("demo", "demo -o try/ --seed 1"))
