@@ -173,6 +173,22 @@ class Report:
     evidence: tuple[EvidenceResult, ...] = ()
     crossed: bool = False
 
+    @classmethod
+    def from_features(
+        cls,
+        features: FeatureDetails,
+        measure: str,
+        n_train: int,
+        split: str,
+        systems: tuple[SystemResult, ...],
+        seconds: float,
+        changes: dict[str, Change] | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> Report:
+        """Report of feature vectors; ``features`` says what was learned, and why."""
+        how = {"accepted": True, "decision": features.decision(measure), "changes": changes or {}}
+        return cls(measure, n_train, 0, 0, split, systems, seconds=seconds, features=features, notes=notes, **how)
+
     @property
     def change(self) -> Change | None:
         """The difference in the measure of the choice."""
@@ -373,19 +389,9 @@ class _SavedFeatureReport(FeatureDetails):
 
     def report(self) -> Report:
         features = FeatureDetails(*(getattr(self, f.name) for f in fields(FeatureDetails)))
-        return Report(
-            self.measure,
-            n_train=self.n_train,
-            n_validation=0,
-            n_test=0,
-            split=self.split,
-            systems=self.systems,
-            accepted=True,
-            decision=features.decision(self.measure),
-            changes=dict(zip(self.systems[0].values, self.changes, strict=True)) if self.changes else {},
-            seconds=self.seconds,
-            features=features,
-            notes=self.notes,
+        changes = dict(zip(self.systems[0].values, self.changes, strict=True)) if self.changes else {}
+        return Report.from_features(
+            features, self.measure, self.n_train, self.split, self.systems, self.seconds, changes, self.notes
         )
 
 
