@@ -195,11 +195,11 @@ def test_measuring_by_blocks_is_measuring_the_whole(vectors, monkeypatch):
 
 
 def test_what_cannot_be_learned_says_why(vectors, tmp_path):
-    with pytest.raises(InputError, match="qrels: .* query 'nobody'"):
+    with pytest.raises(InputError, match=r"qrels: .* query 'nobody'"):
         fit_vectors(vectors, {"nobody": {"d1": 1}})
-    with pytest.raises(InputError, match="qrels: .* document 'nothing'"):
+    with pytest.raises(InputError, match=r"qrels: .* document 'nothing'"):
         fit_vectors(vectors, {"q1": {"nothing": 1}})
-    with pytest.raises(InputError, match="test: .* grade above 0"):
+    with pytest.raises(InputError, match=r"test: .* grade above 0"):
         fit_vectors(vectors, CORPUS.part(0, 40), test={"q1": {"d1": 0}})
     with pytest.raises(InputError, match="query 'q39' is judged in both qrels and test"):
         fit_vectors(vectors, CORPUS.part(0, 40), test=CORPUS.part(39))

@@ -164,9 +164,9 @@ def estimate_examination(log: ClickLog, *, n_resamples: int = N_RESAMPLES, seed:
         known &= units.size > 1  # every resample of a single unit is the same
         if known.any():
             low[known], high[known] = np.nanpercentile(drawn[:, known], (2.5, 97.5), axis=0)
-        columns = (tuple(column.tolist()) for column in (values, low, high))
-        resampled = "sessions" if log.sessions else "queries"
-        curves.append(ExaminationCurve(method, *columns, int(part.clicked.sum()), resampled))
+        n_clicks, resampled = int(part.clicked.sum()), "sessions" if log.sessions else "queries"
+        columns = [tuple(column.tolist()) for column in (values, low, high)]
+        curves.append(ExaminationCurve(method, columns[0], columns[1], columns[2], n_clicks, resampled))
     return curves
 
 

@@ -108,7 +108,7 @@ class RowCandidates:
             raise InputError(f"choose must be {' or '.join(map(repr, RULES))}; got {choose!r}")
         if ranker is not None and not isinstance(ranker, FeatureRanker):
             raise ParameterError(f"ranker must be a ranker of feature vectors, as FTRLRanker(); got {ranker!r}")
-        self.rule: Rule = choose  # type: ignore[assignment]
+        self.rule: Rule = choose
         self.measure: Measure = parse_measure(measure)
         self.random_state = check_seed(random_state)
         self.pattern: Any = clone(FTRLRanker() if ranker is None else ranker)

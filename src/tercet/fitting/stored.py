@@ -100,8 +100,8 @@ def fit_vectors(
     check_disjoint(by_query)
     parts, split = _hold_out(by_query, kind, seed)
     to_choose, to_report = (
-        _held_out(vectors, learn_from if given[name] is None else given[name], parts[name], measure)
-        for name in ("validation", "test")
+        _held_out(vectors, learn_from if part is None else part, parts[name], measure)
+        for name, part in (("validation", validation), ("test", test))
     )
     train, n_train = parts[kind], len(parts[kind])
     source: Preferences | SampledSource
@@ -153,8 +153,8 @@ def fit_vectors(
 
 def judgement_sampler(vectors: Vectors, qrels: Qrels) -> JudgementSampler:
     """Draw preferences from judgements by id; documents without a judgement count as of grade 0."""
-    rows = {"query_rows": vectors.query_ids, "doc_rows": vectors.doc_ids}
-    return JudgementSampler.from_qrels(qrels, n_docs=len(vectors.docs), **rows)
+    query_rows, doc_rows = vectors.query_ids, vectors.doc_ids
+    return JudgementSampler.from_qrels(qrels, n_docs=len(vectors.docs), query_rows=query_rows, doc_rows=doc_rows)
 
 
 def _by_query(vectors: Vectors, evidence: Qrels | Preferences, name: str) -> dict[str, Any]:

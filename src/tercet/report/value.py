@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from math import isnan, nan
 from typing import Annotated, Any
 
@@ -186,8 +186,9 @@ class Report:
         notes: tuple[str, ...] = (),
     ) -> Report:
         """Report of feature vectors; ``features`` says what was learned, and why."""
-        how = {"accepted": True, "decision": features.decision(measure), "changes": changes or {}}
-        return cls(measure, n_train, 0, 0, split, systems, seconds=seconds, features=features, notes=notes, **how)
+        decision = features.decision(measure)
+        report = cls(measure, n_train, 0, 0, split, systems, True, decision, changes or {}, seconds=seconds)
+        return replace(report, features=features, notes=notes)
 
     @property
     def change(self) -> Change | None:
