@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from tercet.data import LetorFold, read_letor_folds
-from tercet.fitting.row_candidates import RowCandidates
+from tercet.fitting.row_candidates import best_feature
 from tercet.learn.linear import LINEAR_RANKERS
 from tercet.learn.rls import RankRLS, RLSRegressor
-from tercet.measure import measure_rows
+from tercet.measure import measure_rows, parse_measure
 
 MEASURE = "nDCG(dcg='exp-log2')@10"
 
@@ -30,7 +30,7 @@ class BestFeature:
     """The single feature that ranks the training queries best."""
 
     def learned_from(self, fold: LetorFold) -> Callable[[Any], Any]:
-        return RowCandidates.checked(MEASURE, None, None, "best", 0, False).best_feature(fold.train).scores
+        return best_feature(fold.train, parse_measure(MEASURE)).scores
 
 
 class Estimator:

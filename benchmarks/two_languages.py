@@ -13,7 +13,6 @@ import one_thread  # noqa: F401
 
 import time
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from common import machine_facts, parse_arguments, print_facts, print_table, wri
 from reproductions.datasets import load_dataset
 from reproductions.links import LinkTask, split_links
 from reproductions.plan_reading import find_plan
-from tercet.fitting.parallel import CL_LSI, Journey, Judge, best_starts, learn_judged, learn_translations
+from tercet.fitting.parallel import CL_LSI, best_starts, learn
 from tercet.learn import LSIRanker
 from tercet.learn.starts import turned
 from tercet.measure import HeldOutQueries, paired_test
@@ -61,7 +60,7 @@ def translations(task: LinkTask, seed: int, quick: bool) -> list[list[str]]:
     split = split_links(
         np.repeat(np.arange(task.n_articles)[:, None], 2, axis=1), by="links", n_articles=task.n_articles
     )
-    judge: Judge = HeldOutQueries.from_links(split.validation, Q, D, exclude_self=False, measure="RR").values
+    validation = HeldOutQueries.from_links(split.validation, Q, D, exclude_self=False, measure="RR")
     some = np.random.default_rng(0).permutation(np.unique(split.test[:, 0]))[
         :N_TESTED
     ]  # those of python -m reproductions
@@ -79,15 +78,15 @@ def translations(task: LinkTask, seed: int, quick: bool) -> list[list[str]]:
     baseline = narrow.fit_parallel(Q, D, translations=split.train).weights_
     plain = measured(baseline)
     rows = [two_rows(CL_LSI, baseline, plain, None, began)]
-    learned, _ = learn_translations(Journey(baseline, Q, D, split.train, judge, steps, seed, False))
+    learned, _ = learn(baseline, Q, D, split.train, validation, steps, seed, verbose=False)
     rows.append(two_rows(f"learned from {CL_LSI}", learned, measured(learned), plain, began))
     for width in WIDTHS:
         began = time.process_time()
-        better, starts = best_starts(Q, D, split.train, judge, seed, (width,))
+        better, starts = best_starts(Q, D, split.train, validation, seed, (width,))
         plain = measured(starts[CL_LSI])
         for name, weights in starts.items():
             rows.append(two_rows(name, weights, measured(weights), None if name == CL_LSI else plain, began))
-        learned, _ = learn_translations(Journey(starts[better], Q, D, split.train, judge, steps, seed, False))
+        learned, _ = learn(starts[better], Q, D, split.train, validation, steps, seed, verbose=False)
         rows.append(two_rows(f"learned from {better}", learned, measured(learned), plain, began))
     return rows
 
@@ -107,10 +106,10 @@ def neighbours(task: LinkTask, seed: int, quick: bool) -> list[list[str]]:
         return replace(asked, Q=sparse.csr_array(asked.Q[:, task.query_blocks["ja"]]))
 
     known = np.repeat(task.parallel()[:, None], 2, axis=1)
-    judge: Judge = over(task.validation).values
+    validation = over(task.validation)
     tested = over(task._test)
     began = time.process_time()
-    better, starts = best_starts(Q, D, known, judge, seed, WIDTHS[:1])
+    better, starts = best_starts(Q, D, known, validation, seed, WIDTHS[:1])
     seconds = time.process_time() - began
     values = {name: tested.values(weights) for name, weights in starts.items()}
     rows = [
@@ -122,9 +121,8 @@ def neighbours(task: LinkTask, seed: int, quick: bool) -> list[list[str]]:
         )
         for name, weights in starts.items()
     ]
-    learn = partial(learn_judged, task.sampler(1.0, "queries"))
-    steps = 20_000 if quick else LINK_STEPS
-    learned, _ = learn(Journey(starts[better], Q, D, known, judge, steps, seed, False))
+    steps, sampler = 20_000 if quick else LINK_STEPS, task.sampler(1.0, "queries")
+    learned, _ = learn(starts[better], Q, D, known, validation, steps, seed, sampler=sampler, verbose=False)
     label = f"learned from {better}, N = {n_components(learned)}"
     return [*rows, row(label, tested.values(learned), values[CL_LSI], time.process_time() - began)]
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from reproductions.halving import successive_halving
 from reproductions.links import LinkTask, PreferenceTask
 from reproductions.plan import Method, Model
 from reproductions.rankers import CLASSIFIERS, make_ranker, warm_up
@@ -23,7 +24,6 @@ from reproductions.tasks import (
 from tercet.choose import Trial, choose, settings_of
 from tercet.data import Preferences
 from tercet.errors import DivergedError, InputError
-from tercet.fitting import successive_halving
 from tercet.learn import HardSource, SparseRanker
 from tercet.measure import blend
 from tercet.weights import Weights

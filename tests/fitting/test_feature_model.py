@@ -14,9 +14,10 @@ import tercet as tc
 from support.bundles import arrays_file, reseal
 from support.letor_data import made_up
 from tercet.choose import pareto_front
+from tercet.cli.letor import as_run
 from tercet.data import LetorData, read_feature_names
 from tercet.errors import BundleError, DamagedBundleError, FormatError, InputError
-from tercet.fitting.feature_model import FeatureModel, as_run, document_ids
+from tercet.fitting.feature_model import FeatureModel
 from tercet.fitting.rows import fit_letor
 from tercet.learn.linear import (
     FTRLRanker,
@@ -207,14 +208,15 @@ def test_wrong_names_are_refused_with_their_line(text, message, tmp_path):
 
 
 def test_documents_are_named_by_comments_only_when_all_have_one():
-    data = made_up(0, 2, 6, comments=True)
-    ids, from_comments = document_ids(data)
+    data, scores = made_up(0, 2, 6, comments=True), np.arange(12.0)
+    run, from_comments = as_run(data, scores)
     assert from_comments
-    assert ids[:2] == ["d0", "d1"]
-    scores = np.arange(12.0)
-    assert as_run(data, scores)["q1"]["d2"] == 8.0
+    assert list(run["q0"])[:2] == ["d0", "d1"]
+    assert run["q1"]["d2"] == 8.0
     partly = LetorData(data.X, data.y, data.qid, ("", *data.comments[1:]))
-    assert document_ids(partly) == ([str(row) for row in range(1, 13)], False)
+    run, from_comments = as_run(partly, scores)
+    assert not from_comments
+    assert list(run["q1"]) == [str(row) for row in range(7, 13)]
     twice = LetorData(data.X, data.y, data.qid, ("docid = x",) * 12)
     with pytest.raises(InputError, match="query 'q0' has document 'x' in two rows"):
         as_run(twice, scores)

@@ -16,9 +16,9 @@ import tercet as tc
 from support.letor_data import RELEVANT, made_up
 from tercet.data import LetorData, LetorFold, query_folds
 from tercet.errors import InputError, ParameterError
-from tercet.fitting import row_candidates as choice
+from tercet.fitting import row_candidates
 from tercet.fitting.feature_model import FeatureModel, fit_width
-from tercet.fitting.row_candidates import RowCandidates, mixed_rows
+from tercet.fitting.row_candidates import best_feature, mixed_rows
 from tercet.fitting.rows import MEASURE, fit_letor, fit_letor_folds
 from tercet.learn.linear import (
     FenchelRanker,
@@ -28,7 +28,7 @@ from tercet.learn.linear import (
     l1_path,
 )
 from tercet.learn.rls import RankRLS, RLSRegressor, choose_rls
-from tercet.measure import compare_orders, measure_rows, paired_test
+from tercet.measure import compare_orders, measure_rows, paired_test, parse_measure
 
 NAMES = tuple(f"name {j}" for j in range(1, 11))
 
@@ -449,8 +449,7 @@ def test_progress_is_told_when_asked_for(train, monkeypatch, capsys):
 @given(seed=st.integers(0, 1000), n_features=st.integers(1, 4), is_sparse=st.booleans())
 def test_the_best_single_feature_is_found_upwards_and_downwards(seed, n_features, is_sparse):
     data = made_up(seed, 4, 6, n_features, is_sparse=is_sparse)
-    plan = RowCandidates.checked(MEASURE, None, None, "best", 0, False)
-    found = plan.best_feature(data)
+    found = best_feature(data, parse_measure(MEASURE))
     dense = data.X.toarray() if is_sparse else data.X
     mixed = np.random.default_rng(1).permutation(len(data))
     assert (found.scores(data.X) == found.sign * dense[:, found.column]).all()
@@ -466,36 +465,27 @@ def test_the_best_single_feature_is_found_upwards_and_downwards(seed, n_features
 
 
 def test_of_a_large_set_some_queries_are_looked_at(train, monkeypatch):
-    monkeypatch.setattr("tercet.fitting.row_candidates.MOST_CELLS", 10 * 12 * 8)
+    monkeypatch.setattr(row_candidates, "MOST_CELLS", 10 * 12 * 8)
     seen = []
     monkeypatch.setattr(
-        "tercet.fitting.row_candidates.measure_rows",
+        row_candidates,
+        "measure_rows",
         lambda y, s, qid, m: seen.append(len(set(qid))) or measure_rows(y, s, qid, m),
     )
-    assert RowCandidates.checked(MEASURE, None, None, "best", 0, False).best_feature(train).column in RELEVANT
+    assert best_feature(train, parse_measure(MEASURE)).column in RELEVANT
     assert set(seen) == {8}
 
 
-def test_of_a_wide_set_the_features_that_most_rows_have_are_looked_at(monkeypatch):
-    data = made_up(0, 10, 12, 40, is_sparse=True)
-    X = data.X.toarray()
-    X[:, 5:30] = 0
-    X[::30, 30:] = 0
-    wide = LetorData(sparse.csr_array(X), data.y, data.qid)
-    looked_at = []
-    column_of = choice._column
-    monkeypatch.setattr(choice, "_column", lambda X, column: looked_at.append(column) or column_of(X, column))
-    for part in (wide, LetorData(X, data.y, data.qid)):
-        monkeypatch.setattr(choice, "MOST_FEATURES", 40)
-        RowCandidates.checked(MEASURE, None, None, "best", 0, False).best_feature(part)
-        assert looked_at == [*range(5), *range(30, 40)], "all zeros are not looked at"
-        looked_at.clear()
-        monkeypatch.setattr(choice, "MOST_FEATURES", 6)
-        RowCandidates.checked(MEASURE, None, None, "best", 0, False).best_feature(part)
-        n_values = np.count_nonzero(X, axis=0)
-        assert len(looked_at) == 6
-        assert min(n_values[looked_at]) >= max(np.delete(n_values, looked_at))
-        looked_at.clear()
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_of_a_wide_set_the_features_that_most_rows_have_are_looked_at(monkeypatch, is_sparse):
+    data = made_up(0, 10, 12, 40)
+    X = data.X.copy()
+    X[:, 5:] = 0
+    X[:, 20] = data.y  # ranks perfectly, and relevant rows alone have a value
+    wide = LetorData(sparse.csr_array(X) if is_sparse else X, data.y, data.qid)
+    assert best_feature(wide, parse_measure(MEASURE)).column == 20
+    monkeypatch.setattr(row_candidates, "MOST_FEATURES", 5)
+    assert best_feature(wide, parse_measure(MEASURE)).column < 5
 
 
 # -- folds that come with the data ------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from scipy import sparse
 import tercet as tc
 from tercet.errors import InputError
 from tercet.fitting import parallel
+from tercet.measure import parse_measure
 
 
 def two_languages(n=300, n_meanings=40, seed=0):
@@ -45,7 +47,6 @@ def test_what_was_learned_is_better_than_both_starts_and_says_so(learned):
     assert means[3] > max(means[:3]) + 0.05
     assert report.verdict == "better"
     assert (report.n_train, report.n_validation, report.n_test) == (200, 50, 50)
-    assert "The other way round" in str(report)
 
 
 def test_it_is_searched_explained_and_saved_like_any_model(learned, tmp_path):
@@ -148,12 +149,13 @@ def test_one_start_alone_is_taken_where_it_is_clearly_better(bonus, chosen):
     rng = np.random.default_rng(0)
     Q, D = (sparse.csr_array(rng.random((30, n)).astype(np.float32)) for n in (8, 6))
 
-    def judge(weights):
+    def values(weights):
         alone = weights.query_factors.shape[1] == 3
         return np.full(40, 0.5) + (bonus + np.random.default_rng(1).normal(0, 0.2, 40) if alone else 0.0)
 
+    validation = SimpleNamespace(values=values, measure=parse_measure("RR"))
     translations = np.repeat(np.arange(30)[:, None], 2, axis=1)
-    name, starts = parallel.best_starts(Q, D, translations, judge, 0, (3,))
+    name, starts = parallel.best_starts(Q, D, translations, validation, 0, (3,))
     assert name == chosen
     assert {one: weights.query_factors.shape[1] for one, weights in starts.items()} == {
         "CL-LSI": 3,

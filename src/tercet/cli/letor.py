@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from tercet.cli.options import FILE, FOLDER, measures_option, models_option, out
 from tercet.cli.terminal import echo
 from tercet.data import LetorData, read_letor, write_run
 from tercet.data.lines import write_atomically
-from tercet.errors import BundleError
+from tercet.errors import BundleError, InputError
 from tercet.fitting import FeatureModel
-from tercet.fitting.feature_model import as_run, document_ids, fit_width, weights_of
+from tercet.fitting.feature_model import fit_width, weights_of
 from tercet.learn.features import FeatureRanker
 from tercet.loading import load
 from tercet.measure import Evaluation, compare_evaluations
@@ -26,6 +27,7 @@ from tercet.measure import Evaluation, compare_evaluations
 MOST_FEATURES_SHOWN = 50
 BAR_WIDTH = 24
 _LONGEST_LABEL = 40
+_DOCUMENT = re.compile(r"\bdocid\s*=\s*(\S+)")
 
 
 @click.command(
@@ -70,10 +72,10 @@ def write_scores(output: Path | None, scores: NDArray[np.float64]) -> None:
 
 
 def write_ranking(output: Path, rows: LetorData, scores: NDArray[np.float64]) -> None:
-    """A TREC run, with the ids that comments give or else the numbers of the rows."""
-    run = as_run(rows, scores)
+    """Write a TREC run."""
+    run, from_comments = as_run(rows, scores)
     write_run(output, run)
-    whose = "ids from the comments (docid = …)" if document_ids(rows)[1] else "rows counted from 1 as ids"
+    whose = "ids from the comments (docid = …)" if from_comments else "rows counted from 1 as ids"
     echo(f"{output}: {len(run):,} queries, {whose}", err=True)
 
 
@@ -118,6 +120,23 @@ def compare(
     systems = evaluations(data, models, measures)
     comparison = compare_evaluations(systems, baseline=system_named(baseline, systems), method=method)
     show_comparison(comparison, {}, as_json)
+
+
+def as_run(data: LetorData, scores: NDArray[np.float64]) -> tuple[dict[str, dict[str, float]], bool]:
+    """Return scores of rows as a run, qid -> doc_id -> score, and whether comments gave the ids.
+
+    Ids are those of comments ``docid = …`` if every row has one, else the numbers of the rows from 1.
+    """
+    matches = [_DOCUMENT.search(comment) for comment in data.comments or ()]
+    named = [match[1] for match in matches if match is not None]
+    from_comments = len(named) == len(data)
+    ids = named if from_comments else [str(row) for row in range(1, len(data) + 1)]
+    run: dict[str, dict[str, float]] = {qid: {} for qid in data.qids.tolist()}
+    for qid, doc_id, score in zip(data.qid.tolist(), ids, scores.tolist(), strict=True):
+        if doc_id in run[qid]:
+            raise InputError(f"query {qid!r} has document {doc_id!r} in two rows; a run has each document once")
+        run[qid][doc_id] = score
+    return run, from_comments
 
 
 # -- rows and models --------------------------------------------------------------------------------------------------

@@ -6,8 +6,6 @@ from tercet._lazy import lazy_names
 
 if TYPE_CHECKING:
     from tercet.fitting.feature_model import FeatureModel as FeatureModel
-    from tercet.fitting.halving import Halving as Halving
-    from tercet.fitting.halving import successive_halving as successive_halving
     from tercet.fitting.parallel import fit_parallel as fit_parallel
     from tercet.fitting.recipe import fit as fit
     from tercet.fitting.recipe import fit_labelled as fit_labelled
@@ -22,7 +20,6 @@ else:
         __name__,
         {
             "tercet.fitting.feature_model": ("FeatureModel",),
-            "tercet.fitting.halving": ("Halving", "successive_halving"),
             "tercet.fitting.text_model": ("TextModel",),
             "tercet.fitting.parallel": ("fit_parallel",),
             "tercet.fitting.recipe": ("fit", "fit_labelled", "fit_linked"),

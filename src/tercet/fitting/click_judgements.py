@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import csv
-from collections import defaultdict
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+
+import numpy as np
 
 from tercet.data.clicks import ClickLog, click_preferences, examination_guess
 from tercet.data.lines import write_atomically
 from tercet.data.trec import checked_judgements, write_qrels
 from tercet.errors import InputError
 
-PRIOR: Final = 1.0  # expected clicks that a query's mean counts as, and the log's for a query
+PRIOR: Final = 1.0  # weight of a query's mean, in expected clicks, and of the log's mean for a query
 GRADES_FROM: Final = (0.5, 1.0, 2.0)  # clicks over expected clicks where grades 1, 2 and 3 begin
-LAST_SHARE: Final = 0.1  # of a log, held out by time
+LAST_SHARE: Final = 0.1  # share of a log to hold out by time
 
 
-@dataclass(frozen=True)
-class ClickJudgement:
-    """What clicks say of a document for a query.
+class ClickJudgement(NamedTuple):
+    """Judgement of a document for a query by clicks.
 
     Attributes
     ----------
-    n_clicks, expected : clicks, and those of a document of mean attraction that was shown at the same ranks
-    value : clicks over expected clicks with the prior; 1 is as good as the mean of the log
-    grade : 0 to 3, the number of `GRADES_FROM` that value has reached
+    n_clicks, expected : clicks, and clicks of a document of mean attraction at the same ranks
+    value : clicks over expected clicks with the prior; 1 is the mean of the log
+    grade : 0 to 3, the number of `GRADES_FROM` up to the value
     """
 
     n_clicks: int
@@ -40,17 +41,16 @@ class ClickJudgement:
 def judgements_of_clicks(
     log: ClickLog, examination: Sequence[float] | None = None, *, prior: float = PRIOR
 ) -> dict[str, dict[str, ClickJudgement]]:
-    """Judge each document that was shown for a query: ``(clicks + prior * mean of the query) / (expected + prior)``.
+    """Judge each shown document of a query: ``(clicks + prior * mean of the query) / (expected + prior)``.
 
-    A document at rank r is expected to be clicked in proportion to the chance that r is looked at, so that all expected
-    clicks of the log come to its clicks. The mean of a query is its clicks over its expected clicks, with the same
-    prior at 1.
+    Expected clicks at a rank are in proportion to the chance that people look at the rank. All expected clicks of the
+    log sum to its clicks. The mean of a query is its clicks over its expected clicks, with the same prior at 1.
 
     Parameters
     ----------
     log : the clicks
-    examination : the chance that each rank is looked at, the last for those below, too; by default the guess
-    prior : how many expected clicks the mean of the query counts as
+    examination : chance that people look at each rank, the last chance also for ranks below; by default the guess
+    prior : weight of the query's mean in expected clicks
 
     Examples
     --------
@@ -61,39 +61,39 @@ def judgements_of_clicks(
     """
     if not prior > 0:
         raise InputError(f"prior must be above 0; got {prior}")
-    looks: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    clicks: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    n_shown = max((len(impression.shown) for impression in log.impressions), default=0)
+    chances = [examination_guess(rank) for rank in range(1, n_shown + 1)]
+    if examination is not None:
+        chances = [examination[min(rank, len(examination) - 1)] for rank in range(n_shown)]
+    looks: dict[str, dict[str, float]] = {}
+    clicks: Counter[tuple[str, str]] = Counter()
     for query, shown, clicked in log.impressions:
-        for rank, doc_id in enumerate(shown, start=1):
-            last = rank if examination is None else min(rank, len(examination))
-            looks[query][doc_id] += examination_guess(rank) if examination is None else examination[last - 1]
-        for doc_id in clicked:
-            clicks[query][doc_id] += 1
-    n_clicks = sum(sum(of_query.values()) for of_query in clicks.values())
-    if not n_clicks:
+        looked = looks.setdefault(query, defaultdict(float))
+        for doc_id, chance in zip(shown, chances, strict=False):
+            looked[doc_id] += chance
+        clicks.update((query, doc_id) for doc_id in clicked)
+    if not clicks:
         raise InputError("nothing was clicked, so clicks judge nothing")
-    attraction = n_clicks / sum(sum(of_query.values()) for of_query in looks.values())
+    attraction = clicks.total() / sum(sum(looked.values()) for looked in looks.values())
     judged: dict[str, dict[str, ClickJudgement]] = {}
-    for query, of_query in looks.items():
-        total = attraction * sum(of_query.values())
-        mean = (sum(clicks[query].values()) + prior) / (total + prior)
+    for query, looked in looks.items():
+        n_clicks = sum(clicks[query, doc_id] for doc_id in looked)
+        mean = (n_clicks + prior) / (attraction * sum(looked.values()) + prior)
         judged[query] = {}
-        for doc_id, looked in of_query.items():
-            expected = attraction * looked
-            value = (clicks[query][doc_id] + prior * mean) / (expected + prior)
-            grade = sum(value >= start for start in GRADES_FROM)
-            judged[query][doc_id] = ClickJudgement(clicks[query][doc_id], expected, value, grade)
+        for doc_id, look in looked.items():
+            n, expected = clicks[query, doc_id], attraction * look
+            value = (n + prior * mean) / (expected + prior)
+            judged[query][doc_id] = ClickJudgement(n, expected, value, bisect_right(GRADES_FROM, value))
     return judged
 
 
-@dataclass(frozen=True)
-class HeldOutByTime:
-    """How far judgements of the first nine tenths of a log order what the last tenth prefers.
+class HeldOutByTime(NamedTuple):
+    """Share of the preferences in the last tenth of a log that judgements of the rest order correctly.
 
     Attributes
     ----------
-    judged, shown : share of its preferences that the judgements, and the order in which it was shown, have right
-    n_preferences : how many there are between documents that were judged
+    judged, shown : share that the judgements, and the shown order, have right
+    n_preferences : number of preferences between judged documents
     """
 
     judged: float
@@ -102,26 +102,23 @@ class HeldOutByTime:
 
 
 def held_out_by_time(log: ClickLog, examination: Sequence[float] | None = None) -> HeldOutByTime | None:
-    """Judge by the first nine tenths of a log, and measure on the last; None where it has no such preference."""
+    """Judge by the first nine tenths of a log, and measure on the last; None if the last has no preference."""
     since = round(len(log.impressions) * (1 - LAST_SHARE))
     first = log.subset(range(since))
     if not any(impression.clicked for impression in first.impressions):
         return None
     judged = judgements_of_clicks(first, examination)
-    total = right = by_rank = 0.0
-    count = 0
+    rows = []  # right, right as shown, and weight of each preference
     for query, shown, clicked in log.impressions[since:]:
         of_query = judged.get(query, {})
-        ranks = {doc_id: rank for rank, doc_id in enumerate(shown)}
-        weighed = click_preferences(shown, clicked, "all", most=float("inf"), examination=examination)
-        for better, worse, weight in weighed:
+        for better, worse, weight in click_preferences(shown, clicked, "all", most=np.inf, examination=examination):
             if better in of_query and worse in of_query:
-                ahead, behind = of_query[better].value, of_query[worse].value
-                right += weight * (ahead > behind) + weight / 2 * (ahead == behind)
-                by_rank += weight * (ranks[better] < ranks[worse])
-                total += weight
-                count += 1
-    return HeldOutByTime(right / total, by_rank / total, count) if count else None
+                ahead = np.sign(of_query[better].value - of_query[worse].value)
+                rows.append(((ahead + 1) / 2, shown.index(better) < shown.index(worse), weight))
+    if not rows:
+        return None
+    right, as_shown, weights = np.array(rows, dtype=np.float64).T
+    return HeldOutByTime(float(right @ weights / weights.sum()), float(as_shown @ weights / weights.sum()), len(rows))
 
 
 def write_click_judgements(
@@ -129,8 +126,8 @@ def write_click_judgements(
 ) -> Path | None:
     """Write grades: a table (query, doc, grade) for a name in ``.csv``, BEIR's TSV for ``.tsv``, else TREC's qrels.
 
-    TREC's columns are separated by blanks. Where a query has one, queries are numbered, and their texts go into a table
-    beside it, whose path is returned.
+    Blanks separate the columns of TREC's qrels. If a query has a blank, queries are numbered. A second table gets their
+    texts, and its path is returned.
     """
     grades = {query: {doc_id: one.grade for doc_id, one in docs.items()} for query, docs in judged.items()}
     name = fspath(path).removesuffix(".gz")

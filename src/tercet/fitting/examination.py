@@ -1,24 +1,27 @@
-"""How far down people look: the examination curve of a click log, estimated from it, with intervals.
+"""Examination curve of a click log: how far down people look, with intervals.
 
-A document is clicked when it is looked at and liked: ``P(click) = p[rank] * g[query, document]``, the position-based
-model. What is wanted is p, relative to rank 1. Triplet ways lead there:
+The position-based model: ``P(click) = p[rank] * g[query, document]``. A document is clicked if people look at its rank
+and like the document. The curve is p, relative to rank 1. Three methods estimate it:
 
-- randomised: where lists were shown in random order, every rank of a list had documents alike, and p follows the clicks
-- interleaved: where lists were made of two rankings by chance, documents moved by nothing else; as harvested
-- harvested: the same document, shown for the same query at two ranks, has one g, so that its click rates are in the
-  ratio of the two p (intervention harvesting; Agarwal et al. 2019, AllPairs)
+- randomised: every rank of lists in random order has similar documents, so p follows the clicks
+- interleaved: only chance moves documents in lists made of two rankings; as harvested
+- harvested: a document shown for one query at two ranks has one g, so its click rates are in the ratio of the two p
+  (intervention harvesting; Agarwal et al. 2019, AllPairs)
 
-Intervals are of a bootstrap over sessions, or over queries where sessions are unknown.
+Intervals come from a bootstrap over sessions, or over queries if sessions are unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import chain
 from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
 from tercet.data.clicks import ClickLog, examination_guess
 
@@ -26,9 +29,9 @@ Method = Literal["randomised", "interleaved", "harvested"]
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-MOST_RANKS = 20  # deeper ones follow the guess from there
+MOST_RANKS = 20  # deeper ranks follow the guess
 N_RESAMPLES = 200
-WIDEST = 0.2  # mean width of the intervals up to which a curve is learned from
+WIDEST = 0.2  # largest mean width of the intervals of a curve to learn from
 FEWEST_CLICKS = 100
 LEAST_CHANCE = 0.01
 BY_GUESS: Final = "chances of looking at a rank by the guess 1 / log2(1 + rank)"
@@ -37,22 +40,21 @@ _FROM: Final = {
     "interleaved": "lists made of two rankings",
     "harvested": "documents seen at several ranks",
 }
-ADDED = 0.1  # clicks, and as many documents passed over, at each rank of each two: none is never clicked
+ADDED = 0.1  # clicks, and as many documents passed over, at each rank of each pair of ranks
 _NEWTON_STEPS = 50
-_INTERVAL = (2.5, 97.5)
 
 
 @dataclass(frozen=True)
 class ExaminationCurve:
-    """The chance that a rank is looked at, relative to the first.
+    """Chance that people look at a rank, relative to the first rank.
 
     Attributes
     ----------
-    method : how it was estimated
-    values, low, high : for each rank, with the ends of 95 % intervals; NaN for ranks that nothing is known of, and all
-        intervals where there is one session or query only
-    n_clicks : clicks it rests on
-    resampled : what the bootstrap drew from, sessions or queries
+    method : method of the estimate
+    values, low, high : chance of each rank, and the ends of its 95 % interval; NaN for unknown ranks. One session or
+        query alone has no intervals
+    n_clicks : clicks behind the estimate
+    resampled : units of the bootstrap, sessions or queries
     """
 
     method: Method
@@ -64,44 +66,45 @@ class ExaminationCurve:
 
     @property
     def width(self) -> float:
-        """Mean width of the intervals below rank 1; a rank that nothing is known of counts 1."""
+        """Mean width of the intervals below rank 1; an unknown rank counts 1."""
         widths = np.array(self.high[1:]) - np.array(self.low[1:])
         return float(np.where(np.isfinite(widths), widths, 1.0).mean()) if widths.size else 1.0
 
     @property
     def is_learned_from(self) -> bool:
-        """Whether learning weighs by it: there are clicks enough, and the intervals are narrow."""
+        """Whether the curve has enough clicks and narrow intervals, so that learning weighs clicks by it."""
         return self.n_clicks >= FEWEST_CLICKS and self.width <= WIDEST
 
 
 @dataclass(frozen=True)
 class Examination:
-    """What clicks are weighed by.
-
-    Attributes
-    ----------
-    chances : that each rank is looked at; None for the guess
-    source : where they come from, for people
-    """
+    """Weights of clicks: the chance of each rank, None for the guess, and the source of the chances in words."""
 
     chances: tuple[float, ...] | None
     source: str
 
 
 def choose_examination(log: ClickLog, curves: Sequence[ExaminationCurve] | None = None) -> Examination:
-    """What clicks of a log are weighed by: what it was given, else the narrowest curve to learn from, else the guess.
+    """Choose the chances to weigh clicks by: the log's own, else the narrowest curve to learn from, else the guess.
 
     Parameters
     ----------
     log : the clicks
-    curves : those of `estimate_examination`, where they are there already
+    curves : result of `estimate_examination`, if already computed
     """
     if log.examination is not None:
         return Examination(log.examination, "chances of looking at a rank as given")
     curves = estimate_examination(log) if curves is None else curves
     usable = [curve for curve in curves if curve.is_learned_from]
     if not usable:
-        return Examination(None, f"{BY_GUESS}: {_why_not(curves)}")
+        why = "no documents that were seen at several ranks compare them, and no list was in random order"
+        if curves:
+            best = min(curves, key=lambda curve: (curve.n_clicks < FEWEST_CLICKS, curve.width))
+            lists = _FROM[best.method]
+            why = f"the intervals of {lists} are {best.width:.2f} wide in the mean, and {WIDEST} is the most"
+            if best.n_clicks < FEWEST_CLICKS:
+                why = f"{lists} have {best.n_clicks:,} clicks, and {FEWEST_CLICKS} are needed"
+        return Examination(None, f"{BY_GUESS}: {why}")
     best = min(usable, key=lambda curve: curve.width)
     values = np.array(best.values)
     n_known = int(np.isfinite(values).argmin()) if np.isnan(values).any() else values.size
@@ -112,23 +115,13 @@ def choose_examination(log: ClickLog, curves: Sequence[ExaminationCurve] | None 
     return Examination(tuple(chances), source)
 
 
-def _why_not(curves: Sequence[ExaminationCurve]) -> str:
-    """Why none of the curves is learned from."""
-    if not curves:
-        return "no documents that were seen at several ranks compare them, and no list was in random order"
-    best = min(curves, key=lambda curve: (curve.n_clicks < FEWEST_CLICKS, curve.width))
-    if best.n_clicks < FEWEST_CLICKS:
-        return f"{_FROM[best.method]} have {best.n_clicks:,} clicks, and {FEWEST_CLICKS} are needed"
-    return f"the intervals of {_FROM[best.method]} are {best.width:.2f} wide in the mean, and {WIDEST} is the most"
-
-
 def estimate_examination(log: ClickLog, *, n_resamples: int = N_RESAMPLES, seed: int = 0) -> list[ExaminationCurve]:
-    """The examination curves that a log allows, those of random lists and of documents that moved first.
+    """Estimate every examination curve that a log allows.
 
     Parameters
     ----------
     log : the clicks
-    n_resamples : of the bootstrap
+    n_resamples : resamples of the bootstrap
 
     Notes
     -----
@@ -143,175 +136,153 @@ def estimate_examination(log: ClickLog, *, n_resamples: int = N_RESAMPLES, seed:
     >>> curve.method, abs(curve.values[2] - 1 / 3) < 0.1
     ('harvested', True)
     """
-    shown = ShownDocuments.from_log(log)
+    shown = ShownDocuments.from_log(log, MOST_RANKS)
+    mixed = shown.subset(shown.list_flags(log.interleaved))
+    rows: dict[Method, ShownDocuments] = {
+        "randomised": shown.subset(shown.list_flags(log.randomised)),
+        "interleaved": mixed.subset(mixed.moved),
+        "harvested": shown.subset(shown.moved),
+    }
     rng = np.random.default_rng(seed)
+    session_or_query = numbered(log.sessions or [impression.query for impression in log.impressions])
     curves = []
-    if shown.is_random.any():
-        curves.append(shown.estimate("randomised", n_resamples, rng))
-    by_coins = shown.subset(shown.is_interleaved)
-    moves: dict[Method, ShownDocuments] = {"interleaved": by_coins, "harvested": shown}
-    for method, rows in moves.items():
-        moved = rows.subset(rows.moved)
-        if moved.rank.size:
-            curves.append(moved.estimate(method, n_resamples, rng))
-    return [curve for curve in curves if curve is not None]
+    for method, part in rows.items():
+        if not part.clicked.any():
+            continue
+        n_ranks = int(part.rank.max()) + 1
+        fit = _by_rates(part, n_ranks) if method == "randomised" else _by_moves(part, n_ranks)
+        values = fit(np.ones(part.rank.size))
+        if not np.isfinite(values[0]):
+            continue
+        units, unit = np.unique(session_or_query[part.impression], return_inverse=True)
+        drawn = np.full((n_resamples, n_ranks), np.nan)
+        for number in range(n_resamples):
+            times = rng.multinomial(units.size, np.full(units.size, 1 / units.size))
+            drawn[number] = fit(times[unit].astype(np.float64))
+        low, high = np.full((2, n_ranks), np.nan)
+        known = np.isfinite(values) & (np.isfinite(drawn).mean(axis=0) > 0.5)
+        known &= units.size > 1  # every resample of a single unit is the same
+        if known.any():
+            low[known], high[known] = np.nanpercentile(drawn[:, known], (2.5, 97.5), axis=0)
+        n_clicks, resampled = int(part.clicked.sum()), "sessions" if log.sessions else "queries"
+        columns = [tuple(column.tolist()) for column in (values, low, high)]
+        curves.append(ExaminationCurve(method, columns[0], columns[1], columns[2], n_clicks, resampled))
+    return curves
 
 
 @dataclass(frozen=True, eq=False)
 class ShownDocuments:
-    """Documents that were shown, as columns; a pair is a query and a document.
+    """Shown documents of a log, one row for each; a pair is a query and a document.
 
     Attributes
     ----------
-    pair, rank, unit : numbers, from 0; a unit is a session or a query, what the bootstrap draws
-    lowest : the last rank of the list that each was in
-    clicked, is_random, is_interleaved : of each
+    impression, pair, rank : numbers from 0; pairs in the order of their first appearance
+    last_rank : last rank of the row's list
+    clicked : whether the document was clicked
     """
 
+    impression: Rows
     pair: Rows
     rank: Rows
-    unit: Rows
-    lowest: Rows
+    last_rank: Rows
     clicked: NDArray[np.bool_]
-    is_random: NDArray[np.bool_]
-    is_interleaved: NDArray[np.bool_]
-    units: str
 
     @staticmethod
-    def from_log(log: ClickLog) -> ShownDocuments:
-        pairs: dict[tuple[str, str], int] = {}
-        names: dict[str, int] = {}
-        columns: list[tuple[int, int, int, int, bool, bool, bool]] = []
-        for number, (query, docs, clicks) in enumerate(log.impressions):
-            unit = names.setdefault(log.sessions[number] if log.sessions else query, len(names))
-            is_random = bool(log.randomised) and log.randomised[number]
-            is_mixed = bool(log.interleaved) and log.interleaved[number]
-            shown = docs[:MOST_RANKS]
-            same = (unit, len(shown) - 1)
-            columns += [
-                (pairs.setdefault((query, doc_id), len(pairs)), rank, *same, doc_id in clicks, is_random, is_mixed)
-                for rank, doc_id in enumerate(shown)
+    def from_log(log: ClickLog, most_ranks: int | None = None) -> ShownDocuments:
+        lists = [impression.shown[:most_ranks] for impression in log.impressions]
+        sizes = np.array([len(shown) for shown in lists], dtype=np.int64)
+        impression, start = np.repeat(np.arange(sizes.size), sizes), np.cumsum(sizes) - sizes
+        query, doc = numbered([one.query for one in log.impressions]), numbered(list(chain.from_iterable(lists)))
+        _, first, pair = np.unique(query[impression] * (doc.max(initial=0) + 1) + doc, True, True)
+        number = np.empty(first.size, dtype=np.int64)
+        number[np.argsort(first)] = np.arange(first.size)
+        clicked = np.zeros(doc.size, dtype=bool)
+        clicked[
+            [
+                begin + shown.index(doc_id)
+                for begin, shown, (_, _, clicks) in zip(start.tolist(), lists, log.impressions, strict=True)
+                for doc_id in clicks
+                if doc_id in shown
             ]
-        table = np.array(columns, dtype=np.int64).reshape(-1, 7)
-        by_column = np.ascontiguousarray(table.T)
-        units = "sessions" if log.sessions else "queries"
-        pair, rank, unit_of, lowest = by_column[:4]
-        clicked, is_random, is_interleaved = by_column[4:] > 0
-        return ShownDocuments(pair, rank, unit_of, lowest, clicked, is_random, is_interleaved, units)
+        ] = True
+        rank = np.arange(doc.size) - np.repeat(start, sizes)
+        return ShownDocuments(impression, number[pair], rank, np.repeat(sizes - 1, sizes), clicked)
 
     def subset(self, kept: NDArray[np.bool_]) -> ShownDocuments:
-        return ShownDocuments(
-            self.pair[kept],
-            self.rank[kept],
-            self.unit[kept],
-            self.lowest[kept],
-            self.clicked[kept],
-            self.is_random[kept],
-            self.is_interleaved[kept],
-            self.units,
-        )
+        return replace(self, **{field.name: getattr(self, field.name)[kept] for field in fields(self)})
+
+    def list_flags(self, flags: Sequence[bool]) -> NDArray[np.bool_]:
+        """Flag of each row's list; an empty sequence is False everywhere."""
+        return np.array(flags, dtype=bool)[self.impression] if flags else np.zeros(self.rank.size, dtype=bool)
 
     @property
     def moved(self) -> NDArray[np.bool_]:
-        """Which of them were shown for their query at another rank, too."""
-        if not self.pair.size:
-            return np.zeros(0, dtype=bool)
-        low, high = np.full((2, self.pair.max() + 1), -1)
-        low[:] = self.rank.max() + 1
+        """Whether each row's pair was shown at another rank, too."""
+        low, high = np.full((2, self.pair.max(initial=-1) + 1), -1)
+        low[:] = self.rank.max(initial=-1) + 1
         np.minimum.at(low, self.pair, self.rank)
         np.maximum.at(high, self.pair, self.rank)
         return np.asarray((low < high)[self.pair])
 
-    def estimate(self, method: Method, n_resamples: int, rng: np.random.Generator) -> ExaminationCurve | None:
-        """A curve with its intervals; None where clicks say nothing of it."""
-        rows = self.subset(self.is_random) if method == "randomised" else self
-        if not rows.clicked.any():
-            return None
-        n_ranks = int(rows.rank.max()) + 1
-        cells = Cells(rows, n_ranks)
-        fit = cells.by_rates if method == "randomised" else cells.by_moves
-        values = fit(np.ones(rows.rank.size))
-        if not np.isfinite(values[0]):
-            return None
-        names, unit = np.unique(rows.unit, return_inverse=True)
-        drawn = np.full((n_resamples, n_ranks), np.nan)
-        for number in range(n_resamples):
-            times = rng.multinomial(names.size, np.full(names.size, 1 / names.size))
-            drawn[number] = fit(times[unit].astype(np.float64))
-        low, high = np.full((2, n_ranks), np.nan)
-        known = np.isfinite(values) & (np.isfinite(drawn).mean(axis=0) > 0.5)
-        known &= names.size > 1  # one alone is drawn again and again, and would seem to be sure
-        if known.any():
-            low[known], high[known] = np.nanpercentile(drawn[:, known], _INTERVAL, axis=0)
-        curve, lowest, highest = (tuple(column.tolist()) for column in (values, low, high))
-        return ExaminationCurve(method, curve, lowest, highest, int(rows.clicked.sum()), self.units)
+
+def numbered(names: Sequence[str]) -> Rows:
+    """Number names in the order of their first appearance."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.fromiter(map(numbers.__getitem__, names), dtype=np.int64, count=len(names))
 
 
-def sums_by(where: Rows, weights: Array, size: int) -> Array:
-    """The sum of weights at each of so many places."""
+# -- estimates, as functions of the weights of rows -----------------------------------------------------------------
+
+
+def _sums(where: Rows, weights: Array, size: int) -> Array:
     return np.asarray(np.bincount(where, weights, size), dtype=np.float64)
 
 
-class Cells:
-    """Counts by pair and rank, for any weights of the rows."""
+def _by_rates(rows: ShownDocuments, n_ranks: int) -> Callable[[Array], Array]:
+    """Clicks at each rank, relative to clicks at the first rank of the lists that reach the rank.
 
-    def __init__(self, rows: ShownDocuments, n_ranks: int) -> None:
-        self.rows, self.n_ranks = rows, n_ranks
-        names, self.cell = np.unique(rows.pair * n_ranks + rows.rank, return_inverse=True)
-        self.pair = np.unique(names // n_ranks, return_inverse=True)[1]
-        self.rank = names % n_ranks
-        # Cells of one pair follow each other; each two of them are a comparison of two ranks.
-        first = np.flatnonzero(np.r_[True, self.pair[1:] != self.pair[:-1]])
-        last = np.repeat(np.r_[first[1:], names.size], np.diff(np.r_[first, names.size]))
-        n_later = last - np.arange(names.size) - 1
-        self.upper = np.repeat(np.arange(names.size), n_later)
-        before = np.repeat(np.cumsum(n_later) - n_later, n_later)
-        self.lower = self.upper + 1 + np.arange(self.upper.size) - before
+    Lists of all lengths would not do: people may like the results of a query with few results more, or less.
+    """
+    at_top = rows.rank == 0
 
-    def counts(self, weights: Array) -> tuple[Array, Array]:
-        """How often each cell was shown, and clicked."""
-        size = self.rank.size
-        return sums_by(self.cell, weights, size), sums_by(self.cell, weights * self.rows.clicked, size)
+    def fit(weights: Array) -> Array:
+        clicks = weights * rows.clicked
+        top = _sums(rows.last_rank[at_top], clicks[at_top], n_ranks)[::-1].cumsum()[::-1]
+        return np.divide(_sums(rows.rank, clicks, n_ranks), top, out=np.full(n_ranks, np.nan), where=top > 0)
 
-    def by_rates(self, weights: Array) -> Array:
-        """Clicks at each rank, relative to those at the first rank of the lists that go as far.
+    return fit
 
-        Those of all lists would not do: where a query has few results, these may be liked more, or less.
-        """
-        rows, clicks = self.rows, weights * self.rows.clicked
-        at_top = rows.rank == 0
-        by_end = sums_by(rows.lowest[at_top], clicks[at_top], self.n_ranks)
-        top = by_end[::-1].cumsum()[::-1]
-        at_rank = sums_by(rows.rank, clicks, self.n_ranks)
-        return np.divide(at_rank, top, out=np.full(self.n_ranks, np.nan), where=top > 0)
 
-    def by_moves(self, weights: Array) -> Array:
-        """AllPairs, of all comparisons between two ranks."""
-        shown, clicks = self.counts(weights)
-        total = shown[self.upper] + shown[self.lower]
+def _by_moves(rows: ShownDocuments, n_ranks: int) -> Callable[[Array], Array]:
+    """AllPairs over all comparisons of two ranks of one pair."""
+    cells, cell = np.unique(rows.pair * n_ranks + rows.rank, return_inverse=True)
+    pair, rank = cells // n_ranks, cells % n_ranks
+    # Cells of one pair follow each other. Every two of them are a comparison.
+    last = np.searchsorted(pair, pair, side="right")
+    n_later = last - np.arange(cells.size) - 1
+    upper = np.repeat(np.arange(cells.size), n_later)
+    lower = upper + 1 + np.arange(upper.size) - np.repeat(np.cumsum(n_later) - n_later, n_later)
+    two = rank[upper] * n_ranks + rank[lower]
+
+    def fit(weights: Array) -> Array:
+        shown, clicks = _sums(cell, weights, cells.size), _sums(cell, weights * rows.clicked, cells.size)
+        total = shown[upper] + shown[lower]
         share = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
-        size = self.n_ranks**2
-        two = self.rank[self.upper] * self.n_ranks + self.rank[self.lower]
-        both, above, below = (
-            sums_by(two, column * share, size).reshape(self.n_ranks, self.n_ranks)
-            for column in (
-                shown[self.upper] * shown[self.lower],
-                clicks[self.upper] * shown[self.lower],
-                clicks[self.lower] * shown[self.upper],
-            )
-        )
-        return all_pairs(both, above, below)
+        products = shown[upper] * shown[lower], clicks[upper] * shown[lower], clicks[lower] * shown[upper]
+        return all_pairs(*(_sums(two, product * share, n_ranks**2).reshape(n_ranks, n_ranks) for product in products))
+
+    return fit
 
 
 def all_pairs(both: Array, above: Array, below: Array) -> Array:
-    """The AllPairs estimate of p, relative to rank 1, NaN for ranks that no comparison connects with it.
+    """AllPairs estimate of p, relative to rank 1; NaN for ranks that no comparison connects with rank 1.
 
-    For ranks k < j, the likelihood of what pairs seen at both were clicked there, ``above[k, j]`` of ``both[k, j]`` at
-    k and ``below[k, j]`` at j, is that of chances ``p[k] r[k, j]`` and ``p[j] r[k, j]``, r being how good these pairs
-    are. Its logarithm is concave in log p and log r, and Newton's method with r eliminated finds its maximum.
+    Pairs seen at ranks k < j were clicked ``above[k, j]`` of ``both[k, j]`` times at k, and ``below[k, j]`` times at j.
+    Their chances are ``p[k] r[k, j]`` and ``p[j] r[k, j]``, where r is the attraction of these pairs. The
+    log-likelihood is concave in log p and log r. Newton's method with r eliminated finds the maximum.
 
-    A pair counts ``n m / (n + m)`` where it was shown n and m times at the two ranks, as by Mantel and Haenszel, and
-    not 1 as in the paper: one that was seen once says less than one seen a thousand times.
+    A pair shown n and m times at the two ranks counts ``n m / (n + m)``, as by Mantel and Haenszel. In the paper it
+    counts 1, but a pair seen once says less than a pair seen a thousand times.
 
     Parameters
     ----------
@@ -320,7 +291,9 @@ def all_pairs(both: Array, above: Array, below: Array) -> Array:
     n_ranks = both.shape[0]
     values = np.full(n_ranks, np.nan)
     k, j = np.nonzero(np.triu(both, 1) * (above + below) > 0)
-    connected = _connected(k, j, n_ranks)
+    graph = sparse.coo_array((np.ones(k.size), (k, j)), shape=(n_ranks, n_ranks))
+    label = connected_components(graph, directed=False)[1]
+    connected = label == label[0]
     kept = connected[k]
     k, j = k[kept], j[kept]
     if not k.size:
@@ -365,16 +338,3 @@ def all_pairs(both: Array, above: Array, below: Array) -> Array:
             break
     values[connected] = np.exp(log_p[connected])
     return values
-
-
-def _connected(k: Rows, j: Rows, n_ranks: int) -> NDArray[np.bool_]:
-    """Ranks that comparisons connect with the first."""
-    reached = np.zeros(n_ranks, dtype=bool)
-    reached[0] = True
-    for _ in range(n_ranks):
-        either = reached[k] | reached[j]
-        before = reached.sum()
-        reached[k[either]] = reached[j[either]] = True
-        if reached.sum() == before:
-            break
-    return reached

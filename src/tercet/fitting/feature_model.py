@@ -1,8 +1,7 @@
-"""A model of feature vectors: a fitted ranker, the names of its features and the report of how it was chosen."""
+"""Model of feature vectors: a fitted ranker, the names of its features, and the report of its choice."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -27,13 +26,12 @@ from tercet.store.kinds import FEATURE_MODEL, RANKER
 
 LETOR_MEASURES = (*(f"nDCG(dcg='exp-log2')@{k}" for k in (1, 3, 5, 10)), "AP")
 
-_DOCUMENT = re.compile(r"\bdocid\s*=\s*(\S+)")
 _SECTION = "ranker."
 _ROWS_SHOWN = 20
 
 
 class FeatureWeight(NamedTuple):
-    """A feature, counted from 1 as in LETOR files, its name where it has one, and its weight."""
+    """Feature, counted from 1 as in LETOR files, with its name, if any, and its weight."""
 
     feature: int
     name: str | None
@@ -41,20 +39,19 @@ class FeatureWeight(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Number and name."""
+        """Number and name of the feature."""
         return f"{self.feature}" if self.name is None else f"{self.feature} {self.name}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FeatureModel:
-    """Scores feature vectors.
+    """Score feature vectors by a fitted ranker.
 
     Parameters
     ----------
-    ranker : a fitted ranker of feature vectors: linear, or another that has ``n_features_in_``, ``predict`` and
-        ``to_state``
+    ranker : a fitted ranker of feature vectors, linear or not
     feature_names : one for each feature, or None
-    report : how it was chosen, as `fit_letor` tells it
+    report : report of `fit_letor`, or None
 
     Examples
     --------
@@ -70,33 +67,27 @@ class FeatureModel:
 
     def __post_init__(self) -> None:
         is_fitted = getattr(self.ranker, "__sklearn_is_fitted__", lambda: True)
-        if not hasattr(self.ranker, "n_features_in_") or not is_fitted():  # a fit that failed knows the features, too
+        if not hasattr(self.ranker, "n_features_in_") or not is_fitted():  # a failed fit has n_features_in_, too
             raise InputError(f"the {type(self.ranker).__name__} is not fitted; call its fit first")
         if self.feature_names is not None:
             object.__setattr__(self, "feature_names", checked_feature_names(self.feature_names, self.n_features))
-        if self.report is not None:
-            if not isinstance(self.report, Report) or self.report.features is None:
-                raise InputError(f"the report must be a Report of feature vectors; got {type(self.report).__name__}")
-            n_reported = self.report.features.n_features
-            if n_reported != self.n_features:
-                raise InputError(f"the report is of {n_reported} features, the ranker of {self.n_features}")
+        if self.report is None:
+            return
+        if not isinstance(self.report, Report) or self.report.features is None:
+            raise InputError(f"the report must be a Report of feature vectors; got {type(self.report).__name__}")
+        if (n_reported := self.report.features.n_features) != self.n_features:
+            raise InputError(f"the report is of {n_reported} features, the ranker of {self.n_features}")
 
     def __repr__(self) -> str:
-        weights = weights_of(self.ranker)
-        used = "" if weights is None else f"{np.count_nonzero(weights):,} of "
-        return f"FeatureModel({type(self.ranker).__name__}, {used}{self.n_features:,} features)"
+        used = n_used(self.ranker)
+        share = "" if used is None else f"{used:,} of "
+        return f"FeatureModel({type(self.ranker).__name__}, {share}{self.n_features:,} features)"
 
     def _repr_html_(self) -> str:
-        parts: list[object] = [element("p", repr(self))]
-        if weights_of(self.ranker) is not None:
-            rows = self.features()
-            table = Table("Features", ["feature", "name", "weight"], n_labels=2)
-            table.rows += [
-                [Cell(str(row.feature)), Cell(row.name or ""), Cell(f"{row.weight:+.4g}")] for row in rows[:_ROWS_SHOWN]
-            ]
-            rest = len(rows) - _ROWS_SHOWN
-            parts += [table.as_html(), element("p", f"and {rest:,} more with smaller weights") if rest > 0 else ""]
-        return join([*parts, Html(self.report._repr_html_()) if self.report is not None else ""])
+        table = Table("Features", ["feature", "weight"], n_labels=1)
+        table.rows += [[Cell(name), Cell(f"{weight:+.4g}")] for name, weight in self.weights_by_name()[:_ROWS_SHOWN]]
+        report = "" if self.report is None else Html(self.report._repr_html_())
+        return join([element("p", repr(self)), table.as_html() if table.rows else "", report])
 
     @property
     def n_features(self) -> int:
@@ -104,11 +95,11 @@ class FeatureModel:
         return int(self.ranker.n_features_in_)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """The score of each row; X has the columns of the training data."""
+        """Score each row; X has the columns of the training data."""
         return np.asarray(self.ranker.predict(X), dtype=np.float64)
 
     def features(self) -> list[FeatureWeight]:
-        """The features with a weight, by size of weight, the strongest first; of equal ones the lower number."""
+        """Return the features with a weight, the strongest first; of equal ones the lower number first."""
         weights = weights_of(self.ranker)
         if weights is None:
             raise InputError(f"a {type(self.ranker).__name__} has no weights of single features")
@@ -118,19 +109,15 @@ class FeatureModel:
         return [FeatureWeight(int(j) + 1, names[j] if names else None, float(weights[j])) for j in strongest]
 
     def weights_by_name(self) -> list[tuple[str, float]]:
-        """The features with a weight by number and name, the strongest first; none of a ranker without weights."""
-        if weights_of(self.ranker) is None:
-            return []
-        return [(row.label, row.weight) for row in self.features()]
+        """Return label and weight of the features with a weight; no features of a ranker without weights."""
+        return [] if weights_of(self.ranker) is None else [(row.label, row.weight) for row in self.features()]
 
     def evaluate(self, data: LetorData, measures: str | Iterable[str | Measure] = LETOR_MEASURES) -> Evaluation:
-        """Measure the model on judged rows; `fit_width` says what becomes of rows of another width."""
+        """Measure the model on judged rows; `fit_width` adapts rows of another width."""
         if not isinstance(data, LetorData):
             raise InputError(f"data must be LetorData, as read_letor gives it; got {type(data).__name__}")
         rows, _ = fit_width(data, self.n_features, "data")
         return measure_rows(rows.y, self.predict(rows.X), rows.qid, measures)
-
-    # -- saving -------------------------------------------------------------------------------------------------
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a folder; ``tc.load`` gives it back."""
@@ -141,13 +128,12 @@ class FeatureModel:
 
     @classmethod
     def from_bundle(cls, bundle: Bundle, classes: Mapping[str, Any]) -> FeatureModel:
-        """The model a bundle holds; ``classes`` are the rankers it may hold, by name."""
+        """Read the model from a bundle; ``classes`` are the allowed rankers by name."""
         saved = decode(_SavedFeatureModel, bundle.meta, where=f"{bundle.path}: meta")
-        arrays: dict[str, NDArray[Any]] = {}
-        for name, array in bundle.arrays.items():
+        for name in bundle.arrays:
             if not name.startswith(_SECTION):
                 raise DamagedBundleError(f"{bundle.path} has an unexpected array {name!r}")
-            arrays[name.removeprefix(_SECTION)] = array
+        arrays = {name.removeprefix(_SECTION): array for name, array in bundle.arrays.items()}
         ranker = load_ranker(Bundle(RANKER, saved.ranker, arrays, bundle.path), dict(classes))
         try:
             return cls(ranker, saved.feature_names, saved.report)
@@ -163,18 +149,21 @@ class _SavedFeatureModel:
 
 
 def weights_of(ranker: Any) -> NDArray[np.float64] | None:
-    """The weight of each feature; None for a ranker whose scores are made of something else."""
+    """Return the weight of each feature; None for a ranker without weights of features."""
     return getattr(ranker, "coef_", None)
 
 
-# -- rows of files --------------------------------------------------------------------------------------------------
+def n_used(ranker: Any) -> int | None:
+    """Count the features with a weight; None for a ranker without weights of features."""
+    weights = weights_of(ranker)
+    return None if weights is None else int(np.count_nonzero(weights))
 
 
 def fit_width(data: LetorData, n_features: int, name: str) -> tuple[LetorData, str | None]:
-    """Rows with the columns a model knows, and a sentence on what was done to get them, if anything.
+    """Give rows the columns of a model, with a note if the width changed.
 
-    A file ends at the largest id it has, so columns that are missing at the end are zeros. Features that training never
-    saw have no weight; they are left out.
+    A file ends at its largest feature id, so missing columns are zeros. Features beyond the training data have no
+    weight and are left out.
 
     Examples
     --------
@@ -187,35 +176,11 @@ def fit_width(data: LetorData, n_features: int, name: str) -> tuple[LetorData, s
         return data, None
     X: Any
     if sparse.issparse(data.X):
-        X = data.X[:, :n_features].copy() if width > n_features else data.X.copy()
+        X = data.X[:, :n_features].copy()
         X.resize(len(data), n_features)
     else:
         X = np.zeros((len(data), n_features), np.float32)
         X[:, : min(width, n_features)] = data.X[:, :n_features]
-    what = "the others are left out" if width > n_features else "the missing ones are taken as 0"
-    note = f"{name} has features up to {width}, training up to {n_features}: {what}."
+    change = "the others are left out" if width > n_features else "the missing ones are taken as 0"
+    note = f"{name} has features up to {width}, training up to {n_features}: {change}."
     return LetorData(X, data.y, data.qid, data.comments), note
-
-
-def document_ids(data: LetorData) -> tuple[list[str], bool]:
-    """An id for each row, and whether comments gave them.
-
-    Where every comment says ``docid = …``, those; else the numbers of the rows, from 1.
-    """
-    matches = [_DOCUMENT.search(comment) for comment in data.comments or ()]
-    if not matches or None in matches:
-        return [str(row) for row in range(1, len(data) + 1)], False
-    return [match[1] for match in matches if match is not None], True
-
-
-def as_run(data: LetorData, scores: NDArray[np.float64]) -> dict[str, dict[str, float]]:
-    """Scores of rows as a run, qid -> doc_id -> score, ids as `document_ids` finds them."""
-    ids, _ = document_ids(data)
-    run: dict[str, dict[str, float]] = {}
-    for qid, start, stop in zip(data.qids.tolist(), data.starts[:-1], data.starts[1:], strict=True):
-        rows = ids[start:stop]
-        run[qid] = dict(zip(rows, scores[start:stop].tolist(), strict=True))
-        if len(run[qid]) < len(rows):
-            twice = next(name for name in rows if rows.count(name) > 1)
-            raise InputError(f"query {qid!r} has document {twice!r} in two rows; a run has each document once")
-    return run

@@ -1,12 +1,10 @@
-"""Texts in two languages, some of which mean the same: a model that finds documents by queries in another language."""
+"""Texts in two languages, some of them translations: a model that finds documents by queries in another language."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -20,33 +18,31 @@ from tercet.data.sampling import JudgementSampler, check_grade
 from tercet.data.triplets import as_evidence
 from tercet.errors import InputError
 from tercet.fitting.rankers import n_steps_for
+from tercet.fitting.task import decide
 from tercet.fitting.text_model import TextModel
 from tercet.learn import HardSource, LowRankRanker, MultiTaskRanker, SampledSource
 from tercet.learn.lsi import common_directions, directions_of, mapped_to
-from tercet.learn.starts import for_cosine, turned
-from tercet.measure.held_out import HeldOutQueries
+from tercet.learn.starts import for_cosine
+from tercet.measure.held_out import HeldOut, HeldOutQueries
 from tercet.measure.names import parse_measure
 from tercet.report import Report, SystemResult, changes_between
 from tercet.text import Analyser, Vectoriser
 from tercet.weights import LowRank, Weights
 
-CL_LSI, RIDGE_MAP, BOTH = "CL-LSI", "ridge map", "both"  # starts, as the report has them
+CL_LSI, RIDGE_MAP, BOTH = "CL-LSI", "ridge map", "both"  # names of starts in the report
 WIDTHS: Final = (25, 50, 100, 200, 400)
-# Rates are of factors that give texts latent vectors of length 1; a step on the cosine counts by their inverse square.
+# Rates for latent vectors of length 1; a step on the cosine counts by the inverse square of the length.
 FOR_TRANSLATIONS: Final = {"margin": 0.1, "rate": 0.02}
 FOR_JUDGEMENTS: Final = {"margin": 0.5, "rate": 0.1}
-_STEPS_PER_MATE, _FEWEST_STEPS, _MOST_STEPS = 16, 16_384, 131_072
-_HARD, _DEPTH = 0.8, 30  # share of worse documents from the top of the current ranking, and how far that goes
-_MOST_RANKED = (
-    300_000_000  # scores of a ranking that hard negatives come from; of more translations some are learned from
-)
-_N_LOOKS = 5  # at the queries that choose, while learning
+_STEPS_PER_TRANSLATION, _FEWEST_STEPS, _MOST_STEPS = 16, 16_384, 131_072
+_HARD, _DEPTH = 0.8, 30  # share of worse documents from the top of the current ranking, and the depth of this top
+_MOST_RANKED = 300_000_000  # scores of the ranking for hard negatives; a sample of more translations is learned from
+_N_VALIDATIONS = 5  # while learning
 _FEWEST = 20
 _MOST_HELD_OUT = 1000
 _WITHOUT_BLANKS = re.compile(r"[぀-ヿ㐀-䶿一-鿿฀-๿]")  # kana, Han and Thai characters
 
-Pairs = NDArray[np.int64]  # (n, 2): a row of the queries and a row of the documents
-Judge = Callable[[Weights], NDArray[np.float64]]  # a value of each query that nothing is learned from, more is better
+Rows = NDArray[np.int64]
 
 
 def fit_parallel(
@@ -64,25 +60,25 @@ def fit_parallel(
     verbose: bool | None = None,
     name: str = "",
 ) -> TextModel:
-    """Learn to find documents by queries in another language, from texts that are there in both.
+    """Learn to find documents by queries in another language, from texts that exist in both.
 
-    The start is cross-language LSI and a ridge map between two LSI spaces side by side, each at the one of 25 to 400
-    components that is best on queries that were held out; or one of the two alone where that is better there by more
-    than one standard error. From there the cosine of latent vectors is learned: from translations in both directions
-    against the documents that are now ranked above them, or from judgements where there are any. What was learned is
-    kept only where it is better than the start on held-out queries by more than one standard error.
+    The start puts cross-language LSI and a ridge map between two LSI spaces side by side, each at the best of 25 to 400
+    components on held-out queries. One of the two alone is the start if it is better by more than one standard error.
+    Learning then improves the cosine of latent vectors: from translations in both directions, against the documents
+    ranked above them, or from judgements if there are any. Learning is rejected unless it is better than the start on
+    held-out queries by more than one standard error.
 
     Parameters
     ----------
     queries, docs : id -> text, records or a frame, each in its own language; a query may be as long as a document
-    translations : pairs (query id, document id) of texts that mean the same, or a mapping; a text has one translation.
-        None: texts with the same id
-    qrels : qid -> doc_id -> grade, optional: what is to be found besides translations, such as pages that a page links
-        to. A query's own translation is then left out of its ranking, unless it is judged
-    measure : of judgements; translations are measured by the reciprocal rank (RR) of a text's translation
-    query_analyser, doc_analyser : how texts are tokenised; by default words of two letters or more, and pairs of
-        characters where a language is written without blanks
-    max_features : words of each language, those that occur most often
+    translations : pairs (query id, document id) of texts with the same meaning, or a mapping; a text has one
+        translation. None: texts with the same id
+    qrels : qid -> doc_id -> grade, optional: relevant documents besides translations, such as linked pages. A query's
+        own translation is then left out of its ranking, unless it is judged
+    measure : measure of judgements; translations are measured by the reciprocal rank (RR) of a text's translation
+    query_analyser, doc_analyser : tokenizers; by default words of two letters or more, and pairs of characters for
+        languages written without blanks
+    max_features : words of each language, the most frequent ones
     n_steps : preferences to learn from; default 16 for each translation, 16,384 to 131,072, or as in ``fit`` for
         judgements
     random_state, verbose, name : as in ``fit``
@@ -90,12 +86,12 @@ def fit_parallel(
     Returns
     -------
     TextModel
-        With a vectoriser for each side. Its ``report`` has all starts and what was learned, on untouched queries.
+        With a vectoriser for each side. Its ``report`` has all starts and the learned model on untouched queries.
 
     Notes
     -----
-    A tenth of the queries, at most 1,000 and where there are fewer than 500 up to 50, is held out to choose by, and
-    another to report on; nothing is learned from their translations.
+    A tenth of the queries is held out to choose by, and another to report on: at most 1,000 each, and up to 50 of fewer
+    than 500. Nothing is learned from their translations.
 
     Examples
     --------
@@ -110,81 +106,80 @@ def fit_parallel(
     """
     began = time.perf_counter()
     seed = check_seed(random_state)
-    chosen_by = "RR" if qrels is None else str(parse_measure(measure))
-    asked, given = as_evidence(queries, qrels=qrels)
-    sought = as_documents(docs)
-    assert asked is not None
-    pairs = _pairs(translations, list(asked), list(sought))
-    judged = None if qrels is None else _judged(given["qrels"], asked, sought)
+    measures = ["RR", "Success@1", "R@10"]
+    if qrels is not None:
+        measures = list(dict.fromkeys([str(parse_measure(measure)), "AP", "RR"]))
+    query_texts, evidence = as_evidence(queries, qrels=qrels)
+    doc_texts = as_documents(docs)
+    assert query_texts is not None
+    pairs = _pairs(translations, list(query_texts), list(doc_texts))
+    own = sparse.csr_array((np.ones(len(pairs), np.int64), pairs.T), shape=(len(query_texts), len(doc_texts)))
+    grades = own if qrels is None else _grades(evidence["qrels"], query_texts, doc_texts)
     sides = [
         Vectoriser(analyser=analyser or _analyser_for(texts), max_features=check_integer(max_features, "max_features"))
-        for analyser, texts in ((query_analyser, list(asked.values())), (doc_analyser, list(sought.values())))
+        for analyser, texts in ((query_analyser, list(query_texts.values())), (doc_analyser, list(doc_texts.values())))
     ]
-    Q, D = (words.fit_transform_docs(texts.values()) for words, texts in zip(sides, (asked, sought), strict=True))
-    parts = _split(np.unique(pairs[:, 0]) if judged is None else np.unique(judged.nonzero()[0]), seed)
-    known = pairs[np.isin(pairs[:, 0], np.concatenate(parts[1:]), invert=True)]
+    Q, D = (
+        side.fit_transform_docs(texts.values()) for side, texts in zip(sides, (query_texts, doc_texts), strict=True)
+    )
+    train, *held_out = _split(np.unique(grades.nonzero()[0]), seed)
+    known = pairs[np.isin(pairs[:, 0], np.concatenate(held_out), invert=True)]
     if len(known) < _FEWEST:
         raise InputError(f"{len(known)} translations are too few to learn from; give at least {_FEWEST}")
+    qids, hidden = list(query_texts), sparse.csr_array(own - own.multiply(grades > 0))
     validation, test = (
-        HeldOutQueries.from_links(pairs[np.isin(pairs[:, 0], part)], Q, D, exclude_self=False, measure="RR")
-        if judged is None
-        else _held_out(judged, part, pairs, Q, D, list(asked), chosen_by)
-        for part in parts[1:]
+        HeldOutQueries(
+            Q[rows], D, grades[rows], tuple(qids[row] for row in rows), parse_measure(measures[0]), hidden=hidden[rows]
+        )
+        for rows in map(np.sort, held_out)
     )
-    sign = 1.0 if validation.measure.higher_is_better else -1.0
-
-    def judge(weights: Weights) -> NDArray[np.float64]:
-        return sign * validation.values(weights)
-
-    start_name, starts = best_starts(Q, D, known, judge, seed)
-    start = starts[start_name]
-    if judged is None:
-        steps = int(np.clip(_STEPS_PER_MATE * len(known), _FEWEST_STEPS, _MOST_STEPS))
-        learner: Learner = learn_translations
-    else:
-        steps = n_steps_for(judged[parts[0]].nnz)
-        learner = partial(learn_judged, _sampler(judged, parts[0]))
+    start_name, starts = best_starts(Q, D, known, validation, seed)
+    sampler, steps = None, int(np.clip(_STEPS_PER_TRANSLATION * len(known), _FEWEST_STEPS, _MOST_STEPS))
+    if qrels is not None:
+        cells = grades.tocoo()
+        some = np.isin(cells.row, train)
+        sampler = JudgementSampler(cells.row[some], cells.col[some], cells.data[some], n_docs=D.shape[0])
+        steps = n_steps_for(int(some.sum()))
     steps = steps if n_steps is None else check_integer(n_steps, "n_steps")
-    learned, setting = learner(Journey(start, Q, D, known, judge, steps, seed, verbose))
-    before, after = judge(start), judge(learned)
-    gain = Gain.between(before, after)
-    measures = list(dict.fromkeys([chosen_by, *(("RR", "Success@1", "R@10") if judged is None else ("AP", "RR"))]))
-    evaluations = {what: test.evaluate(weights, measures) for what, weights in starts.items()}
-    after_test = test.evaluate(learned, measures)
-    systems = [
-        SystemResult.from_evaluation(what, evaluations[what])
-        for what in sorted(starts, key=lambda one: one == start_name)
-    ]
-    back = _back_note(pairs[np.isin(pairs[:, 0], parts[2])], Q, D, {start_name: start, "learned": learned})
+    start = starts[start_name]
+    learned, setting = learn(start, Q, D, known, validation, steps, seed, sampler=sampler, verbose=verbose)
+    before, after = validation.values(start), validation.values(learned)
+    gain = Gain.between(before, after, higher_is_better=validation.measure.higher_is_better)
+    decision = decide(gain, before, after, start=start_name, measure=measures[0], queries="validation queries")
+    evaluations = {name: test.evaluate(weights, measures) for name, weights in starts.items()}
+    learned_test = test.evaluate(learned, measures)
+    systems = [SystemResult.from_evaluation(one, evaluations[one]) for one in sorted(starts, key=start_name.__eq__)]
+    result = SystemResult.from_evaluation("learned", learned_test)
     report = Report(
-        measure=chosen_by,
-        n_train=len(parts[0]),
-        n_validation=len(parts[1]),
-        n_test=len(parts[2]),
+        measure=measures[0],
+        n_train=len(train),
+        n_validation=len(validation.qids),
+        n_test=len(test.qids),
         split=f"{len(known):,} translations were learned from; those of held-out queries were not.",
-        systems=(*systems, SystemResult.from_evaluation("learned", after_test)) if gain.is_clear else tuple(systems),
-        accepted=gain.is_clear,
-        decision=_decision(gain, sign, before, start_name, chosen_by),
-        changes=changes_between(after_test, evaluations[start_name], chosen_by),
+        systems=(*systems, result) if decision.accepted else tuple(systems),
+        accepted=decision.accepted,
+        decision=decision.text,
+        changes=changes_between(learned_test, evaluations[start_name], measures[0]),
         chosen={"start": start_name, **setting},
         seconds=time.perf_counter() - began,
-        notes=(*([name] if name else []), *([back] if judged is None else [])),
-        rejected=None if gain.is_clear else SystemResult.from_evaluation("learned", after_test),
+        notes=(name,) if name else (),
+        rejected=None if decision.accepted else result,
     )
-    return TextModel(sides[0], sides[1], learned if gain.is_clear else start, report)
+    return TextModel(sides[0], sides[1], learned if decision.accepted else start, report)
 
 
-# -- what is given ----------------------------------------------------------------------------------------------------
+# -- the data ---------------------------------------------------------------------------------------------------------
 
 
-def _pairs(translations: Any, query_ids: list[str], doc_ids: list[str]) -> Pairs:
+def _pairs(translations: Any, query_ids: list[str], doc_ids: list[str]) -> Rows:
+    """Check translations and return them as rows of queries and documents (n, 2)."""
     rows = [{key: row for row, key in enumerate(ids)} for ids in (query_ids, doc_ids)]
     if translations is None:
-        same: Iterable[tuple[Any, Any]] = ((key, key) for key in query_ids if key in rows[1])
+        given: Iterable[tuple[Any, Any]] = ((key, key) for key in query_ids if key in rows[1])
     else:
-        same = translations.items() if isinstance(translations, Mapping) else translations
+        given = translations.items() if isinstance(translations, Mapping) else translations
     pairs = []
-    for number, pair in enumerate(same):
+    for number, pair in enumerate(given):
         try:
             query, doc = (str(key) for key in pair)
             pairs.append((rows[0][query], rows[1][doc]))
@@ -202,29 +197,30 @@ def _pairs(translations: Any, query_ids: list[str], doc_ids: list[str]) -> Pairs
     return array
 
 
-def _judged(qrels: Any, queries: Mapping[str, str], docs: Mapping[str, str]) -> sparse.csr_array:
+def _grades(qrels: Any, queries: Mapping[str, str], docs: Mapping[str, str]) -> sparse.csr_array:
     """Grades by rows of queries and documents."""
     rows, columns = ({key: row for row, key in enumerate(ids)} for ids in (queries, docs))
-    cells = [(qid, doc_id, grade) for qid, judged in qrels.items() for doc_id, grade in judged.items()]
-    for qid, doc_id, grade in cells:
-        if qid not in rows or doc_id not in columns:
-            raise InputError(f"qrels judge {doc_id!r} for {qid!r}; there is no such query or document")
-        check_grade(qid, doc_id, grade)
-    positions = [rows[cell[0]] for cell in cells], [columns[cell[1]] for cell in cells]
-    grades = sparse.csr_array(([cell[2] for cell in cells], positions), shape=(len(queries), len(docs)), dtype=np.int64)
+    cells = []
+    for qid, judged in qrels.items():
+        for doc_id, grade in judged.items():
+            if qid not in rows or doc_id not in columns:
+                raise InputError(f"qrels judge {doc_id!r} for {qid!r}; there is no such query or document")
+            cells.append((rows[qid], columns[doc_id], check_grade(qid, doc_id, grade)))
+    row, column, grade = np.array(cells, dtype=np.int64).reshape(-1, 3).T
+    grades = sparse.csr_array((grade, (row, column)), shape=(len(queries), len(docs)))
     grades.eliminate_zeros()
     return grades
 
 
 def _analyser_for(texts: list[str]) -> Analyser:
-    """Words, or pairs of characters where most of a sample of the texts is written without blanks."""
+    """Tokenise words, or pairs of characters if most of a sample of the texts is written without blanks."""
     sample = "".join(text[:500] for text in texts[:: max(1, len(texts) // 200)])
     letters = sum(map(str.isalpha, sample))
     return Analyser(tokenizer="characters" if 2 * len(_WITHOUT_BLANKS.findall(sample)) > letters else "words")
 
 
-def _split(rows: NDArray[np.int64], seed: int) -> list[NDArray[np.int64]]:
-    """Rows to learn from, to choose by and to report on."""
+def _split(rows: Rows, seed: int) -> list[Rows]:
+    """Split rows: to learn from, to choose by and to report on."""
     if rows.size < _FEWEST:
         raise InputError(f"{rows.size} queries are too few to hold any out; give at least {_FEWEST}")
     size = min(_MOST_HELD_OUT, max(rows.size // 10, min(50, rows.size // 5)))
@@ -232,74 +228,59 @@ def _split(rows: NDArray[np.int64], seed: int) -> list[NDArray[np.int64]]:
     return [order[2 * size :], order[:size], order[size : 2 * size]]
 
 
-def _held_out(
-    judged: sparse.csr_array,
-    part: NDArray[np.int64],
-    pairs: Pairs,
-    Q: sparse.csr_array,
-    D: sparse.csr_array,
-    query_ids: list[str],
-    measure: str,
-) -> HeldOutQueries:
-    rows = np.sort(part)
-    own = sparse.csr_array((np.ones(len(pairs), dtype=np.int64), pairs.T), shape=judged.shape)
-    hidden = own - own.multiply(judged > 0)
-    names = tuple(query_ids[row] for row in rows)
-    return HeldOutQueries(
-        Q[rows], D, judged[rows], names, parse_measure(measure), hidden=sparse.csr_array(hidden)[rows]
-    )
-
-
-def _sampler(judged: sparse.csr_array, part: NDArray[np.int64]) -> JudgementSampler:
-    cells = judged.tocoo()
-    learned = np.isin(cells.row, part)
-    return JudgementSampler(
-        cells.row[learned], cells.col[learned], cells.data[learned], n_docs=judged.shape[1], uniform_over="queries"
-    )
-
-
 # -- learning ---------------------------------------------------------------------------------------------------------
 
 
 def best_starts(
-    Q: sparse.csr_array, D: sparse.csr_array, translations: Pairs, judge: Judge, seed: int, widths: Sequence[int] = ()
+    Q: sparse.csr_array,
+    D: sparse.csr_array,
+    translations: Rows,
+    validation: HeldOut,
+    seed: int,
+    widths: Sequence[int] = (),
 ) -> tuple[str, dict[str, Weights]]:
-    """The name of the start to take, and each start at its best width.
+    """Return the name of the best start, and each start at its best width.
 
-    That is both side by side, unless one alone is better by more than one standard error: two spaces rarely fail alike.
+    The best start is both side by side, unless one alone is better by more than one standard error: two spaces rarely
+    fail alike.
     """
     widths = widths or WIDTHS
     widest = min(max(widths), len(translations) - 1)
-    widths = [*(width for width in widths if width < widest), widest]
-    joint = common_directions(Q[translations[:, 0]], D[translations[:, 1]], widest, seed)
+    higher = validation.measure.higher_is_better
+    query_rows, doc_rows = Q[translations[:, 0]], D[translations[:, 1]]
+    joint = common_directions(query_rows, doc_rows, widest, seed)
     A, B = (directions_of(texts, side, widest, seed) for texts, side in ((Q, "queries"), (D, "docs")))
-    trials: list[Trial] = []
-    for width in widths:
+    trials: dict[str, list[Trial]] = {CL_LSI: [], RIDGE_MAP: []}
+    for width in [*(width for width in widths if width < widest), widest]:
         apart = A[:, :width], mapped_to(A[:, :width], B[:, :width], Q, D, translations)
-        for name, factors in ((CL_LSI, joint), (RIDGE_MAP, apart)):
-            U, V = (np.ascontiguousarray(side[:, :width]) for side in factors)
-            weights = Weights([LowRank(query_factors=U, doc_factors=V, typical_length=1.0, unit_queries=True)])
-            trials.append(Trial({"start": name}, judge(weights), result=weights))
-    starts = {}
-    for name in (CL_LSI, RIDGE_MAP):
-        tried = [trial for trial in trials if trial.setting["start"] == name]
-        starts[name] = tried[choose(tried)].result
-    starts[BOTH] = side_by_side(starts[CL_LSI], starts[RIDGE_MAP], Q[translations[:, 0]], D[translations[:, 1]])
-    values = {name: judge(weights) for name, weights in starts.items()}
-    clear = [name for name in starts if Gain.between(values[BOTH], values[name]).is_clear]
-    return max([BOTH, *clear], key=lambda name: float(values[name].mean())), starts
+        for name, (U, V) in ((CL_LSI, joint), (RIDGE_MAP, apart)):
+            weights = _latent_space(U[:, :width], V[:, :width])
+            trials[name].append(Trial({}, validation.values(weights), result=weights))
+    starts = {name: tried[choose(tried, higher_is_better=higher)].result for name, tried in trials.items()}
+    starts[BOTH] = side_by_side(starts[CL_LSI], starts[RIDGE_MAP], query_rows, doc_rows)
+    values = {name: validation.values(weights) for name, weights in starts.items()}
+    gains = {name: Gain.between(values[BOTH], values[name], higher_is_better=higher) for name in starts}
+    clear = [name for name, gain in gains.items() if gain.is_clear]
+    return max([BOTH, *clear], key=lambda name: gains[name].mean), starts
 
 
 def side_by_side(one: Weights, other: Weights, Q: sparse.csr_array, D: sparse.csr_array) -> Weights:
-    """One latent space of two, in which texts such as those of Q and D have as much of the one as of the other.
+    """Join two latent spaces, so that texts such as those of Q and D have as much of the one as of the other.
 
-    Its cosine is about the mean of the two cosines; that itself would be no cosine of latent vectors, and so nothing to
-    learn on from.
+    The cosine of the joined space is about the mean of the two cosines. The mean itself is no cosine of latent vectors,
+    so learning could not start there.
     """
-    sides = []
-    for X, factors in zip((Q, D), zip(_factors(one), _factors(other), strict=True), strict=True):
-        sides.append(np.hstack([F / np.float32(np.sqrt(_mean_square(X @ F))) for F in factors]))
-    return Weights([LowRank(query_factors=sides[0], doc_factors=sides[1], typical_length=1.0, unit_queries=True)])
+    U, V = (
+        np.hstack([F / np.float32(np.sqrt(_mean_square(X @ F))) for F in factors])
+        for X, factors in zip((Q, D), zip(_factors(one), _factors(other), strict=True), strict=True)
+    )
+    return _latent_space(U, V)
+
+
+def _latent_space(U: NDArray[np.float32], V: NDArray[np.float32]) -> Weights:
+    """Weights whose scores are cosines of latent vectors."""
+    U, V = np.ascontiguousarray(U), np.ascontiguousarray(V)
+    return Weights([LowRank(query_factors=U, doc_factors=V, typical_length=1.0, unit_queries=True)])
 
 
 def _factors(weights: Weights) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -309,88 +290,47 @@ def _factors(weights: Weights) -> tuple[NDArray[np.float32], NDArray[np.float32]
 
 
 def _mean_square(latent: NDArray[np.float32]) -> float:
-    """Of the lengths of latent vectors."""
+    """Mean square of the lengths of latent vectors."""
     return float(np.square(latent).sum(axis=1).mean()) or 1.0
 
 
-@dataclass(frozen=True, eq=False)
-class Journey:
-    """From where, over which texts, by what it is judged on the way, and how far."""
+def learn(
+    start: Weights,
+    Q: sparse.csr_array,
+    D: sparse.csr_array,
+    translations: Rows,
+    validation: HeldOut,
+    steps: int,
+    seed: int,
+    *,
+    sampler: JudgementSampler | None = None,
+    verbose: bool | None = None,
+) -> tuple[Weights, dict[str, Any]]:
+    """Learn from judgements, or without a ``sampler`` from translations; return the best weights and the settings.
 
-    start: Weights
-    Q: sparse.csr_array
-    D: sparse.csr_array
-    translations: Pairs
-    judge: Judge
-    steps: int
-    seed: int
-    verbose: bool | None
+    Translations are learned in both directions in turn, half of the steps each.
+    """
+    U, V = for_cosine(_factors(start))  # as the ranker begins
+    square = (_mean_square(Q[translations[:, 0]] @ U) + _mean_square(D[translations[:, 1]] @ V)) / 2
+    how = FOR_TRANSLATIONS if sampler is None else FOR_JUDGEMENTS
+    setting = {"n_components": U.shape[1], "margin": how["margin"], "rate": how["rate"] * square}
+    more: dict[str, Any] = {"schedule": "linear", "validate_every": max(1, steps // _N_VALIDATIONS)}
+    more |= {"random_state": seed, "verbose": verbose}
+    ranker: LowRankRanker | MultiTaskRanker
+    if sampler is not None:
+        ranker = LowRankRanker(**setting, **more)
+        ranker.fit(Q, SampledSource(sampler, steps, random_state=seed), D, validation, start=start)
+        return ranker.weights_, setting | {"steps": ranker.n_steps_}
+    half = -(-steps // 2)
 
-    def settings(self, margin: float, rate: float) -> dict[str, Any]:
-        """Parameters of a ranker that goes it."""
-        U, V = for_cosine(_factors(self.start))  # as the ranker begins
-        square = (
-            _mean_square(self.Q[self.translations[:, 0]] @ U) + _mean_square(self.D[self.translations[:, 1]] @ V)
-        ) / 2
-        return {
-            "n_components": U.shape[1],
-            "margin": margin,
-            "rate": rate * square,
-            "schedule": "linear",
-            "validate_every": max(1, self.steps // _N_LOOKS),
-            "random_state": self.seed,
-            "verbose": self.verbose,
-        }
+    def source(pairs: Rows, from_texts: sparse.csr_array, to_texts: sparse.csr_array) -> HardSource:
+        n_docs = to_texts.shape[0]
+        pairs = np.random.default_rng(seed).permutation(pairs)[: max(1000, _MOST_RANKED // n_docs)]
+        known = JudgementSampler(pairs[:, 0], pairs[:, 1], np.ones(len(pairs), dtype=np.int64), n_docs=n_docs)
+        hard: dict[str, Any] = {"depth": _DEPTH, "hard": _HARD, "refresh_every": -(-half // 2)}
+        return HardSource(known, from_texts, to_texts, half, random_state=seed, **hard)
 
-    def validation(self, weights: Weights) -> float:
-        return float(self.judge(weights).mean())
-
-
-Learner = Callable[[Journey], tuple[Weights, dict[str, Any]]]  # the best weights on the way, and how they were learned
-_REPORTED = ("n_components", "margin", "rate")
-
-
-def learn_translations(journey: Journey) -> tuple[Weights, dict[str, Any]]:
-    """Both directions in turn, a half of the steps each."""
-    half = -(-journey.steps // 2)
-
-    def source(pairs: Pairs, asking: sparse.csr_array, sought: sparse.csr_array) -> HardSource:
-        most = max(1000, _MOST_RANKED // sought.shape[0])
-        pairs = np.random.default_rng(journey.seed).permutation(pairs)[:most]
-        ones = np.ones(len(pairs), dtype=np.int64)
-        sampler = JudgementSampler(pairs[:, 0], pairs[:, 1], ones, n_docs=sought.shape[0])
-        how: dict[str, Any] = {"depth": _DEPTH, "hard": _HARD, "refresh_every": -(-half // 2)}
-        return HardSource(sampler, asking, sought, half, random_state=journey.seed, **how)
-
-    Q, D, translations = journey.Q, journey.D, journey.translations
-    settings = journey.settings(**FOR_TRANSLATIONS)
-    ranker = MultiTaskRanker(**settings)
+    ranker = MultiTaskRanker(**setting, **more)
     there, back = source(translations, Q, D), source(translations[:, ::-1], D, Q)
-    ranker.fit(Q, there, D, journey.validation, reverse=back, start=journey.start)
-    return ranker.weights_, {name: settings[name] for name in _REPORTED} | {"steps": ranker.n_steps_}
-
-
-def learn_judged(sampler: JudgementSampler, journey: Journey) -> tuple[Weights, dict[str, Any]]:
-    """Judgements, with any other document as the worse one."""
-    settings = journey.settings(**FOR_JUDGEMENTS)
-    ranker = LowRankRanker(**settings)
-    source = SampledSource(sampler, journey.steps, random_state=journey.seed)
-    ranker.fit(journey.Q, source, journey.D, journey.validation, start=journey.start)
-    return ranker.weights_, {name: settings[name] for name in _REPORTED} | {"steps": ranker.n_steps_}
-
-
-# -- what is said -----------------------------------------------------------------------------------------------------
-
-
-def _decision(gain: Gain, sign: float, before: NDArray[np.float64], start: str, measure: str) -> str:
-    verdict = "accepted" if gain.is_clear else f"rejected; the model is {start}"
-    return (
-        f"Learning was {verdict}: on {gain.n_queries:,} validation queries {measure} changed by "
-        f"{sign * gain.mean:+.3f} from {start}'s {sign * before.mean():.3f}, with a standard error of {gain.error:.3f}."
-    )
-
-
-def _back_note(pairs: Pairs, Q: sparse.csr_array, D: sparse.csr_array, models: dict[str, Weights]) -> str:
-    held_out = HeldOutQueries.from_links(pairs[:, ::-1], D, Q, exclude_self=False, measure="RR")
-    said = ", ".join(f"{name} {held_out(turned(weights)):.3f}" for name, weights in models.items())
-    return f"The other way round, documents that look for their translations among the queries, untouched, RR: {said}."
+    ranker.fit(Q, there, D, validation, reverse=back, start=start)
+    return ranker.weights_, setting | {"steps": ranker.n_steps_}

@@ -1,10 +1,13 @@
-"""Rows of feature vectors as a task, behind ``tc.fit_letor``: learn at every penalty, choose one on queries that were
-not learned from, and report it against the best single feature. Folds and streams of rows likewise."""
+"""Learn a ranker from rows of feature vectors, behind ``tc.fit_letor``; from folds and from streams of rows, too.
+
+Rankers are learned at every penalty. Held-out queries choose one, and the report compares it with the best feature.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -18,18 +21,18 @@ from tercet.data.feature_names import checked_feature_names
 from tercet.data.letor import LetorStream
 from tercet.data.lines import FilePath
 from tercet.errors import InputError
-from tercet.fitting.feature_model import LETOR_MEASURES, FeatureModel, fit_width
-from tercet.fitting.row_candidates import HeldOutRows, RankerPath, RowCandidates, SingleFeature, has_pairs
+from tercet.fitting.feature_model import LETOR_MEASURES, FeatureModel, fit_width, n_used
+from tercet.fitting.row_candidates import HeldOutRows, RankerPath, RowCandidates, grade_steps
 from tercet.learn.linear.ftrl import FTRLRanker
 from tercet.learn.linear.ftrl_stream import StreamProgress
 from tercet.learn.loop import Checkpoint
-from tercet.measure import Evaluation, Measure, measure_rows, parse_measures
+from tercet.measure import Measure, measure_rows, parse_measures
 from tercet.report import Report, SystemResult, changes_between
 from tercet.report.details import FeatureDetails, PathPoint
 
 MEASURE = "nDCG(dcg='exp-log2')@10"
 N_FOLDS = 5
-_USUAL = {"loss": "hinge2", "kernel": "linear"}  # parameters that are part of a ranker's name where they are another
+_USUAL = {"loss": "hinge2", "kernel": "linear"}  # other values are part of a ranker's name
 
 
 def fit_letor(
@@ -47,23 +50,22 @@ def fit_letor(
     random_state: int = 0,
     verbose: bool | None = None,
 ) -> FeatureModel:
-    """Learn a ranker of feature vectors, sparse and linear by default, its penalty chosen on queries it did not see.
+    """Learn a ranker of feature vectors, sparse and linear by default. Held-out queries choose its penalty.
 
     Parameters
     ----------
     train : rows to learn from
-    validation : rows to choose the penalty on. Without them it is chosen by cross-validation by query, and the model
-        is the ranker of all training rows
-    test : rows to report on. Without them the report is on the queries that chose, and says that this flatters
-    folds : of the cross-validation; by default 5, or one a query where there are fewer. Not with ``validation``
-    measure : what the choice is by
-    ranker : what to learn; ``FTRLRanker()`` by default. An FTRLRanker is learned at every penalty of an `l1_path`, any
-        other one as it is unless ``l1s`` are given
+    validation : rows to choose the penalty on; by default a cross-validation by query chooses
+    test : rows to report on; by default the queries that chose, which flatters, and the report says so
+    folds : of the cross-validation; by default 5, or one for each query of fewer
+    measure : measure to choose by
+    ranker : FTRLRanker() by default, learned at every penalty of an `l1_path`. Any other ranker is learned as it is
+        unless ``l1s`` are given
     l1s : penalties to choose from, or a single one to take; of a FenchelRanker the radii. An FTRLRanker's penalty is a
-        total over all queries, so a fold of the cross-validation takes the share that its queries are
-    l2s : of a RankRLS or an RLSRegressor, penalties to choose from, by the disagreement error of training queries that
-        are left out one after another; every fold chooses for itself. Without them its own ``l2`` is taken
-    choose : the "best" mean, or the "sparsest" that is within one standard error of the best; the error is that of the
+        total over all queries, so a fold of the cross-validation takes its share
+    l2s : penalties of a RankRLS or an RLSRegressor to choose from, by the disagreement error of training queries left
+        out one after another; every fold chooses for itself. Without ``l2s`` the ranker's own ``l2`` is taken
+    choose : the "best" mean, or the "sparsest" within one standard error of the best; the error is that of the
         difference over the same queries
     feature_names : one for each feature
     random_state : seed of the folds, and of the order of equal scores when choosing
@@ -72,13 +74,12 @@ def fit_letor(
     Returns
     -------
     FeatureModel
-        Its ``report`` has the table, the path and the choice.
+        Learned from all training rows. Its ``report`` has the table, the path and the choice.
 
     Notes
     -----
     Rows of another width than the training rows are cut or filled with zeros, and the report says so. Equal scores are
-    measured in the order of the rows, as in `measure_rows`, but choices are made with the rows of each query in random
-    order.
+    measured in the order of the rows, as in `measure_rows`; choices take the rows of each query in random order.
 
     Examples
     --------
@@ -90,48 +91,34 @@ def fit_letor(
     ['b', 'e']
     """
     began = time.perf_counter()
-    candidates = RowCandidates.checked(measure, ranker, l1s, choose, random_state, verbose, l2s)
+    candidates = RowCandidates(measure, ranker, l1s, l2s, choose, random_state, verbose)
     if validation is not None and folds is not None:
         raise InputError("give validation data, or folds for a cross-validation, not both")
     parts, notes = _same_width({"training": train, "validation": validation, "test": test})
-    train, validation, test = (parts.get(name) for name in ("training", "validation", "test"))  # type: ignore[assignment]
+    train = parts["training"]
     names = None if feature_names is None else checked_feature_names(feature_names, train.n_features)
-    path, learn_seconds = _learn_timed(candidates, train)
-    single = candidates.best_feature(train)
-    label = single.label(names)
-    held: HeldOutRows | None = None
+    path = candidates.learn(train, "the training data")
+    label, held, split, reported_on = path.feature.label(names), None, "", ""
     if validation is not None:
-        held = _held_out(path, single, validation)
-        split, where = "Validation queries chose.", f"{validation.n_queries:,} validation queries"
-    elif len(path) == 1 and test is not None and folds is None:
-        split, where = "", ""
-    else:
-        n_folds = _n_folds(folds, train)
+        held = path.score(parts["validation"])
+        split, reported_on = "Validation queries chose.", f"{validation.n_queries:,} validation queries"
+    elif test is None or len(path.rankers) > 1:
+        if train.n_queries < 2:
+            raise InputError("one query cannot be cross-validated; give validation data")
+        n_folds = min(N_FOLDS, train.n_queries) if folds is None else folds
         held = candidates.cross_validate(path, train, n_folds)
         split = f"Cross-validation by query in {n_folds} folds chose, then all were learned from."
-        where = f"{train.n_queries:,} queries, each held out in one of {n_folds} folds"
+        reported_on = f"{train.n_queries:,} queries, each held out in one of {n_folds} folds"
         label = label if test is not None else "best feature of each fold"
-    chosen, points = (0, ()) if held is None else candidates.choose(path, held)
+    chosen, points = candidates.choose(path, held)
     if test is not None:
-        held, where = _held_out(path, single, test), f"{test.n_queries:,} test queries, which nothing was chosen on"
+        held = path.score(parts["test"])
+        reported_on = f"{test.n_queries:,} test queries, which nothing was chosen on"
     elif points:
         notes.append("the penalty was chosen on the queries of the table, which flatters it; test queries would tell.")
-    assert held is not None  # what has no validation and no test is cross-validated
-    baseline, learned = candidates.measured(held, chosen)
-    report = _report(
-        candidates,
-        path.rankers[chosen],
-        {label: baseline, _name_of(path.rankers[chosen]): learned},
-        points,
-        chosen,
-        n_train=train.n_queries,
-        split=split,
-        reported_on=where,
-        notes=(*notes, *_notes_on(parts)),
-        learn_seconds=learn_seconds,
-        began=began,
-    )
-    return FeatureModel(path.rankers[chosen], names, report)
+    assert held is not None  # without test rows there are validation rows or a cross-validation
+    held, notes = held.column(chosen), [*notes, *_notes_on(parts)]
+    return _model(candidates, path, chosen, points, held, label, names, split, reported_on, notes, began)
 
 
 def fit_letor_folds(
@@ -146,12 +133,12 @@ def fit_letor_folds(
     random_state: int = 0,
     verbose: bool | None = None,
 ) -> FeatureModel:
-    """Learn and choose in each fold for itself, report on the test queries of all, and learn one model on all rows.
+    """Learn and choose in each fold, report on the test queries of all folds, and learn one model from all rows.
 
-    In each fold rankers are learned on its training rows, the penalty is chosen on its validation rows, and its test
-    rows are measured. The report has the means over the test queries of all folds. The model returned is learned on the
-    rows of all folds, each query once, at the penalty that the same rule chooses on the validation queries of all
-    folds. It has seen the test queries: the report is on the folds' models, and not on it.
+    Each fold learns from its training rows, chooses on its validation rows, and measures its test rows. The report has
+    the means over the test queries of all folds. The model is learned from each query of all folds once, at the penalty
+    that the validation queries of all folds choose. The model has seen the test queries, so the report is on the models
+    of the folds.
 
     Parameters
     ----------
@@ -172,44 +159,27 @@ def fit_letor_folds(
     2
     """
     began = time.perf_counter()
-    candidates = RowCandidates.checked(measure, ranker, l1s, choose, random_state, verbose, l2s)
+    candidates = RowCandidates(measure, ranker, l1s, l2s, choose, random_state, verbose)
     everything = _every_query_once(folds)
     names = None if feature_names is None else checked_feature_names(feature_names, everything.n_features)
-    path, learn_seconds = _learn_timed(candidates, everything)
-    to_choose, to_report, used, notes = [], [], [], []
+    path = candidates.learn(everything, "the training data")
+    validated, tested, used, notes = [], [], [], []
     for fold in folds:
-        candidates.tell(f"{fold.name} of {len(folds)} folds")
-        l1s_here = candidates.share(path, fold.train.n_queries, everything.n_queries)
-        own = candidates.learn(fold.train, l1s_here, f"the training part of {fold.name}")
-        single = candidates.best_feature(fold.train)
-        held = _held_out(own, single, fold.vali).of_fold(fold.name)
-        taken, _ = candidates.choose(own, held)
-        to_choose.append(held)
-        to_report.append(_held_out(own, single, fold.test).of_fold(fold.name).column(taken))
-        used.append(own.n_used[taken])
+        own = candidates.learn(fold.train, f"the training part of {fold.name}", path)
+        validated.append(own.score(fold.vali, fold.name))
+        taken, _ = candidates.choose(own, validated[-1])
+        tested.append(own.score(fold.test, fold.name).column(taken))
+        used += [n for n in (n_used(own.rankers[taken]),) if n is not None]
         parts = {"training": fold.train, "validation": fold.vali, "test": fold.test}
         notes += [f"{fold.name}: {note}" for note in _notes_on(parts)]
-    chosen, points = candidates.choose(path, HeldOutRows.joined(to_choose))
-    baseline, learned = candidates.measured(HeldOutRows.joined(to_report), 0)
+    chosen, points = candidates.choose(path, HeldOutRows.joined(validated))
+    held, n_folds = HeldOutRows.joined(tested), len(folds)
     at_which = ", at the penalty that the validation queries of all folds choose" if points else ""
-    report = _report(
-        candidates,
-        path.rankers[chosen],
-        {"best feature of each fold": baseline, _name_of(path.rankers[chosen]): learned},
-        points,
-        chosen,
-        n_train=everything.n_queries,
-        split=f"In each of {len(folds)} folds its validation queries chose.",
-        reported_on=f"the {len(learned.qids):,} test queries of {len(folds)} folds, each by the model of its fold",
-        notes=(
-            f"the model is learned on the rows of all folds{at_which}; the table is of the folds' own models.",
-            *notes,
-        ),
-        used_by_fold=tuple(n for n in used if n is not None),
-        learn_seconds=learn_seconds,
-        began=began,
-    )
-    return FeatureModel(path.rankers[chosen], names, report)
+    notes.insert(0, f"the model is learned on the rows of all folds{at_which}; the table is of the folds' own models.")
+    split = f"In each of {n_folds} folds its validation queries chose."
+    reported_on = f"the {len(np.unique(held.qid)):,} test queries of {n_folds} folds, each by the model of its fold"
+    label = "best feature of each fold"
+    return _model(candidates, path, chosen, points, held, label, names, split, reported_on, notes, began, tuple(used))
 
 
 def fit_letor_stream(
@@ -223,13 +193,13 @@ def fit_letor_stream(
     checkpoint: Checkpoint | None = None,
     progress: Callable[[StreamProgress], None] | None = None,
 ) -> FeatureModel:
-    """Learn from a LETOR file chunk by chunk, in memory for a chunk, and measure on others the same way.
+    """Learn from a LETOR file chunk by chunk, one chunk in memory at a time, and measure other files the same way.
 
-    No penalty is chosen: that of the ranker is taken. `fit_letor` chooses one where all rows fit in memory.
+    No penalty is chosen: the ranker's own is taken. `fit_letor` chooses one if all rows fit in memory.
 
     Parameters
     ----------
-    train, validation, test : LETOR files, or streams of them; the last two are only measured on
+    train, validation, test : LETOR files, or streams of them; the last two are only measured
     measures : what to measure
     ranker : an FTRLRanker with ``shuffle=False``
     feature_names : one for each feature
@@ -249,103 +219,87 @@ def fit_letor_stream(
     learner = FTRLRanker() if ranker is None else ranker
     if not isinstance(learner, FTRLRanker):
         raise InputError(f"only an FTRLRanker learns from a stream; got {type(learner).__name__}")
-    # What can be wrong with these is to be told before the work, not after it.
     parsed = parse_measures(measures)
-    parts = {"validation": validation, "test": test}
-    streams = {name: _stream(part) for name, part in parts.items() if part is not None}
+    given = {"training": train, "validation": validation, "test": test}
+    streams = {
+        name: part if isinstance(part, LetorStream) else LetorStream(part)
+        for name, part in given.items()
+        if part is not None
+    }
+    training = streams.pop("training")
     for stream in streams.values():
-        next(iter(stream))  # finds the number of features, and so reads all of a file
+        next(iter(stream))  # reads all of a file for its number of features, so errors come before the work
     last = StreamProgress()
 
-    def note(now: StreamProgress) -> None:
+    def keep_last(now: StreamProgress) -> None:
         nonlocal last
         last = now
         if progress is not None:
             progress(now)
 
-    learner.fit_stream(_stream(train), checkpoint=checkpoint, progress=note)
-    names = None if feature_names is None else checked_feature_names(feature_names, int(learner.n_features_in_))
-    model = FeatureModel(learner, names)
-    notes: dict[str, None] = {}
-    systems = {f"{name} queries": _measured(model, stream, parsed, notes) for name, stream in streams.items()}
+    learner.fit_stream(training, checkpoint=checkpoint, progress=keep_last)
+    model = FeatureModel(learner, None if feature_names is None else tuple(feature_names))
+    systems, notes = {}, list[str]()
+    for name, stream in streams.items():
+        columns = []  # score, grade and query of each row
+        for chunk in stream:
+            rows, note = fit_width(chunk, model.n_features, str(stream.path))
+            notes += [note] if note is not None and note not in notes else []
+            columns.append((model.predict(rows.X), rows.y, rows.qid))
+        scores, y, qid = map(np.concatenate, zip(*columns, strict=True))
+        systems[f"{name} queries"] = measure_rows(y, scores, qid, parsed)
     if not systems:
-        notes["nothing was held out, so nothing tells how it does on other queries; give a file of some."] = None
+        notes.append("nothing was held out, so nothing tells how it does on other queries; give a file of some.")
     passes = "one pass" if learner.epochs == 1 else f"{learner.epochs} passes"
-    seconds = time.perf_counter() - began
-    details = FeatureDetails(
-        ranker=f"{_name_of(learner)} with the penalty {learner.l1_:g}",
-        choose="best",
-        n_features=model.n_features,
-        n_used=int(np.count_nonzero(learner.coef_)),
-        reported_on="queries that were not learned from",
-        path=(),
-        chosen=None,
-        used_by_fold=(),
-        learn_seconds=seconds,
+    split = (
+        f"{last.n_rows:,} rows of queries with pairs, {passes} in the order of the file; no penalty was chosen, "
+        f"and the mean loss of a query in the last pass is {learner.loss_:.4g}."
     )
-    report = Report(
-        measure=str(parsed[0]),
-        n_train=last.n_queries,
-        n_validation=0,
-        n_test=0,
-        split=f"{last.n_rows:,} rows of queries with pairs, {passes} in the order of the file; no penalty was chosen, "
-        f"and the mean loss of a query in the last pass is {learner.loss_:.4g}.",
-        systems=tuple(SystemResult.from_evaluation(name, evaluation) for name, evaluation in systems.items()),
-        accepted=True,
-        decision=details.decision(str(parsed[0])),
-        seconds=seconds,
-        features=details,
-        notes=tuple(notes),
-    )
-    return FeatureModel(learner, names, report)
+    title, seconds = f"{_name_of(learner)} with the penalty {learner.l1_:g}", time.perf_counter() - began
+    reported_on, used = "queries that were not learned from", n_used(learner)
+    details = FeatureDetails(title, "best", model.n_features, used, reported_on, (), None, (), learn_seconds=seconds)
+    results = tuple(SystemResult.from_evaluation(name, evaluation) for name, evaluation in systems.items())
+    report = Report.from_features(details, str(parsed[0]), last.n_queries, split, results, seconds, notes=tuple(notes))
+    return replace(model, report=report)
 
 
-def _report(
+def _model(
     candidates: RowCandidates,
-    ranker: Any,
-    systems: Mapping[str, Evaluation],
-    points: tuple[PathPoint, ...],
+    path: RankerPath,
     chosen: int,
-    *,
-    n_train: int,
+    points: tuple[PathPoint, ...],
+    held: HeldOutRows,
+    label: str,
+    names: tuple[str, ...] | None,
     split: str,
     reported_on: str,
-    notes: tuple[str, ...],
-    learn_seconds: float,
+    notes: list[str],
     began: float,
     used_by_fold: tuple[int, ...] = (),
-) -> Report:
-    """The best single feature, and the ranker that was chosen, on queries it did not learn from."""
-    baseline, learned = systems.values()
-    n_used = RankerPath((ranker,), None).n_used[0]
-    if n_used == 0:
-        notes = (*notes, "no feature has a weight: all documents score the same.")
-    details = FeatureDetails(
-        ranker=_name_of(ranker) + ("" if points else candidates.penalty_of(ranker)),
-        choose=candidates.rule,
-        n_features=int(ranker.n_features_in_),
-        n_used=n_used,
-        reported_on=reported_on,
-        path=points,
-        chosen=chosen if points else None,
-        used_by_fold=used_by_fold,
-        learn_seconds=learn_seconds,
+) -> FeatureModel:
+    """Report on the chosen ranker and the best single feature, named ``label``, on held-out rows."""
+    ranker, rule, number = path.rankers[chosen], candidates.rule, chosen if points else None
+    name, n_features, used = _name_of(ranker), int(ranker.n_features_in_), n_used(ranker)
+    title = name
+    if not points:
+        split = "Nothing was chosen."
+        if candidates.l2s is not None:
+            title += f", l2={ranker.l2:g}"
+            split = f"Training queries, left out one after another, chose l2 from {len(candidates.l2s)}."
+        elif candidates.l1s is not None:
+            title += f", {ranker._penalty_name}={candidates.l1s[0]:g}"
+    if used == 0:
+        notes = [*notes, "no feature has a weight: all documents score the same."]
+    details = FeatureDetails(title, rule, n_features, used, reported_on, points, number, used_by_fold, path.seconds)
+    baseline, learned = (
+        measure_rows(held.y, scores, held.qid, candidates.measures) for scores in (held.feature, held.scores[:, 0])
     )
-    measure = str(candidates.measure)
-    return Report(
-        measure=measure,
-        n_train=n_train,
-        n_validation=0,
-        n_test=0,
-        split=split if points else candidates.choice_without_path,
-        systems=tuple(SystemResult.from_evaluation(name, evaluation) for name, evaluation in systems.items()),
-        accepted=True,
-        decision=details.decision(measure),
-        changes=changes_between(learned, baseline),
-        seconds=time.perf_counter() - began,
-        features=details,
-        notes=notes,
+    systems = SystemResult.from_evaluation(label, baseline), SystemResult.from_evaluation(name, learned)
+    changes, seconds = changes_between(learned, baseline), time.perf_counter() - began
+    report = Report.from_features(
+        details, str(candidates.measure), path.n_queries, split, systems, seconds, changes, tuple(notes)
     )
+    return FeatureModel(ranker, names, report)
 
 
 def _name_of(ranker: Any) -> str:
@@ -354,95 +308,56 @@ def _name_of(ranker: Any) -> str:
     return ", ".join([type(ranker).__name__, *("a kernel of its own" if callable(one) else one for one in unusual)])
 
 
-def _learn_timed(candidates: RowCandidates, data: LetorData) -> tuple[RankerPath, float]:
-    candidates.compile(data)
-    began = time.perf_counter()
-    return candidates.learn(data, candidates.l1s, "the training data"), time.perf_counter() - began
-
-
-def _held_out(path: RankerPath, single: SingleFeature, data: LetorData) -> HeldOutRows:
-    return HeldOutRows(path.scores(data.X), single.scores(data.X), data.y, data.qid)
-
-
-def _n_folds(folds: int | None, data: LetorData) -> int:
-    if data.n_queries < 2:
-        raise InputError("one query cannot be cross-validated; give validation data")
-    return min(N_FOLDS, data.n_queries) if folds is None else folds
-
-
-def _stream(data: FilePath | LetorStream) -> LetorStream:
-    return data if isinstance(data, LetorStream) else LetorStream(data)
-
-
-def _measured(
-    model: FeatureModel, stream: LetorStream, measures: Sequence[Measure], notes: dict[str, None]
-) -> Evaluation:
-    """Measures of all rows; of each only score, grade and query are kept."""
-    scores, grades, qids = [], [], []
-    for chunk in stream:
-        rows, note = fit_width(chunk, model.n_features, str(stream.path))
-        if note is not None:
-            notes[note] = None
-        scores.append(model.predict(rows.X))
-        grades.append(rows.y)
-        qids.append(rows.qid)
-    return measure_rows(np.concatenate(grades), np.concatenate(scores), np.concatenate(qids), measures)
-
-
-# -- the data -------------------------------------------------------------------------------------------------------
-
-
 def _same_width(given: Mapping[str, LetorData | None]) -> tuple[dict[str, LetorData], list[str]]:
-    """The parts that were given, all with the columns of the training data, and what was done for it."""
+    """Give all parts the columns of the training data, with a note on each part that changed."""
+    parts: dict[str, LetorData] = {}
+    notes: list[str] = []
     for name, data in given.items():
-        if not isinstance(data, LetorData) and not (data is None and name != "training"):
+        if data is None and name != "training":
+            continue
+        if not isinstance(data, LetorData):
             raise InputError(f"the {name} data must be LetorData, as read_letor gives it; got {type(data).__name__}")
-    present = {name: data for name, data in given.items() if data is not None}
-    parts, notes = {}, []
-    for name, data in present.items():
         if not len(data):
             raise InputError(f"the {name} data have no rows")
-        parts[name], note = fit_width(data, present["training"].n_features, f"the {name} data")
+        parts[name], note = fit_width(data, parts.get("training", data).n_features, f"the {name} data")
         notes += [] if note is None else [note]
     return parts, notes
 
 
 def _every_query_once(folds: Sequence[LetorFold]) -> LetorData:
+    """Join the rows of all folds; a query of several folds is taken from the first."""
     if not isinstance(folds, Sequence) or not folds or not all(isinstance(fold, LetorFold) for fold in folds):
         raise InputError("folds must be one or more LetorFold, as read_letor_folds gives them")
     parts = [part for fold in folds for part in (fold.train, fold.vali, fold.test)]
     if not all(map(len, parts)) or len({part.n_features for part in parts}) > 1:
         raise InputError("every part of every fold must have rows, and all the same number of features")
     seen: set[str] = set()
-    rows: list[tuple[LetorData, NDArray[np.int64]]] = []
+    blocks, y, qid = [], [], []
     for part in parts:
-        fresh = [qid for qid in part.qids.tolist() if qid not in seen]
-        seen.update(fresh)
-        rows.append((part, np.flatnonzero(np.isin(part.qid, fresh))))
-    blocks = [part.X[new] for part, new in rows]
-    any_sparse = any(map(sparse.issparse, blocks))
-    X = sparse.csr_array(sparse.vstack(blocks, format="csr")) if any_sparse else np.concatenate(blocks)
-    y, qid = (np.concatenate([getattr(part, name)[new] for part, new in rows]) for name in ("y", "qid"))
-    return LetorData(X, y, qid)
+        fresh = np.repeat([name not in seen for name in part.qids.tolist()], np.diff(part.starts))
+        seen.update(part.qids.tolist())
+        blocks.append(part.X[fresh])
+        y.append(part.y[fresh])
+        qid.append(part.qid[fresh])
+    X = sparse.vstack(blocks, format="csr") if any(map(sparse.issparse, blocks)) else np.concatenate(blocks)
+    return LetorData(X, np.concatenate(y), np.concatenate(qid))
 
 
 def _notes_on(parts: Mapping[str, LetorData]) -> list[str]:
-    notes = []
-    for one, other in combinations(parts, 2):
-        if n_shared := len(np.intersect1d(parts[one].qids, parts[other].qids)):
-            notes.append(
-                f"{n_shared:,} query ids are in both the {one} and the {other} data; the figures mean something only "
-                "if they are different queries."
-            )
+    """Warn of queries in two parts, of queries without a relevant document, and of rows sorted by grade."""
+    notes = [
+        f"{n_shared:,} query ids are in both the {one} and the {other} data; the figures mean something only if they "
+        "are different queries."
+        for one, other in combinations(parts, 2)
+        if (n_shared := len(np.intersect1d(parts[one].qids, parts[other].qids)))
+    ]
     for name, data in parts.items():
         if name == "training":
             continue
-        highest = np.maximum.reduceat(data.y, data.starts[:-1])
-        if n_empty := int((highest < 1).sum()):
+        if n_empty := int((np.maximum.reduceat(data.y, data.starts[:-1]) < 1).sum()):
             notes.append(f"{n_empty:,} of {data.n_queries:,} {name} queries have no relevant document and count 0.")
-        rises = np.diff(data.y) > 0
-        rises[data.starts[1:-1] - 1] = False  # from one query to the next
-        if has_pairs(data) and not rises.any():
+        steps = grade_steps(data)
+        if steps.any() and steps.max() <= 0:
             notes.append(
                 f"the rows of the {name} data are sorted by grade; equal scores are measured in the order of the rows, "
                 "which flatters a ranker that has many."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from math import isnan, nan
 from typing import Annotated, Any
 
@@ -172,6 +172,23 @@ class Report:
     rejected: SystemResult | None = None
     evidence: tuple[EvidenceResult, ...] = ()
     crossed: bool = False
+
+    @classmethod
+    def from_features(
+        cls,
+        features: FeatureDetails,
+        measure: str,
+        n_train: int,
+        split: str,
+        systems: tuple[SystemResult, ...],
+        seconds: float,
+        changes: dict[str, Change] | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> Report:
+        """Report of feature vectors; ``features`` says what was learned, and why."""
+        decision = features.decision(measure)
+        report = cls(measure, n_train, 0, 0, split, systems, True, decision, changes or {}, seconds=seconds)
+        return replace(report, features=features, notes=notes)
 
     @property
     def change(self) -> Change | None:
@@ -373,19 +390,9 @@ class _SavedFeatureReport(FeatureDetails):
 
     def report(self) -> Report:
         features = FeatureDetails(*(getattr(self, f.name) for f in fields(FeatureDetails)))
-        return Report(
-            self.measure,
-            n_train=self.n_train,
-            n_validation=0,
-            n_test=0,
-            split=self.split,
-            systems=self.systems,
-            accepted=True,
-            decision=features.decision(self.measure),
-            changes=dict(zip(self.systems[0].values, self.changes, strict=True)) if self.changes else {},
-            seconds=self.seconds,
-            features=features,
-            notes=self.notes,
+        changes = dict(zip(self.systems[0].values, self.changes, strict=True)) if self.changes else {}
+        return Report.from_features(
+            features, self.measure, self.n_train, self.split, self.systems, self.seconds, changes, self.notes
         )
 
 

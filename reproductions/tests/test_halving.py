@@ -7,11 +7,22 @@ import pytest
 from scipy import sparse
 
 import tercet as tc
+from reproductions.halving import successive_halving
 from tercet.errors import DivergedError
-from tercet.fitting import successive_halving
 
 RATES = (1e-6, 1e-4, 0.01, 0.3)
 N_STEPS = 20_000  # five chunks
+
+
+@pytest.fixture
+def checkerboard() -> tuple[sparse.csr_array, np.ndarray]:
+    """Texts of two classes without a common word, each word in few texts: word matching alone cannot rank them."""
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 2
+    X = np.zeros((120, 40), dtype=np.float32)
+    for row, label in enumerate(y):
+        X[row, rng.choice(20, 4, replace=False) * 2 + label] = 0.5
+    return sparse.csr_array(X), y
 
 
 @pytest.fixture

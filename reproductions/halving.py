@@ -11,11 +11,11 @@ import numpy as np
 
 from tercet.choose import Trial, choose
 from tercet.errors import DivergedError
-from tercet.learn.loop import CHUNK, Checkpoint, Run
-from tercet.learn.state import State
+from tercet.learn import Checkpoint
 from tercet.weights import Weights
 
 RUNGS = ((0.25, 0.5), (0.5, 0.0))  # (share of the steps, share of the settings that continues, at least one)
+_CHUNK = 4096  # steps that the learning loop takes at once
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,6 @@ class Halving:
     best : number of the winner; ``rankers[best]`` is fitted
     values : last value of each ranker, NaN where the ranker diverged
     shares : share of the steps after which each value was measured
-
-    Examples
-    --------
-    >>> outcome = Halving(best=1, values=(0.31, 0.42), shares=(0.25, 1.0))
-    >>> outcome.values[outcome.best]
-    0.42
     """
 
     best: int
@@ -124,7 +118,7 @@ def successive_halving(
 
 
 class _Paused(Exception):
-    """Ends a fit where its run is kept."""
+    """Ends a fit whose run is kept."""
 
 
 class _PausedRun(Checkpoint):
@@ -133,11 +127,11 @@ class _PausedRun(Checkpoint):
     def __init__(self) -> None:
         self.share = 1.0
         self.has_ended = False
-        self.state: State | None = None
+        self.state: Any = None
         self.weights: Weights | None = None  # at the pause
         self._goal = 0.0
 
-    def restore(self, run: Run) -> None:
+    def restore(self, run: Any) -> None:
         self._goal = math.inf if self.share >= 1 or run.total is None else self.share * run.total
         self.weights = None
         if self.state is not None:
@@ -145,10 +139,10 @@ class _PausedRun(Checkpoint):
             run.source.restore(*self._source)
 
     def due_in(self, done: int) -> int:
-        goal = math.ceil(self._goal / CHUNK) * CHUNK if math.isfinite(self._goal) else done + CHUNK**2
+        goal = math.ceil(self._goal / _CHUNK) * _CHUNK if math.isfinite(self._goal) else done + _CHUNK**2
         return max(1, goal - done)
 
-    def after_chunk(self, run: Run) -> None:
+    def after_chunk(self, run: Any) -> None:
         if run.done < self._goal or run.finished:
             return
         self.weights = run.snapshot()
