@@ -96,7 +96,9 @@ def test_words_of_a_model_are_kept_so_that_its_index_takes_what_is_learned():
     assert model.doc_vectoriser is given.doc_vectoriser
     index = Index.build(corpus.docs, given)
     some = dict(list(queries.items())[:5])
-    found, ranked = index.with_model(model).search_many(some, 5), model.rank(some, corpus.docs, 5)
+    taken = index.with_model(model)
+    assert taken.given_model is model  # the index adds words that only later documents have
+    found, ranked = taken.search_many(some, 5), taken.model.rank(some, corpus.docs, 5)
     assert all(list(found[qid]) == list(ranked[qid]) for qid in some)
     with pytest.raises(InputError, match="another vectoriser than the model's"):
         index.with_model(tc.fit(corpus.docs, queries, corpus.part(0), **QUICK))  # knows "unheardof"
