@@ -87,6 +87,64 @@ def judgements_of_clicks(
     return judged
 
 
+class PastClicks(NamedTuple):
+    """Clicks on a document for a query: evidence for memory, and the number of clicks."""
+
+    query: str
+    doc_id: str
+    evidence: float
+    n_clicks: int
+
+
+def past_clicks(
+    log: ClickLog, examination: Sequence[float] | None = None, *, min_sessions: int = 2, prior: float = PRIOR
+) -> list[PastClicks]:
+    """Evidence that documents answered past queries: ``(clicks - expected) / (expected + prior)``.
+
+    Expected clicks are those of a document of mean attraction at the same ranks. An old click counts less: a click
+    from the middle of the log half, one from the beginning a quarter, if times put the log in order. A document that
+    was shown and passed over has negative evidence, never below -1.
+
+    Parameters
+    ----------
+    log : the clicks
+    examination : chance that people look at each rank; by default the guess
+    min_sessions : sessions that asked the query; queries of fewer are left out, as they may name a person. Without
+        sessions, each list counts as one
+    prior : expected clicks to add
+
+    Examples
+    --------
+    >>> from tercet.data import Impression
+    >>> log = ClickLog((Impression("tea", ("a", "b"), ("b",)),) * 20)
+    >>> [(one.doc_id, round(one.evidence, 2), one.n_clicks) for one in past_clicks(log)]
+    [('a', -0.92, 0), ('b', 1.4, 20)]
+    """
+    n_lists, n_shown = len(log.impressions), max((len(one.shown) for one in log.impressions), default=0)
+    chances = [examination_guess(rank) for rank in range(1, n_shown + 1)]
+    if examination is not None:
+        chances = [examination[min(rank, len(examination) - 1)] for rank in range(n_shown)]
+    sessions: dict[str, set[str | int]] = defaultdict(set)
+    looks: dict[tuple[str, str], float] = defaultdict(float)
+    weights: dict[tuple[str, str], float] = defaultdict(float)
+    times: Counter[tuple[str, str]] = Counter()
+    for number, (query, shown, clicked) in enumerate(log.impressions):
+        sessions[query].add(log.sessions[number] if log.sessions else number)
+        weight = 0.25 ** (1 - (number + 1) / n_lists) if log.is_timed else 1.0
+        for doc_id, chance in zip(shown, chances, strict=False):
+            looks[query, doc_id] += weight * chance
+        for doc_id in clicked:
+            weights[query, doc_id] += weight
+            times[query, doc_id] += 1
+    attraction = sum(weights.values()) / max(sum(looks.values()), 1e-12)
+    return [
+        PastClicks(query, doc_id, (weights[query, doc_id] - expected) / (expected + prior), times[query, doc_id])
+        for (query, doc_id), look in looks.items()
+        if len(sessions[query]) >= min_sessions
+        for expected in [attraction * look]
+    ]
+
+
 class HeldOutByTime(NamedTuple):
     """Share of the preferences in the last tenth of a log that judgements of the rest order correctly.
 

@@ -1,18 +1,16 @@
-"""A task: what is learned from, what chooses and what reports. And the steps that all tasks share: leaving queries and
-documents out, and declining what is not clearly better."""
+"""A task: evidence to learn from, queries to choose by, and queries to report on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.choose import Gain
-from tercet.data.judgements import plain_text
 from tercet.data.lines import look_alikes
 from tercet.data.sampling import Sampler
 from tercet.data.shards import StoredRows
@@ -21,44 +19,68 @@ from tercet.measure.held_out import HeldOutPreferences, HeldOutQueries
 from tercet.text import Vectoriser
 from tercet.weights import Identity, Weights
 
-T = TypeVar("T")
 Qrels = Mapping[str, Mapping[str, int]]
 Triplets = Iterable[tuple[str, str, str] | tuple[str, str, str, float]]  # query, better and worse document, weight
 TextHeldOut = HeldOutQueries | HeldOutPreferences
 
-FEWEST_QUERIES = 10  # below this there is nothing to hold out
-FEWEST_TEXTS = 20
-
-EVERY: Final = "all of them"
-SEEN: Final = "documents seen in training"
-NEW: Final = "new documents"
-
-N_FOLDS: Final = 5
-_FEW: Final = 300  # queries, which are left out twice
-_ENOUGH: Final = 500  # queries whose values decide; more of them are learned from in every fold
-# Where so few of the queries left out have an answer that no other query has, answers are withheld as well.
-_NEW_SHARE: Final = 0.3
+KNOWN: Final = "known answers"
+NEW: Final = "new answers"
+REPEATED: Final = "repeated queries"
 _USUAL_WORDS: Final = 10  # in a query
-_WITHHELD_SHARE: Final = 0.1
 
 
 class HeldOutPart(NamedTuple):
-    """Queries left out, or some evidence of them, and its amount: answers, triplets, or lists with a click.
-
-    The first part of several is of all queries, and decides.
-    """
+    """Held-out queries, or a part of their evidence, with its size in answers, triplets, or lists with a click."""
 
     name: str
     held_out: TextHeldOut
     size: int
 
 
-Parts = Callable[[sparse.csr_array, sparse.csr_array], Sequence[HeldOutPart]]  # of Q and D
+@dataclass(frozen=True, eq=False)
+class Past:
+    """Evidence of past queries, the raw material of a `Memory`.
+
+    Attributes
+    ----------
+    rows : row of each past query in Q
+    evidence : CSR float32 (n_past, n_docs); negative where a document was passed over
+    times : how often people chose the document, aligned with ``evidence.data``; None for grades
+    """
+
+    rows: NDArray[np.int64]
+    evidence: sparse.csr_array
+    times: NDArray[np.int32] | None = None
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Mask of the documents with evidence, (n_docs,)."""
+        known = np.zeros(self.evidence.shape[1], dtype=bool)
+        known[self.evidence.indices] = True
+        return known
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """A part of the evidence that one fit learns without, and is measured by.
+
+    Attributes
+    ----------
+    case : KNOWN, NEW or REPEATED; None for a fold that is reported and decides nothing
+    sampler : draws preferences from the rest of the evidence
+    parts : held-out parts for Q and D; the first decides
+    past : evidence for memory from the rest; None if documents have no memory
+    """
+
+    case: str | None
+    sampler: Sampler
+    parts: Callable[[sparse.csr_array, sparse.csr_array], Sequence[HeldOutPart]]
+    past: Past | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What was given: numbers of the collection, how the queries were split, and the texts of those by id."""
+    """Numbers of the collection, the split of its queries in words, the texts of the queries, and notes."""
 
     data: dict[str, Any]
     n_train: int
@@ -68,23 +90,8 @@ class Facts:
 
 
 @dataclass(frozen=True, eq=False)
-class Fold:
-    """Queries, and documents, that one fit learns without, and is measured by.
-
-    Attributes
-    ----------
-    sampler : draws preferences from all else
-    parts : what it is measured by
-    """
-
-    sampler: Sampler
-    parts: Parts
-
-
-@dataclass(frozen=True, eq=False)
 class Space:
-    """One way to weight words: matrices of all texts, the queries that choose among spaces, and those given to report
-    on."""
+    """One way to weight words: matrices of all texts, queries to choose among spaces, and test queries if given."""
 
     name: str
     vectoriser: Vectoriser
@@ -96,44 +103,53 @@ class Space:
 
     @property
     def match(self) -> Weights:
-        """Words match themselves only."""
+        """Weights by which words match themselves only."""
         return Weights([Identity(n_terms=self.D.shape[1])])
 
     @property
     def start(self) -> Weights:
-        """What learning has to be better than: words that match themselves, where nothing else was given."""
+        """Weights that learning has to beat: plain matching, or the start that was given."""
         return self.match if self.given_start is None else self.given_start
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is to be learned from texts, apart from how words are weighted.
+    """Everything to learn from texts, apart from how words are weighted.
 
     Attributes
     ----------
-    sampler : draws the preferences to learn from, all of them
-    n_judgements : how much there is to learn from; the number of steps follows it
+    sampler : draws preferences from all training evidence
+    n_judgements : amount of evidence; the number of steps follows it
     facts : for the report
-    build : Q and D of texts as each of some vectorisers makes them, which tokenise alike
-    folds : parts of the evidence that are learned without, to choose and to decide by
-    queries : those that choose among ways to weight words
-    test : what was given to report on, if anything, of a vectoriser, Q and D
-    labelled : whether each text is a query for the others of its class; rankers have settings of their own for that
-    qids : the query of each row of Q, where queries have ids
+    build : Q and D for each of several vectorisers that tokenise alike
+    folds : folds for the document rows D of the start, to choose and to decide by
+    queries : queries that choose among ways to weight words
+    test : parts to report on, if given, for a vectoriser, Q and D
+    past : evidence for memory from all training evidence; None if documents have no memory
+    shares : expected share of each case among the queries to come
+    share_reason : origin of the share of new answers, in words
+    counts : word counts of documents (n_docs, n_words) for a vectoriser; None where documents have no memory
+    labelled : whether each text is a query for the other texts of its class
+    doc_ids, qids : id of each row of D and Q, where they have ids
     """
 
     sampler: Sampler
     n_judgements: int
     facts: Facts
     build: Callable[[Sequence[Vectoriser]], list[tuple[sparse.csr_array, sparse.csr_array]]]
-    folds: tuple[Fold, ...]
+    folds: Callable[[sparse.csr_array], tuple[Fold, ...]]
     queries: Callable[[sparse.csr_array, sparse.csr_array], TextHeldOut]
     test: Callable[[Vectoriser, sparse.csr_array, sparse.csr_array], Sequence[HeldOutPart]] | None = None
+    past: Past | None = None
+    shares: Mapping[str, float] = field(default_factory=lambda: {KNOWN: 1.0})
+    share_reason: str = ""
+    counts: Callable[[Vectoriser], sparse.csr_array] | None = None
     labelled: bool = False
+    doc_ids: tuple[str, ...] = ()
     qids: tuple[str, ...] = ()
 
     def spaces(self, vectorisers: Mapping[str, Vectoriser]) -> list[Space]:
-        """A space of each, by name."""
+        """Build a space for each named vectoriser."""
         matrices = self.build(list(vectorisers.values()))
         return [
             Space(name, words, Q, D, self.queries(Q, D), () if self.test is None else tuple(self.test(words, Q, D)))
@@ -141,65 +157,23 @@ class Task:
         ]
 
 
-# -- leaving out ------------------------------------------------------------------------------------------------------
+def evidence_size(held_out: TextHeldOut) -> int:
+    """Count answers, or preferences."""
+    if isinstance(held_out, HeldOutQueries):
+        return int((held_out.grades.data > 0).sum())
+    return len(held_out.preferences)
 
 
-def folds_of(
-    qids: Sequence[str], random_state: int, *, enough: int = _ENOUGH, texts: Mapping[str, str] | None = None
-) -> list[list[str]]:
-    """The queries that each fold leaves out: a fifth of them in turn, until there are enough; of few, twice.
-
-    Those of the same of their ``texts`` are left out together, unless there are too few texts for that: what is learned
-    from the one would be measured on the other.
-
-    Examples
-    --------
-    >>> folds = folds_of([f"q{i}" for i in range(20)], 0)
-    >>> len(folds), sorted(sum(folds[:5], [])) == sorted(f"q{i}" for i in range(20))
-    (10, True)
-    >>> [len(fold) for fold in folds_of([f"q{i}" for i in range(4000)], 0)]
-    [500]
-    >>> folds = folds_of([f"q{i}" for i in range(20)], 0, texts={f"q{i}": f"text {i // 2}" for i in range(20)})
-    >>> folds[0]
-    ['q16', 'q17', 'q2', 'q3']
-    """
-    alike = {} if texts is None else queries_by_text(sorted(qids), texts)
-    if FEWEST_QUERIES <= len(alike) < len(qids):
-        together = {same[0]: same for same in alike.values()}
-        firsts = folds_of(list(together), random_state, enough=enough)
-        return [[qid for first in fold for qid in together[first]] for fold in firsts]
-    ordered, rng = sorted(qids), np.random.default_rng(random_state)
-    n_repeats = 2 if len(ordered) < _FEW else 1
-    folds: list[list[str]] = []
-    for _ in range(n_repeats):
-        parts = np.array_split(rng.permutation(len(ordered)), N_FOLDS)
-        folds += [[ordered[number] for number in sorted(part[:enough])] for part in parts]
-    sizes = np.cumsum([len(fold) for fold in folds])
-    n_needed = int(np.searchsorted(sizes, enough)) + 1
-    return folds[:n_needed] if n_needed < N_FOLDS else folds
-
-
-def queries_by_text(qids: Iterable[str], texts: Mapping[str, str]) -> dict[str, list[str]]:
-    """The queries of each text; texts that differ in case and blanks alone are one."""
-    alike: dict[str, list[str]] = {}
-    for qid in qids:
-        alike.setdefault(plain_text(texts[qid]), []).append(qid)
-    return alike
-
-
-def alike_notes(qids: Sequence[str], texts: Mapping[str, str]) -> tuple[str, ...]:
-    """A note where queries of the same text could not be left out together."""
-    n_texts = len(queries_by_text(qids, texts))
-    if n_texts == len(qids) or n_texts >= FEWEST_QUERIES:
-        return ()
-    return (
-        f"{len(qids):,} queries have {n_texts} different texts, too few to leave those of the same text out together: "
-        "what was learned from one was measured on others of its text, which flatters.",
-    )
+def some_queries(held_out: TextHeldOut, most_scores: int, fewest: int) -> TextHeldOut:
+    """Evenly spaced queries within a number of scores; a long query counts as several."""
+    assert not isinstance(held_out.Q, StoredRows)
+    n_words = held_out.Q.nnz / max(1, held_out.Q.shape[0])
+    cost = held_out.D.shape[0] * max(1.0, n_words / _USUAL_WORDS)
+    return held_out.at_most(max(fewest, int(most_scores / cost)))
 
 
 def document_notes(docs: Mapping[str, str]) -> tuple[str, ...]:
-    """Notes on documents without a text, and on ids that a program may take for the same number."""
+    """Note documents without a text, and ids that a program may take for the same number."""
     notes = []
     empty = [doc_id for doc_id, text in docs.items() if not text.strip()]
     if empty:
@@ -211,72 +185,6 @@ def document_notes(docs: Mapping[str, str]) -> tuple[str, ...]:
             f"{pairs[0][0]!r} and {pairs[0][1]!r}. Check that no file on the way lost leading zeros."
         )
     return tuple(notes)
-
-
-def split_text(n_folds: int, n_queries: int, *, tested: bool, what: str = "query") -> str:
-    """How queries, or texts, were left out, in a sentence; no fold stands for validation queries that were given.
-
-    Where there are others to test on (``tested``), they are what is reported on.
-    """
-    if not n_folds:
-        return "Validation queries were given."
-    why = f"to choose{'' if tested else ' and to report on'}; then all were learned from"
-    if n_folds < N_FOLDS:
-        many = {"query": "queries", "text": "texts"}[what]
-        folds = "one fit" if n_folds == 1 else f"{n_folds} fits"
-        return f"{n_queries:,} {many} were left out of {folds}, {why}."
-    times = "once" if n_folds == N_FOLDS else "twice"
-    return f"Each {what} was left out {times}, in {N_FOLDS} folds, {why}."
-
-
-def check_enough(n: int, what: str, otherwise: str) -> None:
-    """Refuse to learn from evidence of which nothing can be left out."""
-    if n < FEWEST_QUERIES:
-        raise InputError(
-            f"{n} {what} are too few to leave any out to choose by; give at least {FEWEST_QUERIES}, or {otherwise}"
-        )
-
-
-def withheld_documents(
-    known: NDArray[np.bool_], answers: sparse.csr_array, rng: np.random.Generator
-) -> NDArray[np.bool_]:
-    """Documents whose judgements one fold learns without, so that some queries left out have answers that are new.
-
-    Parameters
-    ----------
-    known : by row of D, whether the document answers a query that is learned from
-    answers : (n_queries_left_out, n_docs), not zero where a document answers
-    """
-    n_new = np.unique(answers.tocoo().row[~known[answers.tocoo().col]]).size
-    withheld = np.zeros(known.size, dtype=bool)
-    if n_new < _NEW_SHARE * answers.shape[0]:
-        rows = np.flatnonzero(known)
-        withheld[rng.choice(rows, round(_WITHHELD_SHARE * rows.size), replace=False)] = True
-    return withheld
-
-
-def parts_by_documents(held_out: TextHeldOut, known: NDArray[np.bool_]) -> list[HeldOutPart]:
-    """All of it, and what there is of documents that were seen in training and of those that are new."""
-    parts = [HeldOutPart(EVERY, held_out, _size(held_out))]
-    for name, chosen in ((SEEN, known), (NEW, ~known)):
-        part = held_out.by_documents(chosen)
-        if part is not None:
-            parts.append(HeldOutPart(name, part, _size(part)))
-    return parts
-
-
-def some_queries(held_out: TextHeldOut, most_scores: int, fewest: int) -> TextHeldOut:
-    """Evenly spaced queries, as many as so many scores of documents allow; one of a long query counts as several."""
-    assert not isinstance(held_out.Q, StoredRows)
-    n_words = held_out.Q.nnz / max(1, held_out.Q.shape[0])
-    cost = held_out.D.shape[0] * max(1.0, n_words / _USUAL_WORDS)
-    return held_out.at_most(max(fewest, int(most_scores / cost)))
-
-
-def _size(held_out: TextHeldOut) -> int:
-    if isinstance(held_out, HeldOutQueries):
-        return int((held_out.grades.data > 0).sum())
-    return len(held_out.preferences)
 
 
 # -- deciding ---------------------------------------------------------------------------------------------------------
@@ -292,7 +200,7 @@ class Decision(NamedTuple):
 def decide(
     gain: Gain, before: NDArray[np.float64], after: NDArray[np.float64], *, start: str, measure: str, queries: str
 ) -> Decision:
-    """Accept learning only when it beats the start on queries left out by more than one standard error."""
+    """Accept learning only if it beats the start on held-out queries by more than one standard error."""
     verdict = "accepted" if gain.is_clear else f"rejected; the model is {start}"
     return Decision(
         gain.is_clear,
@@ -303,7 +211,7 @@ def decide(
 
 
 def check_disjoint(parts: Mapping[str, Mapping[str, Any]]) -> None:
-    """A query belongs to one part only: to what is learned from, to validation or to test."""
+    """Refuse a query that stands in two of: training, validation, test."""
     names = list(parts)
     for number, one in enumerate(names):
         for other in names[number + 1 :]:

@@ -304,7 +304,7 @@ class HeldOutPreferences(HeldOut):
         """The share of each query's preferences in the right order, the one measure there is."""
         parsed = parse_measures(measures or [self.measure])
         self._check(parsed)
-        return Evaluation(parsed, self.qids, self._shares(self._margins(weights))[:, None])
+        return Evaluation(parsed, self.qids, self.shares(self._margins(weights))[:, None])
 
     def _check(self, measures: tuple[Measure, ...]) -> None:
         if measures != (self.measure,):
@@ -316,7 +316,7 @@ class HeldOutPreferences(HeldOut):
         """The one measure under ``weights + factor * other``, (n_factors, n_q, 1); each is scored once."""
         self._check(measures)
         margins, other_margins = self._margins(weights), self._margins(other)
-        return np.stack([self._shares(margins + factor * other_margins) for factor in factors])[:, :, None]
+        return np.stack([self.shares(margins + factor * other_margins) for factor in factors])[:, :, None]
 
     def by_documents(self, chosen: NDArray[np.bool_]) -> Self | None:
         """The same, of those preferences whose better document is a chosen one; None where there is none."""
@@ -353,7 +353,8 @@ class HeldOutPreferences(HeldOut):
             margins[start : start + _AT_ONCE] = better - worse
         return margins
 
-    def _shares(self, margins: NDArray[np.float64]) -> NDArray[np.float64]:
+    def shares(self, margins: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Share of each query's preferences in the right order, from the margin of each preference, (n_q,)."""
         _, number = np.unique(self.preferences.query, return_inverse=True)
         right, weight = 0.5 * (np.sign(margins) + 1.0), self.preferences.weight
         if weight is None:

@@ -57,6 +57,7 @@ class MemorySettings:
     threshold: Annotated[float, Bounds(least=0, below=1)] = 0.0
     power: Annotated[float, Bounds(above=0)] = 2.0
     half: Annotated[float, Bounds(above=0)] = 0.5
+    unseen: Annotated[float, Bounds(least=0)] = 0.0
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,7 @@ class Memory:
     evidence: sparse.csr_array
     doc_ids: tuple[str, ...]
     settings: MemorySettings
+    times: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
         for name in ("queries", "evidence"):
@@ -143,13 +145,7 @@ class Memory:
     @cached_property
     def pooled_rows(self) -> sparse.csr_array:
         """Words of each document's past queries weighted as BM25, CSR (n_known, n_terms), rows of mean length 1."""
-        asked = sparse.csr_array(self.queries, copy=True)
-        asked.data[:] = 1.0
-        answered = sparse.csr_array(self.evidence, copy=True)
-        answered.data = (answered.data > 0).astype(np.float32)
-        counts = sparse.csr_array(answered.T @ asked)
-        counts.eliminate_zeros()
-        return _bm25_rows(counts)
+        return pooled_rows(self.queries, self.evidence)
 
     @cached_property
     def _pooled_by_term(self) -> sparse.csr_array:
@@ -223,8 +219,12 @@ class Memory:
         row_of = {doc_id: row for row, doc_id in enumerate(doc_ids)}
         return np.array([row_of.get(doc_id, -1) for doc_id in self.doc_ids], dtype=np.int64)
 
-    def add_to(self, scores: NDArray[np.float64], Q: sparse.csr_array, rows: NDArray[np.int64]) -> None:
+    def add_to(self, scores: NDArray[np.float64], Q: sparse.csr_array, rows: NDArray[np.int64], D: Any = None) -> None:
         """Add memory to the scores (n_queries, n_docs) of documents, in place; ``rows`` as `rows_in` gives them."""
+        if self.settings.unseen and D is not None:
+            unseen = np.ones(D.shape[0], dtype=bool)
+            unseen[rows[rows >= 0]] = False
+            scores += self.settings.unseen * (Q @ D.T).toarray() * unseen
         remembered = self.scores(Q).tocoo()
         present = rows[remembered.col] >= 0
         scores[remembered.row[present], rows[remembered.col[present]]] += remembered.data[present]
@@ -238,7 +238,7 @@ class Memory:
         rows = self.rows_in(doc_ids)
         docs, best = np.empty((Q.shape[0], k), dtype=np.int32), np.empty((Q.shape[0], k))
         for block, scores in weights.score_blocks(Q, D):
-            self.add_to(scores, Q[block], rows)
+            self.add_to(scores, Q[block], rows, D)
             top_k(scores, k, docs[block], best[block])
         return docs, best
 
@@ -270,11 +270,7 @@ class Memory:
         return MemoryReasons(past, tuple(words))
 
     def _words(self, Q: sparse.csr_array) -> sparse.csr_array:
-        """The words of queries in double precision, as rows of unit length."""
-        rows = sparse.csr_array(Q if Q.shape[1] == self.n_terms else Q[:, : self.n_terms], dtype=np.float64)
-        lengths = np.sqrt(np.bincount(_row_numbers(rows), rows.data**2, minlength=rows.shape[0]))
-        rows.data = rows.data / np.repeat(lengths, np.diff(rows.indptr))
-        return rows
+        return unit_rows(Q, self.n_terms)
 
 
 def remember(
@@ -339,6 +335,25 @@ def saturated(m: NDArray[np.float64], half: float) -> NDArray[np.float64]:
     """
     bounded: NDArray[np.float64] = m / (np.abs(m) + half)
     return bounded
+
+
+def unit_rows(Q: sparse.csr_array, n_terms: int) -> sparse.csr_array:
+    """The first columns of queries, their words, in double precision, as rows of unit length."""
+    rows = sparse.csr_array(Q if Q.shape[1] == n_terms else Q[:, :n_terms], dtype=np.float64)
+    lengths = np.sqrt(np.bincount(_row_numbers(rows), rows.data**2, minlength=rows.shape[0]))
+    rows.data = rows.data / np.repeat(lengths, np.diff(rows.indptr))
+    return rows
+
+
+def pooled_rows(queries: sparse.csr_array, evidence: sparse.csr_array) -> sparse.csr_array:
+    """Words of each document's past queries weighted as BM25, CSR (n_known, n_terms), rows of mean length 1."""
+    asked = sparse.csr_array(queries, copy=True)
+    asked.data[:] = 1.0
+    answered = sparse.csr_array(evidence, copy=True)
+    answered.data = (answered.data > 0).astype(np.float32)
+    counts = sparse.csr_array(answered.T @ asked)
+    counts.eliminate_zeros()
+    return _bm25_rows(counts)
 
 
 def _bm25_rows(counts: sparse.csr_array) -> sparse.csr_array:

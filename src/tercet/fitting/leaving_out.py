@@ -1,0 +1,185 @@
+"""Leaving evidence out: queries in turn, and answers that nothing is learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from tercet.data.judgements import plain_text
+from tercet.errors import InputError
+
+FEWEST_QUERIES: Final = 10  # below this there is nothing to hold out
+N_FOLDS: Final = 5
+_FEW: Final = 300  # queries, which are left out twice
+_ENOUGH: Final = 500  # queries whose values decide; more of them are learned from in every fold
+_SIMILAR: Final = 0.6  # cosine of two documents that are left out together
+_LARGEST_GROUP: Final = 0.05  # share of the catalogue
+_MOST_DOCUMENTS: Final = 0.1  # share of the answers that are left out together
+_MOST_QUERIES: Final = 0.5  # share of the queries that go with them
+_FEWEST_NEW: Final = 5  # queries with new answers
+_MOST_TO_COMPARE: Final = 20_000  # documents; of more, each is a group of its own
+
+
+def folds_of(
+    qids: Sequence[str], random_state: int, *, enough: int = _ENOUGH, texts: Mapping[str, str] | None = None
+) -> list[list[str]]:
+    """Split queries into folds: a fifth of them in turn, until there are enough; few queries are left out twice.
+
+    Queries of the same text are left out together, unless there are too few texts for that: otherwise one would be
+    measured by what was learned from the other.
+
+    Examples
+    --------
+    >>> folds = folds_of([f"q{i}" for i in range(20)], 0)
+    >>> len(folds), sorted(sum(folds[:5], [])) == sorted(f"q{i}" for i in range(20))
+    (10, True)
+    >>> [len(fold) for fold in folds_of([f"q{i}" for i in range(4000)], 0)]
+    [500]
+    >>> folds = folds_of([f"q{i}" for i in range(20)], 0, texts={f"q{i}": f"text {i // 2}" for i in range(20)})
+    >>> folds[0]
+    ['q16', 'q17', 'q2', 'q3']
+    """
+    alike = {} if texts is None else queries_by_text(sorted(qids), texts)
+    if FEWEST_QUERIES <= len(alike) < len(qids):
+        together = {same[0]: same for same in alike.values()}
+        firsts = folds_of(list(together), random_state, enough=enough)
+        return [[qid for first in fold for qid in together[first]] for fold in firsts]
+    ordered, rng = sorted(qids), np.random.default_rng(random_state)
+    n_repeats = 2 if len(ordered) < _FEW else 1
+    folds: list[list[str]] = []
+    for _ in range(n_repeats):
+        parts = np.array_split(rng.permutation(len(ordered)), N_FOLDS)
+        folds += [[ordered[number] for number in sorted(part[:enough])] for part in parts]
+    sizes = np.cumsum([len(fold) for fold in folds])
+    n_needed = int(np.searchsorted(sizes, enough)) + 1
+    return folds[:n_needed] if n_needed < N_FOLDS else folds
+
+
+def queries_by_text(qids: Iterable[str], texts: Mapping[str, str]) -> dict[str, list[str]]:
+    """Group queries by text, ignoring case and blanks."""
+    alike: dict[str, list[str]] = {}
+    for qid in qids:
+        alike.setdefault(plain_text(texts[qid]), []).append(qid)
+    return alike
+
+
+def alike_notes(qids: Sequence[str], texts: Mapping[str, str]) -> tuple[str, ...]:
+    """Note queries of the same text that could not be left out together."""
+    n_texts = len(queries_by_text(qids, texts))
+    if n_texts == len(qids) or n_texts >= FEWEST_QUERIES:
+        return ()
+    return (
+        f"{len(qids):,} queries have {n_texts} different texts, too few to leave those of the same text out together: "
+        "what was learned from one was measured on others of its text, which flatters.",
+    )
+
+
+def split_text(n_folds: int, n_queries: int, *, tested: bool, what: str = "query") -> str:
+    """Describe how queries, or texts, were left out; no fold means that validation queries were given."""
+    if not n_folds:
+        return "Validation queries were given."
+    why = f"to choose{'' if tested else ' and to report on'}; then all were learned from"
+    if n_folds < N_FOLDS:
+        many = {"query": "queries", "text": "texts"}[what]
+        folds = "one fit" if n_folds == 1 else f"{n_folds} fits"
+        return f"{n_queries:,} {many} were left out of {folds}, {why}."
+    times = "once" if n_folds == N_FOLDS else "twice"
+    return f"Each {what} was left out {times}, in {N_FOLDS} folds, {why}."
+
+
+def check_enough(n: int, what: str, otherwise: str) -> None:
+    """Refuse evidence of which nothing can be left out."""
+    if n < FEWEST_QUERIES:
+        raise InputError(
+            f"{n} {what} are too few to leave any out to choose by; give at least {FEWEST_QUERIES}, or {otherwise}"
+        )
+
+
+# -- new answers ------------------------------------------------------------------------------------------------------
+
+
+class NewAnswers(NamedTuple):
+    """Queries to leave out with their answers: numbers of queries, and a mask of documents (n_docs,)."""
+
+    queries: NDArray[np.int64]
+    docs: NDArray[np.bool_]
+
+
+def new_answers(answers: sparse.csr_array, D: sparse.csr_array, rng: np.random.Generator) -> NewAnswers | None:
+    """Choose queries and answers to leave out together, so that no remaining query has one of the answers.
+
+    Whole components of the graph of queries and answers are left out. If one component holds more than half of the
+    queries, groups of similar documents are left out instead, each with all queries that it answers.
+
+    Parameters
+    ----------
+    answers : (n_queries, n_docs), non-zero where a document answers
+    D : document rows, to find similar documents
+
+    Returns
+    -------
+    None if too few queries would be left out, or left to learn from.
+
+    Examples
+    --------
+    >>> answers = sparse.csr_array(np.kron(np.eye(10), np.ones((2, 1))))
+    >>> left_out = new_answers(answers, sparse.eye_array(10, format="csr"), np.random.default_rng(0))
+    >>> left_out.queries.tolist(), int(left_out.docs.sum())
+    ([4, 5, 8, 9, 12, 13], 3)
+    """
+    n_queries, n_docs = answers.shape
+    wanted = max(_FEWEST_NEW, min(_ENOUGH, n_queries // N_FOLDS))
+    graph = sparse.csr_array((np.ones(answers.nnz, dtype=np.int8), answers.indices, answers.indptr), shape=answers.shape)
+    joined = sparse.block_array([[None, graph], [graph.T, None]], format="csr")
+    component = connected_components(joined, directed=False)[1]
+    of_query = component[:n_queries]
+    docs = np.zeros(n_docs, dtype=bool)
+    if np.bincount(of_query).max() <= _MOST_QUERIES * n_queries:
+        chosen = _until(rng.permutation(np.unique(of_query)), np.bincount(of_query), wanted)
+        queries = np.flatnonzero(np.isin(of_query, chosen))
+        docs[answers[queries].indices] = True
+    else:
+        docs = _left_out_groups(answers, D, rng)
+        queries = np.unique(answers.tocoo().row[docs[answers.tocoo().col]])
+    if queries.size < _FEWEST_NEW or n_queries - queries.size < FEWEST_QUERIES // 2:
+        return None
+    return NewAnswers(queries.astype(np.int64), docs)
+
+
+def _until(order: NDArray[np.int64], sizes: NDArray[np.int64], wanted: int) -> NDArray[np.int64]:
+    """The first of some numbered groups that together reach a size."""
+    n = int(np.searchsorted(np.cumsum(sizes[order]), wanted)) + 1
+    return order[:n]
+
+
+def _left_out_groups(answers: sparse.csr_array, D: sparse.csr_array, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Mask of the answers in randomly drawn groups of similar documents, (n_docs,)."""
+    known = np.unique(answers.indices)
+    group = np.arange(known.size)
+    if known.size <= _MOST_TO_COMPARE:
+        rows = sparse.csr_array(D[known], dtype=np.float32)
+        length = np.sqrt(rows.multiply(rows).sum(axis=1))
+        rows = sparse.csr_array(sparse.diags_array(1 / np.maximum(length, 1e-12)) @ rows)
+        similar = sparse.csr_array(rows @ rows.T)
+        similar.data = similar.data * (similar.data >= _SIMILAR)
+        similar.eliminate_zeros()
+        group = connected_components(similar, directed=False)[1]
+    sizes = np.bincount(group)
+    n_queries_of = np.bincount(answers.indices, minlength=answers.shape[1])[known]
+    in_group = np.bincount(group, n_queries_of)
+    most_docs, most_queries = max(1, _MOST_DOCUMENTS * known.size), _MOST_QUERIES * answers.shape[0]
+    docs = np.zeros(answers.shape[1], dtype=bool)
+    n_docs = n_queries = 0
+    for number in rng.permutation(sizes.size):
+        if sizes[number] > max(1, _LARGEST_GROUP * answers.shape[1]) or n_queries + in_group[number] > most_queries:
+            continue
+        if n_docs + sizes[number] > most_docs:
+            break
+        docs[known[group == number]] = True
+        n_docs, n_queries = n_docs + sizes[number], n_queries + in_group[number]
+    return docs
