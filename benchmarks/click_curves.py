@@ -133,7 +133,7 @@ def rankings(shop: Path, sizes: list[int], output: Path) -> None:
                 print(f"{n_lists:,} lists: {found.source}", flush=True)
             else:
                 began = time.process_time()
-                model = tc.fit(docs, clicks=replace(part, examination=chances), verbose=False)
+                model = tc.fit(docs, clicks=replace(part, examination=chances), options={"verbose": False})
                 seconds = time.process_time() - began
                 accepted = model.report.accepted
                 off = error((*chances, *chances[-1:] * SHOWN)[:SHOWN])

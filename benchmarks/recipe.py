@@ -172,7 +172,7 @@ def warm_up() -> None:
     animals = ("cats purr", "dogs bark", "fish swim")
     docs = {str(i): animals[i % 3] for i in range(30)}
     qrels = {qid: {str((int(qid) + 3) % 30): 1} for qid in docs}
-    tc.fit(docs, docs, qrels, n_steps=10, verbose=False)
+    tc.fit(docs, docs, qrels, options={"n_steps": 10, "verbose": False})
 
 
 def difference(before: Values, after: Values) -> str:

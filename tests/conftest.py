@@ -67,10 +67,10 @@ def corpus() -> Corpus:
 @pytest.fixture(scope="session")
 def model(corpus: Corpus) -> tc.TextModel:
     parts = {"validation": corpus.part(200, 240), "test": corpus.part(240, 280)}
-    return tc.fit(corpus.docs, corpus.queries, corpus.part(0, 200), **parts, n_steps=20_000, n_models=2)
+    return tc.fit(corpus.docs, corpus.queries, corpus.part(0, 200), **parts, options={"n_steps": 20_000})
 
 
 @pytest.fixture(scope="session")
 def rejected() -> tc.TextModel:
     true = matching(1)
-    return tc.fit(true.docs, true.queries, true.qrels, measure="Success@10", n_steps=3000, n_models=1)
+    return tc.fit(true.docs, true.queries, true.qrels, measure="Success@10", options={"n_steps": 3000})

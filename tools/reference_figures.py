@@ -86,7 +86,7 @@ def nfcorpus(data_home: Path | None) -> dict[str, Figure]:
     asked = {query: data.queries[query] for query in dev}
     models = {
         "BM25": tc.TextModel.bm25(data.docs.values()),
-        "tc.fit": tc.fit(data.docs, data.queries, data.split("train"), random_state=SEED, verbose=False),
+        "tc.fit": tc.fit(data.docs, data.queries, data.split("train"), random_state=SEED, options={"verbose": False}),
     }
     return {
         f"nfcorpus dev {NDCG}, {name}": mean(tc.evaluate(dev, model.rank(asked, data.docs), NDCG)[NDCG])
@@ -111,7 +111,7 @@ def newsgroups(data_home: Path | None) -> dict[str, Figure]:
         [(text, label) for text, label in zip(part.texts, part.labels, strict=True) if label in GROUPS]
         for part in read_newsgroups(data_home)
     )
-    model = tc.fit_labelled(*zip(*train, strict=True), random_state=SEED, verbose=False)
+    model = tc.fit_labelled(*zip(*train, strict=True), random_state=SEED, options={"verbose": False})
     texts, labels = zip(*test, strict=True)
     X_test = model.docs(dict(enumerate(texts)))
     return figures | _class_figures("20 Newsgroups, fit_labelled", model.weights, X_test, np.array(labels))
@@ -170,7 +170,10 @@ def shop(data_home: Path | None) -> dict[str, Figure]:
             "both": {"clicks": folder / "clicks.csv", "qrels": judged},
         }
         models = {"BM25": tc.TextModel.bm25(docs.values())}
-        models |= {name: tc.fit(docs, **given, random_state=SEED, verbose=False) for name, given in evidence.items()}
+        models |= {
+            name: tc.fit(docs, **given, random_state=SEED, options={"verbose": False})
+            for name, given in evidence.items()
+        }
         asked = {query: query for query in truth}
         return figures | {
             f"shop {NDCG}, {name}": mean(tc.evaluate(truth, model.rank(asked, docs), NDCG)[NDCG])

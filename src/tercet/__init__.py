@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tercet.data import query_folds as query_folds
     from tercet.data import read_letor as read_letor
     from tercet.data import read_table as read_table
+    from tercet.fitting import FitOptions as FitOptions
     from tercet.fitting import TextModel as TextModel
     from tercet.fitting import fit as fit
     from tercet.fitting import fit_labelled as fit_labelled
@@ -65,6 +66,7 @@ else:
         {
             "tercet.data": ("Documents", "Preferences", "as_documents", "query_folds", "read_letor", "read_table"),
             "tercet.fitting": (
+                "FitOptions",
                 "TextModel",
                 "fit",
                 "fit_labelled",

@@ -161,7 +161,7 @@ def test_fit_takes_a_collection_of_ir_datasets(monkeypatch, tmp_path):
     assert "a collection of ir_datasets, 41 documents, 60 queries (judged: train 60)" in done.output
     report = tc.load(tmp_path / "model").report
     assert report.details.name == "ir_datasets:made/up"
-    same = tc.fit({d.doc_id: d.default_text() for d in docs}, corpus.queries, corpus.qrels, n_steps=1000)
+    same = tc.fit({d.doc_id: d.default_text() for d in docs}, corpus.queries, corpus.qrels, options={"n_steps": 1000})
     assert report.decision == same.report.decision
 
 

@@ -40,7 +40,7 @@ def test_fit_takes_links_and_says_what_it_read(tmp_path, pages):
     model = tc.load(tmp_path / "model")
     assert model.report.details.data["kind"] == "linked documents"
     texts = {page["id"]: f"{page['title']}\n{page['text']}" for page in PAGES}
-    same = tc.fit_linked(texts, LINKS, n_steps=1000, verbose=False)
+    same = tc.fit_linked(texts, LINKS, options={"n_steps": 1000, "verbose": False})
     assert same.report.systems == model.report.systems
 
 

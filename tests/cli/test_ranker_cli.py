@@ -152,7 +152,6 @@ def test_fit_learns_the_same_weights_as_python(data, tmp_path):
         SMALL.queries,
         SMALL.qrels,
         ranker=[NameWithParameters("sparse", {"rate": 0.5, "l1": 1e-5})],
-        n_steps=2000,
-        verbose=False,
+        options={"n_steps": 2000, "verbose": False},
     )
     assert (model.weights.sparse != same.weights.sparse).nnz == 0

@@ -93,7 +93,7 @@ def test_the_best_of_a_list_on_validation_is_taken():
 
 @pytest.mark.slow
 def test_several_models_come_from_several_seeds():
-    one, two = (fit(ranker=tc.DenseRanker(rate=1.0, schedule="linear", random_state=7), n_models=n) for n in (1, 2))
+    one, two = (fit(ranker=tc.DenseRanker(rate=1.0, schedule="linear", random_state=7)) for n in (1, 2))
     assert two.report.chosen["models"] == 2
     assert bits(one.weights) != bits(two.weights)
 
@@ -101,11 +101,11 @@ def test_several_models_come_from_several_seeds():
 @pytest.mark.slow
 def test_labels_links_and_preferences_take_a_ranker():
     texts = [f"{word} {i}" for i in range(20) for word in ("cat purr", "dog bark")]
-    labelled = tc.fit_labelled(texts, ["cat", "dog"] * 20, ranker="sparse", n_steps=500)
+    labelled = tc.fit_labelled(texts, ["cat", "dog"] * 20, ranker="sparse", options={"n_steps": 500})
     assert labelled.report.chosen["ranker"] == "sparse"
     docs = {f"{kind}{i}": f"{kind} {i}" for kind in ("cat", "dog") for i in range(10)}
     links = {one: [other for other in docs if other[:3] == one[:3] and other != one] for one in docs}
-    assert tc.fit_linked(docs, links, ranker="pruned", n_steps=500).report.chosen["ranker"] == "pruned"
+    assert tc.fit_linked(docs, links, ranker="pruned", options={"n_steps": 500}).report.chosen["ranker"] == "pruned"
     triplets = [
         (f"{TINY.queries[q]} {q}", best, other)
         for q, judged in TINY.qrels.items()
@@ -113,7 +113,10 @@ def test_labels_links_and_preferences_take_a_ranker():
         for other in TINY.docs
         if other != best
     ]
-    assert tc.fit(TINY.docs, preferences=triplets, ranker="sparse", n_steps=500).report.chosen["ranker"] == "sparse"
+    assert (
+        tc.fit(TINY.docs, preferences=triplets, ranker="sparse", options={"n_steps": 500}).report.chosen["ranker"]
+        == "sparse"
+    )
 
 
 def test_lsi_looks_at_preferences_only_to_choose_its_parameters():
@@ -124,10 +127,10 @@ def test_lsi_looks_at_preferences_only_to_choose_its_parameters():
 
 @pytest.mark.slow
 def test_the_number_of_steps_can_be_given():
-    assert fit(n_steps=2000).report.chosen["steps"] == 2000
-    [curve] = fit(n_steps=9000, ranker=tc.DenseRanker(rate=0.3)).report.details.learning.curves
+    assert fit(options={"n_steps": 2000}).report.chosen["steps"] == 2000
+    [curve] = fit(ranker=tc.DenseRanker(rate=0.3), options={"n_steps": 9000}).report.details.learning.curves
     assert curve.points[-1][0] == 9000
-    [curve] = fit(n_steps=9000, ranker=tc.DenseRanker(rate=0.3, epochs=2)).report.details.learning.curves
+    [curve] = fit(ranker=tc.DenseRanker(rate=0.3, epochs=2), options={"n_steps": 9000}).report.details.learning.curves
     assert curve.points[-1][0] == 18000
 
 
@@ -189,7 +192,9 @@ def test_a_density_is_reached_by_name(given, n_entries):
 @pytest.mark.parametrize("given", [{}, {"start": "random"}])
 def test_documents_stay_where_that_is_asked_for_by_name(given):
     asked = NameWithParameters("low-rank", {"learn_documents": False, **given})
-    output = fit(ranker=asked, n_steps=300).report.chosen  # too few documents for 200 directions of their own
+    output = fit(
+        ranker=asked, options={"n_steps": 300}
+    ).report.chosen  # too few documents for 200 directions of their own
     assert (output["learn_documents"], output["start"]) == (False, "random")
 
 

@@ -236,7 +236,7 @@ def test_equally_good_documents_are_preferred_alike_wherever_they_are_shown():
 
 @pytest.fixture(scope="module")
 def from_clicks():
-    return tc.fit(CORPUS.docs, clicks=LOG, n_steps=5000, n_models=1, verbose=False)
+    return tc.fit(CORPUS.docs, clicks=LOG, options={"n_steps": 5000, "verbose": False})
 
 
 @pytest.mark.slow
@@ -274,7 +274,7 @@ def test_the_report_of_each_source_is_printed_saved_and_on_the_page(from_clicks,
 
 @pytest.mark.slow
 def test_clicks_at_random_are_declined_or_claim_nothing():
-    report = tc.fit(CORPUS.docs, clicks=log_of(400, informed=False), n_steps=2000, n_models=1, verbose=False).report
+    report = tc.fit(CORPUS.docs, clicks=log_of(400, informed=False), options={"n_steps": 2000, "verbose": False}).report
     assert report.verdict != "better"
 
 
@@ -287,7 +287,7 @@ def test_all_together_are_reported_each_and_the_same_seed_gives_the_same_bits():
         "n_steps": 2000,
         "n_models": 1,
     }
-    model, again = (tc.fit(CORPUS.docs, CORPUS.queries, **given, verbose=False) for _ in range(2))
+    model, again = (tc.fit(CORPUS.docs, CORPUS.queries, **given, options={"verbose": False}) for _ in range(2))
     names = [result.name for result in model.report.evidence]
     by_judgements, by_pairs = {SEEN, NEW, "judgements"}, {"triplets", CLICKS_OF_OTHERS, LAST_CLICKS}
     assert by_pairs | {"judgements"} <= set(names) <= by_judgements | by_pairs
@@ -301,7 +301,7 @@ def test_all_together_are_reported_each_and_the_same_seed_gives_the_same_bits():
 @pytest.mark.slow
 def test_judgements_to_test_on_tell_what_clicks_brought_in_rankings():
     report = tc.fit(
-        CORPUS.docs, CORPUS.queries, clicks=LOG, test=CORPUS.part(0, 20), n_steps=5000, n_models=1, verbose=False
+        CORPUS.docs, CORPUS.queries, clicks=LOG, test=CORPUS.part(0, 20), options={"n_steps": 5000, "verbose": False}
     ).report
     [judged] = [result for result in report.evidence if result.name == "judgements"]
     assert (judged.name, judged.measure, judged.n_queries) == ("judgements", "nDCG@10", 20)

@@ -33,7 +33,7 @@ def weight(model, query_word, doc_word):
 @pytest.mark.slow
 @pytest.mark.parametrize("ranker", ["low-rank", "sparse", "diagonal", "correlated", "lsi", "cosine"])
 def test_known_pairs_are_in_the_start_and_in_what_is_learned(ranker):
-    plain, model = fit(ranker=ranker), fit(ranker=ranker, prior=KNOWN)
+    plain, model = fit(ranker=ranker), fit(ranker=ranker, options={"prior": KNOWN})
     names = [system.name for system in model.report.systems]
     start = names[-2] if model.report.accepted else names[-1]
     assert start.endswith(" with prior")
@@ -49,7 +49,7 @@ def test_known_pairs_are_in_the_start_and_in_what_is_learned(ranker):
 def test_what_is_known_needs_not_be_learned():
     scores = {}
     for prior in (None, dict.fromkeys(KNOWN, 40.0)):
-        model = fit(ranker=tc.DenseRanker(rate=0.1, schedule="linear"), prior=prior)
+        model = fit(ranker=tc.DenseRanker(rate=0.1, schedule="linear"), options={"prior": prior})
         learned = weight(model, "ask03", "say03") - (0.0 if prior is None else 40.0)
         scores[prior is None] = abs(learned)
     assert scores[False] < 0.2 * scores[True]  # the margins that are left are reached already
@@ -59,14 +59,14 @@ def test_what_is_known_needs_not_be_learned():
 def test_pairs_that_never_count_have_no_weight():
     never = [("ask03", "say03", "never"), ("ask04", "say04", 0)]
     plain = fit(ranker="sparse")
-    model = fit(ranker="sparse", prior=never)
+    model = fit(ranker="sparse", options={"prior": never})
     assert weight(plain, "ask03", "say03") != 0
     assert weight(model, "ask03", "say03") == weight(model, "ask04", "say04") == 0
     assert weight(model, "ask05", "say05") != 0
-    thinned = fit(ranker=tc.SparseRanker(sparsify="low-rank", density=0.3), prior=never)
+    thinned = fit(ranker=tc.SparseRanker(sparsify="low-rank", density=0.3), options={"prior": never})
     assert weight(thinned, "ask03", "say03") == 0
     with pytest.raises(InputError, match="pairs that never have a weight is for the ranker 'sparse'; got 'low-rank'"):
-        fit(prior=never)
+        fit(options={"prior": never})
 
 
 @pytest.mark.slow
@@ -76,7 +76,7 @@ def test_words_are_cut_as_texts_are_and_unknown_ones_are_named():
     qrels = {q: {"abc"[int(q) % 3]: 1} for q in queries}
     analyser = tc.Analyser(stop_words="english", stemmer="english")
     prior = [("Runs", "sprinting", 0.5), ("running", "glory", 1.0), ("ice cream", "pool", 1.0)]
-    model = tc.fit(texts, queries, qrels, prior=prior, analyser=analyser, n_steps=500, n_models=1)
+    model = tc.fit(texts, queries, qrels, options={"prior": prior, "analyser": analyser, "n_steps": 500})
     assert model.report.details.data["n_known_pairs"] == 1
     assert "words of the prior that the texts do not have as one word: glory, ice cream." in str(model.report)
     assert weight(model, "run", "sprint") >= 0.5
@@ -93,7 +93,9 @@ def test_the_same_prior_in_any_form_is_the_same_model(tmp_path):
     records = [{"query": q, "document": d, "weight": w} for q, d, w in rows]
     forms = [KNOWN, rows, nested, records, *(tmp_path / f"pairs.{end}" for end in ("tsv", "csv", "jsonl"))]
     assert len({tuple(as_word_pairs(form)) for form in forms}) == 1
-    assert bits(fit(prior=str(tmp_path / "pairs.tsv")).weights) == bits(fit(prior=KNOWN).weights)
+    assert bits(fit(options={"prior": str(tmp_path / "pairs.tsv")}).weights) == bits(
+        fit(options={"prior": KNOWN}).weights
+    )
 
 
 def test_never_and_zero_are_read(tmp_path):
@@ -123,7 +125,7 @@ def test_never_and_zero_are_read(tmp_path):
 def test_a_wrong_file_is_named_with_its_line(text, message, tmp_path):
     (tmp_path / "pairs.tsv").write_text(text)
     with pytest.raises(FormatError, match=message):
-        fit(prior=tmp_path / "pairs.tsv")
+        fit(options={"prior": tmp_path / "pairs.tsv"})
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ def test_a_wrong_file_is_named_with_its_line(text, message, tmp_path):
 )
 def test_what_is_no_prior_is_named(prior, message):
     with pytest.raises(InputError, match=message):
-        fit(prior=prior)
+        fit(options={"prior": prior})
 
 
 @pytest.mark.slow

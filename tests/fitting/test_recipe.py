@@ -227,7 +227,7 @@ def test_several_models_are_their_mean_and_the_blend_is_chosen_for_it():
             random_state=seed,
         )  # fmt: skip
 
-    mean = fit(4, n_models=3)
+    mean = fit(4)
     n = mean.weights.shape[0]
 
     def learned(model):
@@ -239,7 +239,7 @@ def test_several_models_are_their_mean_and_the_blend_is_chosen_for_it():
     assert mean.report.accepted
     # Low-rank models are brought back to the size of one.
     ranker = tc.LowRankRanker(n_components=4, rate=0.2, schedule="linear")
-    small_mean, one = (fit(4, ranker=ranker, n_models=n_models) for n_models in (3, 1))
+    small_mean, one = (fit(4, ranker=ranker) for n_models in (3, 1))
     for model in (small_mean, one):
         assert [part.query_factors.shape[1] for part in model.weights.parts if isinstance(part, LowRank)] == [4]
         assert sum(isinstance(part, Identity) for part in model.weights.parts) == 1
@@ -458,7 +458,7 @@ def labelled(seed: int, n: int = 240, n_classes: int = 4) -> tuple[list[str], li
 @pytest.mark.slow
 def test_classes_are_learned_and_reported_as_anyone_would_compute():
     texts, labels = labelled(1, 80)
-    model = tc.fit_labelled(*labelled(0), test=(texts, labels), n_steps=10_000, n_models=1)
+    model = tc.fit_labelled(*labelled(0), test=(texts, labels), options={"n_steps": 10_000})
     report = model.report
     assert report.accepted
     assert report.change[1] > 0.2
@@ -543,12 +543,15 @@ def test_links_are_learned_and_no_document_finds_itself():
         docs[f"d{i}"] = " ".join(f"topic{topic}{side}{word}" for word in words)
     for i in range(0, 120, 2):
         links[f"d{i}"] = [f"d{j}" for j in range(1, 120, 2) if j // 2 % 6 == i // 2 % 6]
-    model = tc.fit_linked(docs, links, analyser=tc.Analyser(), **QUICK)
+    model = tc.fit_linked(docs, links, **QUICK, options={"analyser": tc.Analyser()})
     assert model.report.accepted
     start, learned = model.report.systems[-2], model.report.systems[-1]
     assert learned.values["AP"][0] > start.values["AP"][0] + 0.3
     again = tc.fit_linked(
-        docs, {source: [source, *targets] for source, targets in links.items()}, analyser=tc.Analyser(), **QUICK
+        docs,
+        {source: [source, *targets] for source, targets in links.items()},
+        **QUICK,
+        options={"analyser": tc.Analyser()},
     )
     assert bits(again.weights) == bits(model.weights)  # a link to itself says nothing
 

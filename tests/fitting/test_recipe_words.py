@@ -83,7 +83,7 @@ def test_stems_are_chosen_for_labelled_texts_too():
 @pytest.mark.slow
 def test_an_analyser_that_is_given_is_taken():
     docs, queries, qrels = inflected("ing")
-    model = tc.fit(docs, queries, qrels, analyser=tc.Analyser(), **QUICK)
+    model = tc.fit(docs, queries, qrels, **QUICK, options={"analyser": tc.Analyser()})
     assert model.query_vectoriser.analyser == tc.Analyser()
 
 
@@ -92,7 +92,7 @@ def test_words_of_a_model_are_kept_so_that_its_index_takes_what_is_learned():
     corpus = synonyms(4, n_pairs=12, n_docs=60, n_queries=60)
     queries = {qid: f"{text} unheardof" for qid, text in corpus.queries.items()}
     given = tc.TextModel.bm25(list(corpus.docs.values())[:50])  # ten have come since
-    model = tc.fit(corpus.docs, queries, corpus.part(0), vocabulary=given, **QUICK)
+    model = tc.fit(corpus.docs, queries, corpus.part(0), **QUICK, options={"vocabulary": given})
     assert model.doc_vectoriser is given.doc_vectoriser
     index = Index.build(corpus.docs, given)
     some = dict(list(queries.items())[:5])
@@ -109,7 +109,7 @@ def test_words_weighted_by_tfidf_are_kept_and_have_no_rm3():
     corpus = synonyms(4, n_pairs=12, n_docs=60, n_queries=60)
     words = Vectoriser(weighting="tfidf").fit(corpus.docs.values())
     given = tc.TextModel(words, words, Weights([Identity(n_terms=len(words.words_))]))
-    model = tc.fit(corpus.docs, corpus.queries, corpus.part(0), vocabulary=given, **QUICK)
+    model = tc.fit(corpus.docs, corpus.queries, corpus.part(0), **QUICK, options={"vocabulary": given})
     assert model.doc_vectoriser is words
     assert (model.report.systems[0].name, model.report.rivals) == ("tf-idf", ())
     assert "RM3" not in make_report_page(model.report)
@@ -118,12 +118,17 @@ def test_words_weighted_by_tfidf_are_kept_and_have_no_rm3():
 def test_words_that_cannot_be_kept_are_refused():
     docs, queries, qrels = inflected("ing")
     with pytest.raises(InputError, match=r"vocabulary is a text model, as index\.model is; got str"):
-        tc.fit(docs, queries, qrels, vocabulary="index/")
+        tc.fit(docs, queries, qrels, options={"vocabulary": "index/"})
     given = tc.TextModel.bm25(docs.values())
     with pytest.raises(InputError, match="leave out analyser, fields and features"):
-        tc.fit(docs, queries, qrels, vocabulary=given, analyser=tc.Analyser())
+        tc.fit(docs, queries, qrels, options={"vocabulary": given, "analyser": tc.Analyser()})
     with pytest.raises(InputError, match="this model has other words for queries"):
-        tc.fit(docs, queries, qrels, vocabulary=replace(given, query_vectoriser=deepcopy(given.query_vectoriser)))
+        tc.fit(
+            docs,
+            queries,
+            qrels,
+            options={"vocabulary": replace(given, query_vectoriser=deepcopy(given.query_vectoriser))},
+        )
 
 
 # -- RM3 --------------------------------------------------------------------------------------------------------------
@@ -160,6 +165,8 @@ def test_rm3_has_the_setting_that_is_best_on_the_queries_that_choose(seed):
     assert values.mean() == pytest.approx(mean(best, test), abs=1e-12)
     # The row of the report is that, over BM25 whatever learning starts from.
     parts = {"validation": corpus.part(20, 40), "test": corpus.part(40)}
-    report = tc.fit(corpus.docs, corpus.queries, corpus.part(0, 20), **parts, analyser=tc.Analyser(), **QUICK).report
+    report = tc.fit(
+        corpus.docs, corpus.queries, corpus.part(0, 20), **parts, **QUICK, options={"analyser": tc.Analyser()}
+    ).report
     assert report.details.rival_settings == {"RM3": expansion.setting}
     assert report.rivals[0].values["nDCG@10"][0] == pytest.approx(values.mean(), abs=1e-12)

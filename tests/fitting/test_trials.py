@@ -117,7 +117,7 @@ def long_texts(n_docs: int = 230, n_words: int = 300) -> Corpus:
 def test_where_there_is_time_for_few_steps_queries_alone_learn(tried, monkeypatch, budget, stay):
     monkeypatch.setattr(trials, "n_steps_for", lambda n, labelled, most: min(most, 200))
     corpus = long_texts()
-    tc.fit(corpus.docs, corpus.queries, corpus.qrels, budget=budget)
+    tc.fit(corpus.docs, corpus.queries, corpus.qrels, options={"budget": budget})
     members = [one for family in tried for one, _ in family if not one.mean_of]
     assert all(one.keeps_documents for one in members) == stay
     assert any(one.keeps_documents for one in members)
@@ -220,8 +220,7 @@ def test_learning_what_is_popular_is_not_accepted_at_the_cost_of_new_documents()
         favourite = f"favourite{rng.integers(4)}"
         triplets.append((f"q{i}", *((favourite, f"d{i}") if rng.random() < 0.7 else (f"d{i}", favourite))))
     by_default, seen = (
-        tc.fit(docs, queries, preferences=triplets, accept=accept, n_steps=2000, n_models=1).report
-        for accept in ("all", "seen")
+        tc.fit(docs, queries, preferences=triplets, options={"n_steps": 2000}).report for accept in ("all", "seen")
     )
     changes = [{result.name: result.change for result in report.evidence} for report in (by_default, seen)]
     assert seen.accepted
@@ -241,7 +240,7 @@ def test_documents_that_are_judged_to_answer_nothing_teach(ranker):
     docs = {f"{word} {size}": f"{word} {size}" for word in words for size in ("small", "large")}
     queries = {word: f"{word} please" for word in words}
     qrels = {word: {f"{word} large": 1, f"{word} small": 0} for word in words}
-    model = tc.fit(docs, queries, qrels, ranker=ranker, analyser=tc.Analyser(), **QUICK)
+    model = tc.fit(docs, queries, qrels, ranker=ranker, **QUICK, options={"analyser": tc.Analyser()})
     assert model.report.accepted
     assert model.report.systems[-1].values["RR"][0] > model.report.systems[-2].values["RR"][0] + 0.3
 
@@ -252,7 +251,7 @@ def test_documents_that_are_judged_to_answer_nothing_teach(ranker):
 def test_a_tiny_budget_is_enough_for_a_model():
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
     began = time.process_time()
-    hasty = tc.fit(small.docs, small.queries, small.qrels, budget=1e-3)
+    hasty = tc.fit(small.docs, small.queries, small.qrels, options={"budget": 1e-3})
     assert hasty.report.n_train == 60
     assert hasty.report.n_test == hasty.report.n_validation < 60
     output = f"There was time for [1-9] of 10 folds: {hasty.report.n_test} queries were left out"

@@ -105,7 +105,9 @@ def test_the_curve_ends_where_learning_ended_and_looking_changes_nothing(monkeyp
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=40)
 
     def fit() -> tc.TextModel:
-        return tc.fit(small.docs, small.queries, small.part(0, 25), validation=small.part(25), n_steps=1000, n_models=1)
+        return tc.fit(
+            small.docs, small.queries, small.part(0, 25), validation=small.part(25), options={"n_steps": 1000}
+        )
 
     looked = fit()
     learning = looked.report.details.learning
@@ -339,7 +341,7 @@ def test_the_verdict_is_that_of_the_interval_on_untouched_queries(model, tmp_pat
 
 def test_one_untouched_query_has_a_page():
     parts = {"validation": TINY.part(20, 28), "test": TINY.part(28, 29)}
-    model = tc.fit(TINY.docs, TINY.queries, TINY.part(0, 20), **parts, n_steps=300, n_models=1)
+    model = tc.fit(TINY.docs, TINY.queries, TINY.part(0, 20), **parts, options={"n_steps": 300})
     text = Reader(make_report_page(model.report)).text
     assert "nan" not in text
     assert "1 untouched query" in text
@@ -376,7 +378,7 @@ def test_labelled_texts_have_a_page():
     rng = np.random.default_rng(0)
     labels = [f"class {i % 4}" for i in range(100)]
     texts = [" ".join(f"c{i % 4}w{j}" for j in rng.choice(20, 3, replace=False)) for i in range(100)]
-    report = tc.fit_labelled(texts, labels, name="four classes", n_steps=5000, n_models=1).report
+    report = tc.fit_labelled(texts, labels, options={"name": "four classes", "n_steps": 5000}).report
     read = Reader(make_report_page(report))
     assert "four classes" in read.text
     assert "classes 4" in read.text
@@ -454,7 +456,7 @@ def test_a_page_is_not_written_where_there_is_no_folder(model, tmp_path):
     with pytest.raises(InputError, match=r"page\.html: cannot write: No such file"):
         write_report_page(model.report, tmp_path / "nowhere" / "page.html")
     with pytest.raises(InputError, match="name is what the report calls the data"):
-        tc.fit(TINY.docs, TINY.queries, TINY.qrels, name=3)
+        tc.fit(TINY.docs, TINY.queries, TINY.qrels, options={"name": 3})
 
 
 # -- the parts of a page ----------------------------------------------------------------------------------------------
@@ -524,7 +526,7 @@ def test_bars_have_the_colour_of_what_they_mean(lower_is_better, above, below):
 @pytest.mark.slow
 def test_a_page_of_a_measure_where_lower_is_better_says_so():
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
-    report = tc.fit(small.docs, small.queries, small.qrels, measure="RankLoss", n_steps=1000, n_models=1).report
+    report = tc.fit(small.docs, small.queries, small.qrels, measure="RankLoss", options={"n_steps": 1000}).report
     found = report.details.by_query
     assert found.n_better > found.n_worse
     assert np.mean(found.differences) < 0

@@ -134,7 +134,7 @@ def make(folder: Path) -> None:
     docs, queries, qrels = synonym_corpus()
     qids = [sorted(qrels)[i] for i in rng.permutation(len(qrels))]
     train, validation, test = ({q: qrels[q] for q in part} for part in (qids[:10], qids[10:15], qids[15:]))
-    model = tc.fit(docs, queries, train, validation=validation, test=test, verbose=False)
+    model = tc.fit(docs, queries, train, validation=validation, test=test, options={"verbose": False})
     if model.report is None or not model.report.accepted:
         raise SystemExit("learning was rejected; the golden text model should have learned something")
     model.save(folder / "text")

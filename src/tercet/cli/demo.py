@@ -68,7 +68,7 @@ def demo(output: Path, seed: int) -> None:
         test=collection.qrels["test"],
         measure="RR",
         random_state=seed,
-        name=NAME,
+        options={"name": NAME},
     )
     _print_report(console, model)
     _print_pairs(console, model)

@@ -44,7 +44,6 @@ from tercet.data.triplets import Triplet, read_triplets
 from tercet.errors import InputError
 from tercet.fitting import TextModel, fit_labelled, fit_linked
 from tercet.fitting import fit as fit_judged
-from tercet.fitting.out_of_fold import ACCEPTS
 from tercet.fitting.rankers import NAMED_RANKERS, NameWithParameters
 from tercet.report.page import PAGE_NAME, write_report_page
 from tercet.store.kinds import TEXT_MODEL
@@ -57,7 +56,7 @@ SECTIONS = {
         *("clicks", "qrels", "preferences", "links", "queries", "test"),
         *("id_column", "text_columns", "column", "fields", "features", "vectors", "encoding", "skip_bad"),
     ),
-    "Method": ("rankers", "measure", "language", "vocabulary", "prior", "accept"),
+    "Method": ("rankers", "measure", "new_documents", "language", "vocabulary", "prior"),
     "Time and machine": ("budget", "steps", "device", "seed"),
     "Output": ("output", "replace"),
 }
@@ -103,11 +102,10 @@ SECTIONS = {
 )
 @click.option("--prior", type=FILE, help="Table of known pairs: query word, document word, weight or never.")
 @click.option(
-    "--accept",
-    type=click.Choice(ACCEPTS),
-    default="all",
-    show_default=True,
-    help="seen: also where new documents lose.",
+    "--new-documents",
+    type=click.FloatRange(0, 1),
+    metavar="SHARE",
+    help="Expected share of answers that are new; 0: closed catalogue.  [default: estimated]",
 )
 @click.option(
     "--budget",
@@ -161,23 +159,21 @@ def _fit_texts(
     language: str | None,
     vocabulary: Path | None,
     prior: Path | None,
-    accept: Any,
+    new_documents: float | None,
     budget: float | None,
     steps: int | None,
     seed: int,
 ) -> TextModel:
     """Learn from the evidence that there is; evidence of two kinds that do not go together is an error."""
-    settings: dict[str, Any] = {
-        "ranker": list(rankers),
+    options: dict[str, Any] = {
         "prior": prior,
         "analyser": analyser_of(language),  # None is left to the recipe
         "vocabulary": None if vocabulary is None else open_model(vocabulary),
         "n_steps": steps,
         "budget": budget,
-        "accept": accept,
-        "random_state": seed,
         "name": name,
     }
+    settings: dict[str, Any] = {"ranker": list(rankers), "random_state": seed, "options": options}
     given = {
         "--test": test,
         "--field": fields,
@@ -187,15 +183,19 @@ def _fit_texts(
         "--clicks": clicks,
     }
     if isinstance(texts, Labelled):
-        _refuse({**given, "--links": links}, "labelled texts have classes and nothing else to learn from")
+        _refuse(
+            {**given, "--links": links, "--new-documents": new_documents},
+            "labelled texts have classes and nothing else to learn from",
+        )
         held_out = None if texts.test is None else (texts.test.texts, texts.test.labels)
         return fit_labelled(texts.train.texts, texts.train.labels, test=held_out, measure=measure or "AP", **settings)
     if links:
         _refuse({**given, "--judgements": texts.qrels}, "of --links documents are the queries, and a tenth is held out")
-        return fit_linked(texts.docs, _read_links(links, texts), measure=measure or "AP", **settings)
+        linked = _read_links(links, texts)
+        return fit_linked(texts.docs, linked, measure=measure or "AP", new_documents=new_documents, **settings)
     doc_vectors, query_vectors = vectors or (None, None)
-    settings |= {"fields": _field_weights(fields), "features": features}
-    settings |= {"doc_vectors": doc_vectors, "query_vectors": query_vectors}
+    options |= {"fields": _field_weights(fields), "features": features}
+    settings |= {"doc_vectors": doc_vectors, "query_vectors": query_vectors, "new_documents": new_documents}
     if preferences or clicks:
         judged = {"--test": test, "--measure": None if texts.qrels else measure}
         _refuse(judged, "of --preferences and --clicks a tenth of the queries is held out, and pairs are counted")

@@ -45,7 +45,7 @@ CHANGES = ("undo", "update", "remove", "remove_listed", "merge")
 @click.command(
     cls=SectionedCommand,
     sections={
-        "A new index, of DATA": ("output", "replace", "model", *NEW_INDEX),
+        "A new index, of DATA": ("output", "replace", "model", "parts", *NEW_INDEX),
         "An index that is there": CHANGES,
         "Tables": ("id_column", "text_columns", "column", "encoding", "skip_bad"),
     },
@@ -55,6 +55,9 @@ CHANGES = ("undo", "update", "remove", "remove_listed", "merge")
 @click.option("-o", "--output", type=NEW, metavar="INDEX", help="Folder for a new index.")
 @replace_option
 @click.option("--model", type=FOLDER, help="Text model to search with; an index switches to it.  [default: BM25]")
+@click.option(
+    "--parts", metavar="PARTS", help="Learned parts of --model to use: words,memory.  [default: as fit chose]"
+)
 @doc_vectors_option
 @language_option
 @click.option("--no-texts", is_flag=True, help="Keep no texts, so hits are shown by id alone.")
@@ -69,7 +72,13 @@ CHANGES = ("undo", "update", "remove", "remove_listed", "merge")
 @table_options
 @click.pass_context
 def index(
-    context: click.Context, source: Path, output: Path | None, model: Path | None, doc_vectors: Path | None, **how: Any
+    context: click.Context,
+    source: Path,
+    output: Path | None,
+    model: Path | None,
+    parts: str | None,
+    doc_vectors: Path | None,
+    **how: Any,
 ) -> None:
     """Index DATA's documents for a model or by BM25 with -o, or describe, switch or change an INDEX.
 
@@ -78,17 +87,20 @@ def index(
     and merging. A running tercet serve takes a change up. An upload to an engine that was interrupted goes on
     when the same command is given again.
     """
+    if parts is not None and model is None:
+        raise click.UsageError("--parts chooses learned parts of a --model")
+    text_model = None if model is None else _with_parts(open_model(model), parts)
     new, changes = ({name: how[name] for name in names if name in how} for names in (NEW_INDEX, CHANGES))
     if output is not None:
         refuse_given(context, CHANGES, f"changes an index that is there: tercet index {output} …, without -o")
-        _build(context, source, output, model, doc_vectors, **new)
+        _build(context, source, output, text_model, doc_vectors, **new)
         return
     refuse_given(context, ("replace", *NEW_INDEX[1:]), f"is for a new index; to make one of {source}, add -o INDEX")
     if not (source / MANIFEST_NAME).is_file() and not (source / UPLOAD).is_file():
         raise click.UsageError(f"{source} is no index; to make one of it, add -o INDEX")
     if model is not None and changes["undo"]:
         raise click.UsageError("--undo switches back to the model before; leave out --model")
-    switched = None if model is None else open_model(model)
+    switched = text_model
     opened = open_index(source)
     if switched is not None or changes["undo"]:
         _switch(source, opened, switched)
@@ -103,7 +115,7 @@ def _build(
     context: click.Context,
     data: Path,
     output: Path,
-    model: Path | None,
+    text_model: TextModel | None,
     doc_vectors: Path | None,
     *,
     language: str | None,
@@ -117,9 +129,9 @@ def _build(
         raise click.UsageError(f"--backend (one of {named}) and --url go together; --collection is for them")
     if not (output / UPLOAD).is_file():  # else an upload goes on
         check_output(context, output, INDEX if backend is None else BACKENDS[backend].kind)
-    if model is not None and language is not None:
+    is_bm25 = text_model is None
+    if not is_bm25 and language is not None:
         raise click.UsageError("--language is for BM25; --model has its own")
-    text_model = None if model is None else open_model(model)
     if text_model is None and doc_vectors is not None:
         raise click.UsageError("--doc-vectors are for a --model that was learned with some")
     docs = documents_of(data) if text_model is None else documents_for(text_model, data, doc_vectors)
@@ -133,9 +145,14 @@ def _build(
         built = Index.build(docs, text_model, output, **settings)
     else:
         built = BACKENDS[backend].build(docs, text_model, output, url=url, collection=collection, **settings)
-    how = "" if model is not None else f", BM25 {_words(language)}"
+    how = "" if not is_bm25 else f", BM25 {_words(language)}"
     echo(f"{output}: {_size(built)}{how}")
     _tell_journal(output)
+
+
+def _with_parts(model: TextModel, parts: str | None) -> TextModel:
+    """The model with the parts that were named, if any were."""
+    return model if parts is None else model.with_parts([name.strip() for name in parts.split(",") if name.strip()])
 
 
 def _size(index: BaseIndex) -> str:

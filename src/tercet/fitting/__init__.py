@@ -6,6 +6,7 @@ from tercet._lazy import lazy_names
 
 if TYPE_CHECKING:
     from tercet.fitting.feature_model import FeatureModel as FeatureModel
+    from tercet.fitting.options import FitOptions as FitOptions
     from tercet.fitting.parallel import fit_parallel as fit_parallel
     from tercet.fitting.recipe import fit as fit
     from tercet.fitting.recipe import fit_labelled as fit_labelled
@@ -20,6 +21,7 @@ else:
         __name__,
         {
             "tercet.fitting.feature_model": ("FeatureModel",),
+            "tercet.fitting.options": ("FitOptions",),
             "tercet.fitting.text_model": ("TextModel",),
             "tercet.fitting.parallel": ("fit_parallel",),
             "tercet.fitting.recipe": ("fit", "fit_labelled", "fit_linked"),

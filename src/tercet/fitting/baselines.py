@@ -1,4 +1,4 @@
-"""What learns nothing: ways to weight words, one of which learning starts from, and RM3 for the table of a report."""
+"""Systems that learn nothing: ways to weight words, one of which learning starts from, and rivals for the report."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.choose import Gain, Trial, choose, settings_of
-from tercet.fitting.scored_columns import ScoredColumns
-from tercet.fitting.task import Space, Task, TextHeldOut, some_queries
+from tercet.data.shards import StoredRows
+from tercet.fitting.mixing import Mix, Terms, words_of
+from tercet.fitting.options import FitOptions
+from tercet.fitting.task import Fold, Space, Task, TextHeldOut, some_queries
 from tercet.fitting.text_model import ORDINARY_BM25, ordinary_analyser
 from tercet.learn import RM3Expansion
 from tercet.measure.names import Measure
 from tercet.text import Analyser, Vectoriser
+from tercet.weights import Identity, Weights
 
 # -- the start --------------------------------------------------------------------------------------------------------
 
@@ -28,60 +31,82 @@ WEIGHTINGS: Final[dict[str, dict[str, Any]]] = {
     "tf-idf": {"weighting": "tfidf"},
 }
 _WITH_FIELDS: Final = (ORDINARY, "tf-idf")  # texts are read anew for each of these
-_SHOWN: Final = (*_WITH_FIELDS, f"{ORDINARY} with fields")  # whatever learning starts from
 _FEW_QUERIES: Final = 30
-_LEAST_GAIN: Final = 0.02  # of what the ordinary start has
+_LEAST_GAIN: Final = 0.02  # of the ordinary start's value
 TOKENIZERS: Final[dict[str, dict[str, Any]]] = {
     "": {},
     " unstemmed": {"stemmer": None},
     " without stop words": {"stop_words": "english"},
 }
+# Memory beside each tokenizer, before anything is learned.
+_USUAL_MEMORY: Final = (Mix(), Mix(shape=1, weight=1.0), Mix(shape=1, weight=4.0))
 
 
-def choose_start(
-    task: Task, analyser: Analyser | None, columns: ScoredColumns | None, words: Vectoriser | None = None
-) -> tuple[list[Space], Space]:
-    """The spaces that a report shows, and the one of them to start from.
+def choose_start(task: Task, how: FitOptions) -> tuple[list[Space], Space]:
+    """Choose how words are tokenised and weighted: the spaces that a report shows, and the space to start from.
 
-    Nothing is learned yet, so that all queries can choose, those to learn from, too. The ordinary start is BM25 over
-    stems; the best of those that are clearly better replaces it. Of labelled texts it is tf-idf, in which classes are
-    told apart better, and only tokenizers are tried.
-
-    Parameters
-    ----------
-    analyser : how texts are tokenised; None tries several ways
-    columns : fields and numbers of documents, where there are some
-    words : those to start from, where that is settled
+    The tokenizer is chosen first, by BM25 with and without memory on left-out queries: words that match documents badly
+    may tell queries apart well. Then the weighting is chosen by plain matching. The ordinary start is BM25 over stems;
+    another one replaces it if it is clearly better. Labelled texts start from tf-idf, which tells classes apart better.
     """
-    if words is not None:
-        [space] = task.spaces({ORDINARY if words.weighting == "bm25" else "tf-idf": words})
+    if how.words is not None:
+        [space] = task.spaces({ORDINARY if how.words.weighting == "bm25" else "tf-idf": how.words})
         return [space], space
     ordinary = "tf-idf" if task.labelled else ORDINARY
-    shown: dict[str, Space] = {}
-    values: dict[str, NDArray[np.float64]] = {}
-    best = ordinary
-    analysers = {how: replace(ordinary_analyser(), **changes) for how, changes in TOKENIZERS.items()}
-    for how, tried in (analysers if analyser is None else {"": analyser}).items():
-        for space in sorted(_spaces(task, how, tried, columns), key=lambda one: one.name != ordinary):
-            if space.name in _SHOWN:
-                shown[space.name] = space
-            if task.labelled and space.vectoriser.weighting != "tfidf":
-                continue
-            measured = space.queries.values(space.start)
-            values[space.name] = measured if space.queries.measure.higher_is_better else -measured
-            is_best = values[space.name].mean() > values[best].mean()
-            if is_best and _is_worth_it(values[ordinary], values[space.name]):
-                if best not in _SHOWN:
-                    del shown[best]
-                best = space.name
-                shown[best] = space
-    return list(shown.values()), shown[best]
+    analysers = (
+        {"": how.analyser}
+        if how.analyser is not None
+        else {suffix: replace(ordinary_analyser(), **changes) for suffix, changes in TOKENIZERS.items()}
+    )
+    first = {
+        suffix: _spaces(task, how, {f"{ordinary}{suffix}": ordinary}, one)[-1] for suffix, one in analysers.items()
+    }
+    tokenised = _best({suffix: _with_memory(task, space) for suffix, space in first.items()}, "")
+    names = (ordinary,) if task.labelled else WEIGHTINGS if how.columns is None else _WITH_FIELDS
+    named = {f"{name}{tokenised}": name for name in names}
+    spaces = {space.name: space for space in _spaces(task, how, named, analysers[tokenised])}
+    values = {name: _values(space.queries, space.start) for name, space in spaces.items()}
+    best = _best(values, f"{ordinary}{tokenised}")
+    shown = {ordinary: first[""]} if tokenised else {}
+    shown |= {name: space for name, space in spaces.items() if name == best or named.get(name) in (None, *_WITH_FIELDS)}
+    return list(shown.values()), spaces[best]
+
+
+def _with_memory(task: Task, space: Space) -> NDArray[np.float64]:
+    """Values of the queries of the first fold by the start, or by the start with memory if that is better."""
+    part = task.first.parts(space.Q, space.D)[0]
+    terms = Terms(part, space, [], [], task.first.past)
+    held_out = part.held_out
+    mixes = _USUAL_MEMORY[: 1 if terms.past is None else None]
+    scale = typical_best(held_out, space.start)
+    found = terms.exact(mixes, dict.fromkeys(mixes, scale), (held_out.measure,))[:, :, 0]
+    signed = found if held_out.measure.higher_is_better else -found
+    best: NDArray[np.float64] = signed[int(np.argmax(signed.mean(axis=1)))]
+    return best
+
+
+def typical_best(held_out: TextHeldOut, start: Weights) -> float:
+    """Median of the best score of some queries."""
+    some = held_out.at_most(_FEW_QUERIES)
+    best = np.concatenate([scores.max(axis=1) for _, scores in start.score_blocks(some.Q, some.D)])
+    return float(np.median(best)) or 1.0
+
+
+def _values(held_out: TextHeldOut, weights: Weights) -> NDArray[np.float64]:
+    measured = held_out.values(weights)
+    return measured if held_out.measure.higher_is_better else -measured
+
+
+def _best(values: Mapping[str, NDArray[np.float64]], ordinary: str) -> str:
+    """The name of the best of those that are clearly better than the ordinary one, or the ordinary one."""
+    clear = [name for name in values if name == ordinary or _is_worth_it(values[ordinary], values[name])]
+    return max(clear, key=lambda name: (values[name].mean(), name == ordinary))
 
 
 def _is_worth_it(ordinary: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
     """Whether another way is better by a fiftieth, and clearly so.
 
-    With n queries that is by more than ``1 + 30 / n`` standard errors of the paired difference: of twelve ways, some
+    With n queries that is by more than ``1 + 30 / n`` standard errors of the paired difference: of several ways, some
     are better by one on few queries. On many, ways that rank nearly alike differ clearly by nothing that counts.
     """
     gain = Gain.between(ordinary, other)
@@ -89,11 +114,12 @@ def _is_worth_it(ordinary: NDArray[np.float64], other: NDArray[np.float64]) -> b
     return gain.mean > max(clear, _LEAST_GAIN * abs(float(ordinary.mean())))
 
 
-def _spaces(task: Task, how: str, analyser: Analyser, columns: ScoredColumns | None) -> list[Space]:
-    if columns is None:
-        return task.spaces({f"{name}{how}": Vectoriser(analyser=analyser, **one) for name, one in WEIGHTINGS.items()})
-    weighted = task.spaces({f"{name}{how}": columns.vectoriser(analyser, **WEIGHTINGS[name]) for name in _WITH_FIELDS})
-    fielded = columns.with_fields(weighted[0])
+def _spaces(task: Task, how: FitOptions, named: Mapping[str, str], analyser: Analyser) -> list[Space]:
+    """Spaces by name and weighting; with fields also BM25 with the expected weights of the fields, last."""
+    if how.columns is None:
+        return task.spaces({name: Vectoriser(analyser=analyser, **WEIGHTINGS[one]) for name, one in named.items()})
+    weighted = task.spaces({name: how.columns.vectoriser(analyser, **WEIGHTINGS[one]) for name, one in named.items()})
+    fielded = how.columns.with_fields(weighted[0])
     return weighted if fielded is None else [*weighted, fielded]
 
 
@@ -106,7 +132,7 @@ def start_summary(space: Space) -> dict[str, Any]:
     return summary
 
 
-# -- RM3 --------------------------------------------------------------------------------------------------------------
+# -- rivals -----------------------------------------------------------------------------------------------------------
 
 RM3_GRID: Final[dict[str, tuple[Any, ...]]] = {
     "n_found": (5, 10, 20),
@@ -121,9 +147,9 @@ _FEWEST_QUERIES = 20
 class RM3:
     """RM3 over BM25, with the setting of `RM3_GRID` that is best on the queries that choose.
 
-    The words of a query are mixed with those of the documents it finds first, and it is asked again. Of a large
-    collection, evenly spaced queries choose. Where queries are documents themselves (``exclude``), each finds itself
-    among the first.
+    The words of a query are mixed with those of the documents it finds first, and it is asked again: two searches, so
+    that no index serves it as a start. Where queries are documents themselves (``exclude``), each finds itself among
+    the first.
 
     Parameters
     ----------
@@ -141,8 +167,8 @@ class RM3:
         trials = [Trial(one, np.array(self._expanded(some, one)(space.start))) for one in settings_of(RM3_GRID)]
         self.setting: dict[str, Any] = trials[choose(trials)].setting
 
-    def values(self, held_out: TextHeldOut, measures: tuple[Measure, ...]) -> NDArray[np.float64]:
-        """Measures (n_queries, n_measures) of queries."""
+    def values(self, held_out: TextHeldOut, fold: Fold, measures: tuple[Measure, ...]) -> NDArray[np.float64]:
+        """Measures (n_queries, n_measures) of a fold's queries."""
         return self._expanded(held_out, self.setting).evaluate(self._space.start, measures).values
 
     def _expanded(self, held_out: TextHeldOut, setting: Mapping[str, Any]) -> TextHeldOut:
@@ -158,7 +184,7 @@ class RM3:
 
 
 def word_shares(vectoriser: Vectoriser, D: sparse.csr_array) -> sparse.csr_array:
-    """For BM25 rows, what each word's count is proportional to within its document.
+    """For BM25 rows, numbers in proportion to each word's count within its document.
 
     A row has ``idf^(1-p) / scale · c (k1 + 1) / (c + K)`` for a count c, where K depends on the document alone. With
     v for the fraction, ``v / (k1 + 1 - v)`` is ``c / K``: counts are had back without reading the texts again.
@@ -174,3 +200,46 @@ def word_shares(vectoriser: Vectoriser, D: sparse.csr_array) -> sparse.csr_array
     shares.data /= (vectoriser.idf_ ** (1 - vectoriser.idf_power) / vectoriser.doc_scale_)[shares.indices]
     shares.data /= np.maximum(vectoriser.k1 + 1 - shares.data, 1e-6)  # rounding may have closed the gap
     return shares
+
+
+class Appended:
+    """BM25 over documents with their past queries appended: the one-line rival of memory.
+
+    Parameters
+    ----------
+    counts : word counts of the documents, (n_docs, n_words)
+    """
+
+    def __init__(self, space: Space, counts: sparse.csr_array) -> None:
+        self._counts = sparse.csr_array(counts, dtype=np.float64)
+        self._n_words = words_of(space)
+        self._asked = _ones(space.Q[:, : self._n_words])
+
+    def values(self, held_out: TextHeldOut, fold: Fold, measures: tuple[Measure, ...]) -> NDArray[np.float64]:
+        """Measures (n_queries, n_measures) of a fold's queries, with the past queries of the fold appended."""
+        assert fold.past is not None and not isinstance(held_out.Q, StoredRows)
+        positive = fold.past.evidence.copy()
+        positive.data = (positive.data > 0).astype(np.float64)
+        counts = sparse.csr_array(self._counts + positive.T @ self._asked[fold.past.rows])
+        asked = replace(held_out, Q=_ones(held_out.Q[:, : self._n_words]), D=bm25_rows(counts))
+        return asked.evaluate(Weights([Identity(n_terms=self._n_words)]), measures).values
+
+
+def bm25_rows(counts: sparse.csr_array, k1: float = 1.2, b: float = 0.75) -> sparse.csr_array:
+    """BM25 weights of word counts; the score is their sum over the words of a query.
+
+    Examples
+    --------
+    >>> bm25_rows(sparse.csr_array([[2.0, 0.0], [1.0, 1.0]])).toarray().round(2).tolist()
+    [[0.25, 0.0], [0.18, 0.69]]
+    """
+    n_docs, length = counts.shape[0], np.asarray(counts.sum(axis=1)).ravel()
+    frequency = np.bincount(counts.indices, minlength=counts.shape[1])
+    idf = np.log1p((n_docs - frequency + 0.5) / (frequency + 0.5))
+    held_back = np.repeat(k1 * (1 - b + b * length / max(length.mean(), 1e-12)), np.diff(counts.indptr))
+    data = idf[counts.indices] * counts.data * (k1 + 1) / (counts.data + held_back)
+    return sparse.csr_array((data.astype(np.float32), counts.indices, counts.indptr), shape=counts.shape)
+
+
+def _ones(rows: sparse.csr_array) -> sparse.csr_array:
+    return sparse.csr_array((np.ones(rows.nnz, np.float32), rows.indices, rows.indptr), shape=rows.shape)

@@ -242,7 +242,10 @@ class _Evidence:
         def report_on(vectoriser: Vectoriser, Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
             return self._parts(self.given["test"], Q, D, by_documents=past.known)
 
-        shares, reason = self._shares(left_out, past)
+        first = self._known_fold(set(left_out[0]) if left_out else self.given["validation"])
+        if first is None:
+            raise InputError("there is nothing to learn from beside the queries that are left out")
+        shares, reason = self._shares(left_out)
         return Task(
             drawn.sampler,
             drawn.size,
@@ -250,6 +253,7 @@ class _Evidence:
             build,
             lambda D: tuple(self._folds(left_out, D)),
             lambda Q, D: some_queries(self._main(choosing, Q, D), MOST_SCORES, FEWEST_CHOOSING).at_most(MOST_CHOOSING),
+            first,
             report_on if self.given["test"] else None,
             past,
             shares,
@@ -392,10 +396,12 @@ class _Evidence:
 
     def _folds(self, left_out: Sequence[Sequence[str]], D: sparse.csr_array) -> list[Fold]:
         """Folds of all cases, those of few folds first."""
-        known: list[Set[str]] = [set(out) for out in left_out] or [self.given["validation"]]
-        folds = [self._fold(KNOWN, self.free - out, lambda Q, D, out=out: self._parts(out, Q, D)) for out in known]
+        known = [self._known_fold(set(out)) for out in left_out] or [self._known_fold(self.given["validation"])]
         others = [*self._new_folds(D), self._recent()]
-        return [fold for fold in (folds[0], *others, *folds[1:]) if fold is not None]
+        return [fold for fold in (known[0], *others, *known[1:]) if fold is not None]
+
+    def _known_fold(self, out: Set[str]) -> Fold | None:
+        return self._fold(KNOWN, self.free - out, lambda Q, D: self._parts(out, Q, D))
 
     def _fold(
         self,
@@ -406,7 +412,11 @@ class _Evidence:
         before: int | None = None,
     ) -> Fold | None:
         drawn = self._drawn(learned, withheld, before)
-        return None if drawn is None else Fold(case, drawn.sampler, parts, self._past(learned, withheld, before))
+        return (
+            None
+            if drawn is None
+            else Fold(case, drawn.sampler, drawn.size, parts, self._past(learned, withheld, before))
+        )
 
     def _new_folds(self, D: sparse.csr_array) -> list[Fold | None]:
         """Folds whose answers nothing is learned from."""
@@ -451,7 +461,7 @@ class _Evidence:
         assert self.clicks is not None
         return round(len(self.clicks.impressions) * (1 - LAST_SHARE))
 
-    def _shares(self, left_out: Sequence[Sequence[str]], past: Past) -> tuple[dict[str, float], str]:
+    def _shares(self, left_out: Sequence[Sequence[str]]) -> tuple[dict[str, float], str]:
         """Expected shares of the cases, and the origin of the share of new answers in words."""
         repeated, ended = 0.0, None
         if self.clicks is not None and self.measure == PAIR_ACCURACY:
@@ -467,7 +477,7 @@ class _Evidence:
         elif ended is not None:
             new, reason = ended, "as in the last tenth of the log"
         else:
-            qids, answers = self._answers(self.free)
+            _, answers = self._answers(self.free)
             once = np.bincount(answers.indices, minlength=len(self.docs)) == 1
             alone = float(once[answers.indices].mean()) if left_out and answers.nnz else 0.0
             new = max(_USUAL_NEW, alone)

@@ -1,14 +1,11 @@
-"""Own vectors of documents and queries beside the words of a fit: a map between them, blended by cross-validation.
+"""Own vectors of documents and queries beside the words of a fit: maps between them, which a mix gives a weight.
 
-Words are learned first, as if there were no vectors. Then, in the same folds, maps between the vectors are tried beside
-what was learned, each with several weights. They are kept where they are better than the words alone by more than one
-standard error on queries left out, and take nothing from new documents: from then on every document and every query
-needs a vector.
+A model with such a map needs a vector for every document and every query.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -16,22 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.choose import Gain
 from tercet.data.own_vectors import as_own_vectors
 from tercet.data.preferences import Preferences
 from tercet.data.sampling import Sampler
 from tercet.errors import InputError
-from tercet.fitting.out_of_fold import Choice, OutOfFold, Tried, choose_crossed, is_harmless
-from tercet.fitting.task import EVERY, NEW, Fold, Space, Task
-from tercet.fitting.trials import FinalModel, Search
+from tercet.fitting.task import Space, Task
 from tercet.learn.joint import widened
 from tercet.learn.vector_map import MapSetting, learned_map, vector_map
 from tercet.text.fielded import OWN_VECTORS, ColumnLayout, FieldedVectoriser
 from tercet.weights import Weights
 
 SETTINGS: Final = (MapSetting(0.0), MapSetting(100.0), MapSetting(200.0), MapSetting(100.0, against="own"))
-# What the map counts, as multiples of the weight by which it differs as much from document to document as the words do.
-BLENDS: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
+# Weights of a map, in units of the weight by which its scores spread as far as those of the start; the last leaves
+# nothing but the vectors.
+AMOUNTS: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 1000.0)
 _FEWEST_STEPS, _MOST_STEPS = 10_000, 100_000
 _STEPS_PER_JUDGEMENT: Final = 2
 _DRAWN: Final = 2_000  # preferences by which the two are brought to one scale
@@ -67,112 +62,42 @@ class VectorPair:
         return int(self.docs.shape[1])
 
 
-@dataclass(frozen=True, eq=False)
-class Hybrid:
-    """How it ended.
+class OwnVectors:
+    """Maps between own vectors, beside the words of a space.
 
     Attributes
     ----------
     space : words and vectors side by side
-    accepted : whether the vectors are kept
-    choice : map and weight, as all queries left out chose them
-    out_of_fold : of the space
-    note : a sentence that says why
     raw : the vectors by themselves, as they are, for the table of a report
     """
 
-    space: Space
-    accepted: bool
-    choice: Choice
-    out_of_fold: OutOfFold
-    note: str
-    raw: Space
+    def __init__(self, space: Space, task: Task, vectors: VectorPair, n_steps: int | None, random_state: int) -> None:
+        self.vectors, self._seed = vectors, random_state
+        self._inner, self._task = space, task
+        self.space = _offset(space, task, vectors)
+        self._layout = _layout(self.space)
+        most = int(np.clip(_STEPS_PER_JUDGEMENT * task.n_judgements, _FEWEST_STEPS, _MOST_STEPS))
+        self._n_steps = most if n_steps is None else n_steps
+        as_given = vector_map(np.eye(vectors.n_dims, dtype=np.float32), self._layout)
+        self.raw = replace(self.space, name=OWN_VECTORS, given_start=as_given)
 
-    def summary(self) -> dict[str, Any]:
-        """What a report says of it among what was chosen."""
-        return {OWN_VECTORS: self.choice.tried.candidate.label, "weight of own vectors": self.choice.blend}
-
-
-class VectorTrials:
-    """Maps between own vectors, tried beside the words that a search has chosen."""
-
-    def __init__(self, search: Search, words: Choice, vectors: VectorPair) -> None:
-        self.search, self.words, self.vectors = search, words, vectors
-        self.task: Task = search.task
-        self._inner = search.space
-        self.space = _offset(self._inner, self.task, vectors)
-        self.layout = _layout(self.space)
-
-    def choose(self) -> Hybrid:
-        """Try all settings in the folds of the search."""
-        search, space = self.search, self.space
-        folds = OutOfFold(space, search.out_of_fold.folds, search.out_of_fold.measures)
-
-        def train(fold: Fold, number: int) -> Iterator[tuple[Weights, Weights]]:
-            words = self._widened(self._words_without(fold))
-            for setting in SETTINGS:
-                yield words, self._map(setting, fold.sampler, words)
-
-        pools = folds.fit(train, [BLENDS] * len(SETTINGS))
-        choice = choose_crossed(
-            folds.start(),
-            [Tried(setting, BLENDS, pool) for setting, pool in zip(SETTINGS, pools, strict=True)],
-            higher_is_better=folds.measures[0].higher_is_better,
-            start_name=space.name,
-            measure=search.measure,
-            accept=search.how.accept,
-            random_state=search.how.seed,
-        )
-        accepted, note = self._decide(choice, 1.0 if folds.measures[0].higher_is_better else -1.0)
-        as_given = vector_map(np.eye(self.vectors.n_dims, dtype=np.float32), self.layout)
-        raw = replace(space, name=OWN_VECTORS, given_start=as_given)
-        return Hybrid(space, accepted, choice, folds, note, raw)
-
-    def learn(self, offset: Hybrid, words: FinalModel | None) -> FinalModel:
-        """The chosen map from everything, beside the words that were learned so, or beside the start."""
-        learned = self._widened(self._inner.start if words is None else words.weights)
-        setting: MapSetting = offset.choice.tried.candidate
-        weights = learned + self._map(setting, self.task.sampler, learned) * offset.choice.blend
-        return FinalModel(weights, None, {} if words is None else words.summary)
-
-    def _words_without(self, fold: Fold) -> Weights:
-        """The words that were chosen, learned without a fold; those of the start where learning was rejected."""
-        if not self.words.decision.accepted:
-            return self._inner.start
-        return self.search.without(fold, self.words)
-
-    def _widened(self, weights: Weights) -> Weights:
-        n, n_columns = weights.shape[0], self.layout.n_columns
+    def widened(self, weights: Weights) -> Weights:
+        """Weights between words, in the space of words and vectors."""
+        n, n_columns = weights.shape[0], self._layout.n_columns
         return Weights([widened(part, n, n_columns) for part in weights.parts])
 
-    def _map(self, setting: MapSetting, sampler: Sampler, words: Weights) -> Weights:
-        """A map, scaled so that its margins spread as far as those of the words."""
-        seed, n_steps = self.search.how.seed, self.search.how.n_steps
-        if n_steps is None:
-            n_steps = int(np.clip(_STEPS_PER_JUDGEMENT * self.task.n_judgements, _FEWEST_STEPS, _MOST_STEPS))
-        M = learned_map(self.vectors.queries, self.vectors.docs, sampler, setting, n_steps=n_steps, random_state=seed)
-        found = vector_map(M, self.layout)
-        prefs = Preferences(*sampler.draw(np.random.default_rng(seed), _DRAWN))
-        spread, own = (float(_margins(one, self.space, prefs).std()) for one in (words, found))
-        return found * (spread / own) if spread > 0 and own > 0 else found
+    def maps(self, sampler: Sampler) -> list[Weights]:
+        """A map for each of `SETTINGS`, learned from what a sampler draws."""
+        return [self.map(number, sampler) for number in range(len(SETTINGS))]
 
-    def _decide(self, choice: Choice, sign: float) -> tuple[bool, str]:
-        """Keep the vectors where they are clearly better than words alone, and not at the cost of new documents."""
-        words = self.words
-        before = words.after if words.decision.accepted else words.before
-        gains = {name: Gain.between(sign * before[name][:, 0], sign * choice.after[name][:, 0]) for name in before}
-        gain = gains[EVERY]
-        harmless = NEW not in gains or self.search.how.accept == "seen" or is_harmless(gains[NEW])
-        accepted = choice.decision.accepted and gain.is_clear and harmless
-        offset = "the words that were learned" if words.decision.accepted else self.space.name
-        verdict = "kept" if accepted else "left out" + ("" if harmless else ", since new documents would pay for them")
-        changed = (choice.after[EVERY][:, 0] - before[EVERY][:, 0]).mean()
-        setting: MapSetting = choice.tried.candidate
-        return accepted, (
-            f"Own vectors of {self.vectors.n_dims} numbers, {setting.label}, were {verdict}: on {gain.n_queries} "
-            f"queries left out {self.search.measure} changed by {changed:+.3f} from "
-            f"{before[EVERY][:, 0].mean():.3f} of {offset}, with a standard error of {gain.error:.3f}."
-        )
+    def map(self, number: int, sampler: Sampler) -> Weights:
+        """One map, scaled so that its margins spread as far as those of the start."""
+        pair, setting = (self.vectors.queries, self.vectors.docs), SETTINGS[number]
+        M = learned_map(*pair, sampler, setting, n_steps=self._n_steps, random_state=self._seed)
+        learned = vector_map(M, self._layout)
+        prefs = Preferences(*sampler.draw(np.random.default_rng(self._seed), _DRAWN))
+        spread, own = (float(_margins(one, self.space, prefs).std()) for one in (self.space.start, learned))
+        return learned * (spread / own) if spread > 0 and own > 0 else learned
 
 
 def _offset(space: Space, task: Task, vectors: VectorPair) -> Space:

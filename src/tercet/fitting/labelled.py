@@ -55,7 +55,7 @@ def labelled_task(
         def parts(Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
             return [HeldOutPart(KNOWN, some(rows, Q, D), rows.size)]
 
-        return Fold(KNOWN, sampler.drop(rows), parts)
+        return Fold(KNOWN, sampler.drop(rows), len(texts) - rows.size, parts)
 
     def report_on(vectoriser: Vectoriser, Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
         assert test is not None
@@ -77,6 +77,7 @@ def labelled_task(
         lambda vectorisers: weighted_alike(vectorisers, counted, counted),
         lambda D: folds,
         lambda Q, D: some(choosing, Q, D),
+        folds[0],
         None if test is None else report_on,
         labelled=True,
     )

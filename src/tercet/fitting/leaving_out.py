@@ -134,7 +134,9 @@ def new_answers(answers: sparse.csr_array, D: sparse.csr_array, rng: np.random.G
     """
     n_queries, n_docs = answers.shape
     wanted = max(_FEWEST_NEW, min(_ENOUGH, n_queries // N_FOLDS))
-    graph = sparse.csr_array((np.ones(answers.nnz, dtype=np.int8), answers.indices, answers.indptr), shape=answers.shape)
+    graph = sparse.csr_array(
+        (np.ones(answers.nnz, dtype=np.int8), answers.indices, answers.indptr), shape=answers.shape
+    )
     joined = sparse.block_array([[None, graph], [graph.T, None]], format="csr")
     component = connected_components(joined, directed=False)[1]
     of_query = component[:n_queries]

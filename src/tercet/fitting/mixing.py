@@ -10,7 +10,7 @@ other groups chose.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -31,11 +31,11 @@ from tercet.text.fielded import FieldedVectoriser
 from tercet.weights import Weights
 
 SHAPES: Final = ((0.0, 2.0), (0.3, 2.0), (0.0, 3.0), (0.3, 1.0), (0.5, 1.0))  # threshold and power of the similarity
-WEIGHTS: Final = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)  # of memory, in units of a typical best score
+WEIGHTS: Final = (0.0, 0.5, 1.0, 2.0, 4.0)  # of memory, in units of a typical best score
 POOLED: Final = (0.0, 0.5, 1.0)
-UNSEEN: Final = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
+UNSEEN: Final = (0.0, 1.0, 2.0, 4.0, 8.0)
 _ROUNDS: Final = 3
-_POOL: Final = 60  # best documents by each term, among which settings are compared
+_POOL: Final = 40  # best documents by each term, among which settings are compared
 _MOST_POOLED: Final = 400_000  # scores of a part up to which all documents are compared
 _BLOCK: Final = 2_000_000  # scores, and similarities, at a time
 _FEW_QUERIES: Final = 60  # below this a gain must be two standard errors
@@ -106,7 +106,7 @@ class Terms:
         assert not isinstance(self.held_out.Q, StoredRows)
         Q, D = self.held_out.Q[rows], self.held_out.D
         needed = None if mixes is None else {key for mix in mixes for key in _keys(mix)}
-        terms = {"start": self.space.start.score(Q, D).astype(np.float32)}
+        terms: dict[Any, NDArray[np.float32]] = {"start": self.space.start.score(Q, D).astype(np.float32)}
         terms["match"] = terms["start"]
         if self.space.given_start is not None:
             terms["match"] = self.space.match.score(Q, D).astype(np.float32)
@@ -263,7 +263,8 @@ def _pooled_columns(
     if held_out.hidden is not None:
         hidden = held_out.hidden[block].tocoo()
         kept[hidden.row, hidden.col] = False
-    return _ragged(*np.nonzero(kept), kept.shape[0])
+    rows, columns = np.nonzero(kept)
+    return _ragged(rows, columns, kept.shape[0])
 
 
 def _ragged(rows: NDArray[Any], columns: NDArray[Any], n_rows: int) -> NDArray[np.int32]:
@@ -292,14 +293,13 @@ def _graded(grades: sparse.csr_array, columns: NDArray[np.int32], row: int) -> N
 class Case:
     """Values of the queries of one case, from one or several folds; a query that was left out twice has the mean."""
 
-    def __init__(self, pools: Sequence[Pool]) -> None:
-        self.pools = pools
-        self.qids = tuple(dict.fromkeys(qid for pool in pools for qid in pool.qids))
+    def __init__(self, folds: Sequence[Pool | TextHeldOut]) -> None:
+        self.qids = tuple(dict.fromkeys(qid for fold in folds for qid in fold.qids))
         position = {qid: number for number, qid in enumerate(self.qids)}
-        self._positions = [np.array([position[qid] for qid in pool.qids]) for pool in pools]
+        self._positions = [np.array([position[qid] for qid in fold.qids]) for fold in folds]
 
     def mean(self, values: Sequence[Values]) -> Values:
-        """Merge values of folds (…, n_queries of the fold, …) given with the query first."""
+        """Merge the values of the folds, (n_queries of the fold, …) each, to (n_queries, …)."""
         out = np.zeros((len(self.qids), *values[0].shape[1:]))
         times = np.zeros(len(self.qids))
         for positions, some in zip(self._positions, values, strict=True):
@@ -358,11 +358,11 @@ class Mixer:
         self._n_maps = len(terms[0][1].maps)
         self._can_remember = all(one.past is not None for _, one in terms)
         pools = [(case, Pool(one)) for case, one in terms]
-        self.cases = {name: Case([pool for case, pool in pools if case == name]) for name in dict(pools)}
+        self._pools = {name: [pool for case, pool in pools if case == name] for name in dict(pools)}
+        self.cases = {name: Case(of_case) for name, of_case in self._pools.items()}
         given = {case: shares.get(case, 0.0) for case in self.cases}
-        self.shares = {case: share / sum(given.values()) for case, share in given.items()} if any(given.values()) else {
-            case: float(case == KNOWN) for case in self.cases
-        }
+        given = given if any(given.values()) else {case: float(case == KNOWN) for case in self.cases}
+        self.shares = {case: share / sum(given.values()) for case, share in given.items()}
         self._scales: dict[Mix, float] = {}
         self._values: dict[Mix, dict[str, Values]] = {}
         self._groups = _groups(self.cases, random_state)
@@ -371,7 +371,7 @@ class Mixer:
         """A typical best score by words: the unit of memory's weights."""
         words = Mix(mix.words, mix.blend)
         if words not in self._scales:
-            best = np.concatenate([pool.best_scores(words) for pool in self.cases[KNOWN].pools])
+            best = np.concatenate([pool.best_scores(words) for pool in self._pools[KNOWN]])
             self._scales[words] = float(np.median(best)) if np.median(best) > 0 else 1.0
         return self._scales[words]
 
@@ -380,7 +380,8 @@ class Mixer:
         if mix not in self._values:
             scale = self.scale(mix)
             self._values[mix] = {
-                name: case.mean([pool.values(mix, scale) for pool in case.pools]) for name, case in self.cases.items()
+                name: self.cases[name].mean([pool.values(mix, scale) for pool in pools])
+                for name, pools in self._pools.items()
             }
         return self._values[mix]
 
@@ -402,13 +403,13 @@ class Mixer:
                 break
         return mix
 
-    def _options(self, memory: bool, vectors: bool) -> list[Any]:
+    def _options(self, memory: bool, vectors: bool) -> list[Callable[[Mix], list[Mix]]]:
         """Functions that give the neighbours of a mix."""
-        steps: list[Any] = [lambda mix: [] if mix.words is None else [replace(mix, blend=b) for b in self._of(mix)]]
+        steps: list[Callable[[Mix], list[Mix]]] = [lambda mix: [replace(mix, blend=blend) for blend in self._of(mix)]]
         if vectors:
             steps.append(
                 lambda mix: [
-                    replace(mix, vectors=number, amount=amount * self.scale(mix))
+                    replace(mix, vectors=number, amount=amount * (1 + max(0.0, mix.blend)))
                     for number in range(self._n_maps)
                     for amount in self._amounts
                 ]
@@ -422,8 +423,7 @@ class Mixer:
         return steps
 
     def _of(self, mix: Mix) -> Sequence[float]:
-        assert mix.words is not None
-        return self._blends[mix.words]
+        return () if mix.words is None else self._blends[mix.words]
 
     def choose(self, *, start_name: str, share_reason: str) -> Choice:
         """Choose the mix with the best expected value, and decide whether to use it."""
@@ -433,9 +433,8 @@ class Mixer:
         words = [self.climb(mix, memory=False, vectors=False) for mix in firsts]
         both = [self.climb(mix, memory=True, vectors=self._n_maps > 0) for mix in words]
         kinds = {"learned": list(self._values)}
-        used = lambda mix: (mix.words is not None, mix.has_memory, mix.vectors is not None)  # noqa: E731
-        alone = {"words": (True, False, False), "memory": (False, True, False), "vectors": (False, False, True)}
-        kinds |= {name: [mix for mix in self._values if used(mix) == kind] for name, kind in alone.items()}
+        alone = ("words", "memory", "vectors")
+        kinds |= {name: [mix for mix in self._values if mix.parts == (name,)] for name in alone}
         chosen = {name: self._crossed(mixes) for name, mixes in kinds.items() if mixes}
         exact = {start, *(mix for _, by_group in chosen.values() for mix in by_group)}
         values = self.exact(sorted(exact, key=repr))
@@ -524,14 +523,24 @@ def _groups(cases: Mapping[str, Case], random_state: int) -> dict[str, NDArray[n
 
 
 def make_memory(
-    past: Past, Q: sparse.csr_array, n_words: int, texts: Sequence[str], doc_ids: Sequence[str], settings: MemorySettings
+    past: Past,
+    Q: sparse.csr_array,
+    n_words: int,
+    texts: Sequence[str],
+    doc_ids: Sequence[str],
+    settings: MemorySettings,
 ) -> Memory:
     """Memory of past queries; ``texts`` of all rows of Q, ``doc_ids`` of all documents."""
     known = np.flatnonzero(past.known)
     rows = unit_rows(Q[past.rows], n_words).astype(np.float32)
     evidence = sparse.csr_array(past.evidence[:, known])
     return Memory(
-        [texts[row] for row in past.rows], rows, evidence, [doc_ids[row] for row in known], settings, past.times
+        tuple(texts[row] for row in past.rows.tolist()),
+        rows,
+        evidence,
+        tuple(doc_ids[row] for row in known.tolist()),
+        settings,
+        past.times,
     )
 
 

@@ -1,4 +1,4 @@
-"""What a fit of texts says of itself: all systems on the untouched queries, how learning went, and what it changed."""
+"""Report of a fit of texts: all systems on the same queries, the course of learning, and its effects."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from tercet.choose import standard_error
 from tercet.data.shards import StoredRows
-from tercet.fitting.baselines import RM3
-from tercet.fitting.out_of_fold import Choice, OutOfFold
+from tercet.fitting.baselines import RM3, Appended
+from tercet.fitting.mixing import Case, Choice
 from tercet.fitting.rankers import Candidate
 from tercet.fitting.scored_columns import columns_notes, words_alone
-from tercet.fitting.task import EVERY, Facts, Space, TextHeldOut, some_queries
+from tercet.fitting.task import KNOWN, Fold, Space, Task, TextHeldOut, some_queries
 from tercet.fitting.text_model import TextModel
 from tercet.learn.loop import Event
-from tercet.measure import Evaluation, holm, paired_test
+from tercet.measure import Evaluation, HeldOutPreferences, HeldOutQueries, holm, paired_test
 from tercet.measure.names import PAIR_ACCURACY, Measure, parse_measure, parse_measures
 from tercet.report import Report, SystemResult, changes_between
 from tercet.report.details import ByQuery, Curve, Details, Learning, QueryChange, Size, SystemComparison
@@ -27,9 +27,10 @@ from tercet.text import Analyser, Vectoriser
 from tercet.weights import Weights
 from tercet.weights.survey import is_sparse, n_entries
 
+APPENDED: Final = "past queries appended"
 _CURVE_POINTS: Final = 10
 # A point of the curve ranks the validation queries; of a large collection some of them must do.
-_MOST_CURVE_SCORES: Final = 2_000_000
+_MOST_CURVE_SCORES: Final = 500_000
 _FEWEST_CURVE_QUERIES: Final = 20
 _MOST_CURVE_WORDS: Final = 1_000_000  # of all documents, whose latent vectors are made for each point
 _MOST_DIFFERENCES: Final = 400
@@ -42,19 +43,23 @@ _SAME: Final = 1e-9  # differences below are those of rounding
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """How learning ended: what was chosen and why, what was left out, and what was learned from everything in the end.
+    """The end of a fit: choice, curves, and the models to measure on test queries.
 
-    ``learned`` is None where it was rejected and there is nothing to measure it by.
+    Attributes
+    ----------
+    folds : folds that were learned without
+    systems : name -> model of words, memory and all learned parts, learned from everything
     """
 
     measure: str
+    measures: tuple[Measure, ...]
     choice: Choice
     chosen: dict[str, Any]
     curves: CurveRecorder
-    out_of_fold: OutOfFold
+    folds: Sequence[Fold]
     name: str
     random_state: int
-    learned: Weights | None
+    systems: Mapping[str, TextModel]
 
 
 class CurveRecorder:
@@ -99,77 +104,106 @@ def measures_of(measure: str) -> tuple[Measure, ...]:
 
 
 class _Reported:
-    """What systems are reported on: queries that were given for it, or those that folds left out."""
+    """Queries to report on: test queries if given, or the known answers that folds left out."""
 
-    def __init__(self, outcome: Outcome, space: Space) -> None:
-        self.outcome = outcome
-        self.space = space
-        self.measures = outcome.out_of_fold.measures
+    def __init__(self, outcome: Outcome, task: Task, space: Space) -> None:
+        self.outcome, self.task, self.space, self.measures = outcome, task, space, outcome.measures
+        self.is_given = bool(space.test)
 
-    @property
-    def is_given(self) -> bool:
-        return bool(self.space.test)
-
-    def evaluate(self, space: Space, values: Callable[[TextHeldOut, tuple[Measure, ...]], Any]) -> Evaluation:
+    def evaluate(
+        self, space: Space, values: Callable[[TextHeldOut, Fold, tuple[Measure, ...]], NDArray[np.float64]]
+    ) -> Evaluation:
         """A system that learns nothing, in its space."""
         if self.is_given:
             held_out = space.test[0].held_out
-            return Evaluation(self.measures, held_out.qids, values(held_out, self.measures))
-        pool = OutOfFold(space, self.outcome.out_of_fold.folds, self.measures).evaluate(values)
-        return Evaluation(self.measures, pool.qids(EVERY), pool.values(EVERY)[0])
+            everything = Fold(KNOWN, self.task.sampler, self.task.n_judgements, lambda Q, D: [], self.task.past)
+            return Evaluation(self.measures, held_out.qids, values(held_out, everything, self.measures))
+        folds = [fold for fold in self.outcome.folds if fold.case == KNOWN]
+        parts = [fold.parts(space.Q, space.D)[0].held_out for fold in folds]
+        merged = Case(parts).mean([values(*one, self.measures) for one in zip(parts, folds, strict=True)])
+        return Evaluation(self.measures, self.outcome.choice.qids[KNOWN], merged)
 
-    def learned(self) -> Evaluation:
-        """What was learned, accepted or not."""
+    def learned(self, name: str = "learned") -> Evaluation | None:
+        """A learned system, used or not; None if there is no such part."""
+        choice = self.outcome.choice
         if self.is_given:
-            assert self.outcome.learned is not None
-            return self.space.test[0].held_out.evaluate(self.outcome.learned, self.measures)
-        return Evaluation(self.measures, self._qids(EVERY), self.outcome.choice.after[EVERY])
+            model = self.outcome.systems.get(name)
+            return None if model is None else self._measured(model, self.space.test[0].held_out)
+        after = choice.after[KNOWN] if name == "learned" else choice.alone_after.get(name)
+        return None if after is None else Evaluation(self.measures, choice.qids[KNOWN], after)
 
     def evidence(self) -> tuple[EvidenceResult, ...]:
-        """What learning brought on each part of what was left out or given."""
-        if self.is_given:
-            assert self.outcome.learned is not None
-            learned, start = self.outcome.learned, self.space.start
-            return tuple(
-                self._between(part.name, part.size, part.held_out.evaluate(start), part.held_out.evaluate(learned))
-                for part in self.space.test[1:]
-            )
-        choice, folds = self.outcome.choice, self.outcome.out_of_fold
+        """Gains in each case, or on each part of the test queries."""
+        choice = self.outcome.choice
         results = []
-        for name in choice.before:
-            if name == EVERY:
-                continue
-            measures, qids = folds.measures_of(name), self._qids(name)
-            sides = (Evaluation(measures, qids, side[name]) for side in (choice.before, choice.after))
-            results.append(self._between(name, folds.size(name), *sides))
+        if self.is_given:
+            model = self.outcome.systems["learned"]
+            for part in self.space.test[1:]:
+                sides = part.held_out.evaluate(self.space.start), self._measured(model, part.held_out)
+                results.append(self._between(part.name, part.size, *sides))
+            return tuple(results)
+        for case, qids in choice.qids.items():
+            folds = [fold for fold in self.outcome.folds if fold.case == case]
+            parts = [fold.parts(self.space.Q, self.space.D)[0] for fold in folds]
+            measures = self.measures if parts[0].held_out.measure in self.measures else (parts[0].held_out.measure,)
+            size = round(sum(part.size for part in parts) * len(qids) / sum(len(part.held_out.qids) for part in parts))
+            before, after = (Evaluation(measures, qids, side[case]) for side in (choice.before, choice.after))
+            results.append(self._between(case, size, before, after))
         return tuple(results)
+
+    def _measured(self, model: TextModel, held_out: TextHeldOut) -> Evaluation:
+        """A whole model on test queries."""
+        measures = self.measures if held_out.measure in self.measures else (held_out.measure,)
+        if model.memory is None or isinstance(held_out.Q, StoredRows):
+            return held_out.evaluate(model.weights, measures)
+        rows = model.memory.rows_in(self.task.doc_ids)
+        values, margins = [], []
+        for block, scores in model.weights.score_blocks(held_out.Q, held_out.D):
+            model.memory.add_to(scores, held_out.Q[block], rows, held_out.D)
+            if isinstance(held_out, HeldOutQueries):
+                values.append(held_out.measured(block, scores, measures))
+            else:
+                prefs = held_out.preferences[
+                    (held_out.preferences.query >= block.start) & (held_out.preferences.query < block.stop)
+                ]
+                row = prefs.query - block.start
+                margins.append(scores[row, prefs.better] - scores[row, prefs.worse])
+        if isinstance(held_out, HeldOutPreferences):
+            values.append(held_out.shares(np.concatenate(margins))[:, None])
+        return Evaluation(measures, held_out.qids, np.concatenate(values))
 
     def _between(self, name: str, size: int, start: Evaluation, learned: Evaluation) -> EvidenceResult:
         return EvidenceResult.between(name, size, (self.space.name, start), ("learned", learned))
 
-    def _qids(self, name: str) -> tuple[str, ...]:
-        return self.outcome.choice.tried.pool.qids(name)
-
 
 def make_report(
-    model: TextModel, facts: Facts, spaces: Sequence[Space], space: Space, outcome: Outcome, seconds: float
+    model: TextModel, task: Task, spaces: Sequence[Space], space: Space, outcome: Outcome, seconds: float
 ) -> Report:
     """Evaluate all systems on queries that none has learned from, and write down everything that a reader may ask."""
-    measure, accepted = outcome.measure, outcome.choice.decision.accepted
-    reported = _Reported(outcome, space)
+    measure, accepted, facts = outcome.measure, outcome.choice.decision.accepted, task.facts
+    reported = _Reported(outcome, task, space)
 
     def matching(one: Space) -> Evaluation:
-        return reported.evaluate(one, lambda held_out, measures: held_out.evaluate(one.start, measures).values)
+        return reported.evaluate(one, lambda held_out, fold, measures: held_out.evaluate(one.start, measures).values)
 
-    # The start comes last of the baselines, next to what was learned from it.
+    # The start comes last of the baselines, next to the learned parts.
     evaluations = {one.name: matching(one) for one in sorted(spaces, key=lambda one: one is space)}
     start, learned = evaluations[space.name], reported.learned()
-    if accepted:
-        evaluations["learned"] = learned
-    rivals, settings = {}, {}
+    assert learned is not None
+    parts = {name: reported.learned(name) for name in ("words", "memory", "vectors")}
+    rivals: dict[str, Evaluation] = {}
+    settings = {}
     for bm25 in [words_alone(one) for one in spaces if one.vectoriser.weighting == "bm25"][:1]:  # words may be others
         expansion = RM3(bm25)
         rivals["RM3"], settings["RM3"] = reported.evaluate(bm25, expansion.values), expansion.setting
+    if task.counts is not None and task.past is not None and task.past.rows.size:
+        appended = Appended(space, task.counts(space.vectoriser))
+        rivals[APPENDED] = reported.evaluate(space, appended.values)
+    learned_parts = {name: found for name, found in parts.items() if found is not None}
+    if len(learned_parts) > 1:
+        rivals |= {f"{name} alone": found for name, found in learned_parts.items()}
+    if accepted:
+        evaluations["learned"] = learned
     others = rivals | evaluations
     _, final = others.popitem()
     details = Details(
@@ -186,7 +220,7 @@ def make_report(
     return Report(
         measure=measure,
         n_train=facts.n_train,
-        n_validation=len(outcome.choice.before[EVERY]),
+        n_validation=len(outcome.choice.before[KNOWN]),
         n_test=len(start.qids),
         split=facts.split if not reported.is_given else f"{facts.split} Test queries were given.",
         systems=tuple(SystemResult.from_evaluation(name, evaluation) for name, evaluation in evaluations.items()),
@@ -220,7 +254,7 @@ def _facts_of_words(words: Vectoriser) -> dict[str, Any]:
 
 
 def _learning(outcome: Outcome) -> Learning:
-    before, after = (side[EVERY][:, 0] for side in (outcome.choice.before, outcome.choice.after))
+    before, after = (side[KNOWN][:, 0] for side in (outcome.choice.before, outcome.choice.after))
     gain = after - before
     error = standard_error(gain)
     return Learning(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -37,7 +36,6 @@ from tercet.learn.linear import (
     MeanRanker,
     ProximalRanker,
 )
-from tercet.learn.lsi import remembering_directions
 from tercet.learn.rls import RankRLS
 from tercet.text import CorrelatedWords
 
@@ -49,8 +47,6 @@ Setting = Mapping[str, Any]
 # Where V stays, documents cannot be learned by heart, and those that no query had are scored as well as others.
 FOR_JUDGEMENTS: Final[tuple[dict[str, Any], ...]] = (
     {"start": "lsi", "identity_weight": 5.0, "n_components": 200},
-    {"start": "lsi", "identity_weight": 20.0, "n_components": 200},
-    {"start": "lsi", "identity_weight": 5.0, "n_components": 200, "learn_documents": False, "rate": 1.0},
     {"start": "lsi", "identity_weight": 60.0, "n_components": 200, "learn_documents": False, "rate": 1.0},
 )
 # What classes say, and what preferences add to it. With a scale, texts that are hard to tell count as much as others,
@@ -194,11 +190,10 @@ class Candidate:
 
     @property
     def blends(self) -> list[float]:
-        """How much more of the identity is tried; of equals the first is taken."""
-        shares = BLENDS if self.name == "low-rank" else sorted(BLENDS, key=abs)
-        if self.keeps_documents and not self.mean_of:
-            shares = [_LEAST_BLEND, *shares]  # what starts from much of the identity may end with less
-        return [share * self.unit for share in shares]
+        """Extra weights of the identity to try, in units of the candidate's own; of equals the first is taken."""
+        shares = list(BLENDS) if self.name == "low-rank" else sorted(BLENDS, key=abs)
+        # A candidate that starts from much of the identity may end with less.
+        return [_LEAST_BLEND, *shares] if self.keeps_documents and not self.mean_of else shares
 
     @property
     def label(self) -> str:
@@ -254,13 +249,11 @@ class Candidate:
         # Entries of W lie far apart in memory, which is what takes the time.
         return _FAR_APART * n_query_words * 2 * n_doc_words
 
-    def make(self, *, more_seed: int = 0, verbose: bool | None = None) -> TermPairRanker:
-        """A ranker to fit, from a seed so much larger; ``verbose`` where it is not None."""
+    def make(self, *, verbose: bool | None = None) -> TermPairRanker:
+        """A ranker to fit; ``verbose`` where it is not None."""
         ranker = clone(self.ranker)
-        for name, value in ranker.get_params().items():
-            if name.endswith("random_state"):
-                ranker.set_params(**{name: value + more_seed})
-            elif name.endswith("verbose") and verbose is not None:
+        for name in ranker.get_params():
+            if name.endswith("verbose") and verbose is not None:
                 ranker.set_params(**{name: verbose})
         return ranker
 
@@ -403,8 +396,3 @@ FEATURE_RANKERS: Final[dict[str, type[FeatureRanker]]] = {
 
 def accepted_parameters(cls: type[Any]) -> list[str]:
     return list(inspect.signature(cls).parameters)
-
-
-def decomposing_once(known: dict[Any, Any]) -> AbstractContextManager[None]:
-    """Within it the same texts are decomposed once for all rankers that find latent directions in them."""
-    return remembering_directions(known)

@@ -68,12 +68,14 @@ class Fold:
     ----------
     case : KNOWN, NEW or REPEATED; None for a fold that is reported and decides nothing
     sampler : draws preferences from the rest of the evidence
+    size : amount of that evidence; the number of steps follows it
     parts : held-out parts for Q and D; the first decides
     past : evidence for memory from the rest; None if documents have no memory
     """
 
     case: str | None
     sampler: Sampler
+    size: int
     parts: Callable[[sparse.csr_array, sparse.csr_array], Sequence[HeldOutPart]]
     past: Past | None = None
 
@@ -124,6 +126,7 @@ class Task:
     build : Q and D for each of several vectorisers that tokenise alike
     folds : folds for the document rows D of the start, to choose and to decide by
     queries : queries that choose among ways to weight words
+    first : the first fold of known answers
     test : parts to report on, if given, for a vectoriser, Q and D
     past : evidence for memory from all training evidence; None if documents have no memory
     shares : expected share of each case among the queries to come
@@ -139,6 +142,7 @@ class Task:
     build: Callable[[Sequence[Vectoriser]], list[tuple[sparse.csr_array, sparse.csr_array]]]
     folds: Callable[[sparse.csr_array], tuple[Fold, ...]]
     queries: Callable[[sparse.csr_array, sparse.csr_array], TextHeldOut]
+    first: Fold
     test: Callable[[Vectoriser, sparse.csr_array, sparse.csr_array], Sequence[HeldOutPart]] | None = None
     past: Past | None = None
     shares: Mapping[str, float] = field(default_factory=lambda: {KNOWN: 1.0})

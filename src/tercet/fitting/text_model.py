@@ -122,6 +122,25 @@ class Baked:
         return f"{self.entry}:{self.sum}"
 
 
+PARTS: Final = ("words", "memory")
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedParts:
+    """Learned parts of a model: those in use, and the rest, which can be used instead.
+
+    Attributes
+    ----------
+    used : names of the parts in use, of "words" and "memory"
+    other_weights : weights of the start if words are in use, else the learned weights; None if there are none
+    other_memory : memory that is not in use; None if there is none
+    """
+
+    used: tuple[str, ...]
+    other_weights: Weights | None = None
+    other_memory: Memory | None = None
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class TextModel:
     """Scores texts: query and document vectorisers around a weights value.
@@ -129,7 +148,7 @@ class TextModel:
     ``doc_vectoriser`` is the same object as ``query_vectoriser`` unless queries and documents have vocabularies of
     their own. ``words`` is the map behind correlated weights, where there is one: the weights do not need it, `nearest`
     reads it. ``baked`` is what of which journals is part of the weights, as `tercet.serve.bake` notes it. ``memory``
-    adds to the score of documents that answered past queries.
+    adds to the score of documents that answered past queries. ``learned`` has learned parts that are not in use.
 
     Examples
     --------
@@ -146,6 +165,7 @@ class TextModel:
     words: CorrelatedWords | None = None
     baked: tuple[Baked, ...] = ()
     memory: Memory | None = None
+    learned: LearnedParts | None = None
 
     def __repr__(self) -> str:
         n_queries, n_docs = (len(one.words_) for one in (self.query_vectoriser, self.doc_vectoriser))
@@ -183,6 +203,47 @@ class TextModel:
         """
         words = Vectoriser(analyser=analyser or ordinary_analyser(), **ORDINARY_BM25).fit(texts)
         return cls(words, words, Weights([Identity(n_terms=len(words.words_))]))
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the learned parts in use, of "words" and "memory"."""
+        if self.learned is not None:
+            return self.learned.used
+        return () if self.memory is None else ("memory",)
+
+    def with_parts(self, parts: Iterable[str]) -> TextModel:
+        """The model with exactly these learned parts, used or not so far; no parts are its start.
+
+        Parameters
+        ----------
+        parts : of "words" and "memory"
+
+        Examples
+        --------
+        >>> docs = {"a": "ice hockey", "b": "green tea"}
+        >>> TextModel.bm25(docs.values()).with_parts([]).parts
+        ()
+        """
+        wanted = list(parts)
+        for name in wanted:
+            if name not in PARTS:
+                raise InputError(f"a model has the parts {' and '.join(PARTS)}; got {name!r}")
+        learned = self.learned or LearnedParts(self.parts)
+        weights, other_weights = self.weights, learned.other_weights
+        memory, other_memory = self.memory, learned.other_memory
+        if ("words" in wanted) != ("words" in learned.used):
+            if other_weights is None:
+                what = "learned no words" if "words" in wanted else "no start beside its words"
+                raise InputError(f"the model has {what}")
+            weights, other_weights = other_weights, weights
+        if ("memory" in wanted) != (memory is not None):
+            if memory is None and other_memory is None:
+                raise InputError("the model has learned no memory")
+            memory, other_memory = other_memory, memory
+        used = tuple(name for name in PARTS if name in wanted)
+        kept = LearnedParts(used, other_weights, other_memory)
+        report = self.report if used == self.parts else None
+        return replace(self, weights=weights, memory=memory, learned=kept, report=report)
 
     def queries(self, texts: Sequence[str], vectors: Any = None) -> sparse.csr_array:
         """Query rows of texts; with their own vectors, (n, n_dims), where the model has some: else by words alone."""
@@ -252,8 +313,8 @@ class TextModel:
             raise InputError(f"{what} is of words alone, and the model has {others} besides")
         if self.memory is not None:
             raise InputError(
-                f"{what} is of words alone, and the model has memory besides; dataclasses.replace(model, memory=None) "
-                "leaves it out"
+                f"{what} is of words alone, and the model has memory besides; --parts words, or "
+                'model.with_parts(["words"]), leaves memory out'
             )
 
     def rank(self, queries: Any, docs: Any, k: int = 100, query_vectors: Any = None) -> dict[str, dict[str, float]]:
@@ -410,7 +471,8 @@ class TextModel:
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a folder; ``tc.load`` gives it back."""
         sides = (self.query_vectoriser, self.doc_vectoriser)
-        meta, arrays = encode(_SavedTextModel(*sides, self.weights, self.report, self.words, self.baked, self.memory))
+        saved = _SavedTextModel(*sides, self.weights, self.report, self.words, self.baked, self.memory, self.learned)
+        meta, arrays = encode(saved)
         write_bundle(path, kind=TEXT_MODEL, meta=meta, arrays=arrays)
 
     @classmethod
@@ -418,7 +480,7 @@ class TextModel:
         """The model a bundle holds."""
         saved = decode(_SavedTextModel, bundle.meta, bundle.arrays, where=f"{bundle.path}: meta")
         try:
-            return cls(saved.queries, saved.docs, saved.weights, saved.report, saved.words, saved.baked, saved.memory)
+            return cls(*(getattr(saved, name) for name in saved.__dataclass_fields__))
         except InputError as error:
             raise DamagedBundleError(f"{bundle.path}: {error}") from error
 
@@ -432,3 +494,4 @@ class _SavedTextModel:
     words: Annotated[CorrelatedWords | None, OMIT_DEFAULT] = None  # files from before there was one have none
     baked: Annotated[tuple[Baked, ...], OMIT_DEFAULT] = ()
     memory: Annotated[Memory | None, OMIT_DEFAULT] = None
+    learned: Annotated[LearnedParts | None, OMIT_DEFAULT] = None

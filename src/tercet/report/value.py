@@ -106,7 +106,7 @@ class EvidenceResult:
     def about(self) -> str:
         """What it is of."""
         unit = self.name if self.name in ("judgements", "triplets") else "lists with a click"
-        if self.name.endswith(("documents", "in training")):
+        if self.name.endswith(("answers", "documents", "in training")):
             unit = "preferences" if self.measure == PAIR_ACCURACY else "answers"
         return f"{self.name} ({self.n_queries:,} queries, {self.size:,} {unit})"
 

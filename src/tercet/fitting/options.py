@@ -1,0 +1,101 @@
+"""Options of a fit that few calls need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tercet._validate import check_integer, is_number
+from tercet.data.word_pairs import WordPair
+from tercet.errors import InputError
+from tercet.fitting.prior import as_prior
+from tercet.fitting.scored_columns import Fields, ScoredColumns
+from tercet.fitting.text_model import TextModel
+from tercet.text import Analyser, Vectoriser
+from tercet.text.fielded import FieldedVectoriser
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """Options of ``tc.fit`` beyond the evidence.
+
+    Parameters
+    ----------
+    analyser : tokenizer; by default words of two letters or more, reduced to their English stems, unless words as they
+        are written or words without English stop words are clearly better
+    vocabulary : text model, such as that of an index, whose words and weights are kept, so that the result can be
+        served over that index; None takes the words of documents and training queries
+    fields : columns of text with a match of their own, ``{"title": 2.0}``: the expected weight of a match there, in
+        units of a match in the whole text, where learning starts from; or names alone, which count 1
+    features : columns of numbers, as they are or by a transform: ``["price", "log:downloads"]``, see
+        docs/guides/fields.md
+    prior : pairs of words that are known to belong together, or never to: a table's path, rows, or a mapping such as
+        ``{("car", "automobile"): 0.5}``. The learned weights are added to them
+    n_steps : preferences to draw; default 20 for each judgement, from 20,000 to as many as there is time for, at most
+        3,000,000
+    budget : seconds, about; the number of steps and folds follows it
+    min_sessions : sessions that asked a query of a click log before memory keeps the query; a query of one person may
+        name that person
+    verbose : None shows progress on a terminal, True always, False never
+    name : name of the data in the report
+
+    Examples
+    --------
+    >>> FitOptions(budget=30).min_sessions
+    2
+    """
+
+    analyser: Analyser | None = None
+    vocabulary: Any = None
+    fields: Fields | None = None
+    features: Iterable[str] | None = None
+    prior: Any = None
+    n_steps: int | None = None
+    budget: float | None = None
+    min_sessions: int = 2
+    verbose: bool | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise InputError(f"name is what the report calls the data, a string; got {self.name!r}")
+        if self.budget is not None and not (is_number(self.budget, 0) and self.budget > 0):
+            raise InputError(f"budget is in seconds, a positive number; got {self.budget!r}")
+        if self.n_steps is not None:
+            check_integer(self.n_steps, "n_steps")
+        check_integer(self.min_sessions, "min_sessions")
+        if self.pairs is not None and self.columns is not None:
+            raise InputError("a prior is between words alone; leave out fields and features")
+        if self.words is not None and (self.analyser is not None or self.columns is not None):
+            raise InputError(
+                "vocabulary says how texts are tokenised and weighted; leave out analyser, fields and features"
+            )
+
+    @cached_property
+    def columns(self) -> ScoredColumns | None:
+        """Fields and numbers to score, checked."""
+        return ScoredColumns.from_arguments(self.fields, self.features)
+
+    @cached_property
+    def pairs(self) -> list[WordPair] | None:
+        """Pairs of the prior, checked."""
+        known = as_prior(self.prior)
+        return None if known is None else list(known)
+
+    @cached_property
+    def words(self) -> Vectoriser | None:
+        """The vectoriser of the vocabulary to keep, which must serve queries and documents alike."""
+        model = self.vocabulary
+        if model is None:
+            return None
+        if not isinstance(model, TextModel):
+            raise InputError(f"vocabulary is a text model, as index.model is; got {type(model).__name__}")
+        words = model.doc_vectoriser
+        if words is not model.query_vectoriser or isinstance(words, FieldedVectoriser):
+            what = "fields or numbers" if isinstance(words, FieldedVectoriser) else "other words for queries"
+            raise InputError(
+                f"a vocabulary can be kept where queries and documents share it alone; this model has {what}"
+            )
+        return words
