@@ -74,9 +74,8 @@ def choose_start(task: Task, how: FitOptions) -> tuple[list[Space], Space]:
 
 def _with_memory(task: Task, space: Space) -> NDArray[np.float64]:
     """Values of the queries of the first fold by the start, or by the start with memory if that is better."""
-    part = task.first.parts(space.Q, space.D)[0]
-    terms = Terms(part, space, [], [], task.first.past)
-    held_out = part.held_out
+    held_out = task.first.parts(space.Q, space.D)[0].held_out
+    terms = Terms(held_out, space, [], [], task.first.past)
     mixes = _USUAL_MEMORY[: 1 if terms.past is None else None]
     scale = typical_best(held_out, space.start)
     found = terms.exact(mixes, dict.fromkeys(mixes, scale), (held_out.measure,))[:, :, 0]
@@ -217,7 +216,8 @@ class Appended:
 
     def values(self, held_out: TextHeldOut, fold: Fold, measures: tuple[Measure, ...]) -> NDArray[np.float64]:
         """Measures (n_queries, n_measures) of a fold's queries, with the past queries of the fold appended."""
-        assert fold.past is not None and not isinstance(held_out.Q, StoredRows)
+        assert fold.past is not None
+        assert not isinstance(held_out.Q, StoredRows)
         positive = fold.past.evidence.copy()
         positive.data = (positive.data > 0).astype(np.float64)
         counts = sparse.csr_array(self._counts + positive.T @ self._asked[fold.past.rows])

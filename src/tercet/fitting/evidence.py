@@ -43,6 +43,7 @@ from tercet.fitting.leaving_out import (
 )
 from tercet.fitting.preference_pairs import PreferredPairs, QueryNames, pairs_of_clicks, pairs_of_triplets
 from tercet.fitting.task import (
+    EVERY,
     KNOWN,
     NEW,
     REPEATED,
@@ -478,10 +479,14 @@ class _Evidence:
             new, reason = ended, "as in the last tenth of the log"
         else:
             _, answers = self._answers(self.free)
-            once = np.bincount(answers.indices, minlength=len(self.docs)) == 1
-            alone = float(once[answers.indices].mean()) if left_out and answers.nnz else 0.0
+            times = np.bincount(answers.indices, minlength=len(self.docs))
+            if left_out:  # of its own answers a query that is left out takes one time with it
+                times -= 1
+            else:
+                _, answers = self._answers(self.given["validation"])
+            alone = float((times[answers.indices] < 1).mean()) if answers.nnz else 0.0
             new = max(_USUAL_NEW, alone)
-            reason = "the default" if new > alone else "the share of answers that one query alone has"
+            reason = "the default" if new > alone else "as among the queries that were left out"
         return {KNOWN: (1 - new) * (1 - repeated), REPEATED: (1 - new) * repeated, NEW: new}, reason
 
     # -- measuring ---------------------------------------------------------------------------------------------------
@@ -523,7 +528,7 @@ class _Evidence:
     ) -> list[HeldOutPart]:
         """All of the evidence, the evidence by known and new documents, and by source where there are several."""
         main = self._main(qids, Q, D)
-        parts = [HeldOutPart(KNOWN if by_documents is None else "all answers", main, evidence_size(main))]
+        parts = [HeldOutPart(EVERY, main, evidence_size(main))]
         if by_documents is not None:
             for name, chosen in ((KNOWN, by_documents), (NEW, ~by_documents)):
                 part = main.by_documents(chosen)

@@ -13,7 +13,7 @@ from tercet.data.sampling import LabelSampler
 from tercet.errors import InputError
 from tercet.fitting.judged import weighted_alike
 from tercet.fitting.leaving_out import N_FOLDS, folds_of, split_text
-from tercet.fitting.task import KNOWN, Facts, Fold, HeldOutPart, Task
+from tercet.fitting.task import EVERY, KNOWN, Facts, Fold, HeldOutPart, Task
 from tercet.measure.held_out import HeldOutQueries
 from tercet.measure.names import parse_measure
 from tercet.text import Vectoriser
@@ -53,7 +53,7 @@ def labelled_task(
 
     def fold(rows: NDArray[np.int64]) -> Fold:
         def parts(Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
-            return [HeldOutPart(KNOWN, some(rows, Q, D), rows.size)]
+            return [HeldOutPart(EVERY, some(rows, Q, D), rows.size)]
 
         return Fold(KNOWN, sampler.drop(rows), len(texts) - rows.size, parts)
 
@@ -61,7 +61,7 @@ def labelled_task(
         assert test is not None
         rows = vectoriser.transform_queries(test[0]), vectoriser.transform_docs(test[0])
         tested = among_themselves(*rows, test[1], (f"test {number}" for number in range(len(test[0]))))
-        return [HeldOutPart(KNOWN, tested, len(test[0]))]
+        return [HeldOutPart(EVERY, tested, len(test[0]))]
 
     left_out = folds_of([f"{number:09d}" for number in range(len(texts))], random_state, enough=_MOST_LABELLED)
     folds = tuple(fold(np.array(list(map(int, out)), dtype=np.int64)) for out in left_out)

@@ -11,6 +11,7 @@ other groups chose.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from scipy import sparse
 from tercet.choose import Gain
 from tercet.data.shards import StoredRows
 from tercet.fitting.leaving_out import N_FOLDS
-from tercet.fitting.task import KNOWN, Decision, HeldOutPart, Past, Space, TextHeldOut
+from tercet.fitting.task import EVERY, KNOWN, NEW, Decision, Fold, Past, Space, TextHeldOut, evidence_size
 from tercet.measure.blocks import measure_block
 from tercet.measure.held_out import HeldOutPreferences, HeldOutQueries
 from tercet.measure.names import Measure
@@ -78,19 +79,20 @@ class Mix:
 
 
 class Terms:
-    """Terms of the score on one held-out part, for one fold's words and past queries.
+    """Terms of the score on held-out queries, for one fold's words and past queries.
 
     Parameters
     ----------
+    held_out : queries with all their answers, or with known or new answers
     words : weights of each candidate, scaled to an identity of weight 1
     maps : weights of each map between own vectors
     past : evidence that the fold may use; None without memory
     """
 
     def __init__(
-        self, part: HeldOutPart, space: Space, words: Sequence[Weights], maps: Sequence[Weights], past: Past | None
+        self, held_out: TextHeldOut, space: Space, words: Sequence[Weights], maps: Sequence[Weights], past: Past | None
     ) -> None:
-        self.part, self.held_out = part, part.held_out
+        self.held_out = held_out
         self.space, self.words, self.maps = space, words, maps
         self.past = past if past is not None and past.rows.size else None
         self.known = np.zeros(0, dtype=bool) if self.past is None else self.past.known
@@ -100,6 +102,20 @@ class Terms:
             self._by_term = unit_rows(asked, n_words).T.tocsr()
             evidence = sparse.csr_array(self.past.evidence[:, np.flatnonzero(self.known)])
             self._pooled = pooled_rows(asked[:, :n_words], evidence).T.tocsr()
+
+    def by_case(self, fold: Fold) -> list[tuple[str, Terms]]:
+        """Terms for each case: of left-out queries also their known answers, and their new ones."""
+        if fold.case != KNOWN:
+            return [(str(fold.case), self)]
+        if self.past is None:
+            return [(EVERY, self), (KNOWN, self)]
+        cases: list[tuple[str, Terms]] = [(EVERY, self)]
+        for name, chosen in ((KNOWN, self.known), (NEW, ~self.known)):
+            part = self.held_out.by_documents(chosen)
+            if part is not None:
+                cases.append((name, copy(self)))
+                cases[-1][1].held_out = part
+        return cases
 
     def dense(self, rows: slice, mixes: Iterable[Mix] | None = None) -> dict[Any, NDArray[np.float32]]:
         """Terms of a block of queries, (n_block, n_docs) each; those that some mixes need, or all."""
@@ -318,8 +334,8 @@ class Choice:
     decision : whether the mix is used, and why
     before, after : case -> values (n_queries, n_measures) of the start and, crossed, of the mix
     alone : part name -> the best mix of that part alone
-    alone_after : part name -> crossed values of known answers (n_queries, n_measures)
-    qids : case -> queries
+    alone_after : part name -> crossed values of all answers (n_queries, n_measures)
+    qids, sizes : case -> queries, and answers or preferences of theirs
     """
 
     mix: Mix
@@ -329,6 +345,7 @@ class Choice:
     alone: Mapping[str, Mix]
     alone_after: Mapping[str, Values]
     qids: Mapping[str, tuple[str, ...]]
+    sizes: Mapping[str, int]
 
 
 class Mixer:
@@ -357,12 +374,11 @@ class Mixer:
         self._blends, self._amounts = blends, amounts
         self._n_maps = len(terms[0][1].maps)
         self._can_remember = all(one.past is not None for _, one in terms)
-        pools = [(case, Pool(one)) for case, one in terms]
-        self._pools = {name: [pool for case, pool in pools if case == name] for name in dict(pools)}
-        self.cases = {name: Case(of_case) for name, of_case in self._pools.items()}
-        given = {case: shares.get(case, 0.0) for case in self.cases}
-        given = given if any(given.values()) else {case: float(case == KNOWN) for case in self.cases}
-        self.shares = {case: share / sum(given.values()) for case, share in given.items()}
+        self.cases = {name: Case([one.held_out for case, one in terms if case == name]) for name in dict(terms)}
+        given = {name: shares.get(name, 0.0) for name in self.cases if name != EVERY}
+        given = given if any(given.values()) else dict.fromkeys(given, 1.0)
+        self.shares = {name: share / sum(given.values()) for name, share in given.items()}
+        self._pools = {name: [Pool(one) for case, one in terms if case == name] for name in self.shares}
         self._scales: dict[Mix, float] = {}
         self._values: dict[Mix, dict[str, Values]] = {}
         self._groups = _groups(self.cases, random_state)
@@ -371,7 +387,8 @@ class Mixer:
         """A typical best score by words: the unit of memory's weights."""
         words = Mix(mix.words, mix.blend)
         if words not in self._scales:
-            best = np.concatenate([pool.best_scores(words) for pool in self._pools[KNOWN]])
+            pools = self._pools[KNOWN] if KNOWN in self._pools else next(iter(self._pools.values()))
+            best = np.concatenate([pool.best_scores(words) for pool in pools])
             self._scales[words] = float(np.median(best)) if np.median(best) > 0 else 1.0
         return self._scales[words]
 
@@ -455,8 +472,12 @@ class Mixer:
             before,
             after,
             apart,
-            {name: crossed(name, KNOWN) for name in apart},
+            {name: crossed(name, EVERY) for name in apart},
             {name: case.qids for name, case in self.cases.items()},
+            {
+                name: sum(evidence_size(one.held_out) for case, one in self._terms if case == name)
+                for name in self.cases
+            },
         )
 
     def _crossed(self, mixes: Sequence[Mix]) -> tuple[Mix, list[Mix]]:
@@ -482,19 +503,21 @@ class Mixer:
         self, mix: Mix, before: Mapping[str, Values], after: Mapping[str, Values], start: str, share_reason: str
     ) -> Decision:
         gains = {
-            name: Gain.between(self._sign * before[name][:, 0], self._sign * after[name][:, 0]) for name in self.cases
+            name: Gain.between(self._sign * before[name][:, 0], self._sign * after[name][:, 0]) for name in self.shares
         }
         shares = {name: share for name, share in self.shares.items() if share}
         mean = sum(share * gains[name].mean for name, share in shares.items())
         error = float(np.sqrt(sum((share * gains[name].error) ** 2 for name, share in shares.items())))
-        n_errors = 2 if gains[KNOWN].n_queries < _FEW_QUERIES else 1
+        n_errors = 2 if len(self.cases[EVERY].qids) < _FEW_QUERIES else 1
         accepted = bool(mix.parts) and mean > n_errors * error
         by_case = ", ".join(
             f"{name} {self._sign * gain.mean:+.3f} ({gain.n_queries} queries)" for name, gain in gains.items()
         )
         parts = " and ".join(mix.parts) or "nothing"
-        new = f"; {shares.get('new answers', 0.0):.0%} of the answers are expected to be new, {share_reason}" * (
-            len(self.cases) > 1
+        new = (
+            f"; {shares.get(NEW, 0.0):.0%} of the answers are expected to be new, {share_reason}"
+            if share_reason
+            else ""
         )
         measure, value = self.measures[0], self._sign * mean
         if accepted:

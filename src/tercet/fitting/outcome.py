@@ -15,7 +15,7 @@ from tercet.fitting.baselines import RM3, Appended
 from tercet.fitting.mixing import Case, Choice
 from tercet.fitting.rankers import Candidate
 from tercet.fitting.scored_columns import columns_notes, words_alone
-from tercet.fitting.task import KNOWN, Fold, Space, Task, TextHeldOut, some_queries
+from tercet.fitting.task import EVERY, KNOWN, Fold, Space, Task, TextHeldOut, some_queries
 from tercet.fitting.text_model import TextModel
 from tercet.learn.loop import Event
 from tercet.measure import Evaluation, HeldOutPreferences, HeldOutQueries, holm, paired_test
@@ -121,7 +121,7 @@ class _Reported:
         folds = [fold for fold in self.outcome.folds if fold.case == KNOWN]
         parts = [fold.parts(space.Q, space.D)[0].held_out for fold in folds]
         merged = Case(parts).mean([values(*one, self.measures) for one in zip(parts, folds, strict=True)])
-        return Evaluation(self.measures, self.outcome.choice.qids[KNOWN], merged)
+        return Evaluation(self.measures, self.outcome.choice.qids[EVERY], merged)
 
     def learned(self, name: str = "learned") -> Evaluation | None:
         """A learned system, used or not; None if there is no such part."""
@@ -129,8 +129,8 @@ class _Reported:
         if self.is_given:
             model = self.outcome.systems.get(name)
             return None if model is None else self._measured(model, self.space.test[0].held_out)
-        after = choice.after[KNOWN] if name == "learned" else choice.alone_after.get(name)
-        return None if after is None else Evaluation(self.measures, choice.qids[KNOWN], after)
+        after = choice.after[EVERY] if name == "learned" else choice.alone_after.get(name)
+        return None if after is None else Evaluation(self.measures, choice.qids[EVERY], after)
 
     def evidence(self) -> tuple[EvidenceResult, ...]:
         """Gains in each case, or on each part of the test queries."""
@@ -143,12 +143,11 @@ class _Reported:
                 results.append(self._between(part.name, part.size, *sides))
             return tuple(results)
         for case, qids in choice.qids.items():
-            folds = [fold for fold in self.outcome.folds if fold.case == case]
-            parts = [fold.parts(self.space.Q, self.space.D)[0] for fold in folds]
-            measures = self.measures if parts[0].held_out.measure in self.measures else (parts[0].held_out.measure,)
-            size = round(sum(part.size for part in parts) * len(qids) / sum(len(part.held_out.qids) for part in parts))
+            if case == EVERY:
+                continue
+            measures = self.measures if choice.before[case].shape[1] == len(self.measures) else self.measures[:1]
             before, after = (Evaluation(measures, qids, side[case]) for side in (choice.before, choice.after))
-            results.append(self._between(case, size, before, after))
+            results.append(self._between(case, choice.sizes[case], before, after))
         return tuple(results)
 
     def _measured(self, model: TextModel, held_out: TextHeldOut) -> Evaluation:
@@ -220,7 +219,7 @@ def make_report(
     return Report(
         measure=measure,
         n_train=facts.n_train,
-        n_validation=len(outcome.choice.before[KNOWN]),
+        n_validation=len(outcome.choice.before[EVERY]),
         n_test=len(start.qids),
         split=facts.split if not reported.is_given else f"{facts.split} Test queries were given.",
         systems=tuple(SystemResult.from_evaluation(name, evaluation) for name, evaluation in evaluations.items()),
@@ -254,7 +253,7 @@ def _facts_of_words(words: Vectoriser) -> dict[str, Any]:
 
 
 def _learning(outcome: Outcome) -> Learning:
-    before, after = (side[KNOWN][:, 0] for side in (outcome.choice.before, outcome.choice.after))
+    before, after = (side[EVERY][:, 0] for side in (outcome.choice.before, outcome.choice.after))
     gain = after - before
     error = standard_error(gain)
     return Learning(

@@ -25,7 +25,7 @@ from tercet.fitting.outcome import CurveRecorder, Outcome, make_report, measures
 from tercet.fitting.prior import KnownWords
 from tercet.fitting.rankers import RankerChoice, candidates_of
 from tercet.fitting.scored_columns import chosen_weights, words_alone
-from tercet.fitting.task import KNOWN, Space, Task
+from tercet.fitting.task import EVERY, KNOWN, Space, Task
 from tercet.fitting.text_model import LearnedParts, TextModel
 from tercet.fitting.trials import FinalModel, Trials
 from tercet.measure.names import parse_measure
@@ -244,11 +244,11 @@ def _solve(
     trained = trials.run(curves)
     own = None if vectors is None else OwnVectors(space, task, vectors, how.n_steps, seed)
     mixed = space if own is None else own.space
-    terms = []
+    terms: list[tuple[str, Terms]] = []
     for fold, weights in ((one.fold, one.weights) for one in trained if one.fold.case is not None):
         words = weights if own is None else [own.widened(one) for one in weights]
         maps = [] if own is None else own.maps(fold.sampler)
-        terms.append((str(fold.case), Terms(fold.parts(mixed.Q, mixed.D)[0], mixed, words, maps, fold.past)))
+        terms += Terms(fold.parts(mixed.Q, mixed.D)[0].held_out, mixed, words, maps, fold.past).by_case(fold)
     blends = [one.blends for one in trials.candidates]
     mixer = Mixer(terms, task.shares, blends, AMOUNTS if own is not None else (), measures_of(measure), seed)
     choice = mixer.choose(start_name=space.name, share_reason=task.share_reason)
@@ -267,7 +267,7 @@ def _solve(
     n_known, n_left_out = (sum(fold.case == KNOWN for fold in some) for some in (trials.folds, folds))
     if n_known < n_left_out:
         split = (
-            f"There was time for {n_known} of {n_left_out} folds: {len(choice.before[KNOWN]):,} queries were left out "
+            f"There was time for {n_known} of {n_left_out} folds: {len(choice.before[EVERY]):,} queries were left out "
             "of learning to choose by; then all were learned from."
         )
         task = replace(task, facts=replace(task.facts, split=split))

@@ -23,6 +23,7 @@ Qrels = Mapping[str, Mapping[str, int]]
 Triplets = Iterable[tuple[str, str, str] | tuple[str, str, str, float]]  # query, better and worse document, weight
 TextHeldOut = HeldOutQueries | HeldOutPreferences
 
+EVERY: Final = "all answers"
 KNOWN: Final = "known answers"
 NEW: Final = "new answers"
 REPEATED: Final = "repeated queries"
