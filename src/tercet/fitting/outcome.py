@@ -37,6 +37,7 @@ _MOST_DIFFERENCES: Final = 400
 _CHANGES_SHOWN: Final = 8
 _LONGEST_TEXT: Final = 120
 _PAIRS_SHOWN: Final = 24
+_PAST_SHOWN: Final = 12
 _MOST_PAIRED_WORDS: Final = 5_000  # among which the strongest pairs are sought, so at most 25 million of them
 _SAME: Final = 1e-9  # differences below are those of rounding
 
@@ -215,6 +216,7 @@ def make_report(
         by_query=_by_query(space, final, start, measure, facts.texts) if accepted else None,
         pairs=_pairs(model) if accepted else (),
         size=_size(model.weights),
+        past=_past(model),
     )
     return Report(
         measure=measure,
@@ -316,6 +318,21 @@ def _pairs(model: TextModel) -> tuple[tuple[str, str, float], ...]:
         if shown.get((other, one)) != weight:  # a symmetric model has each pair twice
             shown[one, other] = weight
     return tuple((one, other, weight) for (one, other), weight in shown.items())[:_PAIRS_SHOWN]
+
+
+def _past(model: TextModel) -> tuple[tuple[str, str, float], ...]:
+    """Past queries with the strongest evidence, each once."""
+    if model.memory is None:
+        return ()
+    cells = model.memory.evidence.tocoo()
+    shown: dict[int, tuple[str, str, float]] = {}
+    for number in np.argsort(-cells.data, kind="stable").tolist():
+        row, column, evidence = int(cells.row[number]), int(cells.col[number]), float(cells.data[number])
+        if row not in shown and evidence > 0:
+            shown[row] = _clean(model.memory.texts[row]), _clean(model.memory.doc_ids[column]), evidence
+        if len(shown) == _PAST_SHOWN:
+            break
+    return tuple(shown.values())
 
 
 def _size(weights: Weights) -> Size:

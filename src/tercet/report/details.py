@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from tercet.choose import Rule
 from tercet.errors import InputError
-from tercet.store.schema import Bounds
+from tercet.store.schema import OMIT_DEFAULT, Bounds
 
 Count = Annotated[int, Bounds(least=0)]
 
@@ -117,6 +117,7 @@ class Details:
     by_query : None where the model is the start
     pairs : strongest learned pairs, (query word, document word, weight)
     size : of the model
+    past : past queries with the strongest evidence, (query, document id, evidence)
     """
 
     name: str
@@ -128,6 +129,7 @@ class Details:
     by_query: ByQuery | None
     pairs: tuple[tuple[str, str, float], ...]
     size: Size
+    past: Annotated[tuple[tuple[str, str, float], ...], OMIT_DEFAULT] = ()
 
 
 # -- feature vectors --------------------------------------------------------------------------------------------------

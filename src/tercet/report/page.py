@@ -51,6 +51,8 @@ def make_report_page(report: Report, weights: Weighted = ()) -> str:
             sections.append(_by_query(report, details.by_query))
         if details.pairs:
             sections.append(_pairs(details))
+        if details.past:
+            sections.append(_past(details))
     if weights:
         sections.append(_weights(weights))
     if features is not None and features.path:
@@ -208,9 +210,9 @@ def _evidence(report: Report) -> Html:
         cells += [Cell(difference, under), Cell(result.verdict or "", tone=tone)]
         table.rows.append([Cell(result.about), Cell(result.shown_measure), *cells])
     about = (
-        f"{learned.name} against {start.name} on what was left out of learning, with 95 % intervals. New documents "
-        "answer no query that was learned from; where they, or those seen in training, are measured, the others are "
-        "left out of the ranking."
+        f"{learned.name} against {start.name} on left-out queries, with 95 % intervals. Known answers also answer "
+        "queries that were learned from, new answers do not; where one kind is measured, the other is left out of the "
+        "ranking."
     )
     return _section("Where the gain comes from", _soft(about), table.as_html())
 
@@ -325,6 +327,16 @@ def _pairs(details: Details) -> Html:
         "once on each side."
     )
     return _section("Strongest learned pairs", _soft(about), _weight_list(names))
+
+
+def _past(details: Details) -> Html:
+    """Past queries with the strongest evidence."""
+    names = [
+        (fill("""$query<span class="soft"> → </span>$doc""", query=query, doc=doc_id), f"{evidence:+.2f}")
+        for query, doc_id, evidence in details.past
+    ]
+    about = "Past queries, the document that answered each, and the evidence for it; every query once."
+    return _section("Past queries", _soft(about), _weight_list(names))
 
 
 def _weights(weights: Weighted) -> Html:
