@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tercet.errors import BundleError, InputError, TercetError
 from tercet.fitting.text_model import TextModel
-from tercet.search.documents import clashes, repeated
+from tercet.search.documents import clashes
 from tercet.search.folder import Committed, Folder, Listed
 from tercet.search.growth import Growth, scorer_of
 from tercet.search.scorer import Scorer
@@ -110,7 +110,7 @@ def added(
     for segment in segments:
         if len(after) >= MOST_SEGMENTS:
             raise InputError(f"an index has at most {MOST_SEGMENTS:,} segments; merge it, or use a larger segment_docs")
-        twice = repeated(segment.ids)
+        twice = segment.ids.repeated()
         if twice is not None:
             raise InputError(f"document {twice!r} is there twice; ids must differ")
         for i, entry in enumerate(after):
