@@ -438,6 +438,17 @@ def test_fields_and_numbers_are_no_matching_words():
     assert [hit.score for hit in hits] == pytest.approx([scores[hit.doc_id] for hit in hits], abs=1e-6)
 
 
+def test_a_document_that_memory_alone_finds_is_a_match_also_where_numbers_count():
+    docs = as_documents({f"d{i}": {"title": "", "text": f"w{i}", "price": float(i)} for i in range(4)})
+    vectoriser = FieldedVectoriser(fields=[], features=["price"]).fit(docs)
+    n = vectoriser.layout_.n_words
+    weights = joined(Weights([Identity(n_terms=n)]), np.array([0.01, 0.01]), vectoriser.layout_)
+    words = tc.TextModel(vectoriser, vectoriser, weights)
+    memory = Memory(["w1"], words.queries(["w1"])[:, :n], [[1.0]], ["d3"], MemorySettings(weight=0.2))
+    index = tc.Index.build(docs, replace(words, memory=memory))
+    assert [hit.doc_id for hit in index.search("w1")] == ["d1", "d3"]
+
+
 # -- files ------------------------------------------------------------------------------------------------------------
 
 

@@ -293,8 +293,9 @@ def n_matches(searched: SearchedQuery, rows: DocRows, scores: NDArray[np.float64
     """How many hits, best first, stand before the end of matches, see `BaseIndex.search`."""
     n, any_query = len(rows), None if searched.model is None else searched.model.any_query
     if any_query is not None:  # a number of a document counts for every query, so it makes no match
-        [by_words] = searched.view.scorer.expand(_without_column(searched.query, any_query))
-        scores = searched.view.rescore(by_words, rows)
+        view, query = searched.view, searched.query
+        [by_words], [by_all] = (view.scorer.expand(q) for q in (_without_column(query, any_query), query))
+        scores = scores - (view.rescore(by_all, rows) - view.rescore(by_words, rows))
     best = scores.max(initial=0.0)
     if best <= 0:
         return n
