@@ -39,3 +39,14 @@ def pooled_rows(P: Array, R: Array, k1: float = 1.2, b: float = 0.75) -> Array:
             rows[d, t] = np.sqrt(idf) * counts[d, t] * (k1 + 1) / (counts[d, t] + norm) if counts[d, t] else 0.0
     mean = np.linalg.norm(rows, axis=1).mean()
     return rows / max(mean, 1e-12)
+
+
+def score(q: Array, d: Array, W: Array, added: float | None, unseen: float, n_words: int) -> float:
+    """``q'Wd`` and what memory adds to a document that it knows; None for one that it does not know."""
+    total = 0.0
+    for i in range(len(q)):
+        for j in range(len(d)):
+            total += q[i] * W[i, j] * d[j]
+    if added is not None:
+        return total + added
+    return total + unseen * sum(q[t] * d[t] for t in range(n_words))

@@ -113,7 +113,6 @@ class RemoteIndex(BaseIndex):
         progress : called with the number of documents so far
         """
         docs, model = with_words(docs, model, analyser)
-        model.check_words_only(f"an index in {cls.engine_name}")
         batches = batches_of_texts(docs, model, keep_texts)
         return cls._made(batches, model, path, url, collection, secret, batch_docs, keep_texts, progress)
 
@@ -149,6 +148,8 @@ class RemoteIndex(BaseIndex):
         keep_texts: bool,
         progress: Progress | None,
     ) -> Self:
+        if isinstance(model, TextModel):
+            model.check_words_only(f"an index in {cls.engine_name}")
         folder = RemoteFolder(path, cls.kind)
         name = default_collection(folder.path) if collection is None else collection
         check_integer(batch_docs, "batch_docs")

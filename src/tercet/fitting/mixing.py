@@ -119,8 +119,10 @@ class Terms:
 
     def dense(self, rows: slice, mixes: Iterable[Mix] | None = None) -> dict[Any, NDArray[np.float32]]:
         """Terms of a block of queries, (n_block, n_docs) each; those that some mixes need, or all."""
-        assert not isinstance(self.held_out.Q, StoredRows)
-        Q, D = self.held_out.Q[rows], self.held_out.D
+        Q, D = self.held_out.Q, self.held_out.D
+        assert not isinstance(Q, StoredRows)
+        assert not isinstance(D, StoredRows)
+        Q = Q[rows]
         needed = None if mixes is None else {key for mix in mixes for key in _keys(mix)}
         terms: dict[Any, NDArray[np.float32]] = {"start": self.space.start.score(Q, D).astype(np.float32)}
         terms["match"] = terms["start"]
@@ -144,7 +146,10 @@ class Terms:
             if needed is None or "pooled" in needed:
                 terms["pooled"] = np.zeros_like(terms["start"])
                 terms["pooled"][:, self.known] = (asked @ self._pooled).toarray()
-            terms["unseen"] = terms["match"] * ~self.known
+            terms["unseen"] = np.zeros_like(terms["start"])
+            words = self._by_term.shape[0]
+            plain = terms["match"] if words == Q.shape[1] else (Q[:, :words] @ D[:, :words].T).toarray()
+            terms["unseen"][:, ~self.known] = plain[:, ~self.known]
         return terms
 
     def blocks(self) -> Iterator[slice]:

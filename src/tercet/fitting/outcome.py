@@ -159,7 +159,7 @@ class _Reported:
         rows = model.memory.rows_in(self.task.doc_ids)
         values, margins = [], []
         for block, scores in model.weights.score_blocks(held_out.Q, held_out.D):
-            model.memory.add_to(scores, held_out.Q[block], rows, held_out.D)
+            model.memory.add_to(scores, held_out.Q[block], rows, held_out.D, model.n_words)
             if isinstance(held_out, HeldOutQueries):
                 values.append(held_out.measured(block, scores, measures))
             else:

@@ -99,12 +99,16 @@ def past_name(reason: PastQuery) -> str:
 
     Examples
     --------
-    >>> past_name(PastQuery("green tea set", 0.82, 1.0, 1.31))
-    'asked before: "green tea set" (similarity .82)'
+    >>> past_name(PastQuery("green tea set", 0.82, 1.0, 1.31, times=14))
+    'asked before: "green tea set" (similarity .82), chosen 14 times'
     """
     similarity = f"{reason.similarity:.2f}".removeprefix("0")
-    against = "" if reason.evidence > 0 else ", not chosen"
-    return f'asked before: "{reason.text}" (similarity {similarity}){against}'
+    chosen = ""
+    if reason.evidence <= 0:
+        chosen = ", not chosen"
+    elif reason.times:
+        chosen = ", chosen once" if reason.times == 1 else f", chosen {reason.times:,} times"
+    return f'asked before: "{reason.text}" (similarity {similarity}){chosen}'
 
 
 @dataclass(frozen=True)
@@ -148,7 +152,8 @@ class TextModel:
     ``doc_vectoriser`` is the same object as ``query_vectoriser`` unless queries and documents have vocabularies of
     their own. ``words`` is the map behind correlated weights, where there is one: the weights do not need it, `nearest`
     reads it. ``baked`` is what of which journals is part of the weights, as `tercet.serve.bake` notes it. ``memory``
-    adds to the score of documents that answered past queries. ``learned`` has learned parts that are not in use.
+    adds to the score of documents that answered past queries, and of those that never did. ``learned`` has learned
+    parts that are not in use.
 
     Examples
     --------
@@ -184,6 +189,12 @@ class TextModel:
             raise InputError(f"the word map has {self.words.n_features_in_} words, the vocabulary {shape[0]}")
         if self.memory is not None and self.memory.n_terms > shape[0]:
             raise InputError(f"memory has {self.memory.n_terms} words, the vocabulary {shape[0]}")
+        shares_words = self.query_vectoriser is self.doc_vectoriser
+        if self.memory is not None and self.memory.settings.unseen and not shares_words:
+            raise InputError(
+                "memory gives matching words a weight, and queries and documents have vocabularies of their own, in "
+                "which no word matches; use MemorySettings(unseen=0)"
+            )
 
     @classmethod
     def bm25(cls, texts: Iterable[str], analyser: Analyser | None = None) -> TextModel:
@@ -332,7 +343,7 @@ class TextModel:
         if self.memory is None:
             doc_rows, scores = self.weights.rank(Q, D, k)
         else:
-            doc_rows, scores = self.memory.rank(self.weights, Q, D, doc_ids, k)
+            doc_rows, scores = self.memory.rank(self.weights, Q, D, doc_ids, k, self.n_words)
         return {
             qid: {doc_ids[d]: float(s) for d, s in zip(row, best, strict=True)}
             for qid, row, best in zip(queries, doc_rows, scores, strict=True)
@@ -341,25 +352,29 @@ class TextModel:
     def explain(self, query: str, doc: str | Mapping[str, Value], doc_id: str | None = None) -> TextExplanation:
         """The word pairs behind the score of a document for a query text; a record where it has fields or numbers.
 
-        With the document's id, past queries that it answered are reasons too.
+        With the document's id, what memory adds is a reason too: past queries that the document answered, or its
+        matching words where it has none.
         """
         if not isinstance(doc, str | Documents):
             doc = as_documents({"document": doc})
         row, Q = self.docs([doc] if isinstance(doc, str) else doc), self.queries([query])
         unknown = tuple(self.query_vectoriser.unknown_words(query))
         why = self.worded(self.explained(self.weights, Q, row), unknown, row)
-        return why if doc_id is None else self.with_memory_reasons(why, Q, doc_id)
+        return why if doc_id is None else self.with_memory_reasons(why, Q, doc_id, row)
 
-    def with_memory_reasons(self, why: TextExplanation, Q: sparse.csr_array, doc_id: str) -> TextExplanation:
-        """An explanation by words with what memory adds to the score of the document."""
+    def with_memory_reasons(
+        self, why: TextExplanation, Q: sparse.csr_array, doc_id: str, D: sparse.csr_array
+    ) -> TextExplanation:
+        """Add memory to an explanation by words; ``Q`` and ``D`` are the rows of the query and of the document."""
         if self.memory is None:
             return why
-        reasons = self.memory.explain(Q, doc_id)
-        words = self.query_vectoriser.words_
-        pooled = [(words[column], f"past queries: {words[column]}", amount) for column, amount in reasons.words]
-        total = sum(reason.contribution for reason in reasons.past) + sum(amount for _, amount in reasons.words)
-        pairs = tuple(sorted((*why.pairs, *pooled), key=lambda pair: -abs(pair[2]))) if pooled else why.pairs
-        return replace(why, score=why.score + total, pairs=pairs, past=reasons.past)
+        reasons, words = self.memory.explain(Q, doc_id, D, self.n_words), self.query_vectoriser.words_
+        added = [
+            *((words[column], f"past queries: {words[column]}", amount) for column, amount in reasons.pooled),
+            *((words[column], f"new document: {words[column]}", amount) for column, amount in reasons.matches),
+        ]
+        pairs = tuple(sorted((*why.pairs, *added), key=lambda pair: -abs(pair[2]))) if added else why.pairs
+        return replace(why, score=why.score + reasons.total, pairs=pairs, past=reasons.past)
 
     def explained(self, weights: Weights, query: sparse.csr_array, doc: sparse.csr_array) -> Explanation:
         """The pairs of columns behind a score by weights over the columns of this model; own vectors are one pair."""

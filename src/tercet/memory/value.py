@@ -1,13 +1,17 @@
 """Past queries as a part of a model.
 
+    score(q, d) = q'Wd + memory(q, d)      for a document with past queries
+    score(q, d) = q'Wd + unseen · q'd      for any other document; q'd counts words
+
     memory(q, d) = weight · m / (m + half) + pooled · q'p_d
     m = Σ_i k(q, q_i) · r(q_i, d)
     k(q, q_i) = max(0, (cos(q, q_i) − threshold) / (1 − threshold)) ** power
 
-``q_i`` are past queries and ``r(q_i, d)`` is the evidence that document d answered q_i. The first term is the kernel
-expansion of a ranker over queries, with one coefficient for each pair of a past query and a document. The second is
-``q'Wd`` with the document's id among its features: ``p_d`` is the row of W that belongs to the id, filled with the
-words of the past queries of d and weighted as BM25.
+``q_i`` are past queries and ``r(q_i, d)`` is the evidence that document d answered q_i. The first term of memory is the
+kernel expansion of a ranker over queries, with one coefficient for each pair of a past query and a document. The second
+is ``q'Wd`` with the document's id among its features: ``p_d`` is the row of W that belongs to the id, filled with the
+words of the past queries of d and weighted as BM25. Documents without past queries share one id, whose weights are
+``unseen`` times the identity.
 """
 
 from __future__ import annotations
@@ -25,9 +29,9 @@ from tercet._validate import check_integer
 from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.topk import top_k
 from tercet.store.codec import decode, encode
-from tercet.store.schema import Bounds, Csr
-from tercet.store.strings import PackedStrings
-from tercet.weights import Weights
+from tercet.store.schema import OMIT_DEFAULT, Bounds, Csr, Shape
+from tercet.store.strings import PackedIds, PackedStrings
+from tercet.weights import Diagonal, Identity, Part, Weights
 from tercet.weights.base import frozen_csr
 
 _K1: Final = 1.2
@@ -45,6 +49,7 @@ class MemorySettings:
     threshold : similarity from which a past query counts
     power : exponent of the similarity; a larger one counts near queries more
     half : evidence that gets half of ``weight``
+    unseen : extra weight of matching words for documents without past queries
 
     Examples
     --------
@@ -57,17 +62,21 @@ class MemorySettings:
     threshold: Annotated[float, Bounds(least=0, below=1)] = 0.0
     power: Annotated[float, Bounds(above=0)] = 2.0
     half: Annotated[float, Bounds(above=0)] = 0.5
-    unseen: Annotated[float, Bounds(least=0)] = 0.0
+    unseen: Annotated[float, Bounds(least=0), OMIT_DEFAULT] = 0.0
 
 
 @dataclass(frozen=True)
 class PastQuery:
-    """One reason of memory: a past query, its similarity, its evidence for the document and its share of the score."""
+    """One reason of memory: a past query, its similarity, its evidence for the document and its share of the score.
+
+    ``times`` is how often people chose the document for the query; None where nobody counted.
+    """
 
     text: str
     similarity: float
     evidence: float
     contribution: float
+    times: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -83,18 +92,34 @@ class _SavedMemory:
     text_starts: NDArray[np.int64]
     doc_ids: NDArray[np.uint8]
     doc_id_starts: NDArray[np.int64]
+    # Files from before there were hashes have none.
+    doc_id_hashes: Annotated[NDArray[np.uint64] | None, Shape("n_known")] = None
+    doc_id_rows: Annotated[NDArray[np.uint16] | NDArray[np.uint32] | None, Shape("n_known")] = None
+    times: Annotated[NDArray[np.int32] | None, Shape(None, bounds=Bounds(least=0))] = None
 
 
 class MemoryReasons(NamedTuple):
-    """Reasons of memory for one document: past queries, and (column, contribution) of pooled words."""
+    """Reasons of memory for one document: past queries, and (column, contribution) of words.
+
+    ``pooled`` are words of the document's past queries, ``matches`` words of a document without past queries.
+    """
 
     past: tuple[PastQuery, ...]
-    words: tuple[tuple[int, float], ...]
+    pooled: tuple[tuple[int, float], ...]
+    matches: tuple[tuple[int, float], ...]
+
+    @property
+    def total(self) -> float:
+        """Sum of all contributions."""
+        words = sum(amount for _, amount in (*self.pooled, *self.matches))
+        return sum(reason.contribution for reason in self.past) + words
 
 
 @dataclass(frozen=True, eq=False)
 class Memory:
     """Past queries, the documents they were answered by, and how both count.
+
+    Strings and read-only arrays are kept as they come, so that those of a file stay mapped.
 
     Attributes
     ----------
@@ -103,6 +128,8 @@ class Memory:
     evidence : CSR (n_past, n_known), evidence that a document answered a query; negative where it did not
     doc_ids : id of each column of ``evidence``
     settings : strength and shape
+    times : number of times that people chose a document for a query, one for each entry of ``evidence.data``; None
+        where evidence is not counted
 
     Examples
     --------
@@ -113,16 +140,18 @@ class Memory:
     [[2.0]]
     """
 
-    texts: tuple[str, ...]
+    texts: Sequence[str]
     queries: sparse.csr_array
     evidence: sparse.csr_array
-    doc_ids: tuple[str, ...]
+    doc_ids: Sequence[str]
     settings: MemorySettings
     times: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
+        if self.times is not None:
+            object.__setattr__(self, "times", _aligned_times(self.evidence, self.times))
         for name in ("queries", "evidence"):
-            object.__setattr__(self, name, frozen_csr(getattr(self, name), name))
+            object.__setattr__(self, name, _frozen_rows(getattr(self, name), name))
         n_past, n_known = self.evidence.shape
         if len(self.texts) != n_past or self.queries.shape[0] != n_past:
             raise InputError(
@@ -131,16 +160,29 @@ class Memory:
             )
         if len(self.doc_ids) != n_known:
             raise InputError(f"memory has {len(self.doc_ids)} document ids for {n_known} columns of evidence")
-        if len(set(self.doc_ids)) != n_known:
-            raise InputError("memory has a document id twice")
+        object.__setattr__(self, "texts", PackedStrings.pack(self.texts))
+        object.__setattr__(self, "doc_ids", PackedIds.pack(self.doc_ids))
+        twice = self.ids.repeated()
+        if twice is not None:
+            raise InputError(f"memory has the document id {twice!r} twice")
 
     def __repr__(self) -> str:
         return f"Memory({len(self.texts):,} past queries of {len(self.doc_ids):,} documents)"
 
+    @property
+    def ids(self) -> PackedIds:
+        """``doc_ids``, which know the column of an id."""
+        assert isinstance(self.doc_ids, PackedIds)
+        return self.doc_ids
+
     @cached_property
     def _by_term(self) -> sparse.csr_array:
         """Past queries by term, (n_terms, n_past)."""
-        return self.queries.T.tocsr()
+        return _in_double(self.queries.T.tocsr())
+
+    @cached_property
+    def _amounts(self) -> sparse.csr_array:
+        return _in_double(self.evidence)
 
     @cached_property
     def pooled_rows(self) -> sparse.csr_array:
@@ -149,22 +191,25 @@ class Memory:
 
     @cached_property
     def _pooled_by_term(self) -> sparse.csr_array:
-        return self.pooled_rows.T.tocsr()
+        return _in_double(self.pooled_rows.T.tocsr())
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Memory as JSON values and arrays."""
-        texts, doc_ids = PackedStrings.pack(self.texts), PackedStrings.pack(self.doc_ids)
+        texts, ids = PackedStrings.pack(self.texts), self.ids
         return encode(
             _SavedMemory(
                 settings=self.settings,
                 n_terms=self.n_terms,
-                n_known=len(self.doc_ids),
+                n_known=len(ids),
                 queries=self.queries,
                 evidence=self.evidence,
                 texts=texts.letters,
                 text_starts=texts.starts,
-                doc_ids=doc_ids.letters,
-                doc_id_starts=doc_ids.starts,
+                doc_ids=ids.strings.letters,
+                doc_id_starts=ids.strings.starts,
+                doc_id_hashes=ids.hashes,
+                doc_id_rows=ids.rows,
+                times=self.times,
             )
         )
 
@@ -172,16 +217,17 @@ class Memory:
     def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Memory:
         """Memory that `to_state` described; anything else raises `DamagedBundleError`."""
         saved = decode(_SavedMemory, meta, arrays, where="memory")
-        strings = []
-        for name, letters, starts in (
-            ("texts", saved.texts, saved.text_starts),
-            ("doc_ids", saved.doc_ids, saved.doc_id_starts),
-        ):
-            packed = PackedStrings(letters, starts)
-            packed.check(f"memory: {name}")
-            strings.append(tuple(packed.many(np.arange(len(packed)))))
+        texts = PackedStrings(saved.texts, saved.text_starts)
+        doc_ids = PackedStrings(saved.doc_ids, saved.doc_id_starts)
+        texts.check("memory: texts")
+        doc_ids.check("memory: doc_ids")
+        if saved.doc_id_hashes is None or saved.doc_id_rows is None:
+            ids = PackedIds.pack(doc_ids)
+        else:
+            ids = PackedIds(doc_ids, saved.doc_id_hashes, saved.doc_id_rows)
+            ids.check_order("memory")
         try:
-            return cls(strings[0], saved.queries, saved.evidence, strings[1], saved.settings)
+            return cls(texts, saved.queries, saved.evidence, ids, saved.settings, saved.times)
         except InputError as error:
             raise DamagedBundleError(f"memory: {error}") from error
 
@@ -190,13 +236,9 @@ class Memory:
         """Number of words that past queries are made of."""
         return int(self.queries.shape[1])
 
-    @cached_property
-    def _column_of(self) -> dict[str, int]:
-        return {doc_id: column for column, doc_id in enumerate(self.doc_ids)}
-
     def cosine(self, Q: sparse.csr_array) -> sparse.csr_array:
         """Cosine of queries and past queries, CSR (n_queries, n_past); columns behind the words are left out."""
-        return sparse.csr_array(self._words(Q) @ self._by_term)
+        return self._words(Q) @ self._by_term
 
     def similarity(self, Q: sparse.csr_array) -> sparse.csr_array:
         """Kernel values of queries and past queries, CSR (n_queries, n_past)."""
@@ -207,30 +249,61 @@ class Memory:
 
     def scores(self, Q: sparse.csr_array) -> sparse.csr_array:
         """Memory of each known document for each query, CSR (n_queries, n_known)."""
-        scores = sparse.csr_array(self.similarity(Q) @ self.evidence)
+        scores = self.similarity(Q) @ self._amounts
         scores.data = self.settings.weight * saturated(scores.data, self.settings.half)
         if self.settings.pooled:
-            scores = sparse.csr_array(scores + self.settings.pooled * (self._words(Q) @ self._pooled_by_term))
+            scores = scores + self.settings.pooled * (self._words(Q) @ self._pooled_by_term)
         scores.sum_duplicates()
         return scores
+
+    def unseen_part(self, n_terms: int, n_words: int | None = None) -> Part:
+        """Part of W for documents without past queries alone: ``unseen`` times the identity over the words.
+
+        Parameters
+        ----------
+        n_terms : columns of queries and documents
+        n_words : columns of words, which come first; None where all columns are words
+        """
+        if n_words is None:
+            return Identity(n_terms=n_terms, scale=self.settings.unseen)
+        are_words = (np.arange(n_terms) < n_words).astype(np.float32)
+        return Diagonal(weights=are_words, scale=self.settings.unseen)
 
     def rows_in(self, doc_ids: Iterable[str]) -> NDArray[np.int64]:
         """Position of each known document among other ids; -1 for a document that is not there."""
         row_of = {doc_id: row for row, doc_id in enumerate(doc_ids)}
         return np.array([row_of.get(doc_id, -1) for doc_id in self.doc_ids], dtype=np.int64)
 
-    def add_to(self, scores: NDArray[np.float64], Q: sparse.csr_array, rows: NDArray[np.int64], D: Any = None) -> None:
-        """Add memory to the scores (n_queries, n_docs) of documents, in place; ``rows`` as `rows_in` gives them."""
-        if self.settings.unseen and D is not None:
-            unseen = np.ones(D.shape[0], dtype=bool)
-            unseen[rows[rows >= 0]] = False
-            scores += self.settings.unseen * (Q @ D.T).toarray() * unseen
+    def add_to(
+        self,
+        scores: NDArray[np.float64],
+        Q: sparse.csr_array,
+        rows: NDArray[np.int64],
+        D: sparse.csr_array,
+        n_words: int | None = None,
+    ) -> None:
+        """Add memory to the scores (n_queries, n_docs) by W, in place; ``rows`` as `rows_in` gives them.
+
+        Documents that are in none of ``rows`` have no past queries. ``n_words`` is that of `unseen_part`.
+        """
         remembered = self.scores(Q).tocoo()
         present = rows[remembered.col] >= 0
         scores[remembered.row[present], rows[remembered.col[present]]] += remembered.data[present]
+        if not self.settings.unseen:
+            return
+        unseen = np.setdiff1d(np.arange(D.shape[0]), rows)
+        if unseen.size:
+            extra = Weights([self.unseen_part(D.shape[1], n_words)])
+            scores[:, unseen] += extra.score(Q, D if unseen.size == D.shape[0] else D[unseen])
 
     def rank(
-        self, weights: Weights, Q: sparse.csr_array, D: sparse.csr_array, doc_ids: Sequence[str], k: int
+        self,
+        weights: Weights,
+        Q: sparse.csr_array,
+        D: sparse.csr_array,
+        doc_ids: Sequence[str],
+        k: int,
+        n_words: int | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """The k best documents of each query by weights and memory, as `Weights.rank` gives them."""
         check_integer(k, "k")
@@ -238,36 +311,47 @@ class Memory:
         rows = self.rows_in(doc_ids)
         docs, best = np.empty((Q.shape[0], k), dtype=np.int32), np.empty((Q.shape[0], k))
         for block, scores in weights.score_blocks(Q, D):
-            self.add_to(scores, Q[block], rows, D)
+            self.add_to(scores, Q[block], rows, D, n_words)
             top_k(scores, k, docs[block], best[block])
         return docs, best
 
-    def explain(self, Q: sparse.csr_array, doc_id: str) -> MemoryReasons:
-        """Past queries and words behind the memory of one document for one query; both sum to it.
+    def explain(
+        self, Q: sparse.csr_array, doc_id: str, D: sparse.csr_array, n_words: int | None = None
+    ) -> MemoryReasons:
+        """Past queries and words behind what memory adds to the score of one document for one query; both sum to it.
 
-        The contribution of a past query is its share of m times the first term.
+        The contribution of a past query is its share of m times the first term. ``D`` is the row of the document.
         """
-        column = self._column_of.get(doc_id)
+        column = self.ids.find(doc_id)
+        if column is None and not self.settings.unseen:
+            return MemoryReasons((), (), ())
         if column is None:
-            return MemoryReasons((), ())
-        evidence = self.evidence[:, [column]].toarray().ravel()
-        cosine = self.cosine(Q).toarray().ravel()
+            pairs = self.unseen_part(D.shape[1], n_words).pairs(Q, D)
+            matches = zip(pairs.query_term.tolist(), pairs.contribution.tolist(), strict=True)
+            return MemoryReasons((), (), tuple(matches))
+        entries = np.flatnonzero(self.evidence.indices == column)
+        rows = np.searchsorted(self.evidence.indptr, entries, side="right") - 1
+        cosine = self.cosine(Q).toarray().ravel()[rows]
+        evidence = self.evidence.data[entries].astype(np.float64)
         share = kernel_values(cosine, self.settings.threshold, self.settings.power) * evidence
         total = float(share.sum())
         term = self.settings.weight * float(saturated(np.array([total]), self.settings.half)[0])
         past = tuple(
-            PastQuery(self.texts[row], float(cosine[row]), float(evidence[row]), float(share[row]) / total * term)
-            for row in np.flatnonzero(share)[np.argsort(-np.abs(share[np.flatnonzero(share)]), kind="stable")]
-            if total
+            PastQuery(
+                self.texts[int(rows[i])],
+                float(cosine[i]),
+                float(evidence[i]),
+                float(share[i]) / total * term,
+                None if self.times is None else int(self.times[entries[i]]),
+            )
+            for i in np.argsort(-np.abs(share), kind="stable")
+            if share[i] and total
         )
-        row = self._words(Q)
-        pooled = row.multiply(self.pooled_rows[[column]]).tocoo() if self.settings.pooled else None
-        words = (
-            ()
-            if pooled is None
-            else zip(pooled.col.tolist(), (self.settings.pooled * pooled.data).tolist(), strict=True)
-        )
-        return MemoryReasons(past, tuple(words))
+        if not self.settings.pooled:
+            return MemoryReasons(past, (), ())
+        pooled = self._words(Q).multiply(self.pooled_rows[[column]]).tocoo()
+        words = zip(pooled.col.tolist(), (self.settings.pooled * pooled.data).tolist(), strict=True)
+        return MemoryReasons(past, tuple(words), ())
 
     def _words(self, Q: sparse.csr_array) -> sparse.csr_array:
         return unit_rows(Q, self.n_terms)
@@ -291,8 +375,8 @@ def remember(
     Examples
     --------
     >>> memory = remember({"q": {"a": 2, "b": 0}}, {"q": "tea"}, sparse.csr_array([[1.0]]), MemorySettings())
-    >>> memory.doc_ids, memory.evidence.toarray().tolist()
-    (('a',), [[1.0]])
+    >>> list(memory.doc_ids), memory.evidence.toarray().tolist()
+    (['a'], [[1.0]])
     """
     known: dict[str, int] = {}
     indptr, columns, values = [0], [], []
@@ -309,7 +393,7 @@ def remember(
         (np.array(values, dtype=np.float32), np.array(columns, dtype=np.int32), np.array(indptr, dtype=np.int64)),
         shape=(len(evidence), len(known)),
     )
-    return Memory(tuple(texts[qid] for qid in evidence), rows, matrix, tuple(known), settings)
+    return Memory([texts[qid] for qid in evidence], rows, matrix, list(known), settings)
 
 
 def kernel_values(cosine: NDArray[np.float64], threshold: float, power: float) -> NDArray[np.float64]:
@@ -369,6 +453,51 @@ def _bm25_rows(counts: sparse.csr_array) -> sparse.csr_array:
     squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
     rows.data /= max(float(np.sqrt(squares).mean()), 1e-12)
     return rows
+
+
+def _in_double(matrix: sparse.csr_array) -> sparse.csr_array:
+    """A matrix of which SciPy makes no copy for each product with a query."""
+    double = sparse.csr_array(matrix, dtype=np.float64)
+    if max(double.nnz, *double.shape) < 2**31:
+        double.indices, double.indptr = double.indices.astype(np.int32), double.indptr.astype(np.int32)
+    return double
+
+
+def _frozen_rows(matrix: Any, name: str) -> sparse.csr_array:
+    """Rows as memory keeps them, see `frozen_csr`; read-only arrays of that form are not copied."""
+    if (
+        isinstance(matrix, sparse.csr_array)
+        and matrix.dtype == np.float32
+        and not (matrix.data.flags.writeable or matrix.indices.flags.writeable)
+        and matrix.has_canonical_format
+        and matrix.data.all()
+        and np.isfinite(matrix.data).all()
+    ):
+        return matrix
+    return frozen_csr(matrix, name)
+
+
+def _aligned_times(evidence: Any, times: Any) -> NDArray[np.int32]:
+    """Times in the order in which `frozen_csr` leaves the entries of evidence; those of double entries are added up."""
+    counts = np.asarray(times)
+    if not (sparse.issparse(evidence) and evidence.format == "csr" and counts.shape == evidence.data.shape):
+        raise InputError(f"times has shape {counts.shape}; expected one number for each entry of evidence, in CSR")
+    if counts.dtype.kind not in "iu" or (counts.size and not 0 <= counts.min() <= counts.max() < 2**31):
+        raise InputError(f"times must be whole numbers from 0 to {2**31 - 1}; got {counts.dtype}")
+    if evidence.has_canonical_format and evidence.dtype == np.float32 and evidence.data.all():
+        kept = counts
+    else:
+        pattern = (evidence.indices.copy(), evidence.indptr.copy())
+        amounts = sparse.csr_array((evidence.data.astype(np.float32), *pattern), shape=evidence.shape)
+        summed = sparse.csr_array((counts.astype(np.int64), *map(np.copy, pattern)), shape=evidence.shape)
+        amounts.sum_duplicates()
+        summed.sum_duplicates()
+        kept = summed.data[amounts.data != 0]
+    if kept.dtype == np.int32 and not kept.flags.writeable:
+        return kept
+    kept = kept.astype(np.int32)
+    kept.flags.writeable = False
+    return kept
 
 
 def _row_numbers(rows: sparse.csr_array) -> NDArray[np.int64]:

@@ -15,7 +15,6 @@ from tercet.data.own_vectors import as_own_vectors
 from tercet.data.values import Record
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextExplanation, TextModel
-from tercet.memory import Memory
 from tercet.search.documents import Docs, Progress, checked_rows
 from tercet.search.filtering import Where, checked_where
 from tercet.search.promotions import By, Evidence, Promotion
@@ -187,9 +186,7 @@ class BaseIndex(ABC):
         view, Q = searched.view, searched.query
         rows = np.array([row_of(view, doc_id) for doc_id in doc_ids], dtype=np.int64)
         [query] = view.scorer.expand(Q)
-        scores = view.rescore(query, rows)
-        if self._memory is not None:
-            self._memory.add_to(scores[None], Q, self._memory.rows_in(doc_ids))
+        scores = self._scores(view, Q, query, rows, doc_ids)
         listed = zip(doc_ids, scores.tolist(), rows.tolist(), strict=True)
         return [Hit(doc_id, score, searched, row) for doc_id, score, row in listed]
 
@@ -236,37 +233,14 @@ class BaseIndex(ABC):
     def _best(
         self, view: DocumentView, Q: sparse.csr_array, queries: ExpandedQueries, k: int, max_terms: int | None
     ) -> list[Best]:
-        """The best documents by words and, where the model has one, by memory."""
-        memory = self._memory
-        if memory is None:
-            return best_rows(view, queries, k, max_terms)
-        remembered = memory.scores(Q)
-        # Documents that memory moves down leave room for others.
-        n_more = int(np.bincount(remembered.tocoo().row[remembered.data < 0], minlength=1).max())
-        answers = best_rows(view, queries, k + n_more, max_terms)
-        rows_of = self._memory_rows(view)
-        moved = []
-        for i, (rows, scores, missed) in enumerate(answers):
-            entries = slice(*remembered.indptr[i : i + 2])
-            known, amounts = rows_of[remembered.indices[entries]], remembered.data[entries]
-            known, amounts = known[known >= 0], amounts[known >= 0]
-            by_words = view.rescore(queries.one(i), known.astype(np.int32))
-            others = ~np.isin(rows, known)
-            every = np.concatenate([rows[others], known])
-            totals = np.concatenate([scores[others], by_words + amounts])
-            order = np.lexsort((every, -totals))[:k]
-            moved.append((every[order], totals[order], missed))
-        return moved
+        """The best documents of each query; Q are the same queries before they were expanded."""
+        return best_rows(view, queries, k, max_terms)
 
-    @property
-    def _memory(self) -> Memory | None:
-        return self._model.memory if isinstance(self._model, TextModel) else None
-
-    def _memory_rows(self, view: DocumentView) -> NDArray[np.int64]:
-        """Row of each document of memory in a view; -1 for one that is not in it."""
-        assert self._memory is not None
-        found = (view.find(doc_id) for doc_id in self._memory.doc_ids)
-        return np.array([-1 if row is None else row for row in found], dtype=np.int64)
+    def _scores(
+        self, view: DocumentView, Q: sparse.csr_array, query: ExpandedQueries, rows: DocRows, doc_ids: Sequence[str]
+    ) -> NDArray[np.float64]:
+        """Scores of some documents for a lone query, those that `_best` gives them."""
+        return view.rescore(query, rows)
 
     # -- explaining ---------------------------------------------------------------------------------------------
 
@@ -319,8 +293,9 @@ def n_matches(searched: SearchedQuery, rows: DocRows, scores: NDArray[np.float64
     """How many hits, best first, stand before the end of matches, see `BaseIndex.search`."""
     n, any_query = len(rows), None if searched.model is None else searched.model.any_query
     if any_query is not None:  # a number of a document counts for every query, so it makes no match
-        [by_words] = searched.view.scorer.expand(_without_column(searched.query, any_query))
-        scores = searched.view.rescore(by_words, rows)
+        view, query = searched.view, searched.query
+        [by_words], [by_all] = (view.scorer.expand(q) for q in (_without_column(query, any_query), query))
+        scores = scores - (view.rescore(by_all, rows) - view.rescore(by_words, rows))
     best = scores.max(initial=0.0)
     if best <= 0:
         return n

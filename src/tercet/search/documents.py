@@ -292,27 +292,8 @@ def _joined(pieces: Sequence[tuple[LiveSegment, np.ndarray[Any, Any]]]) -> LiveS
 # -- ids that are there already -------------------------------------------------------------------------------------
 
 
-def repeated(ids: PackedIds) -> str | None:
-    """An id that is there twice, or None."""
-    for i in np.flatnonzero(ids.hashes[1:] == ids.hashes[:-1]):
-        # Different ids with one hash stand side by side, hardly ever more than two.
-        same = np.flatnonzero(ids.hashes == ids.hashes[i])
-        doc_ids = [ids.strings[int(row)] for row in ids.rows[same]]
-        if len(set(doc_ids)) < len(doc_ids):
-            return next(doc_id for doc_id in doc_ids if doc_ids.count(doc_id) > 1)
-    return None
-
-
 def clashes(entry: LiveSegment, ids: PackedIds) -> list[tuple[int, str]]:
     """Rows of an entry, alive, whose ids are among others, and those ids."""
-    entry_ids = entry.segment.ids
-    nearest = np.searchsorted(entry_ids.hashes, ids.hashes)
-    shared = nearest < len(entry_ids.hashes)
-    shared[shared] = entry_ids.hashes[nearest[shared]] == ids.hashes[shared]
-    clashing = []
-    for i in np.flatnonzero(shared):
-        doc_id = ids.strings[int(ids.rows[i])]
-        row = entry_ids.find(doc_id, int(ids.hashes[i]))
-        if row is not None and not entry.is_dead(row):
-            clashing.append((row, doc_id))
-    return clashing
+    rows, listed = entry.segment.ids.shared(ids)
+    alive = ~np.isin(rows, entry.dead)
+    return list(zip(rows[alive].tolist(), ids.strings.many(listed[alive]), strict=True))

@@ -217,7 +217,7 @@ class Folder:
         raise BundleError(f"{self.path} was changed {_OPEN_ATTEMPTS} times while it was being opened")
 
     def read_model(self, name: str, digest: str) -> TextModel | Weights:
-        bundle = self._sealed(MODELS, checked_name(name, str(self.path)), digest, mapped=False)
+        bundle = self._sealed(MODELS, checked_name(name, str(self.path)), digest)
         if bundle.kind == TEXT_MODEL:
             return TextModel.from_bundle(bundle)
         if bundle.kind == WEIGHTS:
@@ -225,7 +225,7 @@ class Folder:
         raise DamagedBundleError(f"{bundle.path} holds a {bundle.kind!r}; expected a text model or weights")
 
     def read_segment(self, listed: Listed, vectoriser: str, verify: Verify) -> Segment:
-        bundle = self._sealed(SEGMENTS, listed.name, listed.digest, mapped=True, verify=verify)
+        bundle = self._sealed(SEGMENTS, listed.name, listed.digest, verify)
         if bundle.kind != INDEX_SEGMENT:
             raise DamagedBundleError(f"{bundle.path} holds a {bundle.kind!r}; expected a segment of an index")
         segment = Segment.from_bundle(bundle, listed.name, vectoriser, verify != "never")
@@ -249,10 +249,11 @@ class Folder:
         values = take_array(bundle.arrays, "factors", np.float32, shape, where=str(path), finite=verify != "never")
         return Factors(values, stored.max_length)
 
-    def _sealed(self, folder: str, name: str, digest: str, mapped: bool, verify: Verify = "open") -> Bundle:
+    def _sealed(self, folder: str, name: str, digest: str, verify: Verify = "open") -> Bundle:
+        """Map the arrays of a model or a segment."""
         path = self.path / folder / name
         try:
-            bundle = read_bundle(path, mapped=mapped, verify=verify)
+            bundle = read_bundle(path, mapped=True, verify=verify)
         except MissingBundleError as error:
             raise DamagedBundleError(f"{self.path} names {folder}/{name}, which is not there: {error}") from error
         if bundle.digest != digest:

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from tercet._validate import check_integer
 from tercet.data.values import timestamp
 from tercet.errors import InputError, MissingBundleError
 from tercet.fitting.text_model import TextModel
-from tercet.search.base import BaseIndex, listed_ids, n_terms, row_of, same_words
+from tercet.search.base import BaseIndex, Best, listed_ids, n_terms, row_of, same_words
 from tercet.search.documents import (
     Docs,
     Progress,
@@ -30,12 +31,13 @@ from tercet.search.documents import (
 )
 from tercet.search.folder import Committed, Folder, vectoriser_fingerprint
 from tercet.search.growth import Growth, added_words, fitted_to, scorer_of
+from tercet.search.memory_search import MemorySearch
 from tercet.search.promotions import KEPT_MODELS, KEPT_PROMOTIONS, By, Evidence, Promotion, kept_models, last_to_undo
-from tercet.search.results import DocumentView
-from tercet.search.scorer import Scorer
+from tercet.search.results import DocRows, DocumentView
+from tercet.search.scorer import ExpandedQueries, Scorer
 from tercet.search.segment import MOST_DOCS, Segment
 from tercet.search.view import LiveSegment, View
-from tercet.search.writing import Writer, added, kept_or_made_factors, opened, widened, without, writing
+from tercet.search.writing import Writer, added, kept_or_made_factors, opened, widened, writing
 from tercet.store import Verify, check_verify
 from tercet.text import Analyser
 from tercet.weights import Weights
@@ -76,7 +78,7 @@ class Index(BaseIndex):
 
     def __init__(self, state: IndexState, committed: Committed, folder: Folder | None) -> None:
         self._state, self._committed, self._folder = state, committed, folder
-        self._remembered: tuple[View, TextModel | Weights, NDArray[np.int64]] | None = None  # rows of memory in a view
+        self._memory_search: MemorySearch | None = None  # of the view and memory that were searched last
         self._model_digest = committed.model_digest  # of the index's own when this object was made
         self._changing = threading.Lock()  # held by a thread that changes the index; searches never wait
 
@@ -196,19 +198,42 @@ class Index(BaseIndex):
 
         return folder.consistently(read)
 
-    def _memory_rows(self, view: DocumentView) -> NDArray[np.int64]:
-        # Looked up once for each version of the documents. Another thread may change index and cache meanwhile.
-        current, remembered = self._view, self._remembered
-        if remembered is None or remembered[0] is not current or remembered[1] is not self._model:
-            remembered = (current, self._model, super()._memory_rows(current))
-            self._remembered = remembered
-        rows = remembered[2]
-        if view is current:
-            return rows
+    # -- searching with memory ----------------------------------------------------------------------------------
+
+    def _best(
+        self, view: DocumentView, Q: sparse.csr_array, queries: ExpandedQueries, k: int, max_terms: int | None
+    ) -> list[Best]:
+        searched = self._searched_by_memory(view)
+        if searched is None:
+            return super()._best(view, Q, queries, k, max_terms)
+        return searched.best(Q, queries, k, max_terms)
+
+    def _scores(
+        self, view: DocumentView, Q: sparse.csr_array, query: ExpandedQueries, rows: DocRows, doc_ids: Sequence[str]
+    ) -> NDArray[np.float64]:
+        searched = self._searched_by_memory(view)
+        if searched is None:
+            return super()._scores(view, Q, query, rows, doc_ids)
+        return searched.scores(Q, query, rows, doc_ids)
+
+    def _searched_by_memory(self, view: DocumentView) -> MemorySearch | None:
+        """The documents of a view by what memory knows of them; None where the model has no memory."""
+        state, cached = self._state, self._memory_search  # another thread may change both meanwhile
+        model, current = state.model, state.view
+        memory = model.memory if isinstance(model, TextModel) else None
+        if memory is None:
+            return None
+        assert isinstance(model, TextModel)
         assert isinstance(view, View)
-        if [entry.segment for entry in view.entries] == [entry.segment for entry in current.entries]:
-            return np.where(view.has_rows(rows), rows, -1)  # a filtered view has the same rows, fewer of them alive
-        return super()._memory_rows(view)
+        if cached is None or cached.view is not current or cached.memory is not memory:
+            # Looked up once for each version of the documents.
+            cached = MemorySearch.build(current, memory, model.n_words, cached)
+            self._memory_search = cached
+        if view is current:
+            return cached
+        if view.scorer is current.scorer and view.has_segments_of(current):
+            return cached.filter(view)
+        return MemorySearch.build(view, memory, model.n_words)
 
     def with_model(self, model: TextModel | Weights) -> Index:
         """The same documents for another model over the same vocabulary; nothing is copied."""
@@ -218,7 +243,9 @@ class Index(BaseIndex):
             model = fitted_to(model, committed, "the index")
         scorer = scorer_of(model)
         view = View(self._entries_for(scorer), scorer)
-        return Index(IndexState(given, model, view), committed, self._folder)
+        made = Index(IndexState(given, model, view), committed, self._folder)
+        made._memory_search = self._memory_search  # where the documents of memory are does not depend on weights
+        return made
 
     def _entries_for(self, scorer: Scorer) -> tuple[LiveSegment, ...]:
         """The open segments, with latent documents for other weights."""
@@ -248,7 +275,7 @@ class Index(BaseIndex):
         own_model : take over the model that was committed, where that is another by now; False keeps this one
         """
         copied = Index(self._state, self._committed, self._folder)
-        copied._model_digest = self._model_digest
+        copied._model_digest, copied._memory_search = self._model_digest, self._memory_search
         if self._folder is None:
             return copied
         if not own_model or self._folder.committed().model_digest == self._model_digest:
@@ -304,7 +331,8 @@ class Index(BaseIndex):
     @property
     def n_unknown_in_memory(self) -> int:
         """Number of documents that the model's memory knows and the index lacks; searches ignore them."""
-        return 0 if self._memory is None else int((self._memory_rows(self._view) < 0).sum())
+        searched = self._searched_by_memory(self._view)
+        return 0 if searched is None else int((searched.rows < 0).sum())
 
     @property
     def n_segments(self) -> int:
@@ -338,7 +366,7 @@ class Index(BaseIndex):
         with self._writing() as writer:
             view = self._view
             rows = np.unique(np.array([row_of(view, doc_id) for doc_id in listed], dtype=np.int64))
-            self._see_view(*writer.commit(without(view.entries, rows)))
+            self._see_view(*writer.commit(view.drop(rows).entries))
 
     def merge(self) -> None:
         """Join small segments and leave out removed documents: frees their space and makes search faster."""

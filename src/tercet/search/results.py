@@ -257,7 +257,7 @@ class SearchedQuery:
         why = self._worded(self._explained(doc), doc)
         if self.model is None or self.model.memory is None:
             return why
-        return self.model.with_memory_reasons(why, self.query, self.view.doc_ids(np.array([row]))[0])
+        return self.model.with_memory_reasons(why, self.query, self.view.doc_ids(np.array([row]))[0], doc)
 
     def _explained(self, doc: sparse.csr_array) -> Explanation:
         weights = self.view.scorer.weights
@@ -279,16 +279,19 @@ class SearchedQuery:
         why = self._worded(Explanation(mine.score - theirs.score, *pairs))
         if self.model is None or self.model.memory is None:
             return why
-        ahead, behind = self.view.doc_ids(np.array([row, other]))
         added, taken = (
-            self.model.with_memory_reasons(replace(why, pairs=()), self.query, doc) for doc in (ahead, behind)
+            self.model.with_memory_reasons(replace(why, pairs=()), self.query, doc_id, self.view.matrix(each))
+            for each, doc_id in zip((row, other), self.view.doc_ids(np.array([row, other])), strict=True)
         )
+        amounts = {(a, b): amount for a, b, amount in added.pairs}
+        for a, b, amount in taken.pairs:
+            amounts[a, b] = amounts.get((a, b), 0.0) - amount
+        of_memory = ((a, b, amount) for (a, b), amount in amounts.items() if amount)
         opposite = tuple(replace(past, contribution=-past.contribution) for past in taken.past)
-        pairs_of_memory = (*added.pairs, *((a, b, -amount) for a, b, amount in taken.pairs))
         return replace(
             why,
             score=why.score + added.score - taken.score,
-            pairs=tuple(sorted((*why.pairs, *pairs_of_memory), key=lambda pair: -abs(pair[2]))),
+            pairs=tuple(sorted((*why.pairs, *of_memory), key=lambda pair: -abs(pair[2]))),
             past=tuple(sorted((*added.past, *opposite), key=lambda past: -abs(past.contribution))),
         )
 

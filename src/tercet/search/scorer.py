@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -98,6 +99,17 @@ class ExpandedQueries:
         pieces = [np.arange(a, b) for a, b in zip(self.starts[0], self.stops[0], strict=True)]
         return np.concatenate([np.empty(0, np.int64), *pieces])
 
+    def with_part(self, rows: CsrRows) -> ExpandedQueries:
+        """The queries with the words of one more plain part, a row for each query."""
+        more = _assembled([rows], len(self), self.latent)
+        return replace(
+            self,
+            starts=np.hstack([self.starts, more.starts + len(self.terms)]),
+            stops=np.hstack([self.stops, more.stops + len(self.terms)]),
+            terms=np.concatenate([self.terms, more.terms]),
+            weights=np.concatenate([self.weights, more.weights]),
+        )
+
     def drop(self, entries: NDArray[np.int64]) -> ExpandedQueries:
         """The same with the weights of some entries zero."""
         weights = self.weights.copy()
@@ -128,6 +140,12 @@ class Scorer:
         self.n_components = sum(latent.part.query_factors.shape[1] for latent in self.latent)
         fitted = [part.ungrown(n_added) for part in low_rank]
         self.fingerprint = state_digest(Weights(fitted)) if fitted else ""
+
+    def with_part(self, part: Part) -> Scorer:
+        """The scorer with one more plain part; latent documents stay those of this scorer."""
+        other = copy(self)
+        other.weights, other.plain = Weights([*self.weights.parts, part]), [*self.plain, part]
+        return other
 
     def factors(self, D: Matrix) -> NDArray[np.float32]:
         """What a segment keeps of its documents for this W, (n_d, n_components)."""

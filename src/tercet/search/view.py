@@ -20,7 +20,7 @@ from tercet.search.filtering import unknown_column
 from tercet.search.scorer import ExpandedQueries, Scorer
 from tercet.search.segment import MOST_DOCS, Segment
 from tercet.search.stored_fields import unpacked_record
-from tercet.store.strings import hash_of
+from tercet.store.strings import PackedIds, hash_of
 
 _NONE_DEAD = np.empty(0, dtype=np.uint16)
 _NO_BASE = np.empty(0, dtype=np.float32)
@@ -77,6 +77,13 @@ class LiveSegment:
             hidden |= others
         return replace(self, dead=np.flatnonzero(hidden).astype(np.uint16))
 
+    def drop(self, rows: NDArray[np.integer[Any]]) -> LiveSegment:
+        """With more rows dead."""
+        hidden = np.zeros(self.segment.n_docs, dtype=bool)
+        hidden[self.dead] = True
+        hidden[rows] = True
+        return replace(self, dead=np.flatnonzero(hidden).astype(np.uint16))
+
 
 class Workspace:
     """Arrays that a search writes to; one search at a time has it.
@@ -125,11 +132,23 @@ class View:
                 return number * MOST_DOCS + row
         return None
 
+    def find_all(self, ids: PackedIds) -> NDArray[np.int64]:
+        """The row of each of many documents; -1 for one that is not there."""
+        rows = np.full(len(ids), -1, dtype=np.int64)
+        for number, entry in enumerate(self.entries):
+            local, listed = entry.segment.ids.shared(ids)
+            alive = ~np.isin(local, entry.dead)
+            rows[listed[alive]] = number * MOST_DOCS + local[alive]
+        return rows
+
     def has_rows(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether documents are in this view, by row; -1 is none."""
         present = rows >= 0
         for number, entry in enumerate(self.entries):
-            present &= ~((rows // MOST_DOCS == number) & np.isin(rows % MOST_DOCS, entry.dead))
+            here = np.flatnonzero(rows // MOST_DOCS == number)
+            hidden = np.zeros(entry.segment.n_docs, dtype=bool)
+            hidden[entry.dead] = True
+            present[here] = ~hidden[rows[here] % MOST_DOCS]
         return present
 
     def position(self, doc_id: str) -> tuple[Segment, int] | None:
@@ -171,8 +190,29 @@ class View:
                 raise unknown_column(column, self._columns)
         return replace(self, entries=tuple(entry.filter(where) for entry in self.entries))
 
+    def drop(self, rows: NDArray[np.int64]) -> View:
+        """The same as if the documents of some rows were no more."""
+        entries, numbers = list(self.entries), rows // MOST_DOCS
+        for number in np.unique(numbers):
+            entries[number] = entries[number].drop(rows[numbers == number] % MOST_DOCS)
+        return replace(self, entries=tuple(entries))
+
+    def intersect(self, other: View) -> View:
+        """The same as if documents that are not in another view of the same segments were no more."""
+        both = zip(self.entries, other.entries, strict=True)
+        return replace(self, entries=tuple(entry.drop(there.dead) for entry, there in both))
+
+    def has_segments_of(self, other: View) -> bool:
+        """Whether a row means the same document in another view, unless it is dead there."""
+        return [entry.segment for entry in self.entries] == [entry.segment for entry in other.entries]
+
     def matrix(self, row: int) -> sparse.csr_array:
         return self.entries[row // MOST_DOCS].segment.matrix(np.array([row % MOST_DOCS]))
+
+    def rows(self) -> NDArray[np.int64]:
+        """The rows of all documents."""
+        alive = (number * MOST_DOCS + entry.alive() for number, entry in enumerate(self.entries))
+        return np.concatenate([np.empty(0, dtype=np.int64), *alive])
 
     def ids(self) -> Iterator[str]:
         for entry in self.entries:

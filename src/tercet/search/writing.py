@@ -7,15 +7,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tercet.errors import BundleError, InputError, TercetError
 from tercet.fitting.text_model import TextModel
-from tercet.search.documents import clashes, repeated
+from tercet.search.documents import clashes
 from tercet.search.folder import Committed, Folder, Listed
 from tercet.search.growth import Growth, scorer_of
 from tercet.search.scorer import Scorer
-from tercet.search.segment import MOST_DOCS, MOST_SEGMENTS, Segment
+from tercet.search.segment import MOST_SEGMENTS, Segment
 from tercet.search.view import Factors, LiveSegment, View
 from tercet.store import Verify
 from tercet.store.bundle import UNCHANGED, UNCONFIRMED
@@ -110,7 +109,7 @@ def added(
     for segment in segments:
         if len(after) >= MOST_SEGMENTS:
             raise InputError(f"an index has at most {MOST_SEGMENTS:,} segments; merge it, or use a larger segment_docs")
-        twice = repeated(segment.ids)
+        twice = segment.ids.repeated()
         if twice is not None:
             raise InputError(f"document {twice!r} is there twice; ids must differ")
         for i, entry in enumerate(after):
@@ -122,7 +121,7 @@ def added(
                 raise InputError(f"document {doc_id!r} is there twice; ids must differ")
             if not replacing:
                 raise InputError(f"document {doc_id!r} is in the index already; replace takes it")
-            after[i] = _without(entry, np.array([row for row, _ in clashing], dtype=np.uint16))
+            after[i] = entry.drop(np.array([row for row, _ in clashing], dtype=np.int64))
         after.append(writer.put(segment))
     return after
 
@@ -130,18 +129,6 @@ def added(
 def widened(entries: Iterable[LiveSegment], scorer: Scorer) -> list[LiveSegment]:
     """Entries over all words of a scorer; segments from before some of them came have none of those."""
     return [replace(entry, segment=entry.segment.widened(scorer.n_terms)) for entry in entries]
-
-
-def without(entries: Sequence[LiveSegment], rows: NDArray[np.int64]) -> list[LiveSegment]:
-    """Entries in which the documents of those rows are dead."""
-    after = list(entries)
-    for number in np.unique(rows // MOST_DOCS):
-        after[number] = _without(after[number], (rows[rows // MOST_DOCS == number] % MOST_DOCS).astype(np.uint16))
-    return after
-
-
-def _without(entry: LiveSegment, rows: NDArray[np.uint16]) -> LiveSegment:
-    return replace(entry, dead=np.union1d(entry.dead, rows).astype(np.uint16))
 
 
 def made_factors(segment: Segment, scorer: Scorer) -> Factors | None:

@@ -373,7 +373,10 @@ class _Reader:
         for length, real in zip((csr.rows, csr.columns), shape, strict=True):
             if isinstance(length, str):
                 lengths[length] = real
-        return sparse.csr_array((data, indices, indptr), shape=shape)
+        matrix = sparse.csr_array(shape, dtype=np.float32)
+        # Passed to SciPy together, integers of two sizes would be copied.
+        matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
+        return matrix
 
     def read(self, hint: Any, markers: tuple[Any, ...], value: Any, where: str, prefix: str) -> Any:
         """A JSON value as what its hint says."""

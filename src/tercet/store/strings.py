@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import codecs
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,17 +15,27 @@ from tercet.errors import DamagedBundleError
 from tercet.store.fields import take_array
 
 _BLOCK_BYTES = 2**20
+_STRINGS_AT_ONCE = 2**14  # while one goes through all of them
 
 
 @dataclass(frozen=True, eq=False)
-class PackedStrings:
-    """Strings in UTF-8, one behind the other: ``letters`` uint8, ``starts`` int64 (n + 1)."""
+class PackedStrings(Sequence[str]):
+    """Strings in UTF-8, one behind the other: ``letters`` uint8, ``starts`` int64 (n + 1).
+
+    Examples
+    --------
+    >>> strings = PackedStrings.pack(["tea", "café"])
+    >>> strings[1], list(strings), strings.letters.size
+    ('café', ['tea', 'café'], 8)
+    """
 
     letters: NDArray[np.uint8]
     starts: NDArray[np.int64]
 
     @classmethod
     def pack(cls, strings: Sequence[str]) -> PackedStrings:
+        if isinstance(strings, PackedStrings):
+            return strings
         encoded = [string.encode("utf-8") for string in strings]
         starts = np.zeros(len(encoded) + 1, dtype=np.int64)
         np.cumsum([len(string) for string in encoded], out=starts[1:])
@@ -34,11 +44,25 @@ class PackedStrings:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    def __getitem__(self, row: int) -> str:
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> list[str]: ...
+
+    def __getitem__(self, row: int | slice) -> str | list[str]:
+        if isinstance(row, slice):
+            return self.many(np.arange(len(self))[row])
+        if row < 0:
+            row += len(self)
         try:
             return self.letters[self.starts[row] : self.starts[row + 1]].tobytes().decode("utf-8")
         except UnicodeDecodeError as error:  # where nobody has checked them
             raise DamagedBundleError(f"stored string {row} is not UTF-8: {error}") from error
+
+    def __iter__(self) -> Iterator[str]:
+        for first in range(0, len(self), _STRINGS_AT_ONCE):
+            yield from self[first : first + _STRINGS_AT_ONCE]
 
     def many(self, rows: NDArray[np.integer[Any]]) -> list[str]:
         """Several of them at once, which is faster than one by one."""
@@ -93,10 +117,16 @@ def _row_type(n: int) -> type[np.uint16] | type[np.uint32]:
 
 
 @dataclass(frozen=True, eq=False)
-class PackedIds:
+class PackedIds(Sequence[str]):
     """Ids by row, and rows by id: ``hashes`` uint64 in ascending order, and the ``row`` each belongs to.
 
     Rows are uint16 where that is wide enough, else uint32.
+
+    Examples
+    --------
+    >>> ids = PackedIds.pack(["a", "b"])
+    >>> ids[0], ids.find("b"), "c" in ids
+    ('a', 1, False)
     """
 
     strings: PackedStrings
@@ -105,18 +135,62 @@ class PackedIds:
 
     @classmethod
     def pack(cls, ids: Sequence[str]) -> PackedIds:
+        if isinstance(ids, PackedIds):
+            return ids
         hashes = np.array([hash_of(doc_id) for doc_id in ids], dtype=np.uint64)
         order = np.argsort(hashes, kind="stable")
         return cls(PackedStrings.pack(ids), hashes[order], order.astype(_row_type(len(ids))))
 
-    def find(self, doc_id: str, hashed: int) -> int | None:
-        """The row of an id, or None."""
+    def __len__(self) -> int:
+        return len(self.strings)
+
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> list[str]: ...
+
+    def __getitem__(self, row: int | slice) -> str | list[str]:
+        return self.strings[row]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.strings)
+
+    def __contains__(self, doc_id: object) -> bool:
+        return isinstance(doc_id, str) and self.find(doc_id) is not None
+
+    def find(self, doc_id: str, hashed: int | None = None) -> int | None:
+        """The row of an id, or None; whoever looks in many places passes its hash."""
+        hashed = hash_of(doc_id) if hashed is None else hashed
         i = int(np.searchsorted(self.hashes, np.uint64(hashed)))
         while i < len(self.hashes) and int(self.hashes[i]) == hashed:
             row = int(self.rows[i])
             if self.strings[row] == doc_id:
                 return row
             i += 1
+        return None
+
+    def shared(self, other: PackedIds) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows here and there of the ids that both have."""
+        nearest = np.searchsorted(self.hashes, other.hashes)
+        alike = nearest < len(self.hashes)
+        alike[alike] = self.hashes[nearest[alike]] == other.hashes[alike]
+        mine, theirs = self.rows[nearest[alike]].astype(np.int64), other.rows[alike].astype(np.int64)
+        names = other.strings.many(theirs)
+        differs = [own != name for own, name in zip(self.strings.many(mine), names, strict=True)]
+        for i in np.flatnonzero(differs):  # another id has the same hash, and may stand before this one
+            row = self.find(names[i])
+            mine[i] = -1 if row is None else row
+        return mine[mine >= 0], theirs[mine >= 0]
+
+    def repeated(self) -> str | None:
+        """An id that is there twice, or None."""
+        for i in np.flatnonzero(self.hashes[1:] == self.hashes[:-1]):
+            # Different ids with one hash stand side by side, hardly ever more than two.
+            same = np.flatnonzero(self.hashes == self.hashes[i])
+            ids = [self.strings[int(row)] for row in self.rows[same]]
+            if len(set(ids)) < len(ids):
+                return next(doc_id for doc_id in ids if ids.count(doc_id) > 1)
         return None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -128,15 +202,16 @@ class PackedIds:
         hashes = take_array(arrays, "id_hashes", np.uint64, (n,), where=where)
         ids = cls(strings, hashes, take_array(arrays, "id_rows", _row_type(n), (n,), where=where))
         if verify:
-            ids._check_order(where)
+            ids.check_order(where)
         return ids
 
     def check(self, where: str) -> None:
         """Raise `DamagedBundleError` unless every id can be read and found."""
         self.strings.check(f"{where}: id")
-        self._check_order(where)
+        self.check_order(where)
 
-    def _check_order(self, where: str) -> None:
+    def check_order(self, where: str) -> None:
+        """Raise `DamagedBundleError` unless the hashes ascend and each row is there once."""
         n = len(self.hashes)
         if (self.hashes[1:] < self.hashes[:-1]).any() or not np.array_equal(np.sort(self.rows), np.arange(n)):
             raise DamagedBundleError(f"{where}: the table of ids is not in order")

@@ -1,0 +1,174 @@
+"""Search with memory: documents that memory knows by W and past queries, all others by W and matching words.
+
+The two kinds are searched apart, each exactly, and merged. Where documents without past queries have no weight of their
+own, there is one search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet.memory import Memory
+from tercet.search.base import Best, best_rows
+from tercet.search.results import DocRows
+from tercet.search.scorer import ExpandedQueries
+from tercet.search.view import View
+from tercet.weights import Part
+
+_NOTHING: Best = (np.empty(0, dtype=np.int64), np.empty(0), None)
+
+
+@dataclass(frozen=True, eq=False)
+class UnseenDocs:
+    """Documents without past queries, and the part that is added to W for them."""
+
+    view: View
+    part: Part
+
+    def expand(self, Q: sparse.csr_array, queries: ExpandedQueries) -> ExpandedQueries:
+        """Queries that W has expanded, expanded by the part as well."""
+        return queries.with_part(self.part.expand_entries(Q))
+
+
+@dataclass(frozen=True, eq=False)
+class MemorySearch:
+    """The documents of a view by what memory knows of them.
+
+    Attributes
+    ----------
+    view : all documents
+    memory : past queries
+    rows : row of each document of memory; -1 for a document that the index lacks
+    known : documents that are ranked by W and past queries
+    unseen : all other documents; None where there are none, or where memory gives them no weight
+    is_filtered : whether a filter hides some documents, also some of ``rows``
+    """
+
+    view: View
+    memory: Memory
+    rows: NDArray[np.int64]
+    known: View
+    unseen: UnseenDocs | None
+    is_filtered: bool = False
+
+    @classmethod
+    def build(cls, view: View, memory: Memory, n_words: int | None, before: MemorySearch | None = None) -> MemorySearch:
+        """Look the documents of memory up.
+
+        Parameters
+        ----------
+        view : documents and weights
+        memory : past queries
+        n_words : as `Memory.unseen_part` takes it
+        before : the same for another version; nothing is looked up again where documents and memory are those
+        """
+        is_same = before is not None and before.memory is memory and _has_documents_of(before.view, view)
+        rows = before.rows if before is not None and is_same else view.find_all(memory.ids)
+        present = rows[rows >= 0]
+        if not memory.settings.unseen or present.size == len(view):
+            return cls(view, memory, rows, view, None)
+        part = memory.unseen_part(view.scorer.n_terms, n_words)
+        others = view.drop(present)
+        unseen = replace(others, scorer=view.scorer.with_part(part), spare=[])
+        return cls(view, memory, rows, view.drop(others.rows()), UnseenDocs(unseen, part))
+
+    def filter(self, view: View) -> MemorySearch:
+        """The same for a view of the same segments that has fewer documents."""
+        if self.unseen is None:
+            return replace(self, view=view, known=view, is_filtered=True)
+        unseen = replace(self.unseen, view=self.unseen.view.intersect(view))
+        return replace(self, view=view, known=self.known.intersect(view), unseen=unseen, is_filtered=True)
+
+    def best(self, Q: sparse.csr_array, queries: ExpandedQueries, k: int, max_terms: int | None) -> list[Best]:
+        """The k best documents of each query, as `best_rows` gives them."""
+        remembered = self.memory.scores(Q)
+        # Documents that memory moves down leave room for others.
+        n_lowered = int(np.diff(np.append(0, np.cumsum(remembered.data < 0))[remembered.indptr]).max())
+        by_words = _best_of(self.known, queries, k + n_lowered, max_terms)
+        by_matches = [_NOTHING] * len(queries)
+        if self.unseen is not None:
+            by_matches = _best_of(self.unseen.view, self.unseen.expand(Q, queries), k, max_terms)
+        answers = []
+        for i, (known, unseen) in enumerate(zip(by_words, by_matches, strict=True)):
+            entries = slice(*remembered.indptr[i : i + 2])
+            rows, amounts = self.rows[remembered.indices[entries]], remembered.data[entries]
+            present = self.view.has_rows(rows) if self.is_filtered else rows >= 0
+            answers.append(self._merged(queries.one(i), k, known, unseen, rows[present], amounts[present]))
+        return answers
+
+    def _merged(
+        self,
+        query: ExpandedQueries,
+        k: int,
+        known: Best,
+        unseen: Best,
+        remembered: NDArray[np.int64],
+        amounts: NDArray[np.float64],
+    ) -> Best:
+        """The k best of all, where memory adds ``amounts`` to the documents ``remembered``."""
+        rows, totals = np.concatenate([known[0], unseen[0]]), np.concatenate([known[1], unseen[1]])
+        at = _positions(rows, remembered)
+        totals[at[at >= 0]] += amounts[at >= 0]
+        remembered, amounts = remembered[at < 0], amounts[at < 0]
+        ceiling = max(0.0, _ceiling(known))  # a document without a word of the query has 0
+        largest = np.zeros(amounts.size, dtype=bool)
+        largest[np.argpartition(amounts, -k)[-k:] if amounts.size > k else slice(None)] = True
+        for some in (largest, ~largest):  # once the first are scored, most others cannot be among the best
+            least = np.partition(totals, -k)[-k] if totals.size >= k else -np.inf
+            near = np.flatnonzero(some & (ceiling + amounts >= least))
+            if near.size:
+                scores = self.view.rescore(query, remembered[near].astype(np.int32)) + amounts[near]
+                rows, totals = np.concatenate([rows, remembered[near]]), np.concatenate([totals, scores])
+        best = np.lexsort((rows, -totals))[:k]
+        rows, totals = rows[best], totals[best]
+        ceilings = [_ceiling(answer) for answer in (known, unseen) if answer[2] is not None]
+        if not ceilings:
+            return rows, totals, None
+        return rows, totals, max(0.0, max(ceilings) - float(totals[-1])) if totals.size else np.inf
+
+    def scores(
+        self, Q: sparse.csr_array, query: ExpandedQueries, listed: DocRows, doc_ids: Sequence[str]
+    ) -> NDArray[np.float64]:
+        """Exact scores of documents for a lone query, those that `best` gives them."""
+        rows = listed.astype(np.int32)
+        scores = self.view.rescore(query, rows)
+        columns = [self.memory.ids.find(doc_id) for doc_id in doc_ids]
+        has_past = np.array([column is not None for column in columns], dtype=bool)
+        if has_past.any():
+            amounts = self.memory.scores(Q)[:, [column for column in columns if column is not None]]
+            scores[has_past] += amounts.toarray()[0]
+        if self.unseen is not None and not has_past.all():
+            expanded = self.unseen.expand(Q, query)
+            scores[~has_past] = self.unseen.view.rescore(expanded, rows[~has_past])
+        return scores
+
+
+def _best_of(view: View, queries: ExpandedQueries, k: int, max_terms: int | None) -> list[Best]:
+    return best_rows(view, queries, k, max_terms) if len(view) else [_NOTHING] * len(queries)
+
+
+def _positions(rows: DocRows, sought: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Position of each row that is sought among others; -1 for one that is not there."""
+    if not rows.size:
+        return np.full(sought.size, -1)
+    order = np.argsort(rows)
+    nearest = order[np.searchsorted(rows, sought, sorter=order).clip(max=rows.size - 1)]
+    return np.where(rows[nearest] == sought, nearest, -1)
+
+
+def _ceiling(answer: Best) -> float:
+    """The score that no document without a place in an answer is above."""
+    rows, scores, missed = answer
+    above = missed or 0.0
+    return float(scores[-1]) + above if rows.size else above
+
+
+def _has_documents_of(one: View, other: View) -> bool:
+    """Whether two views have the same documents under the same rows."""
+    both = zip(one.entries, other.entries, strict=False)
+    return one.has_segments_of(other) and all(np.array_equal(entry.dead, there.dead) for entry, there in both)
