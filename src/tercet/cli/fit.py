@@ -45,6 +45,7 @@ from tercet.errors import InputError
 from tercet.fitting import TextModel, fit_labelled, fit_linked
 from tercet.fitting import fit as fit_judged
 from tercet.fitting.rankers import NAMED_RANKERS, NameWithParameters
+from tercet.fitting.text_model import PARTS
 from tercet.report.page import PAGE_NAME, write_report_page
 from tercet.store.kinds import TEXT_MODEL
 
@@ -140,7 +141,19 @@ def fit(data: Path, queries: Path | None, qrels: Path | None, output: Path, devi
     assert model.report is not None
     write_report_page(model.report, output / PAGE_NAME)
     echo(str(model.report))
+    unused = [name for name in PARTS if name not in model.parts and _can_use(model, name)]
+    if unused:
+        every = ",".join(name for name in PARTS if name in model.parts or name in unused)
+        echo(
+            f"to use {' and '.join(unused)} all the same: tercet index {data} --model {output} --parts {every} -o INDEX"
+        )
     echo(f"{output}: written after {model.report.seconds:.1f} s of learning, with {PAGE_NAME}")
+
+
+def _can_use(model: TextModel, part: str) -> bool:
+    """Whether a part that is not in use was learned."""
+    learned = model.learned
+    return learned is not None and (learned.other_weights if part == "words" else learned.other_memory) is not None
 
 
 def _fit_texts(

@@ -361,8 +361,9 @@ class _Evidence:
         evidence = evidence[past_rows]
         counts = None
         if times is not None:
-            cells = evidence.tocoo()
-            counts = np.asarray(times[past_rows[cells.row], cells.col]).ravel().astype(np.int32)
+            rows = np.repeat(past_rows, np.diff(evidence.indptr))
+            # A sparse array would give a sparse array here; of a sparse matrix these are plain numbers.
+            counts = np.asarray(sparse.csr_matrix(times)[rows, evidence.indices]).ravel().astype(np.int32)
         return Past(past_rows.astype(np.int64), evidence, counts)
 
     @cached_property

@@ -324,10 +324,11 @@ def _past(model: TextModel) -> tuple[tuple[str, str, float], ...]:
     """Past queries with the strongest evidence, each once."""
     if model.memory is None:
         return ()
-    cells = model.memory.evidence.tocoo()
+    entries = model.memory.evidence
+    rows = np.repeat(np.arange(entries.shape[0]), np.diff(entries.indptr))
     shown: dict[int, tuple[str, str, float]] = {}
-    for number in np.argsort(-cells.data, kind="stable").tolist():
-        row, column, evidence = int(cells.row[number]), int(cells.col[number]), float(cells.data[number])
+    for number in np.argsort(-entries.data, kind="stable").tolist():
+        row, column, evidence = int(rows[number]), int(entries.indices[number]), float(entries.data[number])
         if row not in shown and evidence > 0:
             shown[row] = _clean(model.memory.texts[row]), _clean(model.memory.doc_ids[column]), evidence
         if len(shown) == _PAST_SHOWN:
