@@ -68,9 +68,11 @@ class TercetRetriever(_Transformer):
         queries = frame.drop(columns=["docno", "score", "rank"], errors="ignore").reset_index(drop=True)
         if not len(queries):
             return _with_results(queries, [], [], [])
-        docs, scores = self.model.weights.rank(
-            self.model.queries(_texts(queries, "query")), self._vectors, min(self.k, len(self.docnos))
-        )
+        model, Q, k = self.model, self.model.queries(_texts(queries, "query")), min(self.k, len(self.docnos))
+        if model.memory is None:
+            docs, scores = model.weights.rank(Q, self._vectors, k)
+        else:
+            docs, scores = model.memory.rank(model.weights, Q, self._vectors, list(self.docnos), k, model.n_words)
         n_docs = docs.shape[1]
         rows = queries.loc[np.repeat(np.arange(len(queries)), n_docs)].reset_index(drop=True)
         ranks = np.tile(np.arange(n_docs), len(queries)) + FIRST_RANK
@@ -109,6 +111,12 @@ class TercetReranker(_Transformer):
             return rows.assign(score=np.empty(0), rank=np.empty(0, dtype=np.int64))
         queries, docs = self.model.queries(_texts(rows, "query")), self.model.docs(_texts(rows, self.text))
         scores = self.model.weights.score_rows(queries, docs)
+        if (memory := self.model.memory) is not None:
+            docnos = rows["docno"].astype(str).tolist()
+            scores += [
+                memory.explain(queries[[row]], docno, docs[[row]], self.model.n_words).total
+                for row, docno in enumerate(docnos)
+            ]
         _, first, query = np.unique(np.array(rows["qid"], dtype=object), return_index=True, return_inverse=True)
         came = first[query]  # the place where a row's query came first
         order = np.lexsort((np.arange(len(rows)), -scores, came))

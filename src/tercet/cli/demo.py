@@ -185,11 +185,14 @@ def _print_searches(console: Console, model: TextModel, collection: JudgedTexts)
             console.print(f"    {name:<8} answer at rank {answer_rank or '> 1000'}", markup=False)
             console.print(f"             {best}", markup=False, soft_wrap=True)
         first = next(iter(runs["learned"][qid]))
-        why = model.explain(queries[qid], collection.docs[first])
+        why = model.explain(queries[qid], collection.docs[first], first)
         matched = [(a, c) for a, b, c in why.pairs if a == b]
         learned = [(f"{a} → {b}", c) for a, b, c in why.pairs if a != b]
         console.print(f"    why {first} scores {why.score:.2f}:", markup=False)
-        for title_, pairs in (("same word", matched), ("learned pairs", learned)):
+        past = [(f'"{reason.text}"', reason.contribution) for reason in why.past]
+        for title_, pairs in (("same word", matched), ("learned pairs", learned), ("past queries", past)):
+            if not pairs:
+                continue
             shown = "  ".join(f"{name} {c:+.2f}" for name, c in pairs[:4])
             total = f"{sum(c for _, c in pairs):+.2f}"
             console.print(f"        {total} from {len(pairs)} {title_}: {shown}", markup=False, soft_wrap=True)

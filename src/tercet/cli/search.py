@@ -103,7 +103,7 @@ def _answer(text: str, hits: Results, why: bool) -> dict[str, Any]:
     """Hits as JSON."""
     listed = [
         {"rank": rank, "id": hit.doc_id, "score": hit.score, "text": hit.kept_text, "stored_fields": hit.stored_fields}
-        | ({"why": [list(pair) for pair in hit.why.pairs]} if why else {})
+        | ({"why": [list(reason) for reason in hit.why.reasons]} if why else {})
         for rank, hit in enumerate(hits, 1)
     ]
     return {"query": text, "unknown": list(hits.unknown), "exact": hits.exact, "hits": listed}

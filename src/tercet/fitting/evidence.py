@@ -360,7 +360,7 @@ class _Evidence:
         past_rows = np.flatnonzero(np.diff(evidence.indptr))
         evidence = evidence[past_rows]
         counts = None
-        if times is not None:
+        if times is not None and evidence.nnz:
             rows = np.repeat(past_rows, np.diff(evidence.indptr))
             # A sparse array would give a sparse array here; of a sparse matrix these are plain numbers.
             counts = np.asarray(sparse.csr_matrix(times)[rows, evidence.indices]).ravel().astype(np.int32)

@@ -55,6 +55,12 @@ class TextExplanation:
     unknown: tuple[str, ...]
     past: tuple[PastQuery, ...] = ()
 
+    @property
+    def reasons(self) -> tuple[tuple[str, str, float], ...]:
+        """All contributions, the largest first: pairs of words, and past queries as words of any query."""
+        past = ((ANY_QUERY, past_name(reason), reason.contribution) for reason in self.past)
+        return tuple(sorted((*self.pairs, *past), key=lambda reason: -abs(reason[2])))
+
     def table(self, k: int = 10) -> str:
         """The score and the k largest contributions of each kind, the others added up, one line each."""
         lines = [f"{contribution:+.4f}  {name}" for name, contribution in self._summed(k)]

@@ -250,12 +250,13 @@ def _shown(hit: Hit, rank: int, stems: list[str], known: dict[str, dict[str, Any
 def explain(
     version: Version, index: BaseIndex, query: str, doc_id: str, versus: str | None, n_pairs: int
 ) -> dict[str, Any]:
-    """The pairs of words behind a score, or behind the difference of two; those not listed are added up."""
+    """Pairs of words and past queries behind a score, or behind the difference of two; the rest is added up."""
     why = index.explain(query, doc_id) if versus is None else index.versus(query, doc_id, versus)
-    rest = why.pairs[n_pairs:]
+    reasons = why.reasons
+    rest = reasons[n_pairs:]
     return {
         "score": why.score,
-        "pairs": [{"query_word": a, "doc_word": b, "contribution": c} for a, b, c in why.pairs[:n_pairs]],
+        "pairs": [{"query_word": a, "doc_word": b, "contribution": c} for a, b, c in reasons[:n_pairs]],
         "rest": {"count": len(rest), "contribution": math.fsum(c for _, _, c in rest)},
         "unknown": list(why.unknown),
         "version": version.name,
