@@ -12,7 +12,7 @@ from scipy import sparse
 
 from tercet.choose import Gain, Trial, choose, settings_of
 from tercet.data.shards import StoredRows
-from tercet.fitting.mixing import Mix, Terms, words_of
+from tercet.fitting.mixing import Case, Mix, Terms, words_of
 from tercet.fitting.options import FitOptions
 from tercet.fitting.task import Fold, Space, Task, TextHeldOut, some_queries
 from tercet.fitting.text_model import ORDINARY_BM25, ordinary_analyser
@@ -73,14 +73,15 @@ def choose_start(task: Task, how: FitOptions) -> tuple[list[Space], Space]:
 
 
 def _with_memory(task: Task, space: Space) -> NDArray[np.float64]:
-    """Values of the queries of the first fold by the start, or by the start with memory if that is better."""
-    held_out = task.first.parts(space.Q, space.D)[0].held_out
-    terms = Terms(held_out, space, [], [], task.first.past)
-    mixes = _USUAL_MEMORY[: 1 if terms.past is None else None]
-    scale = typical_best(held_out, space.start)
-    found = terms.exact(mixes, dict.fromkeys(mixes, scale), (held_out.measure,))[:, :, 0]
-    signed = found if held_out.measure.higher_is_better else -found
-    best: NDArray[np.float64] = signed[int(np.argmax(signed.mean(axis=1)))]
+    """Values of left-out queries by the start, or by the start with memory if that is better."""
+    terms = [Terms(fold.parts(space.Q, space.D)[0].held_out, space, [], [], fold.past) for fold in task.known]
+    mixes = _USUAL_MEMORY if all(one.past is not None for one in terms) else _USUAL_MEMORY[:1]
+    measure, scale = terms[0].held_out.measure, typical_best(terms[0].held_out, space.start)
+    scales = dict.fromkeys(mixes, scale)
+    found = [one.exact(mixes, scales, (measure,))[:, :, 0].T for one in terms]
+    values = Case([one.held_out for one in terms]).mean(found)  # (n_queries, n_mixes)
+    signed = values if measure.higher_is_better else -values
+    best: NDArray[np.float64] = signed[:, int(np.argmax(signed.mean(axis=0)))]
     return best
 
 
@@ -230,8 +231,9 @@ def bm25_rows(counts: sparse.csr_array, k1: float = 1.2, b: float = 0.75) -> spa
 
     Examples
     --------
-    >>> bm25_rows(sparse.csr_array([[2.0, 0.0], [1.0, 1.0]])).toarray().round(2).tolist()
-    [[0.25, 0.0], [0.18, 0.69]]
+    >>> bm25_rows(sparse.csr_array([[2.0, 0.0], [1.0, 1.0]])).toarray().round(2)
+    array([[0.25, 0.  ],
+           [0.18, 0.69]], dtype=float32)
     """
     n_docs, length = counts.shape[0], np.asarray(counts.sum(axis=1)).ravel()
     frequency = np.bincount(counts.indices, minlength=counts.shape[1])

@@ -46,6 +46,7 @@ from tercet.fitting.task import (
     EVERY,
     KNOWN,
     NEW,
+    RECENTLY,
     REPEATED,
     Facts,
     Fold,
@@ -243,8 +244,9 @@ class _Evidence:
         def report_on(vectoriser: Vectoriser, Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
             return self._parts(self.given["test"], Q, D, by_documents=past.known)
 
-        first = self._known_fold(set(left_out[0]) if left_out else self.given["validation"])
-        if first is None:
+        without = map(self._known_fold, map(set, left_out) if left_out else [self.given["validation"]])
+        known = tuple(fold for fold in without if fold is not None)
+        if not known:
             raise InputError("there is nothing to learn from beside the queries that are left out")
         shares, reason = self._shares(left_out)
         return Task(
@@ -252,9 +254,9 @@ class _Evidence:
             drawn.size,
             facts,
             build,
-            lambda D: tuple(self._folds(left_out, D)),
+            lambda D: tuple(self._folds(known, D)),
             lambda Q, D: some_queries(self._main(choosing, Q, D), MOST_SCORES, FEWEST_CHOOSING).at_most(MOST_CHOOSING),
-            first,
+            known,
             report_on if self.given["test"] else None,
             past,
             shares,
@@ -396,9 +398,8 @@ class _Evidence:
         siblings = [[others[number] for number in part] for part in np.array_split(order, N_FOLDS)]
         return [[*fold, *siblings[number % N_FOLDS]] for number, fold in enumerate(folds)]
 
-    def _folds(self, left_out: Sequence[Sequence[str]], D: sparse.csr_array) -> list[Fold]:
+    def _folds(self, known: Sequence[Fold], D: sparse.csr_array) -> list[Fold]:
         """Folds of all cases, those of few folds first."""
-        known = [self._known_fold(set(out)) for out in left_out] or [self._known_fold(self.given["validation"])]
         others = [*self._new_folds(D), self._recent()]
         return [fold for fold in (known[0], *others, *known[1:]) if fold is not None]
 
@@ -583,4 +584,4 @@ def _wins(
 
 def _recently(qid: str) -> str:
     """Name of a query for its lists in the last tenth of the log."""
-    return f"{qid}, the last tenth of the log"
+    return qid + RECENTLY

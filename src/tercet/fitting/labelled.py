@@ -77,7 +77,7 @@ def labelled_task(
         lambda vectorisers: weighted_alike(vectorisers, counted, counted),
         lambda D: folds,
         lambda Q, D: some(choosing, Q, D),
-        folds[0],
+        folds,
         None if test is None else report_on,
         labelled=True,
     )

@@ -22,7 +22,19 @@ from scipy import sparse
 from tercet.choose import Gain
 from tercet.data.shards import StoredRows
 from tercet.fitting.leaving_out import N_FOLDS
-from tercet.fitting.task import EVERY, KNOWN, NEW, Decision, Fold, Past, Space, TextHeldOut, evidence_size
+from tercet.fitting.task import (
+    EVERY,
+    KNOWN,
+    NEW,
+    RECENTLY,
+    REPEATED,
+    Decision,
+    Fold,
+    Past,
+    Space,
+    TextHeldOut,
+    evidence_size,
+)
 from tercet.measure.blocks import measure_block
 from tercet.measure.held_out import HeldOutPreferences, HeldOutQueries
 from tercet.measure.names import Measure
@@ -319,6 +331,10 @@ class Case:
         position = {qid: number for number, qid in enumerate(self.qids)}
         self._positions = [np.array([position[qid] for qid in fold.qids]) for fold in folds]
 
+    def size(self, sizes: Sequence[int]) -> int:
+        """Evidence of all queries from that of each fold; a query that was left out twice counts once."""
+        return round(sum(sizes) * len(self.qids) / sum(map(len, self._positions)))
+
     def mean(self, values: Sequence[Values]) -> Values:
         """Merge the values of the folds, (n_queries of the fold, …) each, to (n_queries, …)."""
         out = np.zeros((len(self.qids), *values[0].shape[1:]))
@@ -340,7 +356,7 @@ class Choice:
     before, after : case -> values (n_queries, n_measures) of the start and, crossed, of the mix
     alone : part name -> the best mix of that part alone
     alone_after : part name -> crossed values of all answers (n_queries, n_measures)
-    qids, sizes : case -> queries, and answers or preferences of theirs
+    qids, sizes, measures : case -> queries, their answers or preferences, and the measures of the values
     """
 
     mix: Mix
@@ -351,6 +367,7 @@ class Choice:
     alone_after: Mapping[str, Values]
     qids: Mapping[str, tuple[str, ...]]
     sizes: Mapping[str, int]
+    measures: Mapping[str, tuple[Measure, ...]]
 
 
 class Mixer:
@@ -358,7 +375,7 @@ class Mixer:
 
     Parameters
     ----------
-    terms : case and terms of each fold
+    terms : case and terms of each fold; other names than those of cases are reported, and decide nothing
     shares : expected share of each case
     blends : of each candidate, the extra weights of plain matching to try
     amounts : weights of own vectors to try
@@ -380,7 +397,7 @@ class Mixer:
         self._n_maps = len(terms[0][1].maps)
         self._can_remember = all(one.past is not None for _, one in terms)
         self.cases = {name: Case([one.held_out for case, one in terms if case == name]) for name in dict(terms)}
-        given = {name: shares.get(name, 0.0) for name in self.cases if name != EVERY}
+        given = {name: shares.get(name, 0.0) for name in self.cases if name in (KNOWN, NEW, REPEATED)}
         given = given if any(given.values()) else dict.fromkeys(given, 1.0)
         self.shares = {name: share / sum(given.values()) for name, share in given.items()}
         self._pools = {name: [Pool(one) for case, one in terms if case == name] for name in self.shares}
@@ -480,9 +497,10 @@ class Mixer:
             {name: crossed(name, EVERY) for name in apart},
             {name: case.qids for name, case in self.cases.items()},
             {
-                name: sum(evidence_size(one.held_out) for case, one in self._terms if case == name)
-                for name in self.cases
+                name: case.size([evidence_size(one.held_out) for kind, one in self._terms if kind == name])
+                for name, case in self.cases.items()
             },
+            {name: self._measures_of(one) for name, one in self._terms},
         )
 
     def _crossed(self, mixes: Sequence[Mix]) -> tuple[Mix, list[Mix]]:
@@ -531,20 +549,23 @@ class Mixer:
                 f"Used: {parts}. {measure} is expected to change by {value:+.3f} (standard error {error:.3f}) from "
                 f"{start}: {by_case}{new}.",
             )
+        names = list(dict.fromkeys("words" if name == "vectors" else name for name in mix.parts))
+        anyway = f" To use it anyway: model.with_parts({names})" if names else ""
         why = f"less than {n_errors} standard errors ({error:.3f})" if mean > 0 else "no gain"
         return Decision(
             False,
             f"Not used: {parts}. {measure} is expected to change by {value:+.3f} from {start}, {why}: {by_case}{new}. "
-            f"You have {start}. To use it anyway: tercet index DATA --model MODEL --parts {','.join(mix.parts)}",
+            f"You have {start}.{anyway}",
         )
 
 
 def _groups(cases: Mapping[str, Case], random_state: int) -> dict[str, NDArray[np.int64]]:
     """A number below 5 for each query, the same in all cases."""
-    ordered = sorted({qid for case in cases.values() for qid in case.qids})
+    names = {name: [qid.removesuffix(RECENTLY) for qid in case.qids] for name, case in cases.items()}
+    ordered = sorted({qid for of_case in names.values() for qid in of_case})
     order = np.random.default_rng(random_state).permutation(len(ordered))
     number_of = {ordered[row]: position % N_FOLDS for position, row in enumerate(order.tolist())}
-    return {name: np.array([number_of[qid] for qid in case.qids], dtype=np.int64) for name, case in cases.items()}
+    return {name: np.array([number_of[qid] for qid in of_case], dtype=np.int64) for name, of_case in names.items()}
 
 
 # -- the model --------------------------------------------------------------------------------------------------------

@@ -146,8 +146,9 @@ class _Reported:
         for case, qids in choice.qids.items():
             if case == EVERY:
                 continue
-            measures = self.measures if choice.before[case].shape[1] == len(self.measures) else self.measures[:1]
-            before, after = (Evaluation(measures, qids, side[case]) for side in (choice.before, choice.after))
+            before, after = (
+                Evaluation(choice.measures[case], qids, side[case]) for side in (choice.before, choice.after)
+            )
             results.append(self._between(case, choice.sizes[case], before, after))
         return tuple(results)
 

@@ -300,8 +300,6 @@ def candidates_of(choice: RankerChoice | None, seed: int, *, labelled: bool = Fa
     --------
     >>> [candidate.label for candidate in candidates_of([LowRankRanker(n_components=7), "cosine"], 0)]
     ['LowRankRanker: n components 7', '7 components from latent semantic indexing, identity 5',
-     '7 components from latent semantic indexing, identity 20',
-     '7 components from latent semantic indexing, identity 5, documents as they are',
      '7 components from latent semantic indexing, identity 60, documents as they are', 'cosine']
     """
     if choice is None:

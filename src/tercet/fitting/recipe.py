@@ -245,10 +245,12 @@ def _solve(
     own = None if vectors is None else OwnVectors(space, task, vectors, how.n_steps, seed)
     mixed = space if own is None else own.space
     terms: list[tuple[str, Terms]] = []
-    for fold, weights in ((one.fold, one.weights) for one in trained if one.fold.case is not None):
+    for fold, weights in ((one.fold, one.weights) for one in trained):
         words = weights if own is None else [own.widened(one) for one in weights]
         maps = [] if own is None else own.maps(fold.sampler)
-        terms += Terms(fold.parts(mixed.Q, mixed.D)[0].held_out, mixed, words, maps, fold.past).by_case(fold)
+        for part in fold.parts(mixed.Q, mixed.D):
+            part_terms = Terms(part.held_out, mixed, words, maps, fold.past)
+            terms += part_terms.by_case(fold) if part.name in (EVERY, fold.case) else [(part.name, part_terms)]
     blends = [one.blends for one in trials.candidates]
     mixer = Mixer(terms, task.shares, blends, AMOUNTS if own is not None else (), measures_of(measure), seed)
     choice = mixer.choose(start_name=space.name, share_reason=task.share_reason)
@@ -284,48 +286,58 @@ class _Built:
         self.mixed = space if own is None else own.space
         self._words: dict[tuple[int, float], FinalModel] = {}
 
-    def learned(self, mix: Mix) -> tuple[TextModel, dict[str, Any]]:
-        """The model of a mix, and a summary of its settings."""
-        words = self.mixed.vectoriser
-        weights, word_map, unit, summary = self.mixed.start, None, 1.0, start_summary(self.space)
+    def unit(self, mix: Mix) -> float:
+        """Weight of plain matching that the candidate of a mix starts from: the unit of the other parts."""
+        return 1.0 if mix.words is None else self.trials.candidates[mix.words].unit
+
+    def learned(self, mix: Mix, *, with_vectors: bool = True) -> tuple[TextModel, dict[str, Any]]:
+        """The model of a mix, and a summary of its settings; texts have columns for own vectors unless left out."""
+        own = self.own if with_vectors else None
+        mixed = self.space if own is None else own.space
+        words, unit = mixed.vectoriser, self.unit(mix)
+        weights, word_map, summary = mixed.start, None, start_summary(self.space)
         if mix.words is not None:
-            candidate, unit = self.trials.candidates[mix.words], self.trials.candidates[mix.words].unit
+            candidate = self.trials.candidates[mix.words]
             key = mix.words, mix.blend
             if key not in self._words:
                 self._words[key] = self.trials.learn(candidate, mix.blend)
             final = self._words[key]
             weights, word_map = final.weights, final.words
-            weights = weights if self.own is None else self.own.widened(weights)
+            weights = weights if own is None else own.widened(weights)
             summary |= {**final.summary, "blend": mix.blend, **chosen_weights(words, weights)}
         if mix.vectors is not None:
-            assert self.own is not None
-            weights = weights + self.own.map(mix.vectors, self.task.sampler) * (mix.amount * unit)
+            assert own is not None
+            weights = weights + own.map(mix.vectors, self.task.sampler) * (mix.amount * unit)
             summary |= {OWN_VECTORS: SETTINGS[mix.vectors].label, "weight of own vectors": mix.amount}
         memory = None
         if mix.has_memory:
             assert self.task.past is not None
             settings = settings_of_memory(mix, self.mixer.scale(mix), unit)
             texts = [self.task.facts.texts[qid][:_LONGEST_TEXT] for qid in self.task.qids]
-            n_words = words_of(self.mixed)
-            memory = make_memory(self.task.past, self.mixed.Q, n_words, texts, self.task.doc_ids, settings)
+            n_words = words_of(mixed)
+            memory = make_memory(self.task.past, mixed.Q, n_words, texts, self.task.doc_ids, settings)
             shape = {"threshold": settings.threshold, "power": settings.power}
             summary |= {"memory": mix.weight, "pooled memory": mix.pooled, "unseen": mix.unseen, **shape}
         return TextModel(words, words, weights, words=word_map, memory=memory), summary
 
     def model(self, mix: Mix, accepted: bool) -> tuple[TextModel, dict[str, Any]]:
         """The model to ship, with the parts that are not used, and a summary."""
-        learned, summary = self.learned(mix)
+        learned, summary = self.learned(mix, with_vectors=mix.vectors is not None)
         words_used = mix.words is not None or mix.vectors is not None
         used = tuple(name for name, is_used in (("words", words_used), ("memory", mix.has_memory)) if is_used)
         if accepted:
-            other = self.mixed.start if words_used else None  # words that no mix wants are not learned from everything
+            # Words that no mix wants are not learned from everything. Memory counts in the unit of the words.
+            start = self.space.start if mix.vectors is None else self.mixed.start
+            other = start * self.unit(mix) if words_used else None
             return replace(learned, learned=LearnedParts(used, other)), summary
         plain = self.space if self.space.given_start is not None else words_alone(self.space)
         model = TextModel(plain.vectoriser, plain.vectoriser, plain.start)
-        if plain.vectoriser is not self.mixed.vectoriser:
+        if plain.vectoriser is not learned.doc_vectoriser:
             return model, summary  # documents need no columns, or vectors, to be searched
-        other = learned.weights if words_used else None
-        return replace(model, learned=LearnedParts((), other, learned.memory)), summary
+        other, memory = learned.weights * (1 / self.unit(mix)) if words_used else None, learned.memory
+        if memory is not None:
+            memory = replace(memory, settings=settings_of_memory(mix, self.mixer.scale(mix), 1.0))
+        return replace(model, learned=LearnedParts((), other, memory)), summary
 
 
 def _vectors_note(own: OwnVectors, choice: Choice) -> str:

@@ -27,6 +27,7 @@ EVERY: Final = "all answers"
 KNOWN: Final = "known answers"
 NEW: Final = "new answers"
 REPEATED: Final = "repeated queries"
+RECENTLY: Final = ", the last tenth of the log"  # behind the name of a query in a fold of repeated queries
 _USUAL_WORDS: Final = 10  # in a query
 
 
@@ -127,7 +128,7 @@ class Task:
     build : Q and D for each of several vectorisers that tokenise alike
     folds : folds for the document rows D of the start, to choose and to decide by
     queries : queries that choose among ways to weight words
-    first : the first fold of known answers
+    known : folds of known answers, which also choose the tokenizer
     test : parts to report on, if given, for a vectoriser, Q and D
     past : evidence for memory from all training evidence; None if documents have no memory
     shares : expected share of each case among the queries to come
@@ -143,7 +144,7 @@ class Task:
     build: Callable[[Sequence[Vectoriser]], list[tuple[sparse.csr_array, sparse.csr_array]]]
     folds: Callable[[sparse.csr_array], tuple[Fold, ...]]
     queries: Callable[[sparse.csr_array, sparse.csr_array], TextHeldOut]
-    first: Fold
+    known: tuple[Fold, ...]
     test: Callable[[Vectoriser, sparse.csr_array, sparse.csr_array], Sequence[HeldOutPart]] | None = None
     past: Past | None = None
     shares: Mapping[str, float] = field(default_factory=lambda: {KNOWN: 1.0})

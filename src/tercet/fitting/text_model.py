@@ -318,7 +318,10 @@ class TextModel:
         it has none."""
         words = self.doc_vectoriser
         if not isinstance(words, FieldedVectoriser):
-            return self if self.memory is None else replace(self, memory=None, report=None)
+            if self.memory is None:
+                return self
+            kept = self.learned and replace(self.learned, used=tuple(part for part in self.parts if part != "memory"))
+            return replace(self, memory=None, report=None, learned=kept)
         from tercet.learn.joint import taken_apart
 
         return TextModel(words.plain_, words.plain_, taken_apart(self.weights, words.layout_)[0])
@@ -330,8 +333,7 @@ class TextModel:
             raise InputError(f"{what} is of words alone, and the model has {others} besides")
         if self.memory is not None:
             raise InputError(
-                f"{what} is of words alone, and the model has memory besides; --parts words, or "
-                'model.with_parts(["words"]), leaves memory out'
+                f"{what} is of words alone, and the model has memory besides; model.with_parts(['words']) leaves it out"
             )
 
     def rank(self, queries: Any, docs: Any, k: int = 100, query_vectors: Any = None) -> dict[str, dict[str, float]]:
