@@ -251,7 +251,7 @@ def newsgroups(options: argparse.Namespace) -> Record:
     fits, gaps = [], []
     for seed in options.seeds:
         with (clock := Clock()).running():
-            model = tc.fit_labelled(train.texts, train.labels, random_state=seed, verbose=False)
+            model = tc.fit_labelled(train.texts, train.labels, random_state=seed, options={"verbose": False})
         fits.append(Outcome(seed, clock, model.parts))
         print(f"  newsgroups, seed {seed}: {fits[-1]}", flush=True)
         for system, part in variants(model):
@@ -378,7 +378,7 @@ def warm_up() -> None:
     """Compile the kernels, or load them, before any fit is timed."""
     animals = ("cats purr", "dogs bark", "fish swim")
     docs = {str(i): animals[i % 3] for i in range(30)}
-    tc.fit(docs, docs, {qid: {str((int(qid) + 3) % 30): 1} for qid in docs}, verbose=False)
+    tc.fit(docs, docs, {qid: {str((int(qid) + 3) % 30): 1} for qid in docs}, options={"verbose": False})
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -71,7 +71,7 @@ class Case:
     def fit(self, seed: int, **settings: Any) -> tuple[tc.TextModel, Clock]:
         """Learn from the training part, with the settings that differ from the default call."""
         docs = {doc_id: text for doc_id, text in self.docs.items() if doc_id not in self.added}
-        call: dict[str, Any] = {"random_state": seed, "verbose": False, **settings}
+        call: dict[str, Any] = {"random_state": seed, "options": {"verbose": False}, **settings}
         with (clock := Clock()).running():
             if self.linked:
                 model = tc.fit_linked(docs, {source: list(targets) for source, targets in self.train.items()}, **call)
