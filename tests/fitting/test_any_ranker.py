@@ -20,10 +20,11 @@ SMALL = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
 LEARNS_FROM_PREFERENCES = sorted(NAMED_RANKERS.keys() - {"lsi", "cosine", "diagonal", "correlated"})
 
 
-def fit(**options):
-    """With queries to choose and to report on there is one fold."""
+def fit(ranker=None, **options):
+    """With queries to choose and to report on there is one fold of known answers."""
     parts = {"validation": SMALL.part(36, 48), "test": SMALL.part(48)}
-    return tc.fit(SMALL.docs, SMALL.queries, SMALL.part(0, 36), **parts, **{"n_steps": 3000, "n_models": 1} | options)
+    options = {"n_steps": 3000} | options
+    return tc.fit(SMALL.docs, SMALL.queries, SMALL.part(0, 36), **parts, ranker=ranker, options=options)
 
 
 def test_every_ranker_has_a_name_or_a_reason_why_not():
@@ -92,13 +93,6 @@ def test_the_best_of_a_list_on_validation_is_taken():
 
 
 @pytest.mark.slow
-def test_several_models_come_from_several_seeds():
-    one, two = (fit(ranker=tc.DenseRanker(rate=1.0, schedule="linear", random_state=7)) for n in (1, 2))
-    assert two.report.chosen["models"] == 2
-    assert bits(one.weights) != bits(two.weights)
-
-
-@pytest.mark.slow
 def test_labels_links_and_preferences_take_a_ranker():
     texts = [f"{word} {i}" for i in range(20) for word in ("cat purr", "dog bark")]
     labelled = tc.fit_labelled(texts, ["cat", "dog"] * 20, ranker="sparse", options={"n_steps": 500})
@@ -127,10 +121,10 @@ def test_lsi_looks_at_preferences_only_to_choose_its_parameters():
 
 @pytest.mark.slow
 def test_the_number_of_steps_can_be_given():
-    assert fit(options={"n_steps": 2000}).report.chosen["steps"] == 2000
-    [curve] = fit(ranker=tc.DenseRanker(rate=0.3), options={"n_steps": 9000}).report.details.learning.curves
+    assert fit(n_steps=2000).report.chosen["steps"] == 2000
+    [curve] = fit(tc.DenseRanker(rate=0.3), n_steps=9000).report.details.learning.curves
     assert curve.points[-1][0] == 9000
-    [curve] = fit(ranker=tc.DenseRanker(rate=0.3, epochs=2), options={"n_steps": 9000}).report.details.learning.curves
+    [curve] = fit(tc.DenseRanker(rate=0.3, epochs=2), n_steps=9000).report.details.learning.curves
     assert curve.points[-1][0] == 18000
 
 
@@ -192,9 +186,7 @@ def test_a_density_is_reached_by_name(given, n_entries):
 @pytest.mark.parametrize("given", [{}, {"start": "random"}])
 def test_documents_stay_where_that_is_asked_for_by_name(given):
     asked = NameWithParameters("low-rank", {"learn_documents": False, **given})
-    output = fit(
-        ranker=asked, options={"n_steps": 300}
-    ).report.chosen  # too few documents for 200 directions of their own
+    output = fit(asked, n_steps=300).report.chosen  # too few documents for 200 directions of their own
     assert (output["learn_documents"], output["start"]) == (False, "random")
 
 

@@ -15,7 +15,7 @@ from tercet.text import Analyser, FieldedVectoriser
 
 K = 4
 ANALYSER = Analyser()
-QUICK = {"analyser": ANALYSER, "n_steps": 3000, "n_models": 1, "verbose": False, "ranker": "diagonal"}
+QUICK = {"ranker": "diagonal", "options": {"analyser": ANALYSER, "n_steps": 3000, "verbose": False}}
 
 
 def collection(seed=0, n_docs=120, n_queries=30, *, summary_by="vectors"):

@@ -21,7 +21,7 @@ from tercet.fitting.task import NEW, SEEN
 from tercet.weights import Identity, LowRank
 
 # Where numbers do not matter: few steps, and no mean of several models is tried.
-QUICK = {"n_steps": 3000, "n_models": 1}
+QUICK = {"n_steps": 3000}
 
 # -- measures and scores, written again in the plainest way -----------------------------------------------------------
 
@@ -166,7 +166,7 @@ def test_the_decision_is_made_by_what_was_learned_without_those_queries(monkeypa
         small.part(0, 40),
         validation=validation,
         ranker=tc.DenseRanker(rate=0.3, schedule="linear"),
-        **QUICK,
+        options=QUICK,
     )
     [weights] = trained
     docs, queries = list(small.docs.values()), [small.queries[q] for q in validation]
@@ -199,7 +199,7 @@ def test_the_report_prints_its_numbers(model):
 @pytest.mark.slow
 def test_a_measure_where_lower_is_better_is_lowered():
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
-    report = tc.fit(small.docs, small.queries, small.qrels, measure="RankLoss", **QUICK).report
+    report = tc.fit(small.docs, small.queries, small.qrels, measure="RankLoss", options=QUICK).report
     assert report.accepted
     assert report.change[2] < 0
     assert re.search(r"RankLoss changed by -0\.\d+", report.decision)
@@ -273,7 +273,7 @@ def test_noise_is_declined_about_as_often_as_one_standard_error_promises(given, 
         noise = with_random_answers(matching(seed), seed)
         parts = {"validation": noise.part(50, 75)} if given else {}
         model = tc.fit(
-            noise.docs, noise.queries, noise.part(0, 50), **parts, test=noise.part(75), **QUICK, random_state=seed
+            noise.docs, noise.queries, noise.part(0, 50), **parts, test=noise.part(75), options=QUICK, random_state=seed
         )
         if model.report.accepted:
             assert model.report.change[1] <= 0  # the interval on untouched queries then claims nothing
@@ -295,7 +295,7 @@ def test_noise_to_learn_from_is_declined_where_words_match(seed):
         validation=true.part(60, 80),
         test=true.part(80),
         random_state=seed,
-        **QUICK,
+        options=QUICK,
     )
     assert_is_its_start(model, true)
 
@@ -310,7 +310,7 @@ def test_a_start_that_cannot_be_beaten_stays(rejected):
 def test_words_of_training_queries_have_columns_and_words_of_held_out_queries_have_not():
     small = matching(0)
     queries = {q: f"{text} only{q}" for q, text in small.queries.items()}
-    model = tc.fit(small.docs, queries, small.part(0, 60), validation=small.part(60, 80), test=small.part(80), **QUICK)
+    model = tc.fit(small.docs, queries, small.part(0, 60), validation=small.part(60, 80), test=small.part(80), options=QUICK)
     own = {word for word in model.query_vectoriser.words_ if word.startswith("only")}
     assert own == {f"only{q}" for q in small.part(0, 60)}
 
@@ -318,7 +318,7 @@ def test_words_of_training_queries_have_columns_and_words_of_held_out_queries_ha
 @pytest.mark.slow
 def test_the_report_without_test_queries_is_of_all_that_were_left_out():
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=30)
-    report = tc.fit(small.docs, small.queries, small.qrels, **QUICK).report
+    report = tc.fit(small.docs, small.queries, small.qrels, options=QUICK).report
     assert report.crossed
     assert "30 training queries, 30 of them left out in turn. Each query was left out twice, in 5 folds" in str(report)
     for system in report.systems:
@@ -342,7 +342,7 @@ def test_the_report_without_test_queries_is_of_all_that_were_left_out():
 
 
 def tiny(**changes):
-    given = {"docs": TINY.docs, "queries": TINY.queries, "qrels": TINY.qrels, "n_steps": 300, "n_models": 1} | changes
+    given = {"docs": TINY.docs, "queries": TINY.queries, "qrels": TINY.qrels, "n_steps": 300} | changes
     return tc.fit(given.pop("docs"), given.pop("queries"), given.pop("qrels"), **given)
 
 
@@ -409,7 +409,7 @@ def test_a_model_of_few_queries_can_be_saved(tmp_path):
 def test_one_untouched_query_is_enough_to_fit():
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
     model = tc.fit(
-        small.docs, small.queries, small.part(0, 40), validation=small.part(40, 59), test=small.part(59), **QUICK
+        small.docs, small.queries, small.part(0, 40), validation=small.part(40, 59), test=small.part(59), options=QUICK
     )
     assert model.report.accepted
 
@@ -477,11 +477,11 @@ def test_classes_are_learned_and_reported_as_anyone_would_compute():
 def test_test_texts_give_no_words_and_all_others_are_learned_from():
     texts, labels = labelled(0, 60)
     own_words = [f"{text} own{i}" for i, text in enumerate(texts)]
-    model = tc.fit_labelled(own_words[:40], labels[:40], test=(own_words[40:], labels[40:]), **QUICK)
+    model = tc.fit_labelled(own_words[:40], labels[:40], test=(own_words[40:], labels[40:]), options=QUICK)
     own = {word for word in model.query_vectoriser.words_ if word.startswith("own")}
     assert own == {f"own{i}" for i in range(40)}
     assert (model.report.n_train, model.report.n_validation, model.report.n_test) == (40, 40, 20)
-    without = tc.fit_labelled(own_words[:40], labels[:40], **QUICK).report
+    without = tc.fit_labelled(own_words[:40], labels[:40], options=QUICK).report
     assert (without.n_train, without.n_test, without.crossed) == (40, 40, True)
     assert "Each text was left out twice" in without.split
 
@@ -492,7 +492,7 @@ def test_shuffled_labels_are_declined():
     for seed in range(3):
         texts, labels = labelled(seed, 100)
         shuffled = np.random.default_rng(seed).permutation(labels).tolist()
-        accepted += tc.fit_labelled(texts, shuffled, random_state=seed, **QUICK).report.accepted
+        accepted += tc.fit_labelled(texts, shuffled, random_state=seed, options=QUICK).report.accepted
     assert accepted <= 1
 
 
@@ -543,15 +543,14 @@ def test_links_are_learned_and_no_document_finds_itself():
         docs[f"d{i}"] = " ".join(f"topic{topic}{side}{word}" for word in words)
     for i in range(0, 120, 2):
         links[f"d{i}"] = [f"d{j}" for j in range(1, 120, 2) if j // 2 % 6 == i // 2 % 6]
-    model = tc.fit_linked(docs, links, **QUICK, options={"analyser": tc.Analyser()})
+    model = tc.fit_linked(docs, links, options=QUICK | {"analyser": tc.Analyser()})
     assert model.report.accepted
     start, learned = model.report.systems[-2], model.report.systems[-1]
     assert learned.values["AP"][0] > start.values["AP"][0] + 0.3
     again = tc.fit_linked(
         docs,
         {source: [source, *targets] for source, targets in links.items()},
-        **QUICK,
-        options={"analyser": tc.Analyser()},
+        options=QUICK | {"analyser": tc.Analyser()},
     )
     assert bits(again.weights) == bits(model.weights)  # a link to itself says nothing
 
