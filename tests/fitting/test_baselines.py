@@ -53,9 +53,9 @@ def test_words_as_they_are_need_a_clear_win(n_confused, n_helped, is_clear):
     shown, start = choose_start(task_of(corpus), FitOptions())
     assert start.vectoriser.analyser.stemmer == (None if is_clear else "english")
     assert (start.name == ORDINARY) == (not is_clear)
-    assert {"BM25", "tf-idf"} <= {space.name for space in shown}
+    names = ["BM25", "BM25 unstemmed", "tf-idf unstemmed"] if is_clear else ["BM25", "tf-idf"]
+    assert [space.name for space in shown] == names
     assert start in shown
-    assert len(shown) == (3 if is_clear else 2)
 
 
 def test_stop_words_stay_where_queries_are_made_of_them():
@@ -69,23 +69,19 @@ def test_stop_words_stay_where_queries_are_made_of_them():
 @settings(max_examples=5)
 @given(st.integers(0, 2**32))
 def test_the_weighting_is_the_best_where_that_is_clearly_better_than_the_ordinary(seed):
+    """Of one tokenizer; which tokenizer is the best is chosen with memory."""
     rng = np.random.default_rng(seed)
     words = [*(root + ending for root in ROOTS[:6] for ending in ("", "s", "ing")), "the", "of", "it"]
     docs = {f"d{i}": " ".join(rng.choice(words, rng.integers(2, 12))) for i in range(12)}
     queries = {f"q{i}": " ".join(rng.choice(words, 3)) for i in range(12)}
     qrels: Qrels = {qid: {f"d{rng.integers(12)}": 1} for qid in queries}
     task = task_of(Corpus(docs, queries, qrels))
-    shown, start = choose_start(task, FitOptions())
-    cuts = {
-        "": tc.Analyser(stemmer="english"),
-        " unstemmed": tc.Analyser(),
-        " without stop words": tc.Analyser(stop_words="english", stemmer="english"),
-    }
+    analyser = tc.Analyser(stemmer="english")
+    shown, start = choose_start(task, FitOptions(analyser=analyser))
     values = {
-        f"{name}{how}": space.queries.values(space.start)
-        for how, analyse in cuts.items()
+        name: space.queries.values(space.start)
         for name, own in WEIGHTINGS.items()
-        for space in task.spaces({name: tc.Vectoriser(analyser=analyse, **own)})
+        for space in task.spaces({name: tc.Vectoriser(analyser=analyser, **own)})
     }
     gain = {name: own - values[ORDINARY] for name, own in values.items()}
     n = len(queries)

@@ -111,7 +111,8 @@ def test_words_weighted_by_tfidf_are_kept_and_have_no_rm3():
     given = tc.TextModel(words, words, Weights([Identity(n_terms=len(words.words_))]))
     model = tc.fit(corpus.docs, corpus.queries, corpus.part(0), options=QUICK | {"vocabulary": given})
     assert model.doc_vectoriser is words
-    assert (model.report.systems[0].name, model.report.rivals) == ("tf-idf", ())
+    assert model.report.systems[0].name == "tf-idf"
+    assert "RM3" not in [rival.name for rival in model.report.rivals]
     assert "RM3" not in make_report_page(model.report)
 
 
@@ -160,7 +161,7 @@ def test_rm3_has_the_setting_that_is_best_on_the_queries_that_choose(seed):
     assert best != max(ranker_of, key=lambda values: mean(values, test))
     expansion = RM3(space)
     assert tuple(expansion.setting.values()) == best
-    values = expansion.values(test, task.first, parse_measures(["nDCG@10"]))[:, 0]
+    values = expansion.values(test, task.known[0], parse_measures(["nDCG@10"]))[:, 0]
     assert values.mean() == pytest.approx(mean(best, test), abs=1e-12)
     # The row of the report is that, over BM25 whatever learning starts from.
     report = tc.fit(
