@@ -71,7 +71,7 @@ def left_out(task) -> list[dict[str, HeldOutPart]]:
 
 
 LOG = log_of(700)
-QUICK = {"n_steps": 500, "n_models": 1, "ranker": tc.DenseRanker(rate=0.3, schedule="linear")}
+QUICK = {"n_steps": 500, "ranker": tc.DenseRanker(rate=0.3, schedule="linear")}
 
 
 # -- what is left out -------------------------------------------------------------------------------------------------

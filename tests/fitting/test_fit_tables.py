@@ -18,9 +18,9 @@ TRIPLETS = [(qid, "abc"[i % 3], "abc"[(i + 1) % 3]) for i, qid in enumerate(QUER
 PRODUCTS = [{"sku": doc_id, "name": text, "price": 1.5} for doc_id, text in ANIMALS.items()]
 
 
-def fit(docs, queries=None, qrels=None, **options):
+def fit(docs, queries=None, qrels=None, **given):
     ranker = tc.DenseRanker(rate=0.3, schedule="linear")  # a single one, and no mean of several
-    return tc.fit(docs, queries, qrels, **{"ranker": ranker, "n_steps": 200, "verbose": False} | options)
+    return tc.fit(docs, queries, qrels, ranker=ranker, **given, options={"n_steps": 200, "verbose": False})
 
 
 def ranking(model):

@@ -15,7 +15,7 @@ from tercet.text import Analyser, FieldedVectoriser
 
 K = 4
 ANALYSER = Analyser()
-QUICK = {"analyser": ANALYSER, "n_steps": 3000, "n_models": 1, "verbose": False, "ranker": "diagonal"}
+QUICK = {"ranker": "diagonal", "options": {"analyser": ANALYSER, "n_steps": 3000, "verbose": False}}
 
 
 def collection(seed=0, n_docs=120, n_queries=30, *, summary_by="vectors"):
@@ -69,15 +69,17 @@ def test_what_vectors_do_not_say_is_left_out():
     assert tc.Index.build(docs, model).search(queries["q0"])  # documents need no vectors
 
 
-@pytest.mark.slow
-def test_words_are_learned_as_without_vectors(fitted):
+def test_a_query_without_a_vector_is_scored_by_words_and_memory(fitted):
     model, docs, queries, _ = fitted
-    data = collection()
-    plain = tc.fit(*data[:3], **QUICK)
+    text = queries["q0"]
     alone = model.words_alone()
-    for qid, text in list(queries.items())[:5]:
-        expected = plain.rank({qid: text}, dict(docs.items()), k=5)[qid]
-        assert alone.rank({qid: text}, dict(docs.items()), k=5)[qid] == pytest.approx(expected, rel=1e-6)
+    assert (alone.n_dims, alone.memory) == (0, None)
+    expected = alone.rank({"q": text}, dict(docs.items()), k=len(docs))["q"]
+    for doc_id, score in model.rank({"q": text}, docs, k=len(docs))["q"].items():
+        remembered = 0.0
+        if model.memory is not None:
+            remembered = model.explain(text, docs.part([doc_id]), doc_id).score - expected[doc_id]
+        assert score == pytest.approx(expected[doc_id] + remembered, rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.slow
@@ -95,15 +97,16 @@ def test_index_ranking_reasons_and_saving_agree(fitted, tmp_path):
         hits = index.search(queries[qid], 7, vector=X[number])
         assert [hit.doc_id for hit in hits] == list(run[qid])[: len(hits)]
     why = hits[0].why
-    assert sum(contribution for *_, contribution in why.pairs) == pytest.approx(hits[0].score, rel=1e-6)
+    total = sum(contribution for *_, contribution in why.pairs) + sum(past.contribution for past in why.past)
+    assert total == pytest.approx(hits[0].score, rel=1e-6)
     assert [pair[:2] for pair in why.pairs].count(("own vectors", "own vectors")) == 1
     versus = difference(hits)
     assert versus == pytest.approx(hits[0].score - hits[1].score, rel=1e-6)
 
 
 def difference(hits):
-    searched = hits[0]._query
-    return sum(contribution for *_, contribution in searched.versus(hits[0]._row, hits[1]._row).pairs)
+    why = hits[0]._query.versus(hits[0]._row, hits[1]._row)
+    return sum(contribution for *_, contribution in why.pairs) + sum(past.contribution for past in why.past)
 
 
 def test_a_query_without_a_vector_is_asked_by_its_words_and_one_without_words_by_its_vector(fitted):

@@ -9,7 +9,7 @@ import pytest
 
 import oracles
 import tercet as tc
-from support.corpora import TINY, bits, learned_scores
+from support.corpora import TINY, bits, oracle_scores
 from tercet.errors import BundleError, InputError
 from tercet.store import read_bundle, write_bundle
 from tercet.weights import Dense, Identity
@@ -19,14 +19,14 @@ from tercet.weights import Dense, Identity
 
 def test_rank_is_brute_force(model, corpus):
     queries = dict(list(corpus.queries.items())[:12])
-    scores = learned_scores(model, list(corpus.docs.values()), list(queries.values()))
+    scores = oracle_scores(model, corpus.docs, list(queries.values()))
     doc_ids = list(corpus.docs)
     run = model.rank(queries, corpus.docs, k=7)
     assert list(run) == list(queries)
     for row, found in zip(scores, run.values(), strict=True):
         best = oracles.ranking(row.tolist())[:7]
         assert list(found) == [doc_ids[d] for d in best]
-        assert list(found.values()) == pytest.approx([row[d] for d in best], abs=1e-9)
+        assert list(found.values()) == pytest.approx([row[d] for d in best], rel=1e-6)
     assert len(model.rank(queries, corpus.docs, k=10**6)["q0"]) == len(corpus.docs)
 
 
@@ -42,13 +42,16 @@ def test_explanations_sum_to_the_scores(model, corpus):
     run = model.rank(queries, corpus.docs, k=len(corpus.docs))
     for qid, text in queries.items():
         for doc_id in list(corpus.docs)[:15]:
-            why = model.explain(text, corpus.docs[doc_id])
+            why = model.explain(text, corpus.docs[doc_id], doc_id)
             sizes = [abs(contribution) for _, _, contribution in why.pairs]
             assert sizes == sorted(sizes, reverse=True)
-            assert sum(c for _, _, c in why.pairs) == pytest.approx(why.score, abs=1e-9 * (1 + sum(sizes)))
+            total = sum(c for _, _, c in why.pairs) + sum(past.contribution for past in why.past)
+            assert total == pytest.approx(why.score, abs=1e-9 * (1 + sum(sizes)))
             assert why.score == pytest.approx(run[qid][doc_id], abs=1e-9)
             words = text.split(), corpus.docs[doc_id].split()
-            assert {(a, b) for a, b, _ in why.pairs} <= {(a, b) for a in words[0] for b in words[1]}
+            pairs = {(a, b) for a, b, _ in why.pairs if not b.startswith("past queries: ")}
+            assert pairs <= {(a, b) for a in words[0] for b in words[1]}
+            assert {past.text for past in why.past} <= set(corpus.queries.values())
 
 
 def test_unknown_words_are_told_once_each_and_in_order(model):

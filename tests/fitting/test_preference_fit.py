@@ -27,12 +27,12 @@ def triplets_of(qids, n_each=12, seed=0, right=True) -> list[tuple[str, str, str
     return triplets
 
 
-QUICK = {"n_steps": 10_000, "n_models": 1, "verbose": False}
+QUICK = {"n_steps": 10_000, "verbose": False}
 
 
 @pytest.fixture(scope="module")
 def model():
-    return tc.fit(CORPUS.docs, CORPUS.queries, preferences=triplets_of(CORPUS.qrels), **QUICK)
+    return tc.fit(CORPUS.docs, CORPUS.queries, preferences=triplets_of(CORPUS.qrels), options=QUICK)
 
 
 @pytest.mark.slow
@@ -42,7 +42,7 @@ def test_threes_are_held_out_by_query_and_reported_against_the_baselines(model):
     assert (report.n_train, report.n_validation, report.n_test) == (80, 80, 80)
     assert report.measure == "PairAccuracy"
     assert {"tf-idf", "BM25", "learned"} <= {system.name for system in report.systems}
-    assert [rival.name for rival in report.rivals] == ["RM3"]
+    assert [rival.name for rival in report.rivals][:2] == ["RM3", "past queries appended"]
     assert "Each query was left out twice, in 5 folds" in report.split
     start, learned = (system.values["PairAccuracy"] for system in report.systems[-2:])
     assert learned[0] > start[0]
@@ -56,7 +56,7 @@ def test_the_report_is_what_anyone_would_compute():
     qids = list(CORPUS.qrels)
     tested = qids[60:]
     parts = {"validation": triplets_of(qids[40:60]), "test": triplets_of(tested)}
-    model = tc.fit(CORPUS.docs, CORPUS.queries, preferences=triplets_of(qids[:40]), **parts, **QUICK)
+    model = tc.fit(CORPUS.docs, CORPUS.queries, preferences=triplets_of(qids[:40]), **parts, options=QUICK)
     shares = []
     for qid in tested:
         scores = {
@@ -70,16 +70,16 @@ def test_the_report_is_what_anyone_would_compute():
 
 @pytest.mark.slow
 def test_threes_that_say_nothing_are_declined():
-    report = tc.fit(CORPUS.docs, CORPUS.queries, preferences=triplets_of(CORPUS.qrels, right=False), **QUICK).report
+    report = tc.fit(CORPUS.docs, CORPUS.queries, preferences=triplets_of(CORPUS.qrels, right=False), options=QUICK).report
     assert not report.accepted
-    assert "Learning was rejected" in report.decision
+    assert report.decision.startswith("Not used: ")
 
 
 @pytest.mark.slow
 def test_queries_may_be_texts(model):
     triplets = [(CORPUS.queries[qid], better, worse) for qid, better, worse in triplets_of(CORPUS.qrels)]
     assert len({query for query, *_ in triplets}) == 80
-    fitted = tc.fit(CORPUS.docs, preferences=triplets, **QUICK)
+    fitted = tc.fit(CORPUS.docs, preferences=triplets, options=QUICK)
     assert fitted.report.n_train == model.report.n_train
     assert fitted.report.accepted
 
@@ -89,7 +89,7 @@ def test_validation_and_test_may_be_given_and_the_same_seed_gives_the_same_bits(
     qids = list(CORPUS.qrels)
     parts = {"validation": triplets_of(qids[50:65]), "test": triplets_of(qids[65:])}
     one, other = (
-        tc.fit(CORPUS.docs, CORPUS.queries, preferences=triplets_of(qids[:50]), **parts, **QUICK) for _ in range(2)
+        tc.fit(CORPUS.docs, CORPUS.queries, preferences=triplets_of(qids[:50]), **parts, options=QUICK) for _ in range(2)
     )
     assert (one.report.n_train, one.report.n_validation, one.report.n_test) == (50, 15, 15)
     assert bits(one.weights) == bits(other.weights)

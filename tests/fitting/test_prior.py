@@ -19,10 +19,11 @@ SMALL = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
 KNOWN = {(f"ask{i:02d}", f"say{i:02d}"): 1.0 for i in range(12)}
 
 
-def fit(**options):
-    """With queries to choose and to report on there is one fold."""
+def fit(prior=None, ranker=None):
+    """With queries to choose and to report on there is one fold of known answers."""
     parts = {"validation": SMALL.part(36, 48), "test": SMALL.part(48)}
-    return tc.fit(SMALL.docs, SMALL.queries, SMALL.part(0, 36), **parts, **{"n_steps": 2000, "n_models": 1} | options)
+    options = {"n_steps": 2000, "prior": prior}
+    return tc.fit(SMALL.docs, SMALL.queries, SMALL.part(0, 36), **parts, ranker=ranker, options=options)
 
 
 def weight(model, query_word, doc_word):
@@ -33,7 +34,7 @@ def weight(model, query_word, doc_word):
 @pytest.mark.slow
 @pytest.mark.parametrize("ranker", ["low-rank", "sparse", "diagonal", "correlated", "lsi", "cosine"])
 def test_known_pairs_are_in_the_start_and_in_what_is_learned(ranker):
-    plain, model = fit(ranker=ranker), fit(ranker=ranker, options={"prior": KNOWN})
+    plain, model = fit(ranker=ranker), fit(KNOWN, ranker=ranker)
     names = [system.name for system in model.report.systems]
     start = names[-2] if model.report.accepted else names[-1]
     assert start.endswith(" with prior")
@@ -49,7 +50,7 @@ def test_known_pairs_are_in_the_start_and_in_what_is_learned(ranker):
 def test_what_is_known_needs_not_be_learned():
     scores = {}
     for prior in (None, dict.fromkeys(KNOWN, 40.0)):
-        model = fit(ranker=tc.DenseRanker(rate=0.1, schedule="linear"), options={"prior": prior})
+        model = fit(prior, ranker=tc.DenseRanker(rate=0.1, schedule="linear"))
         learned = weight(model, "ask03", "say03") - (0.0 if prior is None else 40.0)
         scores[prior is None] = abs(learned)
     assert scores[False] < 0.2 * scores[True]  # the margins that are left are reached already
@@ -59,14 +60,14 @@ def test_what_is_known_needs_not_be_learned():
 def test_pairs_that_never_count_have_no_weight():
     never = [("ask03", "say03", "never"), ("ask04", "say04", 0)]
     plain = fit(ranker="sparse")
-    model = fit(ranker="sparse", options={"prior": never})
+    model = fit(never, ranker="sparse")
     assert weight(plain, "ask03", "say03") != 0
     assert weight(model, "ask03", "say03") == weight(model, "ask04", "say04") == 0
     assert weight(model, "ask05", "say05") != 0
-    thinned = fit(ranker=tc.SparseRanker(sparsify="low-rank", density=0.3), options={"prior": never})
+    thinned = fit(never, ranker=tc.SparseRanker(sparsify="low-rank", density=0.3))
     assert weight(thinned, "ask03", "say03") == 0
     with pytest.raises(InputError, match="pairs that never have a weight is for the ranker 'sparse'; got 'low-rank'"):
-        fit(options={"prior": never})
+        fit(never)
 
 
 @pytest.mark.slow
@@ -93,9 +94,7 @@ def test_the_same_prior_in_any_form_is_the_same_model(tmp_path):
     records = [{"query": q, "document": d, "weight": w} for q, d, w in rows]
     forms = [KNOWN, rows, nested, records, *(tmp_path / f"pairs.{end}" for end in ("tsv", "csv", "jsonl"))]
     assert len({tuple(as_word_pairs(form)) for form in forms}) == 1
-    assert bits(fit(options={"prior": str(tmp_path / "pairs.tsv")}).weights) == bits(
-        fit(options={"prior": KNOWN}).weights
-    )
+    assert bits(fit(str(tmp_path / "pairs.tsv")).weights) == bits(fit(KNOWN).weights)
 
 
 def test_never_and_zero_are_read(tmp_path):
@@ -125,7 +124,7 @@ def test_never_and_zero_are_read(tmp_path):
 def test_a_wrong_file_is_named_with_its_line(text, message, tmp_path):
     (tmp_path / "pairs.tsv").write_text(text)
     with pytest.raises(FormatError, match=message):
-        fit(options={"prior": tmp_path / "pairs.tsv"})
+        fit(tmp_path / "pairs.tsv")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +139,7 @@ def test_a_wrong_file_is_named_with_its_line(text, message, tmp_path):
 )
 def test_what_is_no_prior_is_named(prior, message):
     with pytest.raises(InputError, match=message):
-        fit(options={"prior": prior})
+        fit(prior)
 
 
 @pytest.mark.slow

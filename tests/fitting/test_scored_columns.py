@@ -14,7 +14,7 @@ from tercet.learn.joint import taken_apart
 from tercet.text import Analyser, FieldedVectoriser
 
 ANALYSER = Analyser()
-QUICK = {"n_steps": 2000, "n_models": 1, "verbose": False}
+QUICK = {"n_steps": 2000, "verbose": False}
 
 
 def shop(seed=0, n_docs=300, n_queries=60, popularity=1.0):
@@ -148,7 +148,7 @@ def test_where_learning_does_not_help_documents_need_no_columns():
         doc["downloads"] = int(rng.integers(1000))
     # Judged at random: nothing can be learned.
     qrels = {qid: dict.fromkeys(rng.choice(list(docs), 3).tolist(), 1) for qid in qrels}
-    model = tc.fit(docs, queries, qrels, **QUICK, options={"features": ["downloads"], "analyser": ANALYSER})
+    model = tc.fit(docs, queries, qrels, options=QUICK | {"features": ["downloads"], "analyser": ANALYSER})
     assert not model.report.accepted
     assert not any("beside words" in note for note in model.report.notes)  # of what was rejected, the model has nothing
     assert not isinstance(model.doc_vectoriser, FieldedVectoriser)
@@ -179,7 +179,7 @@ def test_preferences_and_other_rankers_learn_numbers_too():
 def test_the_same_seed_gives_the_same_bits(fitted):
     docs, queries, qrels = shop()
     fits = [
-        tc.fit(docs, queries, qrels, **QUICK, options={"features": ["log:downloads"], "analyser": ANALYSER})
+        tc.fit(docs, queries, qrels, options=QUICK | {"features": ["log:downloads"], "analyser": ANALYSER})
         for _ in range(2)
     ]
     runs = [model.rank(queries, as_documents(docs), k=5) for model in fits]
@@ -202,7 +202,7 @@ def test_the_same_seed_gives_the_same_bits(fitted):
 def test_what_cannot_be_is_said(given, message):
     docs, queries, qrels = shop(n_docs=40, n_queries=20)
     with pytest.raises(InputError, match=message):
-        tc.fit(docs, queries, qrels, **given, options={"verbose": False})
+        tc.fit(docs, queries, qrels, options=given)
 
 
 def test_fields_may_be_named_without_weights():
@@ -219,5 +219,5 @@ def test_clicks_teach_numbers_too():
         wanted = str(rng.choice(list(qrels[qid])))
         shown = list(dict.fromkeys([*map(str, rng.choice(list(docs), 5)), wanted]))
         log.append(tc.data.Impression(queries[qid], tuple(shown), (wanted,)))
-    model = tc.fit(docs, clicks=log, **QUICK, options={"features": ["log:downloads"], "analyser": ANALYSER})
+    model = tc.fit(docs, clicks=log, options=QUICK | {"features": ["log:downloads"], "analyser": ANALYSER})
     assert model.report.chosen["weight of log:downloads"] > 0

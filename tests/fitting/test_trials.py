@@ -16,7 +16,7 @@ from tercet.fitting.task import EVERY, NEW, SEEN
 from tercet.weights import Identity, LowRank
 
 # Where numbers do not matter: few steps, and no mean of several models is tried.
-QUICK = {"n_steps": 3000, "n_models": 1}
+QUICK = {"n_steps": 3000}
 
 # -- documents as they are, and means ----------------------------------------------------------------------------------
 
@@ -60,7 +60,7 @@ def tried(monkeypatch) -> list[list[tuple[trials.Candidate, tc.Weights]]]:
 @pytest.mark.slow
 def test_a_mean_is_that_of_weights_whose_identity_counts_one_and_takes_no_fit(tried):
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=20)
-    tc.fit(small.docs, small.queries, small.qrels, ranker=FOUR_WIDE, **QUICK)
+    tc.fit(small.docs, small.queries, small.qrels, ranker=FOUR_WIDE, options=QUICK)
     assert {len(one) for one in tried} == {1, 3, 5}
     for family in tried:
         by_itself = {one: weights for one, weights in family if not one.mean_of}
@@ -77,7 +77,7 @@ def test_a_mean_is_that_of_weights_whose_identity_counts_one_and_takes_no_fit(tr
 @pytest.mark.slow
 def test_documents_stay_where_latent_semantic_indexing_puts_them(tried):
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=20)
-    tc.fit(small.docs, small.queries, small.qrels, ranker=FOUR_WIDE, **QUICK)
+    tc.fit(small.docs, small.queries, small.qrels, ranker=FOUR_WIDE, options=QUICK)
     stayed = [(one, factors(weights)) for family in tried for one, weights in family if one.keeps_documents]
     stayed = [(one, part) for one, part in stayed if not one.mean_of]
     by_identity = {}
@@ -97,7 +97,7 @@ def test_a_chosen_mean_is_learned_from_everything_in_the_size_of_one(monkeypatch
         return choose(start, [next(one for one in tried if one.candidate.mean_of)], **options)
 
     monkeypatch.setattr(trials, "choose_crossed", the_mean)
-    model = tc.fit(small.docs, small.queries, small.qrels, ranker=FOUR_WIDE, **QUICK)
+    model = tc.fit(small.docs, small.queries, small.qrels, ranker=FOUR_WIDE, options=QUICK)
     assert model.report.accepted
     assert model.report.chosen["mean with"].endswith("documents as they are")
     assert factors(model.weights).query_factors.shape[1] == 4
@@ -127,7 +127,7 @@ def test_where_there_is_time_for_few_steps_queries_alone_learn(tried, monkeypatc
 def test_where_no_space_of_documents_can_be_found_documents_learn(tried):
     """There are fewer documents than components: factors start at random."""
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=20)
-    tc.fit(small.docs, small.queries, small.qrels, **QUICK)
+    tc.fit(small.docs, small.queries, small.qrels, options=QUICK)
     assert tried
     assert not any(one.keeps_documents or one.mean_of for family in tried for one, _ in family)
 
@@ -176,7 +176,7 @@ def test_queries_left_out_are_never_trained_on(spied, given):
     small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
     parts = {"validation": small.part(0, 10), "test": small.part(10, 20)}
     train = small.part(20)
-    report = tc.fit(small.docs, small.queries, train, **{name: parts[name] for name in given}, **QUICK).report
+    report = tc.fit(small.docs, small.queries, train, **{name: parts[name] for name in given}, options=QUICK).report
     qids = list(small.queries)
     left_out = [set(by_name[EVERY].qids) for by_name in spied["parts"]]
     assert set(spied["folds"]) == {*range(len(left_out)), None}
@@ -240,7 +240,7 @@ def test_documents_that_are_judged_to_answer_nothing_teach(ranker):
     docs = {f"{word} {size}": f"{word} {size}" for word in words for size in ("small", "large")}
     queries = {word: f"{word} please" for word in words}
     qrels = {word: {f"{word} large": 1, f"{word} small": 0} for word in words}
-    model = tc.fit(docs, queries, qrels, ranker=ranker, **QUICK, options={"analyser": tc.Analyser()})
+    model = tc.fit(docs, queries, qrels, ranker=ranker, options=QUICK | {"analyser": tc.Analyser()})
     assert model.report.accepted
     assert model.report.systems[-1].values["RR"][0] > model.report.systems[-2].values["RR"][0] + 0.3
 

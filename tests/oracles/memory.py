@@ -50,3 +50,38 @@ def score(q: Array, d: Array, W: Array, added: float | None, unseen: float, n_wo
     if added is not None:
         return total + added
     return total + unseen * sum(q[t] * d[t] for t in range(n_words))
+
+
+def mixed_scores(
+    Q: Array,
+    D: Array,
+    W: Array,
+    P: Array,
+    R: Array,
+    *,
+    weight: float,
+    pooled: float,
+    threshold: float,
+    power: float,
+    half: float,
+    unseen: float,
+) -> Array:
+    """Scores (n_queries, n_docs) by words and memory; past queries P (n_past, n_words) have the evidence R (…, n_docs).
+
+    ``q'Wd + weight · m / (|m| + half) + pooled · q'p_d`` for a document with evidence, where q has unit length in the
+    last term, and ``q'Wd + unseen · q'd`` for any other. Columns of Q behind the words of P are none of memory's.
+    """
+    known = [d for d in range(R.shape[1]) if np.any(R[:, d] != 0)]
+    rows = dict(zip(known, pooled_rows(P, R[:, known]), strict=True))
+    scores = np.zeros((len(Q), len(D)))
+    for i, q in enumerate(Q):
+        asked = q[: P.shape[1]]
+        unit = asked / max(float(np.linalg.norm(asked)), 1e-12)
+        for j, d in enumerate(D):
+            scores[i, j] = q @ W @ d
+            if j in rows:
+                shape = {"weight": weight, "half": half, "threshold": threshold, "power": power}
+                scores[i, j] += kernel_term(asked, P, R[:, j], **shape) + pooled * float(unit @ rows[j])
+            else:
+                scores[i, j] += unseen * float(asked @ d[: P.shape[1]])
+    return scores

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
 import tercet as tc
+from oracles.memory import mixed_scores
 
 Qrels = dict[str, dict[str, int]]
 
@@ -73,8 +75,15 @@ def bits(weights: tc.Weights) -> tuple[dict, dict[str, bytes]]:
     return meta, {name: array.tobytes() for name, array in arrays.items()}
 
 
-def learned_scores(model: tc.TextModel, docs: list[str], queries: list[str]) -> np.ndarray:
-    weights = model.weights
-    W = weights.query_factors.astype(float) @ weights.doc_factors.T.astype(float)
-    W += weights.identity * np.eye(len(W))
-    return model.queries(queries).toarray().astype(float) @ W @ model.docs(docs).toarray().astype(float).T
+def oracle_scores(model: tc.TextModel, docs: Mapping[str, str], queries: Sequence[str]) -> np.ndarray:
+    """Scores of every document by words and memory, from the equations."""
+    Q, D = (rows.toarray().astype(float) for rows in (model.queries(list(queries)), model.docs(docs)))
+    W = model.weights.rows(np.arange(model.weights.shape[0])).astype(float)
+    if model.memory is None:
+        return Q @ W @ D.T
+    memory, P = model.memory, model.memory.queries.toarray().astype(float)
+    R = np.zeros((len(P), len(docs)))
+    for column, doc_id in enumerate(memory.doc_ids):
+        if doc_id in docs:
+            R[:, list(docs).index(doc_id)] = memory.evidence.toarray()[:, column]
+    return mixed_scores(Q, D, W, P, R, **asdict(memory.settings))

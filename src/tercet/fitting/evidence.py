@@ -100,6 +100,8 @@ def evidence_task(
     new_documents : expected share of answers that are new; None estimates the share
     min_sessions : sessions that asked a query of a click log before memory keeps the query
     """
+    if queries is not None:  # otherwise queries are texts of triplets and clicks, read below
+        check_texts(docs, queries)
     names = QueryNames(queries)
     examination = None
     if clicks is not None:

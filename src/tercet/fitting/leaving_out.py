@@ -133,6 +133,8 @@ def new_answers(answers: sparse.csr_array, D: sparse.csr_array, rng: np.random.G
     ([4, 5, 8, 9, 12, 13], 3)
     """
     n_queries, n_docs = answers.shape
+    if n_queries < FEWEST_QUERIES:
+        return None
     wanted = max(_FEWEST_NEW, min(_ENOUGH, n_queries // N_FOLDS))
     graph = sparse.csr_array(
         (np.ones(answers.nnz, dtype=np.int8), answers.indices, answers.indptr), shape=answers.shape
