@@ -139,7 +139,7 @@ def test_a_fit_is_given_the_training_part_alone(cases: ModuleType, monkeypatch: 
     docs = {"a": TINY.docs["a"], "b": TINY.docs["b"]}
     queries = {f"q{i}": TINY.queries[f"q{i}"] for i in range(12)}
     assert given == [
-        ((docs, queries, TINY.part(0, 12)), {"random_state": 5, "verbose": False, "new_documents": 0}),
+        ((docs, queries, TINY.part(0, 12)), {"random_state": 5, "options": {"verbose": False}, "new_documents": 0}),
     ]
 
 
