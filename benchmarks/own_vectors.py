@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
+from tercet.fitting.texts import JudgementRows
 
 import tercet as tc
 from common import Clock, machine_facts, parse_arguments, print_facts, print_table, write_json
 from tercet.data import read_beir
 from tercet.data.own_vectors import OwnVectors
 from tercet.fitting.hybrid import SETTINGS
-from tercet.fitting.texts import JudgementRows
 from tercet.learn.vector_map import MapSetting, learned_map, vector_map
 from tercet.measure import HeldOutQueries, paired_test
 

@@ -260,7 +260,7 @@ def test_a_reranker_sorts_each_query_by_its_own_scores(pandas, model, corpus):
         assert of_query["rank"].tolist() == list(range(6))
         assert of_query["score"].tolist() == sorted(of_query["score"], reverse=True)
     for row in found.itertuples():
-        assert row.score == pytest.approx(model.explain(row.query, corpus.docs[row.docno]).score, abs=1e-9)
+        assert row.score == pytest.approx(model.explain(row.query, corpus.docs[row.docno], row.docno).score, abs=1e-9)
     assert frame["score"].eq(1.0).all()
 
 

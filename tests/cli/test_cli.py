@@ -199,9 +199,7 @@ def test_fit_learns_from_clicks_and_from_all_together(tmp_path):
     ok(*given, *more, "-o", tmp_path / "both")
     report = tc.load(tmp_path / "both").report
     assert report.measure == "nDCG@10"
-    assert {"judgements", "triplets", "clicks"} <= {
-        result.name for result in report.evidence
-    }
+    assert {"judgements", "triplets", "clicks"} <= {result.name for result in report.evidence}
 
 
 @pytest.mark.slow

@@ -70,7 +70,9 @@ def test_the_report_is_what_anyone_would_compute():
 
 @pytest.mark.slow
 def test_threes_that_say_nothing_are_declined():
-    report = tc.fit(CORPUS.docs, CORPUS.queries, preferences=triplets_of(CORPUS.qrels, right=False), options=QUICK).report
+    report = tc.fit(
+        CORPUS.docs, CORPUS.queries, preferences=triplets_of(CORPUS.qrels, right=False), options=QUICK
+    ).report
     assert not report.accepted
     assert report.decision.startswith("Not used: ")
 
@@ -89,7 +91,8 @@ def test_validation_and_test_may_be_given_and_the_same_seed_gives_the_same_bits(
     qids = list(CORPUS.qrels)
     parts = {"validation": triplets_of(qids[50:65]), "test": triplets_of(qids[65:])}
     one, other = (
-        tc.fit(CORPUS.docs, CORPUS.queries, preferences=triplets_of(qids[:50]), **parts, options=QUICK) for _ in range(2)
+        tc.fit(CORPUS.docs, CORPUS.queries, preferences=triplets_of(qids[:50]), **parts, options=QUICK)
+        for _ in range(2)
     )
     assert (one.report.n_train, one.report.n_validation, one.report.n_test) == (50, 15, 15)
     assert bits(one.weights) == bits(other.weights)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -241,7 +240,9 @@ def test_a_start_that_cannot_be_beaten_stays(rejected):
 def test_words_of_training_queries_have_columns_and_words_of_held_out_queries_have_not():
     small = matching(0)
     queries = {q: f"{text} only{q}" for q, text in small.queries.items()}
-    model = tc.fit(small.docs, queries, small.part(0, 60), validation=small.part(60, 80), test=small.part(80), options=QUICK)
+    model = tc.fit(
+        small.docs, queries, small.part(0, 60), validation=small.part(60, 80), test=small.part(80), options=QUICK
+    )
     own = {word for word in model.query_vectoriser.words_ if word.startswith("only")}
     assert own == {f"only{q}" for q in small.part(0, 60)}
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.packages import package_list
 from tercet.data import read_table
 from tercet.data.click_tables import read_click_log
 from tercet.data.judgements import read_judgements
 
 FOLDER = Path(__file__).parents[2] / "examples" / "shop"
-TOPICS = {f"field::topic-{number}": [f"{word}{number}" for word in "abcde"] for number in range(12)}
 
 
 def loaded(name):
@@ -30,20 +30,6 @@ def loaded(name):
 @pytest.fixture(scope="module")
 def shop():
     return loaded("shop")
-
-
-def package_list() -> str:
-    rng = np.random.default_rng(0)
-    entries = []
-    for number in range(144):
-        tag, words = list(TOPICS.items())[number % 12]
-        others = list(TOPICS.values())[(number + 1) % 12]
-        described = " ".join([*rng.choice(words, 2, replace=False), *rng.choice(others, 2, replace=False), "tool"])
-        entries.append(
-            f'Package: pack-{number}\nDescription: A "{described}", and more\nSection: misc\nSize: {number}000\n'
-            f"Installed-Size: {number}\nTag: role::program,\n {tag}\n"
-        )
-    return "\n".join([*entries, "Package: untagged\nDescription: nothing\n"])
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from tercet.choose import Gain, Trial, choose, settings_of
 from tercet.data.shards import StoredRows
-from tercet.fitting.mixing import Case, Mix, Terms, words_of
+from tercet.fitting.mixes import Case, Mix, ScoreTerms, words_of
 from tercet.fitting.options import FitOptions
 from tercet.fitting.task import Fold, Space, Task, TextHeldOut, some_queries
 from tercet.fitting.text_model import ORDINARY_BM25, ordinary_analyser
@@ -74,7 +74,7 @@ def choose_start(task: Task, how: FitOptions) -> tuple[list[Space], Space]:
 
 def _with_memory(task: Task, space: Space) -> NDArray[np.float64]:
     """Values of left-out queries by the start, or by the start with memory if that is better."""
-    terms = [Terms(fold.parts(space.Q, space.D)[0].held_out, space, [], [], fold.past) for fold in task.known]
+    terms = [ScoreTerms(fold.parts(space.Q, space.D)[0].held_out, space, [], [], fold.past) for fold in task.known]
     mixes = _USUAL_MEMORY if all(one.past is not None for one in terms) else _USUAL_MEMORY[:1]
     measure, scale = terms[0].held_out.measure, typical_best(terms[0].held_out, space.start)
     scales = dict.fromkeys(mixes, scale)

@@ -62,7 +62,7 @@ class VectorPair:
         return int(self.docs.shape[1])
 
 
-class OwnVectors:
+class VectorMaps:
     """Maps between own vectors, beside the words of a space.
 
     Attributes

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tercet.choose import standard_error
 from tercet.data.shards import StoredRows
 from tercet.fitting.baselines import RM3, Appended
-from tercet.fitting.mixing import Case, Choice
+from tercet.fitting.mixes import Case, Choice
 from tercet.fitting.rankers import Candidate
 from tercet.fitting.scored_columns import columns_notes, words_alone
 from tercet.fitting.task import EVERY, KNOWN, Fold, Space, Task, TextHeldOut, some_queries

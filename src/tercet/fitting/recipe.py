@@ -16,10 +16,10 @@ from tercet.data.triplets import as_evidence
 from tercet.errors import InputError
 from tercet.fitting.baselines import choose_start, start_summary
 from tercet.fitting.evidence import evidence_task
-from tercet.fitting.hybrid import AMOUNTS, SETTINGS, OwnVectors, VectorPair
+from tercet.fitting.hybrid import AMOUNTS, SETTINGS, VectorMaps, VectorPair
 from tercet.fitting.judged import links_as_judgements
-from tercet.fitting.labelled import labelled_task
-from tercet.fitting.mixing import Choice, Mix, Mixer, Terms, make_memory, settings_of_memory, words_of
+from tercet.fitting.label_task import labelled_task
+from tercet.fitting.mixes import Choice, Mix, MixSearch, ScoreTerms, make_memory, settings_of_memory, words_of
 from tercet.fitting.options import FitOptions
 from tercet.fitting.outcome import CurveRecorder, Outcome, make_report, measures_of
 from tercet.fitting.prior import KnownWords
@@ -242,17 +242,17 @@ def _solve(
     trials = Trials(space, task, folds, ranker, how, seed, known)
     curves = CurveRecorder(trials.folds[0].parts(space.Q, space.D)[0].held_out, space.start)
     trained = trials.run(curves)
-    own = None if vectors is None else OwnVectors(space, task, vectors, how.n_steps, seed)
+    own = None if vectors is None else VectorMaps(space, task, vectors, how.n_steps, seed)
     mixed = space if own is None else own.space
-    terms: list[tuple[str, Terms]] = []
+    terms: list[tuple[str, ScoreTerms]] = []
     for fold, weights in ((one.fold, one.weights) for one in trained):
         words = weights if own is None else [own.widened(one) for one in weights]
         maps = [] if own is None else own.maps(fold.sampler)
         for part in fold.parts(mixed.Q, mixed.D):
-            part_terms = Terms(part.held_out, mixed, words, maps, fold.past)
+            part_terms = ScoreTerms(part.held_out, mixed, words, maps, fold.past)
             terms += part_terms.by_case(fold) if part.name in (EVERY, fold.case) else [(part.name, part_terms)]
     blends = [one.blends for one in trials.candidates]
-    mixer = Mixer(terms, task.shares, blends, AMOUNTS if own is not None else (), measures_of(measure), seed)
+    mixer = MixSearch(terms, task.shares, blends, AMOUNTS if own is not None else (), measures_of(measure), seed)
     choice = mixer.choose(start_name=space.name, share_reason=task.share_reason)
     mix = choice.mix
     if mix.words is not None:
@@ -281,7 +281,7 @@ def _solve(
 class _Built:
     """Models of a mix, learned from everything; each part is made once."""
 
-    def __init__(self, task: Task, trials: Trials, mixer: Mixer, space: Space, own: OwnVectors | None) -> None:
+    def __init__(self, task: Task, trials: Trials, mixer: MixSearch, space: Space, own: VectorMaps | None) -> None:
         self.task, self.trials, self.mixer, self.space, self.own = task, trials, mixer, space, own
         self.mixed = space if own is None else own.space
         self._words: dict[tuple[int, float], FinalModel] = {}
@@ -340,7 +340,7 @@ class _Built:
         return replace(model, learned=LearnedParts((), other, memory)), summary
 
 
-def _vectors_note(own: OwnVectors, choice: Choice) -> str:
+def _vectors_note(own: VectorMaps, choice: Choice) -> str:
     mix = choice.mix
     kept = mix.vectors is not None and choice.decision.accepted
     label = SETTINGS[mix.vectors].label if mix.vectors is not None else "no map of which was better than words"

@@ -90,8 +90,8 @@ class Mix:
         return tuple(name for name, is_used in used.items() if is_used)
 
 
-class Terms:
-    """Terms of the score on held-out queries, for one fold's words and past queries.
+class ScoreTerms:
+    """ScoreTerms of the score on held-out queries, for one fold's words and past queries.
 
     Parameters
     ----------
@@ -115,13 +115,13 @@ class Terms:
             evidence = sparse.csr_array(self.past.evidence[:, np.flatnonzero(self.known)])
             self._pooled = pooled_rows(asked[:, :n_words], evidence).T.tocsr()
 
-    def by_case(self, fold: Fold) -> list[tuple[str, Terms]]:
-        """Terms for each case: of left-out queries also their known answers, and their new ones."""
+    def by_case(self, fold: Fold) -> list[tuple[str, ScoreTerms]]:
+        """ScoreTerms for each case: of left-out queries also their known answers, and their new ones."""
         if fold.case != KNOWN:
             return [(str(fold.case), self)]
         if self.past is None:
             return [(EVERY, self), (KNOWN, self)]
-        cases: list[tuple[str, Terms]] = [(EVERY, self)]
+        cases: list[tuple[str, ScoreTerms]] = [(EVERY, self)]
         for name, chosen in ((KNOWN, self.known), (NEW, ~self.known)):
             part = self.held_out.by_documents(chosen)
             if part is not None:
@@ -130,7 +130,7 @@ class Terms:
         return cases
 
     def dense(self, rows: slice, mixes: Iterable[Mix] | None = None) -> dict[Any, NDArray[np.float32]]:
-        """Terms of a block of queries, (n_block, n_docs) each; those that some mixes need, or all."""
+        """ScoreTerms of a block of queries, (n_block, n_docs) each; those that some mixes need, or all."""
         Q, D = self.held_out.Q, self.held_out.D
         assert not isinstance(Q, StoredRows)
         assert not isinstance(D, StoredRows)
@@ -196,7 +196,7 @@ class Terms:
 class Pool:
     """The documents of each query that a setting can bring to the top, with all terms, (n_queries, n_pooled) each."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: ScoreTerms) -> None:
         held_out = terms.held_out
         self.held_out = held_out
         self.qids = held_out.qids
@@ -370,7 +370,7 @@ class Choice:
     measures: Mapping[str, tuple[Measure, ...]]
 
 
-class Mixer:
+class MixSearch:
     """Search for the best mix.
 
     Parameters
@@ -383,7 +383,7 @@ class Mixer:
 
     def __init__(
         self,
-        terms: Sequence[tuple[str, Terms]],
+        terms: Sequence[tuple[str, ScoreTerms]],
         shares: Mapping[str, float],
         blends: Sequence[Sequence[float]],
         amounts: Sequence[float],
@@ -401,6 +401,9 @@ class Mixer:
         given = given if any(given.values()) else dict.fromkeys(given, 1.0)
         self.shares = {name: share / sum(given.values()) for name, share in given.items()}
         self._pools = {name: [Pool(one) for case, one in terms if case == name] for name in self.shares}
+        # Pairs of documents that were shown cannot tell how many others an extra weight would bring above them.
+        is_ranked = all(isinstance(one.held_out, HeldOutQueries) for case, one in terms if case in self.shares)
+        self._unseen = UNSEEN if is_ranked else UNSEEN[:1]
         self._scales: dict[Mix, float] = {}
         self._values: dict[Mix, dict[str, Values]] = {}
         self._groups = _groups(self.cases, random_state)
@@ -455,9 +458,9 @@ class Mixer:
             )
         if memory and self._can_remember:
             steps += [
-                lambda mix: [replace(mix, weight=w, unseen=u) for w in WEIGHTS for u in UNSEEN],
+                lambda mix: [replace(mix, weight=w, unseen=u) for w in WEIGHTS for u in self._unseen],
                 lambda mix: [replace(mix, shape=number) for number in range(len(SHAPES))] if mix.weight else [],
-                lambda mix: [replace(mix, pooled=p, unseen=u) for p in POOLED for u in UNSEEN],
+                lambda mix: [replace(mix, pooled=p, unseen=u) for p in POOLED for u in self._unseen],
             ]
         return steps
 
@@ -518,7 +521,7 @@ class Mixer:
             found[name] = {mix: case.mean([values[number] for values in of_fold]) for number, mix in enumerate(mixes)}
         return found
 
-    def _measures_of(self, terms: Terms) -> tuple[Measure, ...]:
+    def _measures_of(self, terms: ScoreTerms) -> tuple[Measure, ...]:
         own = terms.held_out.measure
         return self.measures if own in self.measures else (own,)
 
