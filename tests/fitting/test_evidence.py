@@ -20,14 +20,13 @@ from tercet.data.sampling import MixtureSampler
 from tercet.errors import InputError
 from tercet.fitting.evidence import evidence_task
 from tercet.fitting.preference_pairs import QueryNames, pairs_of_clicks
-from tercet.fitting.task import EVERY, NEW, SEEN, HeldOutPart
+from tercet.fitting.task import EVERY, KNOWN, NEW, REPEATED, Fold, HeldOutPart
 from tercet.measure.held_out import HeldOutPreferences
 from tercet.report import Report
 from tercet.report.page import make_report_page
 from tercet.text import Analyser, Vectoriser
 from tercet.weights import Identity
 
-CLICKS_OF_OTHERS = "clicks, queries that nothing was learned from"
 LAST_CLICKS = "clicks, the last tenth of the log"
 CORPUS = synonyms(3, n_pairs=12, n_docs=60, n_queries=80)
 LOOKS = [1 / math.log2(2 + position) for position in range(10)]
@@ -64,14 +63,13 @@ def built(task):
     return Q, D
 
 
-def left_out(task) -> list[dict[str, HeldOutPart]]:
-    """The parts of each fold, by name."""
+def left_out(task) -> list[tuple[Fold, dict[str, HeldOutPart]]]:
+    """Each fold with its parts, by name."""
     Q, D = built(task)
-    return [{part.name: part for part in fold.parts(Q, D)} for fold in task.folds]
+    return [(fold, {part.name: part for part in fold.parts(Q, D)}) for fold in task.folds(D)]
 
 
 LOG = log_of(700)
-QUICK = {"n_steps": 500, "ranker": tc.DenseRanker(rate=0.3, schedule="linear")}
 
 
 # -- what is left out -------------------------------------------------------------------------------------------------
@@ -90,34 +88,22 @@ def test_a_query_that_is_left_out_in_one_source_is_learned_from_in_none():
     assert measure == "nDCG@10"
     rows = {qid: row for row, qid in enumerate(CORPUS.queries)}
     times = dict.fromkeys(qids, 0)
-    first, recent, *others = zip(task.folds, left_out(task), strict=True)
-    by_query = [first, *others]
-    for fold, parts in by_query:
-        assert set(parts) <= {EVERY, SEEN, NEW, "judgements", "triplets", CLICKS_OF_OTHERS}
-        assert {EVERY, "judgements", "triplets", CLICKS_OF_OTHERS} <= set(parts)
+    folds = left_out(task)
+    for fold, parts in folds:
+        if fold.case != KNOWN:
+            continue
+        assert set(parts) == {EVERY, "judgements", "triplets", "clicks"}
         assert set(parts[EVERY].held_out.qids) == set(parts["judgements"].held_out.qids) <= set(qids[:40])
         out = {qid for part in parts.values() for qid in part.held_out.qids}
         assert not drawn_queries(fold.sampler) & {rows[qid] for qid in out}
         for qid in out:
             times[qid] += 1
     assert set(times.values()) == {2}  # of few judged queries each is left out twice, and so are the others
-    assert set(recent[1]) == {LAST_CLICKS}  # reported beside what judgements say, which choose
+    [recent] = [parts for fold, parts in folds if fold.case is None]
+    assert set(recent) == {LAST_CLICKS}  # reported beside what judgements say, which choose
     assert drawn_queries(task.sampler) == {rows[qid] for qid in qids}
     assert task.facts.n_train == 80
     assert "a query left out in one is left out in all" in task.facts.split
-
-
-def test_a_document_is_new_where_no_source_has_it_as_the_better_one_and_no_three_as_the_worse_one():
-    triplets = triplets_of(list(CORPUS.queries)[20:60])
-    task, _ = evidence_task(CORPUS.docs, CORPUS.queries, qrels=CORPUS.part(0, 40), preferences=triplets)
-    passed_over = {list(CORPUS.docs).index(worse) for _, _, worse in triplets}
-    for fold, parts in zip(task.folds, left_out(task), strict=True):
-        better = set(fold.sampler.draw(np.random.default_rng(0), 30_000)[1].tolist())
-        for name, is_new in ((NEW, True), (SEEN, False)):
-            if name in parts:
-                grades = parts[name].held_out.grades
-                answers = set(grades.indices[grades.data > 0].tolist())
-                assert not answers & better if is_new else answers <= better | passed_over
 
 
 @pytest.mark.slow
@@ -128,16 +114,12 @@ def test_documents_that_are_withheld_are_in_none_of_the_preferences():
     def documents(sampler) -> list[set[int]]:
         return [set(side.tolist()) for side in sampler.draw(np.random.default_rng(0), 40_000)[1:]]
 
-    ever_better, _ = documents(task.sampler)
-    ever_better.discard(list(CORPUS.docs).index("every word"))  # all others are clicked for several queries
-    first, _, *others = zip(task.folds, left_out(task), strict=True)
-    for fold, parts in [first, *others]:
-        better, worse = documents(fold.sampler)
-        withheld = ever_better - better
-        assert len(withheld) >= 5  # a tenth of them
-        assert not withheld & worse
-        # What was shown and always passed over is known, too: that it is clicked now is a surprise, and nothing new.
-        assert not set(parts[NEW].held_out.preferences.better.tolist()) & (better | worse)
+    new = [(fold, parts) for fold, parts in left_out(task) if fold.case == NEW]
+    assert new
+    for fold, parts in new:
+        answers = set(parts[NEW].held_out.preferences.better.tolist())
+        assert answers
+        assert not answers & set.union(*documents(fold.sampler))
 
 
 def test_the_last_tenth_of_the_log_is_left_out_of_one_fit():
@@ -146,17 +128,19 @@ def test_the_last_tenth_of_the_log_is_left_out_of_one_fit():
     task, measure = evidence_task(CORPUS.docs, None, clicks=ClickLog(tuple(log)))
     assert measure == "PairAccuracy"
     rows = {doc_id: row for row, doc_id in enumerate(CORPUS.docs)}
-    first, (recent, last), *others = zip(task.folds, left_out(task), strict=True)
-    by_query = [first, *others]
+    folds = left_out(task)
+    [(recent, last)] = [(fold, parts) for fold, parts in folds if fold.case == REPEATED]
     _, better, worse = recent.sampler.draw(np.random.default_rng(0), 5000)
     assert set(better.tolist()) == {rows["d1"]}
     assert set(worse.tolist()) == {rows["d0"]}
-    assert set(last) == {EVERY, LAST_CLICKS}
-    for part in last.values():
-        assert set(part.held_out.preferences.better.tolist()) == {rows["d5"]}
-        assert (part.size, len(part.held_out.qids)) == (100, 40)
+    [part] = last.values()
+    assert part.name == REPEATED
+    assert set(part.held_out.preferences.better.tolist()) == {rows["d5"]}
+    assert (part.size, len(part.held_out.qids)) == (100, 40)
     # A query has a value of what came last beside its own.
-    names = set(last[EVERY].held_out.qids)
+    names = set(part.held_out.qids)
+    by_query = [(fold, parts) for fold, parts in folds if fold.case == KNOWN]
+    assert by_query
     for fold, parts in by_query:
         assert not names & set(parts[EVERY].held_out.qids)
         assert len(drawn_queries(fold.sampler)) == 40 - len(parts[EVERY].held_out.qids)
@@ -245,12 +229,12 @@ def test_clicks_alone_teach_what_judgements_would(from_clicks):
     assert report.accepted
     assert report.measure == "PairAccuracy"
     by_name = {result.name: result for result in report.evidence}
-    assert {CLICKS_OF_OTHERS, LAST_CLICKS} <= by_name.keys() <= {CLICKS_OF_OTHERS, LAST_CLICKS, SEEN, NEW}
-    assert by_name[CLICKS_OF_OTHERS].verdict == by_name[LAST_CLICKS].verdict == by_name[SEEN].verdict == "better"
-    assert by_name[CLICKS_OF_OTHERS].n_queries == 80
+    assert by_name.keys() == {KNOWN, NEW, REPEATED}
+    assert by_name[KNOWN].verdict == by_name[REPEATED].verdict == "better"
+    assert by_name[KNOWN].n_queries == 80
     assert report.verdict == "better"
     run = from_clicks.rank(CORPUS.queries, CORPUS.docs)
-    start = replace(from_clicks, weights=tc.Weights([Identity(n_terms=from_clicks.weights.shape[0])]))
+    start = from_clicks.with_parts([])
     before = tc.evaluate(CORPUS.qrels, start.rank(CORPUS.queries, CORPUS.docs), "nDCG@10").mean("nDCG@10")
     assert tc.evaluate(CORPUS.qrels, run, "nDCG@10").mean("nDCG@10") > before + 0.1
 
@@ -284,13 +268,12 @@ def test_all_together_are_reported_each_and_the_same_seed_gives_the_same_bits():
         "qrels": CORPUS.qrels,
         "preferences": triplets_of(CORPUS.queries),
         "clicks": LOG,
-        "n_steps": 2000,
-        "n_models": 1,
+        "options": {"n_steps": 2000, "verbose": False},
     }
-    model, again = (tc.fit(CORPUS.docs, CORPUS.queries, **given, options={"verbose": False}) for _ in range(2))
+    model, again = (tc.fit(CORPUS.docs, CORPUS.queries, **given) for _ in range(2))
     names = [result.name for result in model.report.evidence]
-    by_judgements, by_pairs = {SEEN, NEW, "judgements"}, {"triplets", CLICKS_OF_OTHERS, LAST_CLICKS}
-    assert by_pairs | {"judgements"} <= set(names) <= by_judgements | by_pairs
+    by_judgements, by_pairs = {KNOWN, NEW, "judgements"}, {"triplets", "clicks", LAST_CLICKS}
+    assert set(names) == by_judgements | by_pairs
     assert model.report.measure == "nDCG@10"
     for result in model.report.evidence:
         assert result.measure == ("nDCG@10" if result.name in by_judgements else "PairAccuracy")

@@ -10,12 +10,16 @@ import pytest
 
 import tercet as tc
 from support.corpora import Corpus, synonyms
-from tercet.fitting import trials
+from tercet.fitting.baselines import choose_start
+from tercet.fitting.evidence import evidence_task
+from tercet.fitting.options import FitOptions
+from tercet.fitting.outcome import CurveRecorder
 from tercet.fitting.rankers import NameWithParameters
-from tercet.fitting.task import EVERY, NEW, SEEN
-from tercet.weights import Identity, LowRank
+from tercet.fitting.task import KNOWN, NEW
+from tercet.fitting.trials import Trained, Trials
+from tercet.weights import LowRank
 
-# Where numbers do not matter: few steps, and no mean of several models is tried.
+# Where numbers do not matter: few steps.
 QUICK = {"n_steps": 3000}
 
 # -- documents as they are, and means ----------------------------------------------------------------------------------
@@ -32,77 +36,57 @@ def in_full(weights: tc.Weights) -> np.ndarray:
     return weights.rows(np.arange(weights.shape[0]))
 
 
-@pytest.fixture
-def tried(monkeypatch) -> list[list[tuple[trials.Candidate, tc.Weights]]]:
-    """For every family and fold in turn, the candidates and their weights."""
-    families: list[list[trials.Candidate]] = []
-    found: list[list[tuple[trials.Candidate, tc.Weights]]] = []
-    try_family, fit_folds = trials.Search._try, trials.OutOfFold.fit
+def trials_of(corpus: Corpus, ranker: object = None, **options: object) -> Trials:
+    """Trials on the folds of a corpus, as a fit has them."""
+    how = FitOptions(**options)
+    task, _ = evidence_task(corpus.docs, corpus.queries, qrels=corpus.qrels)
+    _, space = choose_start(task, how)
+    return Trials(space, task, task.folds(space.D), ranker, how, 0, None)
 
-    def trying(self, family):
-        families.append(family)
-        return try_family(self, family)
 
-    def fitting(self, train, blends):
-        def kept(fold, number):
-            found.append([])
-            for one, weights in zip(families[-1], train(fold, number), strict=True):
-                found[-1].append((one, weights))
-                yield weights
+def run(trials: Trials) -> list[Trained]:
+    space = trials.space
+    return trials.run(CurveRecorder(trials.folds[0].parts(space.Q, space.D)[0].held_out, space.start))
 
-        return fit_folds(self, kept, blends)
 
-    monkeypatch.setattr(trials.Search, "_try", trying)
-    monkeypatch.setattr(trials.OutOfFold, "fit", fitting)
-    return found
+SMALL = synonyms(3, n_pairs=12, n_docs=40, n_queries=20)
 
 
 @pytest.mark.slow
-def test_a_mean_is_that_of_weights_whose_identity_counts_one_and_takes_no_fit(tried):
-    small = synonyms(3, n_pairs=12, n_docs=40, n_queries=20)
-    tc.fit(small.docs, small.queries, small.qrels, ranker=FOUR_WIDE, options=QUICK)
-    assert {len(one) for one in tried} == {1, 3, 5}
-    for family in tried:
-        by_itself = {one: weights for one, weights in family if not one.mean_of}
-        means = [(one, weights) for one, weights in family if one.mean_of]
-        assert len(means) == len(by_itself) - 1
-        for one, weights in means:
-            learned, kept = one.mean_of
-            assert (learned.keeps_documents, kept.keeps_documents) == (False, True)
-            expected = [in_full(by_itself[member]) / member.ranker.identity_weight for member in one.mean_of]
-            np.testing.assert_allclose(in_full(weights), np.mean(expected, axis=0), atol=1e-5)
-            assert one.unit == pytest.approx(weights.identity) == 1.0
+def test_a_mean_is_that_of_weights_whose_identity_counts_one_and_takes_no_fit():
+    trials = trials_of(SMALL, FOUR_WIDE, **QUICK)
+    assert [one.mean_of != () for one in trials.candidates] == [False, False, True]
+    learned, kept = trials.candidates[2].mean_of
+    assert (learned.keeps_documents, kept.keeps_documents) == (False, True)
+    for trained in run(trials):
+        one, other, mean = map(in_full, trained.weights)
+        np.testing.assert_allclose(mean, (one + other) / 2, atol=1e-5)
+        assert mean.trace() == pytest.approx((one.trace() + other.trace()) / 2)
+        assert [weights.identity for weights in trained.weights] == pytest.approx([1.0, 1.0, 1.0])
 
 
 @pytest.mark.slow
-def test_documents_stay_where_latent_semantic_indexing_puts_them(tried):
-    small = synonyms(3, n_pairs=12, n_docs=40, n_queries=20)
-    tc.fit(small.docs, small.queries, small.qrels, ranker=FOUR_WIDE, options=QUICK)
-    stayed = [(one, factors(weights)) for family in tried for one, weights in family if one.keeps_documents]
-    stayed = [(one, part) for one, part in stayed if not one.mean_of]
-    by_identity = {}
-    for one, part in stayed:
-        first = by_identity.setdefault(one.ranker.identity_weight, part)
-        assert part.doc_factors.tobytes() == first.doc_factors.tobytes()  # whatever the fold
+def test_documents_stay_where_latent_semantic_indexing_puts_them():
+    trials = trials_of(SMALL, FOUR_WIDE, **QUICK)
+    [number] = [number for number, one in enumerate(trials.members) if one.keeps_documents]
+    parts = [factors(trained.weights[number]) for trained in run(trials)]
+    for part in parts:
+        np.testing.assert_array_equal(part.doc_factors, parts[0].doc_factors)  # whatever the fold
         assert np.abs(part.query_factors - part.doc_factors).max() > 0.01  # and queries have learned
-    assert sorted(by_identity) == [5.0, 60.0]
 
 
 @pytest.mark.slow
-def test_a_chosen_mean_is_learned_from_everything_in_the_size_of_one(monkeypatch):
-    small = synonyms(3, n_pairs=12, n_docs=40, n_queries=40)
-    choose = trials.choose_crossed
-
-    def the_mean(start, tried, **options):
-        return choose(start, [next(one for one in tried if one.candidate.mean_of)], **options)
-
-    monkeypatch.setattr(trials, "choose_crossed", the_mean)
-    model = tc.fit(small.docs, small.queries, small.qrels, ranker=FOUR_WIDE, options=QUICK)
-    assert model.report.accepted
-    assert model.report.chosen["mean with"].endswith("documents as they are")
-    assert factors(model.weights).query_factors.shape[1] == 4
-    assert sum(isinstance(part, Identity) for part in model.weights.parts) == 1
-    assert model.weights.identity == pytest.approx(1 + model.report.chosen["blend"])
+def test_a_chosen_mean_is_learned_from_everything_in_the_size_of_one():
+    trials = trials_of(SMALL, FOUR_WIDE, **QUICK)
+    run(trials)
+    mean = trials.candidates[2]
+    final = trials.learn(mean, 0.5)
+    assert final.summary["mean with"].endswith("documents as they are")
+    assert factors(final.weights).query_factors.shape[1] == 4
+    assert final.weights.identity == pytest.approx(1.5)
+    # Where the two agree on four directions, nothing is lost.
+    expected = in_full(trials.learn(mean, 0.0).weights) + 0.5 * np.eye(final.weights.shape[0])
+    np.testing.assert_allclose(in_full(final.weights), expected, atol=1e-5)
 
 
 def long_texts(n_docs: int = 230, n_words: int = 300) -> Corpus:
@@ -113,104 +97,29 @@ def long_texts(n_docs: int = 230, n_words: int = 300) -> Corpus:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("budget", "stay"), [(1e-3, True), (20.0, False)])
-def test_where_there_is_time_for_few_steps_queries_alone_learn(tried, monkeypatch, budget, stay):
-    monkeypatch.setattr(trials, "n_steps_for", lambda n, labelled, most: min(most, 200))
+def test_a_budget_bounds_steps_and_folds():
     corpus = long_texts()
-    tc.fit(corpus.docs, corpus.queries, corpus.qrels, options={"budget": budget})
-    members = [one for family in tried for one, _ in family if not one.mean_of]
-    assert all(one.keeps_documents for one in members) == stay
-    assert any(one.keeps_documents for one in members)
+    hasty, slow = (trials_of(corpus, budget=budget) for budget in (1e-3, 1000.0))
+    assert len(hasty.folds) < len(slow.folds)
+    assert hasty.folds[0].case == KNOWN
+    assert {fold.case for fold in hasty.folds} == {fold.case for fold in slow.folds}  # no case is left out
+    assert all(hasty.n_steps(one) <= slow.n_steps(one) for one in slow.members)
+    assert hasty.n_steps(hasty.members[0], hasty.folds[0]) <= hasty.n_steps(hasty.members[0])
+    assert trials_of(corpus, n_steps=77).n_steps(hasty.members[0]) == 77
 
 
-@pytest.mark.slow
-def test_where_no_space_of_documents_can_be_found_documents_learn(tried):
+def test_where_no_space_of_documents_can_be_found_documents_learn():
     """There are fewer documents than components: factors start at random."""
-    small = synonyms(3, n_pairs=12, n_docs=40, n_queries=20)
-    tc.fit(small.docs, small.queries, small.qrels, options=QUICK)
-    assert tried
-    assert not any(one.keeps_documents or one.mean_of for family in tried for one, _ in family)
+    trials = trials_of(SMALL, **QUICK)
+    assert trials.candidates == trials.members
+    assert not any(one.keeps_documents for one in trials.members)
 
 
-# -- what is left out -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def spied(monkeypatch) -> dict[str, list]:
-    """Of every fit in turn, the fold that it leaves out, or None, and rows of queries and better documents it draws."""
-    seen: dict[str, list] = {"folds": [], "parts": [], "queries": [], "better": []}
-    fit_folds = trials.OutOfFold.fit
-    current = [None]
-
-    class SpyingSource(trials.SampledSource):
-        def __init__(self, *given, **options):
-            super().__init__(*given, **options)
-            seen["folds"].append(current[0])
-            for name in ("queries", "better"):
-                seen[name].append(set())
-
-        def draw(self, step, weights):
-            prefs = super().draw(step, weights)
-            seen["queries"][-1].update(prefs.query.tolist())
-            seen["better"][-1].update(prefs.better.tolist())
-            return prefs
-
-    def spying(self, train, blends):
-        def output(fold, number):
-            current[0] = number
-            return train(fold, number)
-
-        seen["parts"] = [{part.name: part.held_out for part in parts} for parts in self.parts]
-        pool = fit_folds(self, output, blends)
-        current[0] = None
-        return pool
-
-    monkeypatch.setattr(trials, "SampledSource", SpyingSource)
-    monkeypatch.setattr(trials.OutOfFold, "fit", spying)
-    return seen
+# -- documents ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("given", [(), ("validation",), ("test",), ("validation", "test")])
-def test_queries_left_out_are_never_trained_on(spied, given):
-    small = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
-    parts = {"validation": small.part(0, 10), "test": small.part(10, 20)}
-    train = small.part(20)
-    report = tc.fit(small.docs, small.queries, train, **{name: parts[name] for name in given}, options=QUICK).report
-    qids = list(small.queries)
-    left_out = [set(by_name[EVERY].qids) for by_name in spied["parts"]]
-    assert set(spied["folds"]) == {*range(len(left_out)), None}
-    final = []
-    for fold, queries, better in zip(spied["folds"], spied["queries"], spied["better"], strict=True):
-        trained = {qids[row] for row in queries}
-        if fold is None:
-            final.append(trained)
-            continue
-        assert not trained & left_out[fold]
-        assert trained <= train.keys()
-        # A document is new where this fit has never drawn it as the better one, and seen where it could.
-        for name, is_new in ((NEW, True), (SEEN, False)):
-            if name in spied["parts"][fold]:
-                grades = spied["parts"][fold][name].grades
-                answers = set(grades.indices[grades.data > 0].tolist())
-                assert not answers & better if is_new else answers <= better
-    assert final == [train.keys()] * len(final)  # the model learns from all training queries
-    assert final
-    if "validation" in given:
-        assert left_out == [parts["validation"].keys()]
-    else:
-        assert set().union(*left_out) == train.keys()
-    n_left_out = len(set().union(*left_out))
-    assert (report.n_train, report.n_validation) == (40, n_left_out)
-    assert report.crossed == ("test" not in given)
-    assert report.n_test == (10 if "test" in given else n_left_out)
-
-
-# -- new documents ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_learning_what_is_popular_is_not_accepted_at_the_cost_of_new_documents():
+def test_learning_what_is_popular_counts_as_much_as_documents_are_known():
     """Most queries prefer one of a few favourites to the document they name, the others the document they name."""
     rng = np.random.default_rng(0)
     docs = {f"favourite{i}": f"best{i} seller" for i in range(4)} | {f"d{i}": f"name{i} filler" for i in range(60)}
@@ -219,17 +128,15 @@ def test_learning_what_is_popular_is_not_accepted_at_the_cost_of_new_documents()
     for i in range(60):
         favourite = f"favourite{rng.integers(4)}"
         triplets.append((f"q{i}", *((favourite, f"d{i}") if rng.random() < 0.7 else (f"d{i}", favourite))))
-    by_default, seen = (
-        tc.fit(docs, queries, preferences=triplets, options={"n_steps": 2000}).report for accept in ("all", "seen")
+    closed, open_to_new = (
+        tc.fit(docs, queries, preferences=triplets, new_documents=share, options={"n_steps": 2000}).report
+        for share in (0.0, 1.0)
     )
-    changes = [{result.name: result.change for result in report.evidence} for report in (by_default, seen)]
-    assert seen.accepted
-    assert "which accept='seen' allows" in seen.decision
-    assert changes[1][SEEN][0] > 0.8
-    assert changes[1][NEW][0] < -0.8
-    # By default what is learned takes nothing from new documents, or is rejected.
-    assert changes[0][NEW][0] > -0.2 if by_default.accepted else "new documents" in by_default.decision
-    assert by_default.change[0] < seen.change[0] or not by_default.accepted
+    changes = [{result.name: result.change[0] for result in report.evidence} for report in (closed, open_to_new)]
+    assert closed.accepted
+    assert changes[0][KNOWN] > 0.8
+    assert changes[1][NEW] >= -0.01
+    assert "100% of the answers are expected to be new, as given" in open_to_new.decision
 
 
 @pytest.mark.slow

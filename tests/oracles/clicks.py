@@ -67,3 +67,18 @@ def clicks_over_expected(log, curve, prior):
         mean = (sum(clicks[pair] for pair in own) + prior) / (sum(expected[pair] for pair in own) + prior)
         values[query, doc] = (clicks[query, doc] + prior * mean) / (expected[query, doc] + prior)
     return values
+
+
+def clicks_beyond_expected(log, curve, prior, *, timed):
+    """(query, document) -> (clicks - expected) / (expected + prior); the first list of a timed log counts a quarter."""
+    n = len(log)
+    clicks, looks = defaultdict(float), defaultdict(float)
+    for number, (query, shown, clicked) in enumerate(log, start=1):
+        weight = 0.25 ** ((n - number) / n) if timed else 1.0
+        for rank, doc in enumerate(shown):
+            looks[query, doc] += weight * curve[min(rank, len(curve) - 1)]
+            clicks[query, doc] += weight * (doc in clicked)
+    attraction = sum(clicks.values()) / sum(looks.values())
+    return {
+        pair: (clicks[pair] - attraction * looks[pair]) / (attraction * looks[pair] + prior) for pair in looks
+    }

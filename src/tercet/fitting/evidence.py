@@ -538,16 +538,15 @@ class _Evidence:
                 part = main.by_documents(chosen)
                 if part is not None:
                     parts.append(HeldOutPart(name, part, evidence_size(part)))
-        if len(self.sources) == 1:
-            return parts
+        sources = []
         if self.judged is not None and (judged := self.judged.subset(qids)).qids:
-            parts.append(HeldOutPart(JUDGED, judged.evaluator(Q, D), judged.grades.nnz))
+            sources.append(HeldOutPart(JUDGED, judged.evaluator(Q, D), judged.grades.nnz))
         for pairs in self._pairs(qids):
             name, size = TRIPLETS, pairs.query.size
             if pairs.position is not None:
                 name, size = CLICKS, pairs.n_lists
-            parts.append(HeldOutPart(name, pairs.held_out(Q, D, self.query_rows), size))
-        return parts
+            sources.append(HeldOutPart(name, pairs.held_out(Q, D, self.query_rows), size))
+        return [*parts, *sources] if len({*self.sources, *(part.name for part in sources)}) > 1 else parts
 
     # -- words -------------------------------------------------------------------------------------------------------
 
