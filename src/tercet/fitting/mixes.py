@@ -91,7 +91,7 @@ class Mix:
 
 
 class ScoreTerms:
-    """ScoreTerms of the score on held-out queries, for one fold's words and past queries.
+    """Terms of the score on held-out queries, for one fold's words and past queries.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class ScoreTerms:
             self._pooled = pooled_rows(asked[:, :n_words], evidence).T.tocsr()
 
     def by_case(self, fold: Fold) -> list[tuple[str, ScoreTerms]]:
-        """ScoreTerms for each case: of left-out queries also their known answers, and their new ones."""
+        """Terms for each case: of left-out queries also their known answers, and their new ones."""
         if fold.case != KNOWN:
             return [(str(fold.case), self)]
         if self.past is None:
@@ -130,7 +130,7 @@ class ScoreTerms:
         return cases
 
     def dense(self, rows: slice, mixes: Iterable[Mix] | None = None) -> dict[Any, NDArray[np.float32]]:
-        """ScoreTerms of a block of queries, (n_block, n_docs) each; those that some mixes need, or all."""
+        """Terms of a block of queries, (n_block, n_docs) each; those that some mixes need, or all."""
         Q, D = self.held_out.Q, self.held_out.D
         assert not isinstance(Q, StoredRows)
         assert not isinstance(D, StoredRows)
