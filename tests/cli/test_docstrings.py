@@ -7,15 +7,12 @@ import textwrap
 import warnings
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tercet.cli.docstrings import (
     _SEE_ALSO,
     SPLITS,
     _divided,
     _entries,
-    _groups,
     _resolved,
     _settled,
     docstring_collection,
@@ -281,39 +278,15 @@ class TestSeeAlso:
 
 
 class TestDivision:
-    @settings(deadline=None, max_examples=50)
-    @given(
-        answers=st.lists(
-            st.lists(st.integers(0, 60).map("d{}".format), min_size=1, max_size=3, unique=True), max_size=60
-        ),
-        random_state=st.integers(0, 5),
-    )
-    def test_no_answer_is_on_two_sides(self, answers, random_state):
-        splits = _divided(answers, random_state)
-        assert len(splits) == len(answers)
-        sides: dict[str, set[str]] = {}
-        for doc_ids, split in zip(answers, splits, strict=True):
-            for doc_id in doc_ids:
-                sides.setdefault(doc_id, set()).add(split)
-        assert all(len(splits) == 1 for splits in sides.values())
-
-    def test_groups_reach_through_other_queries(self):
-        assert _groups([["a"], ["a", "b"], ["d"], ["c", "b"], ["e"]]) == [0, 0, 1, 0, 2]
-
     def test_shares_and_seed(self):
-        answers = [[f"d{number}"] for number in range(1000)]
-        first, second = _divided(answers, 0), _divided(answers, 1)
+        first, second = _divided(1000, 0), _divided(1000, 1)
         for split, share in SPLITS.items():
             assert first.count(split) == pytest.approx(1000 * share, abs=1)
         assert first != second
-        assert first == _divided(answers, 0)
+        assert first == _divided(1000, 0)
 
-    def test_large_groups_do_not_upset_the_shares(self):
-        answers = [[f"many{number % 10}"] for number in range(600)] + [[f"one{number}"] for number in range(400)]
-        for random_state in range(10):
-            division = _divided(answers, random_state)
-            for split, share in SPLITS.items():
-                assert division.count(split) == pytest.approx(1000 * share, abs=2)
+    def test_few_queries_all_have_a_split(self):
+        assert all(set(_divided(n, 0)) <= set(SPLITS) for n in range(8))
 
 
 @pytest.fixture(scope="module")
@@ -338,16 +311,14 @@ class TestNumpy:
         assert "numpy.random.RandomState.normal" not in collection.docs
         assert list(collection.docs) == sorted(collection.docs)
 
-    def test_no_answer_leaks_and_all_answers_exist(self, collection):
+    def test_no_document_has_the_queries_and_all_answers_exist(self, collection):
         assert not any("\nSee Also\n----" in text for text in collection.docs.values())
-        seen: dict[str, str] = {}
-        for split, judged in collection.qrels.items():
+        for judged in collection.qrels.values():
             for qid, docs in judged.items():
                 assert collection.queries[qid].strip()
                 for doc_id, grade in docs.items():
                     assert grade == 1
                     assert doc_id in collection.docs
-                    assert seen.setdefault(doc_id, split) == split
         assert sum(len(judged) for judged in collection.qrels.values()) == len(collection.queries) > 300
 
     def test_a_known_answer(self, collection):
