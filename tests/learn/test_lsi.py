@@ -83,34 +83,6 @@ def test_a_blend_is_alpha_lsi_and_the_rest_tfidf(seed, alpha):
     assert blend.weights_.identity == pytest.approx(1 - alpha)
 
 
-def test_the_same_texts_are_decomposed_once_where_that_is_remembered(monkeypatch):
-    Q, D = made_texts(6)
-    alone = {n: tc.LSIRanker(n_components=n).fit(D).score_matrix(Q, D) for n in (3, 8)}
-    known = {}
-    with lsi.remembering_directions(known):
-        tc.LSIRanker(n_components=8).fit(D)
-        monkeypatch.setattr(lsi, "_find_directions", None)
-        for n, scores in alone.items():
-            np.testing.assert_allclose(tc.LSIRanker(n_components=n).fit(D).score_matrix(Q, D), scores, atol=1e-5)
-        monkeypatch.undo()
-        for seed in (7, 8, 9):
-            tc.LSIRanker(n_components=2).fit(made_texts(seed)[1])
-    assert len(known) == 2
-
-
-@pytest.mark.parametrize("exact_up_to", [0, 1000])
-def test_what_is_remembered_does_not_depend_on_what_was_fitted_before(monkeypatch, exact_up_to):
-    monkeypatch.setattr(lsi, "_EXACT_UP_TO", exact_up_to)
-    _, D = made_texts(6)
-    found = []
-    for widths in ((2, 7), (7, 2)):
-        with lsi.remembering_directions({}):
-            fitted = {n: tc.LSIRanker(n_components=n).fit(D) for n in widths}
-        found.append({n: ranker.weights_.parts[0].query_factors for n, ranker in fitted.items()})
-    for n in (2, 7):
-        np.testing.assert_array_equal(found[0][n], found[1][n])
-
-
 def test_words_of_an_lsi_are_related_by_w_and_not_by_a_query_of_one_word():
     _, D = made_texts(2)
     ranker = tc.LSIRanker(n_components=4, alpha=0.5).fit(D)

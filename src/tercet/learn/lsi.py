@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from numbers import Real
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -24,7 +21,6 @@ from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.learn.base import Count, SavedRanker, Seed, TermPairRanker
 from tercet.learn.choosing import matching_margins, rank_loss
 from tercet.learn.loop import current_executor
-from tercet.learn.matrices import fingerprint
 from tercet.learn.stored import leading_directions
 from tercet.store.codec import decode, encode
 from tercet.weights import Identity, LowRank, Part, Weights
@@ -38,11 +34,6 @@ RIDGE_PENALTIES = np.geomspace(1e-3, 10.0, 9)  # over the mean eigenvalue
 _EXACT_UP_TO = 6000  # texts or words, whichever are fewer
 _PREFERENCES_AT_ONCE = 1024
 _LATENT_BYTES = 512 * 2**20  # of latent vectors that are kept at a time
-
-_MOST_KNOWN = 2  # decompositions
-_known_directions: ContextVar[dict[tuple[str, int, int], NDArray[np.float32]] | None] = ContextVar(
-    "known_directions", default=None
-)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -247,30 +238,6 @@ class SavedLSI:
 
 def directions_of(texts: Texts, name: str, n_components: int, seed: int) -> NDArray[np.float32]:
     """Leading right singular vectors, (n_terms, n_components), as many as are asked for and exist."""
-    known = _known_directions.get()
-    if known is None:
-        return _find_directions(texts, name, n_components, seed)
-    # As wide as any that is chosen from, so that what was fitted before never changes the bits.
-    width = max(n_components, *N_COMPONENTS)
-    key = fingerprint(texts), 0 if min(texts.shape) <= _EXACT_UP_TO else seed, width
-    if key not in known:
-        known[key] = _find_directions(texts, name, width, seed)
-        while len(known) > _MOST_KNOWN:
-            del known[next(iter(known))]
-    return np.ascontiguousarray(known[key][:, :n_components])
-
-
-@contextmanager
-def remembering_directions(known: dict[tuple[str, int, int], NDArray[np.float32]]) -> Iterator[None]:
-    """Decompose the same texts once for all that is fitted within: ``known`` keeps the last two decompositions."""
-    token = _known_directions.set(known)
-    try:
-        yield
-    finally:
-        _known_directions.reset(token)
-
-
-def _find_directions(texts: Texts, name: str, n_components: int, seed: int) -> NDArray[np.float32]:
     n = min(n_components, *texts.shape)
     seed = int(seed) % 2**32  # scikit-learn takes no larger one
     if min(texts.shape) <= _EXACT_UP_TO:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -18,7 +15,7 @@ from tercet.data.sampling import LabelSampler
 from tercet.data.shards import StoredRows
 from tercet.errors import InputError, ParameterError
 from tercet.learn.lsi import checked_translations, common_directions, mapped_directions
-from tercet.learn.matrices import by_document_frequency, fingerprint
+from tercet.learn.matrices import by_document_frequency
 from tercet.learn.offset import OffsetSource
 from tercet.learn.sources import SampledSource, Source
 from tercet.learn.stored import leading_directions
@@ -28,9 +25,6 @@ Factors = tuple[NDArray[np.float32], NDArray[np.float32]]  # of query and of doc
 
 # Query and document words whose factors stay zero, 1 for each such word.
 Rare = tuple[NDArray[np.uint8], NDArray[np.uint8]]
-
-_known_starts: ContextVar[dict[tuple[str, int, int], Any] | None] = ContextVar("known starts", default=None)
-_MOST_KNOWN = 3
 
 AcrossStart = Literal["parallel", "ridge"]  # from translations: texts of two vocabularies that mean the same
 ACROSS = ("parallel", "ridge")
@@ -58,30 +52,6 @@ def latent_directions(
             f"start='lsi' finds fewer than {min(D.shape)} directions in documents of shape {D.shape}; "
             f"n_components is {n_components}"
         )
-    known = _known_starts.get()
-    if known is None or keep is not None:
-        return _find_latent_directions(D, n_components, seed, keep)
-    key = fingerprint(D), n_components, seed
-    if key not in known:
-        known[key] = _find_latent_directions(D, n_components, seed, keep)
-        while len(known) > _MOST_KNOWN:
-            del known[next(iter(known))]
-    return known[key]
-
-
-@contextmanager
-def remembering_starts() -> Iterator[None]:
-    """Find the latent directions of the same documents once for all that is fitted within, from the same seed."""
-    token = _known_starts.set({})
-    try:
-        yield
-    finally:
-        _known_starts.reset(token)
-
-
-def _find_latent_directions(
-    D: Texts, n_components: int, seed: int, keep: NDArray[np.bool_] | None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     seed = int(seed) % 2**32  # scikit-learn takes no larger one
     if isinstance(D, StoredRows):
         size, directions = leading_directions(D, n_components, n_iter=2, seed=seed, keep=keep)
