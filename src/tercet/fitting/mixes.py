@@ -149,9 +149,8 @@ class ScoreTerms:
             cosine = sparse.csr_array(asked @ self._by_term)
             for number, shape in enumerate(SHAPES):
                 if needed is None or ("memory", number) in needed:
-                    kernel = sparse.csr_array(
-                        (kernel_values(cosine.data, *shape), cosine.indices, cosine.indptr), shape=cosine.shape
-                    )
+                    kernel = cosine.copy()  # dropping zeros changes indices in place
+                    kernel.data = kernel_values(cosine.data, *shape)
                     kernel.eliminate_zeros()
                     m = (kernel @ self.past.evidence).toarray()
                     terms["memory", number] = saturated(m, MemorySettings.half).astype(np.float32)
