@@ -51,6 +51,7 @@ _ROUNDS: Final = 3
 _POOL: Final = 40  # best documents by each term, among which settings are compared
 _MOST_POOLED: Final = 400_000  # scores of a part up to which all documents are compared
 _BLOCK: Final = 2_000_000  # scores, and similarities, at a time
+_FEWEST_DECIDING: Final = 5  # queries of a case that counts
 _FEW_QUERIES: Final = 60  # below this a gain must be two standard errors
 
 Values = NDArray[np.float64]
@@ -396,7 +397,9 @@ class MixSearch:
         self._n_maps = len(terms[0][1].maps)
         self._can_remember = all(one.past is not None for _, one in terms)
         self.cases = {name: Case([one.held_out for case, one in terms if case == name]) for name in dict(terms)}
-        given = {name: shares.get(name, 0.0) for name in self.cases if name in (KNOWN, NEW, REPEATED)}
+        sizes = {name: len(self.cases[name].qids) for name in (KNOWN, NEW, REPEATED) if name in self.cases}
+        fewest = min(_FEWEST_DECIDING, max(sizes.values()))
+        given = {name: shares.get(name, 0.0) for name, size in sizes.items() if size >= fewest}
         given = given if any(given.values()) else dict.fromkeys(given, 1.0)
         self.shares = {name: share / sum(given.values()) for name, share in given.items()}
         self._pools = {name: [Pool(one) for case, one in terms if case == name] for name in self.shares}
@@ -541,7 +544,7 @@ class MixSearch:
         parts = " and ".join(mix.parts) or "nothing"
         new = (
             f"; {shares.get(NEW, 0.0):.0%} of the answers are expected to be new, {share_reason}"
-            if share_reason
+            if share_reason and NEW in self.shares
             else ""
         )
         measure, value = self.measures[0], self._sign * mean
