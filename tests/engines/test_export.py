@@ -281,6 +281,7 @@ def test_a_varint_comes_back(value):
 
 
 def test_learned_impacts_rank_nearly_as_the_model(model, corpus: Corpus, tmp_path):
+    model = model.with_parts(["words"])
     write_anserini(tmp_path / "d.jsonl", model, corpus.docs, max_terms=64)
     vectors = {}
     for line in (tmp_path / "d.jsonl").read_text(encoding="utf-8").splitlines():

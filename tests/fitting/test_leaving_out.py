@@ -50,7 +50,7 @@ def test_queries_of_the_same_text_leave_together(numbers, seed):
 
 
 def test_too_few_queries_are_named():
-    with pytest.raises(InputError, match="9 judged queries .* at least 10"):
+    with pytest.raises(InputError, match=r"9 judged queries .* at least 10"):
         check_enough(9, "judged queries", "validation judgements")
     check_enough(10, "judged queries", "validation judgements")
 
@@ -151,4 +151,6 @@ def test_documents_without_words_are_similar_to_none():
     ],
 )
 def test_where_too_few_would_be_left_out_nothing_is(answers, n_docs):
-    assert new_answers(matrix(answers, n_docs), sparse.eye_array(n_docs, format="csr"), np.random.default_rng(0)) is None
+    assert (
+        new_answers(matrix(answers, n_docs), sparse.eye_array(n_docs, format="csr"), np.random.default_rng(0)) is None
+    )

@@ -214,9 +214,7 @@ def test_the_end_of_a_log_says_how_many_answers_are_new_and_how_many_queries_are
     late += [Impression("never asked", ("d0", "d1"), ("d1",))] * 2 + [Impression("query 3", ("d0", "d1"), ())]
     task, _ = evidence_task(CORPUS.docs, None, clicks=ClickLog((*early, *late), is_timed=True))
     new, repeated = 3 / 9, 7 / 9
-    assert task.shares == pytest.approx(
-        {NEW: new, REPEATED: (1 - new) * repeated, KNOWN: (1 - new) * (1 - repeated)}
-    )
+    assert task.shares == pytest.approx({NEW: new, REPEATED: (1 - new) * repeated, KNOWN: (1 - new) * (1 - repeated)})
     given, _ = evidence_task(CORPUS.docs, None, clicks=ClickLog((*early, *late), is_timed=True), new_documents=0.0)
     assert given.shares[REPEATED] == pytest.approx(repeated)
 

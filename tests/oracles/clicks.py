@@ -79,6 +79,4 @@ def clicks_beyond_expected(log, curve, prior, *, timed):
             looks[query, doc] += weight * curve[min(rank, len(curve) - 1)]
             clicks[query, doc] += weight * (doc in clicked)
     attraction = sum(clicks.values()) / sum(looks.values())
-    return {
-        pair: (clicks[pair] - attraction * looks[pair]) / (attraction * looks[pair] + prior) for pair in looks
-    }
+    return {pair: (clicks[pair] - attraction * looks[pair]) / (attraction * looks[pair] + prior) for pair in looks}
