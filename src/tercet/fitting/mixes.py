@@ -397,7 +397,10 @@ class MixSearch:
         self._n_maps = len(terms[0][1].maps)
         self._can_remember = all(one.past is not None for _, one in terms)
         self.cases = {name: Case([one.held_out for case, one in terms if case == name]) for name in dict(terms)}
-        sizes = {name: len(self.cases[name].qids) for name in (KNOWN, NEW, REPEATED) if name in self.cases}
+        sizes: dict[str, int] = {}
+        for name in (KNOWN, NEW, REPEATED):
+            if name in self.cases:
+                sizes[name] = len(self.cases[name].qids)
         fewest = min(_FEWEST_DECIDING, max(sizes.values()))
         given = {name: shares.get(name, 0.0) for name, size in sizes.items() if size >= fewest}
         given = given if any(given.values()) else dict.fromkeys(given, 1.0)
