@@ -1,4 +1,4 @@
-"""Mixes of words and memory against slow oracles: scores, measures, expected values, crossed values, the final model."""
+"""Mixes of words and memory against slow oracles: scores, measures, expected and crossed values, models."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ from tercet.weights import Dense, Identity
 
 CORPUS = synonyms(3, n_pairs=8, n_docs=40, n_queries=30)
 # Two answers of each query, so that its answers are in a component of ten queries.
-CORPUS.qrels = {
-    qid: {f"d{4 * (row % 10) + i}": 2 - i for i in range(2)} for row, qid in enumerate(CORPUS.qrels)
-}
+CORPUS.qrels = {qid: {f"d{4 * (row % 10) + i}": 2 - i for i in range(2)} for row, qid in enumerate(CORPUS.qrels)}
 SCALE = 0.7
 MEASURES = parse_measures(["nDCG@10", "AP", "RR"])
 
@@ -249,9 +247,7 @@ def test_a_lower_value_is_better_where_the_measure_says_so():
     search = search_of(*judged("RankLoss"))
     exact = search.exact(MIXES)
     best = max(MIXES, key=search.expected)
-    loss = {
-        mix: sum(share * exact[case][mix][:, 0].mean() for case, share in search.shares.items()) for mix in MIXES
-    }
+    loss = {mix: sum(share * exact[case][mix][:, 0].mean() for case, share in search.shares.items()) for mix in MIXES}
     assert best == min(MIXES, key=loss.__getitem__)
 
 
@@ -283,9 +279,9 @@ def test_a_value_is_that_of_the_setting_which_other_groups_chose(tasks, kind):
 
 @pytest.mark.slow
 def test_a_query_is_in_one_group_whatever_the_case():
-    log = [
-        Impression(f"ask{i % 8:02d}", (f"d{i % 5}", f"d{5 + i % 7}"), (f"d{5 + i % 7}",)) for i in range(200)
-    ] + [Impression(f"say{i % 8:02d}", ("d1", "d2"), ("d2",)) for i in range(40)]
+    log = [Impression(f"ask{i % 8:02d}", (f"d{i % 5}", f"d{5 + i % 7}"), (f"d{5 + i % 7}",)) for i in range(200)] + [
+        Impression(f"say{i % 8:02d}", ("d1", "d2"), ("d2",)) for i in range(40)
+    ]
     order = np.random.default_rng(0).permutation(len(log))
     task, _ = evidence_task(CORPUS.docs, None, clicks=ClickLog(tuple(log[i] for i in order)))
     [space] = task.spaces({"BM25": tc.Vectoriser(weighting="bm25")})

@@ -67,7 +67,7 @@ def mixed_scores(
     half: float,
     unseen: float,
 ) -> Array:
-    """Scores (n_queries, n_docs) by words and memory; past queries P (n_past, n_words) have the evidence R (…, n_known).
+    """Scores (n_queries, n_docs) by words and memory; past queries P (n_past, n_words) have evidence R (…, n_known).
 
     ``columns`` has the column of R of each document, -1 for one without evidence.
     ``q'Wd + weight · m / (|m| + half) + pooled · q'p_d`` for a document with evidence, where q has unit length in the
@@ -82,7 +82,9 @@ def mixed_scores(
             scores[i, j] = q @ W @ d
             if columns[j] >= 0:
                 shape = {"weight": weight, "half": half, "threshold": threshold, "power": power}
-                scores[i, j] += kernel_term(asked, P, R[:, columns[j]], **shape) + pooled * float(unit @ rows[columns[j]])
+                scores[i, j] += kernel_term(asked, P, R[:, columns[j]], **shape) + pooled * float(
+                    unit @ rows[columns[j]]
+                )
             else:
                 scores[i, j] += unseen * float(asked @ d[: P.shape[1]])
     return scores
