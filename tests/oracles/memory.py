@@ -78,13 +78,12 @@ def mixed_scores(
     for i, q in enumerate(Q):
         asked = q[: P.shape[1]]
         unit = asked / max(float(np.linalg.norm(asked)), 1e-12)
+        near = np.array([similarity(asked, past, threshold, power) for past in P])
         for j, d in enumerate(D):
             scores[i, j] = q @ W @ d
             if columns[j] >= 0:
-                shape = {"weight": weight, "half": half, "threshold": threshold, "power": power}
-                scores[i, j] += kernel_term(asked, P, R[:, columns[j]], **shape) + pooled * float(
-                    unit @ rows[columns[j]]
-                )
+                m = float(near @ R[:, columns[j]])
+                scores[i, j] += weight * m / (abs(m) + half) + pooled * float(unit @ rows[columns[j]])
             else:
                 scores[i, j] += unseen * float(asked @ d[: P.shape[1]])
     return scores
