@@ -128,6 +128,7 @@ def test_the_report_is_what_anyone_would_compute(model, corpus):
     assert (report.n_train, report.n_validation, report.n_test) == (200, 40, 40)
 
 
+@pytest.mark.slow
 def test_the_start_is_chosen_on_validation(model, corpus):
     """The ordinary BM25, unless another is clearly better."""
     expected = {name: m["nDCG@10"] for name, m in all_scores(model, corpus, corpus.part(200, 240)).items()}
@@ -192,7 +193,7 @@ def assert_is_its_start(model: tc.TextModel, corpus: Corpus) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("given", "n_seeds"), [(True, 16), (False, 8)])
+@pytest.mark.parametrize(("given", "n_seeds"), [(True, 10), (False, 5)])
 def test_noise_is_declined_about_as_often_as_one_standard_error_promises(given, n_seeds):
     rejected = 0
     for seed in range(n_seeds):

@@ -58,6 +58,7 @@ def mixed_scores(
     W: Array,
     P: Array,
     R: Array,
+    columns: list[int],
     *,
     weight: float,
     pooled: float,
@@ -66,22 +67,23 @@ def mixed_scores(
     half: float,
     unseen: float,
 ) -> Array:
-    """Scores (n_queries, n_docs) by words and memory; past queries P (n_past, n_words) have the evidence R (…, n_docs).
+    """Scores (n_queries, n_docs) by words and memory; past queries P (n_past, n_words) have evidence R (…, n_known).
 
+    ``columns`` has the column of R of each document, -1 for one without evidence.
     ``q'Wd + weight · m / (|m| + half) + pooled · q'p_d`` for a document with evidence, where q has unit length in the
     last term, and ``q'Wd + unseen · q'd`` for any other. Columns of Q behind the words of P are none of memory's.
     """
-    known = [d for d in range(R.shape[1]) if np.any(R[:, d] != 0)]
-    rows = dict(zip(known, pooled_rows(P, R[:, known]), strict=True))
+    rows = pooled_rows(P, R)
     scores = np.zeros((len(Q), len(D)))
     for i, q in enumerate(Q):
         asked = q[: P.shape[1]]
         unit = asked / max(float(np.linalg.norm(asked)), 1e-12)
+        near = np.array([similarity(asked, past, threshold, power) for past in P])
         for j, d in enumerate(D):
             scores[i, j] = q @ W @ d
-            if j in rows:
-                shape = {"weight": weight, "half": half, "threshold": threshold, "power": power}
-                scores[i, j] += kernel_term(asked, P, R[:, j], **shape) + pooled * float(unit @ rows[j])
+            if columns[j] >= 0:
+                m = float(near @ R[:, columns[j]])
+                scores[i, j] += weight * m / (abs(m) + half) + pooled * float(unit @ rows[columns[j]])
             else:
                 scores[i, j] += unseen * float(asked @ d[: P.shape[1]])
     return scores

@@ -82,8 +82,6 @@ def oracle_scores(model: tc.TextModel, docs: Mapping[str, str], queries: Sequenc
     if model.memory is None:
         return Q @ W @ D.T
     memory, P = model.memory, model.memory.queries.toarray().astype(float)
-    R = np.zeros((len(P), len(docs)))
-    for column, doc_id in enumerate(memory.doc_ids):
-        if doc_id in docs:
-            R[:, list(docs).index(doc_id)] = memory.evidence.toarray()[:, column]
-    return mixed_scores(Q, D, W, P, R, **asdict(memory.settings))
+    column_of = {doc_id: column for column, doc_id in enumerate(memory.doc_ids)}
+    columns = [column_of.get(doc_id, -1) for doc_id in docs]
+    return mixed_scores(Q, D, W, P, memory.evidence.toarray().astype(float), columns, **asdict(memory.settings))

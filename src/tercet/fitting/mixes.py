@@ -51,6 +51,7 @@ _ROUNDS: Final = 3
 _POOL: Final = 40  # best documents by each term, among which settings are compared
 _MOST_POOLED: Final = 400_000  # scores of a part up to which all documents are compared
 _BLOCK: Final = 2_000_000  # scores, and similarities, at a time
+_FEWEST_DECIDING: Final = 5  # queries of a case that counts
 _FEW_QUERIES: Final = 60  # below this a gain must be two standard errors
 
 Values = NDArray[np.float64]
@@ -149,9 +150,8 @@ class ScoreTerms:
             cosine = sparse.csr_array(asked @ self._by_term)
             for number, shape in enumerate(SHAPES):
                 if needed is None or ("memory", number) in needed:
-                    kernel = sparse.csr_array(
-                        (kernel_values(cosine.data, *shape), cosine.indices, cosine.indptr), shape=cosine.shape
-                    )
+                    kernel = cosine.copy()  # dropping zeros changes indices in place
+                    kernel.data = kernel_values(cosine.data, *shape)
                     kernel.eliminate_zeros()
                     m = (kernel @ self.past.evidence).toarray()
                     terms["memory", number] = saturated(m, MemorySettings.half).astype(np.float32)
@@ -397,7 +397,12 @@ class MixSearch:
         self._n_maps = len(terms[0][1].maps)
         self._can_remember = all(one.past is not None for _, one in terms)
         self.cases = {name: Case([one.held_out for case, one in terms if case == name]) for name in dict(terms)}
-        given = {name: shares.get(name, 0.0) for name in self.cases if name in (KNOWN, NEW, REPEATED)}
+        sizes: dict[str, int] = {}
+        for name in (KNOWN, NEW, REPEATED):
+            if name in self.cases:
+                sizes[name] = len(self.cases[name].qids)
+        fewest = min(_FEWEST_DECIDING, max(sizes.values()))
+        given = {name: shares.get(name, 0.0) for name, size in sizes.items() if size >= fewest}
         given = given if any(given.values()) else dict.fromkeys(given, 1.0)
         self.shares = {name: share / sum(given.values()) for name, share in given.items()}
         self._pools = {name: [Pool(one) for case, one in terms if case == name] for name in self.shares}
@@ -542,7 +547,7 @@ class MixSearch:
         parts = " and ".join(mix.parts) or "nothing"
         new = (
             f"; {shares.get(NEW, 0.0):.0%} of the answers are expected to be new, {share_reason}"
-            if share_reason
+            if share_reason and NEW in self.shares
             else ""
         )
         measure, value = self.measures[0], self._sign * mean
