@@ -125,6 +125,7 @@ def test_similar_documents_leave_together_in_small_groups(seed):
     assert len(queries) <= 60
 
 
+@pytest.mark.slow
 def test_a_group_of_more_than_a_twentieth_of_the_catalogue_stays():
     n_docs, answers = 100, one_component(100, 100, 0)
     D = np.eye(100)
