@@ -125,14 +125,15 @@ def test_similar_documents_leave_together_in_small_groups(seed):
     assert len(queries) <= 60
 
 
+@pytest.mark.slow
 def test_a_group_of_more_than_a_twentieth_of_the_catalogue_stays():
     n_docs, answers = 100, one_component(100, 100, 0)
     D = np.eye(100)
-    D[:60] = D[0]  # 60 documents that are the same
-    for seed in range(10):
+    D[:8] = D[0]  # eight documents that are the same, and would fit into a tenth of the answers
+    for seed in range(100):
         left_out = new_answers(matrix(answers, n_docs), sparse.csr_array(D), np.random.default_rng(seed))
         assert left_out is not None
-        assert not left_out.docs[:60].any()
+        assert not left_out.docs[:8].any()
 
 
 def test_documents_without_words_are_similar_to_none():

@@ -55,6 +55,7 @@ def log_of(n: int, n_queries: int = 30, seed: int = 0) -> list[Impression]:
 # -- what a fold may remember -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_memory_of_a_fold_has_neither_its_queries_nor_any_of_the_same_text():
     texts = {qid: f"question {number // 2}" for number, qid in enumerate(CORPUS.qrels)}  # each text twice
     task, _ = evidence_task(CORPUS.docs, texts, qrels=CORPUS.qrels)
@@ -207,6 +208,7 @@ def test_new_documents_are_as_given():
         assert task.share_reason == "as given"
 
 
+@pytest.mark.slow
 def test_the_end_of_a_log_says_how_many_answers_are_new_and_how_many_queries_are_repeated():
     early = [Impression(f"query {i % 20}", ("d0", "d1"), ("d1",)) for i in range(90)]
     late = [Impression("query 1", ("d0", "d1"), ("d1",))] * 4  # repeated, known
