@@ -407,8 +407,8 @@ class MixSearch:
         self.shares = {name: share / sum(given.values()) for name, share in given.items()}
         self._pools = {name: [Pool(one) for case, one in terms if case == name] for name in self.shares}
         # Pairs of documents that were shown cannot tell how many others an extra weight would bring above them.
-        is_ranked = all(isinstance(one.held_out, HeldOutQueries) for case, one in terms if case in self.shares)
-        self._unseen = UNSEEN if is_ranked else UNSEEN[:1]
+        self._is_ranked = all(isinstance(one.held_out, HeldOutQueries) for case, one in terms if case in self.shares)
+        self._unseen = UNSEEN if self._is_ranked else UNSEEN[:1]
         self._scales: dict[Mix, float] = {}
         self._values: dict[Mix, dict[str, Values]] = {}
         self._groups = _groups(self.cases, random_state)
@@ -477,8 +477,8 @@ class MixSearch:
         start = Mix()
         numbers: list[int | None] = [None, *range(len(self._blends))]
         firsts = [Mix(number, 0.0) for number in numbers]
-        words = [self.climb(mix, memory=False, vectors=False) for mix in firsts]
-        both = [self.climb(mix, memory=True, vectors=self._n_maps > 0) for mix in words]
+        for mix in [self.climb(mix, memory=False, vectors=False) for mix in firsts]:
+            self.climb(mix, memory=True, vectors=self._n_maps > 0)
         kinds = {"learned": list(self._values)}
         alone = ("words", "memory", "vectors")
         kinds |= {name: [mix for mix in self._values if mix.parts == (name,)] for name in alone}
@@ -493,7 +493,7 @@ class MixSearch:
             return np.stack([of_mix[by_group[number]][row] for row, number in enumerate(group)])
 
         after = {name: crossed("learned", name) for name in self.cases}
-        mix = max(both, key=self.expected) if both else start
+        mix = chosen["learned"][0]
         decision = self._decide(mix, before, after, start_name, share_reason)
         apart = {name: chosen[name][0] for name in alone if name in chosen}
         return Choice(
@@ -513,9 +513,37 @@ class MixSearch:
 
     def _crossed(self, mixes: Sequence[Mix]) -> tuple[Mix, list[Mix]]:
         """The best mix by all queries, and for each group the best by the queries of the others."""
-        return max(mixes, key=self.expected), [
-            max(mixes, key=lambda mix: self.expected(mix, group)) for group in range(N_FOLDS)
-        ]
+        return self._best(mixes), [self._best(mixes, group) for group in range(N_FOLDS)]
+
+    def _best(self, mixes: Sequence[Mix], group: int | None = None) -> Mix:
+        """The mix of the best expected value; where pairs decide, the best with memory within one standard error of it.
+
+        Pairs are between documents that were shown, so that no pair rewards memory for the documents that it finds
+        beyond them.
+        """
+        best = max(mixes, key=lambda mix: self.expected(mix, group))
+        others = [mix for mix in mixes if mix.has_memory]
+        if self._is_ranked or best.has_memory or not others:
+            return best
+        remembering = max(others, key=lambda mix: self.expected(mix, group))
+        _, error = self._gain(self.values(Mix()), self.values(best), group)
+        return remembering if self.expected(remembering, group) >= self.expected(best, group) - error else best
+
+    def _gain(
+        self, before: Mapping[str, Values], after: Mapping[str, Values], group: int | None = None
+    ) -> tuple[float, float]:
+        """Expected gain over the cases, and its standard error; with a group, by the queries of the other groups."""
+        mean, variance = 0.0, 0.0
+        for name, share in self.shares.items():
+            if share:
+                gain = self._gains(before[name], after[name], self._groups[name] != group)
+                mean, variance = mean + share * gain.mean, variance + (share * gain.error) ** 2
+        return mean, float(np.sqrt(variance))
+
+    def _gains(self, before: Values, after: Values, rows: NDArray[np.bool_]) -> Gain:
+        """Gain over some queries of a case, or over all if the case has no others."""
+        rows = rows if rows.any() else ~rows
+        return Gain.between(self._sign * before[rows], self._sign * after[rows])
 
     def exact(self, mixes: Sequence[Mix]) -> dict[str, dict[Mix, Values]]:
         """Case -> mix -> all measures of each query, every document ranked."""
@@ -533,12 +561,10 @@ class MixSearch:
     def _decide(
         self, mix: Mix, before: Mapping[str, Values], after: Mapping[str, Values], start: str, share_reason: str
     ) -> Decision:
-        gains = {
-            name: Gain.between(self._sign * before[name][:, 0], self._sign * after[name][:, 0]) for name in self.shares
-        }
+        first, last = ({name: values[:, 0] for name, values in side.items()} for side in (before, after))
+        gains = {name: Gain.between(self._sign * first[name], self._sign * last[name]) for name in self.shares}
         shares = {name: share for name, share in self.shares.items() if share}
-        mean = sum(share * gains[name].mean for name, share in shares.items())
-        error = float(np.sqrt(sum((share * gains[name].error) ** 2 for name, share in shares.items())))
+        mean, error = self._gain(first, last)
         n_errors = 2 if len(self.cases[EVERY].qids) < _FEW_QUERIES else 1
         accepted = bool(mix.parts) and mean > n_errors * error
         by_case = ", ".join(

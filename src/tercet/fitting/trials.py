@@ -32,7 +32,7 @@ _POPULAR: Final = 0.5  # share of worse documents that are drawn as often as the
 _CACHED_WORDS: Final = 20_000  # whose factors are near at hand; those of more words are slower to reach
 _WORK_OF_A_FIT: Final = 5e8  # beside its steps
 # Work of all fits together without a budget, in numbers read and written by steps: some 20 seconds of one processor.
-_WORK: Final = 1.35e11
+_WORK: Final = 1.2e11
 _WORK_PER_SECOND: Final = 5e9
 
 
@@ -86,14 +86,15 @@ class Trials:
         self._final: dict[Candidate, Future[tuple[Weights, TermPairRanker]]] = {}
 
     def run(self, curves: CurveRecorder) -> list[Trained]:
-        """Train every candidate on every fold; few of them on everything as well, while processors are idle."""
+        """Train every candidate on every fold; few of them go on to learn from everything while a mix is chosen."""
         self._find_directions()
         n_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         is_local = isinstance(current_executor(), LocalExecutor)
         looks: list[list[Callback]] = [
             [curves.callback_for(one, self.n_steps(one, self.folds[0]))] for one in self.members
         ]
-        with ThreadPoolExecutor(n_threads if is_local else 1) as pool:
+        pool = ThreadPoolExecutor(n_threads if is_local else 1)
+        try:
             jobs = []
             for fold in self.folds:
                 jobs.append(
@@ -102,7 +103,11 @@ class Trials:
                 looks = [[] for _ in self.members]
             if len(self.members) <= 2:
                 self._final = {one: self._submit(pool, one, None, []) for one in self.members}
-            self._wait([*(job for of_fold in jobs for job in of_fold), *self._final.values()])
+            self._wait([job for of_fold in jobs for job in of_fold])
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+        pool.shutdown(wait=False)  # models of everything are learned while the mix is chosen
         trained = []
         for fold, of_fold in zip(self.folds, jobs, strict=True):
             found = {one: job.result()[0] for one, job in zip(self.members, of_fold, strict=True)}
