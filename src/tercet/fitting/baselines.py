@@ -61,7 +61,8 @@ def choose_start(task: Task, how: FitOptions) -> tuple[list[Space], Space]:
     first = {
         suffix: _spaces(task, how, {f"{ordinary}{suffix}": ordinary}, one)[-1] for suffix, one in analysers.items()
     }
-    tokenised = _best({suffix: _with_memory(task, space) for suffix, space in first.items()}, "")
+    beside = {suffix: _beside_memory(task, space) for suffix, space in first.items()}
+    tokenised = _best({suffix: values[:, values.mean(axis=0).argmax()] for suffix, values in beside.items()}, "")
     names = (ordinary,) if task.labelled else WEIGHTINGS if how.columns is None else _WITH_FIELDS
     named = {f"{name}{tokenised}": name for name in names}
     spaces = {space.name: space for space in _spaces(task, how, named, analysers[tokenised])}
@@ -72,17 +73,27 @@ def choose_start(task: Task, how: FitOptions) -> tuple[list[Space], Space]:
     return list(shown.values()), spaces[best]
 
 
-def _with_memory(task: Task, space: Space) -> NDArray[np.float64]:
-    """Values of left-out queries by the start, or by the start with memory if that is better."""
+def first_look(task: Task, space: Space) -> str:
+    """Say what memory alone is worth on left-out queries, before any words are learned."""
+    values = _beside_memory(task, space)
+    measure = task.known[0].parts(space.Q, space.D)[0].held_out.measure
+    without, best = float(values[:, 0].mean()), float(values.mean(axis=0).max())
+    sign = 1 if measure.higher_is_better else -1
+    return (
+        f"first look: {measure} {sign * without:.3f} by {space.name}, {sign * best:.3f} with past queries, on "
+        f"{len(values):,} queries that were left out; now words are learned"
+    )
+
+
+def _beside_memory(task: Task, space: Space) -> NDArray[np.float64]:
+    """Values of left-out queries by the start with each of `_USUAL_MEMORY`, higher is better, (n_queries, n_mixes)."""
     terms = [ScoreTerms(fold.parts(space.Q, space.D)[0].held_out, space, [], [], fold.past) for fold in task.known]
     mixes = _USUAL_MEMORY if all(one.past is not None for one in terms) else _USUAL_MEMORY[:1]
     measure, scale = terms[0].held_out.measure, typical_best(terms[0].held_out, space.start)
     scales = dict.fromkeys(mixes, scale)
-    found = [one.exact(mixes, scales, (measure,))[:, :, 0].T for one in terms]
-    values = Case([one.held_out for one in terms]).mean(found)  # (n_queries, n_mixes)
-    signed = values if measure.higher_is_better else -values
-    best: NDArray[np.float64] = signed[:, int(np.argmax(signed.mean(axis=0)))]
-    return best
+    of_folds = [one.exact(mixes, scales, (measure,))[:, :, 0].T for one in terms]
+    values = Case([one.held_out for one in terms]).mean(of_folds)
+    return values if measure.higher_is_better else -values
 
 
 def typical_best(held_out: TextHeldOut, start: Weights) -> float:

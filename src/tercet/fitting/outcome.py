@@ -42,27 +42,6 @@ _MOST_PAIRED_WORDS: Final = 5_000  # among which the strongest pairs are sought,
 _SAME: Final = 1e-9  # differences below are those of rounding
 
 
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """The end of a fit: choice, curves, and the models to measure on test queries.
-
-    Attributes
-    ----------
-    folds : folds that were learned without
-    systems : name -> model of words, memory and all learned parts, learned from everything
-    """
-
-    measure: str
-    measures: tuple[Measure, ...]
-    choice: Choice
-    chosen: dict[str, Any]
-    curves: CurveRecorder
-    folds: Sequence[Fold]
-    name: str
-    random_state: int
-    systems: Mapping[str, TextModel]
-
-
 class CurveRecorder:
     """Measures the model on held-out queries ten times while it learns, or three times where there is much to read; it
     only looks, so learning is the same."""
@@ -104,12 +83,29 @@ def measures_of(measure: str) -> tuple[Measure, ...]:
     return parse_measures(names)
 
 
-class _Reported:
-    """Queries to report on: test queries if given, or the known answers that folds left out."""
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The end of a fit, measured on test queries if given, else on the queries that folds left out.
 
-    def __init__(self, outcome: Outcome, task: Task, space: Space) -> None:
-        self.outcome, self.task, self.space, self.measures = outcome, task, space, outcome.measures
-        self.is_given = bool(space.test)
+    Attributes
+    ----------
+    space : the start, with columns for own vectors if there are any
+    measures : the measure that chose, and others to report
+    folds : folds that were learned without
+    systems : name -> model of words, memory and all learned parts, learned from everything; empty without test queries
+    """
+
+    task: Task
+    space: Space
+    measures: tuple[Measure, ...]
+    choice: Choice
+    folds: Sequence[Fold]
+    systems: Mapping[str, TextModel]
+
+    @property
+    def is_given(self) -> bool:
+        """Whether test queries were given."""
+        return bool(self.space.test)
 
     def evaluate(
         self, space: Space, values: Callable[[TextHeldOut, Fold, tuple[Measure, ...]], NDArray[np.float64]]
@@ -119,37 +115,34 @@ class _Reported:
             held_out = space.test[0].held_out
             everything = Fold(KNOWN, self.task.sampler, self.task.n_judgements, lambda Q, D: [], self.task.past)
             return Evaluation(self.measures, held_out.qids, values(held_out, everything, self.measures))
-        folds = [fold for fold in self.outcome.folds if fold.case == KNOWN]
+        folds = [fold for fold in self.folds if fold.case == KNOWN]
         parts = [fold.parts(space.Q, space.D)[0].held_out for fold in folds]
         merged = Case(parts).mean([values(*one, self.measures) for one in zip(parts, folds, strict=True)])
-        return Evaluation(self.measures, self.outcome.choice.qids[EVERY], merged)
+        return Evaluation(self.measures, self.choice.qids[EVERY], merged)
 
     def learned(self, name: str = "learned") -> Evaluation | None:
         """A learned system, used or not; None if there is no such part."""
-        choice = self.outcome.choice
         if self.is_given:
-            model = self.outcome.systems.get(name)
+            model = self.systems.get(name)
             return None if model is None else self._measured(model, self.space.test[0].held_out)
-        after = choice.after[EVERY] if name == "learned" else choice.alone_after.get(name)
-        return None if after is None else Evaluation(self.measures, choice.qids[EVERY], after)
+        after = self.choice.after[EVERY] if name == "learned" else self.choice.alone_after.get(name)
+        return None if after is None else Evaluation(self.measures, self.choice.qids[EVERY], after)
 
     def evidence(self) -> tuple[EvidenceResult, ...]:
         """Gains in each case, or on each part of the test queries."""
-        choice = self.outcome.choice
         results = []
         if self.is_given:
-            model = self.outcome.systems["learned"]
+            model = self.systems["learned"]
             for part in self.space.test[1:]:
                 sides = part.held_out.evaluate(self.space.start), self._measured(model, part.held_out)
                 results.append(self._between(part.name, part.size, *sides))
             return tuple(results)
+        choice = self.choice
         for case, qids in choice.qids.items():
-            if case == EVERY:
-                continue
-            before, after = (
-                Evaluation(choice.measures[case], qids, side[case]) for side in (choice.before, choice.after)
-            )
-            results.append(self._between(case, choice.sizes[case], before, after))
+            if case != EVERY:
+                measures = choice.measures[case]
+                before, after = (Evaluation(measures, qids, side[case]) for side in (choice.before, choice.after))
+                results.append(self._between(case, choice.sizes[case], before, after))
         return tuple(results)
 
     def _measured(self, model: TextModel, held_out: TextHeldOut) -> Evaluation:
@@ -178,28 +171,35 @@ class _Reported:
 
 
 def make_report(
-    model: TextModel, task: Task, spaces: Sequence[Space], space: Space, outcome: Outcome, seconds: float
+    outcome: Outcome,
+    model: TextModel,
+    spaces: Sequence[Space],
+    chosen: dict[str, Any],
+    curves: CurveRecorder,
+    name: str,
+    random_state: int,
+    seconds: float,
 ) -> Report:
     """Evaluate all systems on queries that none has learned from, and write down everything that a reader may ask."""
-    measure, accepted, facts = outcome.measure, outcome.choice.decision.accepted, task.facts
-    reported = _Reported(outcome, task, space)
+    task, space, choice = outcome.task, outcome.space, outcome.choice
+    measure, accepted, facts = str(outcome.measures[0]), choice.decision.accepted, task.facts
 
     def matching(one: Space) -> Evaluation:
-        return reported.evaluate(one, lambda held_out, fold, measures: held_out.evaluate(one.start, measures).values)
+        return outcome.evaluate(one, lambda held_out, fold, measures: held_out.evaluate(one.start, measures).values)
 
     # The start comes last of the baselines, next to the learned parts.
     evaluations = {one.name: matching(one) for one in sorted(spaces, key=lambda one: one is space)}
-    start, learned = evaluations[space.name], reported.learned()
+    start, learned = evaluations[space.name], outcome.learned()
     assert learned is not None
-    parts = {name: reported.learned(name) for name in ("words", "memory", "vectors")}
+    parts = {name: outcome.learned(name) for name in ("words", "memory", "vectors")}
     rivals: dict[str, Evaluation] = {}
     settings = {}
     for bm25 in [words_alone(one) for one in spaces if one.vectoriser.weighting == "bm25"][:1]:  # words may be others
         expansion = RM3(bm25)
-        rivals["RM3"], settings["RM3"] = reported.evaluate(bm25, expansion.values), expansion.setting
+        rivals["RM3"], settings["RM3"] = outcome.evaluate(bm25, expansion.values), expansion.setting
     if task.counts is not None and task.past is not None and task.past.rows.size:
         appended = Appended(space, task.counts(space.vectoriser))
-        rivals[APPENDED] = reported.evaluate(space, appended.values)
+        rivals[APPENDED] = outcome.evaluate(space, appended.values)
     learned_parts = {name: found for name, found in parts.items() if found is not None}
     if len(learned_parts) > 1:
         rivals |= {f"{name} alone": found for name, found in learned_parts.items()}
@@ -208,10 +208,10 @@ def make_report(
     others = rivals | evaluations
     _, final = others.popitem()
     details = Details(
-        name=_clean(outcome.name),
+        name=_clean(name),
         data=facts.data | _facts_of_words(space.vectoriser),
-        random_state=outcome.random_state,
-        learning=_learning(outcome),
+        random_state=random_state,
+        learning=_learning(choice, curves),
         rival_settings=settings,
         comparisons=_comparisons(final, others, measure),
         by_query=_by_query(space, final, start, measure, facts.texts) if accepted else None,
@@ -222,21 +222,21 @@ def make_report(
     return Report(
         measure=measure,
         n_train=facts.n_train,
-        n_validation=len(outcome.choice.before[EVERY]),
+        n_validation=len(choice.before[EVERY]),
         n_test=len(start.qids),
-        split=facts.split if not reported.is_given else f"{facts.split} Test queries were given.",
+        split=facts.split if not outcome.is_given else f"{facts.split} Test queries were given.",
         systems=tuple(SystemResult.from_evaluation(name, evaluation) for name, evaluation in evaluations.items()),
         accepted=accepted,
-        decision=outcome.choice.decision.text,
+        decision=choice.decision.text,
         changes=changes_between(learned, start, measure),
-        chosen=outcome.chosen,
+        chosen=chosen,
         seconds=seconds,
         rivals=tuple(SystemResult.from_evaluation(name, evaluation) for name, evaluation in rivals.items()),
         details=details,
         notes=(*facts.notes, *columns_notes(model.doc_vectoriser, model.weights)),
         rejected=None if accepted else SystemResult.from_evaluation("learned", learned),
-        evidence=reported.evidence(),
-        crossed=not reported.is_given,
+        evidence=outcome.evidence(),
+        crossed=not outcome.is_given,
     )
 
 
@@ -255,8 +255,8 @@ def _facts_of_words(words: Vectoriser) -> dict[str, Any]:
     }
 
 
-def _learning(outcome: Outcome) -> Learning:
-    before, after = (side[EVERY][:, 0] for side in (outcome.choice.before, outcome.choice.after))
+def _learning(choice: Choice, curves: CurveRecorder) -> Learning:
+    before, after = (side[EVERY][:, 0] for side in (choice.before, choice.after))
     gain = after - before
     error = standard_error(gain)
     return Learning(
@@ -265,9 +265,9 @@ def _learning(outcome: Outcome) -> Learning:
         difference=float(gain.mean()),
         standard_error=None if np.isnan(error) else error,
         n_queries=gain.size,
-        curves=tuple(outcome.curves.curves),
-        curve_start=outcome.curves.start,
-        curve_queries=len(outcome.curves.queries.qids),
+        curves=tuple(curves.curves),
+        curve_start=curves.start,
+        curve_queries=len(curves.queries.qids),
     )
 
 

@@ -1,11 +1,8 @@
-"""The recipe behind ``tc.fit``: choose how words match, train candidates on folds, mix words with memory, decide by the
-expected value, and learn from everything."""
+"""``tc.fit``, ``tc.fit_labelled`` and ``tc.fit_linked``: check the evidence, make a task of it, and solve the task."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from tercet._validate import check_seed, is_number
@@ -14,24 +11,15 @@ from tercet.data.documents import as_documents
 from tercet.data.link_tables import as_links
 from tercet.data.triplets import as_evidence
 from tercet.errors import InputError
-from tercet.fitting.baselines import choose_start, start_summary
 from tercet.fitting.evidence import evidence_task
-from tercet.fitting.hybrid import AMOUNTS, SETTINGS, VectorMaps, VectorPair
+from tercet.fitting.hybrid import VectorPair
 from tercet.fitting.judged import links_as_judgements
 from tercet.fitting.label_task import labelled_task
-from tercet.fitting.mixes import Choice, Mix, MixSearch, ScoreTerms, make_memory, settings_of_memory, words_of
 from tercet.fitting.options import FitOptions
-from tercet.fitting.outcome import CurveRecorder, Outcome, make_report, measures_of
-from tercet.fitting.prior import KnownWords
 from tercet.fitting.rankers import RankerChoice, candidates_of
-from tercet.fitting.scored_columns import chosen_weights, words_alone
-from tercet.fitting.task import EVERY, KNOWN, Space, Task
-from tercet.fitting.text_model import LearnedParts, TextModel
-from tercet.fitting.trials import FinalModel, Trials
+from tercet.fitting.solve import solve
+from tercet.fitting.text_model import TextModel
 from tercet.measure.names import parse_measure
-from tercet.text.fielded import OWN_VECTORS
-
-_LONGEST_TEXT = 200  # characters of a past query that is a document
 
 
 def fit(
@@ -122,7 +110,7 @@ def fit(
         random_state=seed,
     )
     vectors = VectorPair.from_vectors(doc_vectors, query_vectors, docs, task.qids)
-    return _solve(task, chosen_by, ranker, how, seed, vectors)
+    return solve(task, chosen_by, ranker, how, seed, vectors)
 
 
 def fit_labelled(
@@ -152,7 +140,7 @@ def fit_labelled(
     """
     how, seed = _checked(options, ranker, random_state)
     measure = str(parse_measure(measure))
-    return _solve(labelled_task(texts, labels, test, measure, seed), measure, ranker, how, seed)
+    return solve(labelled_task(texts, labels, test, measure, seed), measure, ranker, how, seed)
 
 
 def fit_linked(
@@ -203,7 +191,7 @@ def fit_linked(
         new_documents=new_documents,
         random_state=seed,
     )
-    return _solve(task, chosen_by, ranker, how, seed)
+    return solve(task, chosen_by, ranker, how, seed)
 
 
 def _checked(
@@ -219,129 +207,3 @@ def _checked(
     seed = check_seed(random_state)
     candidates_of(ranker, seed)
     return options, seed
-
-
-# -- solving ----------------------------------------------------------------------------------------------------------
-
-
-def _solve(
-    task: Task,
-    measure: str,
-    ranker: RankerChoice | None,
-    how: FitOptions,
-    seed: int,
-    vectors: VectorPair | None = None,
-) -> TextModel:
-    began = time.perf_counter()
-    spaces, space = choose_start(task, how)
-    known = None if how.pairs is None else KnownWords.between(how.pairs, space.vectoriser)
-    if known is not None:
-        task, plain, space = replace(task, facts=known.summary(task.facts)), space, known.start(space)
-        spaces = spaces if space is plain else [*spaces, space]
-    folds = task.folds(space.D)
-    trials = Trials(space, task, folds, ranker, how, seed, known)
-    curves = CurveRecorder(trials.folds[0].parts(space.Q, space.D)[0].held_out, space.start)
-    trained = trials.run(curves)
-    own = None if vectors is None else VectorMaps(space, task, vectors, how.n_steps, seed)
-    mixed = space if own is None else own.space
-    terms: list[tuple[str, ScoreTerms]] = []
-    for fold, weights in ((one.fold, one.weights) for one in trained):
-        words = weights if own is None else [own.widened(one) for one in weights]
-        maps = [] if own is None else own.maps(fold.sampler)
-        for part in fold.parts(mixed.Q, mixed.D):
-            part_terms = ScoreTerms(part.held_out, mixed, words, maps, fold.past)
-            terms += part_terms.by_case(fold) if part.name in (EVERY, fold.case) else [(part.name, part_terms)]
-    blends = [one.blends for one in trials.candidates]
-    mixer = MixSearch(terms, task.shares, blends, AMOUNTS if own is not None else (), measures_of(measure), seed)
-    choice = mixer.choose(start_name=space.name, share_reason=task.share_reason)
-    mix = choice.mix
-    if mix.words is not None:
-        curves.choose(trials.candidates[mix.words])
-    built = _Built(task, trials, mixer, space, own)
-    model, chosen = built.model(mix, choice.decision.accepted)
-    if own is not None:
-        spaces = [own.raw, *spaces]
-        spaces = [mixed if one is space else one for one in spaces]
-        task = replace(task, facts=replace(task.facts, notes=(*task.facts.notes, _vectors_note(own, choice))))
-    systems = {}
-    if mixed.test:
-        systems = {name: built.learned(one)[0] for name, one in (("learned", mix), *choice.alone.items())}
-    n_known, n_left_out = (sum(fold.case == KNOWN for fold in some) for some in (trials.folds, folds))
-    if n_known < n_left_out:
-        split = (
-            f"There was time for {n_known} of {n_left_out} folds: {len(choice.before[EVERY]):,} queries were left out "
-            "of learning to choose by; then all were learned from."
-        )
-        task = replace(task, facts=replace(task.facts, split=split))
-    outcome = Outcome(measure, mixer.measures, choice, chosen, curves, trials.folds, how.name, seed, systems)
-    seconds = time.perf_counter() - began
-    return replace(model, report=make_report(model, task, spaces, mixed, outcome, seconds))
-
-
-class _Built:
-    """Models of a mix, learned from everything; each part is made once."""
-
-    def __init__(self, task: Task, trials: Trials, mixer: MixSearch, space: Space, own: VectorMaps | None) -> None:
-        self.task, self.trials, self.mixer, self.space, self.own = task, trials, mixer, space, own
-        self.mixed = space if own is None else own.space
-        self._words: dict[tuple[int, float], FinalModel] = {}
-
-    def unit(self, mix: Mix) -> float:
-        """Weight of plain matching that the candidate of a mix starts from: the unit of the other parts."""
-        return 1.0 if mix.words is None else self.trials.candidates[mix.words].unit
-
-    def learned(self, mix: Mix, *, with_vectors: bool = True) -> tuple[TextModel, dict[str, Any]]:
-        """The model of a mix, and a summary of its settings; texts have columns for own vectors unless left out."""
-        own = self.own if with_vectors else None
-        mixed = self.space if own is None else own.space
-        words, unit = mixed.vectoriser, self.unit(mix)
-        weights, word_map, summary = mixed.start, None, start_summary(self.space)
-        if mix.words is not None:
-            candidate = self.trials.candidates[mix.words]
-            key = mix.words, mix.blend
-            if key not in self._words:
-                self._words[key] = self.trials.learn(candidate, mix.blend)
-            final = self._words[key]
-            weights, word_map = final.weights, final.words
-            weights = weights if own is None else own.widened(weights)
-            summary |= {**final.summary, "blend": mix.blend, **chosen_weights(words, weights)}
-        if mix.vectors is not None:
-            assert own is not None
-            weights = weights + own.map(mix.vectors, self.task.sampler) * (mix.amount * unit)
-            summary |= {OWN_VECTORS: SETTINGS[mix.vectors].label, "weight of own vectors": mix.amount}
-        memory = None
-        if mix.has_memory:
-            assert self.task.past is not None
-            settings = settings_of_memory(mix, self.mixer.scale(mix), unit)
-            texts = [self.task.facts.texts[qid][:_LONGEST_TEXT] for qid in self.task.qids]
-            n_words = words_of(mixed)
-            memory = make_memory(self.task.past, mixed.Q, n_words, texts, self.task.doc_ids, settings)
-            shape = {"threshold": settings.threshold, "power": settings.power}
-            summary |= {"memory": mix.weight, "pooled memory": mix.pooled, "unseen": mix.unseen, **shape}
-        return TextModel(words, words, weights, words=word_map, memory=memory), summary
-
-    def model(self, mix: Mix, accepted: bool) -> tuple[TextModel, dict[str, Any]]:
-        """The model to ship, with the parts that are not used, and a summary."""
-        learned, summary = self.learned(mix, with_vectors=mix.vectors is not None)
-        words_used = mix.words is not None or mix.vectors is not None
-        used = tuple(name for name, is_used in (("words", words_used), ("memory", mix.has_memory)) if is_used)
-        if accepted:
-            # Words that no mix wants are not learned from everything. Memory counts in the unit of the words.
-            start = self.space.start if mix.vectors is None else self.mixed.start
-            other = start * self.unit(mix) if words_used else None
-            return replace(learned, learned=LearnedParts(used, other)), summary
-        plain = self.space if self.space.given_start is not None else words_alone(self.space)
-        model = TextModel(plain.vectoriser, plain.vectoriser, plain.start)
-        if plain.vectoriser is not learned.doc_vectoriser:
-            return model, summary  # documents need no columns, or vectors, to be searched
-        other, memory = learned.weights * (1 / self.unit(mix)) if words_used else None, learned.memory
-        if memory is not None:
-            memory = replace(memory, settings=settings_of_memory(mix, self.mixer.scale(mix), 1.0))
-        return replace(model, learned=LearnedParts((), other, memory)), summary
-
-
-def _vectors_note(own: VectorMaps, choice: Choice) -> str:
-    mix = choice.mix
-    kept = mix.vectors is not None and choice.decision.accepted
-    label = SETTINGS[mix.vectors].label if mix.vectors is not None else "no map of which was better than words"
-    return f"Own vectors of {own.vectors.n_dims} numbers, {label}, were {'kept' if kept else 'left out'}."
