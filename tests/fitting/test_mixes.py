@@ -17,19 +17,8 @@ from support.corpora import Corpus, bits, matching, oracle_scores, synonyms, wit
 from tercet.data import Impression
 from tercet.data.clicks import ClickLog
 from tercet.fitting.evidence import evidence_task
-from tercet.fitting.mixes import (
-    POOLED,
-    SHAPES,
-    UNSEEN,
-    WEIGHTS,
-    Case,
-    Mix,
-    MixSearch,
-    Pool,
-    ScoreTerms,
-    make_memory,
-    settings_of_memory,
-)
+from tercet.fitting.mixes import POOLED, UNSEEN, WEIGHTS, Case, MixSearch, make_memory, settings_of_memory
+from tercet.fitting.score_terms import SHAPES, Mix, Pool, ScoreTerms
 from tercet.fitting.task import EVERY, KNOWN, NEW, REPEATED, Fold, Space, Task
 from tercet.measure.names import parse_measures
 from tercet.weights import Dense, Identity
@@ -177,8 +166,8 @@ def test_pooled_values_are_exact_where_all_documents_are_pooled(is_hidden, measu
 
 
 def test_best_documents_by_any_term_are_pooled_and_their_values_are_exact_at_the_top(monkeypatch):
-    monkeypatch.setattr("tercet.fitting.mixes._MOST_POOLED", 0)
-    monkeypatch.setattr("tercet.fitting.mixes._POOL", 12)
+    monkeypatch.setattr("tercet.fitting.score_terms._MOST_POOLED", 0)
+    monkeypatch.setattr("tercet.fitting.score_terms._POOL", 12)
     task, space = judged("RR")
     _, terms = terms_of(task, space, KNOWN)
     pool = Pool(terms)
@@ -275,6 +264,30 @@ def test_a_value_is_that_of_the_setting_which_other_groups_chose(tasks, kind):
                 assert any(np.allclose(found, exact[case][mix][rows]) for mix in allowed)
     for case in search.cases:
         np.testing.assert_allclose(choice.before[case], exact[case][Mix()])
+
+
+@pytest.mark.slow
+def test_pairs_keep_memory_that_is_within_one_standard_error_of_the_best(tasks):
+    search = search_of(*tasks["preferred"])
+    rival, memories = Mix(0), [Mix(weight=w, shape=shape) for w in WEIGHTS[1:] for shape in range(len(SHAPES))]
+    memories += [replace(mix, weight=-mix.weight) for mix in memories]  # for documents that were not preferred
+    values = {mix: search.values(mix) for mix in (Mix(), rival, *memories)}
+
+    def expected(mix: Mix) -> float:
+        return sum(share * values[mix][case].mean() for case, share in search.shares.items())
+
+    errors = [
+        share * np.std(values[rival][case] - values[Mix()][case], ddof=1) / np.sqrt(len(values[rival][case]))
+        for case, share in search.shares.items()
+    ]
+    least = expected(rival) - np.sqrt(np.sum(np.square(errors)))
+    kept = [mix for mix in memories if expected(mix) >= least]
+    assert kept
+    assert len(kept) < len(memories)
+    for mix in memories:
+        assert search.best([rival, mix]) == (mix if mix in kept else rival)
+    ranked = search_of(*tasks["judged"])  # rankings see every document, so the best is the best
+    assert ranked.best([rival, *memories]) == max([rival, *memories], key=ranked.expected)
 
 
 @pytest.mark.slow

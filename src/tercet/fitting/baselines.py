@@ -12,8 +12,9 @@ from scipy import sparse
 
 from tercet.choose import Gain, Trial, choose, settings_of
 from tercet.data.shards import StoredRows
-from tercet.fitting.mixes import Case, Mix, ScoreTerms, words_of
+from tercet.fitting.mixes import Case
 from tercet.fitting.options import FitOptions
+from tercet.fitting.score_terms import Mix, ScoreTerms, words_of
 from tercet.fitting.task import Fold, Space, Task, TextHeldOut, some_queries
 from tercet.fitting.text_model import ORDINARY_BM25, ordinary_analyser
 from tercet.learn import RM3Expansion

@@ -11,11 +11,12 @@ from typing import Any
 
 from tercet.fitting.baselines import choose_start, first_look, start_summary
 from tercet.fitting.hybrid import AMOUNTS, SETTINGS, VectorMaps, VectorPair
-from tercet.fitting.mixes import Choice, Mix, MixSearch, ScoreTerms, make_memory, settings_of_memory, words_of
+from tercet.fitting.mixes import Choice, MixSearch, make_memory, settings_of_memory
 from tercet.fitting.options import FitOptions
 from tercet.fitting.outcome import CurveRecorder, Outcome, make_report, measures_of
 from tercet.fitting.prior import KnownWords
 from tercet.fitting.rankers import RankerChoice
+from tercet.fitting.score_terms import Mix, ScoreTerms, words_of
 from tercet.fitting.scored_columns import chosen_weights, words_alone
 from tercet.fitting.task import EVERY, KNOWN, Facts, Fold, Space, Task
 from tercet.fitting.text_model import LearnedParts, TextModel
