@@ -196,8 +196,12 @@ def main() -> None:
     )
     print_table(
         f"lists until the candidate won, in half and in 80 % of {options.power_duels:,} duels, and wrong winners",
-        ["tastes", "clients × visits × lists", "mean", *(f"{name}, {what}" for name in ("list", "client")
-                                                         for what in ("half", "80 %", "wrong"))],
+        [
+            "tastes",
+            "clients × visits × lists",
+            "mean",
+            *(f"{name}, {what}" for name in ("list", "client") for what in ("half", "80 %", "wrong")),
+        ],
         [
             [*described(crowd), f"{mean:g}", *lists_taken(crowd, mean, options.power_duels, rng)]
             for mean in options.better

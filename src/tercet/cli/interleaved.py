@@ -81,7 +81,7 @@ def _sentences(contest: Contest, running: RunningDuel, duel: Duel) -> list[str]:
     if share < 0.5:
         leader, share, low, high = second, 1 - share, 1 - high, 1 - low
     interval = f"{1 - duel.level:.0%} interval {low:.1%} to {high:.1%}, whenever one looks; p = {duel.p_value:.2g}"
-    mean = f"{share:.1%} of a client's lists ({interval})"
+    mean = f"{share:.1%} of the lists of a client, on average ({interval})"
     if duel.winner is not None:
         return [*lines, f"{leader} is better: it won {mean}"]
     if share == 0.5:

@@ -364,7 +364,9 @@ class Interleaving(BaseModel):
     wins: int = Field(description="Clients that prefer what is served, by the lists of their first visit.")
     losses: int
     ties: int
-    share: float | None = Field(description="Of the lists that a client decided, those that what is served won; mean of the clients.")
+    share: float | None = Field(
+        description="Of the lists that a client decided, those that what is served won; mean of the clients."
+    )
     low: float = Field(description="The share is between low and high, with the confidence 1 - level at all times.")
     high: float
     p_value: float
