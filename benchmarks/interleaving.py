@@ -1,6 +1,6 @@
 """How often interleaving names a wrong winner if clients differ in taste, and how many lists a right winner takes.
 
-    python benchmarks/interleaving.py                     # minutes
+    python benchmarks/interleaving.py                     # six minutes
 
 Clients come in random order, some of them often. A visit has some lists, of which a client decides about half. A client
 gives a decided list to the candidate with a chance of its own, its taste. Tastes are drawn for each duel from a

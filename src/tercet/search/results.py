@@ -81,7 +81,7 @@ class DocumentView(Protocol):
         ...
 
 
-class Candidates(Protocol):
+class HitSource(Protocol):
     """A query and documents by row, of which hits ask for reasons and contents."""
 
     def why(self, row: int) -> TextExplanation: ...
@@ -106,13 +106,13 @@ class Hit:
 
     doc_id: str
     score: float
-    query: InitVar[Candidates]
+    query: InitVar[HitSource]
     row: InitVar[int]
     # No fields, so that they are in no frame and no comparison; each hit has its own.
-    _query: ClassVar[Candidates]
+    _query: ClassVar[HitSource]
     _row: ClassVar[int]
 
-    def __post_init__(self, query: Candidates, row: int) -> None:
+    def __post_init__(self, query: HitSource, row: int) -> None:
         object.__setattr__(self, "_query", query)
         object.__setattr__(self, "_row", row)
 
