@@ -1,16 +1,17 @@
-"""How often interleaving names a wrong winner though one looks after every list, and how many lists it saves.
+"""How often interleaving names a wrong winner if clients differ in taste, and how many lists a right winner takes.
 
-    python benchmarks/interleaving.py                     # two minutes
+    python benchmarks/interleaving.py                     # six minutes
 
-Two rankings of a query's documents see the grades through noise, part of which they share, as a model and what it
-became do; the candidate sees them a little better. People click as `tercet.simulate.Visitors` do. Every list is of a
-new query, so where both see equally well there is no difference at all. Lists are made once (``--pool``), duels and
-A/B tests are drawn from them.
+Clients come in random order, some of them often. A visit has some lists, of which a client decides about half. A client
+gives a decided list to the candidate with a chance of its own, its taste. Tastes are drawn for each duel from a
+distribution; without a difference its mean is one half. A look follows each visit, and a duel ends with the first
+decision. Four units of the test are compared:
 
-An A/B test shows a list of either ranking and compares clicks per list. Of both there is a test whose length was
-fixed before with the right guess of the difference, the fewest lists that any test of 80 % power takes, and one that
-may be looked at all the time: `Duel`, and for clicks per list a mixture of normal distributions (Robbins 1970) of just
-the right width, which nobody would know.
+- list: each list is a coin flip, by a mixture of coins (Robbins 1970), and the winner must hold without any one client;
+  the rule until November 2026
+- visit: each visit has a score, as if a client that returns were another client
+- sign: the sign of the score of a client's first visit
+- client: the score of a client's first visit, which is the rule of `tercet.measure.Duel`
 """
 
 from __future__ import annotations
@@ -21,216 +22,191 @@ import one_thread  # noqa: F401
 # isort: split
 
 import argparse
-from dataclasses import dataclass
-from statistics import NormalDist
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaln
 
 from common import print_table
-from tercet.measure.interleaving import credit, evidence, team_draft
-from tercet.simulate import Visitors
+from tercet.measure.interleaving import evidence
 
-SHOWN, DOCS, RELEVANT = 10, 40, 0.15
-SEEN, SHARED = 1.5, 0.8  # how well grades are seen, and how much of the noise is of both
-LEVEL, POWER = 0.05, 0.8
-DISCOUNT = 1 / np.log2(np.arange(2, SHOWN + 2))
+LIMIT = -np.log(0.05)
+DECIDED = 0.5
+Tastes = Callable[[np.random.Generator, int, float], NDArray[np.float64]]
 
 
-@dataclass
-class Pool:
-    """Lists by a difference: who won them, how good both rankings are, and how many more clicks a list of the better
-    one has, with the sum of both variances.
+def one_taste(rng: np.random.Generator, n: int, mean: float) -> NDArray[np.float64]:
+    return np.full(n, mean)
+
+
+def spread(total: float) -> Tastes:
+    """Beta distribution with a sum of parameters: 2 is uniform around one half, 6 has a standard deviation of .19."""
+    return lambda rng, n, mean: rng.beta(total * mean, total * (1 - mean), n)
+
+
+def skewed(rng: np.random.Generator, n: int, mean: float) -> NDArray[np.float64]:
+    """One client in five likes the candidate a lot, the others dislike it a little."""
+    return mean + np.where(rng.random(n) < 0.2, 0.4, -0.1)
+
+
+class Crowd(NamedTuple):
+    """Clients of a duel.
+
+    Attributes
+    ----------
+    clients, visits, lists : number of clients, of visits of a client and of lists of a visit
+    heavy : share of clients with ten times as many visits
     """
 
-    ndcg: tuple[float, float]
-    outcomes: dict[str, NDArray[np.int64]]
-    more_clicks: float
-    variance: float
+    name: str
+    tastes: Tastes
+    clients: int
+    visits: int = 1
+    lists: int = 1
+    heavy: float = 0.0
+
+
+class Course(NamedTuple):
+    """Visits of a duel in order: the client, and the lists that the candidate won and lost."""
+
+    client: NDArray[np.int64]
+    wins: NDArray[np.int64]
+    losses: NDArray[np.int64]
 
     @classmethod
-    def made(cls, better: float, n_lists: int, visitors: Visitors, seed: int) -> Pool:
-        rng = np.random.default_rng(seed)
-        grades = (rng.random((n_lists, DOCS)) < RELEVANT).astype(np.int64)
-        shared = np.sqrt(SHARED) * rng.normal(size=grades.shape)
-        orders = []
-        for seen in (SEEN, SEEN + better):
-            scores = seen * grades + shared + np.sqrt(1 - SHARED) * rng.normal(size=grades.shape)
-            orders.append(np.argsort(-scores, axis=1)[:, :SHOWN])
-        tops = [np.take_along_axis(grades, order, axis=1) for order in orders]
-        ideal = np.cumsum(np.r_[0, DISCOUNT])[np.minimum(grades.sum(axis=1), SHOWN)]
-        ndcg = [float(np.mean((top @ DISCOUNT)[ideal > 0] / ideal[ideal > 0])) for top in tops]
-        outcomes = interleaved(grades, orders, visitors, rng)
-        clicks = [visitors.clicks(rng, top).sum(axis=1) for top in tops]
-        variance = float(clicks[0].var() + clicks[1].var())
-        if visitors.looking is not None:  # what is expected of a list is known, and less by chance
-            clicks = [np.array(visitors.chances)[top] @ visitors.examination(SHOWN) for top in tops]
-        return cls((ndcg[0], ndcg[1]), outcomes, float((clicks[1] - clicks[0]).mean()), variance)
+    def drawn(cls, crowd: Crowd, mean: float, rng: np.random.Generator) -> Course:
+        taste = crowd.tastes(rng, crowd.clients, mean)
+        visits = crowd.visits * np.where(rng.random(crowd.clients) < crowd.heavy, 10, 1)
+        client = rng.permutation(np.repeat(np.arange(crowd.clients), visits))
+        decided = rng.binomial(crowd.lists, DECIDED, client.size)
+        wins = rng.binomial(decided, taste[client])
+        return cls(client, wins, decided - wins)
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        return (self.wins - self.losses) / np.maximum(self.wins + self.losses, 1)
+
+    @property
+    def first_visits(self) -> NDArray[np.int64]:
+        return np.sort(np.unique(self.client, return_index=True)[1])
 
 
-def interleaved(
-    grades: NDArray[np.int64], orders: list[NDArray[np.int64]], visitors: Visitors, rng: np.random.Generator
-) -> dict[str, NDArray[np.int64]]:
-    """Who wins each list, 1 the candidate, by how lists are made and clicks counted."""
-    first, second = (order.tolist() for order in orders)
-    drafts = [team_draft(b, a, SHOWN, rng) for a, b in zip(first, second, strict=True)]
-    merged = [balanced(b, a, SHOWN, rng) for a, b in zip(first, second, strict=True)]
-    clicked = [
-        visitors.clicks(rng, np.take_along_axis(grades, np.array(docs), axis=1)).tolist()
-        for docs in ([draft.docs for draft in drafts], merged)
-    ]
-    drafted = [credit(draft.teams, clicks) for draft, clicks in zip(drafts, clicked[0], strict=True)]
-    everywhere = [
-        credit(whole_teams(draft.teams, rng), clicks) for draft, clicks in zip(drafts, clicked[0], strict=True)
-    ]
-    checked = [
-        balanced_credit(b, a, docs, clicks)
-        for a, b, docs, clicks in zip(first, second, merged, clicked[1], strict=True)
-    ]
-    return {
-        "team draft": np.array(drafted),
-        "team draft, the common top counted": np.array(everywhere),
-        "balanced": np.array(checked),
-    }
+Decision = tuple[int, bool] | None  # the visit, and True if the candidate won
 
 
-def balanced(first: list[int], second: list[int], k: int, rng: np.random.Generator) -> list[int]:
-    """Merge two rankings so that the top of the list has as many of one's best as of the other's (Joachims 2003).
-
-    A coin says who leads. Whoever has gone through less of their ranking adds the next document of it.
-    """
-    leader, follower = (first, second) if rng.random() < 0.5 else (second, first)
-    docs: dict[int, None] = {}
-    n_lead = n_follow = 0
-    while len(docs) < k and (n_lead < len(leader) or n_follow < len(follower)):
-        leads = n_lead < len(leader) and (n_lead <= n_follow or n_follow == len(follower))
-        docs[leader[n_lead] if leads else follower[n_follow]] = None
-        n_lead, n_follow = n_lead + leads, n_follow + (not leads)
-    return list(docs)
-
-
-def balanced_credit(first: list[int], second: list[int], shown: list[int], clicks: list[bool]) -> int:
-    """Winner of a balanced list: who has more clicked documents in the shallower top that the lowest click needs."""
-    clicked = [doc for doc, click in zip(shown, clicks, strict=True) if click]
-    if not clicked:
-        return 0
-    depth = min(ranking.index(clicked[-1]) for ranking in (first, second) if clicked[-1] in ranking) + 1
-    tops = [len(set(clicked) & set(ranking[:depth])) for ranking in (first, second)]
-    return int(np.sign(tops[0] - tops[1]))
+def by_list(course: Course) -> Decision:
+    wins, losses = np.cumsum(course.wins), np.cumsum(course.losses)
+    leads = course.wins - course.losses
+    for visit in np.flatnonzero(coin_evidence(wins, losses) >= LIMIT):
+        candidate = bool(wins[visit] > losses[visit])
+        side = 1 if candidate else -1
+        most = np.argmax(side * np.bincount(course.client[: visit + 1], leads[: visit + 1]))
+        others = course.client[: visit + 1] != most
+        won, lost = course.wins[: visit + 1][others].sum(), course.losses[: visit + 1][others].sum()
+        if side * (won - lost) > 0 and coin_evidence(won, lost) >= LIMIT:
+            return int(visit), candidate
+    return None
 
 
-def whole_teams(teams, rng):
-    """Teams as coins gave them also where both rankings begin alike."""
-    whole = list(teams)
-    for position, team in enumerate(teams):
-        if team is None:
-            partner = position ^ 1  # of the same turn
-            known = whole[partner] if partner < len(whole) else None
-            whole[position] = (
-                {"first": "second", "second": "first"}[known] if known else ("first", "second")[rng.integers(2)]
-            )
-    return whole
+def coin_evidence(wins, losses):
+    return betaln(wins + 10.0, losses + 10.0) - betaln(10.0, 10.0) + (wins + losses) * np.log(2)
 
 
-def wrong_winners(pool: Pool, n_duels: int, n_lists: int, rng: np.random.Generator) -> list[list[str]]:
-    """The share of duels of equals that had a winner at any time, by the test and by one that is meant for one look."""
-    rows = []
-    lists = np.unique(np.geomspace(10, n_lists, 200).astype(int))
-    for name, outcomes in pool.outcomes.items():
-        n_wrong = n_naive = n_last = 0
-        for _ in range(n_duels):
-            drawn = rng.choice(outcomes, n_lists) * rng.choice([-1, 1], n_lists)  # equals: either may be the candidate
-            flips = drawn[drawn != 0]
-            wins = np.cumsum(flips > 0)
-            losses = np.arange(1, flips.size + 1) - wins
-            n_wrong += bool((evidence(wins, losses) >= -np.log(LEVEL)).any())
-            at = np.searchsorted(np.flatnonzero(drawn), lists - 1, side="right") - 1
-            at = at[at >= 0]
-            z = np.abs(wins[at] - losses[at]) / np.sqrt(at + 1)
-            n_naive += bool((z > NormalDist().inv_cdf(1 - LEVEL / 2)).any())
-            n_last += bool(z[-1] > NormalDist().inv_cdf(1 - LEVEL / 2))
-        shares = (f"{count / n_duels:.3f}" for count in (n_wrong, n_naive, n_last))
-        rows.append([name, f"{np.mean(outcomes != 0):.2f}", *shares])
-    return rows
+def by_scores(visits: NDArray[np.int64], scores: NDArray[np.float64]) -> Decision:
+    distinct, kinds = np.unique(scores, return_inverse=True)
+    counts = np.cumsum(np.eye(distinct.size)[kinds], axis=0)
+    over = np.flatnonzero(evidence(distinct, counts) >= LIMIT)
+    return (int(visits[over[0]]), bool(scores[: over[0] + 1].mean() > 0)) if over.size else None
 
 
-def lists_of_duels(outcomes: NDArray[np.int64], n_duels: int, most: int, rng: np.random.Generator) -> tuple[int, int]:
-    """Lists after which half and 80 % of the duels were won by the candidate; ``most`` where they were not."""
-    stops = []
-    for _ in range(n_duels):
-        drawn = rng.choice(outcomes, most)
-        decided = np.flatnonzero(drawn)
-        wins = np.cumsum(drawn[decided] > 0)
-        losses = np.arange(1, decided.size + 1) - wins
-        over = np.flatnonzero(evidence(wins, losses) >= -np.log(LEVEL))
-        won = over.size > 0 and wins[over[0]] > losses[over[0]]
-        stops.append(int(decided[over[0]]) + 1 if won else most)
-    return int(np.median(stops)), int(np.quantile(stops, POWER))
+def by_visit(course: Course) -> Decision:
+    return by_scores(np.arange(course.client.size), course.scores)
 
 
-def lists_of_ab(pool: Pool, n_tests: int, rng: np.random.Generator) -> tuple[int, int]:
-    """Lists of both sides: of a test of fixed length, and after which 80 % of those that go on were decided."""
-    delta, variance = pool.more_clicks, pool.variance
-    normal = NormalDist()
-    per_side = (normal.inv_cdf(1 - LEVEL / 2) + normal.inv_cdf(POWER)) ** 2 * variance / delta**2
-    block = max(1, int(per_side / 200))
-    n = block * np.arange(1, 1601)  # lists of each side
-    steps = rng.normal(delta * block, np.sqrt(variance * block), size=(n_tests, n.size))
-    means = np.cumsum(steps, axis=1) / n
-    width = delta**2
-    log_evidence = 0.5 * np.log(variance / (variance + n * width)) + (n * means) ** 2 * width / (
-        2 * variance * (variance + n * width)
-    )
-    over = log_evidence >= -np.log(LEVEL)
-    stops = np.where(over.any(axis=1), n[over.argmax(axis=1)], n[-1])
-    return int(2 * per_side), int(2 * np.quantile(stops, POWER))
+def by_sign(course: Course) -> Decision:
+    return by_scores(course.first_visits, np.sign(course.scores[course.first_visits]))
 
 
-def fixed_length(outcomes: NDArray[np.int64]) -> int:
-    """Lists that a sign test of this power takes that is looked at once."""
-    share, rate = np.mean(outcomes[outcomes != 0] > 0), np.mean(outcomes != 0)
-    normal = NormalDist()
-    spread = np.sqrt(share * (1 - share))
-    flips = ((normal.inv_cdf(1 - LEVEL / 2) / 2 + normal.inv_cdf(POWER) * spread) / (share - 0.5)) ** 2
-    return int(flips / rate)
+def by_client(course: Course) -> Decision:
+    return by_scores(course.first_visits, course.scores[course.first_visits])
+
+
+RULES = {"list": by_list, "visit": by_visit, "sign": by_sign, "client": by_client}
+EQUALS = [
+    Crowd("one taste", one_taste, 1000),
+    Crowd("one taste", one_taste, 50, lists=20),
+    Crowd("uniform tastes", spread(2), 20, lists=20),
+    Crowd("uniform tastes", spread(2), 50, lists=20),
+    Crowd("Beta(3, 3)", spread(6), 50, lists=20),
+    Crowd("uniform tastes", spread(2), 200, lists=5),
+    Crowd("uniform tastes", spread(2), 1000),
+    Crowd("Beta(3, 3), returning", spread(6), 50, visits=10, lists=4),
+    Crowd("Beta(3, 3), heavy users", spread(6), 200, visits=2, lists=4, heavy=0.05),
+    Crowd("skewed, heavy users", skewed, 500, visits=2, lists=4, heavy=0.05),
+    Crowd("skewed", skewed, 500, lists=20),
+]
+BETTER = [
+    Crowd("one taste", one_taste, 10_000),
+    Crowd("one taste", one_taste, 5_000, lists=4),
+    Crowd("Beta(3, 3)", spread(6), 10_000),
+    Crowd("Beta(3, 3)", spread(6), 5_000, lists=4),
+    Crowd("Beta(3, 3)", spread(6), 2_000, lists=20),
+    Crowd("uniform tastes", spread(2), 5_000, lists=4),
+    Crowd("Beta(3, 3), heavy users", spread(6), 3_000, visits=2, lists=4, heavy=0.05),
+]
+
+
+def wrong_winners(crowd: Crowd, n_duels: int, rng: np.random.Generator) -> list[str]:
+    courses = [Course.drawn(crowd, 0.5, rng) for _ in range(n_duels)]
+    shares = [np.mean([rule(course) is not None for course in courses]) for rule in RULES.values()]
+    return [f"{share:.1%} ± {np.sqrt(share * (1 - share) / n_duels):.1%}" for share in shares]
+
+
+def lists_taken(crowd: Crowd, mean: float, n_duels: int, rng: np.random.Generator) -> list[str]:
+    """Median and 80 % quantile of the lists until the candidate won, and share of duels that another decision ended."""
+    courses = [Course.drawn(crowd, mean, rng) for _ in range(n_duels)]
+    cells = []
+    for name in ("list", "client"):
+        decisions = [RULES[name](course) for course in courses]
+        lists = [crowd.lists * (each[0] + 1) if each and each[1] else np.inf for each in decisions]
+        quantiles = (np.sort(lists)[int(share * n_duels)] for share in (0.5, 0.8))
+        wrong = np.mean([each is not None and not each[1] for each in decisions])
+        cells += [*(f"{each:,.0f}" if np.isfinite(each) else "open" for each in quantiles), f"{wrong:.1%}"]
+    return cells
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pool", type=int, default=30_000, help="lists that are made for each difference")
-    parser.add_argument("--duels", type=int, default=1_000, help="duels, and A/B tests, for each figure")
-    parser.add_argument("--lists", type=int, default=5_000, help="lists of a duel of equals, looked at after each")
-    parser.add_argument(
-        "--better", type=float, nargs="+", default=[0.1, 0.2, 0.4], help="by how much grades are seen better"
-    )
-    parser.add_argument("--cascade", action="store_true", help="people read from the top until they found something")
+    parser.add_argument("--duels", type=int, default=2_000, help="duels without a difference, for each figure")
+    parser.add_argument("--power-duels", type=int, default=200, help="duels with a better candidate, for each figure")
+    parser.add_argument("--better", type=float, nargs="+", default=[0.55, 0.6], help="mean tastes for the candidate")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    visitors = Visitors(looking=None) if options.cascade else Visitors()
     rng = np.random.default_rng(options.seed)
-    equals = Pool.made(0.0, options.pool, visitors, options.seed)
+
+    def described(crowd: Crowd) -> list[str]:
+        return [crowd.name, f"{crowd.clients:,} × {crowd.visits} × {crowd.lists}"]
+
     print_table(
-        f"equals: share of {options.duels:,} duels of {options.lists:,} lists with a winner; people: {visitors}",
-        ["lists", "won by somebody", "Duel, after each list", "a z test, at 200 looks", "a z test, at the end"],
-        wrong_winners(equals, options.duels, options.lists, rng),
+        f"no difference: share of {options.duels:,} duels with a winner after any visit ± standard error; at most 5 %",
+        ["tastes", "clients × visits × lists", *RULES],
+        [[*described(crowd), *wrong_winners(crowd, options.duels, rng)] for crowd in EQUALS],
     )
-    rows = []
-    for number, better in enumerate(options.better, 1):
-        pool = Pool.made(better, options.pool, visitors, options.seed + number)
-        fixed_ab, always_ab = lists_of_ab(pool, options.duels, rng)
-        gain = pool.ndcg[1] - pool.ndcg[0]
-        for name, outcomes in pool.outcomes.items():
-            most = 40 * fixed_length(outcomes)
-            half, most_of = lists_of_duels(outcomes, min(options.duels, 300), min(most, 200_000), rng)
-            share = np.mean(outcomes[outcomes != 0] > 0)
-            fixed = fixed_length(outcomes)
-            counts = [f"{count:,}" for count in (half, most_of, fixed, always_ab, fixed_ab)]
-            times = [f"{always_ab / most_of:.1f}", f"{fixed_ab / fixed:.1f}"]
-            rows.append([f"{pool.ndcg[0]:.3f} + {gain:.3f}", name, f"{share:.3f}", *counts, *times])
     print_table(
-        "lists until the better one has won: in half of the duels, in 80 %; by a test of fixed length; A/B tests",
-        ["nDCG@10", "lists", "won", "half", "80 %", "fixed", "A/B, 80 %", "A/B, fixed", "times", "times, fixed"],
-        rows,
+        f"lists until the candidate won, in half and in 80 % of {options.power_duels:,} duels, and wrong winners",
+        [
+            "tastes",
+            "clients × visits × lists",
+            "mean",
+            *(f"{name}, {what}" for name in ("list", "client") for what in ("half", "80 %", "wrong")),
+        ],
+        [
+            [*described(crowd), f"{mean:g}", *lists_taken(crowd, mean, options.power_duels, rng)]
+            for mean in options.better
+            for crowd in BETTER
+        ],
     )
 
 

@@ -253,7 +253,7 @@ class Loop:
             self.note(model_of(address))
             whole.join(0.5)
         self.crowd.check()
-        time.sleep(2 * SETTLE_SECONDS)  # for the clicks of the last lists to count
+        time.sleep(5 * SETTLE_SECONDS)  # for the visits of the last clients to count
         self.note(model_of(address))
         self.note(self.course.models[-1], always=True)
 

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from tercet.pictures import picture as picture
     from tercet.scale import Cluster as Cluster
     from tercet.search import Index as Index
+    from tercet.search import rerank as rerank
     from tercet.text import Analyser as Analyser
     from tercet.text import Vectoriser as Vectoriser
     from tercet.weights import Weights as Weights
@@ -92,7 +93,7 @@ else:
             "tercet.measure": ("HeldOutQueries", "blend", "compare", "evaluate", "measure_rows", "scorer"),
             "tercet.pictures": ("picture",),
             "tercet.scale": ("Cluster",),
-            "tercet.search": ("Index",),
+            "tercet.search": ("Index", "rerank"),
             "tercet.text": ("Analyser", "Vectoriser"),
             "tercet.weights": ("Weights",),
         },

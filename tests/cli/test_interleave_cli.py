@@ -10,7 +10,6 @@ import pytest
 
 from support.commands import ok, run
 from tercet.measure.duels import Assignment, Contest, read_duels
-from tercet.measure.interleaving import Duel
 from tercet.serve.impressions import ImpressionLog
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()
@@ -46,42 +45,31 @@ def log(tmp_path):
     return tmp_path / "log"
 
 
-def counts(folder, contest):
-    duel = read_duels(folder).courses[contest].duel
-    return duel.wins, duel.losses, duel.ties
-
-
-def test_who_wins_is_said_in_words(log):
+def test_the_better_one_is_named_in_words(log):
     before = {path: path.read_bytes() for path in log.iterdir()}
     output = ok("eval", "--interleaved", log)
-    wins, losses, ties = counts(log, Contest("served", "better"))
-    duel = Duel(losses, wins, ties)
+    tally = read_duels(log).tally
+    duel, later = tally.duel(Contest("served", "better")), tally.duel(Contest("better", "served", 1))
     assert f"{log}: 600 lists, 600 of them interleaved, 600 count" in output
     assert "served, which was served, against better: team-draft lists\n" in output
-    assert f"500 lists; served won {wins:,}, better won {losses:,}, and {ties:,} nobody" in output
-    assert f"better is better: it won {duel.share:.1%} of the lists that somebody won (95% interval" in output
-    assert f"{duel.interval[0]:.1%} to {duel.interval[1]:.1%}, whenever one looks" in output
+    assert (
+        f"500 lists of 500 clients; {duel.wins} prefer served, {duel.losses} prefer better, and {duel.ties}" in output
+    )
+    assert f"better is better: it won {1 - duel.share:.1%} of the lists of a client, on average (95% interval" in output
+    assert f"{1 - duel.interval[1]:.1%} to {1 - duel.interval[0]:.1%}, whenever one looks" in output
     second = output[output.index("since promotion 1") :]
     assert "not decided: better leads with" in second
-    to_go = read_duels(log).courses["better", "served", 1].duel.n_to_go
-    assert f"about {to_go:,} more lists would decide it, if they go on so" in second
+    assert f"about {later.n_to_go:,} more clients would decide it, if they are like these" in second
     assert {path: path.read_bytes() for path in log.iterdir()} == before  # only read
-
-
-def test_a_lead_that_is_one_clients_is_no_forecast(tmp_path):
-    rng = np.random.default_rng(0)
-    write_log(tmp_path / "log", Contest("served", "better"), 1, 1.0, rng=rng, clock=Clock(), clicks=1.0)
-    output = ok("eval", "--interleaved", tmp_path / "log")
-    assert "all of the lead is one client's" in output
-    assert "billion" not in output
 
 
 def test_the_same_as_json(log):
     output = json.loads(ok("eval", "--interleaved", log, "--json"))
+    duel = read_duels(log).tally.duel(Contest("served", "better"))
     assert (output["lists"], output["interleaved"], output["waits"]) == (600, 600, False)
     first, second = output["duels"]
     assert (first["first"], first["second"], first["promotion"]) == ("served", "better", 0)
-    assert (first["wins"], first["losses"], first["ties"]) == counts(log, Contest("served", "better"))
+    assert (first["wins"], first["losses"], first["ties"]) == (duel.wins, duel.losses, duel.ties)
     assert (first["winner"], second["winner"], second["promotion"]) == ("second", None, 1)
 
 
@@ -94,17 +82,20 @@ def test_lists_count_from_a_time_on(log):
     assert "'yesterday' is no time" in result.output
 
 
-def test_what_is_left_out_and_what_waits_is_said(tmp_path):
+def test_lists_left_out_and_visits_that_wait_are_counted(tmp_path):
     rng, clock = np.random.default_rng(0), Clock()
     contest = Contest("served", "candidate")
-    folder = write_log(tmp_path / "log", contest, 40, 1.0, rng=rng, clock=clock, who="me", clicks=1.0)
+    folder = write_log(tmp_path / "log", contest, 80, 1.0, rng=rng, clock=clock, who="me", clicks=1.0)
     output = ok("eval", "--interleaved", folder)
-    assert "left out: 20 beyond 20 of a client on a day" in output
-    assert "it would be decided, but for one client who did much of it: without that one it is open" in output
-    clock.now = datetime.now(UTC).timestamp() - 5
+    assert "left out: 19 shown after the first visit of their client" in output  # of 80 lists, one every 30 seconds
+    assert "61 lists of 1 clients; 0 prefer served, 1 prefer candidate, and 0 neither" in output
+    assert "not decided: candidate leads with 100.0%" in output
+    clock.now = datetime.now(UTC).timestamp() - 15
     write_log(folder, contest, 1, 1.0, rng=rng, clock=clock)
     assert "the latest lists wait for their clicks" in ok("eval", "--interleaved", folder)
-    assert "wait" not in ok("eval", "--interleaved", folder, "--settle-after", "1")
+    output = ok("eval", "--interleaved", folder, "--settle-after", "10")
+    assert "wait" not in output
+    assert "1 more clients are on a visit that is not settled yet" in output
 
 
 def test_a_log_without_interleaved_lists_and_none_at_all(tmp_path):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 from itertools import product
-from math import comb
+from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tercet.errors import InputError
@@ -112,73 +112,106 @@ def test_who_has_more_clicks_wins():
 # -- the test ---------------------------------------------------------------------------------------------------------
 
 
-def exact_evidence(wins: int, losses: int) -> Fraction:
-    """How much more likely the flips are by coins of Beta(10, 10) than by a fair one, in whole numbers.
-
-    With B(a, b) = 1 / ((a + b - 1) C(a + b - 2, a - 1)) for whole a and b.
-    """
-
-    def beta(a: int, b: int) -> Fraction:
-        return Fraction(1, (a + b - 1) * comb(a + b - 2, a - 1))
-
-    return beta(wins + 10, losses + 10) / beta(10, 10) * 2 ** (wins + losses)
-
-
-@given(st.integers(0, 300), st.integers(0, 300))
-def test_the_p_value_is_one_over_the_evidence_of_the_mixture(wins, losses):
-    assert Duel(wins, losses).p_value == pytest.approx(min(1.0, float(1 / exact_evidence(wins, losses))), rel=1e-9)
+def stake(scores: list[Fraction], share: Fraction = Fraction(1, 2)) -> Fraction:
+    """Growth of a stake that is divided among 199 chances q as q²(1 - q)², each bet on all scores, in whole numbers."""
+    chances = [Fraction(number, 200) for number in range(1, 200)]
+    parts = [(chance * (1 - chance)) ** 2 for chance in chances]
+    grown = [
+        part * prod((1 + s) / 2 * chance / share + (1 - s) / 2 * (1 - chance) / (1 - share) for s in scores)
+        for chance, part in zip(chances, parts, strict=True)
+    ]
+    return sum(grown, Fraction(0)) / sum(parts)
 
 
-@given(st.integers(0, 40), st.integers(0, 40))
-def test_the_evidence_is_a_fair_game(wins, losses):
-    """Under a fair coin it is tomorrow, on average, what it is today: so no time to look is better than another."""
-    tomorrow = (exact_evidence(wins + 1, losses) + exact_evidence(wins, losses + 1)) / 2
-    assert tomorrow == exact_evidence(wins, losses)
+some_scores = st.lists(st.fractions(-1, 1, max_denominator=6), max_size=8)
+standings = st.dictionaries(st.sampled_from([-1.0, -0.5, 0.0, 1 / 3, 1.0]), st.integers(0, 300))
 
 
-@given(st.integers(0, 400), st.integers(0, 400), st.sampled_from([0.01, 0.05, 0.2]))
-def test_the_interval_excludes_no_difference_just_where_there_is_a_winner(wins, losses, level):
-    duel = Duel(wins, losses, 7, level)
+@pytest.mark.slow
+@settings(max_examples=30)
+@given(some_scores)
+def test_the_p_value_is_one_over_the_growth_of_the_stake(scores):
+    duel = Duel(Counter(map(float, scores)))
+    assert duel.p_value == pytest.approx(min(1.0, float(1 / stake(scores))), rel=1e-9)
+
+
+@pytest.mark.slow
+@settings(max_examples=30)
+@given(some_scores, st.fractions(-1, 0, max_denominator=6), st.fractions(0, 1, max_denominator=6))
+def test_the_stake_is_a_fair_game_for_any_scores_with_the_mean_zero(scores, low, high):
+    """On average the stake after one more client is the stake before, so no time to look is better than another."""
+    if low == high:
+        return
+    chance = -low / (high - low)  # of the high score, so that the mean is zero
+    assert chance * stake([*scores, high]) + (1 - chance) * stake([*scores, low]) == stake(scores)
+
+
+@given(standings, st.sampled_from([0.01, 0.05, 0.2]))
+def test_the_interval_excludes_one_half_just_if_there_is_a_winner(scores, level):
+    duel = Duel(scores, level)
     low, high = duel.interval
     assert 0 <= low <= high <= 1
-    if wins + losses:
+    if duel.share is not None:
         assert low <= duel.share <= high
     assert (duel.winner is None) == (low <= 0.5 <= high)
-    mirrored = Duel(losses, wins, 7, level)
+    mirrored = Duel({-score: count for score, count in scores.items()}, level)
     assert mirrored.interval == pytest.approx((1 - high, 1 - low), abs=1e-9)
     assert {duel.winner, mirrored.winner} in ({None}, {"first", "second"})
+    assert (mirrored.wins, mirrored.losses, mirrored.ties) == (duel.losses, duel.wins, duel.ties)
 
 
-@given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 100))
-def test_so_many_more_lists_decide_it(wins, losses, ties):
-    duel = Duel(wins, losses, ties)
-    if wins == losses:
-        assert duel.n_to_go is None
-        return
-    n_lists = wins + losses + ties
+@settings(max_examples=50)
+@given(st.dictionaries(st.sampled_from([-1.0, -0.5, 0.0, 1 / 3, 1.0]), st.integers(0, 60)))
+def test_so_many_more_clients_decide_it(scores):
+    duel = Duel(scores)
     assert (duel.n_to_go == 0) == (duel.winner is not None)
-    if duel.winner is None and duel.n_to_go is not None and duel.n_to_go < 10**6:
-        # Whole lists are at most one off the share of them so far.
-        later, sooner = (1 + (duel.n_to_go + more * n_lists) / n_lists for more in (0.1, -0.1))
-        assert Duel(round(wins * later) + (wins > losses), round(losses * later) + (losses > wins)).winner is not None
-        if sooner >= 1:
-            behind = Duel(round(wins * sooner) - (wins > losses), round(losses * sooner) - (losses > wins))
-            assert behind.winner is None
+    if duel.share in (None, 0.5):
+        assert duel.n_to_go is None
+    elif duel.n_to_go and duel.n_to_go < 10**6:
+        counts = np.array([*scores.values()]) / duel.n_clients
+        sooner, later = (
+            evidence([*scores], (duel.n_clients + more) * counts) for more in (duel.n_to_go - 1, duel.n_to_go)
+        )
+        assert sooner < -np.log(0.05) + 1e-9
+        assert later > -np.log(0.05) - 1e-9
 
 
-def test_looking_again_and_again_is_wrong_no_more_often_than_promised():
-    """Three hundred duels of equals, looked at after each of 1,500 lists."""
-    flips = np.random.default_rng(7).random((300, 1500)) < 0.5
-    wins = flips.cumsum(axis=1)
-    losses = np.arange(1, 1501) - wins
-    decided = evidence(wins, losses) >= -np.log(0.05)
-    assert decided.any(axis=1).mean() <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 300)
-    for duel, look in [*zip(*np.nonzero(decided), strict=True)][::40] + [(i, 7 * i % 1500) for i in range(300)]:
-        winner = Duel(int(wins[duel, look]), int(losses[duel, look])).winner
-        assert (winner is not None) == decided[duel, look]
+def test_looking_after_each_client_is_wrong_no_more_often_than_promised():
+    """100 duels without a difference, of 50 clients with tastes of their own and 20 lists each."""
+    rng = np.random.default_rng(7)
+    wins = rng.binomial(20, rng.random((100, 50)))
+    kinds = np.linspace(-1, 1, 21)
+    counts = np.cumsum(np.eye(21)[wins], axis=1)
+    decided = evidence(kinds, counts) >= -np.log(0.05)
+    most = 0.05 + 2 * np.sqrt(0.05 * 0.95 / 100)
+    assert decided.any(axis=1).mean() <= most
+    by_lists = evidence([1, -1], np.stack([wins.cumsum(axis=1), (20 - wins).cumsum(axis=1)], axis=-1))
+    assert (by_lists >= -np.log(0.05)).any(axis=1).mean() > 2 * most  # with each list as a client, the bound fails
+    for duel in range(0, 100, 10):
+        standing = Duel(dict(zip(kinds.tolist(), counts[duel, -1].astype(int).tolist(), strict=True)))
+        assert (standing.winner is not None) == decided[duel, -1]
 
 
-@pytest.mark.parametrize("counts", [{"wins": -1, "losses": 0}, {"wins": 1, "losses": 0, "level": 0.0}])
-def test_what_is_no_count_and_no_chance_is_refused(counts):
+def test_scores_that_are_not_fair_coins_hold_the_level_too():
+    """One client in five likes the first ranking a lot, the others dislike it a little: the mean is zero."""
+    rng = np.random.default_rng(3)
+    liked = rng.random((100, 300)) < 0.2
+    counts = np.cumsum(np.stack([liked, ~liked], axis=-1), axis=1)[:, ::15]
+    decided = (evidence([0.8, -0.2], counts) >= -np.log(0.05)).any(axis=1).mean()
+    assert decided <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 100)
+    by_signs = (evidence([1, -1], counts) >= -np.log(0.05)).any(axis=1).mean()
+    assert by_signs > 0.9
+
+
+def test_a_better_ranking_is_found():
+    wins = np.random.default_rng(1).random((100, 400)) < 0.6
+    counts = np.cumsum(np.stack([wins, ~wins], axis=-1), axis=1)[:, ::20]
+    assert (evidence([1, -1], counts) >= -np.log(0.05)).any(axis=1).mean() > 0.8
+
+
+@pytest.mark.parametrize(
+    "given_duel", [{"scores": {1.0: -1}}, {"scores": {1.5: 1}}, {"scores": {np.nan: 1}}, {"scores": {}, "level": 0.0}]
+)
+def test_an_impossible_score_count_or_level_is_refused(given_duel):
     with pytest.raises(InputError, match="got"):
-        Duel(**counts)
+        Duel(**given_duel)

@@ -11,9 +11,8 @@ from click.testing import CliRunner
 
 import tercet as tc
 from support.serving import Running, eventually, made_docs, made_index, running
-from support.sharing import QUERIES, QUERY, Clock, candidate_of, ids, logged, search, sharing, visit
+from support.sharing import QUERIES, QUERY, SETTLED, Clock, candidate_of, ids, logged, search, sharing, visit
 from tercet.cli.main import cli
-from tercet.data.ubi import CLICK_SECONDS
 from tercet.errors import InputError
 from tercet.search import Index
 
@@ -27,7 +26,7 @@ def test_a_candidate_that_wins_is_promoted_and_comes_to_be_challenged_by_the_one
         served, candidate = service.interleaver.contest[:2]
         visit(tmp_path, api, 25, 2)
         assert service.reloader.judge() is None  # nothing is settled
-        clock.now += CLICK_SECONDS + 1
+        clock.now += SETTLED
         entry = service.reloader.judge()
         assert (entry.number, entry.by, entry.undoes) == (1, "rule", None)
         assert entry.before.startswith(served)
@@ -42,7 +41,7 @@ def test_a_candidate_that_wins_is_promoted_and_comes_to_be_challenged_by_the_one
     with sharing(tmp_path, clock=clock, promotes=True) as (api, service, _):  # the same after a restart
         assert service.interleaver.contest == (candidate, served, 1)
         visit(tmp_path, api, 25, 2, start=100)
-        clock.now += CLICK_SECONDS + 1
+        clock.now += SETTLED
         entry = service.reloader.judge()
         assert (entry.number, entry.after[:12]) == (2, served)
         assert service.interleaver.contest == (served, candidate, 2)
@@ -57,14 +56,14 @@ def test_what_wins_stays_and_nothing_is_promoted_unless_asked_for(tmp_path):
     clock = Clock()
     with sharing(tmp_path, clock=clock, promotes=True) as (api, service, _):
         visit(tmp_path, api, 25, 1)
-        clock.now += CLICK_SECONDS + 1
+        clock.now += SETTLED
         assert service.reloader.judge() is None
         assert api.get("/health").json()["interleaving"]["winner"] == "first"
         assert service.index.promotions == ()
     shutil.rmtree(tmp_path / "impressions")
     with sharing(tmp_path, clock=clock) as (api, service, _):
         visit(tmp_path, api, 25, 2)
-        clock.now += CLICK_SECONDS + 1
+        clock.now += SETTLED
         assert service.reloader.judge() is None
         assert api.get("/health").json()["interleaving"]["winner"] == "second"
         assert service.index.promotions == ()
@@ -84,8 +83,7 @@ def test_one_client_promotes_nothing(tmp_path):
             clock.now += 86_400
             assert service.reloader.judge() is None, day
         output = api.get("/health").json()["interleaving"]
-        assert output["p_value"] < 0.05
-        assert output["winner"] is None
+        assert (output["wins"] + output["losses"] + output["ties"], output["winner"]) == (1, None)
 
 
 def test_a_promotion_by_hand_changes_the_sides_as_well(tmp_path):
@@ -109,7 +107,7 @@ def test_a_promotion_that_cannot_be_written_is_refused_and_told(tmp_path, monkey
     clock = Clock()
     with sharing(tmp_path, clock=clock, promotes=True) as (api, service, _):
         visit(tmp_path, api, 25, 2)
-        clock.now += CLICK_SECONDS + 1
+        clock.now += SETTLED
 
         def full(*_: object, **__: object) -> None:
             raise OSError("no space left on device")

@@ -15,6 +15,8 @@ from starlette.testclient import TestClient
 
 import tercet as tc
 from support.serving import made_index
+from tercet.data.ubi import CLICK_SECONDS
+from tercet.measure.duels import VISIT
 from tercet.serve import Limits, messages
 from tercet.serve import reloader as reloading
 from tercet.serve.app import create_app
@@ -28,6 +30,7 @@ from tercet.weights import Identity, Sparse, Weights
 QUERY = "green avocado"
 QUERIES = ("green avocado", "blue eyes", "pale toast", "dark river", "red stone", "green leaf", "oil", "sky garden")
 NOON = 1_772_366_400.0
+SETTLED = (VISIT + 1) * CLICK_SECONDS + 1  # seconds after which a visit that begins now counts
 
 
 class Clock:

@@ -88,7 +88,7 @@ significance_options = together(
     default=CLICK_SECONDS,
     show_default=True,
     metavar="SECONDS",
-    help="When a list of LOG counts, with the clicks until then.",
+    help="Until when clicks on a list of LOG count, as the service had it.",
 )
 @json_option
 def evaluate(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,13 @@ import click
 
 from tercet.cli.terminal import echo
 from tercet.data.values import moment_in
-from tercet.measure.duels import ADDRESS_LISTS, CLIENT_LISTS, Contest, DuelCourse, DuelReport, LeftOut, read_duels
+from tercet.measure.duels import ADDRESS_CLIENTS, Contest, DuelReport, LeftOut, RunningDuel, read_duels
+from tercet.measure.interleaving import Duel
 
 _WHY: dict[LeftOut, str] = {
-    "repeated": "asked for again by the same client on the same day",
-    "odd": "of clients that clicked everything or came too often on that day",
-    "client": f"beyond {CLIENT_LISTS} of a client on a day",
-    "address": f"beyond {ADDRESS_LISTS} of an address on a day; the write token vouches for the clients it names",
+    "later": "shown after the first visit of their client",
+    "address": f"of clients beyond {ADDRESS_CLIENTS} of an address on a day; the write token vouches for the clients "
+    "it names",
     "broken": "whose documents are not said to be anybody's",
 }
 
@@ -43,7 +42,9 @@ def _moment(text: str | None) -> float:
 
 def _meta(report: DuelReport) -> dict[str, Any]:
     duels = [
-        dict(contest._asdict(), began=_time(course.began), ended=_time(course.ended), **course.duel.to_meta())
+        contest._asdict()
+        | {"began": _time(course.began), "ended": _time(course.ended)}
+        | report.tally.duel(contest).to_meta()
         for contest, course in report.courses.items()
     ]
     counts = {"lists": report.n_lists, "interleaved": report.n_shared, "left_out": dict(report.left_out)}
@@ -51,7 +52,7 @@ def _meta(report: DuelReport) -> dict[str, Any]:
 
 
 def _print_report(log: Path, report: DuelReport) -> None:
-    n_counted = sum(len(course.outcomes) for course in report.courses.values())
+    n_counted = sum(course.n_lists for course in report.courses.values())
     echo(f"{log}: {report.n_lists:,} lists, {report.n_shared:,} of them interleaved, {n_counted:,} count")
     for why, count in report.left_out.items():
         echo(f"left out: {count:,} {_WHY[why]}")
@@ -59,42 +60,37 @@ def _print_report(log: Path, report: DuelReport) -> None:
         echo("the latest lists wait for their clicks")
     for contest, course in report.courses.items():
         echo()
-        for line in _sentences(contest, course):
+        for line in _sentences(contest, course, report.tally.duel(contest)):
             echo(line)
 
 
-def _sentences(contest: Contest, course: DuelCourse) -> list[str]:
-    duel, first, second = course.duel.duel, contest.first, contest.second
+def _sentences(contest: Contest, running: RunningDuel, duel: Duel) -> list[str]:
+    first, second = contest.first, contest.second
     since = f", since promotion {contest.promotion}" if contest.promotion else ""
     lines = [
         f"{first}, which was served, against {second}: team-draft lists{since}",
-        f"{_time(course.began)} to {_time(course.ended)}: {duel.wins + duel.losses + duel.ties:,} lists; "
-        f"{first} won {duel.wins:,}, {second} won {duel.losses:,}, and {duel.ties:,} nobody",
+        f"{_time(running.began)} to {_time(running.ended)}: {running.n_lists:,} lists of {duel.n_clients:,} clients; "
+        f"{duel.wins:,} prefer {first}, {duel.losses:,} prefer {second}, and {duel.ties:,} neither",
     ]
-    if not duel.n_decided:
-        return [*lines, "nobody won a list yet, so nothing can be said"]
-    mirrored = replace(duel, wins=duel.losses, losses=duel.wins)
-    ahead, leading = (first, duel) if duel.wins >= duel.losses else (second, mirrored)
-    low, high = leading.interval
-    share = f"{leading.share:.1%} of the lists that somebody won"
+    if running.n_open:
+        lines.append(f"{running.n_open:,} more clients are on a visit that is not settled yet")
+    if duel.share is None:
+        return [*lines, "no client counts yet, so nothing can be said"]
+    low, high = duel.interval
+    leader, share = first, duel.share
+    if share < 0.5:
+        leader, share, low, high = second, 1 - share, 1 - high, 1 - low
     interval = f"{1 - duel.level:.0%} interval {low:.1%} to {high:.1%}, whenever one looks; p = {duel.p_value:.2g}"
-    if course.duel.winner is not None:
-        net = 100 * (leading.wins - leading.losses) / len(course.outcomes)
-        lines.append(f"{ahead} is better: it won {share} ({interval}); in 100 lists, {net:.1f} more than it lost")
-        return lines
-    if duel.wins == duel.losses:
-        return [*lines, f"not decided: nobody leads ({interval})"]
-    lines.append(f"not decided: {ahead} leads with {share} ({interval})")
+    mean = f"{share:.1%} of the lists of a client, on average ({interval})"
     if duel.winner is not None:
-        lines.append("it would be decided, but for one client who did much of it: without that one it is open")
-    to_go = course.duel.n_to_go
-    if to_go is not None:
-        lines.append(f"about {to_go:,} more lists would decide it, if they go on so")
-    elif duel.n_to_go is None:
-        lines.append("it is so close that a billion more lists like these would not decide it")
-    else:
-        lines.append("all of the lead is one client's, so how many more lists it takes cannot be told")
-    return lines
+        return [*lines, f"{leader} is better: it won {mean}"]
+    if share == 0.5:
+        return [*lines, f"not decided: nobody leads ({interval})"]
+    lines.append(f"not decided: {leader} leads with {mean}")
+    to_go = duel.n_to_go
+    if to_go is None:
+        return [*lines, "it is so close that a billion more clients like these would not decide it"]
+    return [*lines, f"about {to_go:,} more clients would decide it, if they are like these"]
 
 
 def _time(seconds: float) -> str:

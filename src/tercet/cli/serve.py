@@ -123,7 +123,7 @@ def journal_of(index: Path) -> Path:
     default=CLICK_SECONDS,
     show_default=True,
     metavar="SECONDS",
-    help="When an interleaved list counts, with the clicks until then.",
+    help="Until when clicks on an interleaved list count; a client's visit is three times as long.",
 )
 @click.option(
     "--look-every",

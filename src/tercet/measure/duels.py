@@ -1,33 +1,31 @@
-"""Duels of contenders in an impressions log: which list was whose, which lists count, and who is ahead.
+"""Duels of contenders in an impressions log: whose each list was, which lists count, and which contender is ahead.
 
-A list counts once, when its clicks are settled, and whether it does is known by then from what came before and from how
-much was clicked, never from whose documents these were. So under no difference each list that counts is a fair coin
-flip, also given all before it, which is what the test of `Duel` takes for granted.
+A client counts once in a duel, by the lists of its first visit, when the clicks of that visit are settled. Later visits
+do not count, because a client brings its taste along. Admission of a client depends on the time and on the address,
+never on clicks. So if clients prefer neither contender on average, each score has the mean 0 given all scores before,
+as the test of `Duel` requires.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from tercet.data.click_sessions import SessionCounts
 from tercet.data.ubi import CLICK_SECONDS, INTERLEAVED, GrowingUbi, LoggedList
 from tercet.errors import InputError
 from tercet.measure.interleaving import TEAMS, Duel, Team, credit
 
 ATTRIBUTE: Final = INTERLEAVED
-CLIENT_LISTS, ADDRESS_LISTS = 20, 200  # that count on a day
+VISIT: Final = 3  # length of a visit, in times the seconds after which a list is settled
+ADDRESS_CLIENTS: Final = 200  # that an address brings on a day (UTC)
+_DAY: Final = 86_400.0
 
-LeftOut = Literal["repeated", "client", "address", "odd", "broken"]
+LeftOut = Literal["later", "address", "broken"]
 
 
 class Contest(NamedTuple):
@@ -94,193 +92,160 @@ class Assignment:
 
 
 @dataclass
-class RunningDuel:
-    """Where a duel stands.
+class _Visit:
+    """First visit of a client, while lists may be added."""
 
-    Attributes
-    ----------
-    wins, losses, ties : lists that the first won, lost, and those that nobody won
-    by_client : wins less losses, of each client
-    level : the chance of a wrong winner, whenever one looks
-    """
-
+    began: float
     wins: int = 0
     losses: int = 0
-    ties: int = 0
-    by_client: dict[str, list[int]] = field(default_factory=dict)
-    level: float = 0.05
-
-    def take(self, client: str, outcome: int) -> None:
-        """Count a list."""
-        self.wins += outcome > 0
-        self.losses += outcome < 0
-        self.ties += outcome == 0
-        if outcome:
-            counts = self.by_client.setdefault(client, [0, 0])
-            counts[outcome < 0] += 1
 
     @property
-    def duel(self) -> Duel:
-        """All that counts."""
-        return Duel(self.wins, self.losses, self.ties, self.level)
-
-    @property
-    def without_one(self) -> Duel:
-        """The same without the client that did most for whoever is ahead."""
-        side = 1 if self.wins >= self.losses else -1
-        wins, losses = max(
-            self.by_client.values(), key=lambda own: (side * (own[0] - own[1]), -sum(own)), default=(0, 0)
-        )
-        return Duel(self.wins - wins, self.losses - losses, self.ties, self.level)
-
-    @property
-    def winner(self) -> Team | None:
-        """Who is better, where that is decided, and would be without any one client; None where it is open."""
-        winner = self.duel.winner
-        return winner if winner is not None and self.without_one.winner == winner else None
-
-    @property
-    def n_to_go(self) -> int | None:
-        """How many more lists a decision takes if they go on as so far; None where nobody leads without one client."""
-        if self.winner is not None:
-            return 0
-        without = self.without_one
-        lead = (self.wins - self.losses) * (without.wins - without.losses)
-        to_go = without.n_to_go if lead > 0 else None
-        return to_go if to_go is None else max(1, to_go)
-
-    def to_meta(self) -> dict[str, Any]:
-        """As JSON has it."""
-        duel = self.duel
-        low, high = duel.interval
-        return {
-            "wins": duel.wins,
-            "losses": duel.losses,
-            "ties": duel.ties,
-            "share": duel.share,
-            "low": low,
-            "high": high,
-            "p_value": duel.p_value,
-            "level": duel.level,
-            "winner": self.winner,
-            "to_go": self.n_to_go,
-        }
+    def score(self) -> float:
+        n_decided = self.wins + self.losses
+        return (self.wins - self.losses) / n_decided if n_decided else 0.0
 
 
 @dataclass
-class _Day:
-    """What was shown to whom on a day."""
-
-    day: date
-    asked: set[tuple[Contest, str, str]] = field(default_factory=set)
-    by_client: Counter[str] = field(default_factory=Counter)
-    by_address: Counter[str] = field(default_factory=Counter)
-    counts: SessionCounts = field(default_factory=SessionCounts)
-
-
-class Tally:
-    """Takes settled lists in the order in which they were shown, and counts those that count.
-
-    Of the lists of one client and query on a day, the first of a contest counts. Of a client count 20 lists a day, of
-    an address 200 where nobody vouches for the names it sends. From where on a client is odd by `oddness`, since it
-    clicks everything or comes too often, none counts for the rest of that day.
+class RunningDuel:
+    """A duel from its first list to its last so far.
 
     Attributes
     ----------
-    standings : of each contest
-    left_out : why lists were left out, and how many
+    began, ended : when the first and the last list that count were shown, in seconds since 1970
+    n_lists : number of lists that count
+    scores : number of clients by final score
     """
 
-    def __init__(self, level: float = 0.05) -> None:
-        self.level = level
-        self.standings: defaultdict[Contest, RunningDuel] = defaultdict(lambda: RunningDuel(level=level))
-        self.left_out: Counter[LeftOut] = Counter()
-        self._days: list[_Day] = []
+    began: float
+    ended: float = 0.0
+    n_lists: int = 0
+    scores: Counter[float] = field(default_factory=Counter)
+    _visits: dict[str, _Visit] = field(default_factory=dict)  # that are not over, in the order of their beginnings
+    _clients: set[str] = field(default_factory=set)
 
-    def take(self, shown: LoggedList) -> tuple[Contest, int] | None:
-        """Count a list: its contest and who won, or None where it does not count."""
-        day = self._day(shown.shown_at)
-        odd = day.counts.note(shown.client, len(shown.shown), len(shown.clicked))
+    def __contains__(self, client: object) -> bool:
+        """Return True if the client has a visit."""
+        return client in self._clients
+
+    @property
+    def n_open(self) -> int:
+        """Number of clients whose visit is not over."""
+        return len(self._visits)
+
+    def take(self, client: str, shown_at: float, outcome: int, visit_seconds: float) -> bool:
+        """Count a list; False if the first visit of the client is over."""
+        if client not in self._clients:
+            self._clients.add(client)
+            self._visits[client] = _Visit(shown_at)
+        visit = self._visits.get(client)
+        if visit is None or shown_at > visit.began + visit_seconds:
+            return False
+        visit.wins += outcome > 0
+        visit.losses += outcome < 0
+        self.n_lists, self.ended = self.n_lists + 1, shown_at
+        return True
+
+    def close(self, until: float) -> None:
+        """Make the scores of visits final that began until a time."""
+        for client, visit in list(self._visits.items()):
+            if visit.began > until:
+                break
+            self.scores[visit.score] += 1
+            del self._visits[client]
+
+
+class Tally:
+    """Takes settled lists in the order in which they were shown, and keeps the scores of clients.
+
+    Of a client count the lists of the first visit to a duel. Of an address count 200 clients a day, if nobody vouches
+    for the names from that address.
+
+    Parameters
+    ----------
+    settle_seconds : seconds after which a list is settled; a visit is three times as long
+    level : chance of a wrong winner, at any look
+
+    Attributes
+    ----------
+    running : duels by contest
+    left_out : number of lists left out, by reason
+    """
+
+    def __init__(self, settle_seconds: float = CLICK_SECONDS, level: float = 0.05) -> None:
+        self.settle_seconds, self.level = settle_seconds, level
+        self.running: dict[Contest, RunningDuel] = {}
+        self.left_out: Counter[LeftOut] = Counter()
+        self._admitted: dict[float, Counter[str]] = {}  # clients of addresses, by day
+
+    def duel(self, contest: Contest | None) -> Duel:
+        """Return the standing of a contest."""
+        running = None if contest is None else self.running.get(contest)
+        return Duel({} if running is None else dict(running.scores), self.level)
+
+    def take(self, shown: LoggedList) -> None:
+        """Count a list, if it counts."""
         meta = shown.attributes.get(ATTRIBUTE)
         if meta is None:
-            return None
+            return
         try:
             assignment = Assignment.from_meta(meta, len(shown.shown))
         except InputError:
             self.left_out["broken"] += 1
-            return None
-        why = self._left_out(day, shown, assignment, odd)
-        if why is not None:
-            self.left_out[why] += 1
-            return None
+            return
+        running = self.running.get(assignment.contest) or RunningDuel(shown.shown_at)
+        if shown.client not in running and not self._admits(assignment.address, shown.shown_at):
+            self.left_out["address"] += 1
+            return
+        self.running[assignment.contest] = running
         clicked = set(shown.clicked)
         outcome = assignment.credit([doc_id in clicked for doc_id in shown.shown])
-        self.standings[assignment.contest].take(shown.client, outcome)
-        return assignment.contest, outcome
+        if not running.take(shown.client, shown.shown_at, outcome, VISIT * self.settle_seconds):
+            self.left_out["later"] += 1
 
-    def _left_out(self, day: _Day, shown: LoggedList, assignment: Assignment, odd: bool) -> LeftOut | None:
-        asked = assignment.contest, shown.client, shown.query
-        if asked in day.asked:
-            return "repeated"
-        is_spent = day.by_client[shown.client] >= CLIENT_LISTS
-        if not is_spent:  # else no list of this client counts any more, and what it asks all day need not be kept
-            day.asked.add(asked)
-        if odd:
-            return "odd"
-        if is_spent:
-            return "client"
-        address = assignment.address
-        if address is not None and day.by_address[address] >= ADDRESS_LISTS:
-            return "address"
-        day.by_client[shown.client] += 1
-        if address is not None:
-            day.by_address[address] += 1
-        return None
+    def close(self, now: float) -> None:
+        """Make the scores of visits final whose lists are all settled and taken by now, in seconds since 1970."""
+        for running in self.running.values():
+            running.close(now - (VISIT + 1) * self.settle_seconds)
 
-    def _day(self, shown_at: float) -> _Day:
-        """The day of a list; the one before is kept, since lines of two threads may come in either order."""
-        wanted = datetime.fromtimestamp(shown_at, UTC).date()
-        for day in self._days:
-            if day.day == wanted:
-                return day
-        self._days = [*self._days[-1:], _Day(wanted)]
-        return self._days[-1]
-
-
-@dataclass(frozen=True)
-class DuelCourse:
-    """A duel from its first list to its last.
-
-    Attributes
-    ----------
-    duel : where it stands
-    outcomes : of the lists that count, in order: 1 the first won, -1 the second, 0 nobody
-    began, ended : when the first and the last of them were shown, in seconds since 1970
-    """
-
-    duel: RunningDuel
-    outcomes: NDArray[np.int8]
-    began: float
-    ended: float
+    def _admits(self, address: str | None, shown_at: float) -> bool:
+        """Count a new client of an address; False if the address has brought its share today."""
+        if address is None:
+            return True
+        today = shown_at // _DAY
+        if today not in self._admitted:  # yesterday stays, because lines of two threads may come in either order
+            self._admitted = {day: admitted for day, admitted in self._admitted.items() if day >= today - 1}
+        admitted = self._admitted.setdefault(today, Counter())
+        if admitted[address] >= ADDRESS_CLIENTS:
+            return False
+        admitted[address] += 1
+        return True
 
 
 @dataclass(frozen=True)
 class DuelReport:
-    """What a log says of those who were compared in it.
+    """Contents of a log of interleaved lists.
 
     Attributes
     ----------
     n_lists, n_shared : lists that are settled, and those of them that were made of two rankings
-    left_out : why some of these do not count, and how many
-    waits : whether there are lists that wait for their clicks
+    left_out : number of lists left out, by reason
+    waits : True if lists wait for their clicks
     courses : duels by contest, in the order in which they began
+    tally : standings of the contests
     """
 
     n_lists: int
     n_shared: int
-    left_out: Mapping[LeftOut, int]
     waits: bool
-    courses: Mapping[Contest, DuelCourse]
+    tally: Tally
+
+    @property
+    def left_out(self) -> Mapping[LeftOut, int]:
+        return self.tally.left_out
+
+    @property
+    def courses(self) -> Mapping[Contest, RunningDuel]:
+        return self.tally.running
 
 
 def read_duels(
@@ -290,38 +255,29 @@ def read_duels(
     level: float = 0.05,
     clock: Callable[[], float] = time.time,
 ) -> DuelReport:
-    """The duels of an impressions log; only reads it, also while it is written.
+    """Read the duels of an impressions log, also while a service writes it.
 
     Parameters
     ----------
     folder : of the impressions log, as the service writes it
     since : seconds since 1970; lists shown before do not count
-    settle_seconds : after which a list counts, with the clicks that came until then
-    level : the chance of a wrong winner, whenever one looks
+    settle_seconds : seconds after which a list is settled, with the clicks until then
+    level : chance of a wrong winner, at any look
     clock : gives seconds since 1970
 
     Notes
     -----
-    O(lists of the log); in memory are the clients of two days, the outcomes, and who won how often for each client.
+    O(lists of the log) time; memory for the names of all clients.
     """
-    tally = Tally(level)
+    tally = Tally(settle_seconds, level)
     n_lists = n_shared = 0
-    outcomes: dict[Contest, bytearray] = {}
-    times: dict[Contest, tuple[float, float]] = {}
+    now = clock()  # before the log is read, so that all lists of the visits that are closed are taken
     with GrowingUbi(Path(folder), clock, settle_seconds) as log:
         for shown in log.lists():
-            if shown.shown_at < since:
-                continue
-            n_lists += 1
-            n_shared += ATTRIBUTE in shown.attributes
-            counted = tally.take(shown)
-            if counted is not None:
-                contest, outcome = counted
-                outcomes.setdefault(contest, bytearray()).append(outcome % 256)
-                times[contest] = times.get(contest, (shown.shown_at, 0.0))[0], shown.shown_at
+            if shown.shown_at >= since:
+                n_lists += 1
+                n_shared += ATTRIBUTE in shown.attributes
+                tally.take(shown)
         waits = log.waits
-    courses = {
-        contest: DuelCourse(tally.standings[contest], np.frombuffer(course, np.int8), *times[contest])
-        for contest, course in outcomes.items()
-    }
-    return DuelReport(n_lists, n_shared, dict(tally.left_out), waits, courses)
+    tally.close(now)
+    return DuelReport(n_lists, n_shared, waits, tally)

@@ -1,31 +1,33 @@
-"""Two rankings in one list, and who wins by clicks: as soon as it is sure, however often one looks.
+"""Two rankings in one list, and which ranking clients prefer, at every look.
 
-Both rankings make the list that is shown (team draft, Radlinski et al. 2008), so that the same person compares them
-under the same conditions. A list that is clicked more for one ranking is a win of it. Under no difference wins and
-losses are fair coin flips, and the test is a mixture over all other coins (Robbins 1970): it holds at every time at
-once, so that stopping when it is decided is no cheating.
+Both rankings make the list (team draft, Radlinski et al. 2008), so each client compares them under the same conditions.
+Clients differ in taste and come more than once, so lists of one client are not independent, and the unit of the test is
+the client. A client's score is its wins less its losses, divided by both: between -1 and 1, and 0 on average if clients
+prefer neither ranking. The test bets on the scores (Waudby-Smith and Ramdas 2024). A bettor without an edge multiplies
+the stake by 20 with a chance of at most 1 in 20, whatever the distribution of scores and however often one looks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from scipy.special import betaln, xlogy
+from scipy.special import log_softmax, logsumexp
 
 from tercet.errors import InputError
 
 Doc = TypeVar("Doc", bound=Hashable)
 Team = Literal["first", "second"]
 TEAMS: Final[tuple[Team, Team]] = ("first", "second")
-# Parameters of the Beta distribution that coins are mixed by. Larger ones look for small differences, and decide later
-# on large ones; with 10 and 10 about two thirds of its coins are between .4 and .6.
-_MIXED_BY: Final = 10.0
-_MOST_LISTS: Final = 10**9
+# The stake is divided among chances of the first side as by Beta(3, 3), which finds differences of one score in a few
+# hundred clients without wasting clients where all agree.
+_CHANCES: Final = np.linspace(0, 1, 201)[1:-1]
+_LOG_STAKES: Final = log_softmax(2 * np.log(_CHANCES * (1 - _CHANCES)))
+_MOST_CLIENTS: Final = 10**9
 
 # -- lists ------------------------------------------------------------------------------------------------------------
 
@@ -121,98 +123,142 @@ def _owned_in_turn(first: Sequence[Doc], second: Sequence[Doc]) -> int:
 
 @dataclass(frozen=True)
 class Duel:
-    """Wins of two rankings over interleaved lists, and what can be said of them at any time.
+    """Scores of clients that compared two rankings, and the decision at any time.
+
+    Clients are independent, and each client has one score, which is final: a score that still changes with later lists
+    would depend on when one looks.
 
     Attributes
     ----------
-    wins, losses, ties : lists that the first ranking won, lost, and those that nobody won
-    level : the chance of a wrong winner, whenever one stops
+    scores : number of clients by score: 1 if all lists that the client decided went to the first ranking, -1 if all
+        went to the second ranking, 0 if the client decided none
+    level : chance of a winner at any look if clients prefer neither ranking on average
 
     Examples
     --------
-    >>> Duel(wins=60, losses=40, ties=200).winner is None, Duel(wins=160, losses=90, ties=500).winner
-    (True, 'first')
+    >>> duel = Duel({1: 40, 0.5: 20, 0: 30, -1: 15})
+    >>> duel.winner, duel.wins, duel.losses, duel.ties
+    ('first', 60, 15, 30)
+    >>> Duel({1: 10, -1: 8}).winner is None
+    True
     """
 
-    wins: int
-    losses: int
-    ties: int = 0
+    scores: Mapping[float, int]
     level: float = 0.05
 
     def __post_init__(self) -> None:
-        if min(self.wins, self.losses, self.ties) < 0:
-            raise InputError(f"wins, losses and ties are counts; got {self.wins}, {self.losses}, {self.ties}")
+        for score, count in self.scores.items():
+            if not -1 <= score <= 1 or count < 0:
+                raise InputError(f"scores are from -1 to 1, with a number of clients each; got {score}: {count}")
         if not 0 < self.level < 1:
             raise InputError(f"level is a chance between 0 and 1; got {self.level!r}")
 
     @property
-    def n_decided(self) -> int:
-        """Lists that somebody won."""
-        return self.wins + self.losses
+    def wins(self) -> int:
+        """Number of clients with more wins than losses."""
+        return sum(count for score, count in self.scores.items() if score > 0)
+
+    @property
+    def losses(self) -> int:
+        """Number of clients with more losses than wins."""
+        return sum(count for score, count in self.scores.items() if score < 0)
+
+    @property
+    def ties(self) -> int:
+        """Number of clients with as many wins as losses."""
+        return self.n_clients - self.wins - self.losses
+
+    @property
+    def n_clients(self) -> int:
+        """Number of clients."""
+        return sum(self.scores.values())
 
     @property
     def share(self) -> float | None:
-        """The share of decided lists that the first ranking won; None without one."""
-        return self.wins / self.n_decided if self.n_decided else None
+        """Mean share of the first ranking over clients, a tie counted as one half; None without clients."""
+        if not self.n_clients:
+            return None
+        return (1 + sum(score * count for score, count in self.scores.items()) / self.n_clients) / 2
 
     @property
     def p_value(self) -> float:
-        """The chance of so much evidence of a difference at this time, where there is none: one over the evidence.
-
-        It is at most the level with a chance of at most the level, however often one looks.
-        """
-        return min(1.0, float(np.exp(-evidence(self.wins, self.losses))))
+        """One over the growth of the stake: at most the level at any look with a chance of at most the level."""
+        return min(1.0, float(np.exp(-self._evidence())))
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where the share of wins is, at the confidence 1 - level, at all times at once."""
-        if not self.n_decided:
+        """Confidence interval of the share, at all looks at once."""
+        if self.share is None:
             return 0.0, 1.0
-        limit, best = -np.log(self.level), self.wins / self.n_decided
+        limit, least, most = -np.log(self.level), 1e-12, 1 - 1e-12
+        best = min(max(self.share, least), most)
 
         def beyond(share: float) -> float:
-            return float(evidence(self.wins, self.losses, share) - limit)
+            return self._evidence(share) - float(limit)
 
-        low = brentq(beyond, 0.0, best) if self.wins and beyond(1e-300) > 0 else 0.0
-        high = brentq(beyond, best, 1.0 - 1e-16) if self.losses and beyond(1.0 - 1e-16) > 0 else 1.0
+        low = brentq(beyond, least, best) if beyond(least) > 0 else 0.0
+        high = brentq(beyond, best, most) if beyond(most) > 0 else 1.0
         return float(low), float(high)
 
     @property
     def winner(self) -> Team | None:
-        """Who is better, where the interval excludes no difference; None where that is open."""
-        if self.p_value > self.level:
+        """The ranking that clients prefer, if the interval excludes one half; None if the duel is open."""
+        if self.share is None or self.p_value > self.level:
             return None
-        return "first" if self.wins > self.losses else "second"
+        return "first" if self.share > 0.5 else "second"
 
     @property
     def n_to_go(self) -> int | None:
-        """How many more lists a decision takes if they go on as so far; 0 when it is there, None when nobody leads."""
+        """Number of further clients until a decision at the present scores; 0 if decided, None without a lead."""
         if self.winner is not None:
             return 0
-        n_lists = self.n_decided + self.ties
-        if self.wins == self.losses:
-            return None
+        most = _MOST_CLIENTS / max(self.n_clients, 1)
         limit = -np.log(self.level)
 
         def beyond(times: float) -> float:
-            return float(evidence(self.wins * times, self.losses * times) - limit)
+            return self._evidence(times=times) - float(limit)
 
-        most = _MOST_LISTS / n_lists
-        if beyond(most) < 0:
+        if self.share in (None, 0.5) or beyond(most) < 0:
             return None
-        return int(np.ceil((brentq(beyond, 1.0, most) - 1) * n_lists))
+        return max(1, int(np.ceil((brentq(beyond, 1.0, most) - 1) * self.n_clients)))
+
+    def to_meta(self) -> dict[str, Any]:
+        """Return the standing as JSON has it."""
+        low, high = self.interval
+        return {
+            "wins": self.wins,
+            "losses": self.losses,
+            "ties": self.ties,
+            "share": self.share,
+            "low": low,
+            "high": high,
+            "p_value": self.p_value,
+            "level": self.level,
+            "winner": self.winner,
+            "to_go": self.n_to_go,
+        }
+
+    def _evidence(self, share: float = 0.5, times: float = 1.0) -> float:
+        counts = times * np.fromiter(self.scores.values(), np.float64)
+        return float(evidence(np.fromiter(self.scores, np.float64), counts, share))
 
 
-def evidence(wins: ArrayLike, losses: ArrayLike, share: float = 0.5) -> NDArray[np.float64]:
-    """The log of how much more likely wins and losses are by a mixture of coins than by one with this share.
+def evidence(scores: ArrayLike, counts: ArrayLike, share: float = 0.5) -> NDArray[np.float64]:
+    """Logarithm of the growth of a stake that is bet against a mean share of the first ranking.
 
-    A `Duel` is decided where it is at least the log of one over the level.
+    A `Duel` is decided if the evidence against one half is at least the logarithm of one over the level.
+
+    Parameters
+    ----------
+    scores : distinct scores, (n_scores,)
+    counts : number of clients with each score, (..., n_scores)
+    share : the mean share
 
     Examples
     --------
-    >>> evidence([10, 60], [10, 20]).round(2).tolist()
-    [-0.35, 7.5]
+    >>> evidence([1, -1], [[10, 10], [60, 20]]).round(2).tolist()
+    [-0.77, 8.42]
     """
-    wins, losses = np.asarray(wins, dtype=np.float64), np.asarray(losses, dtype=np.float64)
-    mixed = betaln(wins + _MIXED_BY, losses + _MIXED_BY) - betaln(_MIXED_BY, _MIXED_BY)
-    return np.asarray(mixed - xlogy(wins, share) - xlogy(losses, 1 - share))
+    firsts = (1 + np.asarray(scores, dtype=np.float64)) / 2
+    growth = np.outer(firsts, _CHANCES / share) + np.outer(1 - firsts, (1 - _CHANCES) / (1 - share))
+    return np.asarray(logsumexp(np.asarray(counts, dtype=np.float64) @ np.log(growth) + _LOG_STAKES, axis=-1))

@@ -7,6 +7,7 @@ from tercet._lazy import lazy_names
 if TYPE_CHECKING:
     from tercet.search.base import BaseIndex as BaseIndex
     from tercet.search.index import Index as Index
+    from tercet.search.reranking import rerank as rerank
     from tercet.search.results import Hit as Hit
     from tercet.search.results import Results as Results
     from tercet.search.results import SearchRun as SearchRun
@@ -16,6 +17,7 @@ else:
         {
             "tercet.search.base": ("BaseIndex",),
             "tercet.search.index": ("Index",),
+            "tercet.search.reranking": ("rerank",),
             "tercet.search.results": ("Hit", "Results", "SearchRun"),
         },
     )

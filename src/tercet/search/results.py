@@ -81,6 +81,16 @@ class DocumentView(Protocol):
         ...
 
 
+class HitSource(Protocol):
+    """A query and documents by row, of which hits ask for reasons and contents."""
+
+    def why(self, row: int) -> TextExplanation: ...
+
+    def text(self, row: int) -> str | None: ...
+
+    def stored_fields(self, row: int) -> Record: ...
+
+
 @dataclass(frozen=True)
 class Hit:
     """A document that was found: its id, its score and, when asked for, its text, its stored fields and the reasons for
@@ -96,13 +106,13 @@ class Hit:
 
     doc_id: str
     score: float
-    query: InitVar[SearchedQuery]
+    query: InitVar[HitSource]
     row: InitVar[int]
     # No fields, so that they are in no frame and no comparison; each hit has its own.
-    _query: ClassVar[SearchedQuery]
+    _query: ClassVar[HitSource]
     _row: ClassVar[int]
 
-    def __post_init__(self, query: SearchedQuery, row: int) -> None:
+    def __post_init__(self, query: HitSource, row: int) -> None:
         object.__setattr__(self, "_query", query)
         object.__setattr__(self, "_row", row)
 
@@ -122,12 +132,12 @@ class Hit:
     @property
     def kept_text(self) -> str | None:
         """The document, or None where the index keeps no texts."""
-        return self._query.view.text(self._row)
+        return self._query.text(self._row)
 
     @property
     def stored_fields(self) -> Record:
         """Stored fields of the document, by column: those its table had beside the text; empty values are left out."""
-        return self._query.view.stored_fields(self._row)
+        return self._query.stored_fields(self._row)
 
     def _repr_html_(self) -> str:
         return Results([self])._repr_html_()
@@ -248,6 +258,12 @@ class SearchedQuery:
     model: TextModel | None
     query: sparse.csr_array
     unknown: tuple[str, ...]
+
+    def text(self, row: int) -> str | None:
+        return self.view.text(row)
+
+    def stored_fields(self, row: int) -> Record:
+        return self.view.stored_fields(row)
 
     def pairs(self, row: int) -> Explanation:
         return self._explained(self.view.matrix(row))

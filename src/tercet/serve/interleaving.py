@@ -13,7 +13,7 @@ from typing import Any, Final
 from tercet.data.ubi import CLICK_SECONDS, GrowingUbi
 from tercet.errors import EngineError, InputError, TercetError
 from tercet.fitting.text_model import TextModel
-from tercet.measure.duels import Assignment, Contest, RunningDuel, Tally
+from tercet.measure.duels import Assignment, Contest, Tally
 from tercet.measure.interleaving import team_draft
 from tercet.search import Results
 from tercet.search.filtering import Where
@@ -118,7 +118,7 @@ class Interleaver:
     ----------
     log : where lists and clicks are logged
     source : of the candidate, or None for the baseline
-    settle_seconds : after which a list counts, with the clicks that came until then
+    settle_seconds : after which a list is settled, with the clicks that came until then; a visit is three times as long
     promotes : whether a challenger that wins is to be promoted; only a model can be
 
     Attributes
@@ -145,7 +145,7 @@ class Interleaver:
         self._model: TextModel | None = None  # the last that could be compared
         self._former: tuple[str, TextModel] | None = None  # the last promotion, and the model before it
         self._seen: Marks = ()
-        self._tally = Tally()
+        self._tally = Tally(settle_seconds)
         self._counting = threading.Lock()  # held while a list is counted, and while the standing is told
         self._reading = threading.Lock()
         self._reader: GrowingUbi | None = None
@@ -268,11 +268,14 @@ class Interleaver:
         """Take in the lists of the log that are settled by now, those of before a restart as well."""
         with self._reading:
             try:
+                now = self.log.clock()  # before reading: what settles meanwhile is for the next time
                 if self._reader is None:
                     self._reader = GrowingUbi(self.log.folder, self.log.clock, self._settle_seconds)
                 for one in self._reader.lists():
                     with self._counting:
                         self._tally.take(one)
+                with self._counting:
+                    self._tally.close(now)
             except (TercetError, OSError) as error:
                 _log.warning("lists of the log are not counted: %s", error)
 
@@ -282,10 +285,10 @@ class Interleaver:
         if not self.promotes or rival is None or rival.generation is None:
             return None
         with self._counting:
-            duel = self._tally.standings.get(rival.contest)
-            if duel is None or duel.winner != "second":
-                return None
-            evidence = Evidence(wins=duel.losses, losses=duel.wins, ties=duel.ties)
+            duel = self._tally.duel(rival.contest)
+        if duel.winner != "second":
+            return None
+        evidence = Evidence(wins=duel.losses, losses=duel.wins, ties=duel.ties)
         return text_model(rival.generation.index), evidence
 
     @property
@@ -317,10 +320,9 @@ class Interleaver:
 
     def _standing(self) -> dict[str, Any]:
         """Of who is compared now."""
-        contest = self.contest
         with self._counting:
-            standing = None if contest is None else self._tally.standings.get(contest)
-            return (standing or RunningDuel()).to_meta()
+            duel = self._tally.duel(self.contest)
+        return duel.to_meta()
 
     def gauges(self) -> dict[str, tuple[str, float]]:
         """The standing for metrics."""
@@ -329,10 +331,10 @@ class Interleaver:
         is_at_work = float(self._rival is not None and not self._is_broken)
         return {
             "tercet_interleaving": ("1 where lists are shared with a challenger, else 0.", is_at_work),
-            "tercet_interleaved_wins": ("Lists that what is served won in this duel.", standing["wins"]),
-            "tercet_interleaved_losses": ("Lists that the challenger won.", standing["losses"]),
-            "tercet_interleaved_ties": ("Lists that nobody won.", standing["ties"]),
-            "tercet_interleaved_low": ("Lower end of the interval of the share of wins.", standing["low"]),
-            "tercet_interleaved_high": ("Upper end of the interval of the share of wins.", standing["high"]),
+            "tercet_interleaved_wins": ("Clients that prefer what is served.", standing["wins"]),
+            "tercet_interleaved_losses": ("Clients that prefer the challenger.", standing["losses"]),
+            "tercet_interleaved_ties": ("Clients that prefer neither.", standing["ties"]),
+            "tercet_interleaved_low": ("Lower end of the interval of the share of what is served.", standing["low"]),
+            "tercet_interleaved_high": ("Upper end of the interval of the share of what is served.", standing["high"]),
             "tercet_interleaved_winner": ("1 what is served, -1 the challenger, 0 not decided.", winner),
         }

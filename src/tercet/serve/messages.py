@@ -361,16 +361,18 @@ class Interleaving(BaseModel):
     refused: str | None = Field(description="Why the candidate is not compared as it is now, where that is so.")
     promotes: bool = Field(description="Whether a challenger that wins is promoted.")
     promotion: int | None = Field(description="The last promotion of the index; the duel began with it.")
-    wins: int = Field(description="Lists that what is served won.")
+    wins: int = Field(description="Clients that prefer what is served, by the lists of their first visit.")
     losses: int
     ties: int
-    share: float | None = Field(description="Of the lists that somebody won, those that what is served won.")
+    share: float | None = Field(
+        description="Of the lists that a client decided, those that what is served won; mean of the clients."
+    )
     low: float = Field(description="The share is between low and high, with the confidence 1 - level at all times.")
     high: float
     p_value: float
     level: float
     winner: Literal["first", "second"] | None = Field(description="What is served is the first; null: not decided.")
-    to_go: int | None = Field(description="About how many more lists a decision takes; null where nobody leads.")
+    to_go: int | None = Field(description="About how many more clients a decision takes; null where nobody leads.")
 
 
 class Health(BaseModel):
