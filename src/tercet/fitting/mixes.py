@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Final
 
 import numpy as np
@@ -180,10 +181,10 @@ class MixSearch:
                 ]
             )
         if memory and self._can_remember:
+            strengths = [*product(WEIGHTS, POOLED, self._unseen)]  # tried together: each alone may be of no use
             steps += [
-                lambda mix: [replace(mix, weight=w, unseen=u) for w in WEIGHTS for u in self._unseen],
+                lambda mix: [replace(mix, weight=w, pooled=p, unseen=u) for w, p, u in strengths],
                 lambda mix: [replace(mix, shape=number) for number in range(len(SHAPES))] if mix.weight else [],
-                lambda mix: [replace(mix, pooled=p, unseen=u) for p in POOLED for u in self._unseen],
             ]
         return steps
 

@@ -19,7 +19,9 @@ from scipy import sparse
 
 from tercet.data.shards import StoredRows
 from tercet.fitting.task import EVERY, KNOWN, NEW, Fold, Past, Space, TextHeldOut
+from tercet.kernels.topk import top_k
 from tercet.measure.blocks import measure_block
+from tercet.measure.formulas import dcg
 from tercet.measure.held_out import HeldOutPreferences, HeldOutQueries
 from tercet.measure.names import Measure
 from tercet.memory import MemorySettings
@@ -178,24 +180,26 @@ class Pool:
         held_out = terms.held_out
         self.held_out = held_out
         self.qids = held_out.qids
-        blocks = []
+        blocks, ideal = [], []
         for block in terms.blocks():
             dense = terms.dense(block)
-            columns = _pooled_columns(dense, held_out, block, terms.known)
+            columns = _pooled_columns(dense, held_out, block)
             row = np.arange(columns.shape[0])[:, None]
-            grades = np.zeros(columns.shape, dtype=np.int64)
+            pooled: dict[Any, NDArray[Any]] = {key: term[row, np.maximum(columns, 0)] for key, term in dense.items()}
             if isinstance(held_out, HeldOutQueries):
-                grades = np.where(columns < 0, 0, held_out.grades[block].toarray()[row, columns])
-            pooled = {key: term[row, np.maximum(columns, 0)] for key, term in dense.items()}
-            blocks.append((columns, pooled, grades))
-        width = max(columns.shape[1] for columns, _, _ in blocks)
-        self.columns = np.concatenate([_widened(columns, width, -1) for columns, _, _ in blocks])
+                grades = np.maximum(held_out.grades[block].toarray(), 0)
+                pooled["grades"] = np.where(columns < 0, 0, grades[row, columns])
+                if _is_top_ndcg(held_out.measure):
+                    best = -np.sort(-grades, axis=1)[:, : held_out.measure.cutoff]
+                    ideal.append(dcg(best, held_out.measure))
+            blocks.append((columns, pooled))
+        width = max(columns.shape[1] for columns, _ in blocks)
+        self.columns = np.concatenate([_widened(columns, width, -1) for columns, _ in blocks])
         keys = blocks[0][1].keys()
-        self.terms = {key: np.concatenate([_widened(terms[key], width, 0) for _, terms, _ in blocks]) for key in keys}
+        self.terms = {key: np.concatenate([_widened(terms[key], width, 0) for _, terms in blocks]) for key in keys}
         self.is_pad = self.columns < 0
-        if isinstance(held_out, HeldOutQueries):
-            self.grades = sparse.csr_array(np.concatenate([_widened(block, width, 0) for _, _, block in blocks]))
-        else:
+        self._ideal = np.concatenate(ideal) if ideal else None
+        if isinstance(held_out, HeldOutPreferences):
             prefs = held_out.preferences
             self.better, self.worse = (
                 np.array([np.searchsorted(self._docs(row), doc) for row, doc in zip(prefs.query, docs, strict=True)])
@@ -213,7 +217,14 @@ class Pool:
             margins = scores[rows, self.better] - scores[rows, self.worse]
             return self.held_out.shares(margins.astype(np.float64))
         scores = np.where(self.is_pad, -np.inf, scores)
-        return measure_block(scores, self.grades, self.held_out.measure)[:, 0]
+        measure = self.held_out.measure
+        if self._ideal is None or measure.cutoff is None:
+            return measure_block(scores, self.terms["grades"], measure)[:, 0]
+        shape = scores.shape[0], min(measure.cutoff, scores.shape[1])
+        top, best = np.empty(shape, dtype=np.int32), np.empty(shape)
+        top_k(scores.astype(np.float64), shape[1], top, best)
+        found = dcg(np.take_along_axis(self.terms["grades"], top, axis=1), measure)
+        return found / np.maximum(self._ideal, 1e-12)
 
     def best_scores(self, mix: Mix) -> NDArray[np.float32]:
         """The best score of each query by words alone, (n_queries,)."""
@@ -250,9 +261,7 @@ def words_of(space: Space) -> int:
     return words.layout_.n_words if isinstance(words, FieldedVectoriser) else space.D.shape[1]
 
 
-def _pooled_columns(
-    terms: Mapping[Any, NDArray[np.float32]], held_out: TextHeldOut, block: slice, known: NDArray[np.bool_]
-) -> NDArray[np.int32]:
+def _pooled_columns(terms: Mapping[Any, NDArray[np.float32]], held_out: TextHeldOut, block: slice) -> NDArray[np.int32]:
     """Documents of each query to compare, rising, -1 behind them, (n_block, n_pooled)."""
     n_docs = held_out.D.shape[0]
     if isinstance(held_out, HeldOutPreferences):
@@ -270,8 +279,9 @@ def _pooled_columns(
                 continue
             top = np.argpartition(-term, _POOL, axis=1)[:, :_POOL]
             np.put_along_axis(kept, top, True, axis=1)
-        judged = held_out.grades[block].tocoo()
-        kept[judged.row, judged.col] = True
+        if not _is_top_ndcg(held_out.measure):
+            judged = held_out.grades[block].tocoo()
+            kept[judged.row, judged.col] = True
     if held_out.exclude is not None:
         kept[np.arange(kept.shape[0]), held_out.exclude[block]] = False
     if held_out.hidden is not None:
@@ -279,6 +289,11 @@ def _pooled_columns(
         kept[hidden.row, hidden.col] = False
     rows, columns = np.nonzero(kept)
     return _ragged(rows, columns, kept.shape[0])
+
+
+def _is_top_ndcg(measure: Measure) -> bool:
+    """True for nDCG@k, which the best k documents and the ideal ranking decide."""
+    return measure.name == "nDCG" and measure.cutoff is not None
 
 
 def _ragged(rows: NDArray[Any], columns: NDArray[Any], n_rows: int) -> NDArray[np.int32]:

@@ -114,6 +114,20 @@ def _discounted(grade: NDArray[np.int64], rank: NDArray[np.int64], measure: Meas
     return gain / np.log2(rank + 2 if measure.dcg == "exp-log2" else np.maximum(rank + 1, 2))
 
 
+def dcg(grades: NDArray[np.int64], measure: Measure) -> NDArray[np.float64]:
+    """Discounted cumulative gain of each row of grades, which are in the order of a ranking, (n_q, k) to (n_q,).
+
+    Examples
+    --------
+    >>> from tercet.measure import parse_measure
+    >>> dcg(np.array([[2, 0, 1], [0, 0, 0]]), parse_measure("nDCG@10")).tolist()
+    [2.5, 0.0]
+    """
+    rank = np.broadcast_to(np.arange(grades.shape[1]), grades.shape)
+    sums: NDArray[np.float64] = _discounted(grades, rank, measure).sum(axis=1)
+    return sums
+
+
 def _precision(at: Standing, measure: Measure) -> NDArray[np.float64]:
     assert measure.cutoff is not None
     return _sum(at, _relevant_shown(at, measure)[0]) / measure.cutoff
