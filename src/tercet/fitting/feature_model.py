@@ -99,18 +99,20 @@ class FeatureModel:
         return np.asarray(self.ranker.predict(X), dtype=np.float64)
 
     def features(self) -> list[FeatureWeight]:
-        """Return the features with a weight, the strongest first; of equal ones the lower number first."""
+        """Return the features with a weight, the strongest first; of equal ones the lower number first.
+
+        The list is empty for a ranker without weights of single features, such as one with a kernel.
+        """
         weights = weights_of(self.ranker)
         if weights is None:
-            raise InputError(f"a {type(self.ranker).__name__} has no weights of single features")
+            return []
+        strongest = np.argsort(-np.abs(weights), kind="stable")[: np.count_nonzero(weights)]
         names = self.feature_names
-        used = np.flatnonzero(weights)
-        strongest = used[np.argsort(-np.abs(weights[used]), kind="stable")]
         return [FeatureWeight(int(j) + 1, names[j] if names else None, float(weights[j])) for j in strongest]
 
     def weights_by_name(self) -> list[tuple[str, float]]:
-        """Return label and weight of the features with a weight; no features of a ranker without weights."""
-        return [] if weights_of(self.ranker) is None else [(row.label, row.weight) for row in self.features()]
+        """Return label and weight of each of the ``features``."""
+        return [(row.label, row.weight) for row in self.features()]
 
     def evaluate(self, data: LetorData, measures: str | Iterable[str | Measure] = LETOR_MEASURES) -> Evaluation:
         """Measure the model on judged rows; `fit_width` adapts rows of another width."""
@@ -174,13 +176,13 @@ def fit_width(data: LetorData, n_features: int, name: str) -> tuple[LetorData, s
     width = data.n_features
     if width == n_features:
         return data, None
-    X: Any
-    if sparse.issparse(data.X):
-        X = data.X[:, :n_features].copy()
-        X.resize(len(data), n_features)
+    X: Any = data.X
+    if width > n_features:
+        X = X[:, :n_features]
+    elif sparse.issparse(X):
+        X = sparse.csr_array((X.data, X.indices, X.indptr), shape=(len(data), n_features))
     else:
-        X = np.zeros((len(data), n_features), np.float32)
-        X[:, : min(width, n_features)] = data.X[:, :n_features]
+        X = np.pad(X, ((0, 0), (0, n_features - width)))
     change = "the others are left out" if width > n_features else "the missing ones are taken as 0"
     note = f"{name} has features up to {width}, training up to {n_features}: {change}."
     return LetorData(X, data.y, data.qid, data.comments), note
