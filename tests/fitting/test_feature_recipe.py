@@ -16,10 +16,10 @@ import tercet as tc
 from support.letor_data import RELEVANT, made_up
 from tercet.data import LetorData, LetorFold, query_folds
 from tercet.errors import InputError, ParameterError
-from tercet.fitting import row_candidates
+from tercet.fitting import single_feature
 from tercet.fitting.feature_model import FeatureModel, fit_width
-from tercet.fitting.row_candidates import best_feature, mixed_rows
 from tercet.fitting.rows import MEASURE, fit_letor, fit_letor_folds
+from tercet.fitting.single_feature import best_feature, mixed_rows
 from tercet.learn.linear import (
     FenchelRanker,
     FTRLRanker,
@@ -408,12 +408,13 @@ def test_queries_in_two_parts_are_noted(train, vali):
         ({"choose": "worst"}, InputError, "choose must be 'best' or 'sparsest'"),
         ({"l1s": []}, InputError, "l1s must be one or more finite numbers"),
         ({"l1s": [-1.0]}, InputError, "none below 0"),
-        ({"l1s": [1.0], "ranker": MeanRanker()}, ParameterError, "MeanRanker has no penalty l1"),
+        ({"l1s": [1.0], "ranker": MeanRanker()}, InputError, "MeanRanker has no path; expected an FTRLRanker"),
         ({"l1s": "many"}, InputError, "l1s must be one or more finite numbers"),
         ({"l1s": [[1.0], [1.0, 2.0]]}, InputError, "l1s must be one or more finite numbers"),
-        ({"l2s": [1.0]}, ParameterError, "FTRLRanker has no penalty l2 to choose"),
+        ({"l2s": [1.0]}, ParameterError, "ranker must be a RankRLS or an RLSRegressor; got FTRLRanker"),
+        ({"l1s": [1.0], "l2s": [1.0]}, InputError, "l1s for a sparse ranker or l2s for a kernel ranker, not both"),
         ({"l2s": [1.0, 0.0], "ranker": RankRLS()}, InputError, r"l2s\[1\] is 0.0"),
-        ({"l1s": [1.0], "ranker": RankRLS()}, ParameterError, "RankRLS has no penalty l1"),
+        ({"l1s": [1.0], "ranker": RankRLS()}, InputError, "RankRLS has no path"),
         ({"ranker": "ftrl"}, ParameterError, "ranker must be a ranker of feature vectors, as FTRLRanker.*; got 'ftrl'"),
         ({"ranker": FTRLRanker}, ParameterError, "ranker must be a ranker of feature vectors"),
         ({"ranker": tc.SparseRanker()}, ParameterError, "ranker must be a ranker of feature vectors"),
@@ -452,7 +453,7 @@ def test_the_best_single_feature_is_found_upwards_and_downwards(seed, n_features
     found = best_feature(data, parse_measure(MEASURE))
     dense = data.X.toarray() if is_sparse else data.X
     mixed = np.random.default_rng(1).permutation(len(data))
-    assert (found.scores(data.X) == found.sign * dense[:, found.column]).all()
+    assert (found.predict(data.X) == found.sign * dense[:, found.column]).all()
     rows = mixed_rows(np.repeat(np.arange(4), 6), 0)
     values = {
         (column, sign): measure_rows(data.y[rows], sign * dense[rows, column], data.qid[rows], MEASURE).mean(MEASURE)
@@ -465,10 +466,10 @@ def test_the_best_single_feature_is_found_upwards_and_downwards(seed, n_features
 
 
 def test_of_a_large_set_some_queries_are_looked_at(train, monkeypatch):
-    monkeypatch.setattr(row_candidates, "MOST_CELLS", 10 * 12 * 8)
+    monkeypatch.setattr(single_feature, "MOST_CELLS", 10 * 12 * 8)
     seen = []
     monkeypatch.setattr(
-        row_candidates,
+        single_feature,
         "measure_rows",
         lambda y, s, qid, m: seen.append(len(set(qid))) or measure_rows(y, s, qid, m),
     )
@@ -484,7 +485,7 @@ def test_of_a_wide_set_the_features_that_most_rows_have_are_looked_at(monkeypatc
     X[:, 20] = data.y  # ranks perfectly, and relevant rows alone have a value
     wide = LetorData(sparse.csr_array(X) if is_sparse else X, data.y, data.qid)
     assert best_feature(wide, parse_measure(MEASURE)).column == 20
-    monkeypatch.setattr(row_candidates, "MOST_FEATURES", 5)
+    monkeypatch.setattr(single_feature, "MOST_FEATURES", 5)
     assert best_feature(wide, parse_measure(MEASURE)).column < 5
 
 

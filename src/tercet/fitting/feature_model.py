@@ -28,6 +28,7 @@ LETOR_MEASURES = (*(f"nDCG(dcg='exp-log2')@{k}" for k in (1, 3, 5, 10)), "AP")
 
 _SECTION = "ranker."
 _ROWS_SHOWN = 20
+_USUAL = {"loss": "hinge2", "kernel": "linear"}  # other values are part of a ranker's name
 
 
 class FeatureWeight(NamedTuple):
@@ -71,12 +72,10 @@ class FeatureModel:
             raise InputError(f"the {type(self.ranker).__name__} is not fitted; call its fit first")
         if self.feature_names is not None:
             object.__setattr__(self, "feature_names", checked_feature_names(self.feature_names, self.n_features))
-        if self.report is None:
-            return
-        if not isinstance(self.report, Report) or self.report.features is None:
-            raise InputError(f"the report must be a Report of feature vectors; got {type(self.report).__name__}")
-        if (n_reported := self.report.features.n_features) != self.n_features:
-            raise InputError(f"the report is of {n_reported} features, the ranker of {self.n_features}")
+        if self.report is not None:
+            n_reported = 0 if self.report.features is None else self.report.features.n_features
+            if n_reported != self.n_features:
+                raise InputError(f"the report is of {n_reported} features, the ranker of {self.n_features}")
 
     def __repr__(self) -> str:
         used = n_used(self.ranker)
@@ -159,6 +158,13 @@ def n_used(ranker: Any) -> int | None:
     """Count the features with a weight; None for a ranker without weights of features."""
     weights = weights_of(ranker)
     return None if weights is None else int(np.count_nonzero(weights))
+
+
+def ranker_name(ranker: Any) -> str:
+    """Name the class of a ranker, with its loss or kernel if they are not the usual ones."""
+    params = ranker.get_params()
+    unusual = [params[name] for name, usual in _USUAL.items() if params.get(name, usual) != usual]
+    return ", ".join([type(ranker).__name__, *("a kernel of its own" if callable(one) else one for one in unusual)])
 
 
 def fit_width(data: LetorData, n_features: int, name: str) -> tuple[LetorData, str | None]:
