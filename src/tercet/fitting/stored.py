@@ -10,13 +10,13 @@ from typing import Any, Final
 import numpy as np
 
 from tercet._validate import check_seed
-from tercet.choose import Gain
 from tercet.data.mapped_rows import take
 from tercet.data.preferences import Preferences
 from tercet.data.sampling import JudgementSampler
 from tercet.errors import InputError
+from tercet.fitting.against_start import learned_or_start
 from tercet.fitting.rankers import n_steps_for, term_pair_ranker
-from tercet.fitting.task import Decision, Qrels, check_disjoint, decide
+from tercet.fitting.task import Qrels, check_disjoint
 from tercet.fitting.text_model import TextModel
 from tercet.learn import SampledSource, TermPairRanker
 from tercet.learn.loop import Callback
@@ -24,7 +24,6 @@ from tercet.learn.stored import rank_texts
 from tercet.measure import Evaluation, evaluate
 from tercet.measure.held_out import HeldOut, HeldOutPreferences
 from tercet.measure.names import PAIR_ACCURACY, Measure, parse_measure
-from tercet.report import Report, SystemResult, changes_between
 from tercet.text.vectors import Vectors
 from tercet.weights import Identity, Weights
 
@@ -112,43 +111,21 @@ def fit_vectors(
         steps = n_steps_for(sum(map(len, train.values()))) if n_steps is None else n_steps
         source, n_train = SampledSource(sampler, steps, random_state=seed), sampler.queries.size
     learner.fit(vectors.queries, source, vectors.docs, callbacks=callbacks)
-    learned = learner.weights_
-    start_name = {"tfidf": "tf-idf", "bm25": "BM25"}[vectors.vectoriser.weighting]
+    start = {"tfidf": "tf-idf", "bm25": "BM25"}[vectors.vectoriser.weighting]
     tested = str(to_report.measure)
-    measures = [tested] if tested == PAIR_ACCURACY else list(dict.fromkeys([tested, "nDCG@10", "AP"]))
-    evaluation = to_report.evaluate(learned, measures)
-    result = SystemResult.from_evaluation("learned", evaluation)
-    weights, systems, changes = learned, [result], {}
-    text = "queries and documents have vocabularies of their own, so there is nothing to compare it with"
-    decision = Decision(True, f"The model is what was learned: {text}.")
-    if shared:
-        start = Weights([Identity(n_terms=vectors.docs.shape[1])])
-        before, after = to_choose.values(start), to_choose.values(learned)
-        gain = Gain.between(before, after, higher_is_better=to_choose.measure.higher_is_better)
-        where = {"measure": str(to_choose.measure), "queries": "validation queries"}
-        decision = decide(gain, before, after, start=start_name, **where)
-        plain = to_report.evaluate(start, measures)
-        changes = changes_between(evaluation, plain, tested)
-        systems = [SystemResult.from_evaluation(start_name, plain), *([result] if decision.accepted else [])]
-        weights = learned if decision.accepted else start
-    n_steps_taken = int(getattr(learner, "n_steps_", 0))
-    chosen = {"vectors": start_name, "ranker": type(learner).__name__, "steps": n_steps_taken}
-    report = Report(
-        measure=tested,
+    return learned_or_start(
+        (vectors.query_vectoriser, vectors.doc_vectoriser),
+        learner.weights_,
+        {start: Weights([Identity(n_terms=vectors.docs.shape[1])])} if shared else {},
+        to_choose,
+        to_report,
+        [tested] if tested == PAIR_ACCURACY else list(dict.fromkeys([tested, "nDCG@10", "AP"])),
+        began,
         n_train=n_train,
-        n_validation=len(to_choose.qids),
-        n_test=len(to_report.qids),
         split=split,
-        systems=tuple(systems),
-        accepted=decision.accepted,
-        decision=decision.text,
-        changes=changes,
-        chosen=chosen,
-        seconds=time.perf_counter() - began,
+        chosen={"vectors": start, "ranker": type(learner).__name__, "steps": int(getattr(learner, "n_steps_", 0))},
         notes=() if tested == PAIR_ACCURACY else (f"the best {DEPTH:,} documents of each query count.",),
-        rejected=None if decision.accepted else result,
     )
-    return TextModel(vectors.query_vectoriser, vectors.doc_vectoriser, weights, report)
 
 
 def judgement_sampler(vectors: Vectors, qrels: Qrels) -> JudgementSampler:
