@@ -115,8 +115,6 @@ class FeatureModel:
 
     def evaluate(self, data: LetorData, measures: str | Iterable[str | Measure] = LETOR_MEASURES) -> Evaluation:
         """Measure the model on judged rows; `fit_width` adapts rows of another width."""
-        if not isinstance(data, LetorData):
-            raise InputError(f"data must be LetorData, as read_letor gives it; got {type(data).__name__}")
         rows, _ = fit_width(data, self.n_features, "data")
         return measure_rows(rows.y, self.predict(rows.X), rows.qid, measures)
 
@@ -167,8 +165,8 @@ def ranker_name(ranker: Any) -> str:
     return ", ".join([type(ranker).__name__, *("a kernel of its own" if callable(one) else one for one in unusual)])
 
 
-def fit_width(data: LetorData, n_features: int, name: str) -> tuple[LetorData, str | None]:
-    """Give rows the columns of a model, with a note if the width changed.
+def fit_width(data: LetorData, n_features: int | None, name: str) -> tuple[LetorData, str | None]:
+    """Give rows the columns of a model, if any, with a note if the width changed.
 
     A file ends at its largest feature id, so missing columns are zeros. Features beyond the training data have no
     weight and are left out.
@@ -179,8 +177,10 @@ def fit_width(data: LetorData, n_features: int, name: str) -> tuple[LetorData, s
     >>> data.X.shape, note
     ((1, 2), 'test.txt has features up to 3, training up to 2: the others are left out.')
     """
+    if not isinstance(data, LetorData):
+        raise InputError(f"{name} must be LetorData, as read_letor gives it; got {type(data).__name__}")
     width = data.n_features
-    if width == n_features:
+    if n_features is None or n_features == width:
         return data, None
     X: Any = data.X
     if width > n_features:

@@ -232,12 +232,10 @@ def _same_width(given: Mapping[str, LetorData | None]) -> tuple[dict[str, LetorD
     for name, data in given.items():
         if data is None and name != "training":
             continue
-        if not isinstance(data, LetorData):
-            raise InputError(f"the {name} data must be LetorData, as read_letor gives it; got {type(data).__name__}")
+        parts[name], note = fit_width(data, parts["training"].n_features if parts else None, f"the {name} data")
+        notes += [] if note is None else [note]
         if not len(data):
             raise InputError(f"the {name} data have no rows")
-        parts[name], note = fit_width(data, parts.get("training", data).n_features, f"the {name} data")
-        notes += [] if note is None else [note]
     return parts, notes
 
 
