@@ -225,7 +225,7 @@ def _report(
     )
 
 
-def _same_width(given: Mapping[str, LetorData | None]) -> tuple[dict[str, LetorData], list[str]]:
+def _same_width(given: Mapping[str, Any]) -> tuple[dict[str, LetorData], list[str]]:
     """Give all parts the columns of the training data, with a note on each part that changed."""
     parts: dict[str, LetorData] = {}
     notes: list[str] = []
