@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet._validate import check_integer, check_seed
-from tercet.data.documents import as_documents
-from tercet.data.sampling import JudgementSampler
+from tercet.data import JudgementSampler, as_documents
 from tercet.data.triplets import as_evidence
 from tercet.errors import InputError
 from tercet.fitting.against_start import learned_or_start
@@ -27,6 +26,7 @@ from tercet.text import Analyser, Vectoriser
 _STEPS_PER_TRANSLATION, _FEWEST_STEPS, _MOST_STEPS = 16, 16_384, 131_072
 _FEWEST = 20
 _MOST_HELD_OUT = 1000
+_MOST_WORDS = 30_000  # of each language
 _WITHOUT_BLANKS = re.compile(r"[぀-ヿ㐀-䶿一-鿿฀-๿]")  # kana, Han and Thai characters
 
 
@@ -39,7 +39,6 @@ def fit_parallel(
     measure: str = "nDCG@10",
     query_analyser: Analyser | None = None,
     doc_analyser: Analyser | None = None,
-    max_features: int = 30_000,
     n_steps: int | None = None,
     random_state: int = 0,
     verbose: bool | None = None,
@@ -62,7 +61,6 @@ def fit_parallel(
     measure : measure of judgements; translations are measured by the reciprocal rank (RR) of a text's translation
     query_analyser, doc_analyser : tokenizers; by default words of two letters or more, and pairs of characters for
         languages written without blanks
-    max_features : words of each language, the most frequent ones
     n_steps : preferences to learn from; default 16 for each translation, 16,384 to 131,072, or as in ``fit`` for
         judgements
     random_state, verbose : as in ``fit``
@@ -104,7 +102,7 @@ def fit_parallel(
         judged = {qids[query]: {doc_ids[doc]: 1} for query, doc in pairs.tolist()}
     sampler = JudgementSampler.from_qrels(judged, n_docs=len(doc_ids), query_rows=query_rows, doc_rows=doc_rows)
     query_words, doc_words = (
-        Vectoriser(analyser=analyser or _analyser_for(texts), max_features=check_integer(max_features, "max_features"))
+        Vectoriser(analyser=analyser or _analyser_for(texts), max_features=_MOST_WORDS)
         for analyser, texts in ((query_analyser, list(query_texts.values())), (doc_analyser, list(doc_texts.values())))
     )
     Q = query_words.fit_transform_docs(query_texts.values())

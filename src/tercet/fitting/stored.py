@@ -10,9 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from tercet._validate import check_seed
+from tercet.data import JudgementSampler, Preferences
 from tercet.data.mapped_rows import take
-from tercet.data.preferences import Preferences
-from tercet.data.sampling import JudgementSampler
 from tercet.errors import InputError
 from tercet.fitting.against_start import learned_or_start
 from tercet.fitting.rankers import n_steps_for, term_pair_ranker
@@ -21,10 +20,8 @@ from tercet.fitting.text_model import TextModel
 from tercet.learn import SampledSource, TermPairRanker
 from tercet.learn.loop import Callback
 from tercet.learn.stored import rank_texts
-from tercet.measure import Evaluation, evaluate
-from tercet.measure.held_out import HeldOut, HeldOutPreferences
-from tercet.measure.names import PAIR_ACCURACY, Measure, parse_measure
-from tercet.text.vectors import Vectors
+from tercet.measure import Evaluation, HeldOut, HeldOutPreferences, Measure, evaluate, parse_measure
+from tercet.text import Vectors
 from tercet.weights import Identity, Weights
 
 DEPTH: Final = 1000  # ranked documents of a held-out query
@@ -110,19 +107,22 @@ def fit_vectors(
         source = SampledSource(judgement_sampler(vectors, source), steps, random_state=seed)
     learner.fit(vectors.queries, source, vectors.docs, callbacks=callbacks)
     start = {"tfidf": "tf-idf", "bm25": "BM25"}[vectors.vectoriser.weighting]
-    tested = str(to_report.measure)
+    measures, notes = [str(to_report.measure)], []
+    if isinstance(to_report, StoredQueries):
+        measures = list(dict.fromkeys([*measures, "nDCG@10", "AP"]))
+        notes = [f"the best {DEPTH:,} documents of each query count."]
     return learned_or_start(
         (vectors.query_vectoriser, vectors.doc_vectoriser),
         learner.weights_,
         {start: Weights([Identity(n_terms=vectors.docs.shape[1])])} if shared else {},
         to_choose,
         to_report,
-        [tested] if tested == PAIR_ACCURACY else list(dict.fromkeys([tested, "nDCG@10", "AP"])),
+        measures,
         began,
         n_train=len(qids[kind]),
         split=split,
         chosen={"vectors": start, "ranker": type(learner).__name__, "steps": int(getattr(learner, "n_steps_", 0))},
-        notes=() if tested == PAIR_ACCURACY else (f"the best {DEPTH:,} documents of each query count.",),
+        notes=tuple(notes),
     )
 
 
@@ -208,8 +208,8 @@ def _held_out(vectors: Vectors, evidence: Evidence, measure: str | None) -> Held
     """Judge weights by evidence."""
     if not isinstance(evidence, Preferences):
         return StoredQueries(vectors, evidence, parse_measure(measure or "nDCG@10"))
-    if measure is not None and str(parse_measure(measure)) != PAIR_ACCURACY:
-        raise InputError(f"preferences are measured by {PAIR_ACCURACY}; got {measure!r}")
+    if measure is not None and parse_measure(measure) != HeldOutPreferences.measure:
+        raise InputError(f"preferences are measured by {HeldOutPreferences.measure}; got {measure!r}")
     assert vectors.queries is not None
     ordered = evidence[np.argsort(evidence.query, kind="stable")]
     qids = tuple(vectors.query_ids.many(np.unique(ordered.query)))
