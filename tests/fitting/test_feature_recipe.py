@@ -16,10 +16,10 @@ import tercet as tc
 from support.letor_data import RELEVANT, made_up
 from tercet.data import LetorData, LetorFold, query_folds
 from tercet.errors import InputError, ParameterError
-from tercet.fitting import single_feature
+from tercet.fitting import row_candidates
 from tercet.fitting.feature_model import FeatureModel, fit_width
+from tercet.fitting.row_candidates import best_feature, mixed_rows
 from tercet.fitting.rows import MEASURE, fit_letor, fit_letor_folds
-from tercet.fitting.single_feature import best_feature, mixed_rows
 from tercet.learn.linear import (
     FenchelRanker,
     FTRLRanker,
@@ -466,10 +466,10 @@ def test_the_best_single_feature_is_found_upwards_and_downwards(seed, n_features
 
 
 def test_of_a_large_set_some_queries_are_looked_at(train, monkeypatch):
-    monkeypatch.setattr(single_feature, "MOST_CELLS", 10 * 12 * 8)
+    monkeypatch.setattr(row_candidates, "MOST_CELLS", 10 * 12 * 8)
     seen = []
     monkeypatch.setattr(
-        single_feature,
+        row_candidates,
         "measure_rows",
         lambda y, s, qid, m: seen.append(len(set(qid))) or measure_rows(y, s, qid, m),
     )
@@ -485,7 +485,7 @@ def test_of_a_wide_set_the_features_that_most_rows_have_are_looked_at(monkeypatc
     X[:, 20] = data.y  # ranks perfectly, and relevant rows alone have a value
     wide = LetorData(sparse.csr_array(X) if is_sparse else X, data.y, data.qid)
     assert best_feature(wide, parse_measure(MEASURE)).column == 20
-    monkeypatch.setattr(single_feature, "MOST_FEATURES", 5)
+    monkeypatch.setattr(row_candidates, "MOST_FEATURES", 5)
     assert best_feature(wide, parse_measure(MEASURE)).column < 5
 
 

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,6 @@ from tercet.errors import InputError
 from tercet.fitting.feature_model import LETOR_MEASURES, FeatureModel, fit_width, n_used, ranker_name
 from tercet.learn import Checkpoint
 from tercet.learn.linear import FTRLRanker
-from tercet.learn.linear.ftrl_stream import StreamProgress
 from tercet.measure import Measure, measure_rows, parse_measures
 from tercet.report import Report, SystemResult
 from tercet.report.details import FeatureDetails
@@ -67,7 +67,7 @@ def fit_letor_stream(
     training = streams.pop("training")
     for stream in streams.values():
         next(iter(stream))  # reads all of a file for its number of features, so errors come before the work
-    progress = deque[StreamProgress](maxlen=1)
+    progress = deque[Any](maxlen=1)
     learner.fit_stream(training, checkpoint=checkpoint, progress=progress.append)
     model, [last] = FeatureModel(learner, None if feature_names is None else tuple(feature_names)), progress
     systems, notes = [], []
