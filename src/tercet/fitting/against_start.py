@@ -42,7 +42,8 @@ def learned_or_start(
     weights, changes = learned, {}
     text = "queries and documents have vocabularies of their own, so there is nothing to compare it with"
     decision = Decision(True, f"The model is what was learned: {text}.")
-    for name, start in [*starts.items()][-1:]:
+    if starts:
+        name, start = list(starts.items())[-1]
         before, after = validation.values(start), validation.values(learned)
         gain = Gain.between(before, after, higher_is_better=validation.measure.higher_is_better)
         decided_by = {"measure": str(validation.measure), "queries": "validation queries"}
