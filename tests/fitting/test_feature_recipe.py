@@ -304,6 +304,7 @@ def test_training_queries_left_out_choose_the_penalty_of_a_kernel_ranker(ranker,
 def test_every_fold_chooses_the_penalty_of_a_kernel_ranker_for_itself(train):
     pattern = RankRLS(kernel="gaussian", n_basis=40)
     model = fit_letor(train, folds=3, ranker=pattern, l2s=L2S)
+    assert model.features() == [], "a kernel has no weights of features"
     scores = np.empty(len(train))
     for learned, left in query_folds(train.qid, 3):
         rows = train.X[learned], train.y[learned], train.qid[learned]
@@ -548,3 +549,12 @@ def test_folds_that_cannot_be_learned_from_are_named(train):
         fit_letor_folds(3)
     with pytest.raises(InputError, match="all the same number of features"):
         fit_letor_folds([LetorFold("Fold1", train, train, made_up(1, n_features=9))])
+
+
+def test_a_query_of_several_folds_is_learned_from_once(train):
+    vali, test = made_up(1, 20, first_query=100), made_up(2, 20, first_query=200)
+    folds = [LetorFold("Fold1", train, vali, test), LetorFold("Fold2", train, test, vali)]
+    once = fit_letor_folds(folds[:1], l1s=[1.0])
+    both = fit_letor_folds(folds, l1s=[1.0])
+    assert both.report.n_train == 30 + 20 + 20
+    np.testing.assert_array_equal(both.ranker.coef_, once.ranker.coef_)
