@@ -30,7 +30,7 @@ class BestFeature:
     """The single feature that ranks the training queries best."""
 
     def learned_from(self, fold: LetorFold) -> Callable[[Any], Any]:
-        return best_feature(fold.train, parse_measure(MEASURE)).scores
+        return best_feature(fold.train, parse_measure(MEASURE)).predict
 
 
 class Estimator:

@@ -18,7 +18,7 @@ from scipy.cluster import hierarchy
 from tercet._validate import check_integer
 from tercet.choose import pareto_front
 from tercet.errors import InputError, MissingExtraError
-from tercet.fitting.feature_model import FeatureModel, weights_of
+from tercet.fitting.feature_model import FeatureModel
 from tercet.fitting.text_model import TextModel
 from tercet.learn import TermPairRanker
 from tercet.measure import parse_measure
@@ -347,7 +347,7 @@ def _look_closer(axes: Any, used: NDArray[Any], value: NDArray[Any]) -> None:
 
 
 def _draw_weights(axes: Any, model: FeatureModel, most: int) -> None:
-    rows = model.features() if weights_of(model.ranker) is not None else []
+    rows = model.features()
     shown = rows[:most]
     what = f"{len(rows)} weights" if len(shown) == len(rows) else f"Largest {len(shown)} of {len(rows)} weights"
     axes.set_title(what, loc="left", fontsize=TITLE_SIZE)

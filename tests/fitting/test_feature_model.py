@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -171,8 +172,8 @@ def test_what_is_not_fitted_is_no_model():
 def test_a_model_takes_only_what_is_of_its_kind(model, held):
     with pytest.raises(InputError, match="data must be LetorData, as read_letor gives it; got ndarray"):
         model.evaluate(held.X)
-    with pytest.raises(InputError, match="the report must be a Report of feature vectors; got str"):
-        FeatureModel(model.ranker, report="good")
+    with pytest.raises(InputError, match="the report is of 0 features, the ranker of 10"):
+        FeatureModel(model.ranker, report=replace(model.report, features=None))
 
 
 # -- names and ids ----------------------------------------------------------------------------------------------------

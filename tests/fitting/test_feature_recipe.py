@@ -304,6 +304,7 @@ def test_training_queries_left_out_choose_the_penalty_of_a_kernel_ranker(ranker,
 def test_every_fold_chooses_the_penalty_of_a_kernel_ranker_for_itself(train):
     pattern = RankRLS(kernel="gaussian", n_basis=40)
     model = fit_letor(train, folds=3, ranker=pattern, l2s=L2S)
+    assert model.features() == [], "a kernel has no weights of features"
     scores = np.empty(len(train))
     for learned, left in query_folds(train.qid, 3):
         rows = train.X[learned], train.y[learned], train.qid[learned]
@@ -408,12 +409,13 @@ def test_queries_in_two_parts_are_noted(train, vali):
         ({"choose": "worst"}, InputError, "choose must be 'best' or 'sparsest'"),
         ({"l1s": []}, InputError, "l1s must be one or more finite numbers"),
         ({"l1s": [-1.0]}, InputError, "none below 0"),
-        ({"l1s": [1.0], "ranker": MeanRanker()}, ParameterError, "MeanRanker has no penalty l1"),
+        ({"l1s": [1.0], "ranker": MeanRanker()}, InputError, "MeanRanker has no path; expected an FTRLRanker"),
         ({"l1s": "many"}, InputError, "l1s must be one or more finite numbers"),
         ({"l1s": [[1.0], [1.0, 2.0]]}, InputError, "l1s must be one or more finite numbers"),
-        ({"l2s": [1.0]}, ParameterError, "FTRLRanker has no penalty l2 to choose"),
+        ({"l2s": [1.0]}, ParameterError, "ranker must be a RankRLS or an RLSRegressor; got FTRLRanker"),
+        ({"l1s": [1.0], "l2s": [1.0]}, InputError, "l1s for a sparse ranker or l2s for a kernel ranker, not both"),
         ({"l2s": [1.0, 0.0], "ranker": RankRLS()}, InputError, r"l2s\[1\] is 0.0"),
-        ({"l1s": [1.0], "ranker": RankRLS()}, ParameterError, "RankRLS has no penalty l1"),
+        ({"l1s": [1.0], "ranker": RankRLS()}, InputError, "RankRLS has no path"),
         ({"ranker": "ftrl"}, ParameterError, "ranker must be a ranker of feature vectors, as FTRLRanker.*; got 'ftrl'"),
         ({"ranker": FTRLRanker}, ParameterError, "ranker must be a ranker of feature vectors"),
         ({"ranker": tc.SparseRanker()}, ParameterError, "ranker must be a ranker of feature vectors"),
@@ -452,7 +454,7 @@ def test_the_best_single_feature_is_found_upwards_and_downwards(seed, n_features
     found = best_feature(data, parse_measure(MEASURE))
     dense = data.X.toarray() if is_sparse else data.X
     mixed = np.random.default_rng(1).permutation(len(data))
-    assert (found.scores(data.X) == found.sign * dense[:, found.column]).all()
+    assert (found.predict(data.X) == found.sign * dense[:, found.column]).all()
     rows = mixed_rows(np.repeat(np.arange(4), 6), 0)
     values = {
         (column, sign): measure_rows(data.y[rows], sign * dense[rows, column], data.qid[rows], MEASURE).mean(MEASURE)
@@ -547,3 +549,12 @@ def test_folds_that_cannot_be_learned_from_are_named(train):
         fit_letor_folds(3)
     with pytest.raises(InputError, match="all the same number of features"):
         fit_letor_folds([LetorFold("Fold1", train, train, made_up(1, n_features=9))])
+
+
+def test_a_query_of_several_folds_is_learned_from_once(train):
+    vali, test = made_up(1, 20, first_query=100), made_up(2, 20, first_query=200)
+    folds = [LetorFold("Fold1", train, vali, test), LetorFold("Fold2", train, test, vali)]
+    once = fit_letor_folds(folds[:1], l1s=[1.0])
+    both = fit_letor_folds(folds, l1s=[1.0])
+    assert both.report.n_train == 30 + 20 + 20
+    np.testing.assert_array_equal(both.ranker.coef_, once.ranker.coef_)

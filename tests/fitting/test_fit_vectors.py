@@ -136,7 +136,7 @@ def test_a_tenth_of_the_queries_is_held_out_for_each(vectors):
     qrels = CORPUS.part(0, 60)
     model = fit_vectors(vectors, qrels, n_steps=20_000, verbose=False)
     assert (model.report.n_train, model.report.n_validation, model.report.n_test) == (48, 6, 6)
-    assert model.report.split == "A tenth of the queries was held out for validation and another for testing."
+    assert model.report.split == "6 of the training queries were held out for validation and 6 for test."
     assert not model.report.crossed
     assert model.report.accepted
     assert [system.name for system in model.report.systems] == ["tf-idf", "learned"]

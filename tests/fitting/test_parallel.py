@@ -11,7 +11,7 @@ from scipy import sparse
 
 import tercet as tc
 from tercet.errors import InputError
-from tercet.fitting import parallel
+from tercet.fitting import cross_language, parallel
 from tercet.measure import parse_measure
 
 
@@ -32,8 +32,10 @@ def two_languages(n=300, n_meanings=40, seed=0):
 def learned():
     queries, docs, _ = two_languages()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parallel, "WIDTHS", (15,))  # fewer than there are meanings, so that there is something to learn
-        patch.setattr(parallel, "FOR_TRANSLATIONS", {"margin": 0.3, "rate": 0.05})  # few words, so few steps
+        patch.setattr(
+            cross_language, "WIDTHS", (15,)
+        )  # fewer than there are meanings, so that there is something to learn
+        patch.setattr(cross_language, "FOR_TRANSLATIONS", {"margin": 0.3, "rate": 0.05})  # few words, so few steps
         return tc.fit_parallel(queries, docs, verbose=False), queries, docs
 
 
@@ -91,7 +93,7 @@ def test_nothing_is_learned_from_what_is_held_out(monkeypatch):
 
 def test_learning_that_does_not_help_is_declined_and_the_model_is_the_start(monkeypatch):
     queries, docs, _ = two_languages(100)
-    monkeypatch.setattr(parallel, "FOR_TRANSLATIONS", {"margin": 0.1, "rate": 1e-12})
+    monkeypatch.setattr(cross_language, "FOR_TRANSLATIONS", {"margin": 0.1, "rate": 1e-12})
     model = tc.fit_parallel(queries, docs, n_steps=8192, verbose=False)
     assert not model.report.accepted
     assert model.report.rejected is not None
@@ -132,7 +134,7 @@ def test_two_spaces_side_by_side_count_alike():
         tc.LSIRanker(n_components=3, parallel=how).fit_parallel(Q, D, translations=translations).weights_
         for how in ("joint", "ridge")
     )
-    scores = parallel.side_by_side(one, other, Q, D).score(Q, D)
+    scores = cross_language.side_by_side(one, other, Q, D).score(Q, D)
     q, d = (
         np.hstack([latent / np.sqrt((np.linalg.norm(latent, axis=1) ** 2).mean()) for latent in spaces])
         for spaces in (
@@ -155,7 +157,7 @@ def test_one_start_alone_is_taken_where_it_is_clearly_better(bonus, chosen):
 
     validation = SimpleNamespace(values=values, measure=parse_measure("RR"))
     translations = np.repeat(np.arange(30)[:, None], 2, axis=1)
-    name, starts = parallel.best_starts(Q, D, translations, validation, 0, (3,))
+    name, starts = cross_language.best_starts(Q, D, translations, validation, 0, (3,))
     assert name == chosen
     assert {one: weights.query_factors.shape[1] for one, weights in starts.items()} == {
         "CL-LSI": 3,
@@ -182,7 +184,7 @@ def test_what_is_wrong_with_mates_is_said():
     ):
         with pytest.raises(InputError, match=message):
             tc.fit_parallel(queries, docs, translations)
-    with pytest.raises(InputError, match="there is no such query or document"):
+    with pytest.raises(InputError, match="qrels name document 'no', which is not among the document ids"):
         tc.fit_parallel(queries, docs, qrels={"0": {"no": 1}})
     with pytest.raises(InputError, match=r"the grade of document '1' for query '0' is 1\.5; grades are integers"):
         tc.fit_parallel(queries, docs, qrels={"0": {"1": 1.5}})

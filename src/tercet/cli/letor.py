@@ -19,7 +19,7 @@ from tercet.data import LetorData, read_letor, write_run
 from tercet.data.lines import write_atomically
 from tercet.errors import BundleError, InputError
 from tercet.fitting import FeatureModel
-from tercet.fitting.feature_model import fit_width, weights_of
+from tercet.fitting.feature_model import fit_width
 from tercet.learn.features import FeatureRanker
 from tercet.loading import load
 from tercet.measure import Evaluation, compare_evaluations
@@ -178,8 +178,6 @@ def evaluations(data: Path, models: tuple[Path, ...], measures: tuple[str, ...])
 
 def print_features(model: FeatureModel) -> None:
     """Every feature with a weight, the strongest first, and a bar as long as its weight is large."""
-    if weights_of(model.ranker) is None:
-        return
     features = model.features()
     shown = features[:MOST_FEATURES_SHOWN]
     number = max((len(str(row.feature)) for row in shown), default=0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from tercet.cli.letor import print_features, read_rows
 from tercet.cli.options import ANY, FILE, NEW, output_options, refuse_given, seed_option
 from tercet.cli.rankers import FEATURE_RANKER, feature_ranker
 from tercet.cli.terminal import echo
-from tercet.data import read_feature_names, read_letor_folds, recognise
+from tercet.data import LetorStream, read_feature_names, read_letor_folds, recognise
 from tercet.errors import InputError
 from tercet.fitting import FeatureModel, fit_letor, fit_letor_folds, fit_letor_stream
 from tercet.fitting.feature_model import LETOR_MEASURES
@@ -22,7 +21,6 @@ from tercet.fitting.rankers import FEATURE_RANKERS, NameWithParameters
 from tercet.fitting.rows import MEASURE
 from tercet.learn import Checkpoint
 from tercet.learn.linear.base import SparseLinearRanker
-from tercet.learn.linear.ftrl_stream import StreamProgress
 from tercet.learn.rls import RankRLS
 from tercet.report.page import PAGE_NAME, write_report_page
 from tercet.store import check_destination
@@ -147,25 +145,20 @@ def _fit_stream(
     """A model of a file whose rows are never in memory as a whole."""
     if checkpoint is not None:
         check_destination(checkpoint)
-    feature_names: tuple[str, ...] | None = None
-
-    def read_names(progress: StreamProgress) -> None:
-        """As soon as it is known how many there must be: what is wrong with them is not to cost the whole work."""
-        nonlocal feature_names
-        if feature_names is None:
-            feature_names = _names(names, int(ranker.n_features_in_))
-
     echo(f"{data}: a LETOR file, read in chunks")
-    model = fit_letor_stream(
-        data,
+    training, feature_names = LetorStream(data), None
+    if names is not None:
+        n_features = next(iter(training)).n_features
+        feature_names = read_feature_names(names, n_features)
+    return fit_letor_stream(
+        training,
         validation=validation,
         test=test,
         measures=LETOR_MEASURES if measure is None else [measure],
         ranker=ranker,
+        feature_names=feature_names,
         checkpoint=None if checkpoint is None else Checkpoint(checkpoint, every=CHECKPOINT_EVERY),
-        progress=read_names,
     )
-    return model if feature_names is None else replace(model, feature_names=feature_names)
 
 
 def _finish(model: FeatureModel, output: Path | None, show_path: bool = False) -> None:

@@ -28,6 +28,7 @@ LETOR_MEASURES = (*(f"nDCG(dcg='exp-log2')@{k}" for k in (1, 3, 5, 10)), "AP")
 
 _SECTION = "ranker."
 _ROWS_SHOWN = 20
+_USUAL = {"loss": "hinge2", "kernel": "linear"}  # other values are part of a ranker's name
 
 
 class FeatureWeight(NamedTuple):
@@ -71,12 +72,10 @@ class FeatureModel:
             raise InputError(f"the {type(self.ranker).__name__} is not fitted; call its fit first")
         if self.feature_names is not None:
             object.__setattr__(self, "feature_names", checked_feature_names(self.feature_names, self.n_features))
-        if self.report is None:
-            return
-        if not isinstance(self.report, Report) or self.report.features is None:
-            raise InputError(f"the report must be a Report of feature vectors; got {type(self.report).__name__}")
-        if (n_reported := self.report.features.n_features) != self.n_features:
-            raise InputError(f"the report is of {n_reported} features, the ranker of {self.n_features}")
+        if self.report is not None:
+            n_reported = 0 if self.report.features is None else self.report.features.n_features
+            if n_reported != self.n_features:
+                raise InputError(f"the report is of {n_reported} features, the ranker of {self.n_features}")
 
     def __repr__(self) -> str:
         used = n_used(self.ranker)
@@ -99,23 +98,23 @@ class FeatureModel:
         return np.asarray(self.ranker.predict(X), dtype=np.float64)
 
     def features(self) -> list[FeatureWeight]:
-        """Return the features with a weight, the strongest first; of equal ones the lower number first."""
+        """Return the features with a weight, the strongest first; of equal ones the lower number first.
+
+        The list is empty for a ranker without weights of single features, such as one with a kernel.
+        """
         weights = weights_of(self.ranker)
         if weights is None:
-            raise InputError(f"a {type(self.ranker).__name__} has no weights of single features")
+            return []
+        strongest = np.argsort(-np.abs(weights), kind="stable")[: np.count_nonzero(weights)]
         names = self.feature_names
-        used = np.flatnonzero(weights)
-        strongest = used[np.argsort(-np.abs(weights[used]), kind="stable")]
         return [FeatureWeight(int(j) + 1, names[j] if names else None, float(weights[j])) for j in strongest]
 
     def weights_by_name(self) -> list[tuple[str, float]]:
-        """Return label and weight of the features with a weight; no features of a ranker without weights."""
-        return [] if weights_of(self.ranker) is None else [(row.label, row.weight) for row in self.features()]
+        """Return label and weight of each of the ``features``."""
+        return [(row.label, row.weight) for row in self.features()]
 
     def evaluate(self, data: LetorData, measures: str | Iterable[str | Measure] = LETOR_MEASURES) -> Evaluation:
         """Measure the model on judged rows; `fit_width` adapts rows of another width."""
-        if not isinstance(data, LetorData):
-            raise InputError(f"data must be LetorData, as read_letor gives it; got {type(data).__name__}")
         rows, _ = fit_width(data, self.n_features, "data")
         return measure_rows(rows.y, self.predict(rows.X), rows.qid, measures)
 
@@ -159,8 +158,15 @@ def n_used(ranker: Any) -> int | None:
     return None if weights is None else int(np.count_nonzero(weights))
 
 
-def fit_width(data: LetorData, n_features: int, name: str) -> tuple[LetorData, str | None]:
-    """Give rows the columns of a model, with a note if the width changed.
+def ranker_name(ranker: Any) -> str:
+    """Name the class of a ranker, with its loss or kernel if they are not the usual ones."""
+    params = ranker.get_params()
+    unusual = [params[name] for name, usual in _USUAL.items() if params.get(name, usual) != usual]
+    return ", ".join([type(ranker).__name__, *("a kernel of its own" if callable(one) else one for one in unusual)])
+
+
+def fit_width(data: LetorData, n_features: int | None, name: str) -> tuple[LetorData, str | None]:
+    """Give rows the columns of a model, if any, with a note if the width changed.
 
     A file ends at its largest feature id, so missing columns are zeros. Features beyond the training data have no
     weight and are left out.
@@ -171,16 +177,18 @@ def fit_width(data: LetorData, n_features: int, name: str) -> tuple[LetorData, s
     >>> data.X.shape, note
     ((1, 2), 'test.txt has features up to 3, training up to 2: the others are left out.')
     """
+    if not isinstance(data, LetorData):
+        raise InputError(f"{name} must be LetorData, as read_letor gives it; got {type(data).__name__}")
     width = data.n_features
-    if width == n_features:
+    if n_features is None or n_features == width:
         return data, None
-    X: Any
-    if sparse.issparse(data.X):
-        X = data.X[:, :n_features].copy()
-        X.resize(len(data), n_features)
+    X: Any = data.X
+    if width > n_features:
+        X = X[:, :n_features]
+    elif sparse.issparse(X):
+        X = sparse.csr_array((X.data, X.indices, X.indptr), shape=(len(data), n_features))
     else:
-        X = np.zeros((len(data), n_features), np.float32)
-        X[:, : min(width, n_features)] = data.X[:, :n_features]
+        X = np.pad(X, ((0, 0), (0, n_features - width)))
     change = "the others are left out" if width > n_features else "the missing ones are taken as 0"
     note = f"{name} has features up to {width}, training up to {n_features}: {change}."
     return LetorData(X, data.y, data.qid, data.comments), note

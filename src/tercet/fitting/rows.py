@@ -1,4 +1,4 @@
-"""Learn a ranker from rows of feature vectors, behind ``tc.fit_letor``; from folds and from streams of rows, too.
+"""Learn a ranker from rows of feature vectors, behind ``tc.fit_letor``, and from folds of rows.
 
 Rankers are learned at every penalty. Held-out queries choose one, and the report compares it with the best feature.
 """
@@ -6,7 +6,7 @@ Rankers are learned at every penalty. Held-out queries choose one, and the repor
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
@@ -18,21 +18,15 @@ from scipy import sparse
 from tercet.choose import Rule
 from tercet.data import LetorData, LetorFold
 from tercet.data.feature_names import checked_feature_names
-from tercet.data.letor import LetorStream
-from tercet.data.lines import FilePath
 from tercet.errors import InputError
-from tercet.fitting.feature_model import LETOR_MEASURES, FeatureModel, fit_width, n_used
+from tercet.fitting.feature_model import LETOR_MEASURES, FeatureModel, fit_width, n_used, ranker_name
 from tercet.fitting.row_candidates import HeldOutRows, RankerPath, RowCandidates, grade_steps
-from tercet.learn.linear.ftrl import FTRLRanker
-from tercet.learn.linear.ftrl_stream import StreamProgress
-from tercet.learn.loop import Checkpoint
-from tercet.measure import Measure, measure_rows, parse_measures
+from tercet.measure import measure_rows
 from tercet.report import Report, SystemResult, changes_between
 from tercet.report.details import FeatureDetails, PathPoint
 
 MEASURE = "nDCG(dcg='exp-log2')@10"
 N_FOLDS = 5
-_USUAL = {"loss": "hinge2", "kernel": "linear"}  # other values are part of a ranker's name
 
 
 def fit_letor(
@@ -90,7 +84,6 @@ def fit_letor(
     >>> sorted(row.name for row in model.features()[:2])
     ['b', 'e']
     """
-    began = time.perf_counter()
     candidates = RowCandidates(measure, ranker, l1s, l2s, choose, random_state, verbose)
     if validation is not None and folds is not None:
         raise InputError("give validation data, or folds for a cross-validation, not both")
@@ -117,8 +110,9 @@ def fit_letor(
     elif points:
         notes.append("the penalty was chosen on the queries of the table, which flatters it; test queries would tell.")
     assert held is not None  # without test rows there are validation rows or a cross-validation
-    held, notes = held.column(chosen), [*notes, *_notes_on(parts)]
-    return _model(candidates, path, chosen, points, held, label, names, split, reported_on, notes, began)
+    held, notes = held.of_ranker(chosen), [*notes, *_notes_on(parts)]
+    report = _report(candidates, path, chosen, points, held, label, split, reported_on, notes)
+    return FeatureModel(path.rankers[chosen], names, report)
 
 
 def fit_letor_folds(
@@ -158,7 +152,6 @@ def fit_letor_folds(
     >>> model.features()[0].feature
     2
     """
-    began = time.perf_counter()
     candidates = RowCandidates(measure, ranker, l1s, l2s, choose, random_state, verbose)
     everything = _every_query_once(folds)
     names = None if feature_names is None else checked_feature_names(feature_names, everything.n_features)
@@ -168,118 +161,37 @@ def fit_letor_folds(
         own = candidates.learn(fold.train, f"the training part of {fold.name}", path)
         validated.append(own.score(fold.vali, fold.name))
         taken, _ = candidates.choose(own, validated[-1])
-        tested.append(own.score(fold.test, fold.name).column(taken))
-        used += [n for n in (n_used(own.rankers[taken]),) if n is not None]
+        tested.append(own.score(fold.test, fold.name).of_ranker(taken))
+        used.append(n_used(own.rankers[taken]))
         parts = {"training": fold.train, "validation": fold.vali, "test": fold.test}
         notes += [f"{fold.name}: {note}" for note in _notes_on(parts)]
     chosen, points = candidates.choose(path, HeldOutRows.joined(validated))
-    held, n_folds = HeldOutRows.joined(tested), len(folds)
+    held = HeldOutRows.joined(tested)
     at_which = ", at the penalty that the validation queries of all folds choose" if points else ""
     notes.insert(0, f"the model is learned on the rows of all folds{at_which}; the table is of the folds' own models.")
-    split = f"In each of {n_folds} folds its validation queries chose."
-    reported_on = f"the {len(np.unique(held.qid)):,} test queries of {n_folds} folds, each by the model of its fold"
+    split = f"In each of {len(folds)} folds its validation queries chose."
+    n_queries = len(np.unique(held.qid))
+    reported_on = f"the {n_queries:,} test queries of {len(folds)} folds, each by the model of its fold"
     label = "best feature of each fold"
-    return _model(candidates, path, chosen, points, held, label, names, split, reported_on, notes, began, tuple(used))
+    report = _report(candidates, path, chosen, points, held, label, split, reported_on, notes, used)
+    return FeatureModel(path.rankers[chosen], names, report)
 
 
-def fit_letor_stream(
-    train: FilePath | LetorStream,
-    *,
-    validation: FilePath | LetorStream | None = None,
-    test: FilePath | LetorStream | None = None,
-    measures: str | Iterable[str | Measure] = LETOR_MEASURES,
-    ranker: FTRLRanker | None = None,
-    feature_names: Sequence[str] | None = None,
-    checkpoint: Checkpoint | None = None,
-    progress: Callable[[StreamProgress], None] | None = None,
-) -> FeatureModel:
-    """Learn from a LETOR file chunk by chunk, one chunk in memory at a time, and measure other files the same way.
-
-    No penalty is chosen: the ranker's own is taken. `fit_letor` chooses one if all rows fit in memory.
-
-    Parameters
-    ----------
-    train, validation, test : LETOR files, or streams of them; the last two are only measured
-    measures : what to measure
-    ranker : an FTRLRanker with ``shuffle=False``
-    feature_names : one for each feature
-    checkpoint, progress : as in ``FTRLRanker.fit_stream``
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "train.txt")
-    ...     _ = file.write_text("1 qid:7 1:0.5 2:1\\n0 qid:7 2:1\\n")
-    ...     model = fit_letor_stream(file, ranker=FTRLRanker(l1=0.1))
-    >>> model.report.features.n_used, model.features()[0].feature
-    (1, 1)
-    """
-    began = time.perf_counter()
-    learner = FTRLRanker() if ranker is None else ranker
-    if not isinstance(learner, FTRLRanker):
-        raise InputError(f"only an FTRLRanker learns from a stream; got {type(learner).__name__}")
-    parsed = parse_measures(measures)
-    given = {"training": train, "validation": validation, "test": test}
-    streams = {
-        name: part if isinstance(part, LetorStream) else LetorStream(part)
-        for name, part in given.items()
-        if part is not None
-    }
-    training = streams.pop("training")
-    for stream in streams.values():
-        next(iter(stream))  # reads all of a file for its number of features, so errors come before the work
-    last = StreamProgress()
-
-    def keep_last(now: StreamProgress) -> None:
-        nonlocal last
-        last = now
-        if progress is not None:
-            progress(now)
-
-    learner.fit_stream(training, checkpoint=checkpoint, progress=keep_last)
-    model = FeatureModel(learner, None if feature_names is None else tuple(feature_names))
-    systems, notes = {}, list[str]()
-    for name, stream in streams.items():
-        columns = []  # score, grade and query of each row
-        for chunk in stream:
-            rows, note = fit_width(chunk, model.n_features, str(stream.path))
-            notes += [note] if note is not None and note not in notes else []
-            columns.append((model.predict(rows.X), rows.y, rows.qid))
-        scores, y, qid = map(np.concatenate, zip(*columns, strict=True))
-        systems[f"{name} queries"] = measure_rows(y, scores, qid, parsed)
-    if not systems:
-        notes.append("nothing was held out, so nothing tells how it does on other queries; give a file of some.")
-    passes = "one pass" if learner.epochs == 1 else f"{learner.epochs} passes"
-    split = (
-        f"{last.n_rows:,} rows of queries with pairs, {passes} in the order of the file; no penalty was chosen, "
-        f"and the mean loss of a query in the last pass is {learner.loss_:.4g}."
-    )
-    title, seconds = f"{_name_of(learner)} with the penalty {learner.l1_:g}", time.perf_counter() - began
-    reported_on, used = "queries that were not learned from", n_used(learner)
-    details = FeatureDetails(title, "best", model.n_features, used, reported_on, (), None, (), learn_seconds=seconds)
-    results = tuple(SystemResult.from_evaluation(name, evaluation) for name, evaluation in systems.items())
-    report = Report.from_features(details, str(parsed[0]), last.n_queries, split, results, seconds, notes=tuple(notes))
-    return replace(model, report=report)
-
-
-def _model(
+def _report(
     candidates: RowCandidates,
     path: RankerPath,
     chosen: int,
     points: tuple[PathPoint, ...],
     held: HeldOutRows,
     label: str,
-    names: tuple[str, ...] | None,
     split: str,
     reported_on: str,
     notes: list[str],
-    began: float,
-    used_by_fold: tuple[int, ...] = (),
-) -> FeatureModel:
+    used_by_fold: Sequence[int | None] = (),
+) -> Report:
     """Report on the chosen ranker and the best single feature, named ``label``, on held-out rows."""
-    ranker, rule, number = path.rankers[chosen], candidates.rule, chosen if points else None
-    name, n_features, used = _name_of(ranker), int(ranker.n_features_in_), n_used(ranker)
+    ranker, measure = path.rankers[chosen], candidates.measure
+    name, used = ranker_name(ranker), n_used(ranker)
     title = name
     if not points:
         split = "Nothing was chosen."
@@ -290,37 +202,40 @@ def _model(
             title += f", {ranker._penalty_name}={candidates.l1s[0]:g}"
     if used == 0:
         notes = [*notes, "no feature has a weight: all documents score the same."]
-    details = FeatureDetails(title, rule, n_features, used, reported_on, points, number, used_by_fold, path.seconds)
-    baseline, learned = (
-        measure_rows(held.y, scores, held.qid, candidates.measures) for scores in (held.feature, held.scores[:, 0])
+    measures = LETOR_MEASURES
+    if measure.name == "nDCG":  # the form of nDCG that the choice is by
+        measures = (*(str(replace(measure, cutoff=k)) for k in (1, 3, 5, 10)), "AP")
+    measures = tuple(dict.fromkeys([*measures, str(measure)]))
+    learned, baseline = (measure_rows(held.y, scores, held.qid, measures) for scores in held.scores.T)
+    details = FeatureDetails(
+        ranker=title,
+        choose=candidates.rule,
+        n_features=int(ranker.n_features_in_),
+        n_used=used,
+        reported_on=reported_on,
+        path=points,
+        chosen=chosen if points else None,
+        used_by_fold=tuple(n for n in used_by_fold if n is not None),
+        learn_seconds=path.seconds,
     )
     systems = SystemResult.from_evaluation(label, baseline), SystemResult.from_evaluation(name, learned)
-    changes, seconds = changes_between(learned, baseline), time.perf_counter() - began
-    report = Report.from_features(
-        details, str(candidates.measure), path.n_queries, split, systems, seconds, changes, tuple(notes)
+    changes, seconds = changes_between(learned, baseline), time.perf_counter() - candidates.bar.started
+    return Report.from_features(
+        details, str(measure), path.n_queries, split, systems, seconds, changes, notes=tuple(notes)
     )
-    return FeatureModel(ranker, names, report)
 
 
-def _name_of(ranker: Any) -> str:
-    params = ranker.get_params()
-    unusual = [params.get(name, usual) for name, usual in _USUAL.items() if params.get(name, usual) != usual]
-    return ", ".join([type(ranker).__name__, *("a kernel of its own" if callable(one) else one for one in unusual)])
-
-
-def _same_width(given: Mapping[str, LetorData | None]) -> tuple[dict[str, LetorData], list[str]]:
+def _same_width(given: Mapping[str, Any]) -> tuple[dict[str, LetorData], list[str]]:
     """Give all parts the columns of the training data, with a note on each part that changed."""
     parts: dict[str, LetorData] = {}
     notes: list[str] = []
     for name, data in given.items():
         if data is None and name != "training":
             continue
-        if not isinstance(data, LetorData):
-            raise InputError(f"the {name} data must be LetorData, as read_letor gives it; got {type(data).__name__}")
+        parts[name], note = fit_width(data, parts["training"].n_features if parts else None, f"the {name} data")
+        notes += [] if note is None else [note]
         if not len(data):
             raise InputError(f"the {name} data have no rows")
-        parts[name], note = fit_width(data, parts.get("training", data).n_features, f"the {name} data")
-        notes += [] if note is None else [note]
     return parts, notes
 
 
@@ -331,14 +246,11 @@ def _every_query_once(folds: Sequence[LetorFold]) -> LetorData:
     parts = [part for fold in folds for part in (fold.train, fold.vali, fold.test)]
     if not all(map(len, parts)) or len({part.n_features for part in parts}) > 1:
         raise InputError("every part of every fold must have rows, and all the same number of features")
-    seen: set[str] = set()
-    blocks, y, qid = [], [], []
-    for part in parts:
-        fresh = np.repeat([name not in seen for name in part.qids.tolist()], np.diff(part.starts))
-        seen.update(part.qids.tolist())
-        blocks.append(part.X[fresh])
-        y.append(part.y[fresh])
-        qid.append(part.qid[fresh])
+    qids, sizes = (np.concatenate(each) for each in ([p.qids for p in parts], [np.diff(p.starts) for p in parts]))
+    is_first = np.isin(np.arange(len(qids)), np.unique(qids, return_index=True)[1])
+    rows = np.split(np.repeat(is_first, sizes), np.cumsum([len(part) for part in parts])[:-1])
+    kept = [(part.X[some], part.y[some], part.qid[some]) for part, some in zip(parts, rows, strict=True)]
+    blocks, y, qid = zip(*kept, strict=True)
     X = sparse.vstack(blocks, format="csr") if any(map(sparse.issparse, blocks)) else np.concatenate(blocks)
     return LetorData(X, np.concatenate(y), np.concatenate(qid))
 

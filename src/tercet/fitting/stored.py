@@ -10,22 +10,18 @@ from typing import Any, Final
 import numpy as np
 
 from tercet._validate import check_seed
-from tercet.choose import Gain
+from tercet.data import JudgementSampler, Preferences
 from tercet.data.mapped_rows import take
-from tercet.data.preferences import Preferences
-from tercet.data.sampling import JudgementSampler
 from tercet.errors import InputError
+from tercet.fitting.against_start import learned_or_start
 from tercet.fitting.rankers import n_steps_for, term_pair_ranker
-from tercet.fitting.task import Decision, Qrels, check_disjoint, decide
+from tercet.fitting.task import Qrels, check_disjoint
 from tercet.fitting.text_model import TextModel
 from tercet.learn import SampledSource, TermPairRanker
 from tercet.learn.loop import Callback
 from tercet.learn.stored import rank_texts
-from tercet.measure import Evaluation, evaluate
-from tercet.measure.held_out import HeldOut, HeldOutPreferences
-from tercet.measure.names import PAIR_ACCURACY, Measure, parse_measure
-from tercet.report import Report, SystemResult, changes_between
-from tercet.text.vectors import Vectors
+from tercet.measure import Evaluation, HeldOut, HeldOutPreferences, Measure, evaluate, parse_measure
+from tercet.text import Vectors
 from tercet.weights import Identity, Weights
 
 DEPTH: Final = 1000  # ranked documents of a held-out query
@@ -33,15 +29,17 @@ MOST_HELD_OUT: Final = 1000  # queries for each of validation and test, each ran
 _FEWEST: Final = 10  # queries to hold any out
 _QUERIES_AT_ONCE: Final = 256
 
+Evidence = Qrels | Preferences
+
 
 def fit_vectors(
     vectors: Vectors,
-    learn_from: Qrels | Preferences,
+    learn_from: Evidence,
     ranker: TermPairRanker | str | None = None,
     *,
     n_steps: int | None = None,
-    validation: Qrels | Preferences | None = None,
-    test: Qrels | Preferences | None = None,
+    validation: Evidence | None = None,
+    test: Evidence | None = None,
     measure: str | None = None,
     callbacks: Sequence[Callback] = (),
     random_state: int = 0,
@@ -96,59 +94,36 @@ def fit_vectors(
     if n_steps is not None and kind == "preferences":
         raise InputError("n_steps is for preferences drawn from judgements; those given have a number of their own")
     given = {kind: learn_from, "validation": validation, "test": test}
-    by_query = {name: _by_query(vectors, part, name) for name, part in given.items() if part is not None}
-    check_disjoint(by_query)
-    parts, split = _hold_out(by_query, kind, seed)
-    to_choose, to_report = (
-        _held_out(vectors, learn_from if part is None else part, parts[name], measure)
-        for name, part in (("validation", validation), ("test", test))
-    )
-    train, n_train = parts[kind], len(parts[kind])
-    source: Preferences | SampledSource
-    if isinstance(learn_from, Preferences):
-        source = learn_from[np.sort(np.concatenate(list(train.values())))]
-    else:
-        sampler = judgement_sampler(vectors, train)
-        steps = n_steps_for(sum(map(len, train.values()))) if n_steps is None else n_steps
-        source, n_train = SampledSource(sampler, steps, random_state=seed), sampler.queries.size
+    qids = {name: _answerable(vectors, part, name) for name, part in given.items() if part is not None}
+    check_disjoint({name: dict.fromkeys(of_part) for name, of_part in qids.items()})
+    qids, split = _hold_out(qids, kind, seed)
+    parts = {
+        name: _of_queries(vectors, learn_from if part is None else part, qids[name]) for name, part in given.items()
+    }
+    to_choose, to_report = (_held_out(vectors, parts[name], measure) for name in ("validation", "test"))
+    source: Any = parts[kind]
+    if kind == "qrels":
+        steps = n_steps_for(sum(map(len, source.values()))) if n_steps is None else n_steps
+        source = SampledSource(judgement_sampler(vectors, source), steps, random_state=seed)
     learner.fit(vectors.queries, source, vectors.docs, callbacks=callbacks)
-    learned = learner.weights_
-    start_name = {"tfidf": "tf-idf", "bm25": "BM25"}[vectors.vectoriser.weighting]
-    tested = str(to_report.measure)
-    measures = [tested] if tested == PAIR_ACCURACY else list(dict.fromkeys([tested, "nDCG@10", "AP"]))
-    evaluation = to_report.evaluate(learned, measures)
-    result = SystemResult.from_evaluation("learned", evaluation)
-    weights, systems, changes = learned, [result], {}
-    text = "queries and documents have vocabularies of their own, so there is nothing to compare it with"
-    decision = Decision(True, f"The model is what was learned: {text}.")
-    if shared:
-        start = Weights([Identity(n_terms=vectors.docs.shape[1])])
-        before, after = to_choose.values(start), to_choose.values(learned)
-        gain = Gain.between(before, after, higher_is_better=to_choose.measure.higher_is_better)
-        where = {"measure": str(to_choose.measure), "queries": "validation queries"}
-        decision = decide(gain, before, after, start=start_name, **where)
-        plain = to_report.evaluate(start, measures)
-        changes = changes_between(evaluation, plain, tested)
-        systems = [SystemResult.from_evaluation(start_name, plain), *([result] if decision.accepted else [])]
-        weights = learned if decision.accepted else start
-    n_steps_taken = int(getattr(learner, "n_steps_", 0))
-    chosen = {"vectors": start_name, "ranker": type(learner).__name__, "steps": n_steps_taken}
-    report = Report(
-        measure=tested,
-        n_train=n_train,
-        n_validation=len(to_choose.qids),
-        n_test=len(to_report.qids),
+    start = {"tfidf": "tf-idf", "bm25": "BM25"}[vectors.vectoriser.weighting]
+    measures, notes = [str(to_report.measure)], []
+    if isinstance(to_report, StoredQueries):
+        measures = list(dict.fromkeys([*measures, "nDCG@10", "AP"]))
+        notes = [f"the best {DEPTH:,} documents of each query count."]
+    return learned_or_start(
+        (vectors.query_vectoriser, vectors.doc_vectoriser),
+        learner.weights_,
+        {start: Weights([Identity(n_terms=vectors.docs.shape[1])])} if shared else {},
+        to_choose,
+        to_report,
+        measures,
+        began,
+        n_train=len(qids[kind]),
         split=split,
-        systems=tuple(systems),
-        accepted=decision.accepted,
-        decision=decision.text,
-        changes=changes,
-        chosen=chosen,
-        seconds=time.perf_counter() - began,
-        notes=() if tested == PAIR_ACCURACY else (f"the best {DEPTH:,} documents of each query count.",),
-        rejected=None if decision.accepted else result,
+        chosen={"vectors": start, "ranker": type(learner).__name__, "steps": int(getattr(learner, "n_steps_", 0))},
+        notes=tuple(notes),
     )
-    return TextModel(vectors.query_vectoriser, vectors.doc_vectoriser, weights, report)
 
 
 def judgement_sampler(vectors: Vectors, qrels: Qrels) -> JudgementSampler:
@@ -157,51 +132,49 @@ def judgement_sampler(vectors: Vectors, qrels: Qrels) -> JudgementSampler:
     return JudgementSampler.from_qrels(qrels, n_docs=len(vectors.docs), query_rows=query_rows, doc_rows=doc_rows)
 
 
-def _by_query(vectors: Vectors, evidence: Qrels | Preferences, name: str) -> dict[str, Any]:
-    """Evidence by query id, checked: judged documents of answerable queries, or the positions of preferences."""
+def _answerable(vectors: Vectors, evidence: Evidence, name: str) -> list[str]:
+    """Check evidence and return the ids of its queries, of judged ones those with an answer."""
     if isinstance(evidence, Preferences):
         assert vectors.queries is not None
         evidence.check_rows(len(vectors.queries), len(vectors.docs))
-        order = np.argsort(evidence.query, kind="stable")
-        rows, starts = np.unique(evidence.query[order], return_index=True)
-        return dict(zip(vectors.query_ids.many(rows), np.split(order, starts[1:]), strict=True))
+        return vectors.query_ids.many(np.unique(evidence.query))
     if not isinstance(evidence, Mapping):
         raise InputError(f"learn_from must be judgements or Preferences; got {type(evidence).__name__}")
     try:
         judgement_sampler(vectors, evidence)  # looks up all ids now, and not after hours of learning
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
-    return {qid: judged for qid, judged in evidence.items() if max(judged.values(), default=0) > 0}
+    return [qid for qid, judged in evidence.items() if max(judged.values(), default=0) > 0]
 
 
-def _hold_out(by_query: Mapping[str, dict[str, Any]], name: str, seed: int) -> tuple[dict[str, dict[str, Any]], str]:
-    """Set aside a tenth of the training queries, ``by_query[name]``, for each of validation and test without queries.
+def _hold_out(qids: Mapping[str, list[str]], name: str, seed: int) -> tuple[dict[str, list[str]], str]:
+    """Take validation and test queries that were not given from the training queries, ``qids[name]``.
 
     Returns
     -------
-    evidence by query of all three parts, and a sentence on the split
+    ids of the queries of all three parts, and a sentence on the split
     """
-    evidence, parts = by_query[name], dict(by_query)
-    missing = [part for part in ("validation", "test") if part not in by_query]
+    missing = [part for part in ("validation", "test") if part not in qids]
     if not missing:
-        return parts, "Validation and test queries were given."
-    purposes = [part.replace("test", "testing") for part in missing]
-    if len(evidence) < _FEWEST:
+        return dict(qids), "Validation and test queries were given."
+    if len(qids[name]) < _FEWEST:
         raise InputError(
-            f"{len(evidence)} queries with {name} are too few to hold any out for {' and '.join(purposes)}; give at "
+            f"{len(qids[name])} queries with {name} are too few to hold any out for {' and '.join(missing)}; give at "
             f"least {_FEWEST}, or validation and test queries"
         )
-    size, first, other = max(2, round(len(evidence) / 10)), "A tenth of the queries was", "another"
-    if size > MOST_HELD_OUT:
-        size, first, other = MOST_HELD_OUT, f"{MOST_HELD_OUT:,} queries were", f"{MOST_HELD_OUT:,} others"
-    qids = sorted(evidence)
-    order = [qids[i] for i in np.random.default_rng(seed).permutation(len(qids))]
-    for part in missing:
-        parts[part] = {qid: evidence[qid] for qid in order[:size]}
-        order = order[size:]
-    left = set(order)
-    parts[name] = {qid: one for qid, one in evidence.items() if qid in left}
-    return parts, f"{first} held out for {f' and {other} for '.join(purposes)}."
+    size = min(max(2, round(len(qids[name]) / 10)), MOST_HELD_OUT)
+    ordered = sorted(qids[name])
+    mixed = [ordered[i] for i in np.random.default_rng(seed).permutation(len(ordered))]
+    held_out = {part: mixed[k * size : (k + 1) * size] for k, part in enumerate(missing)}
+    split = f"{size:,} of the training queries were held out for {f' and {size:,} for '.join(missing)}."
+    return {**qids, **held_out, name: mixed[len(missing) * size :]}, split
+
+
+def _of_queries(vectors: Vectors, evidence: Evidence, qids: list[str]) -> Evidence:
+    """Evidence of some queries."""
+    if isinstance(evidence, Preferences):
+        return evidence[np.isin(evidence.query, vectors.query_ids.get_many(qids))]
+    return {qid: evidence[qid] for qid in qids}
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,15 +204,13 @@ class StoredQueries(HeldOut):
         return Evaluation(blocks[0].measures, qids, np.concatenate([block.values for block in blocks]))
 
 
-def _held_out(
-    vectors: Vectors, evidence: Qrels | Preferences, by_query: dict[str, Any], measure: str | None
-) -> HeldOut:
-    """Judge weights by the evidence of some queries."""
+def _held_out(vectors: Vectors, evidence: Evidence, measure: str | None) -> HeldOut:
+    """Judge weights by evidence."""
     if not isinstance(evidence, Preferences):
-        return StoredQueries(vectors, by_query, parse_measure(measure or "nDCG@10"))
-    if measure is not None and str(parse_measure(measure)) != PAIR_ACCURACY:
-        raise InputError(f"preferences are measured by {PAIR_ACCURACY}; got {measure!r}")
+        return StoredQueries(vectors, evidence, parse_measure(measure or "nDCG@10"))
+    if measure is not None and parse_measure(measure) != HeldOutPreferences.measure:
+        raise InputError(f"preferences are measured by {HeldOutPreferences.measure}; got {measure!r}")
     assert vectors.queries is not None
-    some = evidence[np.concatenate(list(by_query.values()))]
-    some = some[np.argsort(some.query, kind="stable")]
-    return HeldOutPreferences(vectors.queries, vectors.docs, some, tuple(vectors.query_ids.many(np.unique(some.query))))
+    ordered = evidence[np.argsort(evidence.query, kind="stable")]
+    qids = tuple(vectors.query_ids.many(np.unique(ordered.query)))
+    return HeldOutPreferences(vectors.queries, vectors.docs, ordered, qids)

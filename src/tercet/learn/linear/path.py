@@ -172,9 +172,12 @@ def l1_path(
     if l1s is None:
         values = penalties_from(pattern, features, queries, n_l1s, ratio)
     else:
-        values = np.sort(np.asarray(l1s, dtype=np.float64).ravel())
+        try:
+            values = np.sort(np.asarray(l1s, dtype=np.float64).ravel())
+        except (TypeError, ValueError):
+            values = np.empty(0)
         if not values.size or not np.isfinite(values).all() or values[0] < 0:
-            raise InputError("l1s must be one or more finite numbers, none below 0")
+            raise InputError(f"l1s must be one or more finite numbers, none below 0; got {l1s!r}")
         values = values[::-1] if pattern._fewer_when_larger else values
     rankers = tuple(rankers_along(pattern, features, queries, values, warm_start=warm_start))
     return L1Path(values, np.stack([fitted.coef_ for fitted in rankers]), rankers)

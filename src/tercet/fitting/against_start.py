@@ -1,0 +1,65 @@
+"""Keep what was learned only if it beats its start on held-out queries, and report on other queries."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tercet.choose import Gain
+from tercet.fitting.task import Decision, decide
+from tercet.fitting.text_model import TextModel
+from tercet.measure.held_out import HeldOut
+from tercet.report import Report, SystemResult, changes_between
+from tercet.text import Vectoriser
+from tercet.weights import Weights
+
+
+def learned_or_start(
+    vectorisers: tuple[Vectoriser, Vectoriser],
+    learned: Weights,
+    starts: Mapping[str, Weights],
+    validation: HeldOut,
+    test: HeldOut,
+    measures: Sequence[str],
+    began: float,
+    **facts: Any,
+) -> TextModel:
+    """Make a model of what was learned if it beats its start on validation queries, else of the start.
+
+    Parameters
+    ----------
+    vectorisers : of queries and of documents
+    starts : weights by name that learning could start from, the actual start last; none for two vocabularies
+    measures : of the table, on test queries
+    began : time at which the fit began
+    facts : further fields of the `Report`
+    """
+    evaluation, measure = test.evaluate(learned, measures), str(test.measure)
+    evaluations = {name: test.evaluate(weights, measures) for name, weights in starts.items()}
+    systems = tuple(SystemResult.from_evaluation(*named) for named in evaluations.items())
+    result = SystemResult.from_evaluation("learned", evaluation)
+    weights, changes = learned, {}
+    text = "queries and documents have vocabularies of their own, so there is nothing to compare it with"
+    decision = Decision(True, f"The model is what was learned: {text}.")
+    if starts:
+        name, start = list(starts.items())[-1]
+        before, after = validation.values(start), validation.values(learned)
+        gain = Gain.between(before, after, higher_is_better=validation.measure.higher_is_better)
+        decided_by = {"measure": str(validation.measure), "queries": "validation queries"}
+        decision = decide(gain, before, after, start=name, **decided_by)
+        changes = changes_between(evaluation, evaluations[name], measure)
+        weights = learned if decision.accepted else start
+    report = Report(
+        measure=measure,
+        n_validation=len(validation.qids),
+        n_test=len(test.qids),
+        systems=(*systems, result) if decision.accepted else systems,
+        accepted=decision.accepted,
+        decision=decision.text,
+        changes=changes,
+        rejected=None if decision.accepted else result,
+        seconds=time.perf_counter() - began,
+        **facts,
+    )
+    return TextModel(*vectorisers, weights, report)
