@@ -20,7 +20,7 @@ from tercet.text import Analyser, FieldedVectoriser, Vectoriser
 from tercet.text.fielded import check_names
 from tercet.weights import Identity, Weights
 
-PENALTIES: Final = (0.0, 0.01, 0.1, 0.3)  # shares of the penalty that leaves every weight at its prior
+_PENALTIES: Final = (0.0, 0.01, 0.1, 0.3)  # shares of the penalty that leaves every weight at its prior
 ALONE: Final = "fields and numbers alone"
 _PILOT_STEPS: Final = 100_000
 
@@ -85,7 +85,7 @@ class ScoredColumns:
         for expected in (1.0, 0.0) if self.fields else (0.0,):
             alone = JointRanker(layout=layout, prior=self.prior(expected * unit), identity_weight=unit)
             sparse_end = alone.sparse_end(space.Q, source, space.D)
-            for share in PENALTIES:
+            for share in _PENALTIES:
                 ranker = clone(alone).set_params(l1=share * sparse_end)
                 value = held_out(ranker.fit(space.Q, source, space.D).weights_)
                 setting = {"l1 share of columns": share, **({"start of fields": expected} if self.fields else {})}

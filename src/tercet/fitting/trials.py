@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
-from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from tercet.data.preferences import Preferences
@@ -25,7 +23,7 @@ from tercet.fitting.rankers import Candidate, RankerChoice, candidates_of, n_ste
 from tercet.fitting.task import KNOWN, Fold, Space, Task
 from tercet.learn import SampledSource, TermPairRanker
 from tercet.learn.loop import Callback, LocalExecutor, current_executor
-from tercet.learn.starts import latent_directions
+from tercet.learn.starts import shared_arguments
 from tercet.text import CorrelatedWords
 from tercet.weights import Weights
 
@@ -91,18 +89,15 @@ class Trials:
             self.members = how.columns.candidates(space, candidates, folds[0], n_steps, random_state)
         self.candidates = [*self.members, *_means(self.members)]
         cost = sum(self.n_steps(one) * self._cost_per_step(one) + _WORK_OF_A_FIT for one in self.members)
-        self.folds = folds[: int(np.clip(self._work / cost - 1, min(self._n_needed, len(folds)), len(folds)))]
+        n_folds = np.clip(self._work / cost - 1, min(self._n_needed, len(folds)), len(folds))
+        self.folds = folds[: int(n_folds)]
         self._shared: dict[Candidate, dict[str, Any]] = {}
         self._final: dict[Candidate, Future[Learned]] = {}
 
     def run(self, curves: CurveRecorder) -> list[Trained]:
         """Train every candidate on every fold; few of them go on to learn from everything while a mix is chosen."""
-
-        @cache
-        def directions_of(n: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-            return latent_directions(self.space.D, n, seed, None)
-
-        self._shared = {one: one.ranker._shared_arguments(directions_of) for one in self.members}
+        shared = shared_arguments([one.ranker for one in self.members], self.space.D)
+        self._shared = dict(zip(self.members, shared, strict=True))
         n_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         pool = ThreadPoolExecutor(n_threads if isinstance(current_executor(), LocalExecutor) else 1)
 
@@ -176,10 +171,10 @@ class Trials:
         sampler = self.task.sampler if fold is None else fold.sampler
         if isinstance(sampler, JudgementSampler | MixtureSampler):
             sampler = sampler.with_popular(candidate.popular)
-        evidence: SampledSource | Preferences
-        if ranker.takes_sources:
-            evidence = SampledSource(sampler, self.n_steps(candidate, fold), random_state=self.seed)
-        else:
+        evidence: SampledSource | Preferences = SampledSource(
+            sampler, self.n_steps(candidate, fold), random_state=self.seed
+        )
+        if not ranker.takes_sources:
             evidence = Preferences(*sampler.draw(np.random.default_rng(self.seed), _MOST_TO_CHOOSE_ON))
         shared = self._shared.get(candidate, {})
         if self.known is not None:

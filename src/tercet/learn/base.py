@@ -212,10 +212,7 @@ class TermPairRanker(Ranker):
         return {}
 
     def _shared_arguments(self, directions_of: DirectionsOf) -> dict[str, Any]:
-        """Return arguments of ``fit`` for a start that costs much, and that other rankers may share in part.
-
-        ``directions_of(n, seed)`` returns `latent_directions` of the documents.
-        """
+        """Return arguments of ``fit`` that stand for its start, made of given directions; see `shared_arguments`."""
         return {}
 
     # -- using --------------------------------------------------------------------------------------------------
