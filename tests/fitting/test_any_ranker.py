@@ -13,7 +13,7 @@ import tercet as tc
 from support.corpora import TINY, bits, synonyms
 from tercet.errors import InputError
 from tercet.fitting.rankers import NAMED_RANKERS, NameWithParameters, candidates_of
-from tercet.learn import RANKERS, MultiTaskRanker, RM3Expansion
+from tercet.learn import RANKERS, CorrelatedRanker, MultiTaskRanker, RM3Expansion
 from tercet.report.page import make_report_page
 
 SMALL = synonyms(3, n_pairs=12, n_docs=40, n_queries=60)
@@ -29,6 +29,31 @@ def fit(ranker=None, **options):
 
 def test_every_ranker_has_a_name_or_a_reason_why_not():
     assert {named.cls for named in NAMED_RANKERS.values()} | {MultiTaskRanker} == set(RANKERS.values())
+
+
+def test_a_ranker_says_what_a_step_costs():
+    learned = tc.LowRankRanker(n_components=10)
+    kept = tc.LowRankRanker(n_components=10, learn_documents=False)
+    costs = [one.cost_per_step(3, 50) for one in (tc.DiagonalRanker(), kept, learned, tc.DenseRanker())]
+    assert costs == sorted(set(costs))
+    assert learned.cost_per_step(6, 100) == 2 * learned.cost_per_step(3, 50)
+    assert tc.DenseRanker().cost_per_step(6, 100) == 4 * tc.DenseRanker().cost_per_step(3, 50)
+
+
+@pytest.mark.parametrize(
+    ("ranker", "unit"),
+    [
+        (tc.DenseRanker(), 1.0),
+        (tc.LowRankRanker(identity_weight=5.0), 5.0),
+        (tc.LowRankRanker(identity_weight=0.0, diagonal=None), 1.0),
+        (tc.SparseRanker(sparsify="low-rank", density=0.1, low_rank=tc.LowRankRanker(identity_weight=4.0)), 4.0),
+        (tc.SparseRanker(low_rank=tc.LowRankRanker(identity_weight=4.0)), 1.0),
+        (CorrelatedRanker(identity_weight=10.0), 10.0),
+    ],
+)
+def test_blends_are_in_units_of_the_identity_that_a_ranker_starts_from(ranker, unit):
+    [candidate, *_] = candidates_of(ranker, 0)
+    assert candidate.unit == unit
 
 
 @pytest.mark.slow

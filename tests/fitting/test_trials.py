@@ -57,7 +57,7 @@ def test_a_mean_is_that_of_weights_whose_identity_counts_one_and_takes_no_fit():
     trials = trials_of(SMALL, FOUR_WIDE, **QUICK)
     assert [one.mean_of != () for one in trials.candidates] == [False, False, True]
     learned, kept = trials.candidates[2].mean_of
-    assert (learned.keeps_documents, kept.keeps_documents) == (False, True)
+    assert (learned.ranker.keeps_documents, kept.ranker.keeps_documents) == (False, True)
     for trained in run(trials):
         one, other, mean = map(in_full, trained.weights)
         np.testing.assert_allclose(mean, (one + other) / 2, atol=1e-5)
@@ -68,11 +68,22 @@ def test_a_mean_is_that_of_weights_whose_identity_counts_one_and_takes_no_fit():
 @pytest.mark.slow
 def test_documents_stay_where_latent_semantic_indexing_puts_them():
     trials = trials_of(SMALL, FOUR_WIDE, **QUICK)
-    [number] = [number for number, one in enumerate(trials.members) if one.keeps_documents]
+    [number] = [number for number, one in enumerate(trials.members) if one.ranker.keeps_documents]
     parts = [factors(trained.weights[number]) for trained in run(trials)]
     for part in parts:
         np.testing.assert_array_equal(part.doc_factors, parts[0].doc_factors)  # whatever the fold
         assert np.abs(part.query_factors - part.doc_factors).max() > 0.01  # and queries have learned
+
+
+@pytest.mark.slow
+def test_estimators_start_from_their_own_directions():
+    """They share a decomposition of documents, unless one has another seed or leaves rare words out."""
+    plain = {"start": "lsi", "n_components": 3, "learn_documents": False, "rate": 1.0}
+    rankers = [tc.LowRankRanker(**plain, **own) for own in ({}, {"random_state": 5}, {"n_frequent": 20})]
+    trials = trials_of(SMALL, rankers, n_steps=300)
+    for ranker, learned in zip(rankers, run(trials)[0].weights, strict=True):
+        alone = ranker.fit(trials.space.Q, tc.Preferences([0], [0], [1]), trials.space.D).weights_
+        np.testing.assert_array_equal(factors(learned).doc_factors, factors(alone).doc_factors)
 
 
 @pytest.mark.slow
@@ -112,7 +123,7 @@ def test_where_no_space_of_documents_can_be_found_documents_learn():
     """There are fewer documents than components: factors start at random."""
     trials = trials_of(SMALL, **QUICK)
     assert trials.candidates == trials.members
-    assert not any(one.keeps_documents for one in trials.members)
+    assert not any(one.ranker.keeps_documents for one in trials.members)
 
 
 # -- documents ---------------------------------------------------------------------------------------------------------

@@ -56,18 +56,24 @@ def as_word_pairs(pairs: Any) -> list[WordPair]:
     True
     """
     if isinstance(pairs, str | PathLike):
-        return read_word_pairs(pairs)
-    if isinstance(pairs, Mapping):
-        return [_checked(*row, number) for number, row in enumerate(_of_mapping(pairs))]
-    if isinstance(pairs, Sequence) and not (pairs and isinstance(pairs[0], Mapping)):
+        checked = read_word_pairs(pairs)
+    elif isinstance(pairs, Mapping):
+        checked = [_checked(*row, number) for number, row in enumerate(_of_mapping(pairs))]
+    elif isinstance(pairs, Sequence) and not (pairs and isinstance(pairs[0], Mapping)):
         for number, row in enumerate(pairs):
             if isinstance(row, str) or not isinstance(row, Sequence) or len(row) not in (2, 3):
                 raise InputError(f"prior[{number}] must be a query word, a document word and a weight; got {row!r}")
-        return [_checked(row[0], row[1], row[2] if len(row) == 3 else 1.0, number) for number, row in enumerate(pairs)]
-    table = as_table(pairs, "prior")
-    if not isinstance(table, DataTable):
-        raise InputError(f"prior must be pairs of words, or the path of a table of them; got {type(pairs).__name__}")
-    return list(_of_table(table))
+        checked = [_checked(row[0], row[1], row[2] if len(row) == 3 else 1.0, at) for at, row in enumerate(pairs)]
+    else:
+        table = as_table(pairs, "prior")
+        if not isinstance(table, DataTable):
+            raise InputError(
+                f"prior must be pairs of words, or the path of a table of them; got {type(pairs).__name__}"
+            )
+        checked = list(_of_table(table))
+    if not checked:
+        raise InputError("the prior has no pair; leave it out")
+    return checked
 
 
 def _of_mapping(pairs: Mapping[Any, Any]) -> Iterator[tuple[Any, Any, Any]]:

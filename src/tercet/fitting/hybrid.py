@@ -1,4 +1,4 @@
-"""Own vectors of documents and queries beside the words of a fit: maps between them, which a mix gives a weight.
+"""Own vectors of documents and queries beside the words of a fit, and the maps between them.
 
 A model with such a map needs a vector for every document and every query.
 """
@@ -20,16 +20,16 @@ from tercet.errors import InputError
 from tercet.fitting.task import Space, Task
 from tercet.learn.joint import widened
 from tercet.learn.vector_map import MapSetting, learned_map, vector_map
-from tercet.text.fielded import OWN_VECTORS, ColumnLayout, FieldedVectoriser
+from tercet.text.fielded import OWN_VECTORS, FieldedVectoriser
 from tercet.weights import Weights
 
 SETTINGS: Final = (MapSetting(0.0), MapSetting(100.0), MapSetting(200.0), MapSetting(100.0, against="own"))
-# Weights of a map, in units of the weight by which its scores spread as far as those of the start; the last leaves
+# Weights of a map, in units of the weight by which its scores spread as far as scores of the start; the last leaves
 # nothing but the vectors.
 AMOUNTS: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 1000.0)
 _FEWEST_STEPS, _MOST_STEPS = 10_000, 100_000
 _STEPS_PER_JUDGEMENT: Final = 2
-_DRAWN: Final = 2_000  # preferences by which the two are brought to one scale
+_DRAWN: Final = 2_000  # preferences to measure the spread of scores on
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class VectorPair:
     def from_vectors(
         cls, doc_vectors: Any, query_vectors: Any, docs: Mapping[str, str], qids: Sequence[str]
     ) -> VectorPair | None:
-        """What was given, checked; None where it was nothing."""
+        """Check the vectors of documents and queries; None without any."""
         if doc_vectors is None and query_vectors is None:
             return None
         if doc_vectors is None or query_vectors is None:
@@ -68,68 +68,46 @@ class VectorMaps:
     Attributes
     ----------
     space : words and vectors side by side
-    raw : the vectors by themselves, as they are, for the table of a report
+    raw : the vectors alone, as they are, for the table of a report
     """
 
     def __init__(self, space: Space, task: Task, vectors: VectorPair, n_steps: int | None, random_state: int) -> None:
         self.vectors, self._seed = vectors, random_state
-        self._inner, self._task = space, task
-        self.space = _offset(space, task, vectors)
-        self._layout = _layout(self.space)
         most = int(np.clip(_STEPS_PER_JUDGEMENT * task.n_judgements, _FEWEST_STEPS, _MOST_STEPS))
         self._n_steps = most if n_steps is None else n_steps
-        as_given = vector_map(np.eye(vectors.n_dims, dtype=np.float32), self._layout)
+        words = FieldedVectoriser.with_dims(space.vectoriser, vectors.n_dims)
+        self._layout = words.layout_
+        Q = self._with_vectors(space.Q, vectors.queries, words.layout_.query_dims)
+        D = self._with_vectors(space.D, vectors.docs, words.layout_.doc_dims)
+        start = None if space.given_start is None else self.widened(space.given_start)
+        test = () if task.test is None else tuple(task.test(words, Q, D))
+        self.space = Space(space.name, words, Q, D, task.queries(Q, D), test, start)
+        as_given = vector_map(np.eye(vectors.n_dims, dtype=np.float32), words.layout_)
         self.raw = replace(self.space, name=OWN_VECTORS, given_start=as_given)
+
+    def _with_vectors(self, rows: sparse.csr_array, vectors: NDArray[np.float32], dims: slice) -> sparse.csr_array:
+        """Rows with a vector in the columns ``dims``, behind the columns of words."""
+        gaps = dims.start - rows.shape[1], self._layout.n_columns - dims.stop
+        before, after = (sparse.csr_array((rows.shape[0], width), dtype=np.float32) for width in gaps)
+        blocks = [rows, before, sparse.csr_array(vectors), after]
+        return sparse.csr_array(sparse.hstack(blocks, format="csr", dtype=np.float32))
 
     def widened(self, weights: Weights) -> Weights:
         """Weights between words, in the space of words and vectors."""
-        n, n_columns = weights.shape[0], self._layout.n_columns
-        return Weights([widened(part, n, n_columns) for part in weights.parts])
+        return Weights([widened(part, weights.shape[0], self._layout.n_columns) for part in weights.parts])
 
     def maps(self, sampler: Sampler) -> list[Weights]:
-        """A map for each of `SETTINGS`, learned from what a sampler draws."""
+        """Learn a map for each of `SETTINGS` from preferences of a sampler."""
         return [self.map(number, sampler) for number in range(len(SETTINGS))]
 
     def map(self, number: int, sampler: Sampler) -> Weights:
-        """One map, scaled so that its margins spread as far as those of the start."""
+        """Learn one map, scaled so that its margins spread as far as margins of the start."""
         pair, setting = (self.vectors.queries, self.vectors.docs), SETTINGS[number]
         M = learned_map(*pair, sampler, setting, n_steps=self._n_steps, random_state=self._seed)
         learned = vector_map(M, self._layout)
         prefs = Preferences(*sampler.draw(np.random.default_rng(self._seed), _DRAWN))
-        spread, own = (float(_margins(one, self.space, prefs).std()) for one in (self.space.start, learned))
+        Q, better, worse = self.space.Q[prefs.query], self.space.D[prefs.better], self.space.D[prefs.worse]
+        spread, own = (
+            float((one.score_rows(Q, better) - one.score_rows(Q, worse)).std()) for one in (self.space.start, learned)
+        )
         return learned * (spread / own) if spread > 0 and own > 0 else learned
-
-
-def _offset(space: Space, task: Task, vectors: VectorPair) -> Space:
-    """The space with columns for the vectors behind those it has."""
-    words = FieldedVectoriser.with_dims(space.vectoriser, vectors.n_dims)
-    layout = words.layout_
-
-    def placed(rows: sparse.csr_array, own: NDArray[np.float32], dims: slice) -> sparse.csr_array:
-        blocks = [rows, _empty(rows, dims.start - rows.shape[1]), sparse.csr_array(own)]
-        blocks.append(_empty(rows, layout.n_columns - dims.stop))
-        return sparse.csr_array(sparse.hstack(blocks, format="csr", dtype=np.float32))
-
-    Q, D = placed(space.Q, vectors.queries, layout.query_dims), placed(space.D, vectors.docs, layout.doc_dims)
-    start = space.given_start
-    if start is not None:
-        start = Weights([widened(part, start.shape[0], layout.n_columns) for part in start.parts])
-    test = () if task.test is None else tuple(task.test(words, Q, D))
-    return Space(space.name, words, Q, D, task.queries(Q, D), test, start)
-
-
-def _empty(rows: sparse.csr_array, width: int) -> sparse.csr_array:
-    return sparse.csr_array((rows.shape[0], width), dtype=np.float32)
-
-
-def _layout(space: Space) -> ColumnLayout:
-    assert isinstance(space.vectoriser, FieldedVectoriser)
-    return space.vectoriser.layout_
-
-
-def _margins(weights: Weights, space: Space, prefs: Preferences) -> NDArray[np.float64]:
-    queries = space.Q[prefs.query]
-    margins: NDArray[np.float64] = weights.score_rows(queries, space.D[prefs.better]) - weights.score_rows(
-        queries, space.D[prefs.worse]
-    )
-    return margins

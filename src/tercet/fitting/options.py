@@ -8,9 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from tercet._validate import check_integer, is_number
-from tercet.data.word_pairs import WordPair
+from tercet.data.word_pairs import WordPair, as_word_pairs
 from tercet.errors import InputError
-from tercet.fitting.prior import as_prior
 from tercet.fitting.scored_columns import Fields, ScoredColumns
 from tercet.fitting.text_model import TextModel
 from tercet.text import Analyser, Vectoriser
@@ -81,8 +80,7 @@ class FitOptions:
     @cached_property
     def pairs(self) -> list[WordPair] | None:
         """Pairs of the prior, checked."""
-        known = as_prior(self.prior)
-        return None if known is None else list(known)
+        return None if self.prior is None else as_word_pairs(self.prior)
 
     @cached_property
     def words(self) -> Vectoriser | None:

@@ -1,7 +1,7 @@
-"""The registry of rankers, for texts and for rows of features, by a short name.
+"""Rankers of texts and of rows of features by short name, and the candidates to try on texts.
 
-A short name stands for a class and the settings of it that are tried on texts, the best of which on validation queries
-is taken. They are meant for any collection; docs/explain/recipe.md says where they come from.
+A short name stands for a class and some settings of it; the best on held-out queries is taken. The settings are meant
+for any collection; docs/explain/recipe.md says where they come from.
 """
 
 from __future__ import annotations
@@ -30,96 +30,85 @@ from tercet.learn import (
 )
 from tercet.learn.base import SgdRanker
 from tercet.learn.features import FeatureRanker
-from tercet.learn.linear import (
-    FenchelRanker,
-    FTRLRanker,
-    MeanRanker,
-    ProximalRanker,
-)
+from tercet.learn.linear import FenchelRanker, FTRLRanker, MeanRanker, ProximalRanker
 from tercet.learn.rls import RankRLS
 from tercet.text import CorrelatedWords
 
 Setting = Mapping[str, Any]
 
+_STEPS_PER_JUDGEMENT, _FEWEST_STEPS = 20, 20_000
+_STEPS_PER_TEXT, _FEWEST_STEPS_OF_TEXTS = 50, 50_000  # of labelled texts
+
+
+def n_steps_for(n_judgements: int, *, labelled: bool = False, most: int = TermPairRanker.most_steps) -> int:
+    """Return the number of preferences to draw from so many judgements, or labelled texts.
+
+    Few judgements are soon learned by heart. Further steps cost documents without a judgement.
+    """
+    each, fewest = (_STEPS_PER_TEXT, _FEWEST_STEPS_OF_TEXTS) if labelled else (_STEPS_PER_JUDGEMENT, _FEWEST_STEPS)
+    return int(np.clip(n_judgements * each, fewest, max(most, fewest)))
+
+
 # -- of texts, by short name ------------------------------------------------------------------------------------------
 
 # A larger weight of the identity leaves less to be learned: better for few queries, and for documents they never had.
-# Where V stays, documents cannot be learned by heart, and those that no query had are scored as well as others.
+# Where V stays, documents cannot be learned by heart, and documents without a query are scored as well as others.
 FOR_JUDGEMENTS: Final[tuple[dict[str, Any], ...]] = (
     {"start": "lsi", "identity_weight": 5.0, "n_components": 200},
     {"start": "lsi", "identity_weight": 60.0, "n_components": 200, "learn_documents": False, "rate": 1.0},
 )
-# What classes say, and what preferences add to it. With a scale, texts that are hard to tell count as much as others,
-# which is better where there are many classes; where there are two, all that is left of a text would be its side.
-_CLASSES: Final = {"start": "classes", "identity_weight": 0.5, "n_components": 300, "tied": True}
+# With a scale, texts that are hard to tell apart count as much as others, which is better for many classes. Of two
+# classes, a scaled text would keep nothing but its side.
+_CLASSES: Final[Setting] = {"start": "classes", "identity_weight": 0.5, "n_components": 300, "tied": True}
 FOR_LABELS: Final[tuple[dict[str, Any], ...]] = (
     {**_CLASSES, "scale_documents": True},
     {**_CLASSES, "scale_documents": False},
     {"start": "random", "identity_weight": 1.0, "n_components": 100, "tied": True, "scale_documents": True},
     {"start": "lsi", "identity_weight": 5.0, "n_components": 200},
 )
-BLENDS = (-0.25, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0)  # more of the identity, as multiples of the identity weight
-_LEAST_BLEND: Final = -0.5
-MAX_STEPS: Final = 500_000  # of rankers whose steps are slow
-MAX_LOW_RANK_STEPS: Final = 3_000_000
-_STEPS_PER_JUDGEMENT, _FEWEST_STEPS = 20, 20_000
-_STEPS_PER_TEXT, _FEWEST_STEPS_OF_TEXTS = 50, 50_000  # that has a label
-
-
-def n_steps_for(n_judgements: int, *, labelled: bool = False, most: int = MAX_STEPS) -> int:
-    """How many preferences are drawn from so many judgements, or labelled texts.
-
-    Few judgements are soon learned by heart, and what else is then learned costs documents that they do not name.
-    """
-    each, fewest = (_STEPS_PER_TEXT, _FEWEST_STEPS_OF_TEXTS) if labelled else (_STEPS_PER_JUDGEMENT, _FEWEST_STEPS)
-    return int(np.clip(n_judgements * each, fewest, max(most, fewest)))
-
-
-@dataclass(frozen=True)
-class NamedRanker:
-    """What a short name stands for on texts.
-
-    Attributes
-    ----------
-    cls : of the ranker
-    settings : parameters of those that are tried, best guess first
-    for_labels : the same for labelled texts, where they are others
-    for_density : the same where a density is asked for, which these reach and those do not
-    usual : parameters that all of them have and no report repeats
-    """
-
-    cls: type[TermPairRanker]
-    settings: tuple[Setting, ...] = ({},)
-    for_labels: tuple[Setting, ...] | None = None
-    for_density: tuple[Setting, ...] | None = None
-    usual: Setting = field(default_factory=dict)
-
-    def tried(self, labelled: bool, parameters: Setting) -> list[dict[str, Any]]:
-        """The settings with these parameters in place of their own, each once."""
-        settings = self.settings if self.for_labels is None or not labelled else self.for_labels
-        if self.for_density is not None and not parameters.keys() & _OF_SHRINKING:
-            settings = self.for_density if "density" in parameters else settings
-        elif self.for_density is not None:
-            settings = self.settings
-        different: list[dict[str, Any]] = []
-        for setting in settings:
-            if setting.get("start") == "classes" and parameters.get("start", "classes") != "classes":
-                continue  # what is left of it is no setting of its own
-            if "learn_documents" in setting and parameters.keys() & _OF_DOCUMENTS:
-                continue
-            changed = {**setting, **parameters}
-            if changed not in different:
-                different.append(changed)
-        return different
-
-
-# Of a support taken from a low-rank W, and how fast what is on it learns on.
+# A support taken from a low-rank W, and the rate of learning on the support.
 _ON_LOW_RANK: Final = tuple(
     {"sparsify": "low-rank", "density": 0.05, "refit": True, "refit_rate": rate} for rate in (0.3, 2.0)
 )
 _OF_DOCUMENTS: Final = {"learn_documents", "rate", "start", "tied", "averaged", "normalise"}
 _OF_SHRINKING: Final = {"l1", "sparsify", "shrink_every", "shrink_towards"}
-_FALLING: Final = {"schedule": "linear"}  # the rate, to zero at the last step
+_FALLING: Final[Setting] = {"schedule": "linear"}  # the rate, to zero at the last step
+_LOW_RANK: Final[Setting] = {"rate": 0.1, **_FALLING}
+
+
+@dataclass(frozen=True)
+class NamedRanker:
+    """The ranker of a short name.
+
+    Attributes
+    ----------
+    cls : class of the ranker
+    settings : parameters of each candidate, best guess first
+    for_labels : other settings for labelled texts, and for a density, if the ranker has any
+    usual : parameters of all candidates, which no report repeats
+    usual_for_labels : other usual parameters for labelled texts
+    """
+
+    cls: type[TermPairRanker]
+    settings: tuple[Setting, ...] = ({},)
+    for_labels: tuple[Setting, ...] = ()
+    usual: Setting = field(default_factory=dict)
+    usual_for_labels: Setting = field(default_factory=dict)
+
+    def tried(self, labelled: bool, parameters: Setting) -> list[dict[str, Any]]:
+        """Return the settings with ``parameters`` in place of their own, each once."""
+        settings = self.settings
+        if self.for_labels and (labelled or "density" in parameters) and not parameters.keys() & _OF_SHRINKING:
+            settings = self.for_labels
+        different: list[dict[str, Any]] = []
+        for setting in settings:
+            if setting.get("start") == "classes" and parameters.get("start", "classes") != "classes":
+                continue  # the rest of the setting is no setting of its own
+            if "learn_documents" in setting and parameters.keys() & _OF_DOCUMENTS:
+                continue
+            if (changed := {**setting, **parameters}) not in different:
+                different.append(changed)
+        return different
 
 
 def _rates(*rates: float) -> tuple[Setting, ...]:
@@ -127,23 +116,43 @@ def _rates(*rates: float) -> tuple[Setting, ...]:
 
 
 NAMED_RANKERS: Final[dict[str, NamedRanker]] = {
-    "low-rank": NamedRanker(LowRankRanker, FOR_JUDGEMENTS, FOR_LABELS, usual={"rate": 0.1, **_FALLING}),
+    "low-rank": NamedRanker(LowRankRanker, FOR_JUDGEMENTS, FOR_LABELS, usual=_LOW_RANK),
     "sparse": NamedRanker(
         SparseRanker,
         ({"rate": 0.3, "l1": 1e-6}, {"rate": 0.1, "l1": 1e-6}, {"rate": 0.1, "l1": 4e-6}, {"rate": 1.0, "l1": 1e-6}),
         _ON_LOW_RANK,
-        _ON_LOW_RANK,
-        usual={"refit": False, **_FALLING},  # a refit brought nothing on judged queries
+        # A refit brought nothing on judged queries.
+        usual={"refit": False, **_FALLING, "low_rank": LowRankRanker(**_LOW_RANK, **FOR_JUDGEMENTS[0])},
+        usual_for_labels={"low_rank": LowRankRanker(**_LOW_RANK, **FOR_LABELS[2])},
     ),
     "dense": NamedRanker(DenseRanker, _rates(0.3, 0.1, 1.0), usual=_FALLING),
     "diagonal": NamedRanker(DiagonalRanker, _rates(0.1, 1.0, 10.0), usual=_FALLING),
     "pruned": NamedRanker(PrunedRanker, _rates(0.3, 1.0), usual={"n_rounds": 2, **_FALLING}),
     "hashed": NamedRanker(HashedRanker, _rates(0.3, 0.1, 1.0), usual=_FALLING),
-    "correlated": NamedRanker(CorrelatedRanker, ({"identity_weight": 5.0}, {"identity_weight": 10.0})),
+    "correlated": NamedRanker(
+        CorrelatedRanker,
+        ({"identity_weight": 5.0}, {"identity_weight": 10.0}),
+        usual={
+            "words": CorrelatedWords(n_frequent=5000, n_bins=5),
+            "ranker": LowRankRanker(diagonal=None, rate=0.02, **_FALLING),
+        },
+    ),
     "lsi": NamedRanker(LSIRanker, tuple({"n_components": n} for n in (100, 200, 400))),
     "cosine": NamedRanker(CosineRanker),
 }
-_FAR_APART: Final = 50.0
+
+
+def check_name(name: str) -> str:
+    """Return the short name of a ranker of texts, checked."""
+    if name not in NAMED_RANKERS:
+        raise InputError(f"ranker is {name!r}; expected a term-pair ranker, or one of {', '.join(NAMED_RANKERS)}")
+    return name
+
+
+# -- candidates -------------------------------------------------------------------------------------------------------
+
+BLENDS = (-0.25, 0.0, 0.5, 1.0, 2.0, 4.0, 8.0)  # more of the identity, as multiples of the identity weight
+_LEAST_BLEND: Final = -0.5
 OF_THE_FIT: Final = ("random_state", "verbose", "validate_every", "patience")
 
 
@@ -153,12 +162,12 @@ class Candidate:
 
     Attributes
     ----------
-    name : the short name, or that of the class for an estimator of the user's own
-    setting : what was set of its parameters, for the report
+    name : short name, or class name for an estimator of the user
+    setting : parameters of the candidate, for the report
     ranker : not fitted
-    stated : parameters that the user has set; None where all of it is the user's own, and taken as it is
+    stated : parameters that the user has set; None for an estimator of the user, which no fit changes
     popular : share of worse documents that are drawn by popularity, where they are drawn from judgements
-    mean_of : others, of which it is the mean, each with an identity of weight 1; it has all else of the first of them
+    mean_of : candidates to take the mean of, each with an identity of weight 1; other attributes are those of the first
     """
 
     name: str
@@ -170,97 +179,71 @@ class Candidate:
 
     @property
     def members(self) -> tuple[Candidate, ...]:
-        """The candidates that are learned each by itself."""
+        """Candidates that are learned one by one."""
         return self.mean_of or (self,)
 
     @property
-    def keeps_documents(self) -> bool:
-        """Whether documents stay where they are, and only queries learn."""
-        return isinstance(self.ranker, LowRankRanker) and not self.ranker.learn_documents
-
-    @property
     def unit(self) -> float:
-        """The weight of the identity at the start, by which blends are measured."""
-        if self.mean_of:
-            return 1.0
-        ranker: Any = self.ranker
-        if isinstance(ranker, SparseRanker) and ranker.sparsify == "low-rank" and ranker.low_rank is not None:
-            ranker = ranker.low_rank
-        return float(getattr(ranker, "identity_weight", 1.0)) or 1.0
+        """Weight of the identity at the start, by which blends are measured."""
+        return 1.0 if self.mean_of else self.ranker.unit
 
     @property
     def blends(self) -> list[float]:
-        """Extra weights of the identity to try, in units of the candidate's own; of equals the first is taken."""
+        """Extra weights of the identity to try, in units of the candidate; of equals the first is taken."""
         shares = list(BLENDS) if self.name == "low-rank" else sorted(BLENDS, key=abs)
         # A candidate that starts from much of the identity may end with less.
-        return [_LEAST_BLEND, *shares] if self.keeps_documents and not self.mean_of else shares
+        return [_LEAST_BLEND, *shares] if self.ranker.keeps_documents else shares
 
     @property
     def label(self) -> str:
         """The candidate in a few words."""
+        setting = self.setting
         if self.mean_of:
             return f"the mean of: {'; '.join(member.label for member in self.members)}"
-        if self.name == "low-rank" and self.setting.get("start") == "classes":
-            return "class scores, documents scaled" if self.setting.get("scale_documents") else "class scores"
-        if self.name == "low-rank" and {"start", "n_components"} <= self.setting.keys():
-            start = {"lsi": "latent semantic indexing", "random": "random factors"}[self.setting["start"]]
-            tied = ", tied" if self.setting.get("tied") else ""
-            drawn = f", {self.popular:.0%} of the worse by popularity" if 0 < self.popular < 1 else ""
-            siblings = f", identity {self.setting['identity_weight']:g}" if "identity_weight" in self.setting else ""
-            kept = ", documents as they are" if self.keeps_documents else ""
-            return f"{self.setting['n_components']} components from {start}{tied}{siblings}{kept}{drawn}"
-        said = ", ".join(f"{name.replace('_', ' ')} {shown_parameter(value)}" for name, value in self.setting.items())
-        return f"{self.name}: {said}" if said else self.name
+        if self.name != "low-rank":
+            listed = (
+                f"{name.replace('_', ' ')} {f'{value:g}' if isinstance(value, float) else value}"
+                for name, value in setting.items()
+            )
+            return f"{self.name}: {', '.join(listed)}" if setting else self.name
+        if setting["start"] == "classes":
+            return "class scores, documents scaled" if setting.get("scale_documents") else "class scores"
+        start = {"lsi": "latent semantic indexing", "random": "random factors"}.get(setting["start"], setting["start"])
+        parts = [f"{setting['n_components']} components from {start}", f"identity {setting['identity_weight']:g}"]
+        if setting.get("tied"):
+            parts.insert(1, "tied")
+        if self.ranker.keeps_documents:
+            parts.append("documents as they are")
+        if 0 < self.popular < 1:
+            parts.append(f"{self.popular:.0%} of the worse by popularity")
+        return ", ".join(parts)
 
     def fitting(self, shape: tuple[int, int], n_steps: int | None = None, *, shared: bool = True) -> Candidate:
-        """The candidate for documents of this shape, and so many steps.
+        """Adapt the candidate to documents of a shape, and to a number of steps.
 
-        One that starts from more directions than there are starts at random. Penalties are for 500,000 steps: over
-        fewer ones they are larger, so that weights shrink as far. Where queries and documents do not share a vocabulary
-        there is no identity to start from.
+        A start from more directions than documents have becomes a random one. Penalties are for 500,000 steps: over
+        fewer steps they are larger, so that weights shrink as far. Where queries and documents do not share a
+        vocabulary there is no identity to start from.
         """
         if self.stated is None:
             return self
-        changes: dict[str, Any] = {}
-        for name, value in self.ranker.get_params().items():
-            prefix = name.removesuffix("start")
-            if name.endswith("start") and value == "lsi" and (not shared or _too_wide(self.ranker, prefix, shape)):
+        parameters = self.ranker.get_params()
+        changes = {} if shared else self.ranker.across_vocabularies
+        for name, value in parameters.items():
+            n_components = parameters.get(f"{name.removesuffix('start')}n_components")
+            if name.endswith("start") and value == "lsi" and min(shape) <= n_components:
                 changes[name] = "random"
-        shrinks = isinstance(self.ranker, SparseRanker)
-        if shrinks and n_steps is not None and "l1" in self.setting and "l1" not in self.stated:
-            changes["l1"] = self.setting["l1"] * MAX_STEPS / n_steps
-        if not shared and isinstance(self.ranker, LowRankRanker):
-            changes |= {"diagonal": None, "tied": False}
+        if n_steps is not None and "l1" in self.setting and "l1" not in self.stated:
+            changes["l1"] = self.setting["l1"] * TermPairRanker.most_steps / n_steps
         if not changes:
             return self
         setting = {name: changes.get(name, value) for name, value in self.setting.items()}
         return replace(self, setting=setting, ranker=clone(self.ranker).set_params(**changes))
 
-    def work(self, n_query_words: float, n_doc_words: float) -> float:
-        """About how many numbers a step reads and writes, for so many words in a query and in a document."""
-        ranker: Any = self.ranker
-        words = n_query_words + 2 * n_doc_words
-        if self.keeps_documents:
-            return ranker.n_components * (n_query_words + 2) + words
-        if isinstance(ranker, LowRankRanker):
-            return float(ranker.n_components) * words
-        if isinstance(ranker, DiagonalRanker | LSIRanker | CosineRanker):
-            return words
-        # Entries of W lie far apart in memory, which is what takes the time.
-        return _FAR_APART * n_query_words * 2 * n_doc_words
-
-    def make(self, *, verbose: bool | None = None) -> TermPairRanker:
-        """A ranker to fit; ``verbose`` where it is not None."""
-        ranker = clone(self.ranker)
-        for name in ranker.get_params():
-            if name.endswith("verbose") and verbose is not None:
-                ranker.set_params(**{name: verbose})
-        return ranker
-
 
 @dataclass(frozen=True)
 class NameWithParameters:
-    """A short name, and parameters that are set in place of what it would try."""
+    """A short name, and parameters to set in all of its settings."""
 
     name: str
     parameters: Setting
@@ -270,31 +253,16 @@ OneRanker = str | NameWithParameters | TermPairRanker
 RankerChoice = OneRanker | Sequence[OneRanker]
 
 
-def _too_wide(ranker: TermPairRanker, prefix: str, shape: tuple[int, int]) -> bool:
-    return min(shape) <= int(ranker.get_params()[f"{prefix}n_components"])
-
-
-def shown_parameter(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def check_name(name: str) -> str:
-    """A short name of a ranker of texts."""
-    if name not in NAMED_RANKERS:
-        raise InputError(f"ranker is {name!r}; expected a term-pair ranker, or one of {', '.join(NAMED_RANKERS)}")
-    return name
-
-
 def candidates_of(choice: RankerChoice | None, seed: int, *, labelled: bool = False) -> list[Candidate]:
-    """The rankers to choose from.
+    """List the rankers to choose from.
 
     Parameters
     ----------
     choice : a short name, an estimator that need not be fitted, or a list of these; None is "low-rank"
-        An estimator is tried as it is. One that leaves rate and schedule as its class has them, which are those of a
-        paper and of its vectors, is also tried with what its short name stands for in all that it leaves so.
-    seed : of those that are named
-    labelled : whether texts have labels; some names stand for other settings then
+        An estimator is tried as it is. Rate and schedule of a class are those of a paper and of its vectors: an
+        estimator with both is also tried with the settings of its short name in place of its defaults.
+    seed : of named rankers
+    labelled : texts have labels, for which some names have other settings
 
     Examples
     --------
@@ -310,41 +278,28 @@ def candidates_of(choice: RankerChoice | None, seed: int, *, labelled: bool = Fa
     candidates: list[Candidate] = []
     for one in listed:
         if isinstance(one, str):
-            one = NameWithParameters(one, {})
-        candidates += _named(one, seed, labelled) if isinstance(one, NameWithParameters) else _own(one, labelled)
+            candidates += _named(one, {}, seed, labelled)
+        elif isinstance(one, NameWithParameters):
+            candidates += _named(one.name, one.parameters, seed, labelled)
+        else:
+            candidates += _own(one, labelled)
     return candidates
 
 
-def _named(choice: NameWithParameters, seed: int, labelled: bool) -> list[Candidate]:
-    name = check_name(choice.name)
-    known = NAMED_RANKERS[name]
-    usual = {**known.usual, **_inner_rankers(known.cls, labelled, seed)}
-    if "random_state" in accepted_parameters(known.cls):
-        usual["random_state"] = seed
-    candidates = [
-        Candidate(name, setting, known.cls(**{**usual, **setting}), frozenset(choice.parameters))
-        for setting in known.tried(labelled, choice.parameters)
-    ]
-    for candidate in candidates:
-        candidate.ranker._check_params()
+def _named(name: str, parameters: Setting, seed: int, labelled: bool) -> list[Candidate]:
+    named = NAMED_RANKERS[check_name(name)]
+    usual = clone(named.cls(**{**named.usual, **(named.usual_for_labels if labelled else {})}))
+    usual.set_params(**{key: seed for key in usual.get_params() if key.endswith("random_state")})
+    candidates = []
+    for setting in named.tried(labelled, parameters):
+        ranker = clone(usual).set_params(**setting)
+        ranker._check_params()
+        candidates.append(Candidate(name, setting, ranker, frozenset(parameters)))
     return candidates
-
-
-def _inner_rankers(cls: type[TermPairRanker], labelled: bool, seed: int) -> dict[str, Any]:
-    """The low-rank ranker inside another: the one that is tried first by that name, and learns all it knows."""
-    if cls is SparseRanker:
-        tried = _named(NameWithParameters("low-rank", {}), seed, labelled)
-        return {"low_rank": next(one.ranker for one in tried if one.setting["start"] != "classes")}
-    if cls is CorrelatedRanker:
-        return {
-            "words": CorrelatedWords(n_frequent=5000, n_bins=5),
-            "ranker": LowRankRanker(diagonal=None, rate=0.02, schedule="linear", random_state=seed),
-        }
-    return {}
 
 
 def _own(ranker: object, labelled: bool) -> list[Candidate]:
-    """Candidates of the user's own estimator; only what differs from its defaults is told of it."""
+    """Candidates of an estimator of the user; the report has the parameters that are no defaults."""
     if isinstance(ranker, type):
         raise InputError(f"ranker is the class {ranker.__name__}; give an estimator, {ranker.__name__}()")
     if isinstance(ranker, FeatureRanker):
@@ -359,26 +314,26 @@ def _own(ranker: object, labelled: bool) -> list[Candidate]:
             f"ranker is a {type(ranker).__name__}; expected a term-pair ranker, one of {', '.join(NAMED_RANKERS)}, or "
             "a list of these"
         )
-    plain = {name: p.default for name, p in inspect.signature(type(ranker)).parameters.items()}
+    defaults = {name: one.default for name, one in inspect.signature(type(ranker)).parameters.items()}
     own = {
         name: value
         for name, value in ranker.get_params(deep=False).items()
-        if name not in OF_THE_FIT and value != plain.get(name)
+        if name not in OF_THE_FIT and value != defaults[name]
     }
     setting = {
         name: value if isinstance(value, bool | int | float | str | None) else repr(value)
         for name, value in own.items()
     }
     given = Candidate(type(ranker).__name__, setting, clone(ranker), stated=None)
-    short = next((short for short, known in NAMED_RANKERS.items() if known.cls is type(ranker)), None)
+    short = next((short for short, named in NAMED_RANKERS.items() if named.cls is type(ranker)), None)
     if short is None or not isinstance(ranker, SgdRanker) or own.keys() & {"rate", "schedule"}:
         return [given]
-    return [given, *_named(NameWithParameters(short, own), ranker.random_state, labelled)]
+    return [given, *_named(short, own, ranker.random_state, labelled)]
 
 
 def term_pair_ranker(choice: RankerChoice, shape: tuple[int, int], seed: int, *, shared: bool) -> TermPairRanker:
-    """The ranker that is named for documents of this shape; of several settings the first."""
-    return candidates_of(choice, seed)[0].fitting(shape, shared=shared).make()
+    """Return the ranker of a choice for documents of a shape, at its first setting."""
+    return candidates_of(choice, seed)[0].fitting(shape, shared=shared).ranker
 
 
 # -- of rows of features, by short name -------------------------------------------------------------------------------
@@ -390,7 +345,3 @@ FEATURE_RANKERS: Final[dict[str, type[FeatureRanker]]] = {
     "mean": MeanRanker,
     "rankrls": RankRLS,
 }
-
-
-def accepted_parameters(cls: type[Any]) -> list[str]:
-    return list(inspect.signature(cls).parameters)

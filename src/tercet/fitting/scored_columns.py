@@ -1,4 +1,4 @@
-"""Fields and numbers of documents that a fit scores beside words: what was asked for, and the rankers that learn it."""
+"""Fields and numbers of documents that a fit scores beside words, and the candidates that learn their weights."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from sklearn.base import clone
 
 from tercet._validate import is_number
 from tercet.choose import Trial, choose
-from tercet.data.sampling import Sampler
 from tercet.errors import InputError
 from tercet.fitting.rankers import FOR_JUDGEMENTS, Candidate
-from tercet.fitting.task import Space, TextHeldOut
+from tercet.fitting.task import Fold, Space, TextHeldOut
 from tercet.learn import SampledSource
 from tercet.learn.joint import JointRanker, joined, taken_apart, words_of
 from tercet.text import Analyser, FieldedVectoriser, Vectoriser
 from tercet.text.fielded import check_names
 from tercet.weights import Identity, Weights
 
-PENALTIES: Final = (0.0, 0.01, 0.1, 0.3)  # shares of the penalty that leaves every weight at its prior
+_PENALTIES: Final = (0.0, 0.01, 0.1, 0.3)  # shares of the penalty that leaves every weight at its prior
 ALONE: Final = "fields and numbers alone"
 _PILOT_STEPS: Final = 100_000
 
@@ -34,7 +33,7 @@ class ScoredColumns:
 
     Attributes
     ----------
-    fields : columns of text, and how much a match in each is said to count, in units of one in the whole text
+    fields : columns of text, and the expected weight of a match in each, in units of a match in the whole text
     features : columns of numbers, each as it is or by a transform
     """
 
@@ -43,14 +42,10 @@ class ScoredColumns:
 
     @classmethod
     def from_arguments(cls, fields: Fields | None, features: Iterable[str] | None) -> ScoredColumns | None:
-        """What was asked for, checked; None where it was nothing."""
-        if isinstance(fields, Mapping):
-            weights = dict(fields)
-        else:
-            check_names(fields or (), ())
-            weights = dict.fromkeys(fields or (), 1.0)
+        """Check fields and features; None without any."""
         listed = features if isinstance(features, str) else list(features or ())
-        check_names(weights, listed)
+        check_names(fields or (), listed)
+        weights = dict(fields) if isinstance(fields, Mapping) else dict.fromkeys(fields or (), 1.0)
         for name, weight in weights.items():
             if not is_number(weight, 0):
                 raise InputError(f"the weight of the field {name!r} must be a number from 0; got {weight!r}")
@@ -60,11 +55,11 @@ class ScoredColumns:
         return FieldedVectoriser(fields=list(self.fields), features=list(self.features), analyser=analyser, **weighting)
 
     def prior(self, unit: float) -> list[float]:
-        """The weights that learning starts from, a match of the whole text counting ``unit``."""
+        """Weights to start from where a match of the whole text counts ``unit``."""
         return [weight * unit for weight in self.fields.values()] + [0.0] * (2 * len(self.features))
 
     def with_fields(self, space: Space) -> Space | None:
-        """Words and fields as they were said to count, to learn from and to be better than; None without fields."""
+        """Return a start with the expected weights of fields, which learning has to beat; None without fields."""
         words = space.vectoriser
         if not self.fields or not isinstance(words, FieldedVectoriser):
             return None
@@ -73,61 +68,71 @@ class ScoredColumns:
         return replace(space, name=f"{space.name} with fields", given_start=start)
 
     def candidates(
-        self,
-        space: Space,
-        listed: Sequence[Candidate],
-        sampler: Sampler,
-        held_out: TextHeldOut,
-        n_steps: int,
-        seed: int,
+        self, space: Space, listed: Sequence[Candidate], fold: Fold, n_steps: int, seed: int
     ) -> list[Candidate]:
-        """The weights of fields and numbers by themselves, and beside the W of each of the candidates.
+        """Return candidates for weights of fields and numbers alone, and beside the W of each of the ``listed`` ones.
 
-        The penalty on them, and whether fields start from what was said of them or from nothing, are those that are
-        best on held-out queries where words match themselves and these weights alone are learned by what the sampler
-        draws, which takes a moment each.
+        All have the same penalty, and start from the expected weights of fields or from nothing: the best on a fold
+        where words match themselves and these weights alone are learned, which takes a moment for each setting.
         """
         words = space.vectoriser
         assert isinstance(words, FieldedVectoriser)
         layout, unit = words.layout_, float(FOR_JUDGEMENTS[0]["identity_weight"])
-        few = min(n_steps, _PILOT_STEPS)
-        first = SampledSource(sampler, few, random_state=seed)
+        held_out = fold.parts(space.Q, space.D)[0].held_out
+        n_pilot = min(n_steps, _PILOT_STEPS)
+        source = SampledSource(fold.sampler, n_pilot, random_state=seed)
         trials = []
-        for said in dict.fromkeys((1.0, 0.0) if self.fields else (0.0,)):
-            alone = JointRanker(layout=layout, prior=self.prior(said * unit), identity_weight=unit)
-            end = alone.sparse_end(space.Q, first, space.D)
-            for share in PENALTIES:
-                weights = alone.set_params(l1=share * end).fit(space.Q, first, space.D).weights_
-                setting = {"l1": share, "start": said}
-                trials.append(Trial(setting, np.array(held_out(weights)), result=clone(alone)))
+        for expected in (1.0, 0.0) if self.fields else (0.0,):
+            alone = JointRanker(layout=layout, prior=self.prior(expected * unit), identity_weight=unit)
+            sparse_end = alone.sparse_end(space.Q, source, space.D)
+            for share in _PENALTIES:
+                ranker = clone(alone).set_params(l1=share * sparse_end)
+                value = held_out(ranker.fit(space.Q, source, space.D).weights_)
+                setting = {"l1 share of columns": share, **({"start of fields": expected} if self.fields else {})}
+                trials.append(Trial(setting, np.array(value), result=ranker))
         best = trials[choose(trials)]
-        alone, share, said = best.result, best.setting["l1"], best.setting["start"]
-        alone.l1 *= n_steps / few  # slopes add up with the steps
-        summary = {"l1 share of columns": share, **({"start of fields": said} if self.fields else {})}
-        candidates = [Candidate(ALONE, summary, alone)]
+        alone, setting = best.result, best.setting
+        alone.l1 *= n_steps / n_pilot  # slopes add up with the steps
+        candidates = [Candidate(ALONE, setting, alone)]
         for one in listed:
             one = one.fitting((space.D.shape[0], layout.n_words))
             joint = JointRanker(
                 layout=layout,
                 ranker=one.ranker,
-                prior=self.prior(said * one.unit),
+                prior=self.prior(setting.get("start of fields", 0.0) * one.unit),
                 identity_weight=one.unit,
                 l1=alone.l1,
             )
-            candidates.append(replace(one, setting={**one.setting, **summary}, ranker=joint))
+            candidates.append(replace(one, setting=one.setting | setting, ranker=joint))
         return candidates
 
 
-def weights_by_name(words: FieldedVectoriser, weights: Weights) -> dict[str, float]:
-    """The weight of each field and each number that has one, by name."""
+def weights_by_name(words: Vectoriser, weights: Weights) -> dict[str, float]:
+    """Weight of each field and each number that has one, by name."""
+    if not isinstance(words, FieldedVectoriser):
+        return {}
     _, w = taken_apart(weights, words.layout_)
     numbers = words.words_[words.layout_.first_number : words.layout_.any_query]
     named = dict(zip([*words.fields_, *numbers], w.tolist(), strict=True))
     return {name: weight for name, weight in named.items() if weight}
 
 
+def chosen_weights(words: Vectoriser, weights: Weights) -> dict[str, float]:
+    """Weights of fields and numbers among the chosen settings of a report."""
+    return {f"weight of {name}": round(weight, 4) for name, weight in weights_by_name(words, weights).items()}
+
+
+def columns_notes(words: Vectoriser, weights: Weights) -> tuple[str, ...]:
+    """Weights of fields and numbers in a sentence, if there are fields or numbers."""
+    if not isinstance(words, FieldedVectoriser) or not words.layout_.n_features:
+        return ()
+    named = ", ".join(f"{name} {weight:+.3g}" for name, weight in weights_by_name(words, weights).items())
+    match = f"beside words, of which a match counts {weights.identity:.3g}: "
+    return (f"{match}{named or 'nothing'}; numbers by standard deviations.",)
+
+
 def words_alone(space: Space) -> Space:
-    """The same without fields and numbers."""
+    """Return the space without fields and numbers."""
     words = space.vectoriser
     if not isinstance(words, FieldedVectoriser):
         return space
@@ -139,19 +144,3 @@ def words_alone(space: Space) -> Space:
     Q, D = words_of(words.layout_, space.Q, space.D)
     test = tuple(part._replace(held_out=plain(part.held_out)) for part in space.test)
     return Space(space.name, words.plain_, Q, D, plain(space.queries), test)
-
-
-def chosen_weights(words: Vectoriser, weights: Weights) -> dict[str, float]:
-    """What a report says of fields and numbers among what was chosen."""
-    if not isinstance(words, FieldedVectoriser):
-        return {}
-    return {f"weight of {name}": round(weight, 4) for name, weight in weights_by_name(words, weights).items()}
-
-
-def columns_notes(words: Vectoriser, weights: Weights) -> tuple[str, ...]:
-    """The weights of fields and numbers in a sentence."""
-    if not isinstance(words, FieldedVectoriser) or not words.layout_.n_features:
-        return ()
-    named = ", ".join(f"{name} {weight:+.3g}" for name, weight in weights_by_name(words, weights).items())
-    match = f"beside words, of which a match counts {weights.identity:.3g}: "
-    return (f"{match}{named or 'nothing'}; numbers by standard deviations.",)

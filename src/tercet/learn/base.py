@@ -142,6 +142,8 @@ def _constraints_of(hint: Any) -> list[Any]:
 
 
 AnyRanker = TypeVar("AnyRanker", bound=Ranker)
+# Singular values and directions of some documents, for a number of directions and a seed.
+DirectionsOf = Callable[[int, int], tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 
 class SavedRanker(NamedTuple):
@@ -166,6 +168,9 @@ class TermPairRanker(Ranker):
     (True, [[1.0, 0.6], [0.6, 1.0]])
     """
 
+    most_steps = 500_000  # that a fit takes by itself: more preferences rarely pay for their time
+    takes_never = False  # ``fit`` takes ``never``, pairs of words that have no weight
+
     # What ``thin`` makes: `SparseRanker`, a term-pair ranker itself, which puts itself here.
     _thinned_class: ClassVar[Callable[..., Any]]
 
@@ -176,6 +181,39 @@ class TermPairRanker(Ranker):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_features_in_")
+
+    # -- before learning ----------------------------------------------------------------------------------------
+
+    def cost_per_step(self, n_query_words: float, n_doc_words: float) -> float:
+        """Return about how many numbers a step reads and writes, for a query and two documents of so many words.
+
+        By default a step takes all pairs of words. Entries of W lie far apart in memory, so each counts 50 times.
+        """
+        return 50.0 * n_query_words * 2 * n_doc_words
+
+    @property
+    def takes_sources(self) -> bool:
+        """True if ``fit`` takes a `Source`; False if only `Preferences`, which choose parameters."""
+        return True
+
+    @property
+    def keeps_documents(self) -> bool:
+        """True if documents stay where the start puts them, and only queries learn."""
+        return False
+
+    @property
+    def unit(self) -> float:
+        """Weight of the identity at the start; 1 without an identity."""
+        return 1.0
+
+    @property
+    def across_vocabularies(self) -> dict[str, Any]:
+        """Parameters to set where queries and documents have vocabularies of their own."""
+        return {}
+
+    def _shared_arguments(self, directions_of: DirectionsOf) -> dict[str, Any]:
+        """Return arguments of ``fit`` that stand for its start, made of given directions; see `shared_arguments`."""
+        return {}
 
     # -- using --------------------------------------------------------------------------------------------------
 

@@ -143,6 +143,21 @@ class CorrelatedRanker(TermPairRanker):
     variant: Variant = "mean"
     only_rare: bool = False
 
+    @property
+    def takes_sources(self) -> bool:
+        """True if the ranker between frequent words takes sources."""
+        return self.ranker is None or self.ranker.takes_sources
+
+    @property
+    def unit(self) -> float:
+        """Weight of the identity of all words; 1 without it."""
+        return float(self.identity_weight) or 1.0
+
+    @property
+    def margin(self) -> float:
+        """Margin of the ranker between frequent words; 1 for a ranker without one."""
+        return float(getattr(self.ranker, "margin", 1.0))
+
     def __sklearn_clone__(self) -> CorrelatedRanker:
         """Not fitted, but with fitted words: they are no result of this ranker's ``fit``."""
         params = self.get_params(deep=False)
@@ -269,10 +284,12 @@ class CorrelatedRanker(TermPairRanker):
 
     def _keep(self, words: CorrelatedWords, ranker: TermPairRanker, n_terms: int) -> None:
         self.words_, self.ranker_ = words, ranker
+        if isinstance(ranker, SgdRanker):
+            self.n_steps_ = ranker.n_steps_
         self.n_features_in_ = self.n_doc_features_ = n_terms
 
     def _forget(self) -> None:
-        for name in ("words_", "ranker_", "_snapshot", "n_features_in_", "n_doc_features_"):
+        for name in ("words_", "ranker_", "_snapshot", "n_steps_", "n_features_in_", "n_doc_features_"):
             if hasattr(self, name):
                 delattr(self, name)
 

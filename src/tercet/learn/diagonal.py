@@ -67,6 +67,10 @@ class DiagonalRanker(SgdRanker):
     _state_class = DiagonalState
     _learns_in_rounds = True
 
+    def cost_per_step(self, n_query_words: float, n_doc_words: float) -> float:
+        """Return the words of the three texts."""
+        return n_query_words + 2 * n_doc_words
+
     def _start(self, Q: Texts, D: Texts) -> DiagonalState:
         if Q.shape[1] != D.shape[1]:
             raise InputError(

@@ -334,6 +334,16 @@ class JointRanker(TermPairRanker):
     rho: NotNegative = 1.0
     chunk_size: Count = 64
 
+    @property
+    def takes_sources(self) -> bool:
+        """True if the ranker of W takes sources."""
+        return self.ranker is None or self.ranker.takes_sources
+
+    @property
+    def unit(self) -> float:
+        """Weight of the identity, from which priors are measured."""
+        return float(self.identity_weight)
+
     def fit(
         self,
         Q: Any,

@@ -15,7 +15,7 @@ from tercet.data.preferences import Preferences
 from tercet.errors import InputError, ParameterError
 from tercet.kernels.lowrank import Before, cosine_advance, lowrank_advance, queries_advance
 from tercet.kernels.rows import Chunk, CsrRows
-from tercet.learn.base import Count, NotNegative, Positive, SgdRanker
+from tercet.learn.base import Count, DirectionsOf, NotNegative, Positive, SgdRanker
 from tercet.learn.loop import Callback
 from tercet.learn.matrices import KernelInput
 from tercet.learn.sources import Source
@@ -298,6 +298,8 @@ class LowRankRanker(SgdRanker):
     rate: Positive = 0.1
     schedule: Schedule = "constant"
 
+    most_steps = 3_000_000  # its steps are short
+
     _state_class: ClassVar[type[State]] = LowRankState
     _learns_in_rounds = True
     _added_parameters: ClassVar[dict[str, Any]] = {
@@ -306,6 +308,43 @@ class LowRankRanker(SgdRanker):
         "normalise": None,
         "learn_documents": True,
     }
+
+    def cost_per_step(self, n_query_words: float, n_doc_words: float) -> float:
+        """Return the numbers of the factors of all words; the latent vectors of documents that stay are at hand."""
+        n_words = n_query_words + 2 * n_doc_words
+        if self.keeps_documents:
+            return self.n_components * (n_query_words + 2) + n_words
+        return self.n_components * n_words
+
+    @property
+    def keeps_documents(self) -> bool:
+        """True with ``learn_documents=False``."""
+        return not self.learn_documents
+
+    @property
+    def unit(self) -> float:
+        """Weight of the identity at the start, by which a start from LSI counts, too; 1 for a weight of 0."""
+        return float(self.identity_weight) or 1.0
+
+    @property
+    def across_vocabularies(self) -> dict[str, Any]:
+        """A random start, and nothing that pairs a word with itself."""
+        return {"start": "random", "diagonal": None, "tied": False}
+
+    def _shared_arguments(self, directions_of: DirectionsOf) -> dict[str, Any]:
+        """Return the weights that ``start="lsi"`` stands for; with ``n_frequent`` directions are not shared."""
+        if self.start != "lsi" or self.n_frequent is not None:
+            return {}
+        U = self._lsi_factors(*directions_of(self.n_components, self.random_state))
+        parts: list[Part] = [LowRank(query_factors=U, doc_factors=U)]
+        if self.diagonal is not None:
+            parts.append(Identity(n_terms=U.shape[0], scale=self.identity_weight))
+        return {"start": Weights(parts)}
+
+    def _lsi_factors(self, size: NDArray[np.float64], directions: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Directions weighted by their singular values over the largest, or as they are for cosines."""
+        weight = np.ones(size.size) if self.normalise else self.unit * size / size[0]
+        return np.ascontiguousarray((directions * np.sqrt(weight)).astype(np.float32))
 
     def fit(
         self,
@@ -413,9 +452,7 @@ class LowRankRanker(SgdRanker):
             U, V = for_cosine(factors)
         elif self.start == "lsi":
             keep = None if rare is None else rare[1] == 0
-            size, directions = latent_directions(D, self.n_components, self.random_state, keep)
-            weight = np.ones(size.size) if self.normalise else (self.identity_weight or 1.0) * size / size[0]
-            U = np.ascontiguousarray((directions * np.sqrt(weight)).astype(np.float32))
+            U = self._lsi_factors(*latent_directions(D, self.n_components, self.random_state, keep))
             V = U if self.tied else U.copy()
             if self._cosine:
                 U, V = for_cosine((U, V))

@@ -92,6 +92,15 @@ class LSIRanker(TermPairRanker):
 
     _added_parameters: ClassVar[dict[str, Any]] = {"parallel": "joint"}
 
+    def cost_per_step(self, n_query_words: float, n_doc_words: float) -> float:
+        """Return the words of the three texts: nothing learns by steps."""
+        return n_query_words + 2 * n_doc_words
+
+    @property
+    def takes_sources(self) -> bool:
+        """False: preferences choose parameters and teach nothing else."""
+        return False
+
     def fit(
         self, Q: Any, prefs: Preferences | None = None, D: Any = None, validation: Any = None, callbacks: Any = ()
     ) -> Self:

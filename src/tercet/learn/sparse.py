@@ -102,9 +102,16 @@ class SparseRanker(SgdRanker):
     refit_rate: Positive = 2.0
     max_memory: Count | None = None
 
+    takes_never = True
+
     _state_class = SparseState
     _learns_in_rounds = True
     _added_parameters: ClassVar[dict[str, Any]] = {"low_rank": None, "refit_rate": 2.0}
+
+    @property
+    def unit(self) -> float:
+        """Weight of the identity that the low-rank ranker starts from, if it finds the support; else 1."""
+        return self.low_rank.unit if self.sparsify == "low-rank" and self.low_rank is not None else 1.0
 
     def fit(
         self,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -14,6 +16,7 @@ from tercet.data.mapped_rows import Texts, take
 from tercet.data.sampling import LabelSampler
 from tercet.data.shards import StoredRows
 from tercet.errors import InputError, ParameterError
+from tercet.learn.base import TermPairRanker
 from tercet.learn.lsi import checked_translations, common_directions, mapped_directions
 from tercet.learn.matrices import by_document_frequency
 from tercet.learn.offset import OffsetSource
@@ -62,6 +65,16 @@ def latent_directions(
     if not size[0] > 0:
         raise InputError("start='lsi' finds no direction in documents without a word; use start='random'")
     return size, directions.T
+
+
+def shared_arguments(rankers: Iterable[TermPairRanker], D: Texts) -> list[dict[str, Any]]:
+    """Return arguments for the ``fit`` of each ranker on the same documents, which are decomposed once for all."""
+
+    @cache
+    def directions_of(n_components: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return latent_directions(D, n_components, seed, None)
+
+    return [ranker._shared_arguments(directions_of) for ranker in rankers]
 
 
 class LabelledRows(NamedTuple):
