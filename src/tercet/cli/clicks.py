@@ -45,18 +45,17 @@ def clicks(log: tuple[Path, ...], output: Path | None) -> None:
     if any(impression.clicked for impression in kept.impressions):
         held_out = held_out_by_time(kept, chosen.chances)
         if held_out is not None:
+            right, as_shown, n_preferences = held_out
             echo(
-                f"clicks over expected clicks of the first nine tenths order {held_out.judged:.3f} of "
-                f"{held_out.n_preferences:,} preferences of the last tenth, the lists as shown {held_out.shown:.3f}"
+                f"clicks over expected clicks of the first nine tenths order {right:.3f} of {n_preferences:,} "
+                f"preferences of the last tenth, the lists as shown {as_shown:.3f}"
             )
     if output is not None:
         judged = judgements_of_clicks(kept, chosen.chances)
-        texts = write_click_judgements(output, judged)
-        grades = Counter(one.grade for docs in judged.values() for one in docs.values())
-        summary = ", ".join(f"{grades[grade]:,} of grade {grade}" for grade in sorted(grades))
-        echo(f"{output}: {sum(grades.values()):,} judgements of {len(judged):,} queries, {summary}")
-        if texts is not None:
-            echo(f"{texts}: the texts of the queries")
+        write_click_judgements(output, judged.qrels())
+        grades, counts = np.unique(judged.grade, return_counts=True)
+        summary = ", ".join(f"{n:,} of grade {grade}" for grade, n in zip(grades, counts, strict=True))
+        echo(f"{output}: {judged.grade.size:,} judgements of {len(set(judged.query)):,} queries, {summary}")
 
 
 def _print_facts(log: ClickLog, odd: list[OddSession]) -> None:

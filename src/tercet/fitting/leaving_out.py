@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -23,6 +24,21 @@ _MOST_DOCUMENTS: Final = 0.1  # share of the answers that are left out together
 _MOST_QUERIES: Final = 0.5  # share of the queries that go with them
 _FEWEST_NEW: Final = 5  # queries with new answers
 _MOST_TO_COMPARE: Final = 20_000  # documents; of more, each is a group of its own
+
+
+class Selection(NamedTuple):
+    """Evidence to learn from.
+
+    Attributes
+    ----------
+    queries : mask of the queries whose evidence is kept, (n_queries,)
+    withheld : mask of the documents that nothing is learned from, (n_docs,)
+    before : end of the part of a click log that is kept, a number of lists
+    """
+
+    queries: NDArray[np.bool_]
+    withheld: NDArray[np.bool_]
+    before: float = inf
 
 
 def folds_of(
