@@ -10,10 +10,9 @@ from tercet.data import ClickLog, Impression
 from tercet.data.clicks import click_preferences
 from tercet.errors import InputError
 from tercet.fitting.click_judgements import (
-    held_out_by_time,
+    clicks_over_expected,
     judgements_of_clicks,
     preferred_rows,
-    write_click_judgements,
 )
 from tercet.simulate import Visitors, simulate_clicks
 
@@ -23,20 +22,26 @@ GRADES = {query: {doc_id: 1 for doc_id in docs if RNG.random() < 0.3} for query,
 PEOPLE = Visitors(looking=0.9, chances=(0.1, 0.7))
 
 
+def values_of(log, curve, **how):
+    """(query, document) -> clicks over expected clicks."""
+    shown = log.columns
+    pairs = zip(shown.pair_query.tolist(), shown.pair_doc.tolist(), strict=True)
+    names = [(shown.queries[query], shown.docs[doc]) for query, doc in pairs]
+    return dict(zip(names, clicks_over_expected(shown, curve, **how).tolist(), strict=True))
+
+
 @pytest.mark.parametrize("curve", [(1.0, 0.5, 0.3), tuple(PEOPLE.examination(8).tolist())])
 @pytest.mark.parametrize("prior", [0.3, 1.0, 5.0])
 def test_values_are_those_of_the_equation(curve, prior):
     log = simulate_clicks(LISTS, GRADES, 300, PEOPLE)
     expected = oracle.clicks_over_expected(log, curve, prior)
-    judged = judgements_of_clicks(log, curve, prior=prior)
-    found = dict(zip(zip(judged.query, judged.doc, strict=True), judged.value.tolist(), strict=True))
+    found = values_of(log, curve, prior=prior)
     assert found.keys() == expected.keys()
     np.testing.assert_allclose([found[pair] for pair in expected], list(expected.values()), rtol=1e-10)
 
 
-def order_right(judged):
+def order_right(value):
     """Share of relevant and other documents of a query that are in the right order."""
-    value = dict(zip(zip(judged.query, judged.doc, strict=True), judged.value.tolist(), strict=True))
     right = [
         value[query, better] > value[query, worse]
         for query, [docs] in LISTS.items()
@@ -49,36 +54,19 @@ def order_right(judged):
 
 def test_relevant_documents_are_judged_above_others_and_the_true_curve_judges_best():
     log = simulate_clicks(LISTS, GRADES, 3000, PEOPLE)
-    true = order_right(judgements_of_clicks(log, PEOPLE.examination(8).tolist()))
+    true = order_right(values_of(log, PEOPLE.examination(8).tolist()))
     assert true > 0.95
-    assert true > order_right(judgements_of_clicks(log, (1.0,)))
-    qrels = judgements_of_clicks(log, PEOPLE.examination(8).tolist()).qrels()
+    assert true > order_right(values_of(log, (1.0,)))
+    qrels = judgements_of_clicks(log, PEOPLE.examination(8).tolist())
     relevant = [grade for query, docs in qrels.items() for doc, grade in docs.items() if doc in GRADES[query]]
     others = [grade for query, docs in qrels.items() for doc, grade in docs.items() if doc not in GRADES[query]]
     assert np.mean(relevant) > 2 > 1 > np.mean(others)
-
-
-def test_the_last_tenth_is_ordered_better_than_it_was_shown():
-    log = simulate_clicks(LISTS, GRADES, 3000, PEOPLE)
-    judged, shown, n_preferences = held_out_by_time(log, PEOPLE.examination(8).tolist())
-    assert judged > shown + 0.1
-    assert n_preferences > 100
 
 
 def test_no_clicks_judge_nothing():
     log = ClickLog((Impression("q", ("a", "b"), ()),) * 20)
     with pytest.raises(InputError, match="nothing was clicked"):
         judgements_of_clicks(log)
-    assert held_out_by_time(log) is None
-
-
-@pytest.mark.parametrize("query", ["green tea", " tea"])
-def test_queries_with_blanks_are_written_as_a_table_alone(tmp_path, query):
-    qrels = judgements_of_clicks(ClickLog((Impression(query, ("a", "b"), ("b",)),))).qrels()
-    with pytest.raises(InputError, match=r"out.qrels: query '.*tea' has a blank.*\.csv"):
-        write_click_judgements(tmp_path / "out.qrels", qrels)
-    write_click_judgements(tmp_path / "out.csv", qrels)
-    assert (tmp_path / "out.csv").read_text().splitlines() == ["query,doc,grade", f"{query},a,1", f"{query},b,2"]
 
 
 def test_a_list_with_more_than_64_pairs_keeps_those_that_weigh_most():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -44,8 +44,8 @@ class ClickColumns:
 
     @classmethod
     def from_lists(cls, lists: Sequence[Shown]) -> ClickColumns:
-        queries, query = numbered(one[0] for one in lists)
-        docs, doc = numbered(chain.from_iterable(one[1] for one in lists))
+        queries, query = numbered([one[0] for one in lists])
+        docs, doc = numbered(list(chain.from_iterable(one[1] for one in lists)))
         sizes = np.fromiter((len(one[1]) for one in lists), dtype=np.int64, count=len(lists))
         impression, start = np.repeat(np.arange(sizes.size), sizes), np.cumsum(sizes) - sizes
         width = max(1, len(docs))
@@ -66,7 +66,7 @@ class ClickColumns:
         return replace(self, **columns)
 
 
-def numbered(names: Iterable[str]) -> tuple[tuple[str, ...], Rows]:
+def numbered(names: Sequence[str]) -> tuple[tuple[str, ...], Rows]:
     """Distinct names in the order of their first appearance, and the number of each name.
 
     Examples
@@ -74,6 +74,5 @@ def numbered(names: Iterable[str]) -> tuple[tuple[str, ...], Rows]:
     >>> numbered(["tea", "milk", "tea"])
     (('tea', 'milk'), array([0, 1, 0]))
     """
-    numbers: dict[str, int] = {}
-    rows = np.fromiter((numbers.setdefault(name, len(numbers)) for name in names), dtype=np.int64)
-    return tuple(numbers), rows
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return tuple(numbers), np.fromiter(map(numbers.__getitem__, names), dtype=np.int64, count=len(names))

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from math import inf
-from os import PathLike, fspath
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from tercet.data.click_columns import ClickColumns, Rows, numbered
 from tercet.data.clicks import MOST_PREFERENCES, ClickLog, click_preferences, examination_guess
-from tercet.data.lines import write_atomically
-from tercet.data.trec import checked_judgements, write_qrels
 from tercet.errors import InputError
 
 PRIOR: Final = 1.0  # weight of a query's mean, in expected clicks, and of the log's mean for a query
@@ -120,112 +116,41 @@ def past_clicks(
     clicks, expected = _clicks_and_expected(shown, examination, weight)
     evidence = (clicks - expected) / (expected + PRIOR)
     session = numbered(log.sessions)[1] if log.sessions else np.arange(len(log.impressions))
-    width = len(log.impressions)  # at most as many sessions
-    asked = np.unique((shown.list_query * width + session)[:n_lists]) // width
-    evidence[np.bincount(asked, minlength=len(shown.queries))[shown.pair_query] < min_sessions] = 0
+    lists = shown.list_query[:n_lists], session[:n_lists]
+    asked = sparse.csr_array((np.ones(n_lists), lists), shape=(len(shown.queries), len(log.impressions)))
+    evidence[np.diff(asked.indptr)[shown.pair_query] < min_sessions] = 0
     return evidence, np.bincount(shown.pair[shown.clicked], minlength=evidence.size).astype(np.int32)
 
 
 # -- judgements -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class ClickJudgements:
-    """Judgements of pairs, a query and a document each, by clicks.
+def clicks_over_expected(
+    shown: ClickColumns, examination: Sequence[float] | None = None, *, prior: float = PRIOR
+) -> Numbers:
+    """Clicks over expected clicks of each pair: ``(clicks + prior * mean of the query) / (expected + prior)``.
 
-    Attributes
-    ----------
-    query, doc : names of each pair, (n_pairs,)
-    value : clicks over expected clicks with the prior; 1 is the mean of the log
-    grade : 0 to 3, the number of `GRADES_FROM` up to the value
+    The mean of a query is its clicks over its expected clicks, with the same prior at 1. The mean of the log is 1.
     """
-
-    query: list[str]
-    doc: list[str]
-    value: Numbers
-    grade: Rows
-
-    def qrels(self) -> dict[str, dict[str, int]]:
-        """Grades by query and document."""
-        qrels: dict[str, dict[str, int]] = {}
-        for query, doc_id, grade in zip(self.query, self.doc, self.grade.tolist(), strict=True):
-            qrels.setdefault(query, {})[doc_id] = grade
-        return qrels
+    clicks, expected = _clicks_and_expected(shown, examination)
+    of_query = [np.bincount(shown.pair_query, sums, len(shown.queries)) + prior for sums in (clicks, expected)]
+    return (clicks + prior * (of_query[0] / of_query[1])[shown.pair_query]) / (expected + prior)
 
 
-def judgements_of_clicks(
-    log: ClickLog, examination: Sequence[float] | None = None, *, prior: float = PRIOR
-) -> ClickJudgements:
-    """Judge each shown document of a query: ``(clicks + prior * mean of the query) / (expected + prior)``.
-
-    The mean of a query is its clicks over its expected clicks, with the same prior at 1.
-
-    Parameters
-    ----------
-    log : the clicks
-    examination : chance that people look at each rank, the last chance also for ranks below; by default the guess
-    prior : weight of the query's mean in expected clicks
+def judgements_of_clicks(log: ClickLog, examination: Sequence[float] | None = None) -> dict[str, dict[str, int]]:
+    """Judge each shown document of a query from 0 to 3, the number of `GRADES_FROM` up to `clicks_over_expected`.
 
     Examples
     --------
     >>> from tercet.data import Impression
-    >>> judgements_of_clicks(ClickLog((Impression("tea", ("a", "b"), ("b",)),) * 20)).qrels()
+    >>> judgements_of_clicks(ClickLog((Impression("tea", ("a", "b"), ("b",)),) * 20))
     {'tea': {'a': 0, 'b': 3}}
     """
-    if not prior > 0:
-        raise InputError(f"prior must be above 0; got {prior}")
     shown = log.columns
     if not shown.clicked.any():
         raise InputError("nothing was clicked, so clicks judge nothing")
-    queries, docs = np.array(shown.queries, dtype=object), np.array(shown.docs, dtype=object)
-    value = _values(shown, examination, prior)
-    grade = np.searchsorted(GRADES_FROM, value, side="right")
-    return ClickJudgements(queries[shown.pair_query].tolist(), docs[shown.pair_doc].tolist(), value, grade)
-
-
-def _values(shown: ClickColumns, examination: Sequence[float] | None, prior: float) -> Numbers:
-    """Clicks over expected clicks by pair; the mean of the query for a pair that was not shown."""
-    clicks, expected = _clicks_and_expected(shown, examination)
-    of_query = [np.bincount(shown.pair_query, sums, len(shown.queries)) + prior for sums in (clicks, expected)]
-    mean = (of_query[0] / of_query[1])[shown.pair_query]
-    return (clicks + prior * mean) / (expected + prior)
-
-
-def held_out_by_time(log: ClickLog, examination: Sequence[float] | None = None) -> tuple[float, float, int] | None:
-    """Judge by the first nine tenths of a log, and measure on the preferences of the last.
-
-    Returns
-    -------
-    Share of the preferences that the judgements have right, share that the shown order has right, and the number of
-    preferences between judged documents; None if there is no such preference.
-    """
-    shown = log.columns
-    is_first = shown.impression < end_of(log)
-    first, last = shown.take(is_first), shown.take(~is_first)
-    better, worse, weight = preferred_rows(last, examination)
-    was_shown = np.bincount(first.pair, minlength=shown.pair_query.size) > 0
-    is_judged = was_shown[last.pair[better]] & was_shown[last.pair[worse]]
-    if not first.clicked.any() or not is_judged.any():
-        return None
-    better, worse, weight = better[is_judged], worse[is_judged], weight[is_judged]
-    value = _values(first, examination, PRIOR)
-    right = (np.sign(value[last.pair[better]] - value[last.pair[worse]]) + 1) / 2
-    as_shown = last.rank[better] < last.rank[worse]
-    return float(right @ weight / weight.sum()), float(as_shown @ weight / weight.sum()), better.size
-
-
-def write_click_judgements(path: str | PathLike[str], qrels: Mapping[str, Mapping[str, int]]) -> None:
-    """Write grades: a table (query, doc, grade) for a name in ``.csv``, BEIR's TSV for ``.tsv``, else TREC's qrels."""
-    name = fspath(path).removesuffix(".gz")
-    if name.endswith(".csv"):
-        with write_atomically(path) as stream:
-            table = csv.writer(stream, lineterminator="\n")
-            table.writerow(("query", "doc", "grade"))
-            table.writerows(checked_judgements(path, qrels, blanks=True))
-        return
-    with_blank = next((query for query in qrels if query.split() != [query]), None)
-    if with_blank is not None and not name.endswith(".tsv"):
-        raise InputError(
-            f"{path}: query {with_blank!r} has a blank, which separates columns of TREC's qrels; use .csv or .tsv"
-        )
-    write_qrels(path, qrels)
+    grades = np.searchsorted(GRADES_FROM, clicks_over_expected(shown, examination), side="right")
+    qrels: dict[str, dict[str, int]] = {query: {} for query in shown.queries}
+    for query, doc, grade in zip(shown.pair_query.tolist(), shown.pair_doc.tolist(), grades.tolist(), strict=True):
+        qrels[shown.queries[query]][shown.docs[doc]] = grade
+    return qrels

@@ -122,12 +122,12 @@ def evidence_task(
     check_texts(docs, names.texts)
     check_disjoint(graded)
     qids = tuple(names.texts)
-    check_disjoint({name: dict.fromkeys(qids[row] for row in part.query.tolist()) for name, part in triplets.items()})
     queries_of = {name: np.zeros(len(qids), dtype=bool) for name in (*given, CLICKS)}
     for name, by_query in graded.items():
         queries_of[name][[names.rows[qid] for qid in by_query]] = True
     for name, pairs in (triplets if log is None else triplets | {CLICKS: log}).items():
         queries_of[name][pairs.query] = True
+    check_disjoint({name: dict.fromkeys(qids[row] for row in np.flatnonzero(queries_of[name])) for name in triplets})
     held_out = queries_of["validation"] | queries_of["test"]
     free = (queries_of["qrels"] | queries_of["preferences"] | queries_of[CLICKS]) & ~held_out
     to_learn = (JUDGED, qrels), (TRIPLETS, preferences), (CLICKS, clicks)
@@ -315,9 +315,11 @@ class _Evidence:
         main = [name for name in self.trained if name != JUDGED] if self.by_pairs else []
         main = main or [JUDGED]
         what = {JUDGED: "judged queries", TRIPLETS: "queries with preferences", CLICKS: "queries with clicks"}
+        has_evidence = {name: np.zeros(len(self.qids), dtype=bool) for name in self.trained}
+        for name, mask in has_evidence.items():
+            mask[self.sources[name].rows] = True
         qids_of = {
-            name: {self.qids[row] for row in np.unique(self.sources[name].rows) if self.free[row]}
-            for name in self.trained
+            name: {self.qids[row] for row in np.flatnonzero(mask & self.free)} for name, mask in has_evidence.items()
         }
         measured = sorted(set().union(*(qids_of[name] for name in main)))
         otherwise = f"validation {'judgements' if main == [JUDGED] else 'preferences'}"

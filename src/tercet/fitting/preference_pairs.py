@@ -229,7 +229,8 @@ class ClickPairs(PreferredPairs):
         better, worse, weight = better[known], worse[known], weight[known]
         impression = shown.impression[better]
         query_row = np.full(len(shown.queries), -1, dtype=np.int64)
-        for number in dict.fromkeys(shown.list_query[np.unique(impression)].tolist()):
+        lists = np.flatnonzero(np.bincount(impression))
+        for number in dict.fromkeys(shown.list_query[lists].tolist()):
             query_row[number] = names.add(shown.queries[number])
         query, better, worse = query_row[shown.list_query[impression]], row_doc[better], row_doc[worse]
         order = np.lexsort((impression, worse, better, query))
@@ -239,7 +240,7 @@ class ClickPairs(PreferredPairs):
     @property
     def size(self) -> int:
         """Number of lists."""
-        return np.unique(self.impression).size
+        return int(np.count_nonzero(np.bincount(self.impression)))
 
     @property
     def facts(self) -> dict[str, int]:
