@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Final, NamedTuple
+from functools import cached_property, partial
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ from tercet.fitting.leaving_out import (
     N_FOLDS,
     Selection,
     alike_notes,
-    check_enough,
     folds_of,
     new_answers,
     split_text,
@@ -52,11 +51,11 @@ from tercet.fitting.task import (
     evidence_size,
     some_queries,
 )
-from tercet.fitting.text_rows import rows_of_records, rows_of_texts
+from tercet.fitting.text_rows import rows_of_texts
 from tercet.measure.names import PAIR_ACCURACY, parse_measure
 from tercet.text import Vectoriser
 from tercet.text.counting import CountedTexts
-from tercet.text.fielded import FieldedVectoriser
+from tercet.text.fielded import FieldedVectoriser, docs_for
 
 JUDGED, TRIPLETS, CLICKS = Judgements.name, PreferredPairs.name, ClickPairs.name
 _LAST_TENTH = "clicks, the last tenth of the log"
@@ -69,6 +68,7 @@ _MOST_CHOOSING: Final = 500
 
 Source = Judgements | PreferredPairs
 Mask = NDArray[np.bool_]
+Parts = Callable[[sparse.csr_array, sparse.csr_array], list[HeldOutPart]]
 
 
 def evidence_task(
@@ -121,30 +121,29 @@ def evidence_task(
         log = ClickPairs.from_log(clicks, names, doc_rows, examination.chances, min_sessions)
     check_texts(docs, names.texts)
     check_disjoint(graded)
+    n_queries, no_query = len(names.texts), _mask([], len(names.texts))
+    queries_of = {name: _mask([names.rows[qid] for qid in judged], n_queries) for name, judged in graded.items()}
+    queries_of |= {name: _mask(part.query, n_queries) for name, part in triplets.items()}
+    queries_of |= {} if log is None else {CLICKS: _mask(log.query, n_queries)}
     qids = tuple(names.texts)
-    queries_of = {name: np.zeros(len(qids), dtype=bool) for name in (*given, CLICKS)}
-    for name, by_query in graded.items():
-        queries_of[name][[names.rows[qid] for qid in by_query]] = True
-    for name, pairs in (triplets if log is None else triplets | {CLICKS: log}).items():
-        queries_of[name][pairs.query] = True
     check_disjoint({name: dict.fromkeys(qids[row] for row in np.flatnonzero(queries_of[name])) for name in triplets})
-    held_out = queries_of["validation"] | queries_of["test"]
-    free = (queries_of["qrels"] | queries_of["preferences"] | queries_of[CLICKS]) & ~held_out
+    to_choose, to_report = queries_of.get("validation", no_query), queries_of.get("test", no_query)
+    free = np.any([queries_of.get(name, no_query) for name in ("qrels", "preferences", CLICKS)], axis=0)
+    free &= ~(to_choose | to_report)
     to_learn = (JUDGED, qrels), (TRIPLETS, preferences), (CLICKS, clicks)
     trained = tuple(name for name, part in to_learn if part is not None)
-    is_judged = "validation" in graded or (
-        validation is None and (queries_of["qrels"] & free).sum() >= (FEWEST_QUERIES if len(trained) > 1 else 1)
-    )
-    is_judged = is_judged and (test is None or "test" in graded)
+    n_judged = (queries_of.get("qrels", no_query) & free).sum()
+    is_judged = validation is None and n_judged >= (FEWEST_QUERIES if len(trained) > 1 else 1)
+    is_judged = (is_judged or "validation" in graded) and (test is None or "test" in graded)
     if "validation" in graded and not is_judged:
         raise InputError("validation has judgements, so test needs some, too; or give triplets to validate on")
     chosen_by = parse_measure(measure or ("nDCG@10" if is_judged else PAIR_ACCURACY))
     by_pairs = str(chosen_by) == PAIR_ACCURACY
     if not by_pairs and not is_judged:
         raise InputError(f"triplets and clicks are measured by {PAIR_ACCURACY}; got {measure!r}")
-    compared = np.any([queries_of[name] for name in (*triplets, CLICKS)], axis=0)
-    for name in ("validation", "test"):
-        if by_pairs and queries_of[name].any() and not (queries_of[name] & compared).any():
+    compared = np.any([no_query, *(queries for name, queries in queries_of.items() if name not in graded)], axis=0)
+    for name, queries_of_part in (("validation", to_choose), ("test", to_report)):
+        if by_pairs and queries_of_part.any() and not (queries_of_part & compared).any():
             raise InputError(
                 f"{name} has judgements, and {PAIR_ACCURACY} is measured on triplets and clicks, of which its queries "
                 f"have none; give triplets as {name}" + ("" if measure else ", or judgements to validate on, too")
@@ -158,28 +157,17 @@ def evidence_task(
         sources[TRIPLETS] = PreferredPairs.stacked(list(triplets.values()))
     if log is not None:
         sources[CLICKS] = log
+    queries_by_part = free, to_choose, to_report
     evidence = _Evidence(
-        docs,
-        names.texts,
-        sources,
-        trained,
-        free,
-        queries_of["validation"],
-        queries_of["test"],
-        by_pairs,
-        linked,
-        new_documents,
-        random_state,
+        docs, names.texts, sources, trained, *queries_by_part, by_pairs, linked, new_documents, random_state
     )
     return evidence.task(), str(chosen_by)
 
 
-class _Drawn(NamedTuple):
-    """A sampler of some evidence, the size of the evidence, and facts about it."""
-
-    sampler: Sampler
-    size: int
-    data: dict[str, Any]
+def _mask(rows: Sequence[int] | NDArray[np.int64], size: int) -> Mask:
+    mask = np.zeros(size, dtype=bool)
+    mask[rows] = True
+    return mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,13 +206,14 @@ class _Evidence:
         drawn = self._drawn(self._all_of(self.free))
         if drawn is None:
             raise InputError("there is nothing to learn from beside the queries that are held out")
+        sampler, size, sizes = drawn
         notes: list[str] = []
         left_out = [] if self.validation.any() else self._left_out(notes)
         # Nothing is learned where the start is chosen, so that validation queries can choose, too.
         choosing = self.free | self.validation
         kind = "preferences" if self.trained == (TRIPLETS,) else " and ".join(self.trained)
         kind = "linked documents" if self.linked else "judged queries" if kind == JUDGED else kind
-        data = {"kind": kind, "n_docs": len(self.docs), "n_queries": len(self.texts)} | drawn.data
+        data = {"kind": kind, "n_docs": len(self.docs), "n_queries": len(self.texts)} | sizes
         asked = list(self.texts.values())
         taught = [asked[row] for row in np.flatnonzero(self.free)]
         named = dict(self.texts) | {_recently(qid): text for qid, text in self.texts.items()}
@@ -236,32 +225,34 @@ class _Evidence:
         def build(vectorisers: Sequence[Vectoriser]) -> list[tuple[sparse.csr_array, sparse.csr_array]]:
             if self.linked:
                 return rows_of_texts(vectorisers, counted, counted)
-            return rows_of_records(vectorisers, self.docs, asked, taught, counted)
+            if any(isinstance(words, FieldedVectoriser) for words in vectorisers):
+                rows = [words.fit_transform_docs(docs_for(words, self.docs), queries=taught) for words in vectorisers]
+                return [(words.transform_queries(asked), D) for words, D in zip(vectorisers, rows, strict=True)]
+            return rows_of_texts(vectorisers, counted, asked, taught)
 
         def counts(words: Vectoriser) -> sparse.csr_array:
             plain = words.plain_ if isinstance(words, FieldedVectoriser) else words
             return plain.counts(counted).rows(len(plain.words_))
 
-        def report_on(vectoriser: Vectoriser, Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
-            return self._parts(self.test, Q, D, by_documents=past.known)
-
         def choose_by(Q: sparse.csr_array, D: sparse.csr_array) -> TextHeldOut:
             queries = self._main(choosing).held_out(Q, D, self.qids)
             return some_queries(queries, _MOST_SCORES, _FEWEST_CHOOSING).at_most(_MOST_CHOOSING)
 
-        known = [fold for out in left_out or [self.validation] if (fold := self._known_fold(out)) is not None]
+        known: list[Fold] = []
+        for out in left_out or [self.validation]:
+            known += self._fold(KNOWN, self._all_of(self.free & ~out), partial(self._parts, out))
         if not known:
             raise InputError("there is nothing to learn from beside the queries that are left out")
         shares, reason = self._shares(left_out)
         return Task(
-            drawn.sampler,
-            drawn.size,
+            sampler,
+            size,
             facts,
             build,
             lambda D: (known[0], *self._new_folds(D), *self._recent(), *known[1:]),  # the cases of few folds first
             choose_by,
             tuple(known),
-            report_on if self.test.any() else None,
+            (lambda words, Q, D: self._parts(self.test, Q, D, past.known)) if self.test.any() else None,
             past,
             shares,
             reason,
@@ -275,19 +266,19 @@ class _Evidence:
 
     # -- learning ----------------------------------------------------------------------------------------------------
 
-    def _drawn(self, keep: Selection) -> _Drawn | None:
-        """Draw from the selected evidence; None if there is none."""
+    def _drawn(self, keep: Selection) -> tuple[Sampler, int, dict[str, Any]] | None:
+        """Sampler of the selected evidence, its size, and facts about it; None if there is no such evidence."""
         parts = [part for source in self.sources.values() if (part := source.select(keep)).size]
         if not parts:
             return None
         data: dict[str, Any] = {name: number for part in parts for name, number in part.facts.items()}
         size = sum(part.size for part in parts)
         if len(parts) == 1:
-            return _Drawn(parts[0].sampler(), size, data)
+            return parts[0].sampler(), size, data
         mixture = MixtureSampler([(part.sampler(), float(part.size)) for part in parts])
         shares = zip(parts, mixture.shares, strict=True)
         data["draws"] = ", ".join(f"{part.name} {share:.0%}" for part, share in shares)
-        return _Drawn(mixture, size, data)
+        return mixture, size, data
 
     def _past(self, keep: Selection) -> Past:
         """Evidence for memory; that of several sources adds up."""
@@ -315,15 +306,14 @@ class _Evidence:
         main = [name for name in self.trained if name != JUDGED] if self.by_pairs else []
         main = main or [JUDGED]
         what = {JUDGED: "judged queries", TRIPLETS: "queries with preferences", CLICKS: "queries with clicks"}
-        has_evidence = {name: np.zeros(len(self.qids), dtype=bool) for name in self.trained}
-        for name, mask in has_evidence.items():
-            mask[self.sources[name].rows] = True
-        qids_of = {
-            name: {self.qids[row] for row in np.flatnonzero(mask & self.free)} for name, mask in has_evidence.items()
-        }
+        masks = {name: self.free & _mask(self.sources[name].rows, self.free.size) for name in self.trained}
+        qids_of = {name: {self.qids[row] for row in np.flatnonzero(mask)} for name, mask in masks.items()}
         measured = sorted(set().union(*(qids_of[name] for name in main)))
-        otherwise = f"validation {'judgements' if main == [JUDGED] else 'preferences'}"
-        check_enough(len(measured), " and ".join(what[name] for name in main), otherwise)
+        if len(measured) < FEWEST_QUERIES:
+            raise InputError(
+                f"{len(measured)} {' and '.join(what[name] for name in main)} are too few to leave any out to choose "
+                f"by; give {FEWEST_QUERIES}, or validation {'judgements' if main == [JUDGED] else 'preferences'}"
+            )
         if JUDGED in self.trained and main != [JUDGED]:
             notes.append(f"{len(qids_of[JUDGED])} queries with judgements are too few to choose by.")
         # Documents that are queries of the same text are documents of their own.
@@ -335,17 +325,10 @@ class _Evidence:
         left_out = [{*fold, *siblings[number % N_FOLDS]} for number, fold in enumerate(folds)]
         return [np.array([qid in out for qid in self.qids]) for out in left_out]
 
-    def _known_fold(self, out: Mask) -> Fold | None:
-        return self._fold(KNOWN, self._all_of(self.free & ~out), lambda Q, D: self._parts(out, Q, D))
-
-    def _fold(
-        self,
-        case: str | None,
-        keep: Selection,
-        parts: Callable[[sparse.csr_array, sparse.csr_array], list[HeldOutPart]],
-    ) -> Fold | None:
+    def _fold(self, case: str | None, keep: Selection, parts: Parts) -> list[Fold]:
+        """The fold that learns from the selected evidence, if there is any."""
         drawn = self._drawn(keep)
-        return None if drawn is None else Fold(case, drawn.sampler, drawn.size, parts, self._past(keep))
+        return [] if drawn is None else [Fold(case, drawn[0], drawn[1], parts, self._past(keep))]
 
     def _new_folds(self, D: sparse.csr_array) -> list[Fold]:
         """Folds whose answers nothing is learned from."""
@@ -356,20 +339,15 @@ class _Evidence:
             left_out = new_answers(answers, D, rng)
             if left_out is None:
                 break
-            out = np.zeros(len(self.texts), dtype=bool)
-            out[rows[left_out.queries]] = True
-
-            def parts(
-                Q: sparse.csr_array, D: sparse.csr_array, out: Mask = out, docs: Mask = left_out.docs
-            ) -> list[HeldOutPart]:
-                held_out = self._main(out).held_out(Q, D, self.qids).by_documents(docs)
-                assert held_out is not None
-                held_out = held_out.at_most(_MOST_CHOOSING)
-                return [HeldOutPart(NEW, held_out, evidence_size(held_out))]
-
-            fold = self._fold(NEW, Selection(self.free & ~out, left_out.docs), parts)
-            folds += [] if fold is None else [fold]
+            out, docs = _mask(rows[left_out[0]], self.free.size), left_out[1]
+            folds += self._fold(NEW, Selection(self.free & ~out, docs), partial(self._new_part, out, docs))
         return folds
+
+    def _new_part(self, queries: Mask, docs: Mask, Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
+        held_out = self._main(queries).held_out(Q, D, self.qids).by_documents(docs)
+        assert held_out is not None
+        held_out = held_out.at_most(_MOST_CHOOSING)
+        return [HeldOutPart(NEW, held_out, evidence_size(held_out))]
 
     def _recent(self) -> list[Fold]:
         """Leave out the last tenth of the log, and measure its queries that were asked before."""
@@ -386,8 +364,7 @@ class _Evidence:
             held_out = replace(held_out, qids=tuple(map(_recently, held_out.qids)))
             return [HeldOutPart(REPEATED if self.by_pairs else _LAST_TENTH, held_out, last.size)]
 
-        fold = self._fold(REPEATED if self.by_pairs else None, keep, parts)
-        return [] if fold is None else [fold]
+        return self._fold(REPEATED if self.by_pairs else None, keep, parts)
 
     def _shares(self, left_out: Sequence[Mask]) -> tuple[dict[str, float], str]:
         """Expected shares of the cases, and the origin of the share of new answers in words."""
