@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from support.commands import ok, run
-from tercet.data import read_qrels
 from tercet.data.judgements import read_judgements
 from tercet.simulate import Traffic, Visitors, simulate_clicks
 
@@ -39,15 +38,10 @@ def test_a_log_is_described(log):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["out.qrels", "out.csv", "out.tsv"])
+@pytest.mark.parametrize("name", ["out.csv", "out.tsv"])
 def test_judgements_are_what_other_tools_read(log, tmp_path, name):
     assert "judgements of 8 queries" in ok("clicks", log, "-o", tmp_path / name)
-    if name == "out.qrels":
-        qrels = read_qrels(tmp_path / name)
-        texts = dict(line.split("\t") for line in (tmp_path / "out.qrels.queries.tsv").read_text().splitlines()[1:])
-        qrels = {texts[qid]: grades for qid, grades in qrels.items()}
-    else:
-        qrels = read_judgements(tmp_path / name).qrels
+    qrels = read_judgements(tmp_path / name).qrels
     assert set(qrels) == set(LISTS)
     assert all(grades["c"] == 3 for grades in qrels.values())
     assert np.mean([grades[doc_id] for grades in qrels.values() for doc_id in "abdefghij"]) < 1.2

@@ -143,8 +143,10 @@ def test_judgements_named_tsv_are_in_the_form_of_beir_and_keep_blanks(tmp_path: 
     write_qrels(tmp_path / name, qrels)
     assert read_qrels(tmp_path / name) == qrels
     assert recognise(tmp_path / name) == "qrels"
-    with pytest.raises(InputError, match="holds a blank"):
+    with pytest.raises(InputError, match=r"'a query' holds a blank.*name the file \.csv"):
         write_qrels(tmp_path / "f.txt", qrels)
+    write_qrels(tmp_path / "f.csv", qrels)
+    assert read_judgements(tmp_path / "f.csv").qrels == qrels
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tercet.data.preferences import Preferences, PreferenceSampler
 from tercet.data.sampling import MixtureSampler
 from tercet.errors import InputError
 from tercet.fitting.evidence import evidence_task
-from tercet.fitting.preference_pairs import QueryNames, pairs_of_clicks
+from tercet.fitting.preference_pairs import ClickPairs, QueryNames
 from tercet.fitting.task import EVERY, KNOWN, NEW, REPEATED, Fold, HeldOutPart
 from tercet.measure.held_out import HeldOutPreferences
 from tercet.report import Report
@@ -294,15 +294,15 @@ def test_judgements_to_test_on_tell_what_clicks_brought_in_rankings():
 def test_clicks_that_say_the_same_are_one_preference_with_all_their_weight():
     lists = tuple(log_of(400, by_text=False)) * 2
     names, doc_rows = QueryNames(CORPUS.queries), {doc_id: row for row, doc_id in enumerate(CORPUS.docs)}
-    pairs = pairs_of_clicks(ClickLog(lists), names, doc_rows)
+    pairs = ClickPairs.from_log(ClickLog(lists), names, doc_rows)
     query_rows = {qid: row for row, qid in enumerate(CORPUS.queries)}
     expected: dict[tuple[int, int, int], float] = {}
     for query, shown, clicked in lists:
         for better, worse, weight in click_preferences(shown, clicked, "all", most=math.inf):
             three = query_rows[query], doc_rows[better], doc_rows[worse]
             expected[three] = expected.get(three, 0.0) + weight
-    made = pairs.preferences(query_rows)
+    made = pairs.preferences()
     triplets = list(zip(made.query.tolist(), made.better.tolist(), made.worse.tolist(), strict=True))
     assert triplets == sorted(expected)
     np.testing.assert_allclose(made.weight, [expected[three] for three in triplets], rtol=1e-6)
-    assert pairs.n_lists == 2 * len({position for position in pairs.position.tolist() if position < 400})
+    assert pairs.size == 2 * len({number for number in pairs.impression.tolist() if number < 400})

@@ -8,7 +8,7 @@ import pytest
 import tercet as tc
 from support.corpora import bits, synonyms
 from tercet.errors import InputError
-from tercet.fitting.preference_pairs import QueryNames, pairs_of_triplets
+from tercet.fitting.preference_pairs import PreferredPairs, QueryNames
 from tercet.measure.held_out import HeldOutPreferences
 
 CORPUS = synonyms(3, n_pairs=12, n_docs=60, n_queries=80)
@@ -136,7 +136,7 @@ def test_weights_may_be_numbers_of_numpy():
     three = next(iter(triplets_of(CORPUS.qrels)))[:3]
     names, rows = QueryNames(CORPUS.queries), {doc_id: row for row, doc_id in enumerate(CORPUS.docs)}
     weights = (2, np.int64(2), np.float32(2.0))
-    found = [pairs_of_triplets([(*three, weight)], "preferences", names, rows).weight for weight in weights]
+    found = [PreferredPairs.from_triplets([(*three, weight)], "preferences", names, rows).weight for weight in weights]
     assert [one.tolist() for one in found] == [[2.0]] * 3
 
 

@@ -14,7 +14,8 @@ from tercet.cli.options import ANY, evidence_table_options, output_options
 from tercet.cli.terminal import echo
 from tercet.data.click_sessions import OddSession, odd_sessions, without_odd_sessions
 from tercet.data.clicks import ClickLog, examination_guess
-from tercet.fitting.click_judgements import held_out_by_time, judgements_of_clicks, write_click_judgements
+from tercet.data.trec import write_qrels
+from tercet.fitting.click_judgements import judgements_of_clicks
 from tercet.fitting.examination import ExaminationCurve, choose_examination, estimate_examination
 
 RANKS, SESSIONS = 20, 5  # that are printed
@@ -42,21 +43,12 @@ def clicks(log: tuple[Path, ...], output: Path | None) -> None:
     _print_facts(kept, odd)
     _print_curves(curves, *_by_rank(kept))
     echo(f"learning weighs clicks by {chosen.source}")
-    if any(impression.clicked for impression in kept.impressions):
-        held_out = held_out_by_time(kept, chosen.chances)
-        if held_out is not None:
-            echo(
-                f"clicks over expected clicks of the first nine tenths order {held_out.judged:.3f} of "
-                f"{held_out.n_preferences:,} preferences of the last tenth, the lists as shown {held_out.shown:.3f}"
-            )
     if output is not None:
         judged = judgements_of_clicks(kept, chosen.chances)
-        texts = write_click_judgements(output, judged)
-        grades = Counter(one.grade for docs in judged.values() for one in docs.values())
+        write_qrels(output, judged)
+        grades = Counter(grade for docs in judged.values() for grade in docs.values())
         summary = ", ".join(f"{grades[grade]:,} of grade {grade}" for grade in sorted(grades))
-        echo(f"{output}: {sum(grades.values()):,} judgements of {len(judged):,} queries, {summary}")
-        if texts is not None:
-            echo(f"{texts}: the texts of the queries")
+        echo(f"{output}: {grades.total():,} judgements of {len(judged):,} queries, {summary}")
 
 
 def _print_facts(log: ClickLog, odd: list[OddSession]) -> None:

@@ -7,12 +7,14 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain, groupby, islice
 from os import fspath
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from tercet._validate import first_repeated
 from tercet.data import limits
+from tercet.data.click_columns import ClickColumns
 from tercet.data.json_lines import json_field, parse_json_object
 from tercet.data.lines import (
     FilePath,
@@ -93,6 +95,15 @@ class ClickLog:
         for name, column in columns.items():
             if column and len(column) != len(self.impressions):
                 raise InputError(f"{name} are of {len(column):,} lists, and there are {len(self.impressions):,}")
+
+    @cached_property
+    def columns(self) -> ClickColumns:
+        """Documents shown as columns; a list that is none is refused."""
+        for number, impression in enumerate(self.impressions):
+            problem = impression_problem(impression)
+            if problem is not None:
+                raise InputError(f"impressions[{number}]: {problem}")
+        return ClickColumns.from_lists(self.impressions)
 
     def subset(self, kept: Sequence[int]) -> ClickLog:
         """The lists at some places."""

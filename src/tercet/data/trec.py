@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from os import fspath
@@ -128,9 +129,10 @@ def gather_judgements(path: FilePath, judgements: Iterable[Judgement]) -> dict[s
 
 
 def write_qrels(path: FilePath, qrels: Mapping[str, Mapping[str, int]]) -> None:
-    """Write judgements: BEIR's three columns when the name ends in ``.tsv`` or ``.tsv.gz``, else TREC's four.
+    """Write judgements: BEIR's three columns for a name in ``.tsv``, a table for ``.csv``, else TREC's four columns.
 
-    In TREC's form the second column is always 0, and ids with blanks are refused, since blanks separate the columns.
+    The table has the columns query, doc and grade. In TREC's form the second column is always 0, and ids with blanks
+    are refused, since blanks separate the columns.
 
     Examples
     --------
@@ -141,16 +143,21 @@ def write_qrels(path: FilePath, qrels: Mapping[str, Mapping[str, int]]) -> None:
     ...     file.read_text()
     'q1 0 d1 2\\n'
     """
-    beir = fspath(path).removesuffix(".gz").endswith(".tsv")
+    name = fspath(path).removesuffix(".gz")
+    is_table = name.endswith((".tsv", ".csv"))
+    if not any(qrels.values()):
+        raise InputError(f"{path}: cannot write: there are no judgements")
     with write_atomically(path) as stream:
-        if beir:
+        rows = checked_judgements(path, qrels, blanks=is_table)
+        if name.endswith(".csv"):
+            table = csv.writer(stream, lineterminator="\n")
+            table.writerow(("query", "doc", "grade"))
+            table.writerows(rows)
+            return
+        if is_table:
             stream.write(BEIR_HEADER + "\n")
-        written = 0
-        for qid, doc_id, grade in checked_judgements(path, qrels, blanks=beir):
-            stream.write(f"{qid}\t{doc_id}\t{grade}\n" if beir else f"{qid} 0 {doc_id} {grade}\n")
-            written += 1
-        if not written:
-            raise InputError(f"{path}: cannot write: there are no judgements")
+        for qid, doc_id, grade in rows:
+            stream.write(f"{qid}\t{doc_id}\t{grade}\n" if is_table else f"{qid} 0 {doc_id} {grade}\n")
 
 
 def checked_judgements(
@@ -158,7 +165,10 @@ def checked_judgements(
 ) -> Iterator[tuple[str, str, int]]:
     """Yield `(qid, doc_id, grade)`, refusing what a reader could not give back."""
     for qid, grades in qrels.items():
-        writable_id(qid, path, "query id", blanks=blanks)
+        writable_id(qid, path, "query id")
+        if not blanks and qid.split() != [qid]:
+            problem = f"the query id {qid!r} holds a blank, which separates the columns of TREC's form"
+            raise InputError(f"{path}: cannot write: {problem}; name the file .csv or .tsv")
         for doc_id, grade in grades.items():
             writable_id(doc_id, path, "document id", blanks=blanks)
             if not isinstance(grade, int | np.integer) or not -(1 << 63) <= int(grade) < 1 << 63:

@@ -1,4 +1,4 @@
-"""Evidence in one task: judgements, links, preferences and clicks, alone or together.
+"""The task of texts: judgements, links, preferences and clicks, alone or together, and the three cases to choose by.
 
 A query that is left out in one source is left out in all. Preferences are drawn from each source in proportion to its
 size: judgements, triplets, and lists with a click.
@@ -6,10 +6,10 @@ size: judgements, triplets, and lists with a click.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Final, NamedTuple
+from functools import cached_property, partial
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,31 +17,21 @@ from scipy import sparse
 
 from tercet.data.click_sessions import without_odd_sessions
 from tercet.data.clicks import ClickLog
-from tercet.data.preferences import PreferenceSampler
 from tercet.data.sampling import MixtureSampler, Sampler
 from tercet.errors import InputError
-from tercet.fitting.click_judgements import LAST_SHARE, past_clicks
-from tercet.fitting.examination import Examination, choose_examination
-from tercet.fitting.judged import (
-    FEWEST_CHOOSING,
-    MOST_CHOOSING,
-    MOST_SCORES,
-    JudgementRows,
-    check_texts,
-    matrices_of,
-    usable_judgements,
-    weighted_alike,
-)
+from tercet.fitting.click_judgements import end_of
+from tercet.fitting.examination import choose_examination
+from tercet.fitting.judged import Judgements, check_texts, usable_judgements
 from tercet.fitting.leaving_out import (
     FEWEST_QUERIES,
     N_FOLDS,
+    Selection,
     alike_notes,
-    check_enough,
     folds_of,
     new_answers,
     split_text,
 )
-from tercet.fitting.preference_pairs import PreferredPairs, QueryNames, pairs_of_clicks, pairs_of_triplets
+from tercet.fitting.preference_pairs import ClickPairs, PreferredPairs, QueryNames, by_known_names
 from tercet.fitting.task import (
     EVERY,
     KNOWN,
@@ -61,16 +51,24 @@ from tercet.fitting.task import (
     evidence_size,
     some_queries,
 )
+from tercet.fitting.text_rows import rows_of_texts
 from tercet.measure.names import PAIR_ACCURACY, parse_measure
 from tercet.text import Vectoriser
 from tercet.text.counting import CountedTexts
-from tercet.text.fielded import FieldedVectoriser
+from tercet.text.fielded import FieldedVectoriser, docs_for
 
-JUDGED, TRIPLETS, CLICKS = "judgements", "triplets", "clicks"
-_SPLITS = ("validation", "test")
+JUDGED, TRIPLETS, CLICKS = Judgements.name, PreferredPairs.name, ClickPairs.name
 _LAST_TENTH = "clicks, the last tenth of the log"
 _USUAL_NEW: Final = 0.3  # share of new answers where nothing better is known
 _MANY_QUERIES: Final = 1_000  # of which new answers are left out once; of fewer, three times
+# The queries that choose are ranked once for every way to weight words.
+_MOST_SCORES: Final = 4_000_000
+_FEWEST_CHOOSING: Final = 300
+_MOST_CHOOSING: Final = 500
+
+Source = Judgements | PreferredPairs
+Mask = NDArray[np.bool_]
+Parts = Callable[[sparse.csr_array, sparse.csr_array], list[HeldOutPart]]
 
 
 def evidence_task(
@@ -103,391 +101,286 @@ def evidence_task(
     if queries is not None:  # otherwise queries are texts of triplets and clicks, read below
         check_texts(docs, queries)
     names = QueryNames(queries)
-    examination = None
-    if clicks is not None:
-        clicks = without_odd_sessions(clicks)
-        examination = choose_examination(clicks)
-        clicks = replace(clicks, notes=(*clicks.notes, f"click log: {examination.source}."))
-    given: dict[str, Any] = dict(zip(_SPLITS, (validation, test), strict=True))
-    judged = {"qrels": qrels} | {name: part for name, part in given.items() if isinstance(part, Mapping)}
-    listed = {"preferences": preferences} | {name: part for name, part in given.items() if name not in judged}
-    usable = {name: usable_judgements(part, name, docs, names.texts) for name, part in judged.items()}
     doc_rows = {doc_id: row for row, doc_id in enumerate(docs)}
+    given: dict[str, Any] = {"qrels": qrels, "preferences": preferences, "validation": validation, "test": test}
+    graded = {
+        name: usable_judgements(part, name, docs, names.texts)
+        for name, part in given.items()
+        if (name == "qrels" and part is not None) or (name in ("validation", "test") and isinstance(part, Mapping))
+    }
     triplets = {
-        name: pairs_of_triplets(part, name, names, doc_rows) for name, part in listed.items() if part is not None
+        name: PreferredPairs.from_triplets(part, name, names, doc_rows)
+        for name, part in given.items()
+        if part is not None and name not in graded
     }
     log = None
-    if clicks is not None and examination is not None:
-        log = pairs_of_clicks(clicks, names, doc_rows, examination.chances)
+    if clicks is not None:
+        clicks = by_known_names(without_odd_sessions(clicks), names)
+        examination = choose_examination(clicks)
+        clicks = replace(clicks, notes=(*clicks.notes, f"click log: {examination.source}."))
+        log = ClickPairs.from_log(clicks, names, doc_rows, examination.chances, min_sessions)
     check_texts(docs, names.texts)
-    check_disjoint(usable)
-    check_disjoint({name: part.qids for name, part in triplets.items()})
-    sources: dict[str, Mapping[str, Any]] = {}
-    if qrels is not None:
-        sources[JUDGED] = usable["qrels"]
-    if preferences is not None:
-        sources[TRIPLETS] = triplets["preferences"].qids
-    if log is not None:
-        sources[CLICKS] = log.qids
-    held = {name: {*usable.get(name, ()), *(triplets[name].qids if name in triplets else ())} for name in _SPLITS}
-    free = {
-        source: [qid for qid in by_query if qid not in held["validation"] | held["test"]]
-        for source, by_query in sources.items()
-    }
-    is_judged = bool(usable.get("validation")) or (
-        validation is None and len(free.get(JUDGED, ())) >= (FEWEST_QUERIES if len(sources) > 1 else 1)
-    )
-    is_judged &= test is None or bool(usable.get("test"))
-    if usable.get("validation") and not is_judged:
+    check_disjoint(graded)
+    n_queries, no_query = len(names.texts), _mask([], len(names.texts))
+    queries_of = {name: _mask([names.rows[qid] for qid in judged], n_queries) for name, judged in graded.items()}
+    queries_of |= {name: _mask(part.query, n_queries) for name, part in triplets.items()}
+    queries_of |= {} if log is None else {CLICKS: _mask(log.query, n_queries)}
+    qids = tuple(names.texts)
+    check_disjoint({name: dict.fromkeys(qids[row] for row in np.flatnonzero(queries_of[name])) for name in triplets})
+    to_choose, to_report = queries_of.get("validation", no_query), queries_of.get("test", no_query)
+    free = np.any([queries_of.get(name, no_query) for name in ("qrels", "preferences", CLICKS)], axis=0)
+    free &= ~(to_choose | to_report)
+    to_learn = (JUDGED, qrels), (TRIPLETS, preferences), (CLICKS, clicks)
+    trained = tuple(name for name, part in to_learn if part is not None)
+    n_judged = (queries_of.get("qrels", no_query) & free).sum()
+    is_judged = validation is None and n_judged >= (FEWEST_QUERIES if len(trained) > 1 else 1)
+    is_judged = (is_judged or "validation" in graded) and (test is None or "test" in graded)
+    if "validation" in graded and not is_judged:
         raise InputError("validation has judgements, so test needs some, too; or give triplets to validate on")
-    chosen_by = str(parse_measure(measure or ("nDCG@10" if is_judged else PAIR_ACCURACY)))
-    if chosen_by != PAIR_ACCURACY and not is_judged:
+    chosen_by = parse_measure(measure or ("nDCG@10" if is_judged else PAIR_ACCURACY))
+    by_pairs = str(chosen_by) == PAIR_ACCURACY
+    if not by_pairs and not is_judged:
         raise InputError(f"triplets and clicks are measured by {PAIR_ACCURACY}; got {measure!r}")
-    compared = {qid for part in (*triplets.values(), *([] if log is None else [log])) for qid in part.qids}
-    for name, qids in held.items():
-        if chosen_by == PAIR_ACCURACY and qids and compared.isdisjoint(qids):
+    compared = np.any([no_query, *(queries for name, queries in queries_of.items() if name not in graded)], axis=0)
+    for name, queries_of_part in (("validation", to_choose), ("test", to_report)):
+        if by_pairs and queries_of_part.any() and not (queries_of_part & compared).any():
             raise InputError(
                 f"{name} has judgements, and {PAIR_ACCURACY} is measured on triplets and clicks, of which its queries "
                 f"have none; give triplets as {name}" + ("" if measure else ", or judgements to validate on, too")
             )
+    sources: dict[str, Source] = {}
+    if graded:
+        every = {qid: by_query for part in graded.values() for qid, by_query in part.items()}
+        graded_by = parse_measure("nDCG@10") if by_pairs else chosen_by
+        sources[JUDGED] = Judgements.from_qrels(every, names.rows, doc_rows, graded_by, linked)
+    if triplets:
+        sources[TRIPLETS] = PreferredPairs.stacked(list(triplets.values()))
+    if log is not None:
+        sources[CLICKS] = log
+    queries_by_part = free, to_choose, to_report
     evidence = _Evidence(
-        docs,
-        names.texts,
-        doc_rows,
-        free,
-        held,
-        usable,
-        triplets,
-        log,
-        clicks,
-        examination,
-        chosen_by,
-        linked,
-        new_documents,
-        min_sessions,
-        random_state,
+        docs, names.texts, sources, trained, *queries_by_part, by_pairs, linked, new_documents, random_state
     )
-    return evidence.task(), chosen_by
+    return evidence.task(), str(chosen_by)
 
 
-class _Drawn(NamedTuple):
-    """A sampler of some evidence, the size of the evidence, and facts about it."""
-
-    sampler: Sampler
-    size: int
-    data: dict[str, Any]
+def _mask(rows: Sequence[int] | NDArray[np.int64], size: int) -> Mask:
+    mask = np.zeros(size, dtype=bool)
+    mask[rows] = True
+    return mask
 
 
 @dataclass(frozen=True, eq=False)
 class _Evidence:
-    """All sources, ready to learn from and to measure by.
+    """All sources, to learn from and to measure by.
 
-    ``sources`` are the queries to learn from; ``given`` the queries of validation and test, where given.
+    Attributes
+    ----------
+    sources : by name; ``trained`` names those that are learned from
+    free, validation, test : masks of the queries to learn from, and of those of the given parts, (n_queries,)
+    by_pairs : whether pairs of documents choose, not judgements
     """
 
     docs: Mapping[str, str]
     texts: Mapping[str, str]
-    doc_rows: Mapping[str, int]
-    sources: Mapping[str, Sequence[str]]
-    given: Mapping[str, Set[str]]
-    usable: Mapping[str, Mapping[str, Any]]
-    triplets: Mapping[str, PreferredPairs]
-    log: PreferredPairs | None
-    clicks: ClickLog | None
-    examination: Examination | None
-    measure: str
+    sources: Mapping[str, Source]
+    trained: tuple[str, ...]
+    free: Mask
+    validation: Mask
+    test: Mask
+    by_pairs: bool
     linked: bool
     new_documents: float | None
-    min_sessions: int
     seed: int
 
     @cached_property
-    def query_rows(self) -> dict[str, int]:
-        return {qid: row for row, qid in enumerate(self.texts)}
+    def qids(self) -> tuple[str, ...]:
+        return tuple(self.texts)
 
-    @cached_property
-    def judged(self) -> JudgementRows | None:
-        every = {qid: judged for part in self.usable.values() for qid, judged in part.items()}
-        measure = "nDCG@10" if self.measure == PAIR_ACCURACY else self.measure
-        return JudgementRows.from_qrels(every, self.query_rows, self.doc_rows, measure, self.linked) if every else None
-
-    @cached_property
-    def free(self) -> set[str]:
-        """Queries to learn from."""
-        return {qid for qids in self.sources.values() for qid in qids}
+    @property
+    def log(self) -> ClickPairs | None:
+        source = self.sources.get(CLICKS)
+        return source if isinstance(source, ClickPairs) else None
 
     def task(self) -> Task:
-        drawn = self._drawn(self.free)
+        drawn = self._drawn(self._all_of(self.free))
         if drawn is None:
             raise InputError("there is nothing to learn from beside the queries that are held out")
+        sampler, size, sizes = drawn
         notes: list[str] = []
-        left_out = [] if self.given["validation"] else self._left_out(notes)
+        left_out = [] if self.validation.any() else self._left_out(notes)
         # Nothing is learned where the start is chosen, so that validation queries can choose, too.
-        choosing = self.free | self.given["validation"]
-        kind = "preferences" if list(self.sources) == [TRIPLETS] else " and ".join(self.sources)
+        choosing = self.free | self.validation
+        kind = "preferences" if self.trained == (TRIPLETS,) else " and ".join(self.trained)
         kind = "linked documents" if self.linked else "judged queries" if kind == JUDGED else kind
-        data = {"kind": kind, "n_docs": len(self.docs), "n_queries": len(self.texts)} | drawn.data
-        ordered = [qid for qid in self.texts if qid in self.free]
+        data = {"kind": kind, "n_docs": len(self.docs), "n_queries": len(self.texts)} | sizes
+        asked = list(self.texts.values())
+        taught = [asked[row] for row in np.flatnonzero(self.free)]
         named = dict(self.texts) | {_recently(qid): text for qid, text in self.texts.items()}
-        said = (*notes, *self._notes(), *document_notes(self.docs))
-        facts = Facts(data, len(ordered), self._split_text(left_out), named, said)
+        notes += [*self._log_notes(), *document_notes(self.docs)]
+        facts = Facts(data, len(taught), self._split_text(left_out), named, tuple(notes))
         counted = CountedTexts(self.docs.values())
-        past = self._past(self.free)
+        past = self._past(self._all_of(self.free))
 
         def build(vectorisers: Sequence[Vectoriser]) -> list[tuple[sparse.csr_array, sparse.csr_array]]:
             if self.linked:
-                return weighted_alike(vectorisers, counted, counted)
-            return matrices_of(vectorisers, self.docs, self.texts, ordered, counted)
+                return rows_of_texts(vectorisers, counted, counted)
+            if any(isinstance(words, FieldedVectoriser) for words in vectorisers):
+                rows = [words.fit_transform_docs(docs_for(words, self.docs), queries=taught) for words in vectorisers]
+                return [(words.transform_queries(asked), D) for words, D in zip(vectorisers, rows, strict=True)]
+            return rows_of_texts(vectorisers, counted, asked, taught)
 
         def counts(words: Vectoriser) -> sparse.csr_array:
             plain = words.plain_ if isinstance(words, FieldedVectoriser) else words
             return plain.counts(counted).rows(len(plain.words_))
 
-        def report_on(vectoriser: Vectoriser, Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
-            return self._parts(self.given["test"], Q, D, by_documents=past.known)
+        def choose_by(Q: sparse.csr_array, D: sparse.csr_array) -> TextHeldOut:
+            queries = self._main(choosing).held_out(Q, D, self.qids)
+            return some_queries(queries, _MOST_SCORES, _FEWEST_CHOOSING).at_most(_MOST_CHOOSING)
 
-        without = map(self._known_fold, map(set, left_out) if left_out else [self.given["validation"]])
-        known = tuple(fold for fold in without if fold is not None)
+        known: list[Fold] = []
+        for out in left_out or [self.validation]:
+            known += self._fold(KNOWN, self._all_of(self.free & ~out), partial(self._parts, out))
         if not known:
             raise InputError("there is nothing to learn from beside the queries that are left out")
         shares, reason = self._shares(left_out)
         return Task(
-            drawn.sampler,
-            drawn.size,
+            sampler,
+            size,
             facts,
             build,
-            lambda D: tuple(self._folds(known, D)),
-            lambda Q, D: some_queries(self._main(choosing, Q, D), MOST_SCORES, FEWEST_CHOOSING).at_most(MOST_CHOOSING),
-            known,
-            report_on if self.given["test"] else None,
+            lambda D: (known[0], *self._new_folds(D), *self._recent(), *known[1:]),  # the cases of few folds first
+            choose_by,
+            tuple(known),
+            (lambda words, Q, D: self._parts(self.test, Q, D, past.known)) if self.test.any() else None,
             past,
             shares,
             reason,
             counts,
             doc_ids=tuple(self.docs),
-            qids=tuple(self.texts),
+            qids=self.qids,
         )
+
+    def _all_of(self, queries: Mask) -> Selection:
+        return Selection(queries, np.zeros(len(self.docs), dtype=bool))
 
     # -- learning ----------------------------------------------------------------------------------------------------
 
-    def _drawn(
-        self, qids: Set[str], withheld: NDArray[np.bool_] | None = None, before: int | None = None
-    ) -> _Drawn | None:
-        """Draw from the evidence of some queries.
-
-        Parameters
-        ----------
-        withheld : mask of documents that are never the better one, (n_docs,)
-        before : end of the part of the log to draw from
-        """
-        samplers: dict[str, tuple[Sampler, float]] = {}
-        data: dict[str, Any] = {}
-        for source, usable in self.sources.items():
-            named = [qid for qid in usable if qid in qids]
-            if source == JUDGED:
-                assert self.judged is not None
-                judged = self.judged.subset(named)
-                judged = judged if withheld is None else judged.drop(withheld)
-                if not judged.qids:
-                    continue
-                size = data["n_judgements"] = judged.grades.nnz
-                sampler: Sampler = judged.sampler()
-            else:
-                pairs = self._chosen_pairs(source, named, withheld, before)
-                if not pairs.query.size:
-                    continue
-                if pairs.position is None:
-                    size = data["n_preferences"] = pairs.query.size
-                else:
-                    size = data["n_lists"] = pairs.n_lists
-                    data["n_click_preferences"] = pairs.query.size
-                sampler = PreferenceSampler(pairs.preferences(self.query_rows))
-            samplers[source] = sampler, float(size)
-        if not samplers:
+    def _drawn(self, keep: Selection) -> tuple[Sampler, int, dict[str, Any]] | None:
+        """Sampler of the selected evidence, its size, and facts about it; None if there is no such evidence."""
+        parts = [part for source in self.sources.values() if (part := source.select(keep)).size]
+        if not parts:
             return None
-        total = round(sum(size for _, size in samplers.values()))
-        if len(samplers) == 1:
-            return _Drawn(next(iter(samplers.values()))[0], total, data)
-        mixture = MixtureSampler(list(samplers.values()))
-        shares = zip(samplers, mixture.shares, strict=True)
-        data["draws"] = ", ".join(f"{name} {share:.0%}" for name, share in shares)
-        return _Drawn(mixture, total, data)
+        data: dict[str, Any] = {name: number for part in parts for name, number in part.facts.items()}
+        size = sum(part.size for part in parts)
+        if len(parts) == 1:
+            return parts[0].sampler(), size, data
+        mixture = MixtureSampler([(part.sampler(), float(part.size)) for part in parts])
+        shares = zip(parts, mixture.shares, strict=True)
+        data["draws"] = ", ".join(f"{part.name} {share:.0%}" for part, share in shares)
+        return mixture, size, data
 
-    def _chosen_pairs(
-        self, source: str, qids: Sequence[str], withheld: NDArray[np.bool_] | None, before: int | None
-    ) -> PreferredPairs:
-        """Triplets or clicks of some queries, without documents that are withheld."""
-        pairs = self.triplets["preferences"] if source == TRIPLETS else self.log
-        assert pairs is not None
-        kept = np.ones(pairs.query.size, dtype=bool)
-        if withheld is not None:  # the rest of their pairs would only say that they are worse
-            kept = ~(withheld[pairs.better] | withheld[pairs.worse])
-        if pairs.position is not None and before is not None:
-            kept &= pairs.position < before
-        return pairs.for_queries(qids, kept)
-
-    def _past(self, qids: Set[str], withheld: NDArray[np.bool_] | None = None, before: int | None = None) -> Past:
-        """Evidence for memory; the parameters are those of `_drawn`."""
-        shape = len(self.texts), len(self.docs)
-        evidence = sparse.csr_array(shape, dtype=np.float32)
-        times: sparse.csr_array | None = None
-        for source, usable in self.sources.items():
-            named = [qid for qid in usable if qid in qids]
-            if source == JUDGED:
-                assert self.judged is not None
-                judged = self.judged.subset(named)
-                cells = judged.grades.tocoo()
-                relevant = cells.data > 0
-                values = cells.data[relevant] / max(1, cells.data.max(initial=1))
-                rows, columns = judged.rows[cells.row[relevant]], cells.col[relevant]
-            elif source == TRIPLETS:
-                rows, columns, values = _wins(self._chosen_pairs(source, named, withheld, before), self.query_rows)
-            else:
-                assert self.examination is not None
-                log = self._log if before is None else self._log.subset(range(before))
-                kept = set(named)
-                found = [
-                    (self.query_rows[one.query], self.doc_rows[one.doc_id], one.evidence, one.n_clicks)
-                    for one in past_clicks(log, self.examination.chances, min_sessions=self.min_sessions)
-                    if one.query in kept and one.doc_id in self.doc_rows
-                ]
-                columns_of = np.array(found, dtype=np.float64).reshape(-1, 4).T
-                rows, columns, values = columns_of[0].astype(np.int64), columns_of[1].astype(np.int64), columns_of[2]
-                times = sparse.csr_array((columns_of[3].astype(np.int32), (rows, columns)), shape=shape)
-            evidence = sparse.csr_array(
-                evidence + sparse.csr_array((values.astype(np.float32), (rows, columns)), shape=shape)
-            )
-        if withheld is not None:
-            evidence.data[withheld[evidence.indices]] = 0
+    def _past(self, keep: Selection) -> Past:
+        """Evidence for memory; that of several sources adds up."""
+        evidence = sparse.csr_array((len(self.texts), len(self.docs)), dtype=np.float32)
+        times = None
+        for source in self.sources.values():
+            of_source, times = source.select(keep).past(len(self.texts))  # clicks, with times, come last
+            evidence = sparse.csr_array(evidence + of_source)
+        evidence.data[keep.withheld[evidence.indices]] = 0
         evidence.eliminate_zeros()
         evidence.sort_indices()
-        past_rows = np.flatnonzero(np.diff(evidence.indptr))
-        evidence = evidence[past_rows]
+        rows = np.flatnonzero(np.diff(evidence.indptr))
+        evidence = evidence[rows]
         counts = None
         if times is not None and evidence.nnz:
-            rows = np.repeat(past_rows, np.diff(evidence.indptr))
+            cells = np.repeat(rows, np.diff(evidence.indptr)), evidence.indices
             # A sparse array would give a sparse array here; of a sparse matrix these are plain numbers.
-            counts = np.asarray(sparse.csr_matrix(times)[rows, evidence.indices]).ravel().astype(np.int32)
-        return Past(past_rows.astype(np.int64), evidence, counts)
-
-    @cached_property
-    def _log(self) -> ClickLog:
-        """The click log with queries by id."""
-        assert self.clicks is not None
-        names = QueryNames(self.texts)
-        lists = (one._replace(query=names.find(one.query) or one.query) for one in self.clicks.impressions)
-        return replace(self.clicks, impressions=tuple(lists))
+            counts = np.asarray(sparse.csr_matrix(times)[cells]).ravel().astype(np.int32)
+        return Past(rows.astype(np.int64), evidence, counts)
 
     # -- leaving out -------------------------------------------------------------------------------------------------
 
-    def _left_out(self, notes: list[str]) -> list[list[str]]:
+    def _left_out(self, notes: list[str]) -> list[Mask]:
         """Queries that each fold leaves out: equal parts of the measured queries, and equal parts of the others."""
-        main = [JUDGED] if self.measure != PAIR_ACCURACY else [one for one in self.sources if one != JUDGED]
+        main = [name for name in self.trained if name != JUDGED] if self.by_pairs else []
         main = main or [JUDGED]
         what = {JUDGED: "judged queries", TRIPLETS: "queries with preferences", CLICKS: "queries with clicks"}
-        measured = {qid for source in main for qid in self.sources[source]}
-        otherwise = f"validation {'judgements' if main == [JUDGED] else 'preferences'}"
-        check_enough(len(measured), " and ".join(what[source] for source in main), otherwise)
-        if JUDGED in self.sources and main != [JUDGED]:
-            notes.append(f"{len(self.sources[JUDGED])} queries with judgements are too few to choose by.")
+        masks = {name: self.free & _mask(self.sources[name].rows, self.free.size) for name in self.trained}
+        qids_of = {name: {self.qids[row] for row in np.flatnonzero(mask)} for name, mask in masks.items()}
+        measured = sorted(set().union(*(qids_of[name] for name in main)))
+        if len(measured) < FEWEST_QUERIES:
+            raise InputError(
+                f"{len(measured)} {' and '.join(what[name] for name in main)} are too few to leave any out to choose "
+                f"by; give {FEWEST_QUERIES}, or validation {'judgements' if main == [JUDGED] else 'preferences'}"
+            )
+        if JUDGED in self.trained and main != [JUDGED]:
+            notes.append(f"{len(qids_of[JUDGED])} queries with judgements are too few to choose by.")
         # Documents that are queries of the same text are documents of their own.
-        folds = folds_of(sorted(measured), self.seed, texts=None if self.linked else self.texts)
-        notes += () if self.linked else alike_notes(sorted(measured), self.texts)
-        others = sorted(self.free - measured)
-        if not others:
-            return folds
+        folds = folds_of(measured, self.seed, texts=None if self.linked else self.texts)
+        notes += () if self.linked else alike_notes(measured, self.texts)
+        others = sorted(set().union(*qids_of.values()) - set(measured))
         order = np.random.default_rng(self.seed).permutation(len(others))
         siblings = [[others[number] for number in part] for part in np.array_split(order, N_FOLDS)]
-        return [[*fold, *siblings[number % N_FOLDS]] for number, fold in enumerate(folds)]
+        left_out = [{*fold, *siblings[number % N_FOLDS]} for number, fold in enumerate(folds)]
+        return [np.array([qid in out for qid in self.qids]) for out in left_out]
 
-    def _folds(self, known: Sequence[Fold], D: sparse.csr_array) -> list[Fold]:
-        """Folds of all cases, those of few folds first."""
-        others = [*self._new_folds(D), self._recent()]
-        return [fold for fold in (known[0], *others, *known[1:]) if fold is not None]
+    def _fold(self, case: str | None, keep: Selection, parts: Parts) -> list[Fold]:
+        """The fold that learns from the selected evidence, if there is any."""
+        drawn = self._drawn(keep)
+        return [] if drawn is None else [Fold(case, drawn[0], drawn[1], parts, self._past(keep))]
 
-    def _known_fold(self, out: Set[str]) -> Fold | None:
-        return self._fold(KNOWN, self.free - out, lambda Q, D: self._parts(out, Q, D))
-
-    def _fold(
-        self,
-        case: str | None,
-        learned: Set[str],
-        parts: Callable[[sparse.csr_array, sparse.csr_array], list[HeldOutPart]],
-        withheld: NDArray[np.bool_] | None = None,
-        before: int | None = None,
-    ) -> Fold | None:
-        drawn = self._drawn(learned, withheld, before)
-        return (
-            None
-            if drawn is None
-            else Fold(case, drawn.sampler, drawn.size, parts, self._past(learned, withheld, before))
-        )
-
-    def _new_folds(self, D: sparse.csr_array) -> list[Fold | None]:
+    def _new_folds(self, D: sparse.csr_array) -> list[Fold]:
         """Folds whose answers nothing is learned from."""
-        qids, answers = self._answers(self.free)
+        rows, answers = self._main(self.free).answers()
         rng = np.random.default_rng(self.seed)
-        folds: list[Fold | None] = []
-        for _ in range(1 if len(qids) >= _MANY_QUERIES else 3):
+        folds: list[Fold] = []
+        for _ in range(1 if rows.size >= _MANY_QUERIES else 3):
             left_out = new_answers(answers, D, rng)
             if left_out is None:
                 break
-            out, docs = {qids[number] for number in left_out.queries}, left_out.docs
-
-            def parts(Q: sparse.csr_array, D: sparse.csr_array, out: Any = out, docs: Any = docs) -> list[HeldOutPart]:
-                held_out = self._main(out, Q, D).by_documents(docs)
-                assert held_out is not None
-                held_out = held_out.at_most(MOST_CHOOSING)
-                return [HeldOutPart(NEW, held_out, evidence_size(held_out))]
-
-            folds.append(self._fold(NEW, self.free - out, parts, docs))
+            out, docs = _mask(rows[left_out[0]], self.free.size), left_out[1]
+            folds += self._fold(NEW, Selection(self.free & ~out, docs), partial(self._new_part, out, docs))
         return folds
 
-    def _recent(self) -> Fold | None:
+    def _new_part(self, queries: Mask, docs: Mask, Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
+        held_out = self._main(queries).held_out(Q, D, self.qids).by_documents(docs)
+        assert held_out is not None
+        held_out = held_out.at_most(_MOST_CHOOSING)
+        return [HeldOutPart(NEW, held_out, evidence_size(held_out))]
+
+    def _recent(self) -> list[Fold]:
         """Leave out the last tenth of the log, and measure its queries that were asked before."""
-        if self.log is None or self.log.position is None or self.clicks is None:
-            return None
-        since = self._since
-        asked_before = self.log.for_queries(self.free, self.log.position < since).qids
-        last = self.log.for_queries(asked_before, self.log.position >= since)
-        if not last.query.size:
-            return None
-        decides = self.measure == PAIR_ACCURACY
+        if self.log is None:
+            return []
+        keep = self._all_of(self.free)._replace(before=end_of(self.log.log))
+        asked_before = np.isin(self.log.query, self.log.select(keep).query)
+        last = self.log.take(asked_before & (self.log.impression >= keep.before))
+        if not last.size:
+            return []
 
         def parts(Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
-            held_out = last.held_out(Q, D, self.query_rows)
+            held_out = last.held_out(Q, D, self.qids)
             held_out = replace(held_out, qids=tuple(map(_recently, held_out.qids)))
-            return [HeldOutPart(REPEATED if decides else _LAST_TENTH, held_out, last.n_lists)]
+            return [HeldOutPart(REPEATED if self.by_pairs else _LAST_TENTH, held_out, last.size)]
 
-        return self._fold(REPEATED if decides else None, self.free, parts, before=since)
+        return self._fold(REPEATED if self.by_pairs else None, keep, parts)
 
-    @cached_property
-    def _since(self) -> int:
-        assert self.clicks is not None
-        return round(len(self.clicks.impressions) * (1 - LAST_SHARE))
-
-    def _shares(self, left_out: Sequence[Sequence[str]]) -> tuple[dict[str, float], str]:
+    def _shares(self, left_out: Sequence[Mask]) -> tuple[dict[str, float], str]:
         """Expected shares of the cases, and the origin of the share of new answers in words."""
-        repeated, ended = 0.0, None
-        if self.clicks is not None and self.measure == PAIR_ACCURACY:
-            first, last = (self._log.impressions[part] for part in (slice(self._since), slice(self._since, None)))
-            clicked = [one for one in last if one.clicked]
-            asked, chosen = {one.query for one in first}, {doc_id for one in first for doc_id in one.clicked}
-            if clicked:
-                repeated = sum(one.query in asked for one in clicked) / len(clicked)
-                choices = [doc_id for one in clicked for doc_id in one.clicked if doc_id in self.doc_rows]
-                ended = sum(doc_id not in chosen for doc_id in choices) / max(1, len(choices))
+        at_end = self.log.shares_at_end() if self.log is not None and self.by_pairs else None
+        repeated = 0.0 if at_end is None else at_end[0]
         if self.new_documents is not None:
             new, reason = self.new_documents, "as given"
-        elif ended is not None:
-            new, reason = ended, "as in the last tenth of the log"
+        elif at_end is not None:
+            new, reason = at_end[1], "as in the last tenth of the log"
         else:
-            _, answers = self._answers(self.free)
+            _, answers = self._main(self.free).answers()
             times = np.bincount(answers.indices, minlength=len(self.docs))
             if left_out:  # of its own answers a query that is left out takes one time with it
                 times -= 1
             else:
-                _, answers = self._answers(self.given["validation"])
+                _, answers = self._main(self.validation).answers()
             alone = float((times[answers.indices] < 1).mean()) if answers.nnz else 0.0
             new = max(_USUAL_NEW, alone)
             reason = "the default" if new > alone else "as among the queries that were left out"
@@ -495,92 +388,55 @@ class _Evidence:
 
     # -- measuring ---------------------------------------------------------------------------------------------------
 
-    def _main(self, qids: Set[str], Q: sparse.csr_array, D: sparse.csr_array) -> TextHeldOut:
+    def _main(self, queries: Mask) -> Source:
         """Evidence that chooses and reports: judgements if the measure is one of rankings, else pairs."""
-        if self.measure != PAIR_ACCURACY:
-            assert self.judged is not None
-            return self.judged.subset(qids).evaluator(Q, D)
-        return PreferredPairs.joined(self._pairs(qids)).held_out(Q, D, self.query_rows)
+        if not self.by_pairs:
+            return self.sources[JUDGED].select(self._all_of(queries))
+        parts = [part for part in self._by_source(queries) if isinstance(part, PreferredPairs)]
+        return parts[0] if len(parts) == 1 else PreferredPairs.stacked([part.by_query() for part in parts])
 
-    def _pairs(self, qids: Set[str]) -> list[PreferredPairs]:
-        """Triplets and clicks of some queries, of each source that has some."""
-        parts = [part.for_queries(qids) for part in self.triplets.values()]
-        triplets = [part for part in parts if part.query.size]
-        clicks = [] if self.log is None else [self.log.for_queries(qids)]
-        return [*([PreferredPairs.joined(triplets)] if triplets else []), *(part for part in clicks if part.query.size)]
-
-    def _answers(self, qids: Set[str]) -> tuple[list[str], sparse.csr_array]:
-        """Queries, and (n_queries, n_docs), non-zero where a document answers or is the better one."""
-        if self.measure != PAIR_ACCURACY:
-            assert self.judged is not None
-            judged = self.judged.subset(qids)
-            return list(judged.qids), judged.answers()
-        pairs = PreferredPairs.joined(self._pairs(qids))
-        numbers, number = np.unique(pairs.query, return_inverse=True)
-        name_of = {number: qid for qid, number in pairs.qids.items()}
-        entries = np.ones(pairs.query.size, dtype=np.int8), (number.ravel(), pairs.better)
-        answers = sparse.csr_array(entries, shape=(numbers.size, len(self.docs)))
-        answers.sum_duplicates()
-        return [name_of[number] for number in numbers.tolist()], answers
+    def _by_source(self, queries: Mask) -> list[Source]:
+        parts = (source.select(self._all_of(queries)) for source in self.sources.values())
+        return [part for part in parts if part.size]
 
     def _parts(
-        self,
-        qids: Set[str],
-        Q: sparse.csr_array,
-        D: sparse.csr_array,
-        by_documents: NDArray[np.bool_] | None = None,
+        self, queries: Mask, Q: sparse.csr_array, D: sparse.csr_array, by_documents: Mask | None = None
     ) -> list[HeldOutPart]:
         """All of the evidence, the evidence by known and new documents, and by source where there are several."""
-        main = self._main(qids, Q, D)
+        main = self._main(queries).held_out(Q, D, self.qids)
         parts = [HeldOutPart(EVERY, main, evidence_size(main))]
         if by_documents is not None:
             for name, chosen in ((KNOWN, by_documents), (NEW, ~by_documents)):
                 part = main.by_documents(chosen)
                 if part is not None:
                     parts.append(HeldOutPart(name, part, evidence_size(part)))
-        sources = []
-        if self.judged is not None and (judged := self.judged.subset(qids)).qids:
-            sources.append(HeldOutPart(JUDGED, judged.evaluator(Q, D), judged.grades.nnz))
-        for pairs in self._pairs(qids):
-            name, size = TRIPLETS, pairs.query.size
-            if pairs.position is not None:
-                name, size = CLICKS, pairs.n_lists
-            sources.append(HeldOutPart(name, pairs.held_out(Q, D, self.query_rows), size))
-        return [*parts, *sources] if len({*self.sources, *(part.name for part in sources)}) > 1 else parts
+        sources = self._by_source(queries)
+        if len({*self.trained, *(source.name for source in sources)}) > 1:
+            parts += [HeldOutPart(one.name, one.held_out(Q, D, self.qids), one.size) for one in sources]
+        return parts
 
     # -- words -------------------------------------------------------------------------------------------------------
 
-    def _split_text(self, left_out: Sequence[Sequence[str]]) -> str:
-        text = split_text(len(left_out), sum(map(len, left_out[:N_FOLDS])), tested=bool(self.given["test"]))
-        if len(self.sources) > 1:
-            text += f" So of {' and '.join(self.sources)} each; a query left out in one is left out in all."
-        if self.clicks is not None:
-            order = "by time" if self.clicks.is_timed else "in the order of the file"
+    def _split_text(self, left_out: Sequence[Mask]) -> str:
+        n_queries = sum(int(out.sum()) for out in left_out[:N_FOLDS])
+        text = split_text(len(left_out), n_queries, tested=bool(self.test.any()))
+        if len(self.trained) > 1:
+            text += f" So of {' and '.join(self.trained)} each; a query left out in one is left out in all."
+        if self.log is not None:
+            order = "by time" if self.log.log.is_timed else "in the order of the file"
             text += f" Of the click log the last tenth, {order}, was left out of one fit."
         return text
 
-    def _notes(self) -> tuple[str, ...]:
-        if self.clicks is None:
+    def _log_notes(self) -> tuple[str, ...]:
+        if self.log is None:
             return ()
-        shown = [doc_id for impression in self.clicks.impressions for doc_id in impression.shown]
-        n_unknown = sum(doc_id not in self.doc_rows for doc_id in shown)
-        unknown = f"{n_unknown:,} of {len(shown):,} documents shown in the click log are unknown and were passed over."
-        return (*self.clicks.notes, *([unknown] if n_unknown else []))
-
-
-def _wins(
-    pairs: PreferredPairs, query_rows: Mapping[str, int]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Evidence of triplets by row of Q and D: ``2 (wins - losses) / (wins + losses + 1)``, so 1 for a single win."""
-    prefs = pairs.preferences(query_rows)
-    weight = np.ones(len(prefs)) if prefs.weight is None else prefs.weight.astype(np.float64)
-    rows = np.concatenate([prefs.query, prefs.query]).astype(np.int64)
-    columns = np.concatenate([prefs.better, prefs.worse]).astype(np.int64)
-    width = int(columns.max(initial=0)) + 1
-    keys, number = np.unique(rows * width + columns, return_inverse=True)
-    total = np.bincount(number.ravel(), np.concatenate([weight, weight]), minlength=keys.size)
-    net = np.bincount(number.ravel(), np.concatenate([weight, -weight]), minlength=keys.size)
-    return keys // width, keys % width, 2 * net / (total + 1)
+        shown = self.log.log.columns
+        is_unknown = self.log.doc_row[shown.pair_doc[shown.pair]] < 0
+        unknown = (
+            f"{is_unknown.sum():,} of {is_unknown.size:,} documents shown in the click log are unknown and were passed "
+            "over."
+        )
+        return (*self.log.log.notes, *([unknown] if is_unknown.any() else []))
 
 
 def _recently(qid: str) -> str:

@@ -14,8 +14,7 @@ Intervals come from a bootstrap over sessions, or over queries if sessions are u
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from itertools import chain
+from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
@@ -23,11 +22,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from tercet.data.click_columns import ClickColumns, Rows, numbered
 from tercet.data.clicks import ClickLog, examination_guess
 
 Method = Literal["randomised", "interleaved", "harvested"]
 Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
 
 MOST_RANKS = 20  # deeper ranks follow the guess
 N_RESAMPLES = 200
@@ -136,15 +135,14 @@ def estimate_examination(log: ClickLog, *, n_resamples: int = N_RESAMPLES, seed:
     >>> curve.method, abs(curve.values[2] - 1 / 3) < 0.1
     ('harvested', True)
     """
-    shown = ShownDocuments.from_log(log, MOST_RANKS)
-    mixed = shown.subset(shown.list_flags(log.interleaved))
-    rows: dict[Method, ShownDocuments] = {
-        "randomised": shown.subset(shown.list_flags(log.randomised)),
-        "interleaved": mixed.subset(mixed.moved),
-        "harvested": shown.subset(shown.moved),
+    shown = log.columns.take(log.columns.rank < MOST_RANKS)
+    rows: dict[Method, ClickColumns] = {
+        "randomised": _flagged(shown, log.randomised),
+        "interleaved": _moved(_flagged(shown, log.interleaved)),
+        "harvested": _moved(shown),
     }
     rng = np.random.default_rng(seed)
-    session_or_query = numbered(log.sessions or [impression.query for impression in log.impressions])
+    session_or_query = numbered(log.sessions)[1] if log.sessions else shown.list_query
     curves = []
     for method, part in rows.items():
         if not part.clicked.any():
@@ -170,65 +168,19 @@ def estimate_examination(log: ClickLog, *, n_resamples: int = N_RESAMPLES, seed:
     return curves
 
 
-@dataclass(frozen=True, eq=False)
-class ShownDocuments:
-    """Shown documents of a log, one row for each; a pair is a query and a document.
-
-    Attributes
-    ----------
-    impression, pair, rank : numbers from 0; pairs in the order of their first appearance
-    last_rank : last rank of the row's list
-    clicked : whether the document was clicked
-    """
-
-    impression: Rows
-    pair: Rows
-    rank: Rows
-    last_rank: Rows
-    clicked: NDArray[np.bool_]
-
-    @staticmethod
-    def from_log(log: ClickLog, most_ranks: int | None = None) -> ShownDocuments:
-        lists = [impression.shown[:most_ranks] for impression in log.impressions]
-        sizes = np.array([len(shown) for shown in lists], dtype=np.int64)
-        impression, start = np.repeat(np.arange(sizes.size), sizes), np.cumsum(sizes) - sizes
-        query, doc = numbered([one.query for one in log.impressions]), numbered(list(chain.from_iterable(lists)))
-        _, first, pair = np.unique(query[impression] * (doc.max(initial=0) + 1) + doc, True, True)
-        number = np.empty(first.size, dtype=np.int64)
-        number[np.argsort(first)] = np.arange(first.size)
-        clicked = np.zeros(doc.size, dtype=bool)
-        clicked[
-            [
-                begin + shown.index(doc_id)
-                for begin, shown, (_, _, clicks) in zip(start.tolist(), lists, log.impressions, strict=True)
-                for doc_id in clicks
-                if doc_id in shown
-            ]
-        ] = True
-        rank = np.arange(doc.size) - np.repeat(start, sizes)
-        return ShownDocuments(impression, number[pair], rank, np.repeat(sizes - 1, sizes), clicked)
-
-    def subset(self, kept: NDArray[np.bool_]) -> ShownDocuments:
-        return replace(self, **{field.name: getattr(self, field.name)[kept] for field in fields(self)})
-
-    def list_flags(self, flags: Sequence[bool]) -> NDArray[np.bool_]:
-        """Flag of each row's list; an empty sequence is False everywhere."""
-        return np.array(flags, dtype=bool)[self.impression] if flags else np.zeros(self.rank.size, dtype=bool)
-
-    @property
-    def moved(self) -> NDArray[np.bool_]:
-        """Whether each row's pair was shown at another rank, too."""
-        low, high = np.full((2, self.pair.max(initial=-1) + 1), -1)
-        low[:] = self.rank.max(initial=-1) + 1
-        np.minimum.at(low, self.pair, self.rank)
-        np.maximum.at(high, self.pair, self.rank)
-        return np.asarray((low < high)[self.pair])
+def _flagged(rows: ClickColumns, flags: Sequence[bool]) -> ClickColumns:
+    """Rows of the flagged lists; an empty sequence flags none."""
+    is_flagged = np.array(flags or [False] * rows.list_query.size, dtype=bool)
+    return rows.take(is_flagged[rows.impression])
 
 
-def numbered(names: Sequence[str]) -> Rows:
-    """Number names in the order of their first appearance."""
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    return np.fromiter(map(numbers.__getitem__, names), dtype=np.int64, count=len(names))
+def _moved(rows: ClickColumns) -> ClickColumns:
+    """Rows of pairs that were shown at several ranks."""
+    low, high = np.full((2, rows.pair_query.size), -1)
+    low[:] = MOST_RANKS
+    np.minimum.at(low, rows.pair, rows.rank)
+    np.maximum.at(high, rows.pair, rows.rank)
+    return rows.take((low < high)[rows.pair])
 
 
 # -- estimates, as functions of the weights of rows -----------------------------------------------------------------
@@ -238,22 +190,23 @@ def _sums(where: Rows, weights: Array, size: int) -> Array:
     return np.asarray(np.bincount(where, weights, size), dtype=np.float64)
 
 
-def _by_rates(rows: ShownDocuments, n_ranks: int) -> Callable[[Array], Array]:
+def _by_rates(rows: ClickColumns, n_ranks: int) -> Callable[[Array], Array]:
     """Clicks at each rank, relative to clicks at the first rank of the lists that reach the rank.
 
     Lists of all lengths would not do: people may like the results of a query with few results more, or less.
     """
     at_top = rows.rank == 0
+    last_rank = np.bincount(rows.impression)[rows.impression[at_top]] - 1
 
     def fit(weights: Array) -> Array:
         clicks = weights * rows.clicked
-        top = _sums(rows.last_rank[at_top], clicks[at_top], n_ranks)[::-1].cumsum()[::-1]
+        top = _sums(last_rank, clicks[at_top], n_ranks)[::-1].cumsum()[::-1]
         return np.divide(_sums(rows.rank, clicks, n_ranks), top, out=np.full(n_ranks, np.nan), where=top > 0)
 
     return fit
 
 
-def _by_moves(rows: ShownDocuments, n_ranks: int) -> Callable[[Array], Array]:
+def _by_moves(rows: ClickColumns, n_ranks: int) -> Callable[[Array], Array]:
     """AllPairs over all comparisons of two ranks of one pair."""
     cells, cell = np.unique(rows.pair * n_ranks + rows.rank, return_inverse=True)
     pair, rank = cells // n_ranks, cells % n_ranks

@@ -1,10 +1,10 @@
-"""Judgements by row, their checks, and the matrices of texts."""
+"""Graded judgements as a source of evidence."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,34 +12,25 @@ from scipy import sparse
 
 from tercet.data.sampling import JudgementSampler, check_grade
 from tercet.errors import InputError
+from tercet.fitting.leaving_out import Selection
 from tercet.fitting.task import Qrels
 from tercet.measure.held_out import HeldOutQueries
-from tercet.measure.names import Measure, parse_measure
-from tercet.text import Vectoriser
-from tercet.text.counting import CountedTexts
-from tercet.text.fielded import FieldedVectoriser, docs_for
-
-# The queries that choose are ranked once for every way to weight words.
-MOST_SCORES: Final = 4_000_000
-FEWEST_CHOOSING: Final = 300
-MOST_CHOOSING: Final = 500
-
-Matrices = tuple[sparse.csr_array, sparse.csr_array]
+from tercet.measure.names import Measure
 
 
 @dataclass(frozen=True, eq=False)
-class JudgementRows:
-    """Judgements by row, the source of samplers and evaluators.
+class Judgements:
+    """Judgements by row.
 
     Attributes
     ----------
-    qids, rows : queries, and the row of each in Q
-    grades : CSR integers (n_queries, n_docs)
-    measure : measure of the evaluators
+    rows : row in Q of each judged query
+    grades : CSR integers (n_judged, n_docs)
+    measure : measure of held-out queries
     linked : whether queries are documents, which are left out of their own rankings
     """
 
-    qids: tuple[str, ...]
+    name: ClassVar[str] = "judgements"
     rows: NDArray[np.int64]
     grades: sparse.csr_array
     measure: Measure
@@ -51,9 +42,9 @@ class JudgementRows:
         qrels: Qrels,
         query_rows: Mapping[str, int],
         doc_rows: Mapping[str, int],
-        measure: str,
+        measure: Measure,
         linked: bool = False,
-    ) -> JudgementRows:
+    ) -> Judgements:
         indptr = np.cumsum([0, *map(len, qrels.values())])
         columns = [doc_rows[doc_id] for judged in qrels.values() for doc_id in judged]
         grades = [grade for judged in qrels.values() for grade in judged.values()]
@@ -62,47 +53,60 @@ class JudgementRows:
             shape=(len(qrels), len(doc_rows)),
         )
         rows = np.array([query_rows[qid] for qid in qrels], dtype=np.int64)
-        return cls(tuple(qrels), rows, matrix, parse_measure(measure), linked)
+        return cls(rows, matrix, measure, linked)
 
-    def subset(self, qids: Iterable[str]) -> JudgementRows:
-        """Judgements of those of the queries that are among these."""
-        wanted = set(qids)
-        numbers = np.array([number for number, qid in enumerate(self.qids) if qid in wanted], dtype=np.int64)
-        names = tuple(self.qids[number] for number in numbers)
-        return replace(self, qids=names, rows=self.rows[numbers], grades=self.grades[numbers])
+    @property
+    def size(self) -> int:
+        return int(self.grades.nnz)
 
-    def answers(self) -> sparse.csr_array:
-        """Non-zero where a document answers, (n_queries, n_docs)."""
-        answers = sparse.csr_array(self.grades > 0, dtype=np.int8)
-        answers.eliminate_zeros()
-        return answers
+    @property
+    def facts(self) -> dict[str, int]:
+        return {"n_judgements": self.size}
+
+    def _take(self, kept: NDArray[np.bool_]) -> Judgements:
+        return replace(self, rows=self.rows[kept], grades=self.grades[np.flatnonzero(kept)])
+
+    def select(self, keep: Selection) -> Judgements:
+        """Judgements of some queries without those of withheld documents; a query keeps an answer or is left out."""
+        some = self._take(keep.queries[self.rows])
+        if not keep.withheld.any():
+            return some
+        cells = some.grades.tocoo()
+        kept = ~keep.withheld[cells.col]
+        grades = sparse.csr_array((cells.data[kept], (cells.row[kept], cells.col[kept])), shape=cells.shape)
+        rest = replace(some, grades=grades)
+        return rest._take(np.diff(rest.answers()[1].indptr) > 0)
 
     def sampler(self) -> JudgementSampler:
         """Draws preferences; the worse document is any document of a lower grade."""
-        judged = self.grades.tocoo()
-        return JudgementSampler(self.rows[judged.row], judged.col, judged.data, n_docs=self.grades.shape[1])
+        cells = self.grades.tocoo()
+        return JudgementSampler(self.rows[cells.row], cells.col, cells.data, n_docs=cells.shape[1])
 
-    def evaluator(self, Q: sparse.csr_array, D: sparse.csr_array) -> HeldOutQueries:
-        """Held-out queries for Q and D."""
+    def past(self, n_queries: int) -> tuple[sparse.csr_array, None]:
+        """Evidence for memory, (n_queries, n_docs): grades as shares of the largest; judgements count no clicks."""
+        cells = self.grades.tocoo()
+        relevant = cells.data > 0
+        values = cells.data[relevant] / max(1, cells.data.max(initial=1))
+        where, shape = (self.rows[cells.row[relevant]], cells.col[relevant]), (n_queries, cells.shape[1])
+        return sparse.csr_array((values.astype(np.float32), where), shape=shape), None
+
+    def answers(self) -> tuple[NDArray[np.int64], sparse.csr_array]:
+        """Queries, and (n_judged, n_docs), non-zero where a document answers."""
+        answers = sparse.csr_array(self.grades > 0, dtype=np.int8)
+        answers.eliminate_zeros()
+        return self.rows, answers
+
+    def held_out(self, Q: sparse.csr_array, D: sparse.csr_array, qids: Sequence[str]) -> HeldOutQueries:
+        """Queries to measure by; ``qids`` names the rows of Q."""
         exclude = self.rows if self.linked else None  # the row of a document is that of the query
-        return HeldOutQueries(Q[self.rows], D, self.grades, self.qids, self.measure, exclude)
-
-    def drop(self, withheld: NDArray[np.bool_]) -> JudgementRows:
-        """Judgements without those of some documents, and without queries that lose all their answers."""
-        judged = self.grades.tocoo()
-        kept = ~withheld[judged.col]
-        grades = sparse.csr_array((judged.data[kept], (judged.row[kept], judged.col[kept])), shape=judged.shape)
-        rest = replace(self, grades=grades)
-        answered = np.diff(rest.answers().indptr) > 0
-        return rest.subset(qid for qid, has in zip(self.qids, answered, strict=True) if has)
+        names = tuple(qids[row] for row in self.rows)
+        return HeldOutQueries(Q[self.rows], D, self.grades, names, self.measure, exclude)
 
 
 def usable_judgements(
-    qrels: Qrels | None, name: str, docs: Mapping[str, str], queries: Mapping[str, str]
+    qrels: Qrels, name: str, docs: Mapping[str, str], queries: Mapping[str, str]
 ) -> dict[str, Mapping[str, int]]:
     """Check judgements and keep the queries that have a relevant document; errors call the judgements ``name``."""
-    if qrels is None:
-        return {}
     if not isinstance(qrels, Mapping):
         raise InputError(f"{name} must be a mapping, qid -> {{doc_id: grade}}; got {type(qrels).__name__}")
     for qid, judged in qrels.items():
@@ -131,34 +135,3 @@ def check_texts(docs: Mapping[str, str], queries: Mapping[str, str]) -> None:
             raise InputError(f"{name} must be a mapping, id -> text; got {type(texts).__name__}")
     if not docs or not queries:
         raise InputError(f"there are {len(docs)} documents and {len(queries)} queries; both are needed")
-
-
-def matrices_of(
-    vectorisers: Sequence[Vectoriser],
-    docs: Mapping[str, str],
-    queries: Mapping[str, str],
-    train: Iterable[str],
-    counted: CountedTexts,
-) -> list[Matrices]:
-    """Q and D of vectorisers that tokenise alike, with columns for words that only training queries have.
-
-    ``counted`` are the texts of the documents.
-    """
-    taught = [queries[qid] for qid in train]
-    asked = list(queries.values())
-    if any(isinstance(words, FieldedVectoriser) for words in vectorisers):
-        rows = [words.fit_transform_docs(docs_for(words, docs), queries=taught) for words in vectorisers]
-        return [(words.transform_queries(asked), D) for words, D in zip(vectorisers, rows, strict=True)]
-    return weighted_alike(vectorisers, counted, asked, taught)
-
-
-def weighted_alike(
-    vectorisers: Sequence[Vectoriser], docs: Sequence[str], queries: Sequence[str], taught: Sequence[str] = ()
-) -> list[Matrices]:
-    """Q and D of texts in rows; a fitted vectoriser keeps its words."""
-    first, *others = vectorisers
-    counts = first.counts(docs) if hasattr(first, "words_") else first.fit_counts(docs, taught)
-    asked = counts if queries is docs else first.counts(queries)
-    for words in others:
-        words.adopt(first, counts)
-    return [(words.query_rows(asked), words.doc_rows(counts)) for words in vectorisers]

@@ -11,9 +11,9 @@ from scipy import sparse
 
 from tercet.data.sampling import LabelSampler
 from tercet.errors import InputError
-from tercet.fitting.judged import weighted_alike
 from tercet.fitting.leaving_out import N_FOLDS, folds_of, split_text
 from tercet.fitting.task import EVERY, KNOWN, Facts, Fold, HeldOutPart, Task
+from tercet.fitting.text_rows import rows_of_texts
 from tercet.measure.held_out import HeldOutQueries
 from tercet.measure.names import parse_measure
 from tercet.text import Vectoriser
@@ -74,7 +74,7 @@ def labelled_task(
         sampler,
         len(texts),
         Facts(data, len(texts), split, named),
-        lambda vectorisers: weighted_alike(vectorisers, counted, counted),
+        lambda vectorisers: rows_of_texts(vectorisers, counted, counted),
         lambda D: folds,
         lambda Q, D: some(choosing, Q, D),
         folds,

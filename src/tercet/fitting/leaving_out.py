@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -11,7 +12,6 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from tercet.data.judgements import plain_text
-from tercet.errors import InputError
 
 FEWEST_QUERIES: Final = 10  # below this there is nothing to hold out
 N_FOLDS: Final = 5
@@ -23,6 +23,21 @@ _MOST_DOCUMENTS: Final = 0.1  # share of the answers that are left out together
 _MOST_QUERIES: Final = 0.5  # share of the queries that go with them
 _FEWEST_NEW: Final = 5  # queries with new answers
 _MOST_TO_COMPARE: Final = 20_000  # documents; of more, each is a group of its own
+
+
+class Selection(NamedTuple):
+    """Evidence to learn from.
+
+    Attributes
+    ----------
+    queries : mask of the queries whose evidence is kept, (n_queries,)
+    withheld : mask of the documents that nothing is learned from, (n_docs,)
+    before : end of the part of a click log that is kept, a number of lists
+    """
+
+    queries: NDArray[np.bool_]
+    withheld: NDArray[np.bool_]
+    before: float = inf
 
 
 def folds_of(
@@ -92,25 +107,12 @@ def split_text(n_folds: int, n_queries: int, *, tested: bool, what: str = "query
     return f"Each {what} was left out {times}, in {N_FOLDS} folds, {why}."
 
 
-def check_enough(n: int, what: str, otherwise: str) -> None:
-    """Refuse evidence of which nothing can be left out."""
-    if n < FEWEST_QUERIES:
-        raise InputError(
-            f"{n} {what} are too few to leave any out to choose by; give at least {FEWEST_QUERIES}, or {otherwise}"
-        )
-
-
 # -- new answers ------------------------------------------------------------------------------------------------------
 
 
-class NewAnswers(NamedTuple):
-    """Queries to leave out with their answers: numbers of queries, and a mask of documents (n_docs,)."""
-
-    queries: NDArray[np.int64]
-    docs: NDArray[np.bool_]
-
-
-def new_answers(answers: sparse.csr_array, D: sparse.csr_array, rng: np.random.Generator) -> NewAnswers | None:
+def new_answers(
+    answers: sparse.csr_array, D: sparse.csr_array, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
     """Choose queries and answers to leave out together, so that no remaining query has one of the answers.
 
     Whole components of the graph of queries and answers are left out. If one component holds more than half of the
@@ -123,13 +125,14 @@ def new_answers(answers: sparse.csr_array, D: sparse.csr_array, rng: np.random.G
 
     Returns
     -------
-    None if too few queries would be left out, or left to learn from.
+    Numbers of the queries, and a mask of the answers, (n_docs,); None if too few queries would be left out, or left to
+    learn from.
 
     Examples
     --------
     >>> answers = sparse.csr_array(np.kron(np.eye(10), np.ones((2, 1))))
-    >>> left_out = new_answers(answers, sparse.eye_array(10, format="csr"), np.random.default_rng(0))
-    >>> left_out.queries.tolist(), int(left_out.docs.sum())
+    >>> queries, docs = new_answers(answers, sparse.eye_array(10, format="csr"), np.random.default_rng(0))
+    >>> queries.tolist(), int(docs.sum())
     ([4, 5, 8, 9, 12, 13], 3)
     """
     n_queries, n_docs = answers.shape
@@ -144,21 +147,16 @@ def new_answers(answers: sparse.csr_array, D: sparse.csr_array, rng: np.random.G
     of_query = component[:n_queries]
     docs = np.zeros(n_docs, dtype=bool)
     if np.bincount(of_query).max() <= _MOST_QUERIES * n_queries:
-        chosen = _until(rng.permutation(np.unique(of_query)), np.bincount(of_query), wanted)
-        queries = np.flatnonzero(np.isin(of_query, chosen))
+        order = rng.permutation(np.unique(of_query))
+        n_chosen = int(np.searchsorted(np.cumsum(np.bincount(of_query)[order]), wanted)) + 1
+        queries = np.flatnonzero(np.isin(of_query, order[:n_chosen]))
         docs[answers[queries].indices] = True
     else:
         docs = _left_out_groups(answers, D, rng)
         queries = np.unique(answers.tocoo().row[docs[answers.tocoo().col]])
     if queries.size < _FEWEST_NEW or n_queries - queries.size < FEWEST_QUERIES // 2:
         return None
-    return NewAnswers(queries.astype(np.int64), docs)
-
-
-def _until(order: NDArray[np.int64], sizes: NDArray[np.int64], wanted: int) -> NDArray[np.int64]:
-    """The first of some numbered groups that together reach a size."""
-    n = int(np.searchsorted(np.cumsum(sizes[order]), wanted)) + 1
-    return order[:n]
+    return queries.astype(np.int64), docs
 
 
 def _left_out_groups(answers: sparse.csr_array, D: sparse.csr_array, rng: np.random.Generator) -> NDArray[np.bool_]:

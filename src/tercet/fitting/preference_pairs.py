@@ -1,219 +1,294 @@
-"""Triplets and clicks as pairs of documents, the better one and the worse, by query; and what queries are called."""
+"""Triplets and clicks as sources of evidence: pairs of documents, the better one and the worse one, by query."""
 
 from __future__ import annotations
 
 from array import array as growing_array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, replace
 from sys import float_info
-from typing import Any, Final
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet._validate import is_number
-from tercet.data.clicks import ClickLog, Skipped, click_preferences
+from tercet.data.clicks import ClickLog
 from tercet.data.judgements import plain_text
-from tercet.data.preferences import Preferences
+from tercet.data.preferences import Preferences, PreferenceSampler
 from tercet.errors import InputError
+from tercet.fitting.click_judgements import end_of, past_clicks, preferred_rows
+from tercet.fitting.leaving_out import Selection
 from tercet.fitting.task import Triplets
 from tercet.measure.held_out import HeldOutPreferences
 
-# Preferences over what was skipped above a click all contradict the order that was shown: whatever showed the lists has
-# every one of them wrong, and a model learned from them alone unlearns matching. Over all that was shown, each weighted
-# by the chance that it was looked at, neither order of two equally good documents is favoured.
-SKIPPED: Final[Skipped] = "all"
-
-# -- queries ----------------------------------------------------------------------------------------------------------
+Rows = NDArray[np.int64]
 
 
 class QueryNames:
-    """Queries of all sources, each under one id: its own, or its text.
+    """Queries of all sources by row, each under one id: an own id, or the text.
 
-    Texts that differ in case and blanks alone are one query. New texts are taken in where there were no queries, or
-    where these are called by their texts.
+    Texts that differ in case and blanks alone are one query. New texts are added if no queries were given, or if all
+    queries are called by their texts.
     """
 
     def __init__(self, queries: Mapping[str, str] | None) -> None:
         if queries is not None and not isinstance(queries, Mapping):
             raise InputError(f"queries must be a mapping, id -> text; got {type(queries).__name__}")
         self.texts: dict[str, str] = dict(queries or {})
+        self.rows = {qid: row for row, qid in enumerate(self.texts)}
         self._by_text: dict[str, str] = {}
         for qid, text in self.texts.items():
             self._by_text.setdefault(plain_text(text), qid)
         self.are_texts = all(qid == text for qid, text in self.texts.items())
 
     def find(self, query: str) -> str | None:
-        """The id of a query that is named by it, or by its text."""
+        """Id of a query that is called by the id or by the text."""
         return query if query in self.texts else self._by_text.get(plain_text(query))
 
-    def take_in(self, query: str) -> str:
-        """The id of a query, which is a new text where it is not known."""
-        known = self.find(query)
-        if known is not None:
-            return known
-        self.texts[query] = query
-        self._by_text[plain_text(query)] = query
-        return query
+    def add(self, query: str) -> int:
+        """Row of a query; an unknown query is a new text."""
+        qid = self.find(query)
+        if qid is None:
+            qid = self.texts[query] = self._by_text[plain_text(query)] = query
+            self.rows[query] = len(self.rows)
+        return self.rows[qid]
 
 
-# -- triplets and clicks, as pairs of documents -----------------------------------------------------------------------
+def by_known_names(log: ClickLog, names: QueryNames) -> ClickLog:
+    """The click log with each query under one name: the id of a known query, or the first spelling."""
+    spelling: dict[str, str] = {}
+    called: dict[str, str] = {}
+    for query in dict.fromkeys(one.query for one in log.impressions):
+        called[query] = names.find(query) or spelling.setdefault(plain_text(query), query)
+    return replace(log, impressions=tuple(one._replace(query=called[one.query]) for one in log.impressions))
 
 
 @dataclass(frozen=True, eq=False)
 class PreferredPairs:
-    """Which document of two is better, by query, as columns.
+    """Pairs of documents in columns.
 
     Attributes
     ----------
-    qids : the queries, in the order they came, each with its number
-    query, better, worse : number of the query, rows of the documents; those of clicks are sorted
-    weight : or None where all count the same
-    place : of clicks, the number of the list in the log
+    query, better, worse : rows of Q and D
+    weight : weight of each pair
+    n_docs : rows of D
     """
 
-    qids: dict[str, int]
-    query: NDArray[np.int64]
-    better: NDArray[np.int64]
-    worse: NDArray[np.int64]
-    weight: NDArray[np.float64] | None
-    position: NDArray[np.int64] | None = None
+    name: ClassVar[str] = "triplets"
+    columns: ClassVar[tuple[str, ...]] = ("query", "better", "worse", "weight")
+    query: Rows
+    better: Rows
+    worse: Rows
+    weight: NDArray[np.float64]
+    n_docs: int
+
+    @classmethod
+    def from_triplets(
+        cls, triplets: Triplets, name: str, names: QueryNames, doc_rows: Mapping[str, int]
+    ) -> PreferredPairs:
+        """Check triplets; a fourth value is a weight. Errors call the triplets ``name``."""
+        if isinstance(triplets, str | bytes | Mapping) or not isinstance(triplets, Iterable):
+            kind = type(triplets).__name__
+            raise InputError(f"{name} must be triplets (query, better document, worse document); got {kind}")
+        rows, weights = tuple(growing_array("q") for _ in range(3)), growing_array("d")
+        may_add = names.are_texts
+        for number, triplet in enumerate(triplets):
+            if isinstance(triplet, str) or not isinstance(triplet, Sequence) or len(triplet) not in (3, 4):
+                raise InputError(f"{name}[{number}] must be a query, a better and a worse document; got {triplet!r}")
+            query, better, worse = triplet[:3]
+            if not all(isinstance(side, str) for side in (query, better, worse)):
+                raise InputError(f"{name}[{number}] must be three strings; got {triplet!r}")
+            if better == worse:
+                raise InputError(f"{name}[{number}] says that document {better!r} is better than itself")
+            weight = triplet[3] if len(triplet) == 4 else 1.0
+            if not is_number(weight, 0, float_info.max) or not weight > 0:
+                raise InputError(f"{name}[{number}] has the weight {weight!r}; a positive number is needed")
+            if not may_add and names.find(query) is None:
+                raise InputError(f"{name}[{number}] is of query {query!r}, which is not among the queries")
+            for doc_id in (better, worse):
+                if doc_id not in doc_rows:
+                    raise InputError(f"{name}[{number}] names document {doc_id!r}; there is no such document")
+            for column, row in zip(rows, (names.add(query), doc_rows[better], doc_rows[worse]), strict=True):
+                column.append(row)
+            weights.append(float(weight))
+        if not weights:
+            raise InputError(f"{name} have no preference")
+        query_rows, better_rows, worse_rows = (np.array(column, dtype=np.int64) for column in rows)
+        return cls(query_rows, better_rows, worse_rows, np.array(weights, dtype=np.float64), len(doc_rows))
 
     @property
-    def n_lists(self) -> int:
-        """How many lists of a log have some."""
-        return 0 if self.position is None else int(np.unique(self.position).size)
+    def rows(self) -> Rows:
+        """Row in Q of each pair."""
+        return self.query
 
-    def for_queries(self, qids: Iterable[str], where: NDArray[np.bool_] | None = None) -> PreferredPairs:
-        """The pairs of some queries, and of those only the ones that `where` picks."""
-        numbers = np.array([self.qids[qid] for qid in qids if qid in self.qids], dtype=np.int64)
-        kept = np.isin(self.query, numbers)
-        if where is not None:
-            kept &= where
-        present = set(np.unique(self.query[kept]).tolist())
-        columns = (self.query, self.better, self.worse, self.weight, self.position)
-        return PreferredPairs(
-            {qid: number for qid, number in self.qids.items() if number in present},
-            *(None if column is None else column[kept] for column in columns),  # type: ignore[arg-type]
-        )
+    @property
+    def size(self) -> int:
+        return self.query.size
 
-    def preferences(self, query_rows: Mapping[str, int]) -> Preferences:
-        """By row of Q and D, queries rising; clicks that say the same are one preference, with all their weight."""
-        row_of = np.zeros(max(self.qids.values(), default=-1) + 1, dtype=np.int64)
-        for qid, number in self.qids.items():
-            row_of[number] = query_rows[qid]
-        rows = row_of[self.query]
-        order = np.argsort(rows, kind="stable")
-        columns = np.stack([rows, self.better, self.worse])[:, order]
-        weight = None if self.weight is None else self.weight[order]
-        if self.position is not None and weight is not None and order.size:
-            # A query that is asked a thousand times shows the same documents: as one, they are drawn as often.
-            first = np.flatnonzero(np.r_[True, (np.diff(columns) != 0).any(axis=0)])
-            columns, weight = columns[:, first], np.add.reduceat(weight, first)
-        return Preferences(columns[0], columns[1], columns[2], weight)
+    @property
+    def facts(self) -> dict[str, int]:
+        return {"n_preferences": self.size}
 
-    def held_out(self, Q: sparse.csr_array, D: sparse.csr_array, query_rows: Mapping[str, int]) -> HeldOutPreferences:
-        """To measure by, with the rows of these queries only."""
-        qids = tuple(sorted(self.qids, key=query_rows.__getitem__))
-        preferences = self.preferences({qid: row for row, qid in enumerate(qids)})
-        return HeldOutPreferences(Q[[query_rows[qid] for qid in qids]], D, preferences, qids)
+    def take(self, kept: NDArray[np.bool_]) -> Self:
+        return replace(self, **{name: getattr(self, name)[kept] for name in self.columns})
+
+    def select(self, keep: Selection) -> Self:
+        """Pairs of some queries without withheld documents, which would only be the worse ones of what remains."""
+        return self.take(keep.queries[self.query] & ~(keep.withheld[self.better] | keep.withheld[self.worse]))
+
+    def preferences(self) -> Preferences:
+        """Preferences by rising query."""
+        order = np.argsort(self.query, kind="stable")
+        weight = None if (self.weight == 1).all() else self.weight[order]
+        return Preferences(self.query[order], self.better[order], self.worse[order], weight)
+
+    def sampler(self) -> PreferenceSampler:
+        return PreferenceSampler(self.preferences())
+
+    def past(self, n_queries: int) -> tuple[sparse.csr_array, sparse.csr_array | None]:
+        """Evidence for memory, ``2 (wins - losses) / (wins + losses + 1)``, so 1 for a single win; no clicks."""
+        sides = np.concatenate([self.query, self.query]) * self.n_docs + np.concatenate([self.better, self.worse])
+        cells, cell = np.unique(sides, return_inverse=True)
+        total = np.bincount(cell.ravel(), np.concatenate([self.weight, self.weight]), cells.size)
+        net = np.bincount(cell.ravel(), np.concatenate([self.weight, -self.weight]), cells.size)
+        where = cells // self.n_docs, cells % self.n_docs
+        evidence = (2 * net / (total + 1)).astype(np.float32)
+        return sparse.csr_array((evidence, where), shape=(n_queries, self.n_docs)), None
+
+    def answers(self) -> tuple[Rows, sparse.csr_array]:
+        """Queries, and (n_queries, n_docs), non-zero for a better document."""
+        rows, query = np.unique(self.query, return_inverse=True)
+        ones = np.ones(self.query.size, dtype=np.int64)
+        return rows, sparse.csr_array((ones, (query.ravel(), self.better)), shape=(rows.size, self.n_docs))
+
+    def held_out(self, Q: sparse.csr_array, D: sparse.csr_array, qids: Sequence[str]) -> HeldOutPreferences:
+        """Preferences to measure by; ``qids`` names the rows of Q."""
+        rows, query = np.unique(self.query, return_inverse=True)
+        preferences = replace(self, query=query.ravel()).preferences()
+        return HeldOutPreferences(Q[rows], D, preferences, tuple(qids[row] for row in rows))
+
+    def by_query(self) -> Self:
+        """The same pairs, each query with the weight 1 in all."""
+        return replace(self, weight=self.weight / np.bincount(self.query, self.weight)[self.query])
 
     @staticmethod
-    def joined(parts: Sequence[PreferredPairs]) -> PreferredPairs:
-        """Several sources as one; in the share of a query, each of its sources counts the same."""
-        if len(parts) == 1:
-            return parts[0]
-        qids: dict[str, int] = {}
-        columns: list[list[NDArray[Any]]] = [[], [], [], []]
-        for part in parts:
-            row_of = np.zeros(max(part.qids.values(), default=-1) + 1, dtype=np.int64)
-            for qid, number in part.qids.items():
-                row_of[number] = qids.setdefault(qid, len(qids))
-            weight = np.ones(part.query.size) if part.weight is None else part.weight
-            total = np.bincount(part.query, weight, minlength=row_of.size)[part.query]
-            for column, values in zip(
-                columns, (row_of[part.query], part.better, part.worse, weight / total), strict=True
-            ):
-                column.append(values)
-        query, better, worse, weight = map(np.concatenate, columns)
-        return PreferredPairs(qids, query, better, worse, weight)
-
-
-class _Columns:
-    """Collects pairs as they come."""
-
-    def __init__(self) -> None:
-        self.qids: dict[str, int] = {}
-        self._rows = tuple(growing_array("q") for _ in range(4))
-        self._weight = growing_array("d")
-
-    def add(self, qid: str, better: int, worse: int, weight: float = 1.0, position: int = 0) -> None:
-        number = self.qids.setdefault(qid, len(self.qids))
-        for column, value in zip(self._rows, (number, better, worse, position), strict=True):
-            column.append(value)
-        self._weight.append(weight)
-
-    def pairs(self, *, are_placed: bool) -> PreferredPairs:
-        query, better, worse, position = (np.array(column, dtype=np.int64) for column in self._rows)
-        weight = np.array(self._weight, dtype=np.float64)
-        if not are_placed:
-            return PreferredPairs(self.qids, query, better, worse, None if (weight == 1.0).all() else weight)
-        order = np.lexsort((worse, better, query))
-        return PreferredPairs(self.qids, query[order], better[order], worse[order], weight[order], position[order])
-
-
-def pairs_of_triplets(part: Triplets, name: str, names: QueryNames, doc_rows: Mapping[str, int]) -> PreferredPairs:
-    """Triplets, checked; a fourth number is a weight."""
-    if isinstance(part, str | bytes | Mapping) or not isinstance(part, Iterable):
-        raise InputError(f"{name} must be triplets (query, better document, worse document); got {type(part).__name__}")
-    columns = _Columns()
-    may_add = names.are_texts
-    for number, triplet in enumerate(part):
-        if isinstance(triplet, str) or not isinstance(triplet, Sequence) or len(triplet) not in (3, 4):
-            raise InputError(f"{name}[{number}] must be a query, a better and a worse document; got {triplet!r}")
-        query, better, worse = triplet[:3]
-        if not all(isinstance(side, str) for side in (query, better, worse)):
-            raise InputError(f"{name}[{number}] must be three strings; got {triplet!r}")
-        if better == worse:
-            raise InputError(f"{name}[{number}] says that document {better!r} is better than itself")
-        weight = triplet[3] if len(triplet) == 4 else 1.0
-        if not is_number(weight, 0, float_info.max) or not weight > 0:
-            raise InputError(f"{name}[{number}] has the weight {weight!r}; a positive number is needed")
-        qid = names.take_in(query) if may_add else names.find(query)
-        if qid is None:
-            raise InputError(f"{name}[{number}] is of query {query!r}, which is not among the queries")
-        for doc_id in (better, worse):
-            if doc_id not in doc_rows:
-                raise InputError(f"{name}[{number}] names document {doc_id!r}; there is no such document")
-        columns.add(qid, doc_rows[better], doc_rows[worse], float(weight))
-    if not columns.qids:
-        raise InputError(f"{name} have no preference")
-    return columns.pairs(are_placed=False)
-
-
-def pairs_of_clicks(
-    log: ClickLog, names: QueryNames, doc_rows: Mapping[str, int], examination: Sequence[float] | None = None
-) -> PreferredPairs:
-    """Preferences of clicks, between documents that are known, each with the place of its list.
-
-    What each counts follows `examination`, the chance that each rank is looked at, or the guess.
-    """
-    columns = _Columns()
-    any_known = False
-    for position, impression in enumerate(log.impressions):
-        any_known = any_known or any(doc_id in doc_rows for doc_id in impression.shown)
-        weighed = click_preferences(impression.shown, impression.clicked, SKIPPED, most=inf, examination=examination)
-        for better, worse, weight in weighed:
-            if better in doc_rows and worse in doc_rows:
-                columns.add(names.take_in(impression.query), doc_rows[better], doc_rows[worse], weight, position)
-    if not any_known and log.impressions:
-        shown, known = log.impressions[0].shown[0], next(iter(doc_rows), "")
-        raise InputError(
-            f"no document that clicks name is among the documents: the log shows {shown!r}, and a document is called "
-            f"{known!r}; are these the documents that the log is about?"
+    def stacked(parts: Sequence[PreferredPairs]) -> PreferredPairs:
+        query, better, worse, weight = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in PreferredPairs.columns
         )
-    if not columns.qids:
-        raise InputError("clicks say nothing: in no list is a document clicked and another one not")
-    return columns.pairs(are_placed=True)
+        return PreferredPairs(query, better, worse, weight, parts[0].n_docs)
+
+
+@dataclass(frozen=True, eq=False)
+class ClickPairs(PreferredPairs):
+    """Pairs of a click log, sorted by query, better and worse document.
+
+    Attributes
+    ----------
+    impression : list of each pair
+    log : the clicks
+    examination : chance that people look at each rank; None is the guess
+    min_sessions : sessions that asked a query before memory keeps the query
+    query_row, doc_row : row of each query and document of the log, or -1
+    n_lists : number of first lists of the log that are kept
+    """
+
+    name: ClassVar[str] = "clicks"
+    columns: ClassVar[tuple[str, ...]] = (*PreferredPairs.columns, "impression")
+    impression: Rows
+    log: ClickLog
+    examination: Sequence[float] | None
+    min_sessions: int
+    query_row: Rows
+    doc_row: Rows
+    n_lists: int
+
+    @classmethod
+    def from_log(
+        cls,
+        log: ClickLog,
+        names: QueryNames,
+        doc_rows: Mapping[str, int],
+        examination: Sequence[float] | None = None,
+        min_sessions: int = 2,
+    ) -> ClickPairs:
+        """Pairs of known documents; queries that have such pairs are added to the names."""
+        shown = log.columns
+        doc_row = np.array([doc_rows.get(doc_id, -1) for doc_id in shown.docs], dtype=np.int64)
+        if log.impressions and (doc_row < 0).all():
+            raise InputError(
+                f"no document that clicks name is among the documents: the log shows {shown.docs[0]!r}, and a document "
+                f"is called {next(iter(doc_rows), '')!r}; are these the documents that the log is about?"
+            )
+        better, worse, weight = preferred_rows(shown, examination)
+        row_doc = doc_row[shown.pair_doc[shown.pair]]
+        known = (row_doc[better] >= 0) & (row_doc[worse] >= 0)
+        if not known.any():
+            raise InputError("clicks say nothing: in no list is a document clicked and another one not")
+        better, worse, weight = better[known], worse[known], weight[known]
+        impression = shown.impression[better]
+        query_row = np.full(len(shown.queries), -1, dtype=np.int64)
+        lists = np.flatnonzero(np.bincount(impression))
+        for number in dict.fromkeys(shown.list_query[lists].tolist()):
+            query_row[number] = names.add(shown.queries[number])
+        query, better, worse = query_row[shown.list_query[impression]], row_doc[better], row_doc[worse]
+        order = np.lexsort((impression, worse, better, query))
+        pairs = query[order], better[order], worse[order], weight[order], len(doc_rows), impression[order]
+        return cls(*pairs, log, examination, min_sessions, query_row, doc_row, len(log.impressions))
+
+    @property
+    def size(self) -> int:
+        """Number of lists."""
+        return int(np.count_nonzero(np.bincount(self.impression)))
+
+    @property
+    def facts(self) -> dict[str, int]:
+        return {"n_lists": self.size, "n_click_preferences": self.query.size}
+
+    def select(self, keep: Selection) -> ClickPairs:
+        query_row = np.where(keep.queries[self.query_row] & (self.query_row >= 0), self.query_row, -1)
+        part = replace(self, query_row=query_row, n_lists=int(min(self.n_lists, keep.before)))
+        part = super(ClickPairs, part).select(keep)
+        return part.take(part.impression < part.n_lists)
+
+    def preferences(self) -> Preferences:
+        """Preferences by rising query; the same preference of several lists is one with their weight.
+
+        A query that is asked a thousand times shows the same documents: a single preference is drawn as often.
+        """
+        columns = np.stack([self.query, self.better, self.worse])
+        first = np.flatnonzero(np.r_[True, (np.diff(columns) != 0).any(axis=0)])
+        query, better, worse = columns[:, first]
+        return Preferences(query, better, worse, np.add.reduceat(self.weight, first))
+
+    def past(self, n_queries: int) -> tuple[sparse.csr_array, sparse.csr_array | None]:
+        """Evidence for memory, and numbers of clicks, (n_queries, n_docs)."""
+        shown, shape = self.log.columns, (n_queries, self.n_docs)
+        evidence, n_clicks = past_clicks(
+            self.log, self.examination, n_lists=self.n_lists, min_sessions=self.min_sessions
+        )
+        rows, docs = self.query_row[shown.pair_query], self.doc_row[shown.pair_doc]
+        known = (rows >= 0) & (docs >= 0)
+        where = rows[known], docs[known]
+        return (
+            sparse.csr_array((evidence[known].astype(np.float32), where), shape=shape),
+            sparse.csr_array((n_clicks[known], where), shape=shape),
+        )
+
+    def shares_at_end(self) -> tuple[float, float] | None:
+        """Shares of repeated queries, and of new documents among the clicks, in the last tenth of the log.
+
+        None if the last tenth has no click.
+        """
+        shown, end = self.log.columns, end_of(self.log)
+        is_last = shown.impression >= end
+        lists = np.unique(shown.impression[is_last & shown.clicked])
+        if not lists.size:
+            return None
+        is_repeated = np.isin(shown.list_query[lists], shown.list_query[:end])
+        doc = shown.pair_doc[shown.pair]
+        clicked = doc[is_last & shown.clicked]
+        clicked = clicked[self.doc_row[clicked] >= 0]
+        n_new = (~np.isin(clicked, doc[~is_last & shown.clicked])).sum()
+        return float(is_repeated.mean()), n_new / max(1, clicked.size)
