@@ -179,28 +179,11 @@ class HeldOutQueries(HeldOut):
         self, weights: Weights, other: Weights, factors: Sequence[float], measures: tuple[Measure, ...]
     ) -> NDArray[np.float64]:
         """Measures under ``weights + factor * other``, (n_factors, n_q, n_measures); each is scored once."""
-        [values] = self.measures_of_parts([self], weights, other, factors, measures)
-        return values
-
-    def measures_of_parts(
-        self,
-        parts: Sequence[HeldOutQueries],
-        weights: Weights,
-        other: Weights,
-        factors: Sequence[float],
-        measures: tuple[Measure, ...],
-    ) -> list[NDArray[np.float64]]:
-        """The same of each part of these queries, such as ``by_documents`` gives; each query is scored once for all."""
-        row_of = {qid: row for row, qid in enumerate(self.qids)}
-        rows = [np.array([row_of[qid] for qid in part.qids]) for part in parts]  # rising, as those of all queries are
-        values = [np.empty((len(factors), len(part.qids), len(measures))) for part in parts]
+        values = np.empty((len(factors), len(self.qids), len(measures)))
         both = zip(weights.score_blocks(self.Q, self.D), other.score_blocks(self.Q, self.D), strict=True)
         for (block, scores), (_, other_scores) in both:
-            within = [slice(*np.searchsorted(own, [block.start, block.stop])) for own in rows]
             for number, factor in enumerate(factors):
-                blended = scores + factor * other_scores
-                for part, own, some, found in zip(parts, rows, within, values, strict=True):
-                    found[number, some] = part.measured(some, blended[own[some] - block.start], measures)
+                values[number, block] = self.measured(block, scores + factor * other_scores, measures)
         return values
 
     def by_documents(self, chosen: NDArray[np.bool_]) -> Self | None:
@@ -309,14 +292,6 @@ class HeldOutPreferences(HeldOut):
     def _check(self, measures: tuple[Measure, ...]) -> None:
         if measures != (self.measure,):
             raise InputError(f"preferences are measured by {self.measure} alone; got {', '.join(map(str, measures))}")
-
-    def measures_of_blends(
-        self, weights: Weights, other: Weights, factors: Sequence[float], measures: tuple[Measure, ...]
-    ) -> NDArray[np.float64]:
-        """The one measure under ``weights + factor * other``, (n_factors, n_q, 1); each is scored once."""
-        self._check(measures)
-        margins, other_margins = self._margins(weights), self._margins(other)
-        return np.stack([self.shares(margins + factor * other_margins) for factor in factors])[:, :, None]
 
     def by_documents(self, chosen: NDArray[np.bool_]) -> Self | None:
         """The same, of those preferences whose better document is a chosen one; None where there is none."""
