@@ -24,8 +24,8 @@ from tercet.choose import Gain
 from tercet.cli.main import cli
 from tercet.errors import DamagedBundleError, InputError
 from tercet.fitting import outcome
+from tercet.fitting.against_start import decide
 from tercet.fitting.baselines import RM3_GRID, word_shares
-from tercet.fitting.task import decide
 from tercet.report import Report
 from tercet.report.charts import bars, curves, intervals, ticks
 from tercet.report.details import QueryChange

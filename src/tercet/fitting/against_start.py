@@ -6,8 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tercet.choose import Gain
-from tercet.fitting.task import Decision, decide
+from tercet.fitting.task import Decision
 from tercet.fitting.text_model import TextModel
 from tercet.measure.held_out import HeldOut
 from tercet.report import Report, SystemResult, changes_between
@@ -63,3 +66,16 @@ def learned_or_start(
         **facts,
     )
     return TextModel(*vectorisers, weights, report)
+
+
+def decide(
+    gain: Gain, before: NDArray[np.float64], after: NDArray[np.float64], *, start: str, measure: str, queries: str
+) -> Decision:
+    """Accept learning only if it beats the start on held-out queries by more than one standard error."""
+    verdict = "accepted" if gain.is_clear else f"rejected; the model is {start}"
+    return Decision(
+        gain.is_clear,
+        f"Learning was {verdict}: on {gain.n_queries} {queries} {measure} changed by "
+        f"{(after - before).mean():+.3f} from {start}'s {before.mean():.3f}, with a standard error of "
+        f"{gain.error:.3f}.",
+    )

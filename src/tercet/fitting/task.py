@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.choose import Gain
 from tercet.data.lines import look_alikes
 from tercet.data.sampling import Sampler
 from tercet.data.shards import StoredRows
@@ -201,19 +200,6 @@ class Decision(NamedTuple):
 
     accepted: bool
     text: str
-
-
-def decide(
-    gain: Gain, before: NDArray[np.float64], after: NDArray[np.float64], *, start: str, measure: str, queries: str
-) -> Decision:
-    """Accept learning only if it beats the start on held-out queries by more than one standard error."""
-    verdict = "accepted" if gain.is_clear else f"rejected; the model is {start}"
-    return Decision(
-        gain.is_clear,
-        f"Learning was {verdict}: on {gain.n_queries} {queries} {measure} changed by "
-        f"{(after - before).mean():+.3f} from {start}'s {before.mean():.3f}, with a standard error of "
-        f"{gain.error:.3f}.",
-    )
 
 
 def check_disjoint(parts: Mapping[str, Mapping[str, Any]]) -> None:
