@@ -21,7 +21,7 @@ from tercet.engines import engine as engine_module
 from tercet.errors import BundleError
 from tercet.search import Index
 from tercet.serve import learner
-from tercet.serve.generations import IndexSource
+from tercet.serve.reloading import IndexSource
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
 

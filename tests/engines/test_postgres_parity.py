@@ -26,7 +26,7 @@ from tercet.engines import PostgresIndex, open_index
 from tercet.errors import BundleError, InputError
 from tercet.search import Index
 from tercet.search.base import BaseIndex
-from tercet.serve.bounds import Limits
+from tercet.serve.service import Limits
 from tercet.weights import Identity, LowRank, Sparse, Weights
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not

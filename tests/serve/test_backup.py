@@ -50,7 +50,7 @@ def copied(source: Path, copy: Path) -> Index:
 def test_a_copy_made_while_it_runs_gives_the_same_answers(tmp_path):
     live, copy = tmp_path / "index", tmp_path / "backup" / "index"
     index = made_index(live)
-    with served(tmp_path / "index.journal" / "journal.jsonl", index) as (client, _):
+    with served(tmp_path / "index.journal" / "taught.db", index) as (client, _):
         untaught = answers(client)
         for query in QUERIES:
             hits = client.get("/search", params={"q": query}).json()["learned"]
@@ -61,7 +61,7 @@ def test_a_copy_made_while_it_runs_gives_the_same_answers(tmp_path):
         restored = copied(live, copy)
         shutil.copytree(tmp_path / "index.journal", tmp_path / "backup" / "index.journal")
         assert answers(client) == before
-    with served(tmp_path / "backup" / "index.journal" / "journal.jsonl", restored) as (client, _):
+    with served(tmp_path / "backup" / "index.journal" / "taught.db", restored) as (client, _):
         assert answers(client) == before
 
 
@@ -92,7 +92,7 @@ def test_a_copy_made_while_documents_come_in_is_of_one_commit(tmp_path):
 
 
 def test_a_journal_that_was_copied_within_a_line_is_read_up_to_it(tmp_path):
-    journal = tmp_path / "journal.jsonl"
+    journal = tmp_path / "taught.db"
     index = made_index()
     with served(journal, index) as (client, _):
         hits = client.get("/search", params={"q": QUERIES[0]}).json()["learned"]
@@ -100,8 +100,8 @@ def test_a_journal_that_was_copied_within_a_line_is_read_up_to_it(tmp_path):
             client.post("/prefer", json={"query": QUERIES[0], "better": other["id"], "worse": hits[0]["id"]})
     lines = journal.read_bytes().splitlines(keepends=True)
     (tmp_path / "cut").mkdir()
-    (tmp_path / "cut" / "journal.jsonl").write_bytes(b"".join(lines[:-1]) + lines[-1][: len(lines[-1]) // 2])
-    service = Service(index, tmp_path / "cut" / "journal.jsonl")
+    (tmp_path / "cut" / "taught.db").write_bytes(b"".join(lines[:-1]) + lines[-1][: len(lines[-1]) // 2])
+    service = Service(index, tmp_path / "cut" / "taught.db")
     try:
         assert len(service.journal) == 2
     finally:
@@ -124,7 +124,7 @@ def names_in(expression: str) -> set[str]:
 
 
 def metrics_of(folder: Path, log: ImpressionLog) -> set[str]:
-    service = Service(made_index(), folder / "journal.jsonl", impressions=log)
+    service = Service(made_index(), folder / "taught.db", impressions=log)
     try:
         with TestClient(create_app(service), base_url="http://127.0.0.1:8080") as client:
             client.get("/search", params={"q": QUERIES[0]})

@@ -35,7 +35,7 @@ def ids(found: dict[str, Any], system: str = "learned") -> list[str]:
 
 def test_both_lists_are_the_best_of_those_that_match(tmp_path, index):
     stored_fields = {doc_id: record for doc_id, _, record in shelved()}
-    with served(tmp_path / "journal.jsonl", index) as (api, _):
+    with served(tmp_path / "taught.db", index) as (api, _):
         whole = api.get("/search", params={"q": "green avocado", "k": 60}).json()
         answer = api.get("/search", params={"q": "green avocado", "k": 3, "filter": "shelf:oak"})
         messages.SearchAnswer.model_validate(answer.json())
@@ -52,7 +52,7 @@ def test_both_lists_are_the_best_of_those_that_match(tmp_path, index):
 
 
 def test_what_there_is_to_choose_from(tmp_path, index):
-    with served(tmp_path / "journal.jsonl", index) as (api, _):
+    with served(tmp_path / "taught.db", index) as (api, _):
         found = api.get("/search", params={"q": "green", "k": 60}).json()
         shelves = [hit["stored_fields"]["shelf"] for hit in found["learned"]]
         facets = {facet["column"]: facet for facet in found["facets"]}
@@ -82,7 +82,7 @@ def test_many_different_numbers_are_ranges(tmp_path):
         (f"d{i}", "green tea", {"price": i / 4, "code": f"{i}", "year": 2000 + i % 3, "cost": (100 + i % 20) / 100})
         for i in range(40)
     ]
-    with served(tmp_path / "journal.jsonl", tc.Index.build(docs)) as (api, _):
+    with served(tmp_path / "taught.db", tc.Index.build(docs)) as (api, _):
         found = api.get("/search", params={"q": "green"}).json()
         facets = {facet["column"]: facet["values"] for facet in found["facets"]}
         assert set(facets) == {"price", "year", "cost"}, "codes are texts, all of them different"
@@ -96,7 +96,7 @@ def test_many_different_numbers_are_ranges(tmp_path):
 
 
 def test_what_is_refused(tmp_path, index):
-    with served(tmp_path / "journal.jsonl", index) as (api, _):
+    with served(tmp_path / "taught.db", index) as (api, _):
 
         def ask(*filters: str):
             return api.get("/search", params={"q": "green", "filter": filters})
@@ -108,7 +108,7 @@ def test_what_is_refused(tmp_path, index):
 
 
 def test_where_nothing_is_carried_there_is_nothing_to_choose(tmp_path):
-    with served(tmp_path / "journal.jsonl") as (api, _):
+    with served(tmp_path / "taught.db") as (api, _):
         assert api.get("/search", params={"q": "green"}).json()["facets"] == []
         refused(api.get("/search", params={"q": "green", "filter": "a:b"}), 422, "stored fields: none")
 

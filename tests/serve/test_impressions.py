@@ -17,7 +17,7 @@ from support.serving import made_docs, made_index, refused, running
 from tercet.data import read_click_log
 from tercet.data.clicks import Impression
 from tercet.data.ubi import CLICK_SECONDS, GrowingUbi
-from tercet.errors import FormatError, JournalError
+from tercet.errors import FormatError, StoreError
 from tercet.serve import Limits
 from tercet.serve.app import create_app
 from tercet.serve.guard import Access
@@ -44,7 +44,7 @@ def logging_service(tmp_path: Path, access: Access | None = None, limits: Limits
 
     log = ImpressionLog(tmp_path / "impressions", **options)
     service = Service(
-        INDEX, tmp_path / "journal.jsonl", limits or Limits(write_burst=1000, deadline_ms=60_000), impressions=log
+        INDEX, tmp_path / "taught.db", limits or Limits(write_burst=1000, deadline_ms=60_000), impressions=log
     )
     try:
         with TestClient(create_app(service, access), base_url="http://127.0.0.1:8080", client=("10.0.0.1", 5)) as api:
@@ -80,7 +80,7 @@ def test_lists_and_clicks_are_logged_as_ubi_and_read_as_they_are(tmp_path):
 
 
 def test_nothing_is_logged_unless_asked_for(tmp_path):
-    service = Service(INDEX, tmp_path / "journal.jsonl")
+    service = Service(INDEX, tmp_path / "taught.db")
     try:
         from starlette.testclient import TestClient
 
@@ -148,7 +148,7 @@ def test_without_the_key_a_client_is_another(tmp_path):
     with ImpressionLog(tmp_path / "log", clock=clock) as log:
         assert log.client_id("10.0.0.1") != before
         log.key_path.write_text("no key")
-    with pytest.raises(JournalError, match="holds no key"):
+    with pytest.raises(StoreError, match="holds no key"):
         ImpressionLog(tmp_path / "log")
 
 
@@ -170,7 +170,7 @@ def test_a_restart_goes_on_and_drops_half_a_line(tmp_path):
     clock = Clock()
     with ImpressionLog(tmp_path / "log", clock=clock) as log:
         query_id = log.search("a", "eyes", ["d1", "d2"], {})
-        with pytest.raises(JournalError, match="another service"):
+        with pytest.raises(StoreError, match="another service"):
             ImpressionLog(tmp_path / "log")
     [path] = (tmp_path / "log").glob("ubi_queries*")
     with open(path, "a") as file:
@@ -223,7 +223,7 @@ def test_a_pair_of_files_is_opened_as_a_whole(tmp_path, monkeypatch):
         monkeypatch.setattr(os, "open", without_events)
         while log.search("a", "eyes", ["d1", "d2"], {}) is not None:
             pass  # until the next pair begins
-        with pytest.raises(JournalError, match="cannot be written"):
+        with pytest.raises(StoreError, match="cannot be written"):
             log.click("a", query_id, "d2")
         monkeypatch.setattr(os, "open", opened)
         assert log.click("a", query_id, "d2") == 2

@@ -28,12 +28,12 @@ INDEX = made_index()
 
 @pytest.fixture
 def api(tmp_path):
-    with served(tmp_path / "journal.jsonl", INDEX) as (client, _):
+    with served(tmp_path / "taught.db", INDEX) as (client, _):
         yield client
 
 
 def test_ready_until_it_is_full_or_ends(tmp_path):
-    with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
+    with served(tmp_path / "taught.db", INDEX) as (api, service):
         assert api.get("/ready").json() == {"ready": True}
         service.reads._jobs = service.reads._most
         assert refused(api.get("/ready"), 503, "ask another")
@@ -72,7 +72,7 @@ def test_the_reference_has_every_path_and_needs_nothing_else(api):
 
 def test_the_access_log_has_a_line_for_each_request_and_not_what_was_searched(tmp_path):
     log = AccessLog(tmp_path / "access.jsonl")
-    service = Service(INDEX, tmp_path / "journal.jsonl")
+    service = Service(INDEX, tmp_path / "taught.db")
     try:
         app = create_app(service, Access(), log)
         with TestClient(app, base_url="http://127.0.0.1:8080", client=("10.0.0.1", 5)) as api:
@@ -100,7 +100,7 @@ def test_the_access_log_has_a_line_for_each_request_and_not_what_was_searched(tm
 
 def test_a_503_says_why_in_both_logs(tmp_path, caplog):
     log = AccessLog(tmp_path / "access.jsonl")
-    service = Service(INDEX, tmp_path / "journal.jsonl", Limits(deadline_ms=0.0))
+    service = Service(INDEX, tmp_path / "taught.db", Limits(deadline_ms=0.0))
     try:
         with TestClient(create_app(service, Access(), log), base_url="http://127.0.0.1:8080") as api:
             asked = {"q": QUERY, "doc": INDEX.search(QUERY, 1)[0].doc_id}
@@ -120,7 +120,7 @@ def test_a_503_says_why_in_both_logs(tmp_path, caplog):
 
 
 def test_a_defect_is_found_by_its_request(tmp_path, monkeypatch, caplog):
-    with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
+    with served(tmp_path / "taught.db", INDEX) as (api, service):
 
         async def broken(*_: object) -> None:
             raise RuntimeError("a defect")
@@ -191,7 +191,7 @@ def test_the_command_with_all_of_it(tmp_path):
 
 
 def test_metrics_are_what_a_reader_of_prometheus_takes(tmp_path):
-    with served(tmp_path / "journal.jsonl", INDEX) as (api, service), served(tmp_path / "other.jsonl", INDEX):
+    with served(tmp_path / "taught.db", INDEX) as (api, service), served(tmp_path / "other.jsonl", INDEX):
         api.get("/search", params={"q": QUERY})
         service.metrics.count("GET", 'a "quoted" \\ route', 200, 0.003)
         families = {family.name: family for family in text_string_to_metric_families(api.get("/metrics").text)}

@@ -22,7 +22,7 @@ from tercet.search.folder import model_fingerprint
 from tercet.search.promotions import Evidence
 from tercet.serve import Learner, Limits, messages, read_journal, replay
 from tercet.serve.app import create_app
-from tercet.serve.generations import IndexSource
+from tercet.serve.reloading import IndexSource
 from tercet.serve.journal import Entry, Renewed
 from tercet.serve.service import Service
 from tercet.weights import Identity, Weights
@@ -35,8 +35,8 @@ NEW = {"new": "green avocado green avocado green avocado"}
 def living(tmp_path: Path, model: Path | None = None, look_seconds: float = 0.0):
     """A service of an index on disk, which looks when it is told to."""
     source = IndexSource(tmp_path / "index", model, None if model is None else lambda: tc.load(model))
-    limits = Limits(write_burst=10_000, deadline_ms=60_000)
-    service = Service(source.open(), tmp_path / "journal.jsonl", limits, source=source, look_seconds=look_seconds)
+    limits = Limits(deadline_ms=60_000)
+    service = Service(source.open(), tmp_path / "taught.db", limits, source=source, look_seconds=look_seconds)
     try:
         with TestClient(create_app(service), base_url="http://127.0.0.1:8080", client=("10.0.0.1", 5000)) as api:
             yield api, service
@@ -73,7 +73,7 @@ def test_new_documents_are_served_and_what_was_taught_is_kept(tmp_path):
         assert service.reloader.look()
         assert before[4] not in found(api, 100)
         assert api.get("/explain", params={"q": QUERY, "doc": before[4]}).status_code == 404
-        entries = read_journal(tmp_path / "journal.jsonl").entries
+        entries = read_journal(tmp_path / "taught.db").entries
         assert service.version.digest == replay(Index.open(tmp_path / "index"), entries).digest
 
 
@@ -107,7 +107,7 @@ def test_what_is_taught_while_a_generation_is_made_is_learned_once(tmp_path, mon
         monkeypatch.setattr(Learner, "_begun_over", after_a_click)
         Index.open(tmp_path / "index").add(NEW)
         assert service.reloader.look()
-        entries = read_journal(tmp_path / "journal.jsonl").entries
+        entries = read_journal(tmp_path / "taught.db").entries
         assert len(entries) == service.version.number == 2
         assert service.version.digest == replay(Index.open(tmp_path / "index"), entries).digest
         assert len(service.learner._state.box.ballots) == 2 * 4
@@ -209,13 +209,13 @@ def test_readers_and_teachers_move_from_one_version_to_the_next_as_a_whole(tmp_p
             else:
                 writer.add({"new": f"{QUERY} {i}"})
             note(writer)
-            assert eventually(lambda: service.index.digest == writer.digest)
+            assert eventually(lambda: service.served.base.digest == writer.digest)
         threads[-1].join(60)
         stopping.set()
         for thread in threads:
             thread.join(60)
         assert service.reloader.refused is None
-        entries = read_journal(tmp_path / "journal.jsonl").entries
+        entries = read_journal(tmp_path / "taught.db").entries
         assert acknowledged == [entry.number for entry in entries] == list(range(1, 41))
         assert service.version.digest == replay(Index.open(tmp_path / "index"), entries).digest
     assert {answer["index"] for answer in answers} <= set(documents)
@@ -273,7 +273,7 @@ def test_a_promotion_is_served_without_a_restart_and_makes_allowances_whole_once
         index.promote(other_model(index))
         assert service.reloader.look()
         assert not service.reloader.look(anew=True)
-        entries = read_journal(tmp_path / "journal.jsonl").entries
+        entries = read_journal(tmp_path / "taught.db").entries
         expected = replay(Index.open(tmp_path / "index"), entries)
         assert service.version.digest == expected.digest
         assert found(api) == [hit.doc_id for hit in expected.index.search(QUERY)] != taught

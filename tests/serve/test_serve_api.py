@@ -14,7 +14,7 @@ import tercet as tc
 from support.serving import HOSTILE, checked, made_index, refused, served
 from tercet.search import Index
 from tercet.serve import Limits, journal_chain, messages, read_journal, replay
-from tercet.serve.generations import Generation
+from tercet.serve.reloading import Generation
 from tercet.serve.journal import parsed_line
 from tercet.serve.service import Service
 from tercet.weights import Identity, Sparse, Weights
@@ -26,7 +26,7 @@ JSON = {"Content-Type": "application/json"}
 
 @pytest.fixture
 def api(tmp_path):
-    with served(tmp_path / "journal.jsonl", INDEX) as (client, _):
+    with served(tmp_path / "taught.db", INDEX) as (client, _):
         yield client
 
 
@@ -108,7 +108,7 @@ def test_documents_are_given_as_they_were_indexed(api):
 @pytest.mark.slow
 @pytest.mark.parametrize("doc_id", ["..", ".", "../health", "a/../b", "%2e%2e", "a%2Fb", "?id=d1", "#", "a b+c", "\\"])
 def test_documents_have_any_id(tmp_path, doc_id):
-    with served(tmp_path / "journal.jsonl", made_index(docs={doc_id: "green avocado"})) as (api, _):
+    with served(tmp_path / "taught.db", made_index(docs={doc_id: "green avocado"})) as (api, _):
         assert ids(api.get("/search", params={"q": QUERY})) == [doc_id]
         # Quoted here, since httpx 0.26 takes "%2e" among its params for something quoted.
         assert checked(api.get(f"/documents?{urlencode({'id': doc_id})}"), messages.Document)["id"] == doc_id
@@ -126,7 +126,7 @@ def test_hostile_text_stays_text(api):
 
 def test_an_index_without_texts_serves_without_them(tmp_path):
     bare = Index.build(made_docs_iter(), INDEX.model, keep_texts=False)
-    with served(tmp_path / "journal.jsonl", bare) as (api, _):
+    with served(tmp_path / "taught.db", bare) as (api, _):
         hit = checked(api.get("/search", params={"q": QUERY}), messages.SearchAnswer)["learned"][0]
         assert (hit["title"], hit["snippet"]) == (hit["id"], "")
         refused(api.get(f"/documents/{hit['id']}"), 404, "keeps no texts")
@@ -142,7 +142,7 @@ def test_vocabularies_of_their_own_are_compared_with_the_model_before(tmp_path):
     docs = tc.Vectoriser(weighting="bm25").fit(made_docs_iter().values())
     W = [[float(word in ("green", "avocado")) for word in docs.words_]] * len(queries.words_)
     index = Index.build(made_docs_iter(), tc.TextModel(queries, docs, Weights([Sparse(weights=W)])))
-    with served(tmp_path / "journal.jsonl", index) as (api, _):
+    with served(tmp_path / "taught.db", index) as (api, _):
         before = ids(api.get("/search", params={"q": "grün"}))
         api.post("/prefer", json={"query": "grün", "better": before[3], "worse": before[0]})
         found = checked(api.get("/search", params={"q": "grün"}), messages.SearchAnswer)
@@ -335,10 +335,10 @@ def test_an_entry_that_is_named_again_and_again_is_looked_at_once(api, read_line
 
 
 def test_the_history_is_read_by_a_thread_for_readers(tmp_path, monkeypatch):
-    with served(tmp_path / "journal.jsonl", INDEX, Limits(deadline_ms=0)) as (api, _):
+    with served(tmp_path / "taught.db", INDEX, Limits(deadline_ms=0)) as (api, _):
         assert refused(api.get("/versions"), 503, "deadline")["type"].endswith("deadline")
     threads = []
-    with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
+    with served(tmp_path / "taught.db", INDEX) as (api, service):
         history = service.teaching.history
 
         def noted(limit: int) -> Any:
@@ -354,7 +354,7 @@ def test_a_journal_that_cannot_be_read_is_told_and_logged(tmp_path, monkeypatch,
     def broken(*_: object) -> bytes:
         raise OSError(errno.EIO, "Input/output error")
 
-    with served(tmp_path / "journal.jsonl", INDEX) as (api, _):
+    with served(tmp_path / "taught.db", INDEX) as (api, _):
         receipt = api.post("/prefer", json={"query": QUERY, "better": "d3", "worse": "d9"}).json()["receipt"]
         with monkeypatch.context() as patched:
             patched.setattr(journal_chain.Chain, "_read", broken)
@@ -373,7 +373,7 @@ def test_true_is_no_number_of_an_entry(api):
 
 @pytest.mark.slow
 def test_a_restart_gives_the_same_bits(tmp_path):
-    path = tmp_path / "journal.jsonl"
+    path = tmp_path / "taught.db"
     with served(path, INDEX) as (api, _):
         for at in range(6):
             api.post("/prefer", json={"query": QUERY, "better": f"d{at + 1}", "worse": f"d{20 + at}"})
@@ -389,7 +389,7 @@ def test_a_restart_gives_the_same_bits(tmp_path):
 
 
 def test_nothing_is_acknowledged_that_is_not_kept(tmp_path, monkeypatch):
-    with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
+    with served(tmp_path / "taught.db", INDEX) as (api, service):
         monkeypatch.setattr(service.journal, "_most_bytes", 100)
         given = {"query": QUERY, "better": "d3", "worse": "d9"}
         refused(api.post("/prefer", json=given), 507, "journal")
@@ -403,8 +403,8 @@ def test_a_service_that_cannot_begin_lets_the_journal_go(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(Generation, "warm_up", broken)
         with pytest.raises(RuntimeError, match="a defect"):
-            Service(INDEX, tmp_path / "journal.jsonl")
-    Service(INDEX, tmp_path / "journal.jsonl").close()
+            Service(INDEX, tmp_path / "taught.db")
+    Service(INDEX, tmp_path / "taught.db").close()
 
 
 def test_the_search_that_warms_up_looks_for_a_word(tmp_path, monkeypatch):
@@ -415,5 +415,5 @@ def test_the_search_that_warms_up_looks_for_a_word(tmp_path, monkeypatch):
     found = []
     real = Index.search_row
     monkeypatch.setattr(Index, "search_row", lambda *given, **more: found.append(real(*given, **more)) or found[-1])
-    Service(index, tmp_path / "journal.jsonl").close()
+    Service(index, tmp_path / "taught.db").close()
     assert [hits[0].doc_id for hits in found] == ["a"] * 4

@@ -18,7 +18,7 @@ from support.serving import made_index, refused, running
 from tercet.search import Index
 from tercet.serve import Limits, messages, read_journal, replay
 from tercet.serve.app import create_app
-from tercet.serve.generations import IndexSource
+from tercet.serve.reloading import IndexSource
 from tercet.serve.guard import Access
 from tercet.serve.service import Service
 
@@ -34,8 +34,8 @@ def living(tmp_path: Path, index: Index | None = None):
     opened = source.open() if source else index
     service = Service(
         opened,
-        tmp_path / "journal.jsonl",
-        Limits(write_burst=10_000, deadline_ms=60_000),
+        tmp_path / "taught.db",
+        Limits(deadline_ms=60_000),
         source=source,
         look_seconds=0.01,
     )
@@ -81,7 +81,7 @@ def test_documents_are_added_replaced_and_removed_on_disk_and_at_once(tmp_path):
         refused(api.delete("/documents/nobody"), 404, "nobody")
         assert api.delete(f"/documents/{before[0]}").status_code == 200
         assert before[0] not in Index.open(tmp_path / "index")
-        entries = read_journal(tmp_path / "journal.jsonl").entries
+        entries = read_journal(tmp_path / "taught.db").entries
         assert service.version.digest == replay(Index.open(tmp_path / "index"), entries).digest
         assert not service.reloader.look(anew=True)  # it has what it wrote
 
@@ -104,7 +104,7 @@ def test_words_that_only_new_documents_have_are_found_and_taught(tmp_path):
         digest = service.version.digest
     with living(tmp_path) as (api, service):
         assert service.version.digest == digest
-        entries = read_journal(tmp_path / "journal.jsonl").entries
+        entries = read_journal(tmp_path / "taught.db").entries
         assert replay(Index.open(tmp_path / "index"), entries).digest == digest
 
 
@@ -137,7 +137,7 @@ def test_only_the_write_token_changes_documents(tmp_path):
         refused(api.post("/documents", json=posted("a")), 401, "token")
         refused(api.delete("/documents/d1"), 401, "token")
         refused(api.delete("/documents/d1", headers=TOKEN | {"Origin": "http://other.example"}), 403, "another site")
-    service = Service(Index.open(tmp_path / "index"), tmp_path / "journal.jsonl")
+    service = Service(Index.open(tmp_path / "index"), tmp_path / "taught.db")
     try:
         with TestClient(create_app(service), base_url="http://127.0.0.1:8080") as api:
             refused(api.post("/documents", json=posted("a")), 403, "write token")

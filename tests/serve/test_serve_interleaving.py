@@ -36,10 +36,13 @@ def test_a_list_is_made_of_both_and_only_the_log_says_whose(tmp_path):
             served, other = lists_of(service, QUERY, 6)
             assert set(ids(answer)) <= set(served) | set(other)
             for hit in answer["learned"]:
-                assert hit["score"] == pytest.approx(service.version.index.explain(QUERY, hit["id"]).score, rel=1e-5)
+                assert hit["score"] == pytest.approx(service.served.index.explain(QUERY, hit["id"]).score, rel=1e-5)
             [record] = [one for one in logged(tmp_path) if one["query_id"] == answer["query_id"]]
             assignment = Assignment.from_meta(record["query_attributes"]["interleaved"], 6)
-            assert assignment.contest[:2] == (service.serving.model_label, service.interleaver.contest.second)
+            assert assignment.contest[:2] == (
+                service.served.model_label,
+                service.interleaver.contest(service.now).second,
+            )
             assert record["query_response_hit_ids"] == ids(answer)
             for team, ranking in (("first", served), ("second", other)):
                 own = [doc for doc, one in zip(ids(answer), assignment.teams, strict=True) if one == team]
@@ -103,7 +106,7 @@ def test_the_baseline_may_be_the_rival_and_is_none_before_anything_is_learned(tm
 def test_what_a_vote_changed_is_told_of_the_served_list_where_the_one_shown_was_mixed(tmp_path):
     with sharing(tmp_path) as (api, service, _):
         served, other = lists_of(service, QUERY, 30)
-        scores = {hit.doc_id: hit.score for hit in service.version.index.search(QUERY, 30)}
+        scores = {hit.doc_id: hit.score for hit in service.served.index.search(QUERY, 30)}
         better, worse = next(  # of which the served model is sure, and the other one of the opposite
             (a, b)
             for a in served
@@ -129,7 +132,7 @@ def test_what_a_vote_changed_is_told_of_the_served_list_where_the_one_shown_was_
 
 def test_what_a_vote_changed_where_the_baseline_is_the_rival(tmp_path):
     with sharing(tmp_path, baseline=True) as (api, service, _):
-        served = [hit.doc_id for hit in service.version.index.search(QUERY, 5)]
+        served = [hit.doc_id for hit in service.served.index.search(QUERY, 5)]
         output = api.post("/prefer", json={"query": QUERY, "better": served[3], "worse": served[0]}).json()["effect"]
         assert output["said"].startswith("In the list of the model that is served: it went from rank 4 to ")
         assert output["said"].endswith("which learns nothing, or has not learned it yet.")
@@ -176,7 +179,7 @@ def test_documents_come_and_go_for_both(tmp_path):
         assert api.post("/documents", json=new, headers=headers).status_code == 200
         answer = search(api)
         assert answer["interleaved"]
-        assert answer["index"] == service.serving.index_label
+        assert answer["index"] == service.served.index_label
         assert "new" in ids(answer)
         assert all("new" in ranking for ranking in lists_of(service, QUERY, 10))
         assert api.delete("/documents/new", headers=headers).status_code == 200
@@ -188,12 +191,12 @@ def test_documents_come_and_go_for_both(tmp_path):
 @pytest.mark.slow
 def test_a_candidate_that_changes_is_taken_and_a_bad_one_refused(tmp_path):
     with sharing(tmp_path) as (api, service, _):
-        model = service.index.model
-        before = service.interleaver.contest
+        model = service.served.base.model
+        before = service.interleaver.contest(service.now)
         assert not service.reloader.look_at_candidate()
         candidate_of(model, 7).save(tmp_path / "candidate")
         assert service.reloader.look_at_candidate()
-        second = service.interleaver.contest
+        second = service.interleaver.contest(service.now)
         assert second != before
         tc.TextModel.bm25(["other words"]).save(tmp_path / "candidate")
         assert not service.reloader.look_at_candidate()
@@ -205,14 +208,14 @@ def test_a_candidate_that_changes_is_taken_and_a_bad_one_refused(tmp_path):
         Index.open(tmp_path / "index").add({"more": "green avocado"})
         assert service.reloader.look()
         assert search(api)["interleaved"]
-        assert service.interleaver.contest == second
+        assert service.interleaver.contest(service.now) == second
         shutil.rmtree(tmp_path / "candidate")
         assert not service.reloader.look_at_candidate()
         assert api.get("/health").json()["interleaving"]["refused"] is not None
         assert search(api)["interleaved"]
         candidate_of(model).save(tmp_path / "candidate")
         assert service.reloader.look_at_candidate()
-        assert (service.interleaver.contest, service.interleaver.refused) == (before, None)
+        assert (service.interleaver.contest(service.now), service.interleaver.refused) == (before, None)
 
 
 def rejected(model: tc.TextModel) -> tc.TextModel:
@@ -225,20 +228,20 @@ def rejected(model: tc.TextModel) -> tc.TextModel:
 @pytest.mark.slow
 def test_a_candidate_that_was_declined_is_not_shown_to_anybody(tmp_path, caplog):
     with sharing(tmp_path) as (api, service, _):
-        before = service.interleaver.contest
-        rejected(service.index.model).save(tmp_path / "candidate")
+        before = service.interleaver.contest(service.now)
+        rejected(service.served.base.model).save(tmp_path / "candidate")
         assert not service.reloader.look_at_candidate()
-        assert service.interleaver.contest == before  # the one before goes on
+        assert service.interleaver.contest(service.now) == before  # the one before goes on
         assert "what was learned was rejected (Learning was rejected.)" in caplog.text
     with sharing(tmp_path) as (api, service, _):  # a restart does not fail for it
         assert not search(api)["interleaved"]
         output = api.get("/health").json()["interleaving"]
         assert (output["challenger"], output["refused"] is not None) == (None, True)
-        assert service.interleaver.said == "there is no candidate to compare yet"
+        assert service.interleaver.said(service.now) == "there is no candidate to compare yet"
         Index.open(tmp_path / "index").add({"more": "green avocado"})
         assert service.reloader.look()
         assert api.get("/health").json()["interleaving"]["refused"] is not None
-        candidate_of(service.index.model).save(tmp_path / "candidate")
+        candidate_of(service.served.base.model).save(tmp_path / "candidate")
         assert service.reloader.look_at_candidate()
         assert search(api)["interleaved"]
         assert service.interleaver.refused is None
@@ -348,7 +351,7 @@ def test_a_candidate_that_breaks_does_not_break_what_is_served(tmp_path, monkeyp
             raise RuntimeError("no")
 
         monkeypatch.setattr(type(rival.version.index), "search_row", broken, raising=True)
-        assert service.interleaver.draft(service.serving, "me", QUERY, None).mixed(["d1"], 5, False) is None
+        assert service.interleaver.draft(service.served, "me", QUERY, None).mixed(["d1"], 5, False) is None
         monkeypatch.undo()
         answer = search(api)
         assert not answer["interleaved"]

@@ -46,7 +46,7 @@ JSON = {"Content-Type": "application/json"}
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("limits") / "journal.jsonl", INDEX) as (client, _):
+    with served(tmp_path_factory.mktemp("limits") / "taught.db", INDEX) as (client, _):
         yield client
 
 
@@ -131,7 +131,7 @@ def test_up_to_a_thousand_results(api):
 
 def test_click_lists_up_to_a_hundred_documents(tmp_path):
     docs = {f"d{at}": text for at, text in enumerate([*made_docs().values()] * 2)}
-    with served(tmp_path / "journal.jsonl", made_index(docs=docs)) as (api, _):
+    with served(tmp_path / "taught.db", made_index(docs=docs)) as (api, _):
         shown = list(docs)[: SHOWN + 1]
         given = {"query": QUERY, "shown": shown[:SHOWN], "clicked": [shown[-2]]}
         assert api.post("/clicks", json=given).status_code == 202
@@ -151,7 +151,7 @@ def test_misspelt_parameters_are_refused(api):
 
 
 def test_a_deadline_that_has_passed_gives_a_partial_answer(tmp_path):
-    with served(tmp_path / "journal.jsonl", INDEX, Limits(deadline_ms=0.0)) as (api, _):
+    with served(tmp_path / "taught.db", INDEX, Limits(deadline_ms=0.0)) as (api, _):
         found = api.get("/search", params={"q": QUERY, "k": 5}).json()
         assert found["partial"]
         assert found["baseline"] == []
@@ -163,23 +163,23 @@ def test_a_deadline_that_has_passed_gives_a_partial_answer(tmp_path):
 
 
 def test_a_deadline_between_the_lists_leaves_out_the_second(tmp_path, monkeypatch):
-    with served(tmp_path / "journal.jsonl", INDEX, Limits(deadline_ms=60_000)) as (api, service):
+    with served(tmp_path / "taught.db", INDEX, Limits(deadline_ms=60_000)) as (api, service):
         whole = api.get("/search", params={"q": QUERY, "k": 5}).json()
         assert not whole["partial"]
-        slow = service.version.index.search_row
+        slow = service.served.index.search_row
 
         def late(*given: Any, **options: Any) -> Any:
             monkeypatch.setattr(answers.Deadline, "passed", True)
             return slow(*given, **options)
 
-        monkeypatch.setattr(service.version.index, "search_row", late)
+        monkeypatch.setattr(service.served.index, "search_row", late)
         found = api.get("/search", params={"q": QUERY, "k": 5}).json()
         assert (found["partial"], found["exact"], found["baseline"]) == (True, True, [])
         assert [hit["id"] for hit in found["learned"]] == [hit["id"] for hit in whole["learned"]]
 
 
 def test_words_left_out_in_haste_are_told(tmp_path):
-    with served(tmp_path / "journal.jsonl", INDEX, Limits(deadline_ms=0.0)) as (api, _):
+    with served(tmp_path / "taught.db", INDEX, Limits(deadline_ms=0.0)) as (api, _):
         query = "green avocado sky toast garden river stone oil leaf blue red pale dark"
         found = api.get("/search", params={"q": query}).json()
         assert (found["partial"], found["exact"]) == (True, False)
@@ -195,7 +195,7 @@ def test_a_body_that_does_not_come_is_given_up(tmp_path, monkeypatch):
     async def send(message: Any) -> None:
         sent.append(message)
 
-    with served(tmp_path / "journal.jsonl", INDEX) as (api, _):
+    with served(tmp_path / "taught.db", INDEX) as (api, _):
         scope = {
             "type": "http",
             "method": "POST",
@@ -233,7 +233,7 @@ def test_so_many_bodies_arrive_at_a_time(tmp_path, monkeypatch):
         late.set()
         return [await first, second, await asked(app, now)]
 
-    with served(tmp_path / "journal.jsonl", INDEX) as (api, _):
+    with served(tmp_path / "taught.db", INDEX) as (api, _):
         first, second, third = asyncio.run(all_asked(api.app))
     assert [first[0], second[0], third[0]] == [422, 503, 422]
     assert second[1][b"retry-after"] == b"1"
@@ -253,7 +253,7 @@ def test_a_full_queue_is_told_and_empties(tmp_path, monkeypatch):
 
     monkeypatch.setattr(answers, "search", waits)
     limits = Limits(workers=2, waiting=3, deadline_ms=60_000)
-    with served(tmp_path / "journal.jsonl", INDEX, limits) as (api, service), ThreadPoolExecutor(5) as pool:
+    with served(tmp_path / "taught.db", INDEX, limits) as (api, service), ThreadPoolExecutor(5) as pool:
         inside = [pool.submit(api.get, "/search", params={"q": QUERY}) for _ in range(5)]
         assert begun.acquire(timeout=90)
         assert begun.acquire(timeout=90)
@@ -273,7 +273,7 @@ def test_a_full_queue_is_told_and_empties(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_changes_are_rationed_by_client_and_by_address(tmp_path):
     limits = Limits(writes_per_minute=0.5, write_burst=3)
-    with served(tmp_path / "journal.jsonl", INDEX, limits) as (api, _):
+    with served(tmp_path / "taught.db", INDEX, limits) as (api, _):
         assert [api.post("/prefer", json=GIVEN).status_code for _ in range(3)] == [202] * 3
         response = api.post("/prefer", json=GIVEN)
         refused(response, 429, "client")
@@ -287,7 +287,7 @@ def test_changes_are_rationed_by_client_and_by_address(tmp_path):
 
 @pytest.mark.slow
 def test_what_cannot_be_understood_costs_a_change(tmp_path):
-    with served(tmp_path / "journal.jsonl", INDEX, Limits(writes_per_minute=0.5, write_burst=1)) as (api, _):
+    with served(tmp_path / "taught.db", INDEX, Limits(writes_per_minute=0.5, write_burst=1)) as (api, _):
         for path, sent, status in (("/clicks", b'{"more": 1}', 422), ("/prefer", b"{", 422), ("/undo", b"[]", 422)):
             for _ in range(3):
                 assert api.post(path, content=sent, headers=JSON).status_code == status
@@ -339,7 +339,7 @@ def test_buckets_of_ever_new_names_are_forgotten():
 
 
 def test_up_to_so_many_pairs_are_taught(tmp_path, monkeypatch):
-    with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
+    with served(tmp_path / "taught.db", INDEX) as (api, service):
         given = {"query": QUERY, "better": LAST, "worse": FIRST}
         assert api.post("/prefer", json=given).status_code == 202
         n_pairs = service.version.overlay.nnz
@@ -357,7 +357,7 @@ def test_up_to_so_many_pairs_are_taught(tmp_path, monkeypatch):
 def test_up_to_so_many_entries_are_named_behind_a_pair(tmp_path):
     n = ENTRIES_BEHIND + 20
     entries = [preferred(number, QUERY, LAST, FIRST, f"10.0.0.{number}", "visitor") for number in range(1, n + 1)]
-    with served(written(tmp_path / "journal.jsonl", entries), INDEX) as (api, _):
+    with served(written(tmp_path / "taught.db", entries), INDEX) as (api, _):
         learned = api.get("/learned", params={"limit": MOST_RESULTS}).json()
         assert learned["pairs"]
         assert not learned["partial"]
@@ -408,7 +408,7 @@ def test_who_teaches_does_not_revoke(tmp_path):
         return {"Authorization": f"Bearer {token}"}
 
     access = Access(READ, WRITE, None, REVOKE)
-    with served(tmp_path / "journal.jsonl", INDEX, access=access) as (api, _):
+    with served(tmp_path / "taught.db", INDEX, access=access) as (api, _):
         assert api.post("/prefer", json=GIVEN, headers=sent(WRITE)).status_code == 202
         revoked = {"entries": [1]}
         refused(api.post("/revoke", json=revoked), 401, "token")
@@ -426,7 +426,7 @@ def test_who_teaches_does_not_revoke(tmp_path):
 def test_allowed_hosts_are_named_as_requests_name_them(tmp_path):
     access = access_for("127.0.0.1", None, None, ("Search.Example", "other.example:8443", "fd00::1", "[FD00::2]"))
     assert access.hosts == (*LOOPBACK_HOSTS, "search.example", "other.example", "fd00::1", "fd00::2")
-    with served(tmp_path / "journal.jsonl", INDEX, access=access) as (api, _):
+    with served(tmp_path / "taught.db", INDEX, access=access) as (api, _):
         for host in ("search.example", "SEARCH.example:80", "other.example", "[fd00::1]:8080"):
             assert api.get("/health", headers={"Host": host}).status_code == 200
         assert api.get("/health", headers={"Host": "third.example"}).status_code == 421
@@ -437,7 +437,7 @@ def test_allowed_hosts_are_named_as_requests_name_them(tmp_path):
 
 @pytest.mark.slow
 def test_an_address_in_use_or_wrong_is_told(tmp_path):
-    with served(tmp_path / "journal.jsonl", INDEX) as (_, service), socket.create_server(("127.0.0.1", 0)) as taken:
+    with served(tmp_path / "taught.db", INDEX) as (_, service), socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=f"127.0.0.1:{port} cannot be listened on: Address already in use"):
             run(service, Access(), "127.0.0.1", port, lambda _: None)
@@ -448,7 +448,7 @@ def test_an_address_in_use_or_wrong_is_told(tmp_path):
 def test_warnings_and_traces_are_shown_while_it_runs(tmp_path, monkeypatch, capsys):
     log = logging.getLogger("tercet.serve.guard")
     monkeypatch.setattr(Server, "run", lambda *_, **__: log.error("what went wrong"))
-    with served(tmp_path / "journal.jsonl", INDEX) as (_, service):
+    with served(tmp_path / "taught.db", INDEX) as (_, service):
         run(service, Access(), "127.0.0.1", 0, lambda _: None)
     assert "ERROR tercet.serve.guard: what went wrong" in capsys.readouterr().err
     log.error("not any more")
@@ -465,7 +465,7 @@ def test_no_part_of_an_answer_waits_for_another_to_be_acknowledged(tmp_path, mon
                 delays.append(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
     monkeypatch.setattr(Server, "run", accept)
-    with served(tmp_path / "journal.jsonl", INDEX) as (_, service):
+    with served(tmp_path / "taught.db", INDEX) as (_, service):
         run(service, Access(), "127.0.0.1", 0, lambda _: None)
     assert delays == [1]
 
@@ -481,7 +481,7 @@ def test_the_command_refuses_what_is_not_safe_or_not_there(tmp_path):
     done = runner.invoke(cli, ["serve", str(tmp_path / "index"), "--journal", str(tmp_path / "bad.jsonl")])
     assert done.exit_code == 1
     assert "bad.jsonl:1" in done.output
-    for place, why in ((tmp_path, "Is a directory"), (tmp_path / "bad.jsonl" / "journal.jsonl", "bad.jsonl")):
+    for place, why in ((tmp_path, "Is a directory"), (tmp_path / "bad.jsonl" / "taught.db", "bad.jsonl")):
         done = runner.invoke(cli, ["serve", str(tmp_path / "index"), "--journal", str(place)])
         assert done.exit_code == 1
         assert why in done.output

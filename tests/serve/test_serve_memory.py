@@ -18,7 +18,7 @@ from support.serving import eventually
 from support.sharing import QUERY, candidate_of, search, sharing
 from tercet.search import Index
 from tercet.serve import allocator
-from tercet.serve.generations import Generation
+from tercet.serve.reloading import Generation
 from tercet.serve.service import Service
 
 
@@ -36,7 +36,7 @@ def without_collector() -> Iterator[None]:
 def served_now(service: Service) -> dict[str, weakref.ref[Any]]:
     """All that goes with what is served, and with whom its lists are shared."""
     alive: dict[str, Any] = {}
-    for name, generation in (("served", service.serving), ("rival", rival_of(service))):
+    for name, generation in (("served", service.served), ("rival", rival_of(service))):
         version = generation.version
         alive |= {
             name: generation,
@@ -62,7 +62,7 @@ def kept(before: dict[str, weakref.ref[Any]]) -> list[str]:
 
 
 def teach(api: Any, service: Service) -> None:
-    first, *_, last = (hit.doc_id for hit in service.version.index.search(QUERY))
+    first, *_, last = (hit.doc_id for hit in service.served.index.search(QUERY))
     taught = api.post("/prefer", json={"query": QUERY, "better": last, "worse": first})
     assert taught.json()["effect"]["reason"] == "learned"
 
@@ -86,7 +86,7 @@ def rival_of(service: Service) -> Generation:
 @pytest.mark.parametrize("change", ["documents", "candidate", "promotion"])
 def test_a_generation_is_gone_once_another_is_served(tmp_path, change):
     with sharing(tmp_path) as (api, service, _):
-        own = service.index.model
+        own = service.served.base.model
         use(api, service)
         with without_collector():
             before = served_now(service)

@@ -26,7 +26,7 @@ JSON = {"Content-Type": "application/json"}
 
 @pytest.fixture
 def api(tmp_path):
-    with served(tmp_path / "journal.jsonl", INDEX) as (client, _):
+    with served(tmp_path / "taught.db", INDEX) as (client, _):
         yield client
 
 
@@ -70,7 +70,7 @@ def test_a_learner_that_stopped_is_told(tmp_path, monkeypatch):
     def broken(*_: object) -> None:
         raise RuntimeError("a defect")
 
-    with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
+    with served(tmp_path / "taught.db", INDEX) as (api, service):
         with monkeypatch.context() as patched:
             patched.setattr(service.learner._state, "apply", broken)
             output = checked(api.post("/prefer", json=given), messages.Taught, 202)
@@ -85,13 +85,13 @@ def test_a_learner_that_stopped_is_told(tmp_path, monkeypatch):
         refused(response, 503, "restart")
         assert int(response.headers["retry-after"]) >= 1
         assert api.get("/search", params={"q": QUERY}).status_code == 200
-    with served(tmp_path / "journal.jsonl", INDEX) as (api, _):
+    with served(tmp_path / "taught.db", INDEX) as (api, _):
         assert api.get("/health").json()["version"] == "v1"
 
 
 def test_a_long_undo_keeps_nobody_waiting(tmp_path, monkeypatch):
     given = {"query": QUERY, "better": "d3", "worse": "d9"}
-    with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
+    with served(tmp_path / "taught.db", INDEX) as (api, service):
         checked(api.post("/prefer", json=given), messages.Taught, 202)
         with monkeypatch.context() as patched, service.learner._applying:  # as while steps are taken
             patched.setattr("tercet.serve.teaching._APPLY_WAIT_SECONDS", 0.1)
@@ -109,7 +109,7 @@ def test_a_long_undo_keeps_nobody_waiting(tmp_path, monkeypatch):
 
 
 def test_clients_see_no_trace_of_a_defect(tmp_path, monkeypatch, caplog):
-    with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
+    with served(tmp_path / "taught.db", INDEX) as (api, service):
 
         async def broken(*_: object) -> None:
             raise RuntimeError("secret path /home/me")
@@ -196,7 +196,7 @@ def test_the_page_comes_with_a_strict_policy(api):
 
 def test_tokens_read_and_write(tmp_path):
     access = Access("read-secret", "write-secret")
-    with served(tmp_path / "journal.jsonl", INDEX, access=access) as (api, _):
+    with served(tmp_path / "taught.db", INDEX, access=access) as (api, _):
 
         def status(method: str, path: str, token: str | None, **given: Any) -> int:
             headers = {} if token is None else {"Authorization": token}
@@ -229,7 +229,7 @@ def test_tokens_read_and_write(tmp_path):
 @pytest.mark.slow
 def test_who_is_a_teacher(tmp_path):
     here, named, token = ("127.0.0.1", {}), ("127.0.0.1", {"client": "ann"}), {"Authorization": "Bearer w"}
-    with served(tmp_path / "journal.jsonl", INDEX) as (api, service):
+    with served(tmp_path / "taught.db", INDEX) as (api, service):
         signed_in = TestClient(create_app(service, Access("r", "w")), "http://127.0.0.1:8080", headers=token)
         for (address, more), app, headers, trust in (
             (here, api.app, {}, "teacher"),
@@ -255,7 +255,7 @@ def test_who_is_a_teacher(tmp_path):
 def test_an_allowance_that_is_spent_is_told_and_comes_back(tmp_path):
     """A visitor teaches until nothing moves; then it is said, and when a model is made of it, it moves again."""
     query, hits = "green avocado oil", [hit.doc_id for hit in INDEX.search("green avocado oil", 30)]
-    service = Service(INDEX, tmp_path / "journal.jsonl", Limits(write_burst=1000), LearningBounds(client=4.0))
+    service = Service(INDEX, tmp_path / "taught.db", Limits(write_burst=1000), LearningBounds(client=4.0))
     try:
         with TestClient(create_app(service), "http://127.0.0.1:8080", client=("10.0.0.1", 5000)) as api:
 
@@ -306,7 +306,7 @@ def test_a_real_service_answers_over_a_connection(tmp_path):
         _, err = service.process.communicate(timeout=90)
         assert service.process.returncode == 0, err
         assert "60 documents" in err
-    assert len(read_journal(tmp_path / "index.journal" / "journal.jsonl").entries) == 1
+    assert len(read_journal(tmp_path / "index.journal" / "taught.db").entries) == 1
 
 
 # -- whatever is sent -----------------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def test_no_request_makes_the_service_fail(tmp_path):
     from schemathesis.generation import GenerationMode
     from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-    service = Service(INDEX, tmp_path / "journal.jsonl", Limits(writes_per_minute=1e9, write_burst=10**9))
+    service = Service(INDEX, tmp_path / "taught.db", Limits(writes_per_minute=1e9, write_burst=10**9))
     try:
         app = create_app(service, Access(hosts=None))
         described = schemathesis.openapi.from_asgi("/openapi.json", app)
