@@ -257,7 +257,8 @@ def test_a_model_that_learned_rows_is_not_taught_them_again(tmp_path):
         refused(api.post("/undo", json={"actions": [1]}), 409, "part of the model")
         refused(api.post("/undo", json={}), 409, "nothing to undo")
         assert [one["in_model"] for one in api.get("/taught").json()["actions"]] == [True, True]
-        api.post("/prefer", json=GIVEN | {"better": BEST[7]})
+        first, *_, last = ids(api)
+        api.post("/prefer", json=GIVEN | {"better": last, "worse": first})
         assert scores(api) != both
         assert api.post("/undo", json={}).json()["undone"] == [3]
         assert scores(api) == both

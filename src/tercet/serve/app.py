@@ -122,6 +122,11 @@ def _add_errors(app: FastAPI) -> None:
     async def problem(_: Request, error: HttpProblem) -> Response:
         return error.response()
 
+    @app.exception_handler(Exception)
+    async def defect(_: Request, error: Exception) -> Response:
+        # Starlette raises the error once more, so that the guard writes the trace into the log.
+        return HttpProblem(500, "something went wrong here; the service's log says what", "internal").response()
+
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         media = request.headers.get("content-type", "").partition(";")[0].strip().lower()

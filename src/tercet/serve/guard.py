@@ -235,7 +235,8 @@ class Guard:
             self._metrics.count(_method(scope), _route(scope), status, time.monotonic() - started)
 
     async def _guarded(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
-        if len(scope["raw_path"]) + sum(len(name) + len(value) + 4 for name, value in headers.raw) > HEAD_BYTES:
+        target = len(scope.get("raw_path") or scope["path"]) + len(scope["query_string"])
+        if target + sum(len(name) + len(value) + 4 for name, value in headers.raw) > HEAD_BYTES:
             raise HttpProblem(431, f"the head is larger than {HEAD_BYTES:,} bytes", "head", closes=True)
         if "transfer-encoding" in headers and "content-length" in headers:
             detail = "the request has Content-Length and Transfer-Encoding; send one of the two"

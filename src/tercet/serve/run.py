@@ -61,8 +61,10 @@ def access_for(
     for i, (name, token) in enumerate(tokens):
         _check_token(name, token)
         for other, another in tokens[:i]:
-            if token == another or (name == other and i > 1):
+            if token == another:
                 raise InputError(f"the {name} and the {other} token are the same; they must differ")
+    if len(dict(named)) < len(named):
+        raise InputError("two teaching tokens have the same name; names must differ: ann:TOKEN, bob:TOKEN")
     names = tuple(_allowed_name(host_header) for host_header in hosts)
     for proxy in proxies:
         try:
