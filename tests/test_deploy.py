@@ -14,10 +14,10 @@ from typing import Any
 
 import click
 import pytest
+from tercet.serve.networks import proxies_of
 
 from tercet.cli.main import cli
 from tercet.serve.app import OPEN_PATHS
-from tercet.serve.networks import proxies_of
 
 yaml = pytest.importorskip("yaml")  # which schemathesis brings
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
+from tercet.serve.journal import Preferred
 
 import tercet as tc
 from support.commands import run
@@ -20,7 +21,6 @@ from tercet.errors import BundleError, InputError
 from tercet.measure.duels import ATTRIBUTE, Assignment, Contest
 from tercet.serve import Journal
 from tercet.serve.impressions import ImpressionLog
-from tercet.serve.journal import Preferred
 from tercet.weights import Identity, Weights
 
 BLOCKS = {path.relative_to(PROJECT).as_posix(): blocks_of(path) for path in DOCUMENTS}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.browsing import PHONE, READ_TOKEN, WIDE, WRITE_TOKEN, Served, changed, listed, order, row_of
+from support.browsing import PHONE, READ_TOKEN, TEACH_TOKEN, WIDE, Served, changed, listed, order, row_of
 
 expect = pytest.importorskip("playwright.sync_api", reason="the page is tested with Playwright").expect
 pytestmark = pytest.mark.slow  # a browser
@@ -206,7 +206,7 @@ def test_a_token_is_asked_for_once(open_page: Callable[..., Any], guarded: Serve
     assert order(page) == before
     row_of(page, before[1]).locator(".better").click()
     expect(dialog).to_contain_text("not accepted for changing what is learned")
-    dialog.get_by_label("Token").fill(WRITE_TOKEN)
+    dialog.get_by_label("Token").fill(TEACH_TOKEN)
     page.keyboard.press("Enter")
     expect(page.locator("#toast-undo")).to_be_visible()
     assert order(page)[0] == before[1]

@@ -94,7 +94,8 @@ def test_documents_of_another_engine_are_ranked_with_reasons(api):
     ids = [hit.doc_id for hit in INDEX.search(QUERY, 9)]
     given = {"query": QUERY, "ids": [*ids[::-1], "nobody", ids[3]], "reasons": 2}
     output = checked(api.post("/rank", json=given), messages.Ranked)
-    expected = sorted(ids[::-1], key=lambda doc_id: -INDEX.explain(QUERY, doc_id).score)
+    asked = list(reversed(ids))
+    expected = sorted(asked, key=lambda doc_id: -INDEX.explain(QUERY, doc_id).score)
     assert [one["id"] for one in output["ranked"]] == expected
     assert [one["rank"] for one in output["ranked"]] == list(range(1, 10))
     assert output["missing"] == ["nobody"]

@@ -295,7 +295,11 @@ def test_the_command_refuses_what_is_not_safe_or_not_there(tmp_path):
     done = runner.invoke(cli, ["serve", str(tmp_path / "index"), "--proxy", "127.0.0.1"])
     assert (done.exit_code, "TERCET_TEACH_TOKEN" in done.output) == (1, True)
     (tmp_path / "bad.db").write_text("not a store\n" * 100)
-    for place, why in ((tmp_path / "bad.db", "put a backup"), (tmp_path, "opened"), (tmp_path / "bad.db" / "a.db", "bad.db")):
+    for place, why in (
+        (tmp_path / "bad.db", "put a backup"),
+        (tmp_path, "opened"),
+        (tmp_path / "bad.db" / "a.db", "bad.db"),
+    ):
         done = runner.invoke(cli, ["serve", str(tmp_path / "index"), "--taught", str(place)])
         assert done.exit_code == 1, done.output
         assert why in done.output

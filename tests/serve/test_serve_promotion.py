@@ -144,7 +144,8 @@ def test_filters_hold_for_both(tmp_path):
         answer = search(api, filter="kind:odd", k=20)
         assert answer["interleaved"]
         assert ids(answer)
-        assert {hit["stored_fields"]["kind"] for hit in answer["learned"]} == {"odd"}
+        stored = [api.get("/documents", params={"id": doc_id}).json()["stored_fields"] for doc_id in ids(answer)]
+        assert {record["kind"] for record in stored} == {"odd"}
 
 
 # -- as a process -----------------------------------------------------------------------------------------------------

@@ -127,10 +127,10 @@ class Interleaver:
 
     # -- the rival ----------------------------------------------------------------------------------------------
 
-    def read_candidate(self) -> None:
-        """Take the model that is in the candidate's folder now; what is wrong with the model is raised."""
+    def read_candidate(self) -> TextModel | None:
+        """Return the model that is in the candidate's folder now, None for the baseline; what is wrong is raised."""
         if self._source is None:
-            return
+            return None
         self._seen = self._source.marks()  # before it is read, so that no later one is missed
         model = self._source.read()
         if model.report is not None and not model.report.accepted:
@@ -138,34 +138,33 @@ class Interleaver:
                 f"{self._source.folder}: what was learned was rejected ({model.report.decision}), so there is nothing "
                 "to compare"
             )
-        self._model = model
+        return model
 
     @property
     def has_news(self) -> bool:
         """Whether the candidate was written again since it was read."""
         return self._source is not None and self._source.marks() != self._seen
 
-    def rival_of(self, served: Served) -> Served | None:
+    def rival_of(self, served: Served, model: TextModel | None = None) -> Served | None:
         """Return the version that is compared with what is served; None for the baseline, and before the first one.
 
-        Where the candidate is served already, as after its promotion, it is the model that was served before it; None
-        without one. What is wrong with the candidate is raised.
+        ``model`` is the candidate; None takes the last one that fitted. Where the candidate is served already, as after
+        its promotion, it is the model that was served before it; None without one. What is wrong with the candidate is raised.
         """
         self._is_broken = False
-        if self._source is None or self._model is None:
+        candidate = model or self._model
+        if self._source is None or candidate is None:
             return None
         try:
-            index = served.base.with_model(self._model)
-            if _is_same_model(self._model, served):
-                former = self._former_of(served.base)
-                if former is None or _is_same_model(former, served):
-                    self.refused = None
-                    return None
-                index = served.base.with_model(former)
+            index = served.base.with_model(candidate)
         except InputError as error:
             raise InputError(f"{self._source.folder} cannot be compared with what is served: {error}") from error
-        rival = Served.of(index)
-        self.refused = None
+        rival: Served | None = Served.of(index)
+        if _is_same_model(candidate, served):
+            former = self._former_of(served.base)
+            is_other = former is not None and not _is_same_model(former, served)
+            rival = Served.of(served.base.with_model(former)) if former is not None and is_other else None
+        self._model, self.refused = candidate, None
         return rival
 
     def _former_of(self, index: BaseIndex) -> TextModel | None:

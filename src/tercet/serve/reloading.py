@@ -194,9 +194,8 @@ class Reloader:
         with self._renewing:
             before = shared.contest(self._teacher.now)
             try:
-                shared.read_candidate()
-                served = self._teacher.now.served
-                now = self._teacher.serve(served, shared.rival_of(served))
+                model, served = shared.read_candidate(), self._teacher.now.served
+                now = self._teacher.serve(served, shared.rival_of(served, model))
             except _CANNOT_SERVE as error:
                 shared.refuse(error)
                 return False

@@ -129,8 +129,7 @@ class Service:
         if self.interleaver is None:
             return None
         try:
-            self.interleaver.read_candidate()
-            return self.interleaver.rival_of(served)
+            return self.interleaver.rival_of(served, self.interleaver.read_candidate())
         except RejectedCandidate as error:  # the next one may be better: a restart must not fail for it
             self.interleaver.refuse(error)
             return None
@@ -250,6 +249,7 @@ class Service:
             "tercet_queue_length": ("Requests in work or waiting.", self.reads.n_jobs + self.writes.n_jobs),
             "tercet_version": ("Number of the version that is served.", served.revision),
             "tercet_revision": ("Number of the last change of what was taught.", self.store.revision),
+            "tercet_learner_backlog": ("Changes that the version lacks.", self.store.revision - served.revision),
             "tercet_actions": ("Actions that were taught.", self.store.n_actions),
             "tercet_learner_up": ("1, or 0 where what is taught is not learned.", float(self.teacher.failure is None)),
             "tercet_overlay_pairs": ("Pairs of words that were taught.", served.n_pairs),
