@@ -149,7 +149,8 @@ class Interleaver:
         """Return the version that is compared with what is served; None for the baseline, and before the first one.
 
         ``model`` is the candidate; None takes the last one that fitted. Where the candidate is served already, as after
-        its promotion, it is the model that was served before it; None without one. What is wrong with the candidate is raised.
+        its promotion, it is the model that was served before it; None without one. What is wrong with the candidate is
+        raised.
         """
         self._is_broken = False
         candidate = model or self._model
