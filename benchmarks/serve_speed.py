@@ -1,8 +1,8 @@
 """Answers per second and times of the service, beside a FastAPI app of twenty lines with bm25s over the same documents.
 
-Both run in a process of their own on this machine, and are asked in turns by 1, 8 and 64 clients that keep their connections.
-Three services are asked: a BM25 index, one with a learned model, and the BM25 one without its guard. The plain app needs
-bm25s, which is no dependency of Tercet.
+Each runs in a process of its own on this machine, and is asked in turns by 1, 8 and 64 clients that keep their
+connections. Three services are asked: a BM25 index, one with a learned model, and the BM25 one without its guard. The
+plain app needs bm25s, which is no dependency of Tercet.
 """
 
 from __future__ import annotations

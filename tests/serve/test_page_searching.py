@@ -94,7 +94,7 @@ def test_more_and_weaker_results(open_page: Callable[..., Any], page_service: Se
     assert "(t0)" in label
     page.locator("#more button").first.click()
     expect(page.locator("#more")).to_have_text("No more results.")
-    assert sent == ["q=green&k=10", "q=green&k=20"]
+    assert sent == ["q=green&k=10&compare=true&facets=true", "q=green&k=20&compare=true&facets=true"]
 
 
 def test_a_partial_answer_says_so(open_page: Callable[..., Any], page_service: Served) -> None:
@@ -371,10 +371,11 @@ def test_more_of_a_list_has_the_clicks_on_it_and_what_is_looked_at_again_is_not_
     expect(page.locator("#results[aria-busy]")).to_have_count(0)
     row_of(page, first).locator(".title").click()
     expect(page.locator("#learned .pairs").first).to_be_visible()
+    asked = "q=green&k=10&compare=true&facets=true"
     assert [(click["query_id"], click["doc"]) for click in clicks] == [
-        ("q=green&k=10", second),
-        ("q=green&k=10&all=true", second),
-        ("q=green&k=10&all=true", first),
+        (asked, second),
+        (f"{asked}&all=true", second),
+        (f"{asked}&all=true", first),
     ]
     row_of(page, second).locator(".better").click()
     expect(page.locator("#toast-undo")).to_be_visible()

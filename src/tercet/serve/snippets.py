@@ -7,19 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tercet.data.roles import TITLES, plain_name
-from tercet.text import markup
+from tercet.text.markup import plain_text
 
 _TITLE_CHARS = 120
 _PASSAGE_CHARS = 240
 _VALUE_CHARS = 200
 _PRICES: Final = frozenset({"price", "cost", "amount", "msrp", "rrp"})
 _CHARS_LOOKED_AT = 20_000
-
-
-def plain_text(text: str) -> str:
-    """Return a text without tags; one that was escaped as a whole has its tags once more."""
-    plain = markup.plain_text(text)
-    return markup.plain_text(plain) if "&lt;" in text else plain
 
 
 def title_of(text: str) -> str:

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 RULE: Final = OnlineRule(rate=50.0, l1=0.0, pairs=1024, step=1.0, weight=1.0)
 MOST_PAIRS: Final = 10_000_000  # learned pairs of words, from which on nothing more is taught
 _MOVE_MARGIN: Final = 0.1  # share of the usual margin: a moved document has to fit between two others
-_MOVE_ROUNDS: Final = 2
+_MOVE_ROUNDS: Final = 10  # its pairs are gone through, until all of them hold
 _PUBLISH_SECONDS: Final = 1.0  # from one version to the next
 _ENGINE_SECONDS: Final = 2.0  # before an engine that does not answer is asked again
 
