@@ -21,8 +21,8 @@ from tercet.engines import engine as engine_module
 from tercet.errors import BundleError
 from tercet.search import Index
 from tercet.serve import TaughtStore, teacher
-from tercet.serve.reloading import IndexSource
 from tercet.serve.served import Served
+from tercet.serve.watched import IndexSource
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
 

@@ -19,8 +19,8 @@ from tercet.errors import InputError
 from tercet.search import Index
 from tercet.search.promotions import Evidence
 from tercet.serve import messages, read_taught
-from tercet.serve.reloading import IndexSource
 from tercet.serve.service import Limits, Service
+from tercet.serve.watched import IndexSource
 from tercet.weights import Identity, Weights
 
 QUERY = "green avocado"

@@ -17,8 +17,8 @@ from support.serving import client_of, made_index, refused, running
 from tercet.search import Index
 from tercet.serve import messages
 from tercet.serve.guard import Access
-from tercet.serve.reloading import IndexSource
 from tercet.serve.service import Limits, Service
+from tercet.serve.watched import IndexSource
 
 QUERY = "green avocado"
 TEXT = "green avocado green avocado green avocado"

@@ -212,7 +212,7 @@ def test_a_proxy_needs_a_teaching_token():
         "127.0.0.1",
         "10.0.0.0/24",
     )
-    for wrong, words in (("proxy.example", "--proxy takes an address"), ("10.0.0.5/24", "host bits")):
+    for wrong, words in (("proxy.example", "a proxy is an address"), ("10.0.0.5/24", "host bits")):
         with pytest.raises(InputError, match=words):
             access_for("127.0.0.1", None, [TEACH], (), [wrong])
 

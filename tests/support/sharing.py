@@ -19,8 +19,8 @@ from tercet.serve import messages, reloading
 from tercet.serve.guard import Access
 from tercet.serve.impressions import ImpressionLog
 from tercet.serve.interleaving import CandidateSource, Interleaver
-from tercet.serve.reloading import IndexSource
 from tercet.serve.service import Limits, Service
+from tercet.serve.watched import IndexSource
 from tercet.weights import Identity, Sparse, Weights
 
 QUERY = "green avocado"

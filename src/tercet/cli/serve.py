@@ -184,9 +184,9 @@ def serve(
     try:
         from tercet.serve.impressions import ImpressionLog
         from tercet.serve.interleaving import BASELINE, CandidateSource, Interleaver
-        from tercet.serve.reloading import IndexSource
         from tercet.serve.run import access_for, run
         from tercet.serve.service import Limits, Service
+        from tercet.serve.watched import IndexSource
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "tercet":
             raise

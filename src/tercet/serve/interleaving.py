@@ -18,9 +18,9 @@ from tercet.search.filtering import Where
 from tercet.search.folder import model_fingerprint
 from tercet.search.promotions import Evidence
 from tercet.serve.impressions import ImpressionLog
-from tercet.serve.reloading import Marks, marks_of
 from tercet.serve.served import Served, text_model
 from tercet.serve.teacher import Published
+from tercet.serve.watched import Marks, marks_of
 from tercet.store import MANIFEST_NAME
 
 _log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ _FOLDER: Final = Path(__file__).parent / "page"
 _TYPES: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
-class Ready:
+class ReadyPage:
     """An answer whose bytes are ready; a reader who has them already gets 304."""
 
     def __init__(self, body: bytes, media_type: str, **headers: str) -> None:
@@ -33,14 +33,14 @@ class Ready:
         await answer(scope, receive, send)
 
 
-def ready_pages(openapi: Mapping[str, Any]) -> dict[str, Ready]:
+def ready_pages(openapi: Mapping[str, Any]) -> dict[str, ReadyPage]:
     """Return what is open to everybody, by path."""
     files = [path for path in sorted(_FOLDER.iterdir()) if path.suffix in _TYPES]
-    pages = {f"/{path.name}": Ready(path.read_bytes(), _TYPES[path.suffix]) for path in files}
+    pages = {f"/{path.name}": ReadyPage(path.read_bytes(), _TYPES[path.suffix]) for path in files}
     pages["/"] = pages["/index.html"]
-    pages["/openapi.json"] = Ready(json.dumps(openapi).encode(), "application/json")
+    pages["/openapi.json"] = ReadyPage(json.dumps(openapi).encode(), "application/json")
     reference = reference_page(openapi).encode()
-    pages["/docs"] = Ready(reference, "text/html", content_security_policy=style_policy())
+    pages["/docs"] = ReadyPage(reference, "text/html", content_security_policy=style_policy())
     return pages
 
 

@@ -70,9 +70,9 @@ def access_for(
         try:
             ipaddress.ip_network(proxy)
         except ValueError as error:
-            raise InputError(f"{error}; --proxy takes an address or a network, as 10.0.0.5 or 10.0.0.0/24") from error
+            raise InputError(f"{error}; a proxy is an address or a network, as 10.0.0.5 or 10.0.0.0/24") from error
     if proxies and not named:
-        raise InputError("behind a proxy every visitor seems to come from it; set TERCET_TEACH_TOKEN for --proxy")
+        raise InputError("behind a proxy every visitor seems to be this machine; set TERCET_TEACH_TOKEN, too")
     if read_token is not None and not named:
         raise InputError("with a read token alone nobody could teach; set TERCET_TEACH_TOKEN, too")
     if is_loopback(host):

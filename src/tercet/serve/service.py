@@ -23,11 +23,12 @@ from tercet.serve.impressions import ImpressionLog
 from tercet.serve.interleaving import Interleaver, RejectedCandidate
 from tercet.serve.metrics import Metrics, resident_bytes
 from tercet.serve.problems import HttpProblem, limit_problem
-from tercet.serve.reloading import IndexSource, Reloader
+from tercet.serve.reloading import Reloader
 from tercet.serve.requests import SearchQuery
 from tercet.serve.served import Served
 from tercet.serve.taught import NotActiveError, TaughtStore
 from tercet.serve.teacher import MOST_PAIRS, Published, Teacher
+from tercet.serve.watched import IndexSource
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ class Limits:
     strangers_per_minute: float = 600.0
 
 
-class Workers:
+class Threads:
     """Threads, and a bound on jobs that wait for one."""
 
     def __init__(self, name: str, workers: int, waiting: int) -> None:
@@ -122,8 +123,8 @@ class Service:
                 self.teacher.close()
             self.store.close()
             raise
-        self.reads = Workers("reader", self.limits.workers, self.limits.waiting)
-        self.writes = Workers("writer", 1, self.limits.waiting)
+        self.reads = Threads("reader", self.limits.workers, self.limits.waiting)
+        self.writes = Threads("writer", 1, self.limits.waiting)
 
     def _first_rival(self, served: Served) -> Served | None:
         if self.interleaver is None:

@@ -207,7 +207,7 @@ def _claimed(path: Path) -> int:
     if not try_lock(claim):
         holder = os.read(claim, 200).decode("utf-8", "replace").strip() or "another service"
         os.close(claim)
-        raise StoreInUseError(f"{path} is held by {holder}; stop that service, or name another file by --taught")
+        raise StoreInUseError(f"{path} is held by {holder}; stop that service, or name another file")
     os.ftruncate(claim, 0)
     os.write(claim, f"process {os.getpid()} on {socket.gethostname()} since {timestamp()}\n".encode())
     return claim
