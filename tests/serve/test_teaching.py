@@ -283,7 +283,7 @@ def test_fit_learns_what_was_taught_and_the_index_serves_it_once(tmp_path):
     command = ["fit", str(table), "--preferences", str(tmp_path / "index.taught.db"), "--budget", "5"]
     done = CliRunner().invoke(cli, [*command, "-o", str(tmp_path / "model")], catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    assert "23 preferences" in done.output
+    assert "preferences: 23, taught by actions: 24" in done.output
     model = tc.load(tmp_path / "model")
     expected = (TaughtRows(read_taught(tmp_path / "index.taught.db").store, 24),) if model.parts else ()
     assert model.taught == expected

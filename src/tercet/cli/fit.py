@@ -291,7 +291,7 @@ def _taught_triplets(taught: Mapping[Path, TaughtFile], texts: JudgedTexts) -> l
         kept = [triplet for triplet in file.triplets if triplet[1] in texts.docs and triplet[2] in texts.docs]
         left_out = len(file.triplets) - len(kept)
         gone = f"; {left_out:,} of documents that are gone" if left_out else ""
-        echo(f"{path}: {len(kept):,} preferences taught by {file.last:,} actions{gone}")
+        echo(f"{path}: preferences: {len(kept):,}, taught by actions: {file.last:,}{gone}")
         triplets += kept
     return triplets
 
