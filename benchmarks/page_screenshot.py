@@ -1,7 +1,7 @@
 """Two pictures for the documents: the page of ``tercet serve`` on the demo's index, and the report of the demo's model.
 
 Run ``tercet demo`` first. Needs Playwright and a Chromium of the system's; nothing that was learned online is read or
-changed, since the service gets a journal of its own.
+changed, since the service gets a taught file of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def served(index: Path) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", "from tercet.cli.main import main; main()", "serve", str(index), "--port", "0"]
         # No hurry: the first search of a process may have to compile.
-        command += ["--journal", str(Path(folder) / "journal.jsonl"), "--deadline-ms", "60000"]
+        command += ["--taught", str(Path(folder) / "taught.db"), "--deadline-ms", "60000"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stdout is not None

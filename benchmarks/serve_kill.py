@@ -1,9 +1,9 @@
 """kill -9 at random moments, 100 times, while all goes on.
 
-Preferences arrive, lists are shared with a candidate and logged, documents come and go by requests, and models are
-promoted, taken back and baked from the journal. After each restart, what was acknowledged must be there, documents as
-whole requests, and what is served must be the replay of the journal over what was committed last, to the bit. At the
-end every list that was shown must be in the log.
+Preferences arrive and are undone, lists are shared with a candidate and logged, documents come and go by requests, and
+models are promoted and taken back. After each restart, what was acknowledged must be there, documents as whole
+requests, and what is served must be the fold of the actions over what was committed last, to the bit. At the end every
+list that was shown must be in the log.
 """
 
 from __future__ import annotations
@@ -33,11 +33,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         tally = kill_again_and_again(Path(folder), 10 if arguments.quick else 100, arguments.seed)
     took = time.monotonic() - started
-    print(f"\n{tally.restarts} kills in {took:.0f} s: {tally.acknowledged:,} entries acknowledged,", end=" ")
-    print(
-        f"{tally.entries:,} kept, {tally.torn} torn last lines, {tally.archives} archives, {tally.snapshots} snapshots,"
-    )
-    print(f"{tally.lists:,} lists,", end=" ")
+    print(f"\n{tally.restarts} kills in {took:.0f} s: {tally.acknowledged:,} actions acknowledged,", end=" ")
+    print(f"{tally.actions:,} kept, {tally.lists:,} lists,", end=" ")
     models = ", ".join(f"{count} {name}" for name, count in sorted(tally.models.items()))
     print(f"{tally.documents:,} changes of documents; models: {models}; {len(tally.problems)} faults")
     for problem in tally.problems[:20]:

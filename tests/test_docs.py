@@ -18,9 +18,8 @@ from support.documents import DOCUMENTS, PROJECT, SHELL, Block, blocks_of, names
 from tercet.cli.main import cli
 from tercet.errors import BundleError, InputError
 from tercet.measure.duels import ATTRIBUTE, Assignment, Contest
-from tercet.serve import Journal
+from tercet.serve import TaughtStore
 from tercet.serve.impressions import ImpressionLog
-from tercet.serve.journal import Preferred
 from tercet.weights import Identity, Weights
 
 BLOCKS = {path.relative_to(PROJECT).as_posix(): blocks_of(path) for path in DOCUMENTS}
@@ -65,8 +64,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = tc.load(folder / "model")
     plain = Weights([Identity(n_terms=model.weights.shape[0], scale=2.0)])
     replace(model, weights=plain).save(folder / "learned")  # another model over the same words
-    with Journal(folder / "index.journal" / "journal.jsonl") as journal:
-        journal.append(lambda n: Preferred(n, "2026-01-01T00:00:00Z", "127.0.0.1", "acne and milk", "MED-10", "MED-14"))
+    with TaughtStore(folder / "index.taught.db") as store:
+        store.add("ann", "prefer", "acne and milk", [("MED-10", "MED-14")])
     with ImpressionLog(folder / "impressions", clock=lambda: time.time() - 3600) as log:
         shared = Assignment(Contest("served", "candidate"), ("first", "second")).to_meta()
         log.click(

@@ -91,6 +91,7 @@ SHARED_STEMS = {
     "scoring": "all scores of texts, here and on a GPU",
     "stored": "rows on disk",
     "tables": "rows under named columns, read and checked in data",
+    "taught": "what was taught to a service: the file, and the store that writes it",
     "value": "what the package is about",
 }
 

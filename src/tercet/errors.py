@@ -16,8 +16,8 @@
     ├── DeviceError                       a GPU cannot be used, or failed
     ├── EngineError                       another engine is of another version, full, or holds something else
     │   └── EngineAwayError               it does not answer
-    ├── JournalError                      the journal of the service cannot take an entry; nothing was acknowledged
-    │   └── JournalInUseError             another service has it
+    ├── StoreError                        a file of the service cannot be written; nothing was acknowledged
+    │   └── StoreInUseError               another service writes it
     └── MissingExtraError   (ImportError) an optional package is needed; says which to install
 
 Anything else that escapes is a defect. Two exceptions are raised on purpose and never escape: `HttpProblem` of the
@@ -114,12 +114,12 @@ class DeviceError(TercetError):
     """A GPU cannot be used here, or failed; says what would be right."""
 
 
-class JournalError(TercetError):
-    """The journal of the service cannot take an entry; nothing was acknowledged."""
+class StoreError(TercetError):
+    """A file of the service cannot be written; nothing was acknowledged."""
 
 
-class JournalInUseError(JournalError):
-    """Another service has the journal."""
+class StoreInUseError(StoreError):
+    """Another service writes the file; the message names it."""
 
 
 class MissingExtraError(TercetError, ImportError):

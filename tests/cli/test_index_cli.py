@@ -238,9 +238,8 @@ def test_an_index_is_not_lost(index: Path, model: Path, data: Path, tmp_path: Pa
     assert refused.exit_code == 1
     assert "holds a saved index already; nothing was written. --replace puts the new one in its place" in refused.output
     assert list(Index.open(index)) == list(TEXTS)
-    (tmp_path / "index.journal").mkdir()
-    (tmp_path / "index.journal" / "journal.jsonl").touch()
-    assert "journal.jsonl stays" in ok(*command, "--replace")
+    (tmp_path / "index.taught.db").touch()
+    assert "index.taught.db stays" in ok(*command, "--replace")
     broken = corpus(tmp_path / "broken.jsonl", {"x": "green sky"})
     broken.write_text(broken.read_text() + "{")
     before = Index.open(index).search("green")

@@ -14,14 +14,15 @@ import tercet as tc
 from support.commands import ok, run
 from support.indexes import DOCS, small_model
 from support.qdrant_server import FakeQdrant, fake_qdrant
-from support.serving import eventually, made_docs, made_index, preferred, served
+from support.serving import eventually, made_docs, made_index, served
 from tercet.data import read_run, write_beir
 from tercet.engines import QdrantIndex, open_index
 from tercet.engines import engine as engine_module
 from tercet.errors import BundleError
 from tercet.search import Index
-from tercet.serve import learner
-from tercet.serve.generations import IndexSource
+from tercet.serve import TaughtStore, teacher
+from tercet.serve.served import Served
+from tercet.serve.watched import IndexSource
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
 
@@ -157,7 +158,7 @@ def both(server: FakeQdrant, tmp_path: Path, latent: bool) -> tuple[QdrantIndex,
 def test_the_service_searches_explains_and_learns(server: FakeQdrant, tmp_path: Path, latent: bool) -> None:
     output = []
     for at, index in enumerate(both(server, tmp_path, latent)):
-        with served(tmp_path / f"journal{at}" / "j.jsonl", index) as (client, service):
+        with served(tmp_path / f"taught{at}.db", index) as (client, service):
 
             def ask(path: str) -> Any:
                 found = client.get(path).json()
@@ -177,7 +178,7 @@ def test_the_service_searches_explains_and_learns(server: FakeQdrant, tmp_path: 
             assert answers[3]["learned"] != answers[0]["learned"]
             missing = {"query": "green", "better": "nobody", "worse": "d1"}
             assert client.post("/prefer", json=missing).status_code == 404
-            output.append((answers, service.version.digest))
+            output.append(answers)
     assert output[0] == output[1]
 
 
@@ -194,7 +195,7 @@ def test_the_service_says_so_when_qdrant_is_away(tmp_path: Path, monkeypatch: py
     model = made_index().model
     with fake_qdrant() as server:
         index = QdrantIndex.build(made_docs(), model, tmp_path / "index", url=server.url)  # type: ignore[arg-type]
-        with served(tmp_path / "journal" / "j.jsonl", index) as (client, _):
+        with served(tmp_path / "taught.db", index) as (client, _):
             server.fault = lambda method, path: 503
             for said in (
                 client.get("/search?q=red+toast"),
@@ -211,21 +212,23 @@ def test_the_service_says_so_when_qdrant_is_away(tmp_path: Path, monkeypatch: py
 
 def test_learning_waits_for_qdrant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     monkeypatch.setattr(engine_module, "pause", lambda _: None)
-    monkeypatch.setattr(learner, "_ENGINE_AWAY_SECONDS", 0.02)
+    monkeypatch.setattr(teacher, "_ENGINE_SECONDS", 0.02)
     model = made_index().model
-    with fake_qdrant() as server:
+    with fake_qdrant() as server, TaughtStore(tmp_path / "taught.db") as store:
         index = QdrantIndex.build(made_docs(), model, tmp_path / "index", url=server.url)  # type: ignore[arg-type]
-        entries = [preferred(1, "green", "d1", "d2"), preferred(2, "sky", "d3", "d4")]
-        started = learner.Learner(index, [])
+        started = teacher.Teacher(store, Served.of(index))
         server.fault = lambda method, path: 503
-        futures = [started.tell(entry) for entry in entries]
+        learned = [
+            started.learn(store.add("ann", "prefer", query, [pair]).revision)
+            for query, pair in (("green", ("d1", "d2")), ("sky", ("d3", "d4")))
+        ]
         with pytest.raises(TimeoutError):
-            futures[0].result(timeout=0.2)
-        assert "entry 1 waits to be learned" in caplog.text
+            learned[0].result(timeout=0.2)
+        assert "is not learned yet" in caplog.text
         assert started.failure is None
         server.fault = None
-        assert futures[1].result(timeout=20).digest == learner.replay(made_index(), entries).digest
+        assert learned[1].result(timeout=20).served.revision == 2
         server.fault = lambda method, path: 503
-        started.tell(preferred(3, "sky", "d5", "d6"))
-        started.close()  # what it cannot learn is in the journal
-        assert started.current.number == 2
+        started.learn(store.add("ann", "prefer", "sky", [("d5", "d6")]).revision)
+        started.close()  # what it cannot learn is in the store
+        assert started.now.served.revision == 2

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.browsing import READ_TOKEN, WRITE_TOKEN, Served, build_index, page_origin
+from support.browsing import READ_TOKEN, TEACH_TOKEN, Served, build_index, page_origin
 
 PATIENCE_MS = 60_000  # for what a page should do soon: the machine may have more to do than its cores can
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -16,9 +16,9 @@ _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 @pytest.fixture(autouse=True)
 def _patient_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers wait until what was taught is learned, however busy the machine is."""
-    monkeypatch.setattr("tercet.serve.teaching._APPLY_WAIT_SECONDS", PATIENCE_MS / 1000)
-    monkeypatch.setattr("tercet.serve.learner._LOOK_WAIT_SECONDS", PATIENCE_MS / 1000)
+    """Answers wait until what was taught is learned, however busy the machine is, and that is served at once."""
+    monkeypatch.setattr("tercet.serve.service._PUBLISHED_SECONDS", PATIENCE_MS / 1000)
+    monkeypatch.setattr("tercet.serve.teacher._PUBLISH_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="session")
@@ -48,8 +48,8 @@ def services(browser_program: str, tmp_path_factory: pytest.TempPathFactory) -> 
     pytest.importorskip("uvicorn", reason="the page is served by the extra 'serve', which is not installed")
     folder = tmp_path_factory.mktemp("page")
     index = build_index(folder / "index")
-    tokens = {"TERCET_READ_TOKEN": READ_TOKEN, "TERCET_WRITE_TOKEN": WRITE_TOKEN}
-    both = Served(index, folder / "journal.jsonl"), Served(index, folder / "guarded.jsonl", **tokens)
+    tokens = {"TERCET_READ_TOKEN": READ_TOKEN, "TERCET_TEACH_TOKEN": TEACH_TOKEN}
+    both = Served(index, folder / "taught.db"), Served(index, folder / "guarded.db", **tokens)
     for service in both:
         service.launch()
     for service in both:

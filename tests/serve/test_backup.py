@@ -7,16 +7,14 @@ import re
 import shutil
 import subprocess
 import threading
-import time
 from pathlib import Path
 
 import pytest
-from starlette.testclient import TestClient
 
-from support.serving import made_docs, made_index, served
+from support.serving import client_of, made_docs, made_index, served
 from tercet.errors import TercetError
 from tercet.search import Index
-from tercet.serve.app import create_app
+from tercet.serve import back_up
 from tercet.serve.impressions import ImpressionLog
 from tercet.serve.service import Service
 
@@ -25,11 +23,7 @@ QUERIES = ("green avocado", "blue sky", "dark river", "pale stone")
 
 
 def answers(client):
-    """What each query finds, once all that was taught is learned."""
-    for _ in range(1000):
-        if "tercet_learner_backlog 0.0" in client.get("/metrics").text:
-            break
-        time.sleep(0.01)
+    """What each query finds."""
     found = [client.get("/search", params={"q": query, "k": 20}).json()["learned"] for query in QUERIES]
     return [[(hit["id"], hit["score"]) for hit in hits] for hits in found]
 
@@ -50,7 +44,7 @@ def copied(source: Path, copy: Path) -> Index:
 def test_a_copy_made_while_it_runs_gives_the_same_answers(tmp_path):
     live, copy = tmp_path / "index", tmp_path / "backup" / "index"
     index = made_index(live)
-    with served(tmp_path / "index.journal" / "journal.jsonl", index) as (client, _):
+    with served(tmp_path / "index.taught.db", index) as (client, _):
         untaught = answers(client)
         for query in QUERIES:
             hits = client.get("/search", params={"q": query}).json()["learned"]
@@ -59,9 +53,9 @@ def test_a_copy_made_while_it_runs_gives_the_same_answers(tmp_path):
         before = answers(client)
         assert before != untaught
         restored = copied(live, copy)
-        shutil.copytree(tmp_path / "index.journal", tmp_path / "backup" / "index.journal")
+        assert back_up(tmp_path / "index.taught.db", tmp_path / "backup" / "index.taught.db") == len(QUERIES)
         assert answers(client) == before
-    with served(tmp_path / "backup" / "index.journal" / "journal.jsonl", restored) as (client, _):
+    with served(tmp_path / "backup" / "index.taught.db", restored) as (client, _):
         assert answers(client) == before
 
 
@@ -91,23 +85,6 @@ def test_a_copy_made_while_documents_come_in_is_of_one_commit(tmp_path):
         writer.join()
 
 
-def test_a_journal_that_was_copied_within_a_line_is_read_up_to_it(tmp_path):
-    journal = tmp_path / "journal.jsonl"
-    index = made_index()
-    with served(journal, index) as (client, _):
-        hits = client.get("/search", params={"q": QUERIES[0]}).json()["learned"]
-        for other in hits[1:4]:
-            client.post("/prefer", json={"query": QUERIES[0], "better": other["id"], "worse": hits[0]["id"]})
-    lines = journal.read_bytes().splitlines(keepends=True)
-    (tmp_path / "cut").mkdir()
-    (tmp_path / "cut" / "journal.jsonl").write_bytes(b"".join(lines[:-1]) + lines[-1][: len(lines[-1]) // 2])
-    service = Service(index, tmp_path / "cut" / "journal.jsonl")
-    try:
-        assert len(service.journal) == 2
-    finally:
-        service.close()
-
-
 def test_the_dashboard_asks_for_names_that_there_are(tmp_path):
     dashboard = json.loads((DEPLOY / "grafana.json").read_text(encoding="utf-8"))
     asked = {name for panel in dashboard["panels"] for one in panel["targets"] for name in names_in(one["expr"])}
@@ -124,9 +101,9 @@ def names_in(expression: str) -> set[str]:
 
 
 def metrics_of(folder: Path, log: ImpressionLog) -> set[str]:
-    service = Service(made_index(), folder / "journal.jsonl", impressions=log)
+    service = Service(made_index(), folder / "taught.db", impressions=log)
     try:
-        with TestClient(create_app(service), base_url="http://127.0.0.1:8080") as client:
+        with client_of(service) as client:
             client.get("/search", params={"q": QUERIES[0]})
             return set(re.findall(r"^(tercet_[a-z_]+)", client.get("/metrics").text, re.M))
     finally:

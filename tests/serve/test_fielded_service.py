@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import tercet as tc
+from tercet.data.taught import Action
 from tercet.learn.joint import joined
 from tercet.search import Index
-from tercet.serve.answers import Baseline, Deadline, explain, search
-from tercet.serve.journal import Preferred
-from tercet.serve.learner import replay
+from tercet.serve.answers import Deadline, explain, search
+from tercet.serve.served import Served
+from tercet.serve.teacher import Overlay
 from tercet.text import FieldedVectoriser
 from tercet.weights import Identity, Weights
 
@@ -32,11 +33,13 @@ def index():
 
 def test_votes_change_words_and_leave_numbers_as_they_are(index):
     assert index.search("green")[0].doc_id == "b"
-    version = replay(index, [Preferred(number, "", "me", "green", better="a", worse="b") for number in (1, 2, 3)])
-    assert version.overlay.nnz
-    rows, columns = version.overlay.nonzero()
-    assert max(*rows, *columns) < index.model.n_words
-    before, after = (one.search("green") for one in (index, version.index))
+    overlay = Overlay(Served.of(index), "store")
+    overlay.learn(Action(number, number, "", "me", "prefer", "green", (("a", "b"),)) for number in (1, 2, 3))
+    served = overlay.served(3)
+    learned = served.model.weights.parts[-1].weights
+    assert learned.nnz == served.n_pairs > 0
+    assert max(learned.indices.max(), np.flatnonzero(np.diff(learned.indptr)).max()) < index.model.n_words
+    before, after = (one.search("green") for one in (index, served.index))
     lead = {hit.doc_id: hit.score for hit in after}
     assert (
         lead["a"] - lead["b"]
@@ -45,10 +48,10 @@ def test_votes_change_words_and_leave_numbers_as_they_are(index):
 
 
 def test_both_lists_and_reasons_are_given(index):
-    version = replay(index, [])
-    answer = search(version, Baseline(index), "green", 3, Deadline(0.0, 1e12))
+    served = Served.of(index)
+    answer = search(served, "green", 3, Deadline(0.0, 1e12), compare=True)
     assert answer["learned"][0]["id"] == "b"
     assert [hit["id"] for hit in answer["baseline"]] == ["a", "b"]  # by words alone
-    why = explain(version, index, "green", "b", None, 100)
+    why = explain(served, index, "green", "b", None, 100)
     assert {pair["doc_word"] for pair in why["pairs"]} >= {"green", "title: green", "log:downloads 2000"}
     assert sum(pair["contribution"] for pair in why["pairs"]) == pytest.approx(why["score"])

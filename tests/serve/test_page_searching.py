@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.browsing import PHONE, READ_TOKEN, WIDE, WRITE_TOKEN, Served, changed, listed, order, row_of
+from support.browsing import PHONE, READ_TOKEN, TEACH_TOKEN, WIDE, Served, changed, listed, order, row_of
 
 expect = pytest.importorskip("playwright.sync_api", reason="the page is tested with Playwright").expect
 pytestmark = pytest.mark.slow  # a browser
@@ -94,7 +94,7 @@ def test_more_and_weaker_results(open_page: Callable[..., Any], page_service: Se
     assert "(t0)" in label
     page.locator("#more button").first.click()
     expect(page.locator("#more")).to_have_text("No more results.")
-    assert sent == ["q=green&k=10", "q=green&k=20"]
+    assert sent == ["q=green&k=10&compare=true&facets=true", "q=green&k=20&compare=true&facets=true"]
 
 
 def test_a_partial_answer_says_so(open_page: Callable[..., Any], page_service: Served) -> None:
@@ -206,7 +206,7 @@ def test_a_token_is_asked_for_once(open_page: Callable[..., Any], guarded: Serve
     assert order(page) == before
     row_of(page, before[1]).locator(".better").click()
     expect(dialog).to_contain_text("not accepted for changing what is learned")
-    dialog.get_by_label("Token").fill(WRITE_TOKEN)
+    dialog.get_by_label("Token").fill(TEACH_TOKEN)
     page.keyboard.press("Enter")
     expect(page.locator("#toast-undo")).to_be_visible()
     assert order(page)[0] == before[1]
@@ -371,10 +371,11 @@ def test_more_of_a_list_has_the_clicks_on_it_and_what_is_looked_at_again_is_not_
     expect(page.locator("#results[aria-busy]")).to_have_count(0)
     row_of(page, first).locator(".title").click()
     expect(page.locator("#learned .pairs").first).to_be_visible()
+    asked = "q=green&k=10&compare=true&facets=true"
     assert [(click["query_id"], click["doc"]) for click in clicks] == [
-        ("q=green&k=10", second),
-        ("q=green&k=10&all=true", second),
-        ("q=green&k=10&all=true", first),
+        (asked, second),
+        (f"{asked}&all=true", second),
+        (f"{asked}&all=true", first),
     ]
     row_of(page, second).locator(".better").click()
     expect(page.locator("#toast-undo")).to_be_visible()

@@ -130,20 +130,6 @@ def test_rows_move_unless_told_not_to(
     expect(page.locator("#toast-text")).to_contain_text("Taken back")
 
 
-def test_a_history_of_what_is_gone_and_of_much_at_once(open_page: Callable[..., Any], page_service: Served) -> None:
-    page = open_page(page_service.address)
-    none = dict.fromkeys(("query", "better", "worse", "shown", "clicked", "reason", "entries"))
-    common = none | {"time": "2026-01-01T00:00:00Z", "client": "me", "active": True}
-    versions = [
-        common | {"version": "v31", "entry": 31, "kind": "withdraw", "reason": "revoke", "entries": list(range(1, 31))},
-        common | {"version": "v30", "entry": 30, "kind": "prefer", "query": "q", "better": "gone", "worse": "b"},
-    ]
-    page.route("**/versions?*", lambda route: route.fulfill(json={"version": "v31", "total": 31, "versions": versions}))
-    page.locator("#open-history").click()
-    expect(page.locator(".entries li").nth(1)).to_contain_text("gone over Green eyes b for")
-    expect(page.locator(".entries li").first).to_contain_text("Revoked: v1, v2, v3, v4, v5, v6, v7, v8 and 22 others")
-
-
 def test_a_kept_preference_is_not_called_refused(open_page: Callable[..., Any], page_service: Served) -> None:
     page = open_page(page_service.at("avocado"))
     before = order(page)
@@ -226,7 +212,7 @@ def test_not_relevant_is_taken_back_from_the_history_and_from_another_query(
     expect(row.locator(".tag")).to_be_hidden()
     assert order(page) == before
     row.locator(".away").click()
-    expect(page.locator("#toast-text")).to_contain_text("is not relevant.")
+    expect(page.locator("#toast-text")).to_contain_text("You said: ")
     page.locator("#q").fill("oil")
     page.keyboard.press("Enter")
     order(page)
@@ -239,50 +225,17 @@ def test_not_relevant_is_taken_back_from_the_history_and_from_another_query(
     assert order(page) == before
 
 
-def test_a_correction_that_cannot_be_taken_back_stays_with_what_undo_takes_back(
-    open_page: Callable[..., Any], page_service: Served
-) -> None:
-    page = open_page(page_service.at("green avocado"))
-    before = order(page)
-    ranks = iter([1, 4])  # too far, and then thrown back
-
-    def answer(route: Any) -> None:
-        found = route.fetch().json()
-        found["effect"]["ranks"] = [{"id": before[3], "before": 4, "after": next(ranks)}]
-        route.fulfill(json=found, status=202)
-
-    page.route("**/prefer", answer)
-    refused = {"title": "Too many", "status": 429, "detail": "wait"}
-    page.route("**/undo", lambda route: route.fulfill(json=refused, status=429))
-    preferences = output(page)
-    row = row_of(page, before[3])
-    row.locator(".better").click()
-    expect(page.locator("#toast-text")).to_contain_text("The rest was not taken.")
-    assert preferences == [(before[3], before[2]), (before[1], before[3])]
-    page.unroute("**/undo")
-    with page.expect_request("**/undo") as undone:
-        page.locator("#toast-undo").click()
-    assert len(undone.value.post_data_json["entries"]) == 2
-    expect(page.locator("#toast-text")).to_contain_text("Taken back")
-    assert order(page) == before
-
-
-def output(page: Any) -> list[tuple[str, str]]:
-    """The preferences that the page sends."""
-    preferences: list[tuple[str, str]] = []
-
-    def note(request: Any) -> None:
-        if request.url.endswith("/prefer"):
-            preferences.append((request.post_data_json["better"], request.post_data_json["worse"]))
-
-    page.on("request", note)
-    return preferences
+def moves_of(page: Any) -> list[dict[str, Any]]:
+    """The moves that the page sends."""
+    moves: list[dict[str, Any]] = []
+    page.on("request", lambda request: request.url.endswith("/move") and moves.append(request.post_data_json))
+    return moves
 
 
 def test_a_card_is_dragged_past_others(open_page: Callable[..., Any], page_service: Served) -> None:
     page = open_page(page_service.at("green avocado"))
     before = order(page)
-    preferences = output(page)
+    moves = moves_of(page)
     grip, goal = row_of(page, before[3]).locator(".grip"), row_of(page, before[1])
     box, target = grip.bounding_box(), goal.bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
@@ -293,8 +246,8 @@ def test_a_card_is_dragged_past_others(open_page: Callable[..., Any], page_servi
     expect(row_of(page, before[3])).to_have_class(re.compile("lifted"))
     page.mouse.up()
     expect(page.locator("#toast-undo")).to_contain_text("and 1 other")
-    assert preferences[0] == (before[3], before[2]), "the nearest first"
-    assert {better for better, _ in preferences[:2]} == {before[3]}
+    assert moves[0]["ahead_of"] == [before[2], before[1]], "the nearest first"
+    assert moves[0]["behind"] == [before[0]]
     after = order(page)
     assert all(after.index(before[3]) < after.index(other) for other in before[1:3])
     undo(page, before)
@@ -303,7 +256,7 @@ def test_a_card_is_dragged_past_others(open_page: Callable[..., Any], page_servi
 def test_a_drag_can_be_given_up(open_page: Callable[..., Any], page_service: Served) -> None:
     page = open_page(page_service.at("green avocado"))
     before = order(page)
-    preferences = output(page)
+    moves = moves_of(page)
     box = row_of(page, before[2]).locator(".grip").bounding_box()
     x, y = box["x"] + 8, box["y"] + 8
     for end in (lambda: page.keyboard.press("Escape"), lambda: page.mouse.move(x, y + 3)):
@@ -314,13 +267,13 @@ def test_a_drag_can_be_given_up(open_page: Callable[..., Any], page_service: Ser
         page.mouse.up()
         expect(page.locator("#learned .lifted")).to_have_count(0)
     assert listed(page) == before
-    assert preferences == []
+    assert moves == []
 
 
 def test_a_finger_drags_by_the_grip(open_page: Callable[..., Any], page_service: Served) -> None:
     page = open_page(page_service.at("green avocado"), viewport=PHONE, has_touch=True)
     before = order(page)
-    preferences = output(page)
+    moves = moves_of(page)
     touch = page.context.new_cdp_session(page)
     box, target = row_of(page, before[1]).locator(".grip").bounding_box(), row_of(page, before[0]).bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
@@ -332,14 +285,14 @@ def test_a_finger_drags_by_the_grip(open_page: Callable[..., Any], page_service:
     page.wait_for_timeout(50)  # a frame, in which the others make room
     touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
     expect(page.locator("#toast-undo")).to_be_visible()
-    assert preferences[0] == (before[1], before[0])
+    assert (moves[0]["doc"], moves[0]["ahead_of"]) == (before[1], [before[0]])
     undo(page, before)
 
 
 def test_a_card_is_moved_by_keys(open_page: Callable[..., Any], page_service: Served) -> None:
     page = open_page(page_service.at("green avocado"))
     before = order(page)
-    preferences = output(page)
+    moves = moves_of(page)
     row, said = row_of(page, before[3]), page.get_by_role("status")
     row.locator(".title").focus()
     page.keyboard.press("m")
@@ -356,7 +309,7 @@ def test_a_card_is_moved_by_keys(open_page: Callable[..., Any], page_service: Se
     assert listed(page).index(before[3]) == 1
     page.keyboard.press("Enter")
     expect(page.locator("#toast-undo")).to_be_visible()
-    assert preferences[0] == (before[3], before[2])
+    assert moves[0]["ahead_of"] == [before[2], before[1]]
     after = order(page)
     assert all(after.index(before[3]) < after.index(other) for other in before[1:3])
     assert row.evaluate("row => row.contains(document.activeElement)")
@@ -368,22 +321,18 @@ def test_a_card_is_moved_by_keys(open_page: Callable[..., Any], page_service: Se
     assert listed(page) == before, "it goes back when something else is done"
 
 
-def test_many_that_are_passed_are_few_preferences(open_page: Callable[..., Any], page_service: Served) -> None:
+def test_many_that_are_passed_are_few_pairs(open_page: Callable[..., Any], page_service: Served) -> None:
     page = open_page(page_service.address)
-    sent: list[tuple[str, str]] = []
 
     def search(route: Any) -> None:
         found = route.fetch().json()
         twins = [found["learned"][0] | {"id": f"t{i}", "rank": i + 1, "title": f"T {i}"} for i in range(40)]
         route.fulfill(json=found | {"learned": twins, "version": "v99"})
 
-    def prefer(route: Any) -> None:
-        body = route.request.post_data_json
-        sent.append((body["better"], body["worse"]))
-        route.fulfill(status=202, json={"entry": len(sent), "version": "v99", "applied": True, "effect": None})
-
+    taught = {"action": 1, "revision": 1, "version": "v99", "served": True, "effect": None}
+    moves = moves_of(page)
     page.route("**/search?*", search)
-    page.route("**/prefer", prefer)
+    page.route("**/move", lambda route: route.fulfill(status=202, json=taught))
     page.goto(page_service.at("green"))
     order(page)
     row_of(page, "t39").locator(".title").focus()
@@ -391,39 +340,52 @@ def test_many_that_are_passed_are_few_preferences(open_page: Callable[..., Any],
     page.keyboard.press("Home")
     page.keyboard.press("m")
     expect(page.locator("#toast-text")).to_contain_text("over “T 0” and 38 others")
-    assert len(sent) == 9
-    assert (sent[0], sent[-1]) == (("t39", "t38"), ("t39", "t0"))
+    [move] = moves
+    assert (len(move["ahead_of"]), move["ahead_of"][0], move["ahead_of"][-1], move["behind"]) == (9, "t38", "t0", [])
 
 
-def test_what_is_refused_halfway_is_told(open_page: Callable[..., Any], page_service: Served) -> None:
+def test_what_is_refused_is_told_and_goes_back(open_page: Callable[..., Any], page_service: Served) -> None:
     page = open_page(page_service.at("green avocado"))
     before = order(page)
-    sent: list[str] = []
-
-    def prefer(route: Any) -> None:
-        sent.append(route.request.url)
-        if len(sent) > 1:
-            route.fulfill(status=429, headers={"Retry-After": "7"}, json={"title": "No", "detail": "too many changes"})
-        else:
-            route.continue_()
-
-    page.route("**/prefer", prefer)
+    refusal = {"title": "No", "detail": "visitors do not teach", "type": "urn:tercet:problem:not-teaching"}
+    page.route("**/reject", lambda route: route.fulfill(status=403, json=refusal))
     row_of(page, before[0]).locator(".away").click()
-    expect(page.locator("#toast-text")).to_contain_text("The rest was not taken. Too many changes.")
-    undo(page, before)
+    expect(page.locator("#toast-text")).to_contain_text("It was not taken. Visitors do not teach.")
+    expect(row_of(page, before[0]).locator(".tag")).to_be_hidden()
+    assert listed(page) == before
 
 
-def test_an_interim_version_is_told(open_page: Callable[..., Any], page_service: Served) -> None:
+def test_the_history_names_documents_that_are_gone_and_what_is_in_the_model(
+    open_page: Callable[..., Any], page_service: Served
+) -> None:
+    page = open_page(page_service.address)
+    common = {"time": "2026-01-01T00:00:00Z", "token": "ann", "query": "q", "undone": None, "undone_by": None}
+    actions = [
+        common | {"action": 3, "kind": "move", "pairs": [["d", "b"], ["d", "c"], ["a", "d"]], "in_model": False},
+        common | {"action": 2, "kind": "reject", "pairs": [["b", "a"], ["c", "a"]], "in_model": False},
+        common | {"action": 1, "kind": "prefer", "pairs": [["gone", "b"]], "in_model": True},
+    ]
+    page.route("**/taught?*", lambda route: route.fulfill(json={"version": "v9", "total": 31, "actions": actions}))
+    page.locator("#open-history").click()
+    entries = page.locator(".entries li")
+    expect(entries.nth(0)).to_contain_text("Guacamole d over Green eyes b and 1 other for “q”")
+    expect(entries.nth(1)).to_contain_text("Green avocado a is not relevant for “q”")
+    expect(entries.nth(2)).to_contain_text("gone over Green eyes b for “q”")
+    expect(entries.nth(2)).to_contain_text("ann · part of the model")
+    expect(entries.get_by_role("button", name="Take back")).to_have_count(2)
+    expect(page.locator("#history-body")).to_contain_text("28 earlier actions not shown")
+
+
+def test_keys_work_from_a_link_with_a_query(open_page: Callable[..., Any], page_service: Served) -> None:
     page = open_page(page_service.at("green avocado"))
     before = order(page)
-
-    def search(route: Any) -> None:
-        found = route.fetch().json()
-        route.fulfill(json=found | {"version": f"{found['version']}~"})
-
-    page.route("**/search?*", search)
-    row_of(page, before[2]).locator(".better").click()
-    expect(page.locator("#toast-text")).to_contain_text("is being learned again, so ranks may still change a little.")
-    page.unroute("**/search?*")
-    undo(page, before)
-    expect(page.locator("#toast-text")).not_to_contain_text("learned again")
+    page.keyboard.press("ArrowDown")
+    expect(row_of(page, before[0]).locator(".title")).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("b")
+    expect(page.locator("#toast-undo")).to_be_visible()
+    assert order(page)[:2] == [before[1], before[0]]
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("u")
+    expect(page.locator("#toast-text")).to_contain_text("Taken back")
+    assert order(page) == before

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import tercet as tc
-from support.serving import made_docs, made_index, refused
+from support.serving import ELSEWHERE, client_of, made_docs, made_index, refused
 from support.sharing import QUERY, SETTLED, Clock, candidate_of, ids, lists_of, logged, search, sharing, visit
 from tercet.cli.main import cli
 from tercet.data import read_click_log
@@ -35,10 +35,13 @@ def test_a_list_is_made_of_both_and_only_the_log_says_whose(tmp_path):
             served, other = lists_of(service, QUERY, 6)
             assert set(ids(answer)) <= set(served) | set(other)
             for hit in answer["learned"]:
-                assert hit["score"] == pytest.approx(service.version.index.explain(QUERY, hit["id"]).score, rel=1e-5)
+                assert hit["score"] == pytest.approx(service.served.index.explain(QUERY, hit["id"]).score, rel=1e-5)
             [record] = [one for one in logged(tmp_path) if one["query_id"] == answer["query_id"]]
             assignment = Assignment.from_meta(record["query_attributes"]["interleaved"], 6)
-            assert assignment.contest[:2] == (service.serving.model_label, service.interleaver.contest.second)
+            assert assignment.contest[:2] == (
+                service.served.model_label,
+                service.interleaver.contest(service.now).second,
+            )
             assert record["query_response_hit_ids"] == ids(answer)
             for team, ranking in (("first", served), ("second", other)):
                 own = [doc for doc, one in zip(ids(answer), assignment.teams, strict=True) if one == team]
@@ -68,7 +71,7 @@ def test_without_time_or_matches_there_is_the_served_list_alone(tmp_path):
         assert not search(api, "zebra")["interleaved"] or not ids(search(api, "zebra"))
         assert search(api, "zebra")["query_id"] is None
         service.limits = replace(service.limits, deadline_ms=0)
-        answer = search(api)
+        answer = search(api, compare=True)
         assert answer["partial"]
         assert not answer["interleaved"]
         [record] = logged(tmp_path)
@@ -99,45 +102,6 @@ def test_the_baseline_may_be_the_rival_and_is_none_before_anything_is_learned(tm
         assert search(api)["interleaved"]
 
 
-def test_what_a_vote_changed_is_told_of_the_served_list_where_the_one_shown_was_mixed(tmp_path):
-    with sharing(tmp_path) as (api, service, _):
-        served, other = lists_of(service, QUERY, 30)
-        scores = {hit.doc_id: hit.score for hit in service.version.index.search(QUERY, 30)}
-        better, worse = next(  # of which the served model is sure, and the other one of the opposite
-            (a, b)
-            for a in served
-            for b in served
-            if {a, b} <= {*other} and scores[b] < 0.9 * scores[a] and other.index(b) < other.index(a)
-        )
-        output = api.post("/prefer", json={"query": QUERY, "better": better, "worse": worse}).json()["effect"]
-        assert (output["reason"], output["ahead"], output["interleaved"]) == ("ahead", True, True)
-        assert output["said"] == (
-            "In the list of the model that is served: it was ahead already, so nothing had to change. Lists that are "
-            "shown are mixed with those of another model, which has learned it as well."
-        )
-        assert [change["before"] for change in output["ranks"]] == [served.index(one) + 1 for one in (better, worse)]
-        again = lists_of(service, QUERY, 30)[1]  # the answer came after both had learned
-        assert again.index(better) < again.index(worse)
-        shown = ids(search(api, k=30))
-        assert shown.index(better) < shown.index(worse)
-        clicked = api.post("/clicks", json={"query": QUERY, "shown": served[:3], "clicked": served[:1]}).json()[
-            "effect"
-        ]
-        assert clicked["said"] == "Nothing changed: no document above what was clicked was passed over."
-
-
-def test_what_a_vote_changed_where_the_baseline_is_the_rival(tmp_path):
-    with sharing(tmp_path, baseline=True) as (api, service, _):
-        served = [hit.doc_id for hit in service.version.index.search(QUERY, 5)]
-        output = api.post("/prefer", json={"query": QUERY, "better": served[3], "worse": served[0]}).json()["effect"]
-        assert output["said"].startswith("In the list of the model that is served: it went from rank 4 to ")
-        assert output["said"].endswith("which learns nothing, or has not learned it yet.")
-        service.interleaver.fail(RuntimeError("broken"))
-        output = api.post("/prefer", json={"query": QUERY, "better": served[3], "worse": served[0]}).json()["effect"]
-        assert not output["interleaved"]
-        assert output["said"].startswith("It ")
-
-
 def test_the_log_is_read_by_others_as_it_is(tmp_path):
     with sharing(tmp_path) as (api, _, _):
         answer = search(api)
@@ -151,31 +115,27 @@ def test_the_log_is_read_by_others_as_it_is(tmp_path):
 # -- teaching and changes ---------------------------------------------------------------------------------------------
 
 
-def test_both_learn_what_is_taught_and_forget_what_is_taken_back(tmp_path):
+def test_both_learn_what_is_taught_and_forget_what_is_undone(tmp_path):
     with sharing(tmp_path) as (api, service, _):
-        rival = service.interleaver._rival.generation
-        before = lists_of(service, QUERY, 10)
-        worst = before[1][-1]
-        taught = api.post("/prefer", json={"query": QUERY, "better": worst, "worse": before[1][0]}).json()
-        rival.catch_up([])
-        service.learner.close()  # all that was told is applied
-        rival.learner.close()
-        after = lists_of(service, QUERY, 20)
-        for ranking in after:
-            assert ranking.index(worst) < ranking.index(before[1][0])
-        assert taught["applied"]
-        assert rival.version.number == service.version.number == 1
+        before = lists_of(service, QUERY, 60)
+        best, *_, worst = before[1]
+        assert api.post("/prefer", json={"query": QUERY, "better": worst, "worse": best}).json()["served"]
+        for ranking in lists_of(service, QUERY, 60):
+            assert ranking.index(worst) < ranking.index(best)
+        assert [one.revision for one in service.now] == [1, 1]
+        assert api.post("/undo", json={}).json()["served"]
+        assert lists_of(service, QUERY, 60) == before
 
 
 def test_documents_come_and_go_for_both(tmp_path):
-    access = Access(write_token="w", hosts=None)
+    access = Access(None, {"ann": "w"}, None)
     with sharing(tmp_path, access=access) as (api, service, _):
         headers = {"Authorization": "Bearer w"}
         new = {"documents": [{"id": "new", "text": "green avocado " * 3}]}
         assert api.post("/documents", json=new, headers=headers).status_code == 200
         answer = search(api)
         assert answer["interleaved"]
-        assert answer["index"] == service.serving.index_label
+        assert answer["index"] == service.served.index_label
         assert "new" in ids(answer)
         assert all("new" in ranking for ranking in lists_of(service, QUERY, 10))
         assert api.delete("/documents/new", headers=headers).status_code == 200
@@ -187,12 +147,12 @@ def test_documents_come_and_go_for_both(tmp_path):
 @pytest.mark.slow
 def test_a_candidate_that_changes_is_taken_and_a_bad_one_refused(tmp_path):
     with sharing(tmp_path) as (api, service, _):
-        model = service.index.model
-        before = service.interleaver.contest
+        model = service.served.base.model
+        before = service.interleaver.contest(service.now)
         assert not service.reloader.look_at_candidate()
         candidate_of(model, 7).save(tmp_path / "candidate")
         assert service.reloader.look_at_candidate()
-        second = service.interleaver.contest
+        second = service.interleaver.contest(service.now)
         assert second != before
         tc.TextModel.bm25(["other words"]).save(tmp_path / "candidate")
         assert not service.reloader.look_at_candidate()
@@ -204,14 +164,14 @@ def test_a_candidate_that_changes_is_taken_and_a_bad_one_refused(tmp_path):
         Index.open(tmp_path / "index").add({"more": "green avocado"})
         assert service.reloader.look()
         assert search(api)["interleaved"]
-        assert service.interleaver.contest == second
+        assert service.interleaver.contest(service.now) == second
         shutil.rmtree(tmp_path / "candidate")
         assert not service.reloader.look_at_candidate()
         assert api.get("/health").json()["interleaving"]["refused"] is not None
         assert search(api)["interleaved"]
         candidate_of(model).save(tmp_path / "candidate")
         assert service.reloader.look_at_candidate()
-        assert (service.interleaver.contest, service.interleaver.refused) == (before, None)
+        assert (service.interleaver.contest(service.now), service.interleaver.refused) == (before, None)
 
 
 def rejected(model: tc.TextModel) -> tc.TextModel:
@@ -224,20 +184,20 @@ def rejected(model: tc.TextModel) -> tc.TextModel:
 @pytest.mark.slow
 def test_a_candidate_that_was_declined_is_not_shown_to_anybody(tmp_path, caplog):
     with sharing(tmp_path) as (api, service, _):
-        before = service.interleaver.contest
-        rejected(service.index.model).save(tmp_path / "candidate")
+        before = service.interleaver.contest(service.now)
+        rejected(service.served.base.model).save(tmp_path / "candidate")
         assert not service.reloader.look_at_candidate()
-        assert service.interleaver.contest == before  # the one before goes on
+        assert service.interleaver.contest(service.now) == before  # the one before goes on
         assert "what was learned was rejected (Learning was rejected.)" in caplog.text
     with sharing(tmp_path) as (api, service, _):  # a restart does not fail for it
         assert not search(api)["interleaved"]
         output = api.get("/health").json()["interleaving"]
         assert (output["challenger"], output["refused"] is not None) == (None, True)
-        assert service.interleaver.said == "there is no candidate to compare yet"
+        assert service.interleaver.said(service.now) == "there is no candidate to compare yet"
         Index.open(tmp_path / "index").add({"more": "green avocado"})
         assert service.reloader.look()
         assert api.get("/health").json()["interleaving"]["refused"] is not None
-        candidate_of(service.index.model).save(tmp_path / "candidate")
+        candidate_of(service.served.base.model).save(tmp_path / "candidate")
         assert service.reloader.look_at_candidate()
         assert search(api)["interleaved"]
         assert service.interleaver.refused is None
@@ -328,8 +288,9 @@ def test_a_broken_line_of_the_log_is_passed_over(tmp_path, caplog):
 
 
 def test_names_that_nobody_vouches_for_have_an_address(tmp_path):
-    access = Access(read_token="r", write_token="w", hosts=None)
-    with sharing(tmp_path, access=access) as (api, _, _):
+    access = Access("r", {"ann": "w"}, None)
+    with sharing(tmp_path, access=access) as (_, service, _):
+        api = client_of(service, access, ELSEWHERE)
         for token in ("r", "w"):
             api.get("/search", params={"q": QUERY, "client": token}, headers={"Authorization": f"Bearer {token}"})
     mine, vouched = (one["query_attributes"]["interleaved"] for one in logged(tmp_path))
@@ -341,13 +302,12 @@ def test_names_that_nobody_vouches_for_have_an_address(tmp_path):
 
 def test_a_candidate_that_breaks_does_not_break_what_is_served(tmp_path, monkeypatch, caplog):
     with sharing(tmp_path) as (api, service, _):
-        rival = service.interleaver._rival.generation
 
         def broken(*_: object, **__: object) -> None:
             raise RuntimeError("no")
 
-        monkeypatch.setattr(type(rival.version.index), "search_row", broken, raising=True)
-        assert service.interleaver.draft(service.serving, "me", QUERY, None).mixed(["d1"], 5, False) is None
+        monkeypatch.setattr(type(service.now.rival.index), "search_row", broken, raising=True)
+        assert service.interleaver.draft(service.now, "me", QUERY, None).mixed(["d1"], 5, False) is None
         monkeypatch.undo()
         answer = search(api)
         assert not answer["interleaved"]

@@ -23,7 +23,7 @@ from tercet.search import Index
 def test_a_candidate_that_wins_is_promoted_and_comes_to_be_challenged_by_the_one_before(tmp_path):
     clock = Clock()
     with sharing(tmp_path, clock=clock, promotes=True) as (api, service, _):
-        served, candidate = service.interleaver.contest[:2]
+        served, candidate = service.interleaver.contest(service.now)[:2]
         visit(tmp_path, api, 25, 2)
         assert service.reloader.judge() is None  # nothing is settled
         clock.now += SETTLED
@@ -33,21 +33,21 @@ def test_a_candidate_that_wins_is_promoted_and_comes_to_be_challenged_by_the_one
         assert entry.after.startswith(candidate)
         assert entry.evidence.wins > 20
         assert entry.evidence.losses == 0
-        assert service.serving.model_label == candidate
+        assert service.served.model_label == candidate
         output = api.get("/health").json()["interleaving"]
         assert (output["served"], output["challenger"], output["promotion"]) == (candidate, served, 1)
         assert (output["wins"], output["losses"], output["ties"]) == (0, 0, 0)  # counts begin anew
         assert service.reloader.judge() is None
     with sharing(tmp_path, clock=clock, promotes=True) as (api, service, _):  # the same after a restart
-        assert service.interleaver.contest == (candidate, served, 1)
+        assert service.interleaver.contest(service.now) == (candidate, served, 1)
         visit(tmp_path, api, 25, 2, start=100)
         clock.now += SETTLED
         entry = service.reloader.judge()
         assert (entry.number, entry.after[:12]) == (2, served)
-        assert service.interleaver.contest == (served, candidate, 2)
+        assert service.interleaver.contest(service.now) == (served, candidate, 2)
         assert service.reloader.judge() is None  # the lists of the first duel do not count for the third
-        assert [one.number for one in service.index.promotions] == [1, 2]
-        assert [hit.doc_id for hit in service.version.index.search(QUERY)]
+        assert [one.number for one in service.served.base.promotions] == [1, 2]
+        assert [hit.doc_id for hit in service.served.index.search(QUERY)]
     assert [one.by for one in Index.open(tmp_path / "index").promotions] == ["rule", "rule"]
 
 
@@ -59,14 +59,14 @@ def test_what_wins_stays_and_nothing_is_promoted_unless_asked_for(tmp_path):
         clock.now += SETTLED
         assert service.reloader.judge() is None
         assert api.get("/health").json()["interleaving"]["winner"] == "first"
-        assert service.index.promotions == ()
+        assert service.served.base.promotions == ()
     shutil.rmtree(tmp_path / "impressions")
     with sharing(tmp_path, clock=clock) as (api, service, _):
         visit(tmp_path, api, 25, 2)
         clock.now += SETTLED
         assert service.reloader.judge() is None
         assert api.get("/health").json()["interleaving"]["winner"] == "second"
-        assert service.index.promotions == ()
+        assert service.served.base.promotions == ()
 
 
 @pytest.mark.slow
@@ -88,18 +88,18 @@ def test_one_client_promotes_nothing(tmp_path):
 
 def test_a_promotion_by_hand_changes_the_sides_as_well(tmp_path):
     with sharing(tmp_path) as (_, service, _):
-        served, candidate = service.interleaver.contest[:2]
+        served, candidate = service.interleaver.contest(service.now)[:2]
         Index.open(tmp_path / "index").promote(tc.load(tmp_path / "candidate"))
         assert service.reloader.look()
-        assert service.interleaver.contest == (candidate, served, 1)
-        candidate_of(service.index.model, 9).save(tmp_path / "candidate")
+        assert service.interleaver.contest(service.now) == (candidate, served, 1)
+        candidate_of(service.served.base.model, 9).save(tmp_path / "candidate")
         assert service.reloader.look_at_candidate()
-        assert service.interleaver.contest.first == candidate
-        assert service.interleaver.contest.second not in (served, candidate)
+        assert service.interleaver.contest(service.now).first == candidate
+        assert service.interleaver.contest(service.now).second not in (served, candidate)
         Index.open(tmp_path / "index").take_back()
         assert service.reloader.look()
-        assert service.interleaver.contest.first == served
-        assert service.interleaver.contest.promotion == 2
+        assert service.interleaver.contest(service.now).first == served
+        assert service.interleaver.contest(service.now).promotion == 2
 
 
 @pytest.mark.slow
@@ -142,7 +142,8 @@ def test_filters_hold_for_both(tmp_path):
         answer = search(api, filter="kind:odd", k=20)
         assert answer["interleaved"]
         assert ids(answer)
-        assert {hit["stored_fields"]["kind"] for hit in answer["learned"]} == {"odd"}
+        stored = [api.get("/documents", params={"id": doc_id}).json()["stored_fields"] for doc_id in ids(answer)]
+        assert {record["kind"] for record in stored} == {"odd"}
 
 
 # -- as a process -----------------------------------------------------------------------------------------------------

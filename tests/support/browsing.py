@@ -37,7 +37,7 @@ STORED_FIELDS = {
 }
 LEARNED = {("avocado", "guacamole"): 2.5, ("avocado", "toast"): 0.4, ("avocado", "oil"): -0.6, ("green", "fields"): 0.5}
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
-READ_TOKEN, WRITE_TOKEN = "the-reading-token", "the-writing-token"
+READ_TOKEN, TEACH_TOKEN = "the-reading-token", "the-teaching-token"
 PATIENCE = 90.0  # seconds for a service to begin: the first one on a machine compiles
 
 
@@ -56,13 +56,22 @@ def build_index(path: Path) -> Path:
 class Served:
     """A service in a process of its own."""
 
-    def __init__(self, index: Path, journal: Path, **environment: str) -> None:
-        self._index, self._journal, self._environment, self._port = index, journal, environment, "0"
+    def __init__(self, index: Path, taught: Path, **environment: str) -> None:
+        self._index, self._taught, self._environment, self._port = index, taught, environment, "0"
 
     def launch(self) -> None:
         command = [sys.executable, "-c", "from tercet.cli.main import main; main()", "serve", str(self._index)]
         # The first search of a process may have to compile: it gets all the time it wants.
-        command += ["--port", self._port, "--journal", str(self._journal), "--deadline-ms", "60000"]
+        command += [
+            "--port",
+            self._port,
+            "--show-field",
+            "shelf",
+            "--taught",
+            str(self._taught),
+            "--deadline-ms",
+            "60000",
+        ]
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
         environment = os.environ | threads | self._environment
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)

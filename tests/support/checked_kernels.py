@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numba.core import config
@@ -25,7 +24,6 @@ from support.indexes import KINDS, random_rows, random_weights
 from support.learners import LEARNERS, made_data
 from support.letor_data import made_up
 from support.random_data import random_preferences, random_texts
-from support.serving import made_docs, made_index, preferred, withdrawn
 from tercet.data import iter_letor, read_letor, read_svmlight, write_letor
 from tercet.data.shards import write_shards
 from tercet.errors import FormatError, InputError, MemoryLimitError
@@ -34,10 +32,6 @@ from tercet.learn.joint import JointRanker
 from tercet.learn.online import OnlineLearner, OnlineRule
 from tercet.measure import compare_orders
 from tercet.search import Index
-from tercet.serve import LearningBounds
-from tercet.serve.allowances import Moment, Voter
-from tercet.serve.interim import Interim
-from tercet.serve.replay import Replay
 from tercet.text import CorrelatedWords
 from tercet.text.fielded import ColumnLayout
 from tercet.weights import Hashed, Identity, Sparse, Weights
@@ -267,24 +261,6 @@ def online_steps(rng: np.random.Generator, folder: Path) -> None:
         learner.restore(*learner.to_state())
 
 
-def votes(rng: np.random.Generator, folder: Path) -> None:
-    """Votes of all kinds of clients, withdrawn and cast again, until the tables grow."""
-    index, docs = made_index(), list(made_docs())[:-1]
-    state = Replay(index, LearningBounds(client=0.5, crowd=2.0))
-    for number in range(1, 400):
-        better, worse = (str(doc) for doc in rng.choice(docs, 2, replace=False))
-        query, client = str(rng.choice(["green", "blue sky", "red avocado"])), f"2001:db8:{rng.integers(3)}::1"
-        trust: Any = (None, "visitor", "vouched", "teacher")[rng.integers(4)]
-        entry = preferred(number, query, better, worse, f"{client}/{rng.integers(9)}", trust, number)
-        state.apply([withdrawn(number, int(rng.integers(1, number + 1))) if number % 7 == 0 else entry])
-        state.matrix()
-    state.outcomes(entry)
-    Interim(state).apply([withdrawn(400, *range(1, 400, 3))])
-    list(state.look_behind(state.overlay.pairs()[0][:9]))
-    state.allowances.charge(1.0, {Voter("10.0.0.1", "visitor"): 1, Voter("10.0.0.2", "visitor"): 2}, Moment(400, 0.0))
-    state.allowances.spent(Voter("10.0.0.1", "visitor"), Moment(400, 0.0))
-
-
 # The workload of each module. Those of a group run in one process: compiling takes the time, and two groups can be
 # compiled side by side.
 GROUPS: dict[str, dict[str, Workload]] = {
@@ -325,7 +301,6 @@ GROUPS: dict[str, dict[str, Workload]] = {
         "online": online_steps,
         "sparse": sparse_weights,
         "sparse_rows": sparse_weights,
-        "votes": votes,
     },
 }
 WORKLOADS = {module: workload for group in GROUPS.values() for module, workload in group.items()}

@@ -12,12 +12,11 @@ import numpy as np
 import tercet as tc
 from support.failing_disk import Work
 from support.indexes import answers, small_model
-from tercet.errors import JournalError, MissingBundleError
+from tercet.errors import MissingBundleError, StoreError
 from tercet.loading import load
 from tercet.search import Index
 from tercet.search.folder import Folder
-from tercet.serve import Journal, bake, read_journal, replay
-from tercet.serve.journal import Preferred
+from tercet.serve import TaughtStore, read_taught
 from tercet.serve.problems import HttpProblem
 from tercet.serve.service import Service
 from tercet.store import read_bundle
@@ -27,7 +26,6 @@ from tercet.text import Vectors, vectorise
 DOCS = {"a": "green sky", "b": "blue sky", "c": "avocado toast"}
 MODEL = small_model(DOCS, latent=True)
 OTHER = small_model(DOCS, latent=True, seed=9)
-TIME = "2026-01-01T00:00:00+00:00"
 LOG = '{"query": "sky", "shown": ["a", "b"], "clicked": ["b"]}\n' * 40
 
 
@@ -74,37 +72,27 @@ def _fit(path: Path) -> Any:
 
 def _taught(path: Path) -> None:
     _index(path)
-    with Journal(path / "journal.jsonl") as journal:
+    with TaughtStore(path / "taught.db") as store:
         for _ in range(3):
-            journal.append(lambda number: Preferred(number, TIME, "10.0.0.1", "sky", "b", "a"))
-
-
-def _bake(path: Path) -> None:
-    bake(Index.open(path / "index"), read_journal(path / "journal.jsonl").entries).save(path / "baked")
-
-
-def _compact(path: Path) -> None:
-    with Journal(path / "journal.jsonl") as journal:
-        journal.compact(2)
+            store.add("ann", "prefer", "sky", [("b", "a")])
 
 
 def _serve(path: Path) -> None:
     """Start a service, teach it, and end it; what it answers to a failing disk is raised."""
-    service = Service(Index.open(path / "index"), path / "journal.jsonl", snapshot_every=2)
+    service = Service(Index.open(path / "index"), path / "taught.db")
     try:
-        output = asyncio.run(service.teaching.prefer("10.0.0.1", "green toast", "a", "c", "teacher"))
-        assert output["entry"] == len(service.journal)
+        output = asyncio.run(service.teach("ann", "prefer", "green toast", [("a", "c")]))
+        assert output["action"] == service.store.n_actions
     except HttpProblem as problem:
-        if (problem.status, problem.kind) == (507, "journal"):
-            raise JournalError(problem.detail) from problem
+        if (problem.status, problem.kind) == (507, "store"):
+            raise StoreError(problem.detail) from problem
         raise
     finally:
         service.close()
 
 
 def _served(path: Path) -> Any:
-    entries = read_journal(path / "journal.jsonl").entries
-    return len(entries), replay(Index.open(path / "index"), entries).digest
+    return read_taught(path / "taught.db").triplets
 
 
 WORKS: dict[str, Work] = {
@@ -132,10 +120,4 @@ WORKS: dict[str, Work] = {
         _or_none(lambda path: Vectors.open(path / "vectors", verify="open").docs.fingerprint()),
     ),
     "serve": Work(_taught, _serve, _served),
-    "compact": Work(
-        _taught,
-        _compact,
-        lambda path: ((path / "journal.jsonl").read_bytes(), len(list(read_journal(path / "journal.jsonl").entries))),
-    ),
-    "bake": Work(_taught, _bake, _or_none(lambda path: state_digest(load(path / "baked").weights))),
 }

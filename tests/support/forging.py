@@ -208,52 +208,6 @@ def _use_remote(path: Path) -> None:
         open_index(path)
 
 
-def _taught(path: Path) -> tuple[Any, Any, Path]:
-    """An index, what a service would have to learn for it, and the journal of that."""
-    from tercet.search import Index
-    from tercet.serve.journal import Preferred, Withdrawn
-
-    model, docs = _small_model()
-    time = "2026-01-01T00:00:00Z"
-    entries: list[Any] = [
-        Preferred(i, time, f"10.0.0.{i % 3}", "green avocado", "abc"[i % 3], "abc"[(i + 1) % 3], "visitor")
-        for i in range(1, 9)
-    ]
-    entries[5] = Withdrawn(6, time, "10.0.0.1", "undo", (2,))
-    return Index.build(docs, model), entries, path / "journal.jsonl"
-
-
-def _make_snapshot(path: Path) -> None:
-    from tercet.serve import Journal, LearningBounds
-    from tercet.serve.replay import Replay
-    from tercet.serve.snapshots import Snapshots
-
-    index, entries, journal = _taught(path)
-    with Journal(journal) as own:
-        for entry in entries[:-1]:
-            own.append(lambda number, entry=entry: entry)
-        state = Replay(index, LearningBounds())
-        state.apply(own.entries)
-        assert Snapshots(own, 1).keep(state, "model", len(own), 0)
-
-
-def _use_snapshot(path: Path) -> None:
-    from tercet.serve import Journal, LearningBounds
-    from tercet.serve.replay import Replay
-    from tercet.serve.snapshots import Snapshots
-
-    index, entries, journal = _taught(path)
-    with Journal(journal) as own:
-        list(own.entries)
-        own.entries.votes_of("10.0.0.1")
-        state = Replay(index, LearningBounds())
-        if Snapshots(own, 1).restore(state, "model", own.entries, 0) is not None:
-            state.apply(entries[-1:])
-            state.outcomes(entries[-1])
-            list(state.look_behind(state.overlay.pairs()[0]))
-            state.over(index).steps()
-
-
 KINDS: dict[str, Forged] = {
     **{name: Forged(_make_ranker(name), _use_ranker) for name in LEARNERS},
     **{f"golden {name}": Forged(_copied(GOLDEN / name), _use_features) for name in ("ftrl", "rankrls", "features")},
@@ -267,7 +221,6 @@ KINDS: dict[str, Forged] = {
     },
     "index in Qdrant": Forged(_make_remote(QDRANT_INDEX, "http://127.0.0.1:6333"), _use_remote),
     "index in PostgreSQL": Forged(_make_remote(POSTGRES_INDEX, "postgresql://me@127.0.0.1:5432/tercet"), _use_remote),
-    "snapshot": Forged(_make_snapshot, _use_snapshot),
     "checkpoint of a stream": Forged(_stream, _stream),
 }
 

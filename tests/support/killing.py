@@ -1,7 +1,7 @@
 """A service that is killed at random moments while all goes on, and what must be there after each restart.
 
-Preferences arrive, lists are shared with a candidate, logged and clicked, documents come and go, and models are
-promoted, taken back, and baked from the journal, which the service then compacts.
+Preferences arrive and are undone, lists are shared with a candidate, logged and clicked, documents come and go, and
+models are promoted and taken back.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
 from tercet.loading import load
 from tercet.search import Index
-from tercet.serve import bake, read_journal, replay
+from tercet.serve import Action, read_taught
+from tercet.serve.served import Served
+from tercet.serve.teacher import Overlay
 from tercet.weights import Weights
 
 # Imports and loads kernels once and forks a service for each line it reads, since that takes longer than all the rest.
@@ -37,12 +39,9 @@ import os, sys, signal
 from tercet.cli.main import cli
 import tercet.serve.run
 from tercet.search import Index
-from tercet.serve import replay
-from tercet.serve.journal import Preferred
-index = Index.open(sys.argv[2])
-for most in (None, 1):
-    index.search("green avocado", 3, max_terms=most)
-replay(index, [Preferred(1, "", "", "green avocado", "d0", "d1")])
+from tercet.serve.served import Served
+from tercet.serve.teacher import Overlay
+Overlay(Served.of(Index.open(sys.argv[2])), "").warm_up()
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 print("ready", flush=True)
 for _ in iter(sys.stdin.readline, ""):
@@ -69,13 +68,10 @@ class Tally:
 
     restarts: int = 0
     acknowledged: int = 0
-    torn: int = 0
-    entries: int = 0
+    actions: int = 0
     lists: int = 0
     documents: int = 0
     models: Counter[str] = field(default_factory=Counter)
-    archives: int = 0
-    snapshots: int = 0
     problems: list[str] = field(default_factory=list)
 
 
@@ -113,23 +109,21 @@ class Asker(threading.Thread):
 
 
 class Teacher(Asker):
-    """Sends one preference after the other, now and then takes one back, and notes what was acknowledged."""
+    """Sends one preference after the other, now and then undoes one, and notes what was acknowledged."""
 
     def __init__(self, address: str, seed: int) -> None:
         super().__init__(address, seed)
         self.acknowledged: dict[int, dict[str, Any]] = {}
-        self.receipts: list[str] = []
+        self.undone: set[int] = set()
 
     def turn(self) -> None:
+        if self.random.random() < 0.15 and (active := self.acknowledged.keys() - self.undone):
+            output = self.ask("POST", "/undo", {"actions": [self.random.choice(sorted(active))]})
+            self.undone.update(output["undone"])
+            return
         better, worse = self.random.sample(list(made_docs())[:-1], 2)
-        query = self.random.choice(QUERIES)
-        path, body = "/prefer", {"query": query, "better": better, "worse": worse, "client": self.name}
-        if self.random.random() < 0.15 and self.receipts:
-            path, body = "/undo", {"receipts": [self.receipts.pop()]}
-        output = self.ask("POST", path, body, may_be=(409,))
-        if output is not None:
-            self.receipts += [output["receipt"]] if "receipt" in output else []
-            self.acknowledged[output["entry"]] = body | {"withdrawn": output.get("withdrawn")}
+        body = {"query": self.random.choice(QUERIES), "better": better, "worse": worse}
+        self.acknowledged[self.ask("POST", "/prefer", body)["action"]] = body
 
 
 class Visitor(Asker):
@@ -172,18 +166,18 @@ class Keeper(Asker):
 
 def kill_again_and_again(folder: Path, restarts: int, seed: int = 0) -> Tally:
     """Start, let all go on, kill -9; after each start everything acknowledged so far is there, and what is served is
-    the replay of the journal over what was committed last."""
+    the fold of the actions over what was committed last."""
     index = made_index(folder / "index")
     for name, scale in (("candidate", 2.0), ("other", 0.5)):
         _louder(index, scale).save(folder / name)
-    journal = folder / "index.journal" / "journal.jsonl"
+    taught = folder / "index.taught.db"
     command = [sys.executable, "-c", _PROGRAM, "serve", str(folder / "index"), "--port", "0"]
-    command += ["--snapshot-every", "5"]  # so that kills meet many
-    command += ["--write-burst", "1000000", "--write-token", TOKEN, "--look-every", "0.05", "--deadline-ms", "20000"]
+    command += ["--teach-token", TOKEN, "--look-every", "0.05", "--deadline-ms", "20000"]
     command += ["--log-impressions", str(folder / "log"), "--interleave", str(folder / "candidate")]
     single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     tally, dice = Tally(), random.Random(seed)
     acknowledged: dict[int, dict[str, Any]] = {}
+    undone: set[int] = set()
     lists: list[str] = []
     there: set[str] = set()
     pending: Any = None
@@ -207,7 +201,7 @@ def kill_again_and_again(folder: Path, restarts: int, seed: int = 0) -> Tally:
             address = next((line for line in lines if line.startswith("http")), None)
             assert address is not None, (folder / "errors.txt").read_text()
             tally.restarts += 1
-            tally.problems += _faults(Running(forker, address), folder / "index", journal, acknowledged)
+            tally.problems += _faults(Running(forker, address), folder / "index", taught, acknowledged, undone)
             tally.problems += _wrong_documents(folder / "index", there, pending)
             teachers = [Teacher(address, dice.randrange(2**30)) for _ in range(2)]
             visitor = Visitor(address, dice.randrange(2**30))
@@ -217,7 +211,7 @@ def kill_again_and_again(folder: Path, restarts: int, seed: int = 0) -> Tally:
                 asker.start()
             _let_teach(teachers, dice.randrange(20))
             if dice.random() < 0.5:
-                tally.models[_change_model(folder, journal, dice)] += 1
+                tally.models[_change_model(folder, dice)] += 1
                 time.sleep(dice.uniform(0.0, 0.5))
             os.kill(child, signal.SIGKILL)
             child = 0
@@ -226,19 +220,17 @@ def kill_again_and_again(folder: Path, restarts: int, seed: int = 0) -> Tally:
                 tally.problems += asker.unexpected
             for teacher in teachers:
                 acknowledged |= teacher.acknowledged
+                undone |= teacher.undone
             lists += visitor.lists
             tally.documents += keeper.n_changes
             pending = keeper.pending
-            tally.torn += journal.read_bytes()[-1:] != b"\n"
     finally:
         too_late.cancel()
         if child:
             os.kill(child, signal.SIGKILL)
         forker.kill()
         forker.communicate()
-    tally.acknowledged, tally.entries = len(acknowledged), len(read_journal(journal).entries)
-    tally.archives = len(list(journal.parent.glob("journal-*.jsonl")))
-    tally.snapshots = len(list(journal.parent.glob("journal.snapshots/*/manifest.json")))
+    tally.acknowledged, tally.actions = len(acknowledged), len(read_taught(taught).actions)
     tally.lists = len(lists)
     lost = set(lists) - set(_logged(folder / "log"))
     tally.problems += [f"{len(lost)} lists were shown and are not in the log"] if lost else []
@@ -260,18 +252,16 @@ def _louder(index: Index, scale: float) -> TextModel:
     return replace(model, weights=Weights([identity, pairs.scaled(scale)]))
 
 
-def _change_model(folder: Path, journal: Path, dice: random.Random) -> str:
-    """Have the service take up another model: one from elsewhere, one that was baked, or the one before."""
+def _change_model(folder: Path, dice: random.Random) -> str:
+    """Have the service take up another model: one from elsewhere, or the one before."""
     index = Index.open(folder / "index")
-    kind = dice.choice(["promoted", "baked", "taken back"])
+    kind = dice.choice(["promoted", "taken back"])
     try:
         if kind == "promoted":
             index.promote(load(folder / "other"))
-        elif kind == "baked":
-            index.promote(bake(index, read_journal(journal).entries))
         else:
             index.take_back()
-    except InputError:  # it is there already, or there is nothing to bake or to take back
+    except InputError:  # it is there already, or there is nothing to take back
         return "unchanged"
     return kind
 
@@ -295,23 +285,33 @@ def _wrong_documents(folder: Path, there: set[str], pending: Any) -> list[str]:
     return []
 
 
-def _faults(service: Running, index: Path, journal: Path, acknowledged: dict[int, dict[str, Any]]) -> list[str]:
+def _faults(
+    service: Running, folder: Path, taught: Path, acknowledged: dict[int, dict[str, Any]], undone: set[int]
+) -> list[str]:
+    actions = {action.number: action for action in read_taught(taught).actions}
     faults = []
-    entries = read_journal(journal).entries
     for number, body in acknowledged.items():
-        if number > len(entries):
-            faults.append(f"entry {number} was acknowledged and is gone")
-        elif body["withdrawn"] is not None:
-            if list(entries[number - 1].to_meta().get("entries", ())) != body["withdrawn"]:
-                faults.append(f"entry {number} is not what was acknowledged")
-        elif any(getattr(entries[number - 1], name, None) != body[name] for name in ("query", "better", "worse")):
-            faults.append(f"entry {number} is not what was acknowledged")
-    expected = replay(Index.open(index), entries)
-    end = time.monotonic() + 60  # renewals are applied soon after the start, and until then the answer may be 503
-    while True:
-        learned = service.ask("/learned?limit=1", headers={"Authorization": f"Bearer {TOKEN}"}).json()
-        if (learned.get("version"), learned.get("digest")) == (expected.name, expected.digest):
-            return faults
-        if time.monotonic() > end:
-            return [*faults, f"{learned} is not the replay of the journal, {expected.name}"]
-        time.sleep(0.02)
+        if number not in actions:
+            faults.append(f"action {number} was acknowledged and is gone")
+        elif not _is_what_was_said(actions[number], body):
+            faults.append(f"action {number} is not what was acknowledged")
+    faults += [f"action {number} was undone, and counts" for number in undone if actions[number].is_active]
+    overlay = Overlay(Served.of(Index.open(folder)), read_taught(taught).store)
+    overlay.learn(actions.values())
+    index, end = overlay.served(0).index, time.monotonic() + 60
+    for query in QUERIES:
+        expected = {hit.doc_id: hit.score for hit in index.search(query, 60)}
+        while True:  # what was committed last is taken up soon after the start
+            path, headers = f"/search?k=20&log=false&q={quote(query)}", {"Authorization": f"Bearer {TOKEN}"}
+            answer = service.ask(path, headers=headers).json()
+            ranked = {hit["id"]: hit["score"] for hit in answer["learned"]}
+            if all(score == expected.get(doc_id, score) for doc_id, score in ranked.items()):
+                break
+            if time.monotonic() > end:
+                return [*faults, f"{query}: {ranked} is not the fold of what was taught, {expected}"]
+            time.sleep(0.02)
+    return faults
+
+
+def _is_what_was_said(action: Action, body: dict[str, Any]) -> bool:
+    return (action.query, action.pairs) == (body["query"], ((body["better"], body["worse"]),))

@@ -10,9 +10,8 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +22,16 @@ from starlette.testclient import TestClient
 
 import tercet as tc
 from tercet.search import Index
-from tercet.serve import Journal, messages
+from tercet.serve import messages
 from tercet.serve.app import create_app
-from tercet.serve.bounds import Limits
 from tercet.serve.guard import Access
-from tercet.serve.journal import Clicked, Entry, Preferred, Trust, Withdrawn
-from tercet.serve.service import Service
+from tercet.serve.service import Limits, Service
 from tercet.weights import Identity, LowRank, Part, Sparse, Weights
 
 HOSTILE = "<script>alert('x')</script> avocado\n<img src=x onerror=alert(1)> & \"quotes\" \u202e of green eyes"
 _NOUNS = ("avocado", "eyes", "sky", "toast", "garden", "river", "stone", "lutein", "oil", "leaf")
 _COLOURS = ("green", "blue", "red", "pale", "dark")
-TIME = "2026-01-01T00:00:00Z"
+HERE, ELSEWHERE = ("127.0.0.1", 5000), ("10.0.0.1", 5000)  # where a request comes from
 
 
 def made_docs(n: int = 60, seed: int = 0) -> dict[str, str]:
@@ -61,32 +58,26 @@ def made_index(path: Path | None = None, *, latent: bool = False, docs: dict[str
     return Index.build(docs, tc.TextModel(words, words, Weights(parts)), path)
 
 
-def preferred(
-    number: int,
-    query: str,
-    better: str,
-    worse: str,
-    client: str = "10.0.0.1",
-    trust: Trust | None = None,
-    hours: float = 0.0,
-) -> Entry:
-    """An entry so many hours after the first of January; without trust, as services wrote it before."""
-    time = (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=hours)).isoformat().replace("+00:00", "Z")
-    return Preferred(number, time, client, query, better, worse, trust)
+def client_of(service: Service, access: Access | None = None, client: tuple[str, int] = HERE) -> TestClient:
+    """Return a client of a service in this process; by default it teaches, since it is of this machine."""
+    return TestClient(create_app(service, access), base_url="http://127.0.0.1:8080", client=client)
 
 
 @contextmanager
 def served(
-    journal: Path, index: Index | None = None, limits: Limits | None = None, access: Access | None = None
+    taught: Path,
+    index: Index | None = None,
+    limits: Limits | None = None,
+    access: Access | None = None,
+    client: tuple[str, int] = HERE,
+    **options: Any,
 ) -> Iterator[tuple[TestClient, Service]]:
     """A service in this process, and a client of it."""
-    service = Service(
-        made_index() if index is None else index, journal, limits or Limits(write_burst=1000, deadline_ms=60_000)
-    )
+    limits = limits or Limits(deadline_ms=60_000, strangers_per_minute=1e6)
+    service = Service(made_index() if index is None else index, taught, limits, **options)
     try:
-        app = create_app(service, access)
-        with TestClient(app, base_url="http://127.0.0.1:8080", client=("10.0.0.1", 5000)) as client:
-            yield client, service
+        with client_of(service, access, client) as api:
+            yield api, service
     finally:
         service.close()
 
@@ -180,38 +171,3 @@ def checked(response: Any, model: type[BaseModel], status: int = 200) -> Any:
     model.model_validate(response.json(), strict=False)
     assert set(response.json()) == set(model.model_fields)
     return response.json()
-
-
-def clicked(
-    number: int,
-    query: str,
-    shown: tuple[str, ...],
-    *chosen: str,
-    client: str = "10.0.0.1",
-    trust: Trust | None = None,
-) -> Entry:
-    return Clicked(number, TIME, client, query, shown, chosen, trust)
-
-
-def withdrawn(number: int, *entries: int) -> Entry:
-    return Withdrawn(number, TIME, "10.0.0.1", "undo", entries)
-
-
-def noisy(n: int, client: Callable[[int], str], trust: Trust | None = None, hours: float = 0.0) -> list[Entry]:
-    """Votes at random, all of them within so many hours."""
-    rng, docs = np.random.default_rng(5), list(made_docs())[:-1]
-    entries: list[Entry] = []
-    for number in range(1, n + 1):
-        better, worse = rng.choice(docs, 2, replace=False)
-        query = str(rng.choice(["green", "blue", "red avocado", "pale sky", "oil"]))
-        when = hours * number / n
-        entries.append(preferred(number, query, str(better), str(worse), client(number), trust, when))
-    return entries
-
-
-def written(path: Path, entries: Sequence[Entry]) -> Path:
-    """A journal of these entries."""
-    with Journal(path) as journal:
-        for entry in entries:
-            assert journal.append(lambda number, entry=entry: entry) == entry
-    return path

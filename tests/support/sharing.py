@@ -14,17 +14,15 @@ from scipy import sparse
 from starlette.testclient import TestClient
 
 import tercet as tc
-from support.serving import made_index
+from support.serving import client_of, made_index
 from tercet.data.ubi import CLICK_SECONDS
 from tercet.measure.duels import VISIT
-from tercet.serve import Limits, messages
-from tercet.serve import reloader as reloading
-from tercet.serve.app import create_app
-from tercet.serve.generations import IndexSource
+from tercet.serve import messages, reloading
 from tercet.serve.guard import Access
 from tercet.serve.impressions import ImpressionLog
 from tercet.serve.interleaving import CandidateSource, Interleaver
-from tercet.serve.service import Service
+from tercet.serve.service import Limits, Service
+from tercet.serve.watched import IndexSource
 from tercet.weights import Identity, Sparse, Weights
 
 QUERY = "green avocado"
@@ -60,11 +58,11 @@ def sharing(tmp_path: Path, *, baseline: bool = False, access: Access | None = N
     folder = tmp_path / "candidate"
     interleaver = Interleaver(log, None if baseline else CandidateSource(folder, lambda: tc.load(folder)), **options)
     source = IndexSource(tmp_path / "index")
-    limits = Limits(write_burst=10_000, deadline_ms=60_000)  # the first search may load kernels on a busy machine
+    limits = Limits(deadline_ms=60_000)  # the first search may load kernels on a busy machine
     try:
         service = Service(
             source.open(),
-            tmp_path / "journal.jsonl",
+            tmp_path / "taught.db",
             limits,
             impressions=log,
             source=source,
@@ -77,7 +75,7 @@ def sharing(tmp_path: Path, *, baseline: bool = False, access: Access | None = N
     try:
         with (
             pytest.MonkeyPatch.context() as patch,
-            TestClient(create_app(service, access), base_url="http://127.0.0.1:8080", client=("10.0.0.1", 5)) as api,
+            client_of(service, access) as api,
         ):
             patch.setattr(reloading, "_COUNT_SECONDS", 3600.0)
             yield api, service, clock
@@ -103,9 +101,9 @@ def logged(tmp_path: Path) -> list[dict[str, Any]]:
 
 def lists_of(service: Service, query: str, k: int) -> tuple[list[str], list[str]]:
     """What is served alone, and what the candidate would serve."""
-    served = [hit.doc_id for hit in service.version.index.search(query, k)]
-    rival = service.interleaver._rival.generation
-    return served, [hit.doc_id for hit in rival.version.index.search(query, k)]
+    now = service.now
+    assert now.rival is not None
+    return tuple([hit.doc_id for hit in one.index.search(query, k)] for one in now)  # type: ignore[return-value]
 
 
 def visit(tmp_path: Path, api: TestClient, n: int, team: int, start: int = 0) -> None:

@@ -40,12 +40,13 @@ from tercet.cli.terminal import echo
 from tercet.data import JudgedTexts
 from tercet.data.link_tables import LINK_FILE_ENDINGS, read_links
 from tercet.data.preference_files import preference_paths
+from tercet.data.taught import TaughtFile, is_taught, read_taught
 from tercet.data.triplets import Triplet, read_triplets
 from tercet.errors import InputError
 from tercet.fitting import TextModel, fit_labelled, fit_linked
 from tercet.fitting import fit as fit_judged
 from tercet.fitting.rankers import NAMED_RANKERS, NameWithParameters
-from tercet.fitting.text_model import PARTS
+from tercet.fitting.text_model import PARTS, TaughtRows
 from tercet.report.page import PAGE_NAME, write_report_page
 from tercet.store.kinds import TEXT_MODEL
 
@@ -73,7 +74,12 @@ SECTIONS = {
 )
 @click.argument("data", type=DATA)
 @click.option("--clicks", type=ANY, multiple=True, help="Click log: a table, or UBI's queries and events; repeatable.")
-@click.option("--preferences", type=ANY, multiple=True, help="Table of query, better, worse document; repeatable.")
+@click.option(
+    "--preferences",
+    type=ANY,
+    multiple=True,
+    help="Table of query, better, worse document, or INDEX.taught.db; repeatable.",
+)
 @click.option("--links", type=ANY, multiple=True, help="Links between documents, each a query for others; repeatable.")
 @judged_options
 @click.option("--test", metavar="SPLIT|FILE", help="Judgements to report on.  [default: DATA's, else folds]")
@@ -212,15 +218,24 @@ def _fit_texts(
     if preferences or clicks:
         judged = {"--test": test, "--measure": None if texts.qrels else measure}
         _refuse(judged, "of --preferences and --clicks a tenth of the queries is held out, and pairs are counted")
-        return fit_judged(
+        taught = {path: read_taught(path) for path in preferences if is_taught(path)}
+        triplets = _taught_triplets(taught, texts)
+        tables = tuple(path for path in preferences if path not in taught)
+        if tables:
+            triplets += _read_triplets(tables, texts)
+        asked = {} if not texts.queries else {query: query for query, *_ in triplets if query not in texts.queries}
+        model = fit_judged(
             texts.docs,
-            texts.queries or None,
+            {**texts.queries, **asked} or None,
             texts.qrels.get(ONLY_SPLIT),
-            preferences=_read_triplets(preferences, texts) if preferences else None,
+            preferences=triplets or None,
             clicks=read_clicks(clicks) if clicks else None,
             measure=measure,
             **settings,
         )
+        if not model.parts:  # the model is its start, which a service still has to teach all of it
+            return model
+        return replace(model, taught=tuple(TaughtRows(file.store, file.last) for file in taught.values() if file.last))
     return fit_judged(
         texts.docs,
         texts.queries,
@@ -267,6 +282,18 @@ def _read_links(paths: tuple[Path, ...], texts: JudgedTexts) -> dict[str, list[s
     n_links = sum(len(set(targets)) for targets in links.values())
     echo(f"{n_links:,} links of {len(links):,} documents")
     return links
+
+
+def _taught_triplets(taught: Mapping[Path, TaughtFile], texts: JudgedTexts) -> list[Triplet]:
+    """Return what was taught to services, of documents that there are; queries by text."""
+    triplets: list[Triplet] = []
+    for path, file in taught.items():
+        kept = [triplet for triplet in file.triplets if triplet[1] in texts.docs and triplet[2] in texts.docs]
+        left_out = len(file.triplets) - len(kept)
+        gone = f"; {left_out:,} of documents that are gone" if left_out else ""
+        echo(f"{path}: preferences: {len(kept):,}, taught by actions: {file.last:,}{gone}")
+        triplets += kept
+    return triplets
 
 
 def _read_triplets(paths: tuple[Path, ...], texts: JudgedTexts) -> list[Triplet]:

@@ -24,7 +24,7 @@ from tercet.cli.options import (
     table_options,
 )
 from tercet.cli.progress import DocumentCount
-from tercet.cli.serve import journal_of
+from tercet.cli.serve import taught_of
 from tercet.cli.terminal import echo
 from tercet.data.lines import open_lines
 from tercet.engines.opening import BACKENDS, open_index
@@ -147,7 +147,7 @@ def _build(
         built = BACKENDS[backend].build(docs, text_model, output, url=url, collection=collection, **settings)
     how = "" if not is_bm25 else f", BM25 {_words(language)}"
     echo(f"{output}: {_size(built)}{how}")
-    _tell_journal(output)
+    _tell_taught(output)
 
 
 def _with_parts(model: TextModel, parts: str | None) -> TextModel:
@@ -238,11 +238,11 @@ def _tell_lost_words(new: Counter[str]) -> None:
         echo(f"{known}; nothing is found by them until all documents are indexed anew, with -o and --replace", err=True)
 
 
-def _tell_journal(output: Path) -> None:
+def _tell_taught(output: Path) -> None:
     """What was taught to the index that was here before counts for the new one, too, and nobody is to be surprised."""
-    journal = journal_of(output)
-    if journal.exists():
-        echo(f"note: {journal} stays: tercet serve applies what was taught to the new index", err=True)
+    taught = taught_of(output)
+    if taught.exists():
+        echo(f"note: {taught} stays: tercet serve applies what was taught to the new index", err=True)
 
 
 def _listed(path: Path) -> Iterator[str]:

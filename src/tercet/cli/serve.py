@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+from difflib import get_close_matches
 from pathlib import Path
 
 import click
@@ -9,18 +11,41 @@ import click
 from tercet.cli.groups import examples
 from tercet.cli.inputs import open_model
 from tercet.cli.options import FILE, FOLDER, verify_option
-from tercet.cli.settings import LiveSettings, configured
 from tercet.cli.terminal import echo
 from tercet.data.ubi import CLICK_SECONDS
 from tercet.engines import open_index
 from tercet.errors import MissingExtraError
-from tercet.serve.bounds import SNAPSHOT_EVERY, Limits
 
 
-def journal_of(index: Path) -> Path:
-    """Where the journal of an index is unless another is named."""
+def taught_of(index: Path) -> Path:
+    """Return the path of what was taught to the service of an index, unless another is named."""
     folder = index.resolve()
-    return folder.with_name(f"{folder.name}.journal") / "journal.jsonl"
+    return folder.with_name(f"{folder.name}.taught.db")
+
+
+def configured(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
+    """Take values from a file: those of flags and of the environment go before them."""
+    if path is None:
+        return None
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
+        raise click.UsageError(f"{path} is no configuration: {error}") from error
+    names = {
+        option.removeprefix("--"): parameter
+        for parameter in context.command.params
+        for option in parameter.opts
+        if option.startswith("--") and parameter.name != "config"
+    }
+    for key, value in values.items():
+        if key not in names:
+            near = get_close_matches(key, names, 1)
+            hint = f"; is it {near[0]}?" if near else f"; expected one of {', '.join(sorted(names))}"
+            raise click.UsageError(f"{path}: there is no option {key!r}{hint}")
+        if isinstance(value, dict) or (isinstance(value, list) and not names[key].multiple):
+            raise click.UsageError(f"{path}: {key} is {value!r}; one value is expected")
+    context.default_map = {str(names[key].name): value for key, value in values.items()}
+    return path
 
 
 @click.command(
@@ -33,66 +58,56 @@ def journal_of(index: Path) -> Path:
     type=FILE,
     is_eager=True,
     callback=configured,
-    help="TOML with these options: port = 8080. Flags and TERCET_SERVE_PORT go before it. Read again on SIGHUP.",
+    help="TOML with these options: port = 8080. Flags and TERCET_SERVE_PORT go before it.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Another than loopback needs both tokens.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes any free one.")
+@click.option("--taught", type=click.Path(path_type=Path), help="File of what is taught.  [default: INDEX.taught.db]")
 @click.option(
-    "--journal",
-    type=click.Path(path_type=Path),
-    help="What is learned.  [default: INDEX.journal/journal.jsonl]",
-)
-@click.option(
-    "--snapshot-every",
-    type=click.IntRange(min=0),
-    default=SNAPSHOT_EVERY,
-    show_default=True,
-    metavar="ENTRIES",
-    help="Save what the journal taught beside it, for a fast start; 0 for never.",
+    "--back-up",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Copy what was taught to FILE and end; a service may be running.",
 )
 @click.option("--model", type=FOLDER, help="Another text model over the same words.")
 @click.option("--read-token", envvar="TERCET_READ_TOKEN", help="Needed to read.  [env: TERCET_READ_TOKEN]")
 @click.option(
-    "--write-token", envvar="TERCET_WRITE_TOKEN", help="Needed to teach; reads, too.  [env: TERCET_WRITE_TOKEN]"
+    "--teach-token",
+    "teach_tokens",
+    multiple=True,
+    envvar="TERCET_TEACH_TOKEN",
+    metavar="[NAME:]TOKEN",
+    help="Needed to teach; reads, too. Repeatable.  [env: TERCET_TEACH_TOKEN]",
 )
 @click.option(
-    "--revoke-token",
-    envvar="TERCET_REVOKE_TOKEN",
-    help="Needed to take back what others taught; reads, too.  [env: TERCET_REVOKE_TOKEN]",
-)
-@click.option(
-    "--trusted-proxy",
+    "--proxy",
     multiple=True,
     metavar="ADDRESS",
     help="A proxy, or a network of them, whose X-Forwarded-For is believed.",
 )
 @click.option("--allow-host", multiple=True, metavar="NAME", help="A host name by which it may be called.")
 @click.option(
+    "--show-field",
+    "show_fields",
+    multiple=True,
+    metavar="COLUMN",
+    help="A stored field that lists show. Repeatable.  [default: prices]",
+)
+@click.option(
     "--deadline-ms",
     type=click.FloatRange(min=0),
-    default=Limits.deadline_ms,
+    default=1000.0,
     show_default=True,
     help="Then a search gives what it has.",
 )
+@click.option("--workers", type=click.IntRange(min=1), default=2, show_default=True, help="Searches at a time.")
 @click.option(
-    "--workers", type=click.IntRange(min=1), default=Limits.workers, show_default=True, help="Searches at a time."
-)
-@click.option(
-    "--waiting", type=click.IntRange(min=0), default=Limits.waiting, show_default=True, help="Requests that may wait."
-)
-@click.option(
-    "--writes-per-minute",
-    type=click.FloatRange(min=0),
-    default=Limits.writes_per_minute,
+    "--rate",
+    type=click.FloatRange(min=1),
+    default=600.0,
     show_default=True,
-    help="Of one client.",
-)
-@click.option(
-    "--write-burst",
-    type=click.IntRange(min=1),
-    default=Limits.write_burst,
-    show_default=True,
-    help="Of one client, at once.",
+    metavar="PER_MINUTE",
+    help="Requests of one address without a token.",
 )
 @click.option(
     "--log-impressions",
@@ -133,44 +148,45 @@ def journal_of(index: Path) -> Path:
     metavar="SECONDS",
     help="Look for new documents and models; 0 only on SIGHUP.",
 )
-@click.option("--access-log", metavar="FILE", help="A line of JSON for each request; - is standard error.")
 @verify_option
 def serve(
     index: Path,
     config: Path | None,
     host: str,
     port: int,
-    journal: Path | None,
-    snapshot_every: int,
+    taught: Path | None,
+    back_up: Path | None,
     model: Path | None,
     read_token: str | None,
-    write_token: str | None,
-    revoke_token: str | None,
-    trusted_proxy: tuple[str, ...],
+    teach_tokens: tuple[str, ...],
+    proxy: tuple[str, ...],
     allow_host: tuple[str, ...],
+    show_fields: tuple[str, ...],
     deadline_ms: float,
     workers: int,
-    waiting: int,
-    writes_per_minute: float,
-    write_burst: int,
+    rate: float,
     log_impressions: Path | None,
     keep_days: int,
     interleave: str | None,
     promote: bool,
     settle_after: float,
     look_every: float,
-    access_log: str | None,
     unverified: bool,
 ) -> None:
-    """Serve an index over HTTP with a page to search it, and learn from preferences meanwhile."""
+    """Serve an index over HTTP with a page to search it, and learn from teachers meanwhile."""
+    del config  # its values are in the others
+    path = taught or taught_of(index)
+    if back_up is not None:
+        from tercet.serve.taught import back_up as copied
+
+        echo(f"{back_up}: {copied(path, back_up):,} actions of {path}")
+        return
     try:
-        from tercet.serve.access_log import AccessLog
-        from tercet.serve.allocator import keep_large_arrays_apart
-        from tercet.serve.generations import IndexSource
         from tercet.serve.impressions import ImpressionLog
         from tercet.serve.interleaving import BASELINE, CandidateSource, Interleaver
         from tercet.serve.run import access_for, run
-        from tercet.serve.service import Service
+        from tercet.serve.service import Limits, Service
+        from tercet.serve.watched import IndexSource
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "tercet":
             raise
@@ -182,49 +198,36 @@ def serve(
             "--promote needs --interleave CANDIDATE, the folder of a model, and the index's own model in its place: "
             "no --model"
         )
-    access = access_for(host, read_token, write_token, allow_host, revoke_token, trusted_proxy)
-    limits = Limits(
-        deadline_ms=deadline_ms,
-        workers=workers,
-        waiting=waiting,
-        writes_per_minute=writes_per_minute,
-        write_burst=write_burst,
-    )
-    keep_large_arrays_apart()
+    access = access_for(host, read_token, teach_tokens, allow_host, proxy)
     read_model = None if model is None else lambda: open_model(model)
     source = IndexSource(index, model, read_model, verify="never" if unverified else "open", open_index=open_index)
     opened = source.open()
-    path = journal or journal_of(index)
     log = None if log_impressions is None else ImpressionLog(log_impressions, keep_days)
     interleaver = None
     if log is not None and interleave is not None:
         folder = Path(interleave)
         candidate = None if interleave == BASELINE else CandidateSource(folder, lambda: open_model(folder))
         interleaver = Interleaver(log, candidate, settle_after, promote)
-    requests = None if access_log is None else AccessLog(access_log)
     service = Service(
         opened,
         path,
-        limits,
+        Limits(deadline_ms=deadline_ms, workers=workers, strangers_per_minute=rate),
         name=index.resolve().name,
+        shown_fields=show_fields or None,
         impressions=log,
         source=source,
         look_seconds=look_every,
         interleaver=interleaver,
-        snapshot_every=snapshot_every,
     )
     del opened  # the service goes on from it, and it is not to stay when that has another
     try:
         if log is not None:
             echo(f"{log.folder}: impressions are logged and kept for {keep_days} days; key: {log.key_path}", err=True)
         if interleaver is not None:
-            echo(f"lists are shared: {interleaver.said}", err=True)
-        if service.journal.torn_bytes:
-            echo(f"note: {path}: {service.journal.torn_bytes} bytes of an entry cut short are dropped", err=True)
-        echo(f"{index}: {len(service.index):,} documents; {path}: {len(service.journal):,} entries", err=True)
-        settings = LiveSettings(click.get_current_context(), service, requests)
-        run(service, access, host, port, echo, requests, settings.reread)
+            echo(f"lists are shared: {interleaver.said(service.now)}", err=True)
+        if service.store.damaged:
+            echo(f"note: {path}: {len(service.store.damaged):,} damaged actions are skipped", err=True)
+        echo(f"{index}: {len(service.served.index):,} documents; {path}: {service.store.n_actions:,} actions", err=True)
+        run(service, access, host, port, echo)
     finally:
         service.close()
-        if requests is not None:
-            requests.close()

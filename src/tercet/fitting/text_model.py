@@ -118,18 +118,14 @@ def past_name(reason: PastQuery) -> str:
 
 
 @dataclass(frozen=True)
-class Baked:
-    """What was taught to a service and is part of a model since: entries 1 to ``entry`` of a journal.
+class TaughtRows:
+    """Rows of a file of taught actions that a model has learned from: 1 to ``number`` of the file ``store``.
 
-    ``sum`` is the journal's checksum of these entries, by which it is known to be that very journal.
+    A service with that file teaches the model later rows alone, so that nothing counts twice.
     """
 
-    entry: Annotated[int, Bounds(1)]
-    sum: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.entry}:{self.sum}"
+    store: str
+    number: Annotated[int, Bounds(1)]
 
 
 PARTS: Final = ("words", "memory")
@@ -157,7 +153,7 @@ class TextModel:
 
     ``doc_vectoriser`` is the same object as ``query_vectoriser`` unless queries and documents have vocabularies of
     their own. ``words`` is the map behind correlated weights, where there is one: the weights do not need it, `nearest`
-    reads it. ``baked`` is what of which journals is part of the weights, as `tercet.serve.bake` notes it. ``memory``
+    reads it. ``taught`` names rows of files of taught actions that the model has learned from. ``memory``
     adds to the score of documents that answered past queries, and of those that never did. ``learned`` has learned
     parts that are not in use.
 
@@ -174,7 +170,7 @@ class TextModel:
     weights: Weights
     report: Report | None = None
     words: CorrelatedWords | None = None
-    baked: tuple[Baked, ...] = ()
+    taught: tuple[TaughtRows, ...] = ()
     memory: Memory | None = None
     learned: LearnedParts | None = None
 
@@ -494,7 +490,7 @@ class TextModel:
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a folder; ``tc.load`` gives it back."""
         sides = (self.query_vectoriser, self.doc_vectoriser)
-        saved = _SavedTextModel(*sides, self.weights, self.report, self.words, self.baked, self.memory, self.learned)
+        saved = _SavedTextModel(*sides, self.weights, self.report, self.words, self.taught, self.memory, self.learned)
         meta, arrays = encode(saved)
         write_bundle(path, kind=TEXT_MODEL, meta=meta, arrays=arrays)
 
@@ -515,6 +511,6 @@ class _SavedTextModel:
     weights: Weights
     report: Report | None
     words: Annotated[CorrelatedWords | None, OMIT_DEFAULT] = None  # files from before there was one have none
-    baked: Annotated[tuple[Baked, ...], OMIT_DEFAULT] = ()
+    taught: Annotated[tuple[TaughtRows, ...], OMIT_DEFAULT] = ()
     memory: Annotated[Memory | None, OMIT_DEFAULT] = None
     learned: Annotated[LearnedParts | None, OMIT_DEFAULT] = None

@@ -137,55 +137,6 @@ def add_step(table, keys, change, slots, share, largest, cum):
 
 
 @in_order
-def subtract_changes(table, keys, change, largest, cum):
-    """Take changes out of weights, kept within ``largest``; returns how many pairs are new. There must be free slots.
-
-    What is left of a weight by rounding alone is left out.
-    """
-    n_new = 0
-    for k in range(keys.size):
-        slot = slot_of(table[0], keys[k])
-        weight = weight_in(table, slot, cum) - change[k]
-        if abs(weight) <= 1e-9 * abs(change[k]):
-            weight = 0.0
-        n_new += put_weight(table, slot, keys[k], weight, largest, cum)
-    return n_new
-
-
-@in_order
-def merge_weights(table, cum, indptr, indices, data, keys, n_columns, merged):
-    """Rows of a CSR matrix with the weights that the table has now of some pairs (keys int64, rising, distinct).
-
-    ``merged`` is (indptr, indices, data), with room for all pairs of both; pairs without a weight are left out. Returns
-    how many there are.
-    """
-    new_indptr, new_indices, new_data = merged
-    n, k = 0, 0
-    for row in range(indptr.size - 1):
-        new_indptr[row] = n
-        i, stop = indptr[row], indptr[row + 1]
-        while k < keys.size and keys[k] < (row + 1) * n_columns:
-            column = keys[k] - row * n_columns
-            while i < stop and indices[i] < column:
-                new_indices[n], new_data[n] = indices[i], data[i]
-                n += 1
-                i += 1
-            if i < stop and indices[i] == column:
-                i += 1
-            weight = weight_in(table, slot_of(table[0], keys[k]), cum)
-            if weight != 0:
-                new_indices[n], new_data[n] = column, np.float32(weight)
-                n += 1
-            k += 1
-        while i < stop:
-            new_indices[n], new_data[n] = indices[i], data[i]
-            n += 1
-            i += 1
-    new_indptr[indptr.size - 1] = n
-    return n
-
-
-@in_order
 def online_advance(table, n_used, Q, D, n_doc_terms, chunk, shrinkage, first_step, bounds, scratch, tally):
     """Steps over preferences until all are done or the table is half full; returns steps done and slots used.
 

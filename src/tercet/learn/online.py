@@ -6,14 +6,12 @@ does. It is passive-aggressive (PA-I): with s the scores by the weights that sta
     target = max(margin max(|s(b)|, |s(w)|), least_margin unit |q| max(|b|, |w|))
     step   = min(target - m, rate weight target) X / |X|²        and none where m reaches the target
 
-so that all lengths are relative and one setting suits models of every scale. The service learns by it, bounds its
-steps, and may take them back.
+so that all lengths are relative and one setting suits models of every scale. The service learns by it and bounds its
+steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -26,12 +24,8 @@ from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, DivergedError, InputError, MemoryLimitError
 from tercet.kernels.online import (
     FREE,
-    LARGEST,
     fill_table,
-    margin_of,
-    merge_weights,
     online_advance,
-    subtract_changes,
 )
 from tercet.learn.matrices import check_matrix, kernel_rows
 from tercet.store.codec import decode, encode
@@ -78,21 +72,6 @@ class OnlineRule:
             raise InputError("rate and one of the margins must be above 0, or nothing is learned")
 
 
-@dataclass(frozen=True, eq=False)
-class Contrasts:
-    """What steps need to know of queries and two documents each, the same for whichever of them is better.
-
-    ``margins`` are by how much the base puts the first ahead, ``targets`` by how much the better one is to be. Words
-    that differ are ``terms[starts[i] : starts[i + 1]]``, with ``differences`` as first minus second.
-    """
-
-    margins: NDArray[np.float64]
-    targets: NDArray[np.float64]
-    starts: NDArray[np.int64]
-    terms: NDArray[np.int32]
-    differences: NDArray[np.float32]
-
-
 @dataclass(frozen=True)
 class Learned:
     """What came of some preferences: how many there were, how many asked for a change, and by how much in all."""
@@ -132,8 +111,7 @@ class OnlineLearner:
     Notes
     -----
     A step costs the pairs of a query's words with those of two documents, and two scores of the base. Preferences may
-    come in any portions: the bits are the same. `learn` takes many; `contrasts`, `advance` and `go_back` are for those
-    who take steps by a rule of their own and may undo them, which gives the very bits that were there.
+    come in any portions: the bits are the same.
 
     Examples
     --------
@@ -166,12 +144,6 @@ class OnlineLearner:
         self._bounds = np.array([self.rule.pairs, self.rule.step * self.unit, self.rule.weight * self.unit])
         self._table, self._n_used = _empty_table(LEAST_SLOTS), 0
 
-    def copy(self) -> OnlineLearner:
-        """One that goes on by itself from what was learned so far; the base is shared."""
-        other = copy(self)
-        other._shrinkage, other._table = self._shrinkage.copy(), (self._table[0].copy(), self._table[1].copy())
-        return other
-
     # -- what was learned ---------------------------------------------------------------------------------------
 
     @property
@@ -192,19 +164,6 @@ class OnlineLearner:
         data = (levels - np.copysign(self._cum, levels)).astype(np.float32)
         return sparse.csr_array((data, columns.astype(np.int32), indptr), shape=self.base.shape)
 
-    def matrix_after(self, before: sparse.csr_array, keys: NDArray[np.int64]) -> sparse.csr_array:
-        """The same, where ``before`` is what it was and only weights of these pairs have changed since.
-
-        Costs a copy of it, where `matrix` costs a look at the whole table, and sorting.
-        """
-        keys = np.unique(keys)
-        most = before.nnz + keys.size
-        merged = np.empty(before.indptr.size, np.int64), np.empty(most, np.int32), np.empty(most, np.float32)
-        rows = before.indptr, before.indices, before.data
-        n = merge_weights(self._table, self._cum, *rows, keys, self.base.shape[1], merged)
-        indptr, indices, data = merged
-        return sparse.csr_array((data[:n], indices[:n], indptr), shape=self.base.shape)
-
     @property
     def weights(self) -> Weights:
         """The base's parts and, last, the learned one."""
@@ -212,32 +171,39 @@ class OnlineLearner:
 
     # -- many preferences ---------------------------------------------------------------------------------------
 
-    def learn(self, Q: Any, prefs: Preferences, D: Any) -> Learned:
-        """One step for each preference, in their order; those of texts without words are passed over."""
+    def learn(self, Q: Any, prefs: Preferences, D: Any, lead: NDArray[np.float64] | None = None) -> Learned:
+        """Take one step for each preference, in their order; those of texts without words are passed over.
+
+        ``lead`` is how far something else than the weights puts each better document ahead.
+        """
         queries, docs = check_matrix(Q, "Q"), check_matrix(D, "D")
         prefs.check_rows(queries.shape[0], docs.shape[0])
         tally = np.zeros(2)
         for start in range(0, len(prefs), CHUNK):
-            self._advance(queries, prefs[start : start + CHUNK], docs, tally)
+            stop = start + CHUNK
+            self._advance(queries, prefs[start:stop], docs, tally, None if lead is None else lead[start:stop])
         if not np.isfinite(tally).all():
             raise DivergedError(f"the loss is no longer finite after {self.n_steps} steps; a smaller rate is needed")
         return Learned(len(prefs), int(tally[0]), float(tally[1]))
 
-    def compile(self) -> None:
-        """Get ready; learning does it by itself otherwise."""
-        Q, D = (sparse.csr_array((1, width), dtype=np.float32) for width in self.base.shape)
-        self._advance(Q, Preferences([], [], []), D, np.zeros(2))
-
     def _advance(
-        self, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr_array, tally: NDArray[np.float64]
+        self,
+        Q: sparse.csr_array,
+        prefs: Preferences,
+        D: sparse.csr_array,
+        tally: NDArray[np.float64],
+        lead: NDArray[np.float64] | None,
     ) -> None:
-        chunk = (prefs.query, prefs.better, prefs.worse, *self._plan(Q, prefs, D))
+        margins, targets, reach, lengths = self._plan(Q, prefs, D)
+        if lead is not None:
+            margins = margins + lead
+        chunk = (prefs.query, prefs.better, prefs.worse, margins, targets, reach, lengths)
         queries, docs = kernel_rows(self.words_of(Q)), kernel_rows(self.words_of(D))
         n_words = 2 * int(np.diff(docs[0]).max(initial=0))
         n_pairs = n_words * int(np.diff(queries[0]).max(initial=0))
         scratch = (np.empty(n_words, np.int32), np.empty(n_words, np.float32), *_step_room(n_pairs))
         done = 0
-        while done < len(prefs) or not len(prefs):
+        while done < len(prefs):
             part = tuple(column[done:] for column in chunk)
             steps, self._n_used = online_advance(
                 self._table,
@@ -252,8 +218,6 @@ class OnlineLearner:
                 scratch,
                 tally,
             )
-            if not len(prefs):
-                return
             done += steps
             self.n_steps += steps
             if done < len(prefs):
@@ -297,61 +261,13 @@ class OnlineLearner:
         self._table, self._n_used = _empty_table(n_slots), keys.size
         fill_table(self._table, keys, levels)
 
-    # -- steps by another rule -------------------------------------------------------------------------------
-
-    def contrasts(self, Q: sparse.csr_array, first: sparse.csr_array, second: sparse.csr_array) -> Contrasts:
-        """What steps need to know of queries and two documents each, row by row; the same bits in any portions."""
-        n = Q.shape[0]
-        both = sparse.csr_array(sparse.vstack([first, second], format="csr"))
-        rows = np.arange(n)
-        margins, targets, _, _ = self._plan(sparse.csr_array(Q), Preferences(rows, rows, n + rows), both)
-        difference = self.words_of(sparse.csr_array(first - second))
-        difference.sort_indices()
-        difference.eliminate_zeros()
-        return Contrasts(margins, targets, *kernel_rows(difference))
-
-    def lead(self, words: tuple[NDArray[Any], NDArray[Any]], differs: tuple[NDArray[Any], NDArray[Any]]) -> float:
-        """By how much the learned part puts the first of two documents ahead, by words of the query and differences."""
-        n = differs[0].size
-        slots = np.empty(words[0].size * n, np.int64)
-        return float(margin_of(self._table, self.base.shape[1], *words, *differs, n, self._cum, slots))
-
-    def advance(self, take: Callable[..., tuple[int, int]], first: int, stop: int, n_pairs: int, *known: Any) -> None:
-        """Have a kernel take steps on the learned part, each of so many pairs at most."""
-        while True:
-            first, self._n_used = take(self._table, self._n_used, self.base.shape[1], self._cum, first, stop, *known)
-            if first >= stop:
-                return
-            self._reserve(n_pairs)
-
-    def subtract(self, keys: NDArray[np.int64], change: NDArray[np.float64]) -> None:
-        """Take changes out of the weights, to rounding; a weight that they reach stays within the rule's bound."""
-        if 2 * (self._n_used + keys.size) > self._table[0].size:
-            self._reserve(keys.size)
-        self._n_used += subtract_changes(self._table, keys, change, self._bounds[LARGEST], self._cum)
-
-    @property
-    def n_pairs(self) -> int:
-        """How many pairs there are room for in use; some may have no weight any more."""
-        return self._n_used
-
-    def handed_over(self) -> OnlineLearner:
-        """One that goes on with what was learned so far, uncopied; this one must `go_back` before anything else."""
-        return copy(self)
+    # -- saving -------------------------------------------------------------------------------------------------
 
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """All that was learned, to go back to: keys of pairs, which are rows times columns, and their levels."""
+        """Return keys of the pairs that have a weight, rows times columns, and their levels."""
         keys, levels = self._table
         live = (keys != FREE) & (np.abs(levels) > self._cum)
         return keys[live], levels[live]
-
-    def go_back(self, keys: NDArray[np.int64], levels: NDArray[np.float64]) -> None:
-        """Be where `pairs` was."""
-        n_slots = max(LEAST_SLOTS, 1 << int(4 * keys.size).bit_length())
-        self._table, self._n_used = _empty_table(n_slots), keys.size
-        fill_table(self._table, keys, levels)
-
-    # -- saving -------------------------------------------------------------------------------------------------
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a checkpoint must keep besides the base."""
@@ -365,7 +281,9 @@ class OnlineLearner:
             raise DamagedBundleError(f"what was learned on has shape {state.shape}, its base {self.base.shape}")
         self._shrinkage[:2] = state.cum, state.pending
         self.n_steps = state.n_steps
-        self.go_back(state.keys, state.levels)
+        n_slots = max(LEAST_SLOTS, 1 << int(4 * state.keys.size).bit_length())
+        self._table, self._n_used = _empty_table(n_slots), state.keys.size
+        fill_table(self._table, state.keys, state.levels)
 
 
 def _empty_table(n_slots: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -356,8 +356,8 @@ def model_fingerprint(model: TextModel | Weights) -> str:
     if isinstance(model, Weights):
         return state_digest(model)
     sides = [state_digest(value) for value in (model.query_vectoriser, model.doc_vectoriser, model.weights)]
-    baked = {"baked": [each.name for each in model.baked]} if model.baked else {}
-    return digest_of({"of": sides, "report": repr(model.report)} | baked)
+    taught = {"taught": [f"{rows.number}:{rows.store}" for rows in model.taught]} if model.taught else {}
+    return digest_of({"of": sides, "report": repr(model.report)} | taught)
 
 
 def model_name(model: TextModel | Weights) -> str:

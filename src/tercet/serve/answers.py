@@ -1,29 +1,27 @@
-"""What readers ask of a version: two lists side by side, reasons, neighbours of a word."""
+"""Answers to readers: lists, reasons, neighbours of a word, and the effect of an action."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Final, TypeAlias
 
 from scipy import sparse
 
+from tercet.data.taught import Pair
+from tercet.fitting.text_model import pair_name, past_name
 from tercet.search import BaseIndex, Hit, Results
 from tercet.search.filtering import Where
 from tercet.serve.facets import facets
-from tercet.serve.learner import Version
-from tercet.serve.replay import VoteOutcome, text_model
+from tercet.serve.served import Served
 from tercet.serve.snippets import passage_of, shown_title, shown_values
 from tercet.text.analyser import Analyser
-from tercet.weights import Identity, Weights
-from tercet.weights.value import unit_of
 
 Mixed: TypeAlias = Callable[[Sequence[str], int, bool, Where | None], Sequence[str] | None]
 
-_RANKS_KNOWN = 100  # how far down a list it is looked where the other list has a document
-_HASTY_TERMS = 8  # words by which candidates are looked for when the time is up before the search has begun
+_RANKS_KNOWN: Final = 100  # how far down a list it is looked where the other list has a document
+_HASTY_TERMS: Final = 8  # words by which candidates are looked for when the time is up before the search has begun
 
 
 class Deadline:
@@ -41,78 +39,55 @@ class Deadline:
         return round((time.monotonic() - self.started) * 1000, 3)
 
 
-class Baseline:
-    """What learned lists are shown against: the same vectors, each word matching itself alone.
-
-    A word counts as much as the model's own identity counts it, or as its usual weight on itself where it has none, so
-    that the scores of both lists are on one scale: they differ by what was learned. Where queries and documents have
-    vocabularies of their own no word matches itself; then it is the model as it was before it learned online.
-    """
-
-    def __init__(self, base: BaseIndex) -> None:
-        model = text_model(base)
-        n, m = model.weights.shape
-        self.name, self.index = "base model", base
-        if n == m:
-            self.name = {"bm25": "BM25", "tfidf": "tf-idf"}[model.query_vectoriser.weighting]
-            scale = sum(part.scale for part in model.weights.parts if isinstance(part, Identity))
-            identity = Identity(n_terms=n, scale=scale if scale > 0 else unit_of(model.weights))
-            self.index = base.with_model(replace(model, weights=Weights([identity]), memory=None))
-
-    def differs(self, version: Version) -> bool:
-        """Whether a version has learned anything: BM25 beside BM25 is no comparison."""
-        if self.index is version.index:
-            return False
-        return any(not isinstance(part, Identity) for part in version.model.weights.parts)
-
-
 def search(
-    version: Version,
-    baseline: Baseline,
+    served: Served,
     query: str,
     k: int,
     deadline: Deadline,
+    *,
     everything: bool = False,
+    compare: bool = False,
+    with_facets: bool = False,
     where: Where | None = None,
     mixed: Mixed | None = None,
+    shown_fields: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """Both lists, each down to its last match unless everything is wanted; one where nothing has been learned.
+    """Return the learned list down to its last match, unless everything is wanted, and the baseline's beside it.
 
-    With ``where`` they are the best of the documents that carry these values.
-
-    When the deadline passes before the second, it is left out; before the first, that is looked for by a few words
-    only. Either makes the answer partial. ``mixed`` may put others in the place of the ids of the learned list, as long
-    as there is time; scores stay those of the version.
+    When the deadline passes before the baseline, that is left out; before the learned list, candidates are looked for
+    by a few words only. Either makes the answer partial. ``mixed`` may put others in the place of the ids of the
+    learned list, as long as there is time; scores stay those of the version.
     """
-    depth = max(k, _RANKS_KNOWN)
+    words, row = served.model.query_vectoriser, served.model.queries([query])
+    compares = compare and served.compared
+    depth = max(k, _RANKS_KNOWN) if compares or with_facets else k
     hurried = deadline.passed
-    words = version.model.query_vectoriser
-    row = version.model.queries([query])
-    compared = baseline.differs(version)
-    learned = version.index.search_row(row, depth, _HASTY_TERMS if hurried else None, not everything, where)
-    served_ids = [hit.doc_id for hit in learned[:k]]
-    mixture = None if mixed is None or deadline.passed else mixed(served_ids, k, everything, where)
-    shown_hits = learned[:k] if mixture is None else _hits_of(version, row, learned, mixture)
-    late = deadline.passed and compared
-    plain = Results() if late or not compared else baseline.index.search_row(row, depth, where=where)
-    learned_ranks, plain_ranks = ({hit.doc_id: rank for rank, hit in enumerate(hits, 1)} for hits in (learned, plain))
-    learned_ranks |= {hit.doc_id: rank for rank, hit in enumerate(shown_hits, 1)}
-    stems = words_of(version, query)
-    shown: dict[str, dict[str, Any]] = {}
-    learned_list, plain_list = [], []
-    for rank, hit in enumerate(shown_hits, 1):
+    learned = served.index.search_row(row, depth, _HASTY_TERMS if hurried else None, not everything, where)
+    mixture = None
+    if mixed is not None and not deadline.passed:
+        mixture = mixed([hit.doc_id for hit in learned[:k]], k, everything, where)
+    hits = learned[:k] if mixture is None else _hits_of(served, row, learned, mixture)
+    late = compares and deadline.passed
+    plain = served.baseline.index.search_row(row, depth, where=where) if compares and not late else Results()
+    learned_ranks, plain_ranks = ({hit.doc_id: rank for rank, hit in enumerate(list_, 1)} for list_ in (learned, plain))
+    learned_ranks |= {hit.doc_id: rank for rank, hit in enumerate(hits, 1)}
+    card = _Cards(words_of(served, query), shown_fields)
+    learned_list = []
+    for rank, hit in enumerate(hits, 1):
         before = plain_ranks.get(hit.doc_id)
         moved = None if before is None else before - rank
-        learned_list.append(_shown(hit, rank, stems, shown) | {"baseline_rank": before, "moved": moved})
-    for rank, hit in enumerate(plain[:k], 1):
-        plain_list.append(_shown(hit, rank, stems, shown) | {"learned_rank": learned_ranks.get(hit.doc_id)})
+        learned_list.append(card.of(hit, rank) | {"baseline_rank": before, "moved": moved})
+    plain_list = [
+        card.of(hit, rank) | {"learned_rank": learned_ranks.get(hit.doc_id)} for rank, hit in enumerate(plain[:k], 1)
+    ]
+    is_late = not with_facets or deadline.passed
     return {
         "query": query,
         "k": k,
-        "version": version.name,
+        "version": served.version,
         "unknown": words.unknown_words(query),
         "stop_words": words.stop_words_in(query),
-        "compared": compared,
+        "compared": compares,
         "left_off": max(0, min(k, len(learned) + learned.left_off) - len(learned_list)),
         "interleaved": mixture is not None,
         "exact": learned.exact,
@@ -120,178 +95,146 @@ def search(
         "took_ms": deadline.took_ms,
         "learned": learned_list,
         "baseline": plain_list,
-        "baseline_name": baseline.name,
+        "baseline_name": served.baseline.name,
         "where": dict(where or {}),
         "facets": []
-        if deadline.passed
-        else facets(version.index, row, learned, everything, where or {}, lambda: deadline.passed),
+        if is_late
+        else facets(served.index, row, learned, everything, where or {}, lambda: deadline.passed),
+        "index": served.index_label,
     }
 
 
-def _hits_of(version: Version, row: sparse.csr_array, known: Sequence[Hit], doc_ids: Sequence[str]) -> list[Hit]:
-    """Documents in this order as hits of a query, by the scores of a version; some are known already."""
+class _Cards:
+    """Documents as lists show them, each made once."""
+
+    def __init__(self, stems: list[str], fields: Collection[str] | None) -> None:
+        self._stems, self._fields = stems, fields
+        self._made: dict[str, dict[str, Any]] = {}
+
+    def of(self, hit: Hit, rank: int) -> dict[str, Any]:
+        if hit.doc_id not in self._made:
+            text, stored_fields = hit.kept_text or "", hit.stored_fields
+            self._made[hit.doc_id] = {
+                "title": shown_title(hit.doc_id, text, stored_fields),
+                "snippet": passage_of(text, self._stems),
+                "stored_fields": shown_values(stored_fields, self._fields),
+            }
+        return {"id": hit.doc_id, "rank": rank, "score": hit.score} | self._made[hit.doc_id]
+
+
+def _hits_of(served: Served, row: sparse.csr_array, known: Sequence[Hit], doc_ids: Sequence[str]) -> list[Hit]:
+    """Return documents in this order as hits of a query; some are known already."""
     hits = {hit.doc_id: hit for hit in known}
     others = [doc_id for doc_id in doc_ids if doc_id not in hits]
-    hits |= {hit.doc_id: hit for hit in version.index.hits_of(row, others)} if others else {}
+    hits |= {hit.doc_id: hit for hit in served.index.hits_of(row, others)} if others else {}
     return [hits[doc_id] for doc_id in doc_ids]
 
 
-def effect(
-    before: Version,
-    after: Version,
-    query: str,
-    better: Sequence[str],
-    worse: str | None,
-    outcomes: Sequence[VoteOutcome],
-    rival: Sequence[VoteOutcome] | None = None,
-) -> dict[str, Any]:
-    """What a preference changed between two versions, or what clicks did: then there is no one document that is worse.
-
-    ``outcomes`` has one for each vote, and clicks vote once for each document that was passed over. ``rival`` has those
-    of the model with which lists are shared, none where they are not known, and is None where no lists are shared.
-    """
-    doc_ids = [*better, *([] if worse is None else [worse])]
-    ranks = [
-        {"id": doc_id, "before": then, "after": now}
-        for doc_id, then, now in zip(
-            doc_ids, _ranks_of(before, query, doc_ids), _ranks_of(after, query, doc_ids), strict=True
-        )
+def rank(served: Served, query: str, doc_ids: Sequence[str], n_reasons: int, deadline: Deadline) -> dict[str, Any]:
+    """Return documents that another engine found in the learned order, equal scores in the order in which they came."""
+    ids = [doc_id for doc_id in dict.fromkeys(doc_ids) if doc_id in served.index]
+    hits = served.index.hits_of(served.model.queries([query]), ids) if ids else []
+    hits.sort(key=lambda hit: -hit.score)
+    ranked = [
+        {"id": hit.doc_id, "rank": place, "score": hit.score, "reasons": _reasons_of(hit, n_reasons)}
+        for place, hit in enumerate(hits, 1)
     ]
-    reasons = [outcome.reason for outcome in outcomes]
-    n_ahead = sum(outcome.is_ahead for outcome in outcomes)
-    if not outcomes:
-        said = "Nothing changed: no document above what was clicked was passed over."
-    elif worse is None:
-        said = f"{n_ahead} of {len(outcomes)} documents that were passed over are behind what was clicked now."
-    elif reasons[0] == "learned":
-        said = f"It {_move(ranks[0])}, the other one {_move(ranks[1])}."
-    else:
-        said = _WHY[reasons[0]]
-    if "allowance" in reasons:
-        said += _renewal(max(outcome.renewed_in for outcome in outcomes))
-    if rival is not None and outcomes:
-        said = f"In the list of the model that is served: {said[0].lower()}{said[1:]} {_mixture(rival)}"
+    missing = [doc_id for doc_id in dict.fromkeys(doc_ids) if doc_id not in served.index]
     return {
-        "reason": _reason_of(outcomes) or "ahead",
-        "ahead": n_ahead == len(outcomes),
-        "interleaved": rival is not None,
-        "said": said,
-        "ranks": ranks,
+        "query": query,
+        "ranked": ranked,
+        "missing": missing,
+        "version": served.version,
+        "took_ms": deadline.took_ms,
     }
 
 
-def _reason_of(outcomes: Sequence[VoteOutcome]) -> str | None:
-    reasons = [outcome.reason for outcome in outcomes]
-    return "learned" if "learned" in reasons else reasons[0] if reasons else None
+def _reasons_of(hit: Hit, n: int) -> list[str]:
+    if not n:
+        return []
+    why = hit.why
+    named = [(past_name(reason), reason.contribution) for reason in why.past]
+    named += [(pair_name(query_word, doc_word), amount) for query_word, doc_word, amount in why.pairs]
+    strongest = sorted(named, key=lambda reason: -abs(reason[1]))[:n]
+    return [f"{name} {amount:+.2f}" for name, amount in strongest]
 
 
-def _mixture(rival: Sequence[VoteOutcome]) -> str:
-    """What became of it in the other half of a shared list, which is what somebody sees."""
-    reason = _reason_of(rival)
-    if reason is None:
-        became = "learns nothing, or has not learned it yet"
-    elif reason == "learned":
-        became = "has learned it as well"
-    else:
-        became = "had it ahead as well" if reason == "ahead" else "did not change by it"
-    return f"Lists that are shown are mixed with those of another model, which {became}."
+def effect(before: Served, after: Served, query: str, pairs: Sequence[Pair]) -> dict[str, Any]:
+    """Return the change that the pairs of an action made from one version to another."""
+    row = after.model.queries([query])
+    docs = [doc for doc in dict.fromkeys(doc for pair in pairs for doc in pair) if doc in after.index]
+    scores = {hit.doc_id: hit.score for hit in after.index.hits_of(row, docs)}
+    pairs = [pair for pair in pairs if pair[0] in scores and pair[1] in scores]
+    ahead = all(scores[better] > scores[worse] for better, worse in pairs)
+    then, now = _ranks_of(before, query), _ranks_of(after, query)
+    ranks = [{"id": doc, "before": then.get(doc), "after": now.get(doc)} for doc in docs]
+    moves = [_move(doc, then.get(doc), now.get(doc)) for doc in docs if then.get(doc) != now.get(doc)]
+    said = f"{'; '.join(moves[:4])}." if moves else "The order is the same."
+    if not ahead and not row.nnz:
+        said += " The model knows no word of the query."
+    elif not ahead and all(served_same(after, *pair) for pair in pairs):
+        said += " The model sees the same words in both, so it cannot tell them apart."
+    elif not ahead:
+        said += " It counts, but not enough: one action may change only so much."
+    return {"ahead": ahead, "said": said, "ranks": ranks}
 
 
-_WHY = {
-    "ahead": "It was ahead already, so nothing had to change.",
-    "same": "Nothing changed: the model sees the same words in both, so it cannot tell them apart.",
-    "unknown": "Nothing changed: the model knows no word of the query, or a document is gone.",
-    "cancelled": "It has no effect: others say the opposite, and count as much.",
-    "outvoted": "It has no effect: more of the others say the opposite.",
-    "allowance": "It has little or no effect: your allowance of changes is spent.",
-    "bounded": "It counts, but not enough: one preference may change only so much.",
-}
+def served_same(served: Served, doc: str, other: str) -> bool:
+    """Return True where the index has the same words in two documents."""
+    return bool(abs(served.index.row(doc) - served.index.row(other)).sum() == 0)
 
 
-def _ranks_of(version: Version, query: str, doc_ids: Sequence[str]) -> list[int | None]:
-    hits = version.index.search_row(version.model.queries([query]), _RANKS_KNOWN)
-    ranks = {hit.doc_id: rank for rank, hit in enumerate(hits, 1)}
-    return [ranks.get(doc_id) for doc_id in doc_ids]
+def _ranks_of(served: Served, query: str) -> dict[str, int]:
+    hits = served.index.search_row(served.model.queries([query]), _RANKS_KNOWN)
+    return {hit.doc_id: rank for rank, hit in enumerate(hits, 1)}
 
 
-def _move(ranks: Mapping[str, Any]) -> str:
-    before, after = ranks["before"], ranks["after"]
-    beyond = f"below rank {_RANKS_KNOWN}"
-    if before == after:
-        return f"stays {beyond if after is None else f'at rank {after}'}"
-    then, now = (beyond if rank is None else f"rank {rank}" for rank in (before, after))
-    return f"went from {then} to {now}"
+def _move(doc: str, before: int | None, after: int | None) -> str:
+    then, now = (f"below rank {_RANKS_KNOWN}" if rank is None else f"rank {rank}" for rank in (before, after))
+    return f"{doc} went from {then} to {now}"
 
 
-def _renewal(hours: float) -> str:
-    if math.isinf(hours):
-        return " It comes back when what was taught becomes part of a model."
-    length = f"{math.ceil(hours * 60)} minutes" if hours < 1 else f"{math.ceil(hours)} hours"
-    return f" It is whole again in {length}; say it again then."
-
-
-def words_of(version: Version, text: str) -> list[str]:
+def words_of(served: Served, text: str) -> list[str]:
     """Tokenise a text as the model tokenises queries."""
-    analyse = version.model.query_vectoriser.analyser or Analyser()
+    analyse = served.model.query_vectoriser.analyser or Analyser()
     return analyse(text)
 
 
-def _shown(hit: Hit, rank: int, stems: list[str], known: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    if hit.doc_id not in known:
-        text, stored_fields = hit.kept_text or "", hit.stored_fields
-        known[hit.doc_id] = {
-            "title": shown_title(hit.doc_id, text, stored_fields),
-            "snippet": passage_of(text, stems),
-            "stored_fields": shown_values(stored_fields),
-        }
-    return {"id": hit.doc_id, "rank": rank, "score": hit.score} | known[hit.doc_id]
-
-
 def explain(
-    version: Version, index: BaseIndex, query: str, doc_id: str, versus: str | None, n_pairs: int
+    served: Served, index: BaseIndex, query: str, doc_id: str, versus: str | None, n_pairs: int
 ) -> dict[str, Any]:
-    """Pairs of words and past queries behind a score, or behind the difference of two; the rest is added up."""
+    """Return past queries and pairs of words behind a score, or behind the difference of two; the rest is added up."""
     why = index.explain(query, doc_id) if versus is None else index.versus(query, doc_id, versus)
-    reasons = why.reasons
-    rest = reasons[n_pairs:]
+    past = why.past[:n_pairs]
+    amounts = [*(one.contribution for one in why.past[n_pairs:]), *(c for _, _, c in why.pairs[n_pairs:])]
     return {
         "score": why.score,
-        "pairs": [{"query_word": a, "doc_word": b, "contribution": c} for a, b, c in reasons[:n_pairs]],
-        "rest": {"count": len(rest), "contribution": math.fsum(c for _, _, c in rest)},
+        "past": [
+            {"query": one.text, "similarity": one.similarity, "times": one.times, "contribution": one.contribution}
+            for one in past
+        ],
+        "pairs": [{"query_word": a, "doc_word": b, "contribution": c} for a, b, c in why.pairs[:n_pairs]],
+        "rest": {"count": len(amounts), "contribution": math.fsum(amounts)},
         "unknown": list(why.unknown),
-        "version": version.name,
+        "version": served.version,
     }
 
 
-def related(version: Version, word: str, k: int) -> dict[str, Any]:
-    """The document words that count most for a query word, and how the model spells that word."""
-    words_and_weights = [{"word": other, "weight": weight} for other, weight in version.model.related(word, k)]
-    words = version.model.query_vectoriser
-    known_as = word if word in words.index_ else words.words_[int(version.model.queries([word]).indices[0])]
-    return {"word": word, "known_as": known_as, "related": words_and_weights, "version": version.name}
+def related(served: Served, word: str, k: int) -> dict[str, Any]:
+    """Return the document words that count most for a query word, and how the model spells that word."""
+    words_and_weights = [{"word": other, "weight": weight} for other, weight in served.model.related(word, k)]
+    words = served.model.query_vectoriser
+    known_as = word if word in words.index_ else words.words_[int(served.model.queries([word]).indices[0])]
+    return {"word": word, "known_as": known_as, "related": words_and_weights, "version": served.version}
 
 
 def document(index: BaseIndex, doc_id: str) -> dict[str, Any]:
+    """Return a document as it was indexed."""
     text, stored_fields = index.text(doc_id), index.stored_fields(doc_id)
-    return {
-        "id": doc_id,
-        "title": shown_title(doc_id, text, stored_fields),
-        "text": text,
-        "stored_fields": stored_fields,
-    }
+    title = shown_title(doc_id, text, stored_fields)
+    return {"id": doc_id, "title": title, "text": text, "stored_fields": stored_fields}
 
 
-def learned(version: Version, history: Sequence[Mapping[str, Any]], limit: int, deadline: Deadline) -> dict[str, Any]:
-    """All that was learned online: the pairs of words that changed, and the votes behind them."""
-    strongest = version.strongest(limit, lambda: deadline.passed)
-    return {
-        "version": version.name,
-        "digest": version.digest,
-        "total_pairs": int(version.overlay.nnz),
-        "pairs": [
-            {"query_word": a, "doc_word": b, "weight": weight, "entries": behind.entries, "n_votes": behind.n_votes}
-            for a, b, weight, behind in strongest.pairs
-        ],
-        "partial": not strongest.is_whole,
-        "entries": list(history),
-    }
+def missing(index: BaseIndex, doc_ids: Iterable[str]) -> str | None:
+    """Return the first document that an index lacks, or None."""
+    return next((doc_id for doc_id in doc_ids if doc_id not in index), None)

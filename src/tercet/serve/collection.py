@@ -12,7 +12,7 @@ from typing import Any, Final
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
 from tercet.search import BaseIndex
-from tercet.serve.replay import text_model
+from tercet.serve.served import text_model
 
 _EXAMPLES: Final = 3
 _WORDS, _CHARS = 5, 40  # of an example, at most

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from tercet.data.ubi import CLICK, EVENTS, QUERIES
-from tercet.errors import InputError, JournalError
+from tercet.errors import InputError, StoreError
 from tercet.store.atomic import sync_folder, try_lock
 
 _log = logging.getLogger(__name__)
@@ -88,12 +88,12 @@ class ImpressionLog:
             self._claim = os.open(self.folder, os.O_RDONLY) if os.name != "nt" else -1
             if self._claim >= 0 and not try_lock(self._claim):
                 os.close(self._claim)
-                raise JournalError(f"{self.folder} is written by another service; this one needs a folder of its own")
+                raise StoreError(f"{self.folder} is written by another service; this one needs a folder of its own")
             self._key = self._kept_key()
             self._begin()
             self._remember_latest()
         except OSError as error:
-            raise JournalError(f"{self.folder}: impressions cannot be logged: {error}") from error
+            raise StoreError(f"{self.folder}: impressions cannot be logged: {error}") from error
 
     # -- what happens -------------------------------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class ImpressionLog:
         """Log a click on a list; gives the rank it was on.
 
         Raises `KeyError` for a list that is not known, or no longer, `ValueError` where the document was not in it,
-        and `JournalError` where it cannot be written.
+        and `StoreError` where it cannot be written.
         """
         with self._lock:
             rank = int(json.loads(self._shown[query_id]).index(doc_id)) + 1
@@ -131,7 +131,7 @@ class ImpressionLog:
                 "event_attributes": {"object": {"object_id": doc_id}, "position": {"ordinal": rank}},
             }
             if not self._append(EVENTS, record):
-                raise JournalError("the click cannot be written")
+                raise StoreError("the click cannot be written")
             self.n_clicks += 1
         return rank
 
@@ -155,7 +155,7 @@ class ImpressionLog:
         with self._lock:
             try:
                 self._key = self._kept_key()
-            except (OSError, JournalError) as error:
+            except (OSError, StoreError) as error:
                 _log.warning("%s cannot be read, so the key stays: %s", self.key_path, error)
 
     def tidy(self) -> None:
@@ -265,9 +265,9 @@ class ImpressionLog:
                 file.write(key.hex() + "\n")
             return key
         except ValueError as error:
-            raise JournalError(f"{self.key_path} holds no key; remove it, and another is made") from error
+            raise StoreError(f"{self.key_path} holds no key; remove it, and another is made") from error
         if len(key) < _KEY_BYTES:
-            raise JournalError(f"{self.key_path} has {len(key)} bytes; a key has {_KEY_BYTES}; remove it")
+            raise StoreError(f"{self.key_path} has {len(key)} bytes; a key has {_KEY_BYTES}; remove it")
         return key
 
     def _remember(self, query_id: str, shown: Sequence[str]) -> None:

@@ -11,14 +11,9 @@ from tercet.serve.requests import example
 _TIME = "2026-11-15T18:20:00.123Z"
 STORED_FIELDS = Field(description="Stored fields of the document, by column; some of many, long texts shortened.")
 VERSION = Field(
-    description="The version of the model that answered: v12 has all entries up to the 12th, exactly; v12~ has them in "
-    "the interim way, until what they change is learned again.",
+    description="The version that answered: v12 has all changes of what was taught up to the 12th.",
     examples=["v12"],
-    pattern="^v[0-9]+~?$",
-)
-EXACT_IN = Field(
-    description="About how many seconds it will be until what is served is exact, with the bits of a replay of the "
-    "journal; 0 where it is, null where nothing is learned until a restart."
+    pattern="^v[0-9]+$",
 )
 INDEX = Field(description="The index that answered: documents and model, as they were committed.")
 
@@ -129,28 +124,6 @@ class PairShown(BaseModel):
     contribution: float
 
 
-class RestShown(BaseModel):
-    count: int
-    contribution: float
-
-
-class Reasons(BaseModel):
-    """Pairs of words and what each adds, largest first; with the rest they sum to the score."""
-
-    model_config = example(
-        score=0.81,
-        pairs=[{"query_word": "avocado", "doc_word": "avocado", "contribution": 0.5}],
-        rest={"count": 12, "contribution": 0.31},
-        unknown=[],
-        version="v12",
-    )
-    score: float
-    pairs: list[PairShown]
-    rest: RestShown
-    unknown: list[str]
-    version: str = VERSION
-
-
 class RelatedWord(BaseModel):
     word: str
     weight: float
@@ -207,20 +180,6 @@ class Collection(BaseModel):
     examples: list[str] = Field(description="Up to three queries that find something.")
 
 
-class Acknowledged(BaseModel):
-    """It is on disk. ``applied`` says whether it counts in ``version`` already; soon it will."""
-
-    model_config = example(entry=12, version="v12", applied=True, ready_in=0.0, exact_in=0.0)
-    entry: int
-    version: str = VERSION
-    applied: bool
-    ready_in: float | None = Field(
-        description="About how many seconds it will be until a version has it; 0 where one has, null where nothing is "
-        "learned until a restart."
-    )
-    exact_in: float | None = EXACT_IN
-
-
 class ClickLogged(BaseModel):
     """The click is in the log."""
 
@@ -228,129 +187,6 @@ class ClickLogged(BaseModel):
     query_id: str
     doc: str
     rank: int
-
-
-class RankChange(BaseModel):
-    id: str
-    before: int | None = Field(description="Its rank in the learned list, looked for down to 100.")
-    after: int | None
-
-
-class Effect(BaseModel):
-    """What a vote changed, and why where that is nothing or not enough."""
-
-    reason: Literal["learned", "ahead", "same", "unknown", "cancelled", "outvoted", "allowance", "bounded"]
-    ahead: bool = Field(description="Whether every document that was better is ahead now, by the model that is served.")
-    interleaved: bool = Field(
-        description="Whether lists are shared with another model now; ranks and ahead are those of the served one."
-    )
-    said: str = Field(description="The same as a sentence.")
-    ranks: list[RankChange] = Field(description="The better documents, then the worse one of a preference.")
-
-
-class Taught(Acknowledged):
-    """A vote that is on disk, and what it changed; null where it is not applied yet."""
-
-    model_config = example(
-        entry=12,
-        version="v12",
-        applied=True,
-        ready_in=0.0,
-        exact_in=0.0,
-        receipt="12.mY3bq0VpXk1vWJ8xZtR2aQ",
-        effect={
-            "reason": "learned",
-            "ahead": True,
-            "interleaved": False,
-            "said": "It went from rank 3 to rank 1, the other one went from rank 1 to rank 2.",
-            "ranks": [{"id": "MED-10", "before": 3, "after": 1}, {"id": "MED-14", "before": 1, "after": 2}],
-        },
-    )
-    receipt: str = Field(description="With it, whoever has it can take this back.")
-    effect: Effect | None
-
-
-class TakenBack(Acknowledged):
-    """The entries that count no more."""
-
-    model_config = example(entry=13, version="v13", applied=True, ready_in=0.0, exact_in=0.0, withdrawn=[12])
-    withdrawn: list[int]
-
-
-class HistoryEntry(BaseModel):
-    """An entry of the journal, which made a version; members that its kind does not have are null."""
-
-    model_config = example(
-        version="v12",
-        entry=12,
-        time=_TIME,
-        kind="prefer",
-        client="127.0.0.1",
-        active=True,
-        query="avocado eyes",
-        better="MED-10",
-        worse="MED-14",
-        shown=None,
-        clicked=None,
-        trust="teacher",
-        reason=None,
-        of=None,
-        entries=None,
-    )
-    version: str = VERSION
-    entry: int
-    time: str
-    kind: Literal["prefer", "clicks", "withdraw", "renew"]
-    client: str
-    active: bool = Field(description="False when it was taken back.")
-    query: str | None
-    better: str | None
-    worse: str | None
-    shown: list[str] | None
-    clicked: list[str] | None
-    trust: Literal["visitor", "vouched", "teacher"] | None = Field(description="Which allowance paid for it.")
-    reason: Literal["undo", "revoke", "bake", "promote"] | None
-    of: str | None = Field(description="What renewed all allowances: a promotion of the index by number and model.")
-    entries: list[int] | None = Field(description="What it took back.")
-
-
-class History(BaseModel):
-    """Versions, latest first. ``v0`` is the base and has no entry."""
-
-    model_config = example(version="v12", total=12, versions=[])
-    version: str = VERSION
-    total: int
-    versions: list[HistoryEntry]
-
-
-class LearnedPair(BaseModel):
-    query_word: str
-    doc_word: str
-    weight: float
-    entries: list[int] = Field(description="Active entries that changed it; of more than 100 the latest.")
-    n_votes: int = Field(description="All votes that changed it; an entry of clicks may have several.")
-
-
-class LearnedOnline(BaseModel):
-    """All that was learned online: the overlay's largest pairs, and the latest active entries."""
-
-    model_config = example(
-        version="v12",
-        digest="0123456789abcdef0123456789abcdef",
-        total_pairs=64,
-        pairs=[{"query_word": "avocado", "doc_word": "lutein", "weight": 0.1, "entries": [12], "n_votes": 1}],
-        partial=False,
-        entries=[],
-    )
-    version: str = VERSION
-    digest: str = Field(description="Known by it: a replay of the journal gives the same.")
-    total_pairs: int
-    pairs: list[LearnedPair]
-    partial: bool = Field(
-        description="True when the deadline passed, so that entries and votes behind the pairs are of the latest "
-        "questions only."
-    )
-    entries: list[HistoryEntry]
 
 
 class Interleaving(BaseModel):
@@ -376,12 +212,12 @@ class Interleaving(BaseModel):
 
 
 class Health(BaseModel):
-    """The service is well. Where it no longer learns, the answer is a problem."""
+    """The service is well. Where what is taught is not learned, the answer is a problem."""
 
     model_config = example(
         status="ok",
         version="v12",
-        exact_in=0.0,
+        damaged=[],
         documents=3633,
         index="0123456789ab",
         model="ba9876543210",
@@ -408,7 +244,7 @@ class Health(BaseModel):
     )
     status: Literal["ok"]
     version: str = VERSION
-    exact_in: float | None = EXACT_IN
+    damaged: list[int] = Field(description="Numbers of taught actions that are damaged on disk, and so are skipped.")
     documents: int
     index: str = INDEX
     model: str = Field(description="Known by it: the same words and weights have the same.")
@@ -448,3 +284,137 @@ class ProblemDetails(BaseModel):
     title: str
     status: int
     detail: str
+
+
+class PastShown(BaseModel):
+    query: str
+    similarity: float
+    times: int | None = Field(description="How often people chose the document for it, where somebody counted.")
+    contribution: float
+
+
+class RestShown(BaseModel):
+    count: int
+    contribution: float
+
+
+class Reasons(BaseModel):
+    """Past queries and pairs of words with what each adds; with the rest they sum to the score."""
+
+    model_config = example(
+        score=0.81,
+        past=[{"query": "avocado for eyes", "similarity": 0.82, "times": 14, "contribution": 0.2}],
+        pairs=[{"query_word": "avocado", "doc_word": "avocado", "contribution": 0.5}],
+        rest={"count": 12, "contribution": 0.11},
+        unknown=[],
+        version="v12",
+    )
+    score: float
+    past: list[PastShown]
+    pairs: list[PairShown]
+    rest: RestShown
+    unknown: list[str]
+    version: str = VERSION
+
+
+class RankedDocument(BaseModel):
+    id: str
+    rank: int
+    score: float
+    reasons: list[str] = Field(description="What adds most to the score, each with how much.")
+
+
+class Ranked(BaseModel):
+    """The documents of another engine in the learned order."""
+
+    model_config = example(
+        query="avocado eyes",
+        ranked=[{"id": "MED-10", "rank": 1, "score": 0.81, "reasons": ["avocado +0.50"]}],
+        missing=["MED-14"],
+        version="v12",
+        took_ms=1.2,
+    )
+    query: str
+    ranked: list[RankedDocument]
+    missing: list[str] = Field(description="Ids that the index lacks, in the order in which they came.")
+    version: str = VERSION
+    took_ms: float
+
+
+class RankChange(BaseModel):
+    id: str
+    before: int | None = Field(description="Its rank in the learned list, looked for down to 100.")
+    after: int | None
+
+
+class Effect(BaseModel):
+    """The change that an action made."""
+
+    ahead: bool = Field(description="Whether every better document is ahead of the worse one now.")
+    said: str = Field(description="The same as a sentence.")
+    ranks: list[RankChange]
+
+
+class Taught(BaseModel):
+    """An action that is on disk. ``served`` says whether ``version`` has it already; else it will, soon."""
+
+    model_config = example(
+        action=12,
+        revision=14,
+        version="v14",
+        served=True,
+        effect={
+            "ahead": True,
+            "said": "MED-10 went from rank 3 to rank 1; MED-14 went from rank 1 to rank 2.",
+            "ranks": [{"id": "MED-10", "before": 3, "after": 1}, {"id": "MED-14", "before": 1, "after": 2}],
+        },
+    )
+    action: int = Field(description="Its number, by which it can be undone.")
+    revision: int = Field(description="Versions from this number on have it.")
+    version: str = VERSION
+    served: bool
+    effect: Effect | None = Field(description="Null where it is not served yet.")
+
+
+class Undone(BaseModel):
+    """The actions that count no more; ``served`` says whether ``version`` is without them already."""
+
+    model_config = example(undone=[12], revision=15, version="v15", served=True)
+    undone: list[int]
+    revision: int = Field(description="Versions from this number on are without them.")
+    version: str = VERSION
+    served: bool
+
+
+class TaughtAction(BaseModel):
+    """An action of a teacher."""
+
+    model_config = example(
+        action=12,
+        time=_TIME,
+        token="teacher",
+        kind="prefer",
+        query="avocado eyes",
+        pairs=[["MED-10", "MED-14"]],
+        undone=None,
+        undone_by=None,
+        in_model=False,
+    )
+    action: int
+    time: str
+    token: str = Field(description="Name of the token that taught.")
+    kind: Literal["prefer", "reject", "move"]
+    query: str
+    pairs: list[tuple[str, str]] = Field(description="Better and worse documents.")
+    undone: str | None = Field(description="When it was undone; null while it counts.")
+    undone_by: str | None
+    in_model: bool = Field(description="Whether the model has learned from it, so that it cannot be undone.")
+
+
+class History(BaseModel):
+    """What was taught, latest first."""
+
+    model_config = example(version="v12", total=12, actions=[])
+    version: str = VERSION
+    total: int
+    actions: list[TaughtAction]

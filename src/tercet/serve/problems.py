@@ -24,7 +24,8 @@ TITLES = {
     415: "Not JSON",
     421: "Not this host",
     422: "Cannot be understood",
-    429: "Too many changes",
+    429: "Too many requests",
+    431: "Too large a head",
     500: "Internal error",
     503: "Busy",
     507: "Cannot be kept",
@@ -40,14 +41,23 @@ class HttpProblem(Exception):
     detail : one sentence that says what was found and what would be right
     kind : a word that tells problems of one status apart
     retry_after : after how many seconds it is worth trying again
+    closes : end the connection, whatever else it has
     members : further members of the JSON, such as ``limit`` and ``value``
     """
 
     def __init__(
-        self, status: int, detail: str, kind: str = "about", retry_after: float | None = None, **members: Any
+        self,
+        status: int,
+        detail: str,
+        kind: str = "about",
+        retry_after: float | None = None,
+        *,
+        closes: bool = False,
+        **members: Any,
     ) -> None:
         super().__init__(detail)
         self.status, self.detail, self.kind, self.retry_after, self.members = status, detail, kind, retry_after, members
+        self.closes = closes
 
     def to_meta(self) -> dict[str, Any]:
         return {
@@ -58,9 +68,9 @@ class HttpProblem(Exception):
         } | self.members
 
     def response(self) -> Response:
-        from starlette.responses import Response  # of the extra: journals and learners do without it
+        from starlette.responses import Response  # of the extra: the store does without it
 
-        headers = {}
+        headers = {"Connection": "close"} if self.closes else {}
         if self.retry_after is not None:
             # A whole number from 1, as the header wants it; a bucket that never fills again says an hour.
             headers["Retry-After"] = str(max(1, math.ceil(min(self.retry_after, 3600.0))))

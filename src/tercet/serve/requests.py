@@ -1,23 +1,20 @@
-"""What comes in over HTTP, with an example of each; the OpenAPI document is made of these and of `messages`."""
+"""Messages that come in over HTTP, with an example of each; the OpenAPI document is made of these and of `messages`."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tercet.serve.bounds import (
-    CLIENT_CHARS,
-    DOCUMENTS_AT_ONCE,
-    ENTRIES_AT_ONCE,
-    FILTER_CHARS,
-    FILTERS,
-    ID_CHARS,
-    MOST_RESULTS,
-    QUERY_CHARS,
-    SHOWN,
-    UNKNOWN_MEMBERS,
-)
+_QUERY_CHARS: Final = 1_000
+_MOST_RESULTS: Final = 1_000  # the largest k
+_SHOWN: Final = 100  # documents of a list that is taught from, and of one that is ranked again
+_FILTERS, _FILTER_CHARS = 16, 400
+ID_CHARS: Final = 1_000  # of a document's id
+_CLIENT_CHARS: Final = 64
+_DOCUMENTS_AT_ONCE: Final = 1_000
+_ACTIONS_AT_ONCE: Final = 1_000
+_UNKNOWN_MEMBERS: Final = 20  # of an object, each of which is named; more are refused as a whole
 
 
 def example(**members: Any) -> ConfigDict:
@@ -25,18 +22,16 @@ def example(**members: Any) -> ConfigDict:
     return ConfigDict(extra="forbid", json_schema_extra={"examples": [members]})
 
 
-QUERY = Field(max_length=QUERY_CHARS, description="Text of the query.", examples=["avocado eyes"])
+QUERY = Field(max_length=_QUERY_CHARS, description="Text of the query.", examples=["avocado eyes"])
 DOC_ID = Field(min_length=1, max_length=ID_CHARS, description="Id of a document.", examples=["MED-10"])
-# Strict, since true would be 1 otherwise, and take back the first entry.
-ENTRY = Annotated[int, Field(ge=1, lt=2**53, strict=True)]
-RECEIPT = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,14}\.[\w-]{1,64}$")]
-# Thousands may be sent, and only the first that is wrong is named.
-MANY = Field(None, min_length=1, max_length=ENTRIES_AT_ONCE, fail_fast=True)
-CLIENT = Field(
+DocId = Annotated[str, Field(min_length=1, max_length=ID_CHARS)]
+# Strict, since true would be 1 otherwise, and undo the first action.
+_NUMBER = Annotated[int, Field(ge=1, lt=2**53, strict=True)]
+_CLIENT = Field(
     default=None,
     min_length=1,
-    max_length=CLIENT_CHARS,
-    description="Who asks, where one address stands for many; limits are counted by it.",
+    max_length=_CLIENT_CHARS,
+    description="Who asks, where one address stands for many.",
     examples=["reader-7"],
 )
 
@@ -44,22 +39,24 @@ CLIENT = Field(
 class SearchQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
     q: str = QUERY
-    k: int = Field(10, ge=1, le=MOST_RESULTS, description="How many documents in each list.", examples=[10])
+    k: int = Field(10, ge=1, le=_MOST_RESULTS, description="How many documents in each list.", examples=[10])
     all: bool = Field(False, description="Learned hits below the last match, too.", examples=[False])
-    filter: list[Annotated[str, Field(max_length=FILTER_CHARS)]] = Field(
+    compare: bool = Field(False, description="With the list of matching words alone beside it.", examples=[True])
+    facets: bool = Field(False, description="With columns and values to filter by.", examples=[True])
+    filter: list[Annotated[str, Field(max_length=_FILTER_CHARS)]] = Field(
         default_factory=list,
-        max_length=FILTERS,
+        max_length=_FILTERS,
         description="column:value, of stored fields; a range of numbers is 10..20, and either end may be left "
         "out. Filters on one column are alternatives, those on others must hold, too.",
         examples=[["year:2011"]],
     )
     log: bool = Field(
         True,
-        description="Whether the lists go into the impressions log, where there is one; not those that nobody is shown "
+        description="Whether the list goes into the impressions log, where there is one; not one that nobody is shown "
         "or that somebody looks at again.",
         examples=[True],
     )
-    client: str | None = CLIENT
+    client: str | None = _CLIENT
 
 
 class ExplainQuery(BaseModel):
@@ -70,13 +67,13 @@ class ExplainQuery(BaseModel):
         None, min_length=1, max_length=ID_CHARS, description="Explain the lead over this one.", examples=["MED-14"]
     )
     system: Literal["learned", "baseline"] = Field("learned", description="Which list's score.", examples=["learned"])
-    k: int = Field(50, ge=1, le=MOST_RESULTS, description="How many pairs to list; others are added up.", examples=[50])
+    k: int = Field(50, ge=1, le=_MOST_RESULTS, description="How many pairs to list; others are added up.", examples=[9])
 
 
 class RelatedQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    word: str = Field(min_length=1, max_length=QUERY_CHARS, description="A query word.", examples=["avocado"])
-    k: int = Field(10, ge=1, le=MOST_RESULTS, description="How many words.", examples=[10])
+    word: str = Field(min_length=1, max_length=_QUERY_CHARS, description="A query word.", examples=["avocado"])
+    k: int = Field(10, ge=1, le=_MOST_RESULTS, description="How many words.", examples=[10])
 
 
 class DocumentQuery(BaseModel):
@@ -86,16 +83,16 @@ class DocumentQuery(BaseModel):
 
 class LimitQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    limit: int = Field(100, ge=1, le=MOST_RESULTS, description="How many at most.", examples=[100])
+    limit: int = Field(100, ge=1, le=_MOST_RESULTS, description="How many at most.", examples=[100])
 
 
 class Posted(BaseModel):
-    """What is sent as a body. Objects with far more members than there are get one fault, not one for each of them."""
+    """A body. Objects with far more members than there are get one fault, instead of one for each of them."""
 
     @model_validator(mode="before")
     @classmethod
     def _has_few_members(cls, given: Any) -> Any:
-        if isinstance(given, dict) and len(given) > len(cls.model_fields) + UNKNOWN_MEMBERS:
+        if isinstance(given, dict) and len(given) > len(cls.model_fields) + _UNKNOWN_MEMBERS:
             raise ValueError(f"an object of {len(given):,} members; expected {', '.join(cls.model_fields)}")
         return given
 
@@ -104,61 +101,56 @@ class Prefer(Posted):
     """For a query, one document is better than another."""
 
     model_config = example(query="avocado eyes", better="MED-10", worse="MED-14")
-    query: str = Field(min_length=1, max_length=QUERY_CHARS)
+    query: str = Field(min_length=1, max_length=_QUERY_CHARS)
     better: str = DOC_ID
     worse: str = DOC_ID
-    client: str | None = CLIENT
 
 
-class Clicks(Posted):
-    """A list that somebody saw, from top to bottom, and what of it was clicked."""
+class Reject(Posted):
+    """For a query, a document is not relevant: those below it are better."""
 
-    model_config = example(query="avocado eyes", shown=["MED-14", "MED-10", "MED-2"], clicked=["MED-10"])
-    query: str = Field(min_length=1, max_length=QUERY_CHARS)
-    shown: list[str] = Field(min_length=1, max_length=SHOWN)
-    clicked: list[str] = Field(min_length=1, max_length=SHOWN)
-    client: str | None = CLIENT
+    model_config = example(query="avocado eyes", doc="MED-14", below=["MED-10", "MED-2"])
+    query: str = Field(min_length=1, max_length=_QUERY_CHARS)
+    doc: str = DOC_ID
+    below: list[DocId] = Field(min_length=1, max_length=_SHOWN, description="Nearest first.")
+
+
+class Move(Posted):
+    """For a query, a document belongs elsewhere: ahead of some, behind others."""
+
+    model_config = example(query="avocado eyes", doc="MED-10", ahead_of=["MED-14", "MED-2"], behind=["MED-3"])
+    query: str = Field(min_length=1, max_length=_QUERY_CHARS)
+    doc: str = DOC_ID
+    ahead_of: list[DocId] = Field(default_factory=list, max_length=_SHOWN, description="Nearest first.")
+    behind: list[DocId] = Field(default_factory=list, max_length=_SHOWN, description="Nearest first.")
+
+
+class Undo(Posted):
+    """Undo actions, all of them or none; the last one that counts where none is named."""
+
+    model_config = example(actions=[12])
+    actions: list[_NUMBER] | None = Field(None, min_length=1, max_length=_ACTIONS_AT_ONCE, fail_fast=True)
 
 
 class Click(Posted):
-    """A click on a document of a list, for the impressions log; nothing is learned from it at once."""
+    """A click on a document of a list, for the impressions log; no ranking changes by it."""
 
     model_config = example(query_id="0123456789abcdef0123456789abcdef", doc="MED-10")
     query_id: str = Field(min_length=1, max_length=64, description="As the answer to the search has it.")
     doc: str = DOC_ID
-    client: str | None = CLIENT
+    client: str | None = _CLIENT
 
 
-class Undo(Posted):
-    """Take back an entry of one's own, or several, the last one where none is named.
+class Rank(Posted):
+    """A query, and documents that another engine found."""
 
-    One's own is what the same address taught without a client's name. What was taught for a client is taken back by the
-    receipts that the answers had.
-    """
-
-    model_config = example(entry=12) | ConfigDict(extra="forbid")  # a client's name proves nothing
-    entry: ENTRY | None = None
-    entries: list[ENTRY] | None = MANY
-    receipts: list[RECEIPT] | None = Field(
-        None,
-        min_length=1,
-        max_length=ENTRIES_AT_ONCE,
-        fail_fast=True,
-        description="As the answers to what was taught had them.",
-    )
+    model_config = example(query="avocado eyes", ids=["MED-14", "MED-10"])
+    query: str = Field(min_length=1, max_length=_QUERY_CHARS)
+    ids: list[DocId] = Field(min_length=1, max_length=_MOST_RESULTS)
+    reasons: int = Field(3, ge=0, le=20, description="How many reasons for each document; 0 is fastest.")
 
 
-class Revoke(Posted):
-    """Take back entries, or all of a client, whoever made them."""
-
-    model_config = example(entries=[11, 12])
-    entries: list[ENTRY] | None = MANY
-    client: str | None = Field(
-        None,
-        min_length=1,
-        max_length=CLIENT_CHARS + 64,
-        description="As the history names it: address, or address/name.",
-    )
+Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class NewDocument(Posted):
@@ -167,7 +159,7 @@ class NewDocument(Posted):
     model_config = example(id="MED-10", text="Avocados and eye health\nLutein …", stored_fields={"year": 2011})
     id: str = DOC_ID
     text: str
-    stored_fields: dict[str, str | int | float | bool] = Field(
+    stored_fields: dict[str, str | bool | Annotated[int, Field(ge=-(2**63), lt=2**64)] | Number] = Field(
         default_factory=dict, description="Stored fields, by column."
     )
 
@@ -178,5 +170,5 @@ class NewDocuments(Posted):
     model_config = example(
         documents=[{"id": "MED-10", "text": "Avocados and eye health", "stored_fields": {"year": 2011}}]
     )
-    documents: list[NewDocument] = Field(min_length=1, max_length=DOCUMENTS_AT_ONCE)
+    documents: list[NewDocument] = Field(min_length=1, max_length=_DOCUMENTS_AT_ONCE)
     replace: bool = Field(False, description="Take the place of documents with the same ids; else these are refused.")

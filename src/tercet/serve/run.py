@@ -6,26 +6,29 @@ import ipaddress
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from typing import Any, Final
 
 import uvicorn
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from tercet.errors import InputError
-from tercet.serve.access_log import AccessLog
-from tercet.serve.app import OPEN_PATHS, create_app
-from tercet.serve.connections import Door, Server, Sparing, most_connections
-from tercet.serve.guard import LOOPBACK_HOSTS, Access, host_name
-from tercet.serve.networks import proxies_of
+from tercet.serve.app import create_app
+from tercet.serve.guard import HEAD_BYTES, LOOPBACK_HOSTS, Access, host_name
 from tercet.serve.service import Service
 
-_GRACE_SECONDS = 5
-_TOKEN_CHARS = 16  # at least: a guess at each of them is hopeless
+_GRACE_SECONDS: Final = 5
+_TOKEN_CHARS: Final = 16  # at least: a guess at each of them is hopeless
+_MOST_CONNECTIONS: Final = 4_096
+_SWITCH_SECONDS: Final = 5e-4  # between threads: the loop must not wait 5 ms for a search
+_TEACHER: Final = "teacher"  # name of a token that has none
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address.
+    """Return True for an address that only this machine can reach.
 
     Examples
     --------
@@ -42,47 +45,65 @@ def is_loopback(host: str) -> bool:
 
 def access_for(
     host: str,
-    read_token: str | None,
-    write_token: str | None,
-    hosts: tuple[str, ...] = (),
-    revoke_token: str | None = None,
-    proxies: tuple[str, ...] = (),
+    read_token: str | None = None,
+    teach_tokens: Sequence[str] = (),
+    hosts: Sequence[str] = (),
+    proxies: Sequence[str] = (),
 ) -> Access:
-    """Who may ask at an address; without a read and a write token, one that others can reach is refused.
+    """Return who may ask at an address.
 
-    A read or a revoke token without a write token is refused as well: those who may not even read could teach.
+    A teaching token is ``TOKEN`` or ``NAME:TOKEN``; the store notes the name with each action. An address that others
+    can reach needs a read and a teaching token. A proxy needs a teaching token: behind a proxy on the same machine
+    every visitor comes from loopback.
     """
-    tokens = {"read": read_token, "write": write_token, "revoke": revoke_token}
-    for name, token in tokens.items():
-        if token is not None and (not token.strip() or not token.isascii() or token != token.strip()):
-            raise InputError(f"the {name} token is empty or has blanks around it or characters beyond ASCII")
-        if token is not None and len(token) < _TOKEN_CHARS:
-            raise InputError(
-                f"the {name} token has {len(token)} characters; {_TOKEN_CHARS} are the least. A good one is what "
-                '`python -c "import secrets; print(secrets.token_urlsafe(32))"` prints'
-            )
-    names = tuple(_allowed_name(host_header) for host_header in hosts)
-    there = [(name, token) for name, token in tokens.items() if token is not None]
-    for i, (name, token) in enumerate(there):
-        for other, another in there[i + 1 :]:
+    named = [_named_token(token) for token in teach_tokens]
+    tokens = [*([("read", read_token)] if read_token is not None else []), *named]
+    for i, (name, token) in enumerate(tokens):
+        _check_token(name, token)
+        for other, another in tokens[:i]:
             if token == another:
                 raise InputError(f"the {name} and the {other} token are the same; they must differ")
-    believed = proxies_of(proxies)
+    if len(dict(named)) < len(named):
+        raise InputError("two teaching tokens have the same name; names must differ: ann:TOKEN, bob:TOKEN")
+    names = tuple(_allowed_name(host_header) for host_header in hosts)
+    for proxy in proxies:
+        try:
+            ipaddress.ip_network(proxy)
+        except ValueError as error:
+            raise InputError(f"{error}; a proxy is an address or a network, as 10.0.0.5 or 10.0.0.0/24") from error
+    if proxies and not named:
+        raise InputError("behind a proxy every visitor seems to be this machine; set TERCET_TEACH_TOKEN, too")
+    if read_token is not None and not named:
+        raise InputError("with a read token alone nobody could teach; set TERCET_TEACH_TOKEN, too")
     if is_loopback(host):
-        if write_token is None and (read_token is not None or revoke_token is not None):
-            alone = "read" if read_token is not None else "revoke"
-            raise InputError(f"with a {alone} token alone everybody could teach; set TERCET_WRITE_TOKEN, too")
-        return Access(read_token, write_token, (*LOOPBACK_HOSTS, *names), revoke_token, believed)
-    if read_token is None or write_token is None:
+        return Access(read_token, dict(named), (*LOOPBACK_HOSTS, *names), tuple(proxies))
+    if read_token is None or not named:
         raise InputError(
-            f"{host} can be reached by others, so a read and a write token are needed: "
-            "TERCET_READ_TOKEN and TERCET_WRITE_TOKEN"
+            f"{host} can be reached by others, so a read and a teaching token are needed: "
+            "TERCET_READ_TOKEN and TERCET_TEACH_TOKEN"
         )
-    return Access(read_token, write_token, names or None, revoke_token, believed)
+    return Access(read_token, dict(named), names or None, tuple(proxies))
+
+
+def _named_token(text: str) -> tuple[str, str]:
+    name, colon, token = text.rpartition(":")
+    if colon and not name:
+        raise InputError("a teaching token has no name before its colon; expected NAME:TOKEN")
+    return (name, token) if colon else (_TEACHER, text)
+
+
+def _check_token(name: str, token: str) -> None:
+    if not token.strip() or not token.isascii() or token != token.strip():
+        raise InputError(f"the {name} token is empty or has blanks around it or characters beyond ASCII")
+    if len(token) < _TOKEN_CHARS:
+        raise InputError(
+            f"the {name} token has {len(token)} characters; {_TOKEN_CHARS} are the least. A good one is what "
+            '`python -c "import secrets; print(secrets.token_urlsafe(32))"` prints'
+        )
 
 
 def _allowed_name(host: str) -> str:
-    """A host as requests name it: in small letters, without a port, an IPv6 address without brackets."""
+    """Return a host as requests name it: in small letters, without a port, an IPv6 address without brackets."""
     name = host_name(f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host)
     if not name or "/" in host or "@" in host:
         raise InputError(f"{host!r} is no host name; expected one like search.example")
@@ -105,39 +126,21 @@ def logged_to_stderr() -> Iterator[None]:
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
     """Have a request be the work of one thread: products as small as a query's are only slower with more."""
-    with import_module("threadpoolctl").threadpool_limits(1):
-        yield
-
-
-@contextmanager
-def logged_sparingly(*names: str) -> Iterator[None]:
-    """Have loggers that strangers can make write let through only so much."""
-    sparing = Sparing()
-    loggers = [logging.getLogger(name) for name in names]
-    for logger in loggers:
-        logger.addFilter(sparing)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_SECONDS)
     try:
-        yield
+        with import_module("threadpoolctl").threadpool_limits(1):
+            yield
     finally:
-        for logger in loggers:
-            logger.removeFilter(sparing)
+        sys.setswitchinterval(before)
 
 
-def run(
-    service: Service,
-    access: Access,
-    host: str,
-    port: int,
-    say: Callable[[str], None],
-    access_log: AccessLog | None = None,
-    reread: Callable[[], None] | None = None,
-) -> None:
+def run(service: Service, access: Access, host: str, port: int, say: Callable[[str], None]) -> None:
     """Serve until a SIGTERM or SIGINT; ``say`` is told the address. Port 0 is any free one.
 
-    A SIGHUP has ``reread`` called by a thread of the service, the index looked at, and the access log go on in the file
-    that is at its path then.
+    A SIGHUP has the index looked at.
     """
-    app = create_app(service, access, access_log)
+    app: Any = create_app(service, access)
     try:
         host.encode("idna")  # as the system will have it; it says less well what is wrong
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -145,39 +148,35 @@ def run(
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no host name"
         raise InputError(f"{host}:{port} cannot be listened on: {why}") from error
-    sparing = ("uvicorn.error", "asyncio", "tercet.serve.guard")
-    with listening, logged_to_stderr(), logged_sparingly(*sparing), _one_thread_each():
+    with listening, logged_to_stderr(), _one_thread_each():
         listening.setblocking(False)
         # Connections inherit it. Else the second part of an answer waits until the first is acknowledged, some 40 ms.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         shown = f"[{host}]" if ":" in host else host
         config = uvicorn.Config(
-            app,
+            # Without trusted proxies nobody is believed: anybody could claim to be another address.
+            ProxyHeadersMiddleware(app, list(access.proxies)) if access.proxies else app,
             log_level="warning",
             access_log=False,
             server_header=False,
-            proxy_headers=False,  # anybody could claim to be another address
+            proxy_headers=False,
             lifespan="off",
             ws="none",
+            http="h11",  # the one whose heads are bounded
+            h11_max_incomplete_event_size=HEAD_BYTES,
+            limit_concurrency=_MOST_CONNECTIONS,
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
-
-        def needs_token(method: str, path: str) -> bool:
-            return path not in OPEN_PATHS and access.needs_token(method, path)
-
-        server = Server(config, Door(access.knows, most_connections(), needs_token))
+        server = uvicorn.Server(config)
 
         def stop(*_: object) -> None:
             # For a signal before uvicorn listens to signals, and for those it raises again when it is done: by then
-            # there is still the journal to close.
+            # there is still the store to close.
             server.should_exit = True
 
         def look(*_: object) -> None:
             service.reloader.look_soon()
-            if access_log is not None:
-                access_log.reopen()
 
-        service.reloader.when_asked = reread
         before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         if hasattr(signal, "SIGHUP"):
             before[signal.SIGHUP] = signal.signal(signal.SIGHUP, look)

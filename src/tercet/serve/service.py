@@ -1,184 +1,214 @@
-"""The service without HTTP: an index, a journal, a learner, and bounded queues for those who ask."""
+"""The service without HTTP: an index, a store of what was taught, and threads for those who ask."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
 from os import PathLike
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import ref
 
-from tercet.errors import JournalError
-from tercet.measure.duels import ATTRIBUTE, Assignment
+from tercet.data.taught import Action, Pair
+from tercet.errors import StoreError
+from tercet.measure.duels import ATTRIBUTE
 from tercet.search import BaseIndex, Index
 from tercet.search.filtering import where_of
 from tercet.serve import answers
-from tercet.serve.answers import Baseline, Deadline
-from tercet.serve.bounds import SNAPSHOT_EVERY, LearningBounds, Limits
+from tercet.serve.answers import Deadline
 from tercet.serve.collection import collection
-from tercet.serve.generations import Generation, IndexSource
 from tercet.serve.impressions import ImpressionLog
-from tercet.serve.interleaving import Interleaver
-from tercet.serve.journal_file import Journal
-from tercet.serve.learner import Learner, Version
+from tercet.serve.interleaving import Interleaver, RejectedCandidate
 from tercet.serve.metrics import Metrics, resident_bytes
-from tercet.serve.problems import HttpProblem
-from tercet.serve.queues import Queue
-from tercet.serve.rates import Rates
-from tercet.serve.reloader import Reloader
-from tercet.serve.teaching import Teaching, check_query
+from tercet.serve.problems import HttpProblem, limit_problem
+from tercet.serve.reloading import Reloader
+from tercet.serve.requests import SearchQuery
+from tercet.serve.served import Served
+from tercet.serve.taught import NotActiveError, TaughtStore
+from tercet.serve.teacher import MOST_PAIRS, Published, Teacher
+from tercet.serve.watched import IndexSource
 
 T = TypeVar("T")
 
-_CHANGES_WAITING = 16  # changes of documents that may wait for another
+QUERY_TERMS: Final = 64  # tokens of a query
+_PUBLISHED_SECONDS: Final = 2.0  # how long an answer waits for the version that has its action
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Work that the service takes on.
+
+    Attributes
+    ----------
+    deadline_ms : after which a search gives what it has, marked as partial
+    workers : searches at a time
+    waiting : requests that may wait for a worker; one more is answered by 503
+    strangers_per_minute : requests of one address without a token; a sixth of that at once
+    """
+
+    deadline_ms: float = 1_000.0
+    workers: int = 2
+    waiting: int = 256
+    strangers_per_minute: float = 600.0
+
+
+class Threads:
+    """Threads, and a bound on jobs that wait for one."""
+
+    def __init__(self, name: str, workers: int, waiting: int) -> None:
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix=f"tercet-{name}")
+        self._most, self.n_jobs = workers + waiting, 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.n_jobs >= self._most
+
+    async def run(self, job: Callable[[], T]) -> T:
+        """Have a job done by a thread; raise a 503 problem where too many wait. Call this from one event loop only."""
+        if self.is_full:
+            raise HttpProblem(503, f"{self._most} requests are being worked on or wait; try again soon", "busy", 1.0)
+        self.n_jobs += 1
+        done = asyncio.get_running_loop().run_in_executor(self._pool, job)
+        done.add_done_callback(self._end)
+        return await done
+
+    def _end(self, _: object) -> None:
+        self.n_jobs -= 1
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 class Service:
-    """All that requests share. `close` applies what was acknowledged and lets the journal go.
+    """Everything that requests share.
 
     Parameters
     ----------
-    index : the base, which must have a text model
-    journal : where its journal is
-    name : of what is searched, for those who see the page
+    index : documents and a text model
+    taught : path of the store of what was taught
+    limits : work that the service takes on
+    name : of the collection, on the page
+    shown_fields : stored fields in lists; None for those that hold a price
     impressions : where lists and clicks are logged, or None; closed with the service
     source : where the index came from; it is looked at, and what is new there is served without a restart
     look_seconds : between these looks; 0 looks only when `look_soon` asks for it
     interleaver : has lists shared with another model, or None; closed with the service
-    snapshot_every : entries between two snapshots of what is learned, which make the next start fast; 0 for none
     """
 
     def __init__(
         self,
         index: BaseIndex,
-        journal: str | PathLike[str],
+        taught: str | PathLike[str],
         limits: Limits | None = None,
-        bounds: LearningBounds | None = None,
         name: str = "",
+        shown_fields: Sequence[str] | None = None,
         impressions: ImpressionLog | None = None,
         source: IndexSource | None = None,
         look_seconds: float = 2.0,
         interleaver: Interleaver | None = None,
-        snapshot_every: int = SNAPSHOT_EVERY,
     ) -> None:
-        self.limits, self.name = limits or Limits(), name
-        self.impressions, self.interleaver = impressions, interleaver
-        self._collection: tuple[ref[Generation], dict[str, Any]] | None = None  # of what, which it does not keep
-        self.metrics = Metrics()
-        self.journal = Journal(journal, self.limits.journal_bytes)
+        self.limits, self.name, self.impressions, self.interleaver = limits or Limits(), name, impressions, interleaver
+        self._shown_fields = shown_fields
+        self._collection: tuple[ref[BaseIndex], dict[str, Any]] | None = None
+        self.metrics, self.is_closing = Metrics(), False
+        self.store = TaughtStore(taught)
         try:
-            self.reloader = Reloader(
-                index, self.journal, bounds, source, look_seconds, impressions, interleaver, snapshot_every
-            )
+            served = Served.of(index)
+            self.teacher = Teacher(self.store, served, self._first_rival(served))
+            self.reloader = Reloader(self.teacher, source, look_seconds, impressions, interleaver)
         except BaseException:
-            self.journal.close()
+            if hasattr(self, "teacher"):
+                self.teacher.close()
+            self.store.close()
             raise
-        self.reads = Queue("reader", self.limits.workers, self.limits.waiting)
-        self.writes = Queue("writer", 1, self.limits.waiting)
-        self.changes = Queue("documents", 1, _CHANGES_WAITING)
-        self.teaching = Teaching(self.reloader, self.writes)
-        self.changing, self.clicking = Rates("changes", self.limits), Rates("clicks", self.limits)
+        self.reads = Threads("reader", self.limits.workers, self.limits.waiting)
+        self.writes = Threads("writer", 1, self.limits.waiting)
+
+    def _first_rival(self, served: Served) -> Served | None:
+        if self.interleaver is None:
+            return None
+        try:
+            return self.interleaver.rival_of(served, self.interleaver.read_candidate())
+        except RejectedCandidate as error:  # the next one may be better: a restart must not fail for it
+            self.interleaver.refuse(error)
+            return None
 
     def close(self) -> None:
-        self.reloader.stop()
+        self.is_closing = True
+        self.reloader.close()
         self.reads.close()
         self.writes.close()
-        self.changes.close()
-        self.reloader.close()
-        self.journal.close()
-        if self.impressions is not None:
-            self.impressions.close()
+        self.teacher.close()
+        self.store.close()
+        for log in (self.interleaver, self.impressions):
+            if log is not None:
+                log.close()
 
     @property
-    def serving(self) -> Generation:
-        return self.reloader.serving
+    def now(self) -> Published:
+        return self.teacher.now
 
     @property
-    def index(self) -> BaseIndex:
-        return self.serving.index
-
-    @property
-    def baseline(self) -> Baseline:
-        return self.serving.baseline
-
-    @property
-    def learner(self) -> Learner:
-        return self.serving.learner
-
-    @property
-    def version(self) -> Version:
-        return self.serving.version
+    def served(self) -> Served:
+        return self.teacher.now.served
 
     @property
     def is_ready(self) -> bool:
-        """Whether it takes requests: not while it ends, nor while as many wait as may."""
-        return not self.reloader.is_closing and not self.reads.is_full
-
-    def change(self, limits: Limits, look_seconds: float, keep_days: int) -> None:
-        """Go on by other limits, but for workers and the size of the journal, which stay, and by other times."""
-        kept = {"workers": self.limits.workers, "journal_bytes": self.limits.journal_bytes}
-        self.limits, self.reloader.look_seconds = replace(limits, **kept), look_seconds
-        for queue in (self.reads, self.writes):
-            queue.allow(limits.waiting)
-        for rates in (self.changing, self.clicking):
-            rates.change(self.limits)
-        if self.impressions is not None:
-            self.impressions.keep_days = keep_days
+        """True while requests are taken: before the end, and while another one may wait."""
+        return not self.is_closing and not self.reads.is_full
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    async def read(self, deadline: Deadline, job: Callable[[Version, Generation], T], always: bool = False) -> T:
-        """Do a job on the generation, and the version of it, that is current when a thread takes it up."""
+    async def read(self, deadline: Deadline, job: Callable[[Served], T]) -> T:
+        """Do a job on the version that is current when a thread takes it up."""
 
         def run() -> T:
-            if deadline.passed and not always:
+            if deadline.passed:
                 raise HttpProblem(503, "the deadline passed before a worker was free; try again soon", "deadline", 1.0)
-            generation = self.serving
-            return job(generation.version, generation)
+            return job(self.served)
 
         return await self.reads.run(run)
 
     async def search(
-        self,
-        query: str,
-        k: int,
-        deadline: Deadline,
-        everything: bool = False,
-        client: str = "local",
-        filters: Sequence[str] = (),
-        is_vouched: bool = False,
-        logged: bool = True,
+        self, asked: SearchQuery, deadline: Deadline, client: str, address: str | None = None
     ) -> dict[str, Any]:
-        """Both lists for a query; ``is_vouched`` where somebody we trust says that this is the client's name."""
-        check_query(self.version, query)
-        address = None if is_vouched else client.partition("/")[0]
+        """Answer a search; ``address`` is of the client where nobody vouches for its name."""
+        check_query(self.served, asked.q)
 
-        def find(version: Version, generation: Generation) -> dict[str, Any]:
-            where = where_of(filters, generation.index.has_column)
+        def find() -> dict[str, Any]:
+            now = self.now
+            where = where_of(asked.filter, now.served.index.has_column)
             shared = self.interleaver
-            draft = None if shared is None else shared.draft(generation, client, query, address)
-            mixed = None if draft is None else draft.mixed
-            answer = answers.search(version, generation.baseline, query, k, deadline, everything, where, mixed)
-            answer["index"] = generation.index_label
-            assignment = None if draft is None else draft.assignment
-            return answer | {"query_id": self._log_list(client, answer, assignment) if logged else None}
+            draft = None if shared is None else shared.draft(now, client, asked.q, address)
+            answer = answers.search(
+                now.served,
+                asked.q,
+                asked.k,
+                deadline,
+                everything=asked.all,
+                compare=asked.compare,
+                with_facets=asked.facets,
+                where=where,
+                mixed=None if draft is None else draft.mixed,
+                shown_fields=self._shown_fields,
+            )
+            answer["query_id"] = None
+            if asked.log and self.impressions is not None and answer["learned"]:
+                attributes = {name: answer[name] for name in ("version", "index", "k", "partial")}
+                if answer["where"]:
+                    attributes["where"] = answer["where"]
+                if draft is not None and draft.assignment is not None:
+                    attributes[ATTRIBUTE] = draft.assignment.to_meta()
+                ids = [hit["id"] for hit in answer["learned"]]
+                answer["query_id"] = self.impressions.search(client, asked.q, ids, attributes)
+            return answer
 
-        return await self.read(deadline, find, always=True)
-
-    def _log_list(self, client: str, answer: dict[str, Any], assignment: Assignment | None) -> str | None:
-        """Log what is shown; None where nothing is logged, or nothing was found."""
-        if self.impressions is None or not answer["learned"]:
-            return None
-        attributes = {name: answer[name] for name in ("version", "index", "k", "partial")}
-        if answer["where"]:
-            attributes["where"] = answer["where"]
-        if assignment is not None:
-            attributes[ATTRIBUTE] = assignment.to_meta()
-        return self.impressions.search(client, answer["query"], [hit["id"] for hit in answer["learned"]], attributes)
+        return await self.reads.run(find)
 
     async def click(self, client: str, query_id: str, doc_id: str) -> dict[str, Any]:
         """Log a click on a list that was shown."""
-        self.clicking.admit(client)
         log = self.impressions
         if log is None:
             raise HttpProblem(409, "this service logs no impressions, so clicks have no place", "not-logged")
@@ -189,60 +219,114 @@ class Service:
         except ValueError as error:
             detail = f"document {doc_id[:80]!r} was not in the list {query_id!r}"
             raise HttpProblem(422, detail, "not-shown") from error
-        except JournalError as error:
+        except StoreError as error:
             raise HttpProblem(507, str(error), "impressions") from error
         return {"query_id": query_id, "doc": doc_id, "rank": rank}
 
     async def collection(self, deadline: Deadline) -> dict[str, Any]:
-        def told(_: Version, now: Generation) -> tuple[ref[Generation], dict[str, Any]]:
-            return ref(now), collection(now.index, self.name, now.baseline.name)
+        """Return name and size of the collection, and queries to begin with."""
 
-        if self._collection is None or self._collection[0]() is not self.serving:
-            self._collection = await self.read(deadline, told)
-        return self._collection[1]
+        def told(served: Served) -> dict[str, Any]:
+            about = self._collection
+            if about is None or about[0]() is not served.base:
+                about = ref(served.base), collection(served.base, self.name, served.baseline.name)
+                self._collection = about
+            return about[1]
+
+        return await self.read(deadline, told)
 
     def gauges(self) -> dict[str, tuple[str, float]]:
-        version = self.version  # before the journal is looked at, which is never behind it
-        log = self.impressions
-        logged = (
-            {}
-            if log is None
-            else {
+        """Return the state of the service for Prometheus."""
+        now, log = self.now, self.impressions
+        served = now.served
+        gauges = {} if self.interleaver is None else self.interleaver.gauges(now)
+        if log is not None:
+            gauges |= {
                 "tercet_impressions_logged": ("Lists in the impressions log since the start.", log.n_searches),
                 "tercet_clicks_logged": ("Clicks in the impressions log since the start.", log.n_clicks),
                 "tercet_impressions_lost": ("Lists and clicks that could not be logged.", log.n_lost),
             }
-        )
-        shared = {} if self.interleaver is None else self.interleaver.gauges()
-        return (
-            logged
-            | shared
-            | {
-                "tercet_queue_length": ("Requests that wait for a worker.", self.reads.length + self.writes.length),
-                "tercet_version": ("Number of the version that is served.", version.number),
-                "tercet_version_exact": ("1, or 0 while an interim version is served.", float(version.exact)),
-                "tercet_learner_up": ("1, or 0 when it stopped.", float(self.learner.failure is None)),
-                "tercet_learner_backlog": (
-                    "Entries that the learner has not applied.",
-                    len(self.journal) - version.number,
-                ),
-                "tercet_journal_entries": ("Entries of the journal.", len(self.journal)),
-                "tercet_journal_bytes": ("Size of the journal.", self.journal.n_bytes),
-                "tercet_overlay_pairs": ("Pairs of words learned online.", version.overlay.nnz),
-                "tercet_documents": ("Documents of the index.", len(self.index)),
-                "tercet_refused": (
-                    "1 where what is new on disk is not served, else 0.",
-                    float(self.reloader.refused is not None),
-                ),
-                "process_resident_memory_bytes": ("Memory in RAM.", resident_bytes()),
-            }
-        )
+        return gauges | {
+            "tercet_queue_length": ("Requests in work or waiting.", self.reads.n_jobs + self.writes.n_jobs),
+            "tercet_version": ("Number of the version that is served.", served.revision),
+            "tercet_revision": ("Number of the last change of what was taught.", self.store.revision),
+            "tercet_learner_backlog": ("Changes that the version lacks.", self.store.revision - served.revision),
+            "tercet_actions": ("Actions that were taught.", self.store.n_actions),
+            "tercet_learner_up": ("1, or 0 where what is taught is not learned.", float(self.teacher.failure is None)),
+            "tercet_overlay_pairs": ("Pairs of words that were taught.", served.n_pairs),
+            "tercet_documents": ("Documents of the index.", len(served.index)),
+            "tercet_refused": ("1 where what is new on disk is not served.", float(self.reloader.refused is not None)),
+            "process_resident_memory_bytes": ("Memory in RAM.", resident_bytes()),
+        }
 
-    # -- changing -----------------------------------------------------------------------------------------------
+    # -- teaching -----------------------------------------------------------------------------------------------
 
-    def admit(self, client: str) -> None:
-        """Take a token for a change from a client and from its address."""
-        self.changing.admit(client)
+    async def teach(self, token: str, kind: str, query: str, pairs: Sequence[Pair]) -> dict[str, Any]:
+        """Keep an action, and answer when a version has it, or soon after."""
+        before = self.served
+        check_query(before, query)
+
+        def write() -> tuple[Action, Future[Published]]:
+            _check_teachable(self.served, query, pairs)
+            action = self.store.add(token, kind, query, pairs)
+            return action, self.teacher.learn(action.revision)
+
+        action, learned = await self._written(write)
+        after = await _soon(learned)
+        change = None
+        if after is not None:
+            with suppress(HttpProblem):  # too busy to look: the action is kept
+                change = await self.writes.run(lambda: answers.effect(before, after.served, query, pairs))
+        return {"action": action.number, "effect": change} | self._told(action.revision)
+
+    async def undo(self, token: str, numbers: Sequence[int] | None) -> dict[str, Any]:
+        """Undo actions, and answer when a version is without them, or soon after."""
+
+        def write() -> tuple[list[Action], Future[Published]]:
+            wanted = numbers
+            in_model = self._in_model()
+            for number in wanted or ():
+                if number <= in_model:
+                    detail = f"action {number} is part of the model; fit the model again without it"
+                    raise HttpProblem(409, detail, "in-model")
+            try:
+                undone = self.store.undo(token, wanted, after=in_model)
+            except NotActiveError as error:
+                detail = f"action {error.number} is not an active one" if error.number else "there is nothing to undo"
+                raise HttpProblem(409, detail, "nothing-to-undo") from error
+            return undone, self.teacher.learn(undone[-1].revision)
+
+        undone, learned = await self._written(write)
+        await _soon(learned)
+        return {"undone": [action.number for action in undone]} | self._told(undone[-1].revision)
+
+    async def _written(self, write: Callable[[], T]) -> T:
+        try:
+            return await self.writes.run(write)
+        except StoreError as error:
+            raise HttpProblem(507, str(error), "store") from error
+
+    def _told(self, revision: int) -> dict[str, Any]:
+        served = self.served
+        return {"revision": revision, "version": served.version, "served": served.revision >= revision}
+
+    def _in_model(self) -> int:
+        """Return the number of the last action that is part of the model."""
+        taught = self.served.model.taught
+        return max((rows.number for rows in taught if rows.store == self.store.id), default=0)
+
+    def history(self, limit: int) -> dict[str, Any]:
+        """Return the latest actions, latest first."""
+        in_model = self._in_model()
+        names = ("time", "token", "kind", "query", "pairs", "undone", "undone_by")
+        listed = [
+            {"action": action.number, "in_model": action.number <= in_model}
+            | {name: getattr(action, name) for name in names}
+            for action in reversed(self.store.latest(limit).actions)
+        ]
+        return {"version": self.served.version, "total": self.store.n_actions, "actions": listed}
+
+    # -- documents ----------------------------------------------------------------------------------------------
 
     async def add_documents(self, docs: Sequence[tuple[str, str, dict[str, Any]]], replacing: bool) -> dict[str, Any]:
         """Add documents, all or none, to the index and to what is served; in the place of others, or beside them."""
@@ -257,12 +341,49 @@ class Service:
             else:
                 index.add(docs)
 
-        return await self.changes.run(lambda: self.reloader.change_documents(add, len(docs)))
+        return await self.writes.run(lambda: self.reloader.change_documents(add, len(docs)))
 
     async def remove_document(self, doc_id: str) -> dict[str, Any]:
         def remove(index: Index) -> None:
-            if doc_id not in index:
-                raise HttpProblem(404, f"there is no document {doc_id[:80]!r} in the index", "unknown-document")
+            check_documents(index, [doc_id])
             index.remove([doc_id])
 
-        return await self.changes.run(lambda: self.reloader.change_documents(remove, 1))
+        return await self.writes.run(lambda: self.reloader.change_documents(remove, 1))
+
+
+async def _soon(learned: Future[Published]) -> Published | None:
+    """Return the version that has an action, or None where that takes longer."""
+    [*done], _ = await asyncio.wait([asyncio.wrap_future(learned)], timeout=_PUBLISHED_SECONDS)
+    failed = not done or done[0].cancelled() or done[0].exception() is not None
+    return None if failed else done[0].result()
+
+
+def check_query(served: Served, query: str) -> None:
+    """Raise a problem for a query of too many words."""
+    n_terms = 0 if len(query) <= QUERY_TERMS else len(answers.words_of(served, query))
+    if n_terms > QUERY_TERMS:
+        raise limit_problem("query", n_terms, QUERY_TERMS, "words")
+
+
+def check_documents(index: BaseIndex, doc_ids: Sequence[str]) -> None:
+    """Raise a problem for a document that the index lacks."""
+    lacking = answers.missing(index, doc_ids)
+    if lacking is not None:
+        raise HttpProblem(404, f"there is no document {lacking[:80]!r} in the index", "unknown-document")
+
+
+def _check_teachable(served: Served, query: str, pairs: Sequence[Pair]) -> None:
+    for better, worse in pairs:
+        if better == worse:
+            detail = f"better and worse are the same document {better[:80]!r}; they must differ"
+            raise HttpProblem(422, detail, "invalid")
+        check_documents(served.index, (better, worse))
+    try:
+        query.encode()
+    except UnicodeEncodeError as error:
+        raise HttpProblem(422, "the query has half a surrogate pair", "invalid") from error
+    if not served.model.queries([query]).nnz:
+        raise HttpProblem(422, "the model knows no word of the query, so there is nothing to learn", "unknown-words")
+    if served.n_pairs >= MOST_PAIRS:
+        detail = f"{served.n_pairs:,} pairs of words are taught, and {MOST_PAIRS:,} are the most; fit a model from them"
+        raise HttpProblem(507, detail, "limit", name="pairs", limit=MOST_PAIRS, value=served.n_pairs)

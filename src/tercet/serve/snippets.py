@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from tercet.data.roles import TITLES, plain_name
 from tercet.text.markup import plain_text
 
 _TITLE_CHARS = 120
 _PASSAGE_CHARS = 240
-_VALUES_SHOWN, _VALUE_CHARS = 20, 200
+_VALUE_CHARS = 200
+_PRICES: Final = frozenset({"price", "cost", "amount", "msrp", "rrp"})
 _CHARS_LOOKED_AT = 20_000
 
 
@@ -42,10 +42,26 @@ def shown_title(doc_id: str, text: str, stored_fields: Mapping[str, Any]) -> str
     return title_of(text) or doc_id
 
 
-def shown_values(stored_fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the first stored fields of a document, long texts shortened; `GET /documents/ID` has all of them."""
-    few = islice(stored_fields.items(), _VALUES_SHOWN)
-    return {name: _cut(value, _VALUE_CHARS) if isinstance(value, str) else value for name, value in few}
+def shown_values(stored_fields: Mapping[str, Any], names: Collection[str] | None = None) -> dict[str, Any]:
+    """Return the stored fields with these names, long texts shortened; without names, those that hold a price.
+
+    Examples
+    --------
+    >>> shown_values({"Unit price": 1.5, "shelf": "B7"}), shown_values({"price": 1.5, "shelf": "B7"}, ["shelf"])
+    ({'Unit price': 1.5}, {'shelf': 'B7'})
+    """
+    if names is None:
+        names = [name for name in stored_fields if _is_price(plain_name(name))]
+    few = {name: stored_fields[name] for name in names if name in stored_fields}
+    return {name: _shown(value) for name, value in few.items()}
+
+
+def _shown(value: Any) -> Any:
+    return _cut(plain_text(value), _VALUE_CHARS) if isinstance(value, str) else value
+
+
+def _is_price(name: str) -> bool:
+    return name in _PRICES or name.endswith("_price") or name.startswith("price_")
 
 
 def passage_of(text: str, stems: Sequence[str]) -> str:

@@ -21,6 +21,3 @@ VECTORS: Final = "vectors"  # rows of documents and queries, and what made them
 ROWS: Final = "rows"
 ROWS_SHARD: Final = "rows-shard"
 ROWS_IDS: Final = "rows-ids"
-
-REPLAY: Final = "replay"  # what a service has learned from its journal
-JOURNAL_LINES: Final = "journal-lines"  # what stands where in a journal

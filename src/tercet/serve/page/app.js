@@ -21,6 +21,8 @@ let request = null;
 const asked = (query) => ({
   q: query,
   k: state.size,
+  compare: true,
+  facets: true,
   ...(state.all ? { all: true } : {}),
   ...(state.filters.length ? { filter: state.filters } : {}),
 });

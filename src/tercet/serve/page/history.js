@@ -6,7 +6,6 @@ import { knownTitle, rememberTitle } from "./names.js";
 
 const LIMIT = 50;
 const TITLES = 20; // documents not seen yet whose titles are asked for
-const NAMED = 8; // entries that were taken back at once and are named; there may be thousands
 let undo = async () => null;
 
 export function prepareHistory(onUndo) {
@@ -28,59 +27,56 @@ const titled = (id) =>
   el("span", { "data-doc": id }, el("bdi", { class: "strong" }, knownTitle(id)), el("bdi", { class: "id" }, idBeside(id)));
 const idBeside = (id) => (knownTitle(id) === id ? "" : ` ${id}`);
 
-function described(item) {
-  const query = [" for ", el("bdi", null, quoted(item.query ?? ""))];
-  if (item.kind === "prefer") return [titled(item.better), " over ", titled(item.worse), ...query];
-  if (item.kind === "clicks") return [`${counted(item.clicked.length, "click")} among ${item.shown.length}`, ...query];
-  if (item.kind === "renew") return [item.reason === "bake" ? "What was taught became a model" : "A model was promoted"];
-  const named = item.entries.slice(0, NAMED).map((entry) => `v${entry}`);
-  const more = item.entries.length - named.length;
-  const all = more ? `${named.join(", ")} and ${counted(more, "other")}` : named.join(", ");
-  return [`${item.reason === "undo" ? "Taken back" : "Revoked"}: ${all}`];
+// The document that a move is about is in all of its pairs, and the others that it went past come first.
+function partsOf({ kind, pairs }) {
+  const [[better, worse]] = pairs;
+  if (kind === "reject") return { doc: worse, word: "is not relevant", others: [] };
+  const is = (id) => pairs.every((pair) => pair.includes(id));
+  if (kind === "prefer" || is(better)) {
+    const others = pairs.filter(([first]) => first === better).map(([, second]) => second);
+    return { doc: better, word: "over", others };
+  }
+  return { doc: worse, word: "under", others: pairs.filter(([, second]) => second === worse).map(([first]) => first) };
 }
 
-// What was said, for the message on taking it back.
-const saidOf = (item) =>
-  item.kind === "prefer"
-    ? `${quoted(knownTitle(item.better))} over ${quoted(knownTitle(item.worse))}`
-    : `${counted(item.clicked.length, "click")} for ${quoted(item.query)}`;
+function described(item) {
+  const { doc, word, others } = partsOf(item);
+  const rest = others.length > 1 ? ` and ${counted(others.length - 1, "other")}` : "";
+  const over = others.length ? [" ", titled(others[0]), rest] : [];
+  return [titled(doc), ` ${word}`, ...over, " for ", el("bdi", null, quoted(item.query))];
+}
 
-// `ends` tells when an entry was taken back, and by what.
-function row(item, ends) {
-  const end = ends.get(item.entry);
-  const button =
-    item.active && (item.kind === "prefer" || item.kind === "clicks")
-      ? el("button", { type: "button", "aria-label": `Take back ${item.version}: ${saidOf(item)}` }, "Undo")
-      : null;
+// What was said, for the message on undoing it.
+function saidOf(item) {
+  const { doc, word, others } = partsOf(item);
+  return [quoted(knownTitle(doc)), word, ...others.slice(0, 1).map((id) => quoted(knownTitle(id)))].join(" ");
+}
+
+function row(item) {
+  const name = `#${item.action}`;
+  const canUndo = item.undone === null && !item.in_model;
+  const button = canUndo
+    ? el("button", { type: "button", "aria-label": `Take back ${name}: ${saidOf(item)}` }, "Undo")
+    : null;
   button?.addEventListener("click", async () => {
     button.setAttribute("aria-disabled", "true");
-    const problem = await undo([item.entry], saidOf(item));
+    const problem = await undo([item.action], saidOf(item));
     await fill(problem);
     byId("history").querySelector(".close").focus(); // the button is gone
   });
-  const back = end?.reason === "revoke" ? " · revoked " : " · taken back ";
+  const end = item.undone === null ? (item.in_model ? " · part of the model" : null) : " · taken back ";
   return el(
     "li",
-    { class: item.active ? null : "inactive" },
-    el("span", { class: "version" }, item.version),
+    { class: item.undone === null ? null : "inactive" },
+    el("span", { class: "version" }, name),
     el(
       "div",
       null,
       el("p", null, ...described(item)),
-      el("p", { class: "soft" }, when(item.time), item.active ? null : back, end ? when(end.time) : null),
+      el("p", { class: "soft" }, when(item.time), ` · ${item.token}`, end, item.undone ? when(item.undone) : null),
     ),
     button,
   );
-}
-
-// Taking back is told with what was taken back; by itself only where that is not listed.
-function rowsFor(versions) {
-  const listed = new Set(versions.map((item) => item.entry));
-  const ends = new Map();
-  for (const item of versions)
-    if (item.kind === "withdraw") for (const entry of item.entries) ends.set(entry, item);
-  const isReported = (item) => item.kind === "withdraw" && item.entries.every((entry) => listed.has(entry));
-  return versions.filter((item) => !isReported(item)).map((item) => row(item, ends));
 }
 
 async function fillTitles(body) {
@@ -102,10 +98,10 @@ async function fill(problem = null) {
   const body = byId("history-body");
   body.setAttribute("aria-busy", "true");
   try {
-    const found = await ask("versions", { limit: LIMIT });
-    const rows = rowsFor(found.versions);
-    const earlier = found.total - found.versions.length;
-    const base = earlier > 0 ? el("p", { class: "soft" }, `${counted(earlier, "earlier entry", "earlier entries")} not shown.`) : null;
+    const found = await ask("taught", { limit: LIMIT });
+    const rows = found.actions.map(row);
+    const earlier = found.total - found.actions.length;
+    const base = earlier > 0 ? el("p", { class: "soft" }, `${counted(earlier, "earlier action")} not shown.`) : null;
     const list = rows.length
       ? el("ol", { class: "entries" }, rows)
       : el(

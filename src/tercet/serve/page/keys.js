@@ -72,13 +72,15 @@ function onKey(event, openHelp) {
     openHelp();
     return true;
   }
-  if (event.key === "ArrowDown" && event.target === box) {
+  // From the box, and from nowhere: that is where a link with a query leaves its reader.
+  if (event.key === "ArrowDown" && (event.target === box || event.target === document.body)) {
     const [first] = byId("lists").hidden ? [] : rowsOf(byId("lists").dataset.shown);
     return first ? focusRow(first) : false;
   }
   const row = event.target.closest?.("#lists li");
   if (row && listKey(event, row)) return true;
-  if (event.key.toLowerCase() === "u" && event.target.closest?.("#toast")) {
+  const isOutside = event.target === document.body || event.target.closest?.("#toast");
+  if (event.key.toLowerCase() === "u" && isOutside) {
     undoLast();
     return true;
   }

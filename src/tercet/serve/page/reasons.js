@@ -1,7 +1,7 @@
 // Why a result has its score: one bar for each pair of words, and their sum.
 
 import { ask } from "./api.js";
-import { counted, el, hiddenText, number, signed } from "./dom.js";
+import { counted, el, hiddenText, number, quoted, signed } from "./dom.js";
 import { openGraph } from "./graph.js";
 
 const SHOWN = 8; // pairs before "show all"
@@ -29,6 +29,13 @@ function words(pair) {
   ];
 }
 
+// A past query that people chose this document for: what memory adds.
+function asked(one) {
+  const times = one.times ? `, chosen ${one.times === 1 ? "once" : `${one.times.toLocaleString("en")} times`}` : "";
+  const similarity = one.similarity.toFixed(2).replace(/^0/, "");
+  return ["asked before: ", el("bdi", null, quoted(one.query)), el("span", { class: "soft" }, ` (similarity ${similarity}${times})`)];
+}
+
 function bar(value, low, high) {
   const span = high - low || 1;
   const track = el("div", { class: "track" });
@@ -52,7 +59,9 @@ function row(label, value, low, high, kind) {
 }
 
 function table(found, all, showAll, caption) {
-  const ordered = [...found.pairs].sort((a, b) => Math.abs(b.contribution) - Math.abs(a.contribution));
+  const past = (found.past ?? []).map((one) => ({ ...one, label: asked(one) }));
+  const size = (reason) => Math.abs(reason.contribution);
+  const ordered = [...past, ...found.pairs].sort((a, b) => size(b) - size(a));
   const shown = all ? ordered : ordered.slice(0, SHOWN);
   const folded = ordered.slice(shown.length);
   const rest = found.rest ?? { count: 0, contribution: 0 };
@@ -61,7 +70,7 @@ function table(found, all, showAll, caption) {
   const values = [...shown.map((pair) => pair.contribution), restValue, 0];
   const low = Math.min(...values);
   const high = Math.max(...values);
-  const rows = shown.map((pair) => row(words(pair), pair.contribution, low, high));
+  const rows = shown.map((pair) => row(pair.label ?? words(pair), pair.contribution, low, high));
   if (restCount) {
     const label = counted(restCount, "more pair");
     rows.push(
@@ -82,7 +91,9 @@ function table(found, all, showAll, caption) {
       "th",
       { scope: "row", colspan: "2" },
       "Sum of ",
-      counted(ordered.length + rest.count, "pair of words", "pairs of words"),
+      past.length
+        ? counted(ordered.length + rest.count, "reason")
+        : counted(ordered.length + rest.count, "pair of words", "pairs of words"),
     ),
     el("td", { class: "number" }, number(sum)),
   );
@@ -169,7 +180,7 @@ export function fillReasons(panel, { query, system, result, versus }) {
         const caption = against
           ? `Its lead over the one above: ${signed(found.score)}`
           : `Why its score is ${number(found.score)}`;
-        const nothing = found.pairs.length
+        const nothing = found.pairs.length + (found.past ?? []).length
           ? null
           : el("p", { class: "soft" }, "No pair of words speaks for or against it.");
         body.replaceChildren(

@@ -7,7 +7,7 @@ export const state = {
   size: PAGE_SIZE,
   all: false, // whether those below the last match are shown, too
   filters: [], // "column:value"
-  dismissed: new Map(), // what was called not relevant here, by query and document, and the entries that say so
+  dismissed: new Map(), // what was called not relevant here, by query and document, and the actions that say so
 };
 
 const keyOf = (id) => `${state.answer?.query}\n${id}`;
@@ -20,9 +20,9 @@ export function dismiss(id) {
   return key;
 }
 
-// What was called not relevant by any of these entries no longer is.
-export function readmitBy(entries) {
-  for (const [key, own] of state.dismissed) if (own.some((entry) => entries.includes(entry))) state.dismissed.delete(key);
+// What was called not relevant by any of these actions no longer is.
+export function readmitBy(actions) {
+  for (const [key, own] of state.dismissed) if (own.some((action) => actions.includes(action))) state.dismissed.delete(key);
 }
 
 // Where two models share a list, it has no order of scores, and nothing is told of whose a result is.

@@ -1,24 +1,21 @@
-// What somebody says of results becomes preferences, one after the other, and can be taken back as a whole.
+// What a teacher says of results, one action at a time, and how it is undone.
 //
-// A card that is moved is better than those it passes. They are told nearest first, so that each step is small and the
-// others keep their order; those that it is ahead of by then are left out. Where it went too far, the one that it was
-// put next to is better than it, or worse, unless that would throw it back. One preference over the last one that it
-// passed would move both halfway, each past others that nobody compared them with.
+// A card that is moved is better than those it passes, or they are better than it; and the one that it stops at stays
+// on its side.
 
 import { ask, send } from "./api.js";
 import { byId, counted, say } from "./dom.js";
 import { nameOf } from "./names.js";
 import { flash, rowOf, rowsOf, sayMoves, setWorking } from "./results.js";
-import { dismiss, isMixed, readmitBy, state } from "./state.js";
+import { dismiss, readmitBy, state } from "./state.js";
 
-const MOST_PASSED = 9; // preferences of one move; more of those that were passed are skipped evenly
+const MOST_PASSED = 9; // results that one move is compared with; more of those that were passed are skipped evenly
 const BELOW = 3; // results that are better than one that is not relevant
 const PATIENCE = 10_000; // milliseconds that we wait for a change to be applied
-const STILL_LEARNING = " What was taught after it is being learned again, so ranks may still change a little.";
 
 let display = () => []; // shows an answer and returns what moved
 let asked = () => ({});
-let last = null; // what Undo takes back: { entries, label, id, key }, the last where it was called not relevant
+let last = null; // what Undo takes back: { actions, label, id, key }, the last where it was called not relevant
 let busy = false;
 let about = null; // the document that the message is about
 
@@ -28,11 +25,11 @@ const pause = (milliseconds) =>
   new Promise((resolve) => {
     setTimeout(resolve, milliseconds);
   });
-const numberOf = (version) => Number.parseInt(version.slice(1), 10); // "v12" and "v12~" have all entries up to the 12th
+const numberOf = (version) => Number.parseInt(version.slice(1), 10); // "v12" has all changes up to the 12th
 
-// Asks until the answer has an entry in it, and shows it. Returns what moved, or null when it took too long or other
+// Asks until the answer has a change in it, and shows it. Returns what moved, or null when it took too long or other
 // results were asked for meanwhile. None of these lists is one that somebody came to look at, so they are not logged.
-async function awaitEntry(entry) {
+async function awaitChange(revision) {
   const { query } = state.answer;
   const wanted = { ...asked(query), log: false };
   const isWanted = () =>
@@ -41,23 +38,22 @@ async function awaitEntry(entry) {
   for (let wait = 40; ; wait = Math.min(wait * 1.6, 600)) {
     const answer = await ask("search", wanted);
     if (!isWanted()) return null;
-    if (numberOf(answer.version) >= entry) return display(answer, true);
+    if (numberOf(answer.version) >= revision) return display(answer, true);
     if (performance.now() > until) return null;
     await pause(wait);
   }
 }
 
 // The change is kept already: what fails from here on is only that it can be seen.
-async function showLearned(entry, said, outcome) {
+async function showLearned(revision, said, outcome) {
   let moves = null;
   try {
-    if (state.answer !== null) moves = await awaitEntry(entry);
+    if (state.answer !== null) moves = await awaitChange(revision);
   } catch (problem) {
     tell(`${said} It is kept, but the list could not be asked for again. ${problem.message}`);
     return;
   }
-  const soon = state.answer?.version.endsWith("~") ? STILL_LEARNING : "";
-  const outcomes = moves === null ? "It is kept, and counts soon." : outcome(moves) + soon;
+  const outcomes = moves === null ? "It is kept, and counts soon." : outcome(moves);
   tell(`${said} ${outcomes}`, moves ? sayMoves(moves) : "");
 }
 
@@ -66,62 +62,32 @@ function refusal(what, problem) {
   return `${what} ${problem.message}${wait}`;
 }
 
-// Sends the preferences that `steps` makes; whether any was taken. `label` is what was said of a result and another one,
-// as in "A over B"; `key` that by which it is called not relevant, if it is.
-async function teach(result, other, label, steps, key = null) {
+// Sends an action; whether it was taken. `label` is what was said of a result and another one, as in "A over B"; `key`
+// that by which it is called not relevant, if it is.
+async function teach(result, other, label, path, body, key = null) {
   if (busy) return false;
-  const entries = [];
-  const effects = [];
-  let newest = 0;
-  const { query } = state.answer;
   busy = true;
   about = result.id;
   setWorking(result.id);
-  // Gives the rank of the result after it, as far as the service could tell; null where it is below those it looks at.
-  const prefer = async (better, worse, rank) => {
-    const accepted = await send("prefer", { query, better: better.id, worse: worse.id });
-    newest = accepted.entry;
-    entries.push(newest);
-    if (!accepted.effect) return rank;
-    effects.push(accepted.effect);
-    return accepted.effect.ranks.find((change) => change.id === result.id)?.after ?? null;
-  };
-  const takeBack = async () => {
-    newest = (await send("undo", { entries: entries.slice(-1) })).entry;
-    entries.pop();
-    effects.pop();
-  };
   try {
-    let problem = null;
-    try {
-      await steps(prefer, takeBack);
-    } catch (failure) {
-      problem = failure;
-    }
-    if (!entries.length) {
-      if (problem !== null) {
-        display(state.answer, true); // what was dragged goes back
-        tell(refusal("It was not taken.", problem), "", true);
-      }
-      return false;
-    }
-    last = { entries, label, id: result.id, key };
-    if (key !== null) state.dismissed.set(key, entries);
-    const cut = problem === null ? "" : ` ${refusal("The rest was not taken.", problem)}`;
-    await showLearned(newest, `You said: ${label}.`, () => outcomeOf(result, other, effects) + cut);
+    const taken = await send(path, { query: state.answer.query, ...body });
+    last = { actions: [taken.action], label, id: result.id, key };
+    if (key !== null) state.dismissed.set(key, last.actions);
+    await showLearned(taken.revision, `You said: ${label}.`, () => outcomeOf(result, other, taken.effect));
     flash(result.id);
     return true;
+  } catch (problem) {
+    if (state.answer !== null) display(state.answer, true); // what was dragged goes back
+    tell(refusal("It was not taken.", problem), "", true);
+    return false;
   } finally {
     busy = false;
     setWorking(null);
   }
 }
 
-// What it did: the sentence of the service, where one preference did it in the list shown or did nothing.
-function outcomeOf(result, other, effects) {
-  const odd = effects.find((effect) => effect.reason !== "learned" && effect.reason !== "ahead");
-  if (odd) return odd.said;
-  if (effects.length === 1 && isWhole()) return effects[0].said;
+// What it did to the list that is shown, and what the service says where that is nothing.
+function outcomeOf(result, other, effect) {
   const moves = [result, other].map((before) => {
     const now = state.answer.learned.find((after) => after.id === before.id)?.rank;
     if (now === before.rank) return null;
@@ -129,11 +95,8 @@ function outcomeOf(result, other, effects) {
   });
   const said = moves.filter(Boolean).join(", ");
   if (said) return `${said}.`;
-  return effects.length === 1 && effects[0].interleaved ? effects[0].said : "The order is the same for now.";
+  return effect && !effect.ahead ? effect.said : "The order is the same for now.";
 }
-
-// Whether ranks in the list shown are those of the service.
-const isWhole = () => !isMixed(state.answer) && !state.filters.length;
 
 function evenly(results, most) {
   if (results.length <= most) return results;
@@ -147,25 +110,22 @@ export function place(from, to) {
   if (!result || !order[to] || from === to) return null;
   const up = to < from;
   const passed = up ? order.slice(to, from).reverse() : order.slice(from + 1, to + 1);
-  const others = order.filter((other) => other !== result);
-  const [above, below] = [others[to - 1], others[to]];
+  const neighbour = up ? order[to - 1] : order[to + 1];
   const far = passed.length > 1 ? ` and ${counted(passed.length - 1, "other")}` : "";
   const end = passed.at(-1);
   const label = up
     ? `${nameOf(result, 40)} over ${nameOf(end, 40)}${far}`
     : `${nameOf(end, 40)}${far} over ${nameOf(result, 40)}`;
-  return teach(result, end, label, async (prefer, takeBack) => {
-    let rank = result.rank;
-    for (const other of evenly(passed, MOST_PASSED)) {
-      if (isWhole() && (rank === null ? !up : up ? rank <= other.rank : rank >= other.rank)) continue;
-      rank = await (up ? prefer(result, other, rank) : prefer(other, result, rank));
-    }
-    const goal = order[to].rank;
-    const neighbour = up ? above : below;
-    if (!isWhole() || !neighbour || rank === null || (up ? rank >= goal : rank <= goal)) return;
-    rank = await (up ? prefer(neighbour, result, rank) : prefer(result, neighbour, rank));
-    if (rank === null ? up : up ? rank > goal : rank < goal) await takeBack();
-  });
+  const compared = evenly(passed, MOST_PASSED).map((other) => other.id);
+  const stop = neighbour ? [neighbour.id] : [];
+  const body = { doc: result.id, ahead_of: up ? compared : stop, behind: up ? stop : compared };
+  return teach(result, end, label, "move", body);
+}
+
+function prefer(better, worse, result, other) {
+  if (!better || !worse) return null;
+  const label = `${nameOf(better, 40)} over ${nameOf(worse, 40)}`;
+  return teach(result, other, label, "prefer", { better: better.id, worse: worse.id });
 }
 
 async function reject(row) {
@@ -178,50 +138,46 @@ async function reject(row) {
   const key = dismiss(result.id);
   if (!below.length) {
     about = result.id;
-    last = { entries: [], label, id: result.id, key };
+    last = { actions: [], label, id: result.id, key };
     display(state.answer, true);
     tell(`You said: ${label}. Nothing is below it that could be better, so nothing was learned.`);
     return;
   }
-  const taken = await teach(result, below[0], label, async (prefer) => {
-    let { rank } = result;
-    for (const other of below)
-      if (!isWhole() || (rank !== null && rank < other.rank)) rank = await prefer(other, result, rank);
-  }, key);
-  if (!taken) {
-    state.dismissed.delete(key);
-    if (state.answer !== null) display(state.answer, true);
-  }
+  const body = { doc: result.id, below: below.map((other) => other.id) };
+  if (await teach(result, below[0], label, "reject", body, key)) return;
+  state.dismissed.delete(key);
+  if (state.answer !== null) display(state.answer, true);
 }
 
 // What the buttons of a card and their keys do.
 export function sayOf(row, kind) {
+  const order = state.answer.learned;
   const at = rowsOf("learned").indexOf(row);
-  if (kind === "better") return place(at, at - 1);
-  if (kind === "worse") return place(at, at + 1);
+  if (kind === "better") return prefer(order[at], order[at - 1], order[at], order[at - 1]);
+  if (kind === "worse") return prefer(order[at + 1], order[at], order[at], order[at + 1]);
   return reject(row);
 }
 
-export async function undo(entries, label, id = null, key = null) {
+export async function undo(actions, label, id = null, key = null) {
   if (busy) return null;
   busy = true;
   try {
-    if (!entries.length) {
+    if (!actions.length) {
       last = null;
       state.dismissed.delete(key);
       if (state.answer !== null) display(state.answer, true);
       tell(`Taken back: ${label}.`);
       return null;
     }
-    const taken = await send("undo", { entries });
-    if (last?.entries.some((entry) => entries.includes(entry))) last = null;
-    readmitBy(entries);
+    const taken = await send("undo", { actions });
+    if (last?.actions.some((action) => actions.includes(action))) last = null;
+    readmitBy(actions);
     about = id;
     const ranked = () => {
       const now = state.answer?.learned.find((result) => result.id === id)?.rank;
       return now === undefined ? "" : `It is at rank ${now} again.`;
     };
-    await showLearned(taken.entry, `Taken back: ${label}.`, ranked);
+    await showLearned(taken.revision, `Taken back: ${label}.`, ranked);
     if (id !== null) flash(id);
     return null;
   } catch (problem) {
@@ -235,7 +191,7 @@ export async function undo(entries, label, id = null, key = null) {
 export function undoLast() {
   if (busy || last === null) return null;
   closeMessage();
-  return undo(last.entries, last.label, last.id, last.key);
+  return undo(last.actions, last.label, last.id, last.key);
 }
 
 // -- the message ------------------------------------------------------------------------------------------------------

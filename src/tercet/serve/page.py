@@ -1,12 +1,47 @@
-"""The reference of the API as a page: the OpenAPI document as HTML, without a script, and without a network."""
+"""Pages that need no token, made once: the search page, the reference of the API and its OpenAPI document."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
-from tercet.report.html import Html, element, page
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from tercet.report.html import Html, element, page, style_policy
+
+_FOLDER: Final = Path(__file__).parent / "page"
+_TYPES: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+class ReadyPage:
+    """An answer whose bytes are ready; a reader who has them already gets 304."""
+
+    def __init__(self, body: bytes, media_type: str, **headers: str) -> None:
+        self._etag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
+        headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        self._headers = {"cache-control": "no-cache", "etag": self._etag, **headers}
+        self._body, self._type = body, media_type
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_known = Headers(scope=scope).get("if-none-match") == self._etag
+        answer = Response(b"" if is_known else self._body, 304 if is_known else 200, self._headers, self._type)
+        await answer(scope, receive, send)
+
+
+def ready_pages(openapi: Mapping[str, Any]) -> dict[str, ReadyPage]:
+    """Return what is open to everybody, by path."""
+    files = [path for path in sorted(_FOLDER.iterdir()) if path.suffix in _TYPES]
+    pages = {f"/{path.name}": ReadyPage(path.read_bytes(), _TYPES[path.suffix]) for path in files}
+    pages["/"] = pages["/index.html"]
+    pages["/openapi.json"] = ReadyPage(json.dumps(openapi).encode(), "application/json")
+    reference = reference_page(openapi).encode()
+    pages["/docs"] = ReadyPage(reference, "text/html", content_security_policy=style_policy())
+    return pages
 
 
 def reference_page(made: Mapping[str, Any]) -> str:
