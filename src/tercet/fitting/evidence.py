@@ -311,8 +311,9 @@ class _Evidence:
         measured = sorted(set().union(*(qids_of[name] for name in main)))
         if len(measured) < FEWEST_QUERIES:
             raise InputError(
-                f"{len(measured)} {' and '.join(what[name] for name in main)} are too few to leave any out to choose by; "
-                f"give at least {FEWEST_QUERIES}, or validation {'judgements' if main == [JUDGED] else 'preferences'}"
+                f"{len(measured)} {' and '.join(what[name] for name in main)} are too few to leave any out to choose "
+                f"by; give at least {FEWEST_QUERIES}, or validation "
+                f"{'judgements' if main == [JUDGED] else 'preferences'}"
             )
         if JUDGED in self.trained and main != [JUDGED]:
             notes.append(f"{len(qids_of[JUDGED])} queries with judgements are too few to choose by.")
