@@ -59,6 +59,8 @@ T = TypeVar("T")
 Arrays = dict[str, npt.NDArray[Any]]
 Kinds = Mapping[type, Mapping[str, type]]
 
+_TEXT = frozenset([str])
+
 
 class _Source(NamedTuple):
     """Arguments of one `decode`, and the names of the arrays used so far."""
@@ -158,7 +160,7 @@ def decode(
             raise _Misfit(f" has unexpected arrays {shortened(sorted(set(arrays) - source.taken))}")
     except _Misfit as misfit:
         raise error(misfit.message(where)) from misfit.__cause__
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 # -- classes ----------------------------------------------------------------------------------------------------------
@@ -202,6 +204,8 @@ class _Plan(NamedTuple):
     lengths: tuple[str, ...]
     shape_lengths: tuple[str, ...]
     has_rest: bool
+    is_its_fields: bool
+    has_post_init: bool
     old_names: Mapping[str, str] | None
 
 
@@ -230,7 +234,27 @@ def _plan_of(cls: type) -> _Plan:
         lengths,
         shape_lengths,
         bool(rest or lengths or shape_lengths),
+        _is_its_fields(cls),
+        hasattr(cls, "__post_init__"),
         OLD_FIELDS.get(cls.__name__),
+    )
+
+
+def _is_its_fields(cls: Any) -> bool:
+    """Tell if a new object is its stored fields and ``__post_init__``.
+
+    The ``__init__`` that dataclasses write for a frozen class takes as long as the checks of all fields, so it is left
+    out where it does nothing else.
+    """
+    code = getattr(cls.__init__, "__code__", None)
+    return (
+        cls.__dataclass_params__.frozen
+        and code is not None
+        and code.co_filename == "<string>"  # written by dataclasses
+        and code.co_argcount == 1 + len(fields(cls))  # all fields, and no other argument
+        and not any(field.has_factory for field in stored_fields(cls))
+        and not hasattr(cls, "__slots__")
+        and cls.__new__ is object.__new__
     )
 
 
@@ -241,7 +265,7 @@ def _named_key(name: str, hint: Any) -> _Key:
 def _key_of(field: StoredField) -> _Key:
     absent = None
     if field.has_default and OMIT_DEFAULT in field.markers:
-        absent = {}
+        absent = {} if field.has_factory else {field.name: field.default}
     elif (when_absent := field.marker(WhenAbsent)) is not None:
         absent = {field.name: when_absent.value}
     exact = field.hint if field.hint in (str, bool) and set(field.markers) <= {OMIT_DEFAULT} else None
@@ -291,7 +315,13 @@ def _read_class(
     if plan.has_rest:
         _read_rest(plan, meta, source, prefix, dict(lengths or {}), values)
     try:
-        value = cls(**values)
+        if plan.is_its_fields:
+            value = object.__new__(cls)
+            value.__dict__.update(values)
+            if plan.has_post_init:
+                value.__post_init__()
+        else:
+            value = cls(**values)
     except InputError as problem:
         raise _Misfit(f" does not fit together: {problem}") from problem
     if plan.shape_lengths and list(value.shape) != meta["shape"]:
@@ -342,9 +372,7 @@ def _take(source: _Source, name: str, dtypes: Any, shape: tuple[int | None, ...]
     return source.arrays[name].copy() if source.copy else source.arrays[name]
 
 
-def _read_array(
-    field: StoredField, source: _Source, prefix: str, lengths: dict[str, int]
-) -> npt.NDArray[Any] | None:
+def _read_array(field: StoredField, source: _Source, prefix: str, lengths: dict[str, int]) -> npt.NDArray[Any] | None:
     name, shape = prefix + field.array_name(), field.shape()
     if name not in source.arrays and field.may_be_none:
         return None
@@ -385,15 +413,14 @@ def _read_csr(field: StoredField, source: _Source, prefix: str, lengths: dict[st
 
 
 def _write_class(value: Any, prefix: str, arrays: Arrays) -> dict[str, Any]:
-    plan = _plan_of(type(value))
+    cls: Any = type(value)
+    plan = _plan_of(cls)
     meta: dict[str, Any] = {} if plan.kind is None else {"kind": plan.kind}
     if plan.shape_lengths:
         meta["shape"] = list(value.shape)
     for name, dot, as_is, write, omitted in plan.written:
         stored = getattr(value, name)
-        if omitted is MISSING or not (
-            stored is omitted or (type(stored) is type(omitted) and bool(stored == omitted))
-        ):
+        if omitted is MISSING or not (stored is omitted or (type(stored) is type(omitted) and bool(stored == omitted))):
             meta[name] = stored if type(stored) in as_is else write(stored, prefix + dot, arrays)
     for field in plan.rest:
         stored = getattr(value, field.name)
@@ -424,29 +451,29 @@ def _writer(hint: Any, markers: tuple[Any, ...] = ()) -> tuple[frozenset[type], 
         return frozenset(), lambda value, prefix, arrays: write_stored(via.write(value), prefix, arrays)
     member = next((member for member in members_of(hint) if member is not type(None)), Any)
     is_float = member is float  # an int may stand for a float, but not on disk
-    as_is = frozenset((float, type(None)) if is_float else (str, int, float, bool, type(None)))
+    as_is: frozenset[type] = frozenset((float, type(None)) if is_float else (str, int, float, bool, type(None)))
     hints, is_repeated = _item_hints(member)
 
     def write(value: Any, prefix: str, arrays: Arrays) -> Any:
         if value is None:
             return None
+        if isinstance(value, (tuple, list)):
+            if not is_repeated:
+                pairs = zip(value, items, strict=True)
+                return [write_item(item, f"{prefix}{i}.", arrays) for i, (item, (_, write_item)) in enumerate(pairs)]
+            item_as_is, write_item = items[0]
+            if item_as_is.issuperset(map(type, value)):
+                return list(value)
+            return [write_item(item, f"{prefix}{i}.", arrays) for i, item in enumerate(value)]
         if hasattr(value, "to_state"):
             meta, own = value.to_state()
             arrays.update((prefix + name, array) for name, array in own.items())
             return meta
         if is_dataclass(value):
             return _write_class(value, prefix, arrays)
-        if isinstance(value, (tuple, list)):
-            return [
-                item if type(item) in item_as_is else write_item(item, f"{prefix}{i}.", arrays)
-                for i, (item, (item_as_is, write_item)) in enumerate(_with_each(value, items, is_repeated))
-            ]
         if isinstance(value, Mapping):
-            item_as_is, write_item = items[0]
-            return {
-                key: item if type(item) in item_as_is else write_item(item, f"{prefix}{key}.", arrays)
-                for key, item in value.items()
-            }
+            write_item = items[0][1]
+            return {key: write_item(item, f"{prefix}{key}.", arrays) for key, item in value.items()}
         if isinstance(value, np.generic):
             value = value.item()
         return float(value) if is_float else value
@@ -560,7 +587,7 @@ def _int_reader(expected: str) -> Read:
 def _list_reader(hint: Any, expected: str) -> Read:
     hints, is_repeated = _item_hints(hint)
     readers = [_reader(*unmarked(inner)) for inner in hints or [Any]]
-    exact = str if hints == [str] and is_repeated else None  # most lists are of texts
+    is_of_texts = hints == [str] and is_repeated
     make: Callable[[list[Any]], Any] = list
     if is_named_tuple(hint):
         make = hint._make
@@ -570,13 +597,14 @@ def _list_reader(hint: Any, expected: str) -> Read:
     def read(value: Any, source: _Source, prefix: str) -> Any:
         if not isinstance(value, list) or not (is_repeated or len(value) == len(readers)):
             raise _Misfit(f" is {described(value)}; expected {expected}")
-        items = []
-        i = 0
+        if is_of_texts and _TEXT.issuperset(map(type, value)):
+            return make(value)  # what most lists are
+        items: list[Any] = []
         try:
-            for i, (item, read_item) in enumerate(_with_each(value, readers, is_repeated)):
-                items.append(item if type(item) is exact else read_item(item, source, f"{prefix}{i}."))
+            for read_item, item in zip(itertools.cycle(readers), value):
+                items.append(read_item(item, source, f"{prefix}{len(items)}."))
         except _Misfit as misfit:
-            raise misfit.inside(f"[{i}]") from misfit.__cause__
+            raise misfit.inside(f"[{len(items)}]") from misfit.__cause__
         return make(items)
 
     return read
@@ -624,11 +652,6 @@ def _item_hints(hint: Any) -> tuple[list[Any], bool]:
     if get_origin(hint) is tuple and (len(inner) != 2 or inner[1] is not Ellipsis):
         return list(inner), False
     return list(inner[1:] if get_origin(hint) is dict else inner[:1]), True
-
-
-def _with_each(value: Any, items: list[T], is_repeated: bool) -> Any:
-    """Pair each item of a list with the entry of its type."""
-    return zip(value, itertools.repeat(items[0])) if is_repeated else zip(value, items, strict=True)
 
 
 def _is_list(hint: Any) -> bool:

@@ -107,6 +107,7 @@ class StoredField:
     markers: tuple[Any, ...]
     has_default: bool
     default: Any
+    has_factory: bool
 
     def marker(self, kind: type[T]) -> T | None:
         return next((marker for marker in self.markers if isinstance(marker, kind)), None)
@@ -152,9 +153,9 @@ def stored_fields(cls: Any) -> tuple[StoredField, ...]:
     for field in fields(cls):
         if field.init:
             hint, markers = unmarked(hints[field.name])
-            has_default = field.default is not MISSING or field.default_factory is not MISSING
+            has_factory = field.default_factory is not MISSING
             default = field.default_factory() if field.default_factory is not MISSING else field.default
-            stored.append(StoredField(field.name, hint, markers, has_default, default))
+            stored.append(StoredField(field.name, hint, markers, default is not MISSING, default, has_factory))
     return tuple(stored)
 
 
