@@ -539,9 +539,9 @@ def _union_reader(hint: Any, expected: str) -> Read:
 def _member_reader(hint: Any, expected: str) -> Read:
     """Compile a type that is no union."""
     if hint is float:
-        return _float_reader(expected)
+        return _read_float  # a union has looked at the type before
     if hint is int:
-        return _int_reader(expected)
+        return _read_int
     if _is_list(hint):
         return _list_reader(hint, expected)
     if get_origin(hint) is dict:
@@ -557,31 +557,25 @@ def _member_reader(hint: Any, expected: str) -> Read:
     return read
 
 
-def _float_reader(expected: str) -> Read:
-    def read(value: Any, source: _Source, prefix: str) -> Any:
-        if type(value) is not float:
-            if type(value) is not int:
-                raise _Misfit(f" is {described(value)}; expected {expected}")
-            try:
-                value = float(value)
-            except OverflowError:
-                raise _Misfit(" is a number that no float holds") from None
-        if not math.isfinite(value):
-            raise _Misfit(f" is {value}; expected a finite number")
-        return value
-
-    return read
-
-
-def _int_reader(expected: str) -> Read:
-    def read(value: Any, source: _Source, prefix: str) -> Any:
+def _read_float(value: Any, source: _Source, prefix: str) -> float:
+    if type(value) is not float:
         if type(value) is not int:
-            raise _Misfit(f" is {described(value)}; expected {expected}")
-        if not -(2**63) <= value < 2**63:
-            raise _Misfit(f" is {described(value)}; expected a whole number of at most 64 bits")
-        return value
+            raise _Misfit(f" is {described(value)}; expected a number")
+        try:
+            value = float(value)
+        except OverflowError:
+            raise _Misfit(" is a number that no float holds") from None
+    if not math.isfinite(value):
+        raise _Misfit(f" is {value}; expected a finite number")
+    return float(value)
 
-    return read
+
+def _read_int(value: Any, source: _Source, prefix: str) -> int:
+    if type(value) is not int:
+        raise _Misfit(f" is {described(value)}; expected a whole number")
+    if not -(2**63) <= value < 2**63:
+        raise _Misfit(f" is {described(value)}; expected a whole number of at most 64 bits")
+    return value
 
 
 def _list_reader(hint: Any, expected: str) -> Read:
