@@ -116,7 +116,6 @@ def test_a_field_at_its_default_can_be_left_out_where_that_is_said():
     del meta["folder"]
     with pytest.raises(DamagedBundleError, match="folder is missing"):
         decode(Value, meta, arrays)
-    assert decode(Value, meta, arrays, may_omit_defaults=True).folder == Path("a")
 
 
 @pytest.mark.parametrize(
@@ -281,3 +280,41 @@ def test_a_copy_has_arrays_of_its_own_and_ties_what_was_tied():
     meta, arrays = encode(first)
     assert decode(Value, meta, arrays).U is first.U
     assert decode(Value, meta, arrays, copy=True).U is not first.U
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    name: str
+    n: int
+
+
+@dataclass(frozen=True)
+class Doubled:
+    n: int
+
+    def __init__(self, n: int) -> None:
+        object.__setattr__(self, "n", 2 * n)
+
+
+@dataclass(frozen=True)
+class Defaulted:
+    name: str
+    labels: Annotated[dict[str, int], OMIT_DEFAULT] = field(default_factory=dict)
+    seen: list[int] = field(default_factory=list, init=False)
+    weight: Annotated[float, OMIT_DEFAULT] = 1.0
+
+
+def test_classes_are_made_as_their_init_makes_them():
+    assert decode(Slotted, {"name": "a", "n": 1}) == Slotted("a", 1)
+    assert decode(Doubled, {"n": 2}).n == 4
+    assert vars(decode(Defaulted, {"name": "a"})) == vars(Defaulted("a"))
+    assert decode(Defaulted, {"name": "a"}).labels is not decode(Defaulted, {"name": "a"}).labels
+    assert vars(decode(Noted, {"n": 1})) == {"n": 1, "note": ""}
+    with pytest.raises(AttributeError):
+        decode(Noted, {"n": 1}).n = 2  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class Noted:
+    n: int
+    note: Annotated[str, OMIT_DEFAULT] = ""

@@ -1,4 +1,4 @@
-"""A dataclass to JSON values and named arrays, and back: nothing missing, nothing unknown, nothing of another type.
+"""Encode a dataclass as JSON values and named arrays; decode refuses missing, unknown and mistyped fields.
 
 The fields of the dataclass *are* the format, so that a new value, part or state is its fields and its arithmetic:
 
@@ -6,34 +6,32 @@ The fields of the dataclass *are* the format, so that a new value, part or state
   int, an int may stand for a float, floats are finite, ints have 64 bits at most.
 - ``tuple[X, ...]``, ``tuple[X, Y]``, ``list[X]`` and NamedTuples are a list; ``dict[str, X]`` and dataclasses are a
   mapping.
-- A class with a ``ClassVar`` named ``kind`` says it under ``"kind"``. Where the hint is a base class, ``kinds`` has the
-  classes it may be: ``decode(…, kinds={Part: PARTS})``.
-- ``NDArray[np.float32]`` is the array of the field's name; `Shape` says how long it is and what else holds of it.
-  ``NDArray[…] | None`` is absent where it is None. The arrays of a dataclass in a field have the field's name before
-  theirs: ``part.weights``, ``curves.0.points``.
+- A class with a ``ClassVar`` named ``kind`` stores its kind under ``"kind"``. For a base class as a hint, ``kinds`` has
+  the classes by kind: ``decode(…, kinds={Part: PARTS})``.
+- ``NDArray[np.float32]`` is the array of the field's name; `Shape` gives its lengths and bounds. ``NDArray[…] | None``
+  is absent where the value is None. The arrays of a dataclass in a field have the field's name before theirs:
+  ``part.weights``, ``curves.0.points``.
 - A CSR matrix is three arrays, as `Csr` names them.
-- A class whose ``shape`` follows from its fields has it under ``"shape"`` where a ``ClassVar`` named ``shape_lengths``
-  has the names of its lengths; the shapes of arrays can then speak of them.
-- A class with ``to_state()`` and ``from_state(meta, arrays)`` is stored as these give it.
+- A class with a ``ClassVar`` named ``shape_lengths``, the names of its lengths, stores its shape under ``"shape"``;
+  the shapes of arrays can use these names.
+- A class with ``to_state()`` and ``from_state(meta, arrays)`` is stored as these methods say.
 - Fields with ``init=False`` are not stored.
 
-What else is to be said of a field is said in its type, by ``Annotated[type, marker, …]``, with the markers of
-``schema.py``: `Shape`, `Csr`, `Bounds`, `SameAs`, `Via`, `WhenAbsent`, `LENGTH`, `OMIT_DEFAULT`. What must hold
-between fields is checked in ``__post_init__`` by an `InputError`, which becomes the error of the reader with the key
-before it.
+Markers of ``schema.py`` add to a type by ``Annotated[type, marker, …]``: `Shape`, `Csr`, `Bounds`, `SameAs`, `Via`,
+`WhenAbsent`, `LENGTH`, `OMIT_DEFAULT`. Rules between fields belong in ``__post_init__``: an `InputError` there becomes
+the error of the reader, with the key before the message.
 
-To adopt it for a saved value: make it a dataclass whose fields are named like the keys and arrays on disk; drop its
-functions for saving, loading and copying; call `encode` where it is saved, `decode` where it is loaded and `copied`
-where it is copied.
+Each class is compiled once to a `_Plan`: a list of its fields with a function to read and a function to write. Reading
+a value then looks at no type hint. The path of a value is put together only when an error needs the path.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -41,14 +39,12 @@ import numpy.typing as npt
 from scipy import sparse
 
 from tercet.errors import DamagedBundleError, InputError
-from tercet.store.fields import csr_problem, described, shortened, take_array
-from tercet.store.old_names import with_new_fields
+from tercet.store.fields import array_problem, csr_problem, described, shortened
+from tercet.store.old_names import OLD_FIELDS
 from tercet.store.schema import (
     LENGTH,
     OMIT_DEFAULT,
     Bounds,
-    Csr,
-    SameAs,
     StoredField,
     Via,
     WhenAbsent,
@@ -63,14 +59,45 @@ T = TypeVar("T")
 Arrays = dict[str, npt.NDArray[Any]]
 Kinds = Mapping[type, Mapping[str, type]]
 
-# -- writing ----------------------------------------------------------------------------------------------------------
+_TEXT = frozenset([str])
+
+
+class _Source(NamedTuple):
+    """Arguments of one `decode`, and the names of the arrays used so far."""
+
+    arrays: Mapping[str, npt.NDArray[Any]]
+    kinds: Kinds
+    copy: bool
+    taken: set[str]
+
+
+# A value, its source and the prefix of its arrays; a value, the prefix of its arrays and all arrays.
+Read = Callable[[Any, _Source, str], Any]
+Write = Callable[[Any, str, Arrays], Any]
+
+
+class _Misfit(Exception):
+    """A problem of a value, and the path to the value from the outermost one."""
+
+    def __init__(self, problem: str, path: str = "") -> None:
+        super().__init__(problem)
+        self.problem, self.path = problem, path
+
+    def inside(self, key: str) -> _Misfit:
+        self.path = key + self.path
+        return self
+
+    def message(self, where: str) -> str:
+        path = where + self.path if where else self.path.removeprefix(".")
+        return (path or "it") + self.problem
 
 
 def encode(value: Any) -> tuple[dict[str, Any], Arrays]:
-    """JSON values and named arrays of a dataclass; `decode` gives it back. Arrays are not copied.
+    """JSON values and named arrays of a dataclass; `decode` reads both. Arrays are not copied.
 
     Examples
     --------
+    >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
     ... class Line:
     ...     slope: float
@@ -79,85 +106,7 @@ def encode(value: Any) -> tuple[dict[str, Any], Arrays]:
     ({'slope': 2.0}, {'points': array([1., 1.])})
     """
     arrays: Arrays = {}
-    return _write_dataclass(value, "", arrays), arrays
-
-
-def _write_dataclass(value: Any, prefix: str, arrays: Arrays) -> dict[str, Any]:
-    cls: Any = type(value)
-    kind = kind_of(cls)
-    meta: dict[str, Any] = {} if kind is None else {"kind": kind}
-    if hasattr(cls, "shape_lengths"):
-        meta["shape"] = list(value.shape)
-    for field in stored_fields(cls):
-        stored = getattr(value, field.name)
-        same = field.marker(SameAs)
-        if same is not None:
-            is_same = stored is getattr(value, same.field)
-            meta[same.flag] = is_same
-            if is_same:
-                continue
-        if LENGTH in field.markers or (OMIT_DEFAULT in field.markers and _equal(stored, field.default)):
-            continue
-        absent = field.marker(WhenAbsent)
-        if absent is not None and _equal(stored, absent.value):
-            continue
-        if field.is_csr:
-            if stored is not None:
-                parts = (
-                    stored.data,
-                    stored.indices.astype(np.int32, copy=False),
-                    stored.indptr.astype(np.int64, copy=False),
-                )
-                arrays |= {prefix + name: array for name, array in zip(field.csr_names(), parts, strict=True)}
-        elif field.is_array:
-            if stored is not None:
-                arrays[prefix + field.array_name()] = stored
-        else:
-            meta[field.name] = _write(field.hint, field.markers, stored, f"{prefix}{field.name}.", arrays)
-    return meta
-
-
-def _equal(value: Any, default: Any) -> bool:
-    return value is default or (type(value) is type(default) and bool(value == default))
-
-
-def _write(hint: Any, markers: tuple[Any, ...], value: Any, prefix: str, arrays: Arrays) -> Any:
-    for marker in markers:
-        if isinstance(marker, Via):
-            return _write(marker.hint, (), marker.write(value), prefix, arrays)
-    if value is None:
-        return None
-    if hasattr(value, "to_state"):
-        meta, own = value.to_state()
-        arrays |= {prefix + name: array for name, array in own.items()}
-        return meta
-    if is_dataclass(value):
-        return _write_dataclass(value, prefix, arrays)
-    hint = next((member for member in members_of(hint) if member is not type(None)), Any)
-    if isinstance(value, (tuple, list)):
-        return [
-            _write(*unmarked(inner), item, f"{prefix}{i}.", arrays)
-            for i, (inner, item) in enumerate(zip(_item_hints(hint, len(value)), value, strict=True))
-        ]
-    if isinstance(value, Mapping):
-        inner = get_args(hint)[1] if get_args(hint) else Any
-        return {key: _write(*unmarked(inner), item, f"{prefix}{key}.", arrays) for key, item in value.items()}
-    if isinstance(value, np.generic):
-        value = value.item()
-    return float(value) if hint is float else value  # an int may stand for a float, but not on disk
-
-
-def _item_hints(hint: Any, n: int) -> list[Any]:
-    """The types of a list's items; fewer or more than n where the hint says so."""
-    if is_named_tuple(hint):
-        return list(get_type_hints(hint, include_extras=True).values())
-    inner = get_args(hint)
-    if get_origin(hint) is tuple and (len(inner) != 2 or inner[1] is not Ellipsis):
-        return list(inner)
-    return [inner[0] if inner else Any] * n
-
-
-# -- reading ----------------------------------------------------------------------------------------------------------
+    return _write_class(value, "", arrays), arrays
 
 
 def decode(
@@ -169,300 +118,557 @@ def decode(
     error: Callable[[str], Exception] = DamagedBundleError,
     kinds: Kinds | None = None,
     lengths: Mapping[str, int] | None = None,
-    may_omit_defaults: bool = False,
     copy: bool = False,
 ) -> T:
-    """The dataclass that `encode` gave, refusing anything that does not fit.
+    """Build the dataclass that `encode` was called with, and refuse anything that does not fit.
 
     Parameters
     ----------
     cls : the dataclass, or a base class that ``kinds`` has
-    meta : what a mapping should be
+    meta : the JSON values, a mapping
     arrays : all of them are to be used up
-    where : what messages call it, such as ``"model/: meta"``; the key comes after it: ``model/: meta.curves[2].name``
-    error : makes the exception of a message; for files that people write, one that knows the path
+    where : start of messages, such as ``"model/: meta"``; the key comes after: ``model/: meta.curves[2].name``
+    error : makes the exception of a message; for files that people write, an exception with the path
     kinds : for a base class, the classes by their ``kind``
     lengths : lengths of arrays that are known, by name
-    may_omit_defaults : fields with a default may be left out, as in files that people write
-    copy : arrays are copied, so that they can be changed
+    copy : arrays are copied, so that the value can be changed
 
     Raises
     ------
     DamagedBundleError, or what ``error`` makes
-        With the key, what is there and what is expected.
+        With the key, the value and what was expected.
 
     Examples
     --------
+    >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
     ... class Point:
     ...     x: float
-    ...     name: str = ""
+    ...     name: str
     >>> decode(Point, {"x": 1, "name": "origin"})
     Point(x=1.0, name='origin')
-    >>> decode(Point, {"x": 1, "y": 2}, where="points.json", error=InputError, may_omit_defaults=True)
+    >>> decode(Point, {"x": 1, "y": 2}, where="points.json", error=InputError)
     Traceback (most recent call last):
     tercet.errors.InputError: points.json.y is unknown; known here: x, name
     """
-    reader = _Reader(error, kinds or {}, dict(lengths or {}), may_omit_defaults, copy, dict(arrays or {}))
-    value = reader.read_dataclass(cls, meta, where, "")
-    unused = sorted(set(reader.arrays) - reader.taken)
-    if unused:
-        raise error(f"{where or 'it'} has unexpected arrays {shortened(unused)}")
+    source = _Source(arrays or {}, kinds or {}, copy, set())
+    try:
+        if type(meta) is not dict and not isinstance(meta, Mapping):
+            raise _Misfit(f" is {described(meta)}; expected a mapping")
+        value = _read_class(cls, meta, source, "", lengths)
+        if arrays and len(source.taken) < len(arrays):
+            raise _Misfit(f" has unexpected arrays {shortened(sorted(set(arrays) - source.taken))}")
+    except _Misfit as misfit:
+        raise error(misfit.message(where)) from misfit.__cause__
     return value
 
 
-class _Layout(NamedTuple):
-    """Of a dataclass: keys of its mapping but "kind", fields in the order in which they are read, and its lengths."""
+# -- classes ----------------------------------------------------------------------------------------------------------
 
-    keys: tuple[str, ...]
-    fields: tuple[StoredField, ...]
+
+class _Key(NamedTuple):
+    """A key of a mapping: its value passes unread where its type is ``exact``."""
+
+    name: str
+    dot: str
+    exact: type | None
+    read: Read
+    absent: dict[str, Any] | None  # to be added to the values where the key is absent; None: the key must be present
+    expected: str
+
+
+class _WrittenKey(NamedTuple):
+    """A key of a mapping: its value passes unchanged where its type is one of ``as_is``."""
+
+    name: str
+    dot: str
+    as_is: frozenset[type]
+    write: Write
+    omitted: Any  # the value that is not stored; MISSING for none
+
+
+class _Plan(NamedTuple):
+    """A dataclass as a format.
+
+    ``keys`` are read and written first, then ``rest``: arrays, because they need lengths, and fields that may be the
+    same as another.
+    """
+
+    kind: str | None
+    classes: Mapping[str, type]
+    known: frozenset[str]
+    keys: tuple[_Key, ...]
+    written: tuple[_WrittenKey, ...]
+    rest: tuple[StoredField, ...]
+    flags: tuple[str, ...]
     lengths: tuple[str, ...]
+    shape_lengths: tuple[str, ...]
+    has_rest: bool
+    is_its_fields: bool
+    has_post_init: bool
+    old_names: Mapping[str, str] | None
 
 
 @functools.cache
-def _layout_of(cls: type) -> _Layout:
+def _plan_of(cls: type) -> _Plan:
     stored = stored_fields(cls)
+    kind = kind_of(cls)
+    shape_lengths = tuple(getattr(cls, "shape_lengths", ()))
     lengths = tuple(field.name for field in stored if LENGTH in field.markers)
-    read = [field for field in stored if field.name not in lengths]
-    read.sort(key=lambda field: field.is_array or field.is_csr)  # arrays last: they need lengths
-    flags = (same.flag for field in stored if (same := field.marker(SameAs)) is not None)
-    names = (field.name for field in read if not (field.is_array or field.is_csr))
-    return _Layout((*(("shape",) if hasattr(cls, "shape_lengths") else ()), *flags, *names), tuple(read), lengths)
+    rest = tuple(field for field in stored if field.same is not None or field.is_array or field.csr is not None)
+    flags = tuple(field.same.flag for field in rest if field.same is not None)
+    plain = [field for field in stored if field not in rest and field.name not in lengths]
+    keys = [_key_of(field) for field in plain]
+    if shape_lengths:
+        keys.insert(0, _named_key("shape", tuple[tuple([int] * len(shape_lengths))]))  # type: ignore[misc]
+    keys += [_named_key(flag, bool) for flag in flags]
+    known = [key.name for key in keys] + [field.name for field in rest if not field.is_array and field.csr is None]
+    return _Plan(
+        kind,
+        {} if kind is None else {kind: cls},
+        frozenset([*known, "kind"] if kind is not None else known),
+        tuple(keys),
+        tuple(map(_written_key_of, plain)),
+        rest,
+        flags,
+        lengths,
+        shape_lengths,
+        bool(rest or lengths or shape_lengths),
+        _is_its_fields(cls),
+        hasattr(cls, "__post_init__"),
+        OLD_FIELDS.get(cls.__name__),
+    )
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """How `decode` was asked to read, and which arrays it has used."""
+def _is_its_fields(cls: Any) -> bool:
+    """Tell if a new object is its stored fields and ``__post_init__``.
 
-    error: Callable[[str], Exception]
-    kinds: Kinds
-    lengths: dict[str, int]
-    may_omit_defaults: bool
-    copy: bool
-    arrays: Arrays
-    taken: set[str] = dataclasses.field(default_factory=set)
+    The ``__init__`` that dataclasses write for a frozen class takes as long as the checks of all fields, so it is left
+    out where it does nothing else.
+    """
+    code = getattr(cls.__init__, "__code__", None)
+    return (
+        cls.__dataclass_params__.frozen
+        and code is not None
+        and code.co_filename == "<string>"  # written by dataclasses
+        and code.co_argcount == 1 + len(fields(cls))  # all fields, and no other argument
+        and not any(field.has_factory for field in stored_fields(cls))
+        and not hasattr(cls, "__slots__")
+        and cls.__new__ is object.__new__
+    )
 
-    def read_dataclass(self, cls: type, meta: object, where: str, prefix: str) -> Any:
-        if not isinstance(meta, Mapping):
-            raise self.error(f"{where or 'it'} is {described(meta)}; expected a mapping")
-        cls, own_kind = self._class(cls, meta, where)
-        meta = with_new_fields(cls, meta)
-        layout = _layout_of(cls)
-        own_shape = hasattr(cls, "shape_lengths")
-        for name in meta:
-            if name not in layout.keys and name not in own_kind:
-                known = ", ".join([*own_kind, *layout.keys])
-                raise self.error(f"{_key(where, name)} is unknown; known here: {known}")
-        lengths = {**self.lengths} if not prefix else {}
-        if own_shape:
-            self._read_shape(cls, meta, where, lengths)
-        values: dict[str, Any] = {}
-        for field in layout.fields:
-            value = self._read_field(field, meta, where, prefix, lengths, values)
-            if value is not MISSING:
-                values[field.name] = value
-        for length in layout.lengths:
-            if length not in lengths:
-                raise self.error(f"{_key(where, length)} is the length of no array")
-            values[length] = lengths[length]
-        try:
-            value = cls(**values)
-        except InputError as problem:
-            raise self.error(f"{where or 'it'} does not fit together: {problem}") from problem
-        if own_shape and list(value.shape) != meta["shape"]:
-            raise self.error(f"{where or 'it'} has shape {meta['shape']} and is of shape {list(value.shape)}")
-        return value
 
-    def _read_shape(self, cls: Any, meta: Mapping[Any, Any], where: str, lengths: dict[str, int]) -> None:
-        """Note the lengths that the stored shape has."""
-        names = cls.shape_lengths
-        shape = self._read_key(tuple[tuple([int] * len(names))], (), meta, "shape", where, "")  # type: ignore[misc]
-        for name, length in zip(names, shape, strict=True):
-            if not 0 <= length < 2**31 or lengths.setdefault(name, length) != length:
-                raise self.error(f"{_key(where, 'shape')} is {described(list(shape))}; expected {', '.join(names)}")
+def _named_key(name: str, hint: Any) -> _Key:
+    return _Key(name, f"{name}.", None, _reader(hint), None, _expected(hint))
 
-    def _class(self, cls: type, meta: Mapping[Any, Any], where: str) -> tuple[type, list[str]]:
-        """The class that a mapping is of, and the key that says so."""
-        classes = self.kinds.get(cls)
-        if classes is None:
-            kind = kind_of(cls)
-            if kind is None:
-                return cls, []
-            classes = {kind: cls}
+
+def _key_of(field: StoredField) -> _Key:
+    absent = None
+    if field.has_default and OMIT_DEFAULT in field.markers:
+        absent = {} if field.has_factory else {field.name: field.default}
+    elif (when_absent := field.marker(WhenAbsent)) is not None:
+        absent = {field.name: when_absent.value}
+    exact = field.hint if field.hint in (str, bool) and set(field.markers) <= {OMIT_DEFAULT} else None
+    read = _reader(field.hint, field.markers)
+    return _Key(field.name, f"{field.name}.", exact, read, absent, _expected(field.hint))
+
+
+def _written_key_of(field: StoredField) -> _WrittenKey:
+    when_absent = field.marker(WhenAbsent)
+    omitted = MISSING if when_absent is None else when_absent.value
+    if OMIT_DEFAULT in field.markers:
+        omitted = field.default
+    return _WrittenKey(field.name, f"{field.name}.", *_writer(field.hint, field.markers), omitted)
+
+
+def _read_class(
+    cls: type, meta: Mapping[str, Any], source: _Source, prefix: str, lengths: Mapping[str, int] | None = None
+) -> Any:
+    classes = source.kinds.get(cls) or _plan_of(cls).classes
+    if classes:
         kind = meta.get("kind")
-        if not isinstance(kind, str) or kind not in classes:
-            shown = (
-                f"{_key(where, 'kind')} is {described(kind)}" if "kind" in meta else f"{_key(where, 'kind')} is missing"
-            )
-            raise self.error(f"{shown}; expected one of {', '.join(map(repr, classes))}")
-        return classes[kind], ["kind"]
-
-    def _read_field(
-        self,
-        field: StoredField,
-        meta: Mapping[Any, Any],
-        where: str,
-        prefix: str,
-        lengths: dict[str, int],
-        values: dict[str, Any],
-    ) -> Any:
-        """The value of a field; MISSING where its default is meant."""
-        same = field.marker(SameAs)
-        if same is not None and self._read_key(bool, (), meta, same.flag, where, prefix):
-            return values[same.field]
-        if field.is_csr:
-            return self._read_csr(field, where, prefix, lengths)
-        if field.is_array:
-            return self._read_array(field, where, prefix, lengths)
-        if field.name not in meta and field.has_default and (self.may_omit_defaults or OMIT_DEFAULT in field.markers):
-            return MISSING
-        absent = field.marker(WhenAbsent)
-        if absent is not None and field.name not in meta:
-            return absent.value
-        value = self._read_key(field.hint, field.markers, meta, field.name, where, prefix)
-        if type(value) is int:
-            lengths.setdefault(field.name, value)
-        return value
-
-    def _read_key(
-        self, hint: Any, markers: tuple[Any, ...], meta: Mapping[Any, Any], name: str, where: str, prefix: str
-    ) -> Any:
-        if name not in meta:
-            raise self.error(f"{_key(where, name)} is missing; expected {_expected(hint, self.kinds)}")
-        return self.read(hint, markers, meta[name], _key(where, name), f"{prefix}{name}.")
-
-    def _take(self, name: str, dtypes: Any, shape: Any, where: str) -> npt.NDArray[Any]:
-        self.taken.add(name)
-        array = take_array(self.arrays, name, dtypes, shape, where=where or "it")
-        return array.copy() if self.copy else array
-
-    def _read_array(
-        self, field: StoredField, where: str, prefix: str, lengths: dict[str, int]
-    ) -> npt.NDArray[Any] | None:
-        name, shape = prefix + field.array_name(), field.shape()
-        if name not in self.arrays and field.may_be_none:
-            return None
-        wanted = tuple(lengths.get(length) if isinstance(length, str) else length for length in shape.lengths)
-        array = self._take(name, field.dtypes(), wanted, where)
-        for length, real in zip(shape.lengths, array.shape, strict=True):
-            if isinstance(length, str):
-                lengths[length] = real
-        bounds = shape.bounds
-        if bounds is not None and array.size and not (bounds.hold(array.min()) and bounds.hold(array.max())):
-            raise self.error(f"{where or 'it'}: array {name!r} has values that are not {bounds}")
-        return array
-
-    def _read_csr(
-        self, field: StoredField, where: str, prefix: str, lengths: dict[str, int]
-    ) -> sparse.csr_array | None:
-        data_name, columns_name, ends_name = (prefix + name for name in field.csr_names())
-        if ends_name not in self.arrays and field.may_be_none:
-            return None
-        csr = field.marker(Csr)
-        assert csr is not None
-        n_rows, n_columns = (lengths.get(n) if isinstance(n, str) else n for n in (csr.rows, csr.columns))
-        indptr = self._take(ends_name, np.int64, (None if n_rows is None else n_rows + 1,), where)
-        data = self._take(data_name, np.float32, 1, where)
-        indices = self._take(columns_name, np.int32, (data.size,), where)
-        if n_columns is None:
-            n_columns = int(indices.max()) + 1 if indices.size else 0
-        problem = csr_problem(indptr, indices, n_columns)
-        if problem is not None:
-            raise self.error(f"{where or 'it'}: the matrix of {ends_name!r} {problem}")
-        shape = (indptr.size - 1, n_columns)
-        for length, real in zip((csr.rows, csr.columns), shape, strict=True):
-            if isinstance(length, str):
-                lengths[length] = real
-        matrix = sparse.csr_array(shape, dtype=np.float32)
-        # Passed to SciPy together, integers of two sizes would be copied.
-        matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
-        return matrix
-
-    def read(self, hint: Any, markers: tuple[Any, ...], value: Any, where: str, prefix: str) -> Any:
-        """A JSON value as what its hint says."""
-        if hint is str and type(value) is str and markers in ((), (OMIT_DEFAULT,)):
-            return value  # most of what there is
-        for marker in markers:
-            if isinstance(marker, Via):
-                stored = self.read(marker.hint, (), value, where, prefix)
-                try:
-                    return marker.read(stored)
-                except InputError as problem:
-                    raise self.error(f"{where} does not fit: {problem}") from problem
-        read = self._read_unbounded(hint, value, where, prefix)
-        for marker in markers:
-            if isinstance(marker, Bounds) and read is not None and not marker.hold(read):
-                raise self.error(f"{where} is {described(value)}; expected {_expected(hint, self.kinds)} {marker}")
-        return read
-
-    def _read_unbounded(self, hint: Any, value: Any, where: str, prefix: str) -> Any:
-        members = members_of(hint)
-        if value is None and type(None) in members:
-            return None
-        members = tuple(member for member in members if member is not type(None))
-        if len(members) > 1:
-            member = next((member for member in members if _is_of(member, value)), None)
+        if type(kind) is not str or kind not in classes:
+            problem = f" is {described(kind)}" if "kind" in meta else " is missing"
+            raise _Misfit(f"{problem}; expected one of {', '.join(map(repr, classes))}", ".kind")
+        cls = classes[kind]
+    plan = _plan_of(cls)
+    if plan.old_names is not None:
+        meta = {plan.old_names.get(name, name): value for name, value in meta.items()}
+    if not plan.known.issuperset(meta):
+        unknown = next(name for name in meta if name not in plan.known)
+        known = [key.name for key in plan.keys] + [field.name for field in plan.rest if field.name in plan.known]
+        shown = ", ".join(["kind", *known] if classes else known)
+        raise _Misfit(f" is unknown; known here: {shown}", f".{unknown}")
+    values: dict[str, Any] = {}
+    name = ""
+    try:
+        for name, dot, exact, read, absent, expected in plan.keys:
+            if name in meta:
+                value = meta[name]
+                values[name] = value if type(value) is exact else read(value, source, prefix + dot)
+            elif absent is None:
+                raise _Misfit(f" is missing; expected {expected}")
+            else:
+                values |= absent
+    except _Misfit as misfit:
+        raise misfit.inside(f".{name}") from misfit.__cause__
+    if plan.has_rest:
+        _read_rest(plan, meta, source, prefix, dict(lengths or {}), values)
+    try:
+        if plan.is_its_fields:
+            value = object.__new__(cls)
+            value.__dict__.update(values)
+            if plan.has_post_init:
+                value.__post_init__()
         else:
-            member = members[0] if members and _is_of(members[0], value) else None
-        if member is None:
-            raise self.error(f"{where} is {described(value)}; expected {_expected(hint, self.kinds)}")
-        if member is float:
-            return self._read_float(value, where)
-        if member is int and not -(2**63) <= value < 2**63:
-            raise self.error(f"{where} is {described(value)}; expected a whole number of at most 64 bits")
-        if hasattr(member, "from_state"):
-            own = {name.removeprefix(prefix): array for name, array in self.arrays.items() if name.startswith(prefix)}
-            self.taken.update(prefix + name for name in own)
-            return member.from_state(value, own)
-        if is_dataclass(member) or member in self.kinds:
-            return self.read_dataclass(member, value, where, prefix)
-        if isinstance(value, list):
-            hints = _item_hints(member, len(value))
-            if len(hints) != len(value):
-                raise self.error(f"{where} is {described(value)}; expected {_expected(hint, self.kinds)}")
-            items = [
-                self.read(*unmarked(inner), item, f"{where}[{i}]", f"{prefix}{i}.")
-                for i, (inner, item) in enumerate(zip(hints, value, strict=True))
-            ]
-            if is_named_tuple(member):
-                return member(*items)
-            return tuple(items) if get_origin(member) is tuple else items
-        if get_origin(member) is dict:
-            inner = get_args(member)[1]
-            return {
-                key: self.read(*unmarked(inner), item, _key(where, key), f"{prefix}{key}.")
-                for key, item in value.items()
-            }
+            value = cls(**values)
+    except InputError as problem:
+        raise _Misfit(f" does not fit together: {problem}") from problem
+    if plan.shape_lengths and list(value.shape) != meta["shape"]:
+        raise _Misfit(f" has shape {meta['shape']} and is of shape {list(value.shape)}")
+    return value
+
+
+def _read_rest(
+    plan: _Plan, meta: Mapping[str, Any], source: _Source, prefix: str, lengths: dict[str, int], values: dict[str, Any]
+) -> None:
+    """Add the arrays, the fields that may be the same as another, and the lengths to the values."""
+    if plan.shape_lengths:
+        shape = values.pop("shape")
+        for name, length in zip(plan.shape_lengths, shape, strict=True):
+            if not 0 <= length < 2**31 or lengths.setdefault(name, length) != length:
+                raise _Misfit(f" is {described(list(shape))}; expected {', '.join(plan.shape_lengths)}", ".shape")
+    for name, value in values.items():
+        if type(value) is int:
+            lengths.setdefault(name, value)
+    for field in plan.rest:
+        name = field.name
+        if field.same is not None and values[field.same.flag]:
+            values[name] = values[field.same.field]
+        elif field.csr is not None:
+            values[name] = _read_csr(field, source, prefix, lengths)
+        elif field.is_array:
+            values[name] = _read_array(field, source, prefix, lengths)
+        elif name in meta:
+            try:
+                values[name] = _reader(field.hint, field.markers)(meta[name], source, f"{prefix}{name}.")
+            except _Misfit as misfit:
+                raise misfit.inside(f".{name}") from misfit.__cause__
+        else:
+            raise _Misfit(f" is missing; expected {_expected(field.hint)}", f".{name}")
+    for flag in plan.flags:
+        del values[flag]
+    for name in plan.lengths:
+        if name not in lengths:
+            raise _Misfit(" is the length of no array", f".{name}")
+        values[name] = lengths[name]
+
+
+def _take(source: _Source, name: str, dtypes: Any, shape: tuple[int | None, ...]) -> npt.NDArray[Any]:
+    problem = array_problem(source.arrays, name, dtypes, shape)
+    if problem is not None:
+        raise _Misfit(problem)
+    source.taken.add(name)
+    return source.arrays[name].copy() if source.copy else source.arrays[name]
+
+
+def _read_array(field: StoredField, source: _Source, prefix: str, lengths: dict[str, int]) -> npt.NDArray[Any] | None:
+    name, shape = prefix + field.array_name(), field.shape()
+    if name not in source.arrays and field.may_be_none:
+        return None
+    wanted = tuple(lengths.get(length) if isinstance(length, str) else length for length in shape.lengths)
+    array = _take(source, name, field.dtypes(), wanted)
+    for length, real in zip(shape.lengths, array.shape, strict=True):
+        if isinstance(length, str):
+            lengths[length] = real
+    bounds = shape.bounds
+    if bounds is not None and array.size and not (bounds.hold(array.min()) and bounds.hold(array.max())):
+        raise _Misfit(f": array {name!r} has values that are not {bounds}")
+    return array
+
+
+def _read_csr(field: StoredField, source: _Source, prefix: str, lengths: dict[str, int]) -> sparse.csr_array | None:
+    csr = field.csr
+    assert csr is not None
+    data_name, columns_name, ends_name = (prefix + name for name in field.csr_names())
+    if ends_name not in source.arrays and field.may_be_none:
+        return None
+    n_rows, n_columns = (lengths.get(n) if isinstance(n, str) else n for n in (csr.rows, csr.columns))
+    indptr = _take(source, ends_name, np.int64, (None if n_rows is None else n_rows + 1,))
+    data = _take(source, data_name, np.float32, (None,))
+    indices = _take(source, columns_name, np.int32, (data.size,))
+    if n_columns is None:
+        n_columns = int(indices.max()) + 1 if indices.size else 0
+    problem = csr_problem(indptr, indices, n_columns)
+    if problem is not None:
+        raise _Misfit(f": the matrix of {ends_name!r} {problem}")
+    shape = (indptr.size - 1, n_columns)
+    for length, real in zip((csr.rows, csr.columns), shape, strict=True):
+        if isinstance(length, str):
+            lengths[length] = real
+    matrix = sparse.csr_array(shape, dtype=np.float32)
+    # Passed to SciPy together, integers of two sizes would be copied.
+    matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
+    return matrix
+
+
+def _write_class(value: Any, prefix: str, arrays: Arrays) -> dict[str, Any]:
+    cls: Any = type(value)
+    plan = _plan_of(cls)
+    meta: dict[str, Any] = {} if plan.kind is None else {"kind": plan.kind}
+    if plan.shape_lengths:
+        meta["shape"] = list(value.shape)
+    for name, dot, as_is, write, omitted in plan.written:
+        stored = getattr(value, name)
+        if omitted is MISSING or not (stored is omitted or (type(stored) is type(omitted) and bool(stored == omitted))):
+            meta[name] = stored if type(stored) in as_is else write(stored, prefix + dot, arrays)
+    for field in plan.rest:
+        stored = getattr(value, field.name)
+        if field.same is not None:
+            is_same = stored is getattr(value, field.same.field)
+            meta[field.same.flag] = is_same
+            if is_same:
+                continue
+        if field.csr is None and not field.is_array:
+            meta[field.name] = _writer(field.hint, field.markers)[1](stored, f"{prefix}{field.name}.", arrays)
+        elif stored is not None and field.csr is not None:
+            integers = stored.indices.astype(np.int32, copy=False), stored.indptr.astype(np.int64, copy=False)
+            for name, array in zip(field.csr_names(), (stored.data, *integers), strict=True):
+                arrays[prefix + name] = array
+        elif stored is not None:
+            arrays[prefix + field.array_name()] = stored
+    return meta
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+def _writer(hint: Any, markers: tuple[Any, ...] = ()) -> tuple[frozenset[type], Write]:
+    """Types of values that are stored unchanged, and a function that writes a value of any type."""
+    via = next((marker for marker in markers if isinstance(marker, Via)), None)
+    if via is not None:
+        write_stored = _writer(via.hint)[1]
+        return frozenset(), lambda value, prefix, arrays: write_stored(via.write(value), prefix, arrays)
+    member = next((member for member in members_of(hint) if member is not type(None)), Any)
+    is_float = member is float  # an int may stand for a float, but not on disk
+    as_is: frozenset[type] = frozenset((float, type(None)) if is_float else (str, int, float, bool, type(None)))
+    hints, is_repeated = _item_hints(member)
+
+    def write(value: Any, prefix: str, arrays: Arrays) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, (tuple, list)):
+            if not is_repeated:
+                pairs = zip(value, items, strict=True)
+                return [write_item(item, f"{prefix}{i}.", arrays) for i, (item, (_, write_item)) in enumerate(pairs)]
+            item_as_is, write_item = items[0]
+            if item_as_is.issuperset(map(type, value)):
+                return list(value)
+            return [write_item(item, f"{prefix}{i}.", arrays) for i, item in enumerate(value)]
+        if hasattr(value, "to_state"):
+            meta, own = value.to_state()
+            arrays.update((prefix + name, array) for name, array in own.items())
+            return meta
+        if is_dataclass(value):
+            return _write_class(value, prefix, arrays)
+        if isinstance(value, Mapping):
+            write_item = items[0][1]
+            return {key: write_item(item, f"{prefix}{key}.", arrays) for key, item in value.items()}
+        if isinstance(value, np.generic):
+            value = value.item()
+        return float(value) if is_float else value
+
+    items = [_writer(*unmarked(inner)) for inner in hints] or [(as_is, write)]
+    return as_is, write
+
+
+def _reader(hint: Any, markers: tuple[Any, ...] = ()) -> Read:
+    """Compile a type hint and its markers to a function that reads and checks a JSON value."""
+    for marker in markers:
+        if isinstance(marker, Via):
+            return _via_reader(marker)
+    expected = _expected(hint)
+    read = _union_reader(hint, expected)
+    for marker in markers:
+        if isinstance(marker, Bounds):
+            read = _bounded_reader(read, marker, expected)
+    return read
+
+
+def _via_reader(via: Via) -> Read:
+    read_stored = _reader(via.hint)
+
+    def read(value: Any, source: _Source, prefix: str) -> Any:
+        stored = read_stored(value, source, prefix)
+        try:
+            return via.read(stored)
+        except InputError as problem:
+            raise _Misfit(f" does not fit: {problem}") from problem
+
+    return read
+
+
+def _bounded_reader(read: Read, bounds: Bounds, expected: str) -> Read:
+    def read_bounded(value: Any, source: _Source, prefix: str) -> Any:
+        number = read(value, source, prefix)
+        if number is not None and not bounds.hold(number):
+            raise _Misfit(f" is {described(value)}; expected {expected} {bounds}")
+        return number
+
+    return read_bounded
+
+
+def _union_reader(hint: Any, expected: str) -> Read:
+    members = members_of(hint)
+    readers = [(member, _member_reader(member, expected)) for member in members if member is not type(None)]
+    if len(readers) == len(members) == 1:
+        return readers[0][1]
+    may_be_none = len(readers) < len(members)
+
+    def read(value: Any, source: _Source, prefix: str) -> Any:
+        if value is None and may_be_none:
+            return None
+        for member, read_member in readers:
+            if _is_of(member, value):
+                return read_member(value, source, prefix)
+        raise _Misfit(f" is {described(value)}; expected {expected}")
+
+    return read
+
+
+def _member_reader(hint: Any, expected: str) -> Read:
+    """Compile a type that is no union."""
+    if hint is float:
+        return _read_float  # a union has looked at the type before
+    if hint is int:
+        return _read_int
+    if _is_list(hint):
+        return _list_reader(hint, expected)
+    if get_origin(hint) is dict:
+        return _dict_reader(hint, expected)
+    if isinstance(hint, type) and hint not in (Any, bool, str, list, dict):
+        return _class_reader(hint, expected)
+
+    def read(value: Any, source: _Source, prefix: str) -> Any:
+        if not _is_of(hint, value):
+            raise _Misfit(f" is {described(value)}; expected {expected}")
         return value
 
-    def _read_float(self, value: float, where: str) -> float:
+    return read
+
+
+def _read_float(value: Any, source: _Source, prefix: str) -> float:
+    if type(value) is not float:
+        if type(value) is not int:
+            raise _Misfit(f" is {described(value)}; expected a number")
         try:
-            number = float(value)
+            value = float(value)
         except OverflowError:
-            raise self.error(f"{where} is a number that no float holds") from None
-        if not math.isfinite(number):
-            raise self.error(f"{where} is {value}; expected a finite number")
-        return number
+            raise _Misfit(" is a number that no float holds") from None
+    if not math.isfinite(value):
+        raise _Misfit(f" is {value}; expected a finite number")
+    return float(value)
+
+
+def _read_int(value: Any, source: _Source, prefix: str) -> int:
+    if type(value) is not int:
+        raise _Misfit(f" is {described(value)}; expected a whole number")
+    if not -(2**63) <= value < 2**63:
+        raise _Misfit(f" is {described(value)}; expected a whole number of at most 64 bits")
+    return value
+
+
+def _list_reader(hint: Any, expected: str) -> Read:
+    hints, is_repeated = _item_hints(hint)
+    readers = [_reader(*unmarked(inner)) for inner in hints or [Any]]
+    is_of_texts = hints == [str] and is_repeated
+    make: Callable[[list[Any]], Any] = list
+    if is_named_tuple(hint):
+        make = hint._make
+    elif get_origin(hint) is tuple:
+        make = tuple
+
+    def read(value: Any, source: _Source, prefix: str) -> Any:
+        if not isinstance(value, list) or not (is_repeated or len(value) == len(readers)):
+            raise _Misfit(f" is {described(value)}; expected {expected}")
+        if is_of_texts and _TEXT.issuperset(map(type, value)):
+            return make(value)  # what most lists are
+        items: list[Any] = []
+        try:
+            for read_item, item in zip(itertools.cycle(readers), value):
+                items.append(read_item(item, source, f"{prefix}{len(items)}."))
+        except _Misfit as misfit:
+            raise misfit.inside(f"[{len(items)}]") from misfit.__cause__
+        return make(items)
+
+    return read
+
+
+def _dict_reader(hint: Any, expected: str) -> Read:
+    read_item = _reader(*unmarked(get_args(hint)[1]))
+
+    def read(value: Any, source: _Source, prefix: str) -> Any:
+        if not isinstance(value, Mapping):
+            raise _Misfit(f" is {described(value)}; expected {expected}")
+        items = {}
+        key = ""
+        try:
+            for key, item in value.items():
+                items[key] = read_item(item, source, f"{prefix}{key}.")
+        except _Misfit as misfit:
+            raise misfit.inside(f".{key}") from misfit.__cause__
+        return items
+
+    return read
+
+
+def _class_reader(cls: Any, expected: str) -> Read:
+    def read(value: Any, source: _Source, prefix: str) -> Any:
+        if not isinstance(value, Mapping):
+            raise _Misfit(f" is {described(value)}; expected {expected}")
+        if not hasattr(cls, "from_state"):
+            return _read_class(cls, value, source, prefix)
+        own = {name.removeprefix(prefix): array for name, array in source.arrays.items() if name.startswith(prefix)}
+        source.taken.update(prefix + name for name in own)
+        return cls.from_state(value, own)
+
+    return read
+
+
+# -- type hints -------------------------------------------------------------------------------------------------------
+
+
+def _item_hints(hint: Any) -> tuple[list[Any], bool]:
+    """Types of the items of a list or mapping, and whether the one type is that of every item; empty for any type."""
+    if is_named_tuple(hint):
+        return list(get_type_hints(hint, include_extras=True).values()), False
+    inner = get_args(hint) if get_origin(hint) in (tuple, list, dict) else ()
+    if get_origin(hint) is tuple and (len(inner) != 2 or inner[1] is not Ellipsis):
+        return list(inner), False
+    return list(inner[1:] if get_origin(hint) is dict else inner[:1]), True
+
+
+def _is_list(hint: Any) -> bool:
+    return get_origin(hint) in (tuple, list) or hint is list or is_named_tuple(hint)
 
 
 def _is_of(hint: Any, value: Any) -> bool:
-    """Whether a JSON value can be of a type at all; what is inside it is looked at later."""
-    origin = get_origin(hint)
+    """Tell if a JSON value can be of a type, without a look at its items."""
     if hint is Any:
         return True
-    if origin is Literal:
+    if get_origin(hint) is Literal:
         return any(type(value) is type(option) and value == option for option in get_args(hint))
     if hint is float:
         return type(value) in (int, float)
-    if origin in (tuple, list) or hint is list or is_named_tuple(hint):
+    if _is_list(hint):
         return isinstance(value, list)
-    if origin is dict or hint is dict or (isinstance(hint, type) and hint not in (bool, int, str)):
+    if get_origin(hint) is dict or (isinstance(hint, type) and hint not in (bool, int, str)):
         return isinstance(value, Mapping)
     return type(value) is hint
 
 
-def _expected(hint: Any, kinds: Kinds) -> str:
-    """What a value should have been, in words."""
+def _expected(hint: Any) -> str:
+    """Describe a type in words."""
     names = {bool: "true or false", int: "a whole number", float: "a number", str: "text", type(None): "nothing"}
     phrases = []
     for member in members_of(hint):
@@ -470,25 +676,21 @@ def _expected(hint: Any, kinds: Kinds) -> str:
             phrases.append("one of " + ", ".join(map(repr, get_args(member))))
         elif member in names:
             phrases.append(names[member])
-        elif _is_of(member, []) and member is not Any:
-            n_items = len(_item_hints(member, -1))
-            phrases.append(f"a list of {n_items}" if n_items else "a list")
+        elif _is_list(member):
+            hints, is_repeated = _item_hints(member)
+            phrases.append("a list" if is_repeated else f"a list of {len(hints)}")
         else:
             phrases.append("a value" if member is Any else "a mapping")
     return " or ".join(phrases)
-
-
-def _key(where: str, name: object) -> str:
-    return f"{where}.{name}" if where else str(name)
 
 
 # -- copying ----------------------------------------------------------------------------------------------------------
 
 
 def copied(value: T) -> T:
-    """The same value with arrays of its own; fields that are not stored begin anew.
+    """Copy a value and its arrays; fields that are not stored begin anew.
 
-    What was one array in two fields is one array in the copy.
+    Two fields with one array have one array in the copy.
     """
     copies: dict[int, Any] = {}
     return _copied(value, copies)

@@ -41,28 +41,41 @@ def take_array(
     >>> take_array({"w": np.zeros((3, 2))}, "w", np.float64, (None, 2)).shape
     (3, 2)
     """
+    problem = array_problem(arrays, name, dtype, shape, finite=finite)
+    if problem is not None:
+        raise DamagedBundleError(where + problem)
+    return arrays[name]
+
+
+def array_problem(
+    arrays: Mapping[str, npt.NDArray[Any]],
+    name: str,
+    dtype: npt.DTypeLike | tuple[npt.DTypeLike, ...],
+    shape: int | tuple[int | None, ...],
+    *,
+    finite: bool = True,
+) -> str | None:
+    """Say what is wrong with an array, to follow the name of its bundle, or None; parameters as `take_array`."""
     if name not in arrays:
-        raise DamagedBundleError(f"{where} has no array {name!r}")
+        return f" has no array {name!r}"
     array = arrays[name]
     if not isinstance(array, np.ndarray):
-        raise DamagedBundleError(f"{where}: {name!r} is of type {type(array).__name__}; expected an array")
+        return f": {name!r} is of type {type(array).__name__}; expected an array"
     allowed = [np.dtype(kind) for kind in (dtype if isinstance(dtype, tuple) else (dtype,))]
     if array.dtype not in allowed:
         expected = " or ".join(kind.name for kind in allowed)
-        raise DamagedBundleError(f"{where}: array {name!r} is of type {array.dtype}; expected {expected}")
+        return f": array {name!r} is of type {array.dtype}; expected {expected}"
     if isinstance(shape, int):
         if array.ndim != shape:
-            raise DamagedBundleError(
-                f"{where}: array {name!r} has {array.ndim} dimensions; expected {shape} dimensions"
-            )
+            return f": array {name!r} has {array.ndim} dimensions; expected {shape} dimensions"
     elif len(shape) != array.ndim or any(
         want is not None and want != have for want, have in zip(shape, array.shape, strict=True)
     ):
         expected = "(" + ", ".join("any" if want is None else str(want) for want in shape) + ")"
-        raise DamagedBundleError(f"{where}: array {name!r} has shape {array.shape}; expected {expected}")
+        return f": array {name!r} has shape {array.shape}; expected {expected}"
     if finite and array.dtype.kind == "f" and not _all_finite(array):
-        raise DamagedBundleError(f"{where}: array {name!r} has values that are not finite")
-    return array
+        return f": array {name!r} has values that are not finite"
+    return None
 
 
 def _all_finite(array: npt.NDArray[Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T")
 
@@ -16,12 +16,6 @@ OLD_FIELDS: Final[dict[str, dict[str, str]]] = {
 }
 # Old beginning of the names of arrays -> beginning.
 OLD_ARRAYS: Final = {"carried_": "stored_fields_"}
-
-
-def with_new_fields(cls: type, meta: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """Stored fields of a dataclass under the names that the class has now."""
-    old = OLD_FIELDS.get(cls.__name__)
-    return meta if old is None else {old.get(name, name): value for name, value in meta.items()}
 
 
 def with_new_arrays(arrays: Mapping[str, T]) -> dict[str, T]:

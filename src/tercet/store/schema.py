@@ -107,6 +107,7 @@ class StoredField:
     markers: tuple[Any, ...]
     has_default: bool
     default: Any
+    has_factory: bool
 
     def marker(self, kind: type[T]) -> T | None:
         return next((marker for marker in self.markers if isinstance(marker, kind)), None)
@@ -115,19 +116,22 @@ class StoredField:
     def may_be_none(self) -> bool:
         return type(None) in members_of(self.hint)
 
-    # Asked for each value that is read, and journals have millions.
-    @functools.cached_property
+    @property
     def is_array(self) -> bool:
         return any(get_origin(member) is np.ndarray for member in members_of(self.hint))
 
-    @functools.cached_property
-    def is_csr(self) -> bool:
-        return self.marker(Csr) is not None
+    @property
+    def csr(self) -> Csr | None:
+        return self.marker(Csr)
+
+    @property
+    def same(self) -> SameAs | None:
+        return self.marker(SameAs)
 
     def csr_names(self) -> tuple[str, str, str]:
-        csr = self.marker(Csr)
-        assert csr is not None
-        return csr.names or (f"{self.name}.data", f"{self.name}.indices", f"{self.name}.indptr")
+        """Names of the arrays with the data, the columns and the row pointers."""
+        names = None if self.csr is None else self.csr.names
+        return names or (f"{self.name}.data", f"{self.name}.indices", f"{self.name}.indptr")
 
     def shape(self) -> Shape:
         return self.marker(Shape) or Shape(None)
@@ -149,9 +153,9 @@ def stored_fields(cls: Any) -> tuple[StoredField, ...]:
     for field in fields(cls):
         if field.init:
             hint, markers = unmarked(hints[field.name])
-            has_default = field.default is not MISSING or field.default_factory is not MISSING
+            has_factory = field.default_factory is not MISSING
             default = field.default_factory() if field.default_factory is not MISSING else field.default
-            stored.append(StoredField(field.name, hint, markers, has_default, default))
+            stored.append(StoredField(field.name, hint, markers, default is not MISSING, default, has_factory))
     return tuple(stored)
 
 
