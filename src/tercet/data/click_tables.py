@@ -6,10 +6,13 @@ Columns are found by their names (`roles`), or named. Lists come in the order of
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import groupby, repeat
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from tercet.data.batches import Batch, Batches, gathered
 from tercet.data.clicks import (
     CLICK_HEADER,
     SESSIONS,
@@ -244,32 +247,63 @@ def _rows_of_documents(table: DataTable, given: Columns, refused: Refused | None
     session = find_column(table, "session", SESSIONS, given.get("session"))
     randomised = find_column(table, "randomised", RANDOMISED, given.get("randomised"))
     times = Times(table, given.get("time"))
-    lists = ShownLists()
-    for number, row in table.rows(refused):
-        try:
-            text = query_in(row.get(query), table, number, query)
-            doc_id = id_in(row.get(doc), table, number, doc)
-            is_clicked = _truth_in(row.get(clicked), table, number, clicked)
-            is_random = randomised is not None and _truth_in(row.get(randomised), table, number, randomised)
-            place = None if position is None else _position_in(row.get(position), table, number, position)
-            search_id, who = (None if column is None else row.get(column) for column in (search, session))
-            key = ListKey.from_row(search_id, who, text)
-            time = times.time_of(row, number)
-        except FormatError as problem:
-            refuse(problem, refused)
-            continue
-        shown = lists.show(key, doc_id, place, time)
-        shown.is_random |= is_random
-        shown.session = shown.session or (None if session is None else session_in(row.get(session)))
-        if is_clicked:
-            lists.click(key, doc_id)
-    lists.close()
+    names = [query, doc, clicked, *filter(None, (randomised, position, search, session, times.column))]
+
+    def gather(batches: Batches, refused: Refused | None) -> ShownLists:
+        lists = ShownLists()
+        for batch in batches:
+            try:
+                rows = zip(
+                    *(
+                        _cells(batch, names, *cell)
+                        for cell in (
+                            (search, lambda value, number: value),
+                            (session, lambda value, number: value),
+                            (query, lambda value, number: query_in(value, table, number, query)),
+                            (doc, lambda value, number: id_in(value, table, number, doc)),
+                            (clicked, lambda value, number: _truth_in(value, table, number, clicked)),
+                            (randomised, lambda value, number: _truth_in(value, table, number, str(randomised))),
+                            (position, lambda value, number: _position_in(value, table, number, str(position))),
+                            (times.column, times.time_in),
+                        )
+                    ),
+                    strict=True,
+                )
+            except FormatError as problem:
+                refuse(problem, refused)
+                continue
+            for (search_id, who, text), run in groupby(rows, key=itemgetter(0, 1, 2)):
+                _show(lists, ListKey.from_row(search_id, who, text), session_in(who), list(run))
+        lists.close()
+        return lists
+
+    lists = gathered(table, names, gather, refused)
     grouped = search or session
     summary = f"lists by {grouped} and query" if grouped else "lists by rows of one query after each other"
     roles = {"query": query, "doc": doc, "clicked": clicked, "position": position, "randomised": randomised}
     form = f"{table.form}; a row for each document shown; {_summary(roles)}; {summary}{times}"
     notes = (*_repeated(lists), *times.notes)
     return log_in_order([shown.placed() for shown in lists.lists], form, notes, table.name)
+
+
+def _cells(batch: Batch, names: Sequence[str], name: str | None, convert: Callable[[Value, int], Any]) -> Iterable[Any]:
+    """The converted values of a column; as many times None where there is no such column."""
+    if name is None:
+        return repeat(None, len(batch.columns[0]))
+    return batch.converted(names.index(name), convert)
+
+
+def _show(lists: ShownLists, key: ListKey, session: str | None, rows: Sequence[Sequence[Any]]) -> None:
+    """Take in rows of one key that follow each other."""
+    _, _, _, docs, clicks, randomised, positions, times = zip(*rows, strict=True)
+    together = lists.show_together(key, docs, positions, times)
+    for row, doc_id in enumerate(docs):
+        if together is None or not row:
+            shown = together or lists.show(key, doc_id, positions[row], times[row])
+            shown.is_random |= any(randomised) if together else bool(randomised[row])
+            shown.session = shown.session or session
+        if clicks[row]:
+            lists.click(key, doc_id)
 
 
 def _summary(roles: Mapping[str, str | None]) -> str:
