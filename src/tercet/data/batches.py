@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import codecs
 import csv
+import gc
 import io
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from tercet.data import limits
-from tercet.data.lines import PACKING_DAMAGE, FilePath, Refused, open_bytes, surrogate_problem
+from tercet.data.lines import PACKING_DAMAGE, FilePath, Refused, id_problem, open_bytes, surrogate_problem
 from tercet.data.tables import CsvTable, DataTable, long_cells
 from tercet.data.values import Value
 from tercet.data.watching import READ_AT_ONCE
 from tercet.errors import FormatError
 
-ROWS_AT_ONCE = 1 << 14
-_FEW = 32  # cells that are converted without looking for equal ones
+ROWS_AT_ONCE = 1 << 9  # as few as stay in a processor's cache
+_MOST_KEPT = 1 << 20  # converted texts of a column
+_TEXTS = {str, type(None)}
 T = TypeVar("T")
 Column = Sequence[Value]
 
@@ -42,16 +45,50 @@ class Batch(NamedTuple):
     number: int
     columns: list[Column]
 
-    def converted(self, column: int, convert: Callable[[Value, int], T]) -> list[T]:
-        """Return a column's values as ``convert(value, number)`` gives them, with one call for equal texts."""
-        cells, number = self.columns[column], self.number
-        if len(cells) < _FEW or not {type(cell) for cell in cells} <= {str, type(None)}:
-            return [convert(cell, number) for cell in cells]
-        values = {cell: convert(cell, number) for cell in set(cells)}
+
+class Conversion(Generic[T]):
+    """Converts the cells of a column; equal texts only once, and ids without trouble not at all."""
+
+    def __init__(self, column: int, convert: Callable[[Value, int], T], are_ids: bool = False) -> None:
+        self._are_ids = are_ids
+        self._column, self._convert = column, convert
+        self._values: dict[Value, T] = {}
+
+    def __call__(self, batch: Batch) -> list[T]:
+        """Return ``convert(value, number)`` of each value."""
+        cells, values = batch.columns[self._column], self._values
+        if batch.number or not set(map(type, cells)) <= _TEXTS:  # of numbers, True would be 1
+            return [self._convert(cell, batch.number) for cell in cells]
+        if len(values) > _MOST_KEPT:
+            values.clear()
+        if self._are_ids and plain_ids(cells):
+            return list(map(values.setdefault, cells, cells))  # type: ignore[arg-type]  # one object for equal ids
+        for cell in set(cells).difference(values):
+            values[cell] = self._convert(cell, 0)
         return [values[cell] for cell in cells]
 
 
+def plain_ids(cells: Column) -> bool:
+    """Return True where all cells are texts that can be ids, by one look at all of them."""
+    if None in cells or not set(map(type, cells)) <= {str}:
+        return False
+    joined = "".join(cells)  # type: ignore[arg-type]
+    return id_problem(joined) is None and "\ufeff" not in joined
+
+
 Batches = Iterator[Batch]
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Look for no garbage meanwhile: a reader makes millions of objects, and none of them in cycles."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def gathered(
@@ -62,7 +99,8 @@ def gathered(
     `gather` must begin anew each time. Bad rows are refused only when rows come one by one.
     """
     try:
-        return gather(column_batches(table, names), None)
+        with collector_paused():
+            return gather(column_batches(table, names), None)
     except (Irregular, FormatError):
         rows = (Batch(number, [(row.get(name),) for name in names]) for number, row in table.rows(refused))
         return gather(rows, refused)
@@ -96,7 +134,7 @@ def _text_batches(table: CsvTable, names: Sequence[str]) -> Batches:
         if over_lines and max(sum(map(len, row)) for row in rows) > limits.LONGEST_LINE:
             raise Irregular
         # Records without any text are left out, as are lines without any.
-        if not all(row and (row[0] and not row[0].isspace()) for row in rows):
+        if [] in rows or not all(row[0].strip() for row in rows):
             rows = [row for row in rows if any(cell and not cell.isspace() for cell in row)]
         if is_header and rows:
             is_header = False

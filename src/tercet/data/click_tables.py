@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from itertools import groupby, repeat
+from itertools import compress, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from tercet.data.batches import Batch, Batches, gathered
+from tercet.data.batches import Batches, Conversion, gathered
 from tercet.data.clicks import (
     CLICK_HEADER,
     SESSIONS,
@@ -249,29 +249,30 @@ def _rows_of_documents(table: DataTable, given: Columns, refused: Refused | None
     times = Times(table, given.get("time"))
     names = [query, doc, clicked, *filter(None, (randomised, position, search, session, times.column))]
 
+    checks: tuple[tuple[str | None, Callable[[Value, int], Any]], ...] = (
+        (query, lambda value, number: query_in(value, table, number, query)),
+        (doc, lambda value, number: id_in(value, table, number, doc)),
+        (clicked, lambda value, number: _truth_in(value, table, number, clicked)),
+        (randomised, lambda value, number: _truth_in(value, table, number, str(randomised))),
+        (position, lambda value, number: _position_in(value, table, number, str(position))),
+        (times.column, times.time_in),
+    )
+
     def gather(batches: Batches, refused: Refused | None) -> ShownLists:
         lists = ShownLists()
+        conversions = [
+            None if column is None else Conversion(names.index(column), convert, are_ids=column == doc)
+            for column, convert in checks
+        ]
         for batch in batches:
             try:
-                rows = zip(
-                    *(
-                        _cells(batch, names, *cell)
-                        for cell in (
-                            (search, lambda value, number: value),
-                            (session, lambda value, number: value),
-                            (query, lambda value, number: query_in(value, table, number, query)),
-                            (doc, lambda value, number: id_in(value, table, number, doc)),
-                            (clicked, lambda value, number: _truth_in(value, table, number, clicked)),
-                            (randomised, lambda value, number: _truth_in(value, table, number, str(randomised))),
-                            (position, lambda value, number: _position_in(value, table, number, str(position))),
-                            (times.column, times.time_in),
-                        )
-                    ),
-                    strict=True,
-                )
+                none = [None] * len(batch.columns[0])
+                keys = [none if column is None else batch.columns[names.index(column)] for column in (search, session)]
+                columns = [none if conversion is None else conversion(batch) for conversion in conversions]
             except FormatError as problem:
                 refuse(problem, refused)
                 continue
+            rows: Iterable[Any] = zip(*keys, *columns, strict=True)
             for (search_id, who, text), run in groupby(rows, key=itemgetter(0, 1, 2)):
                 _show(lists, ListKey.from_row(search_id, who, text), session_in(who), list(run))
         lists.close()
@@ -286,24 +287,20 @@ def _rows_of_documents(table: DataTable, given: Columns, refused: Refused | None
     return log_in_order([shown.placed() for shown in lists.lists], form, notes, table.name)
 
 
-def _cells(batch: Batch, names: Sequence[str], name: str | None, convert: Callable[[Value, int], Any]) -> Iterable[Any]:
-    """The converted values of a column; as many times None where there is no such column."""
-    if name is None:
-        return repeat(None, len(batch.columns[0]))
-    return batch.converted(names.index(name), convert)
-
-
 def _show(lists: ShownLists, key: ListKey, session: str | None, rows: Sequence[Sequence[Any]]) -> None:
     """Take in rows of one key that follow each other."""
     _, _, _, docs, clicks, randomised, positions, times = zip(*rows, strict=True)
     together = lists.show_together(key, docs, positions, times)
-    for row, doc_id in enumerate(docs):
-        if together is None or not row:
-            shown = together or lists.show(key, doc_id, positions[row], times[row])
-            shown.is_random |= any(randomised) if together else bool(randomised[row])
-            shown.session = shown.session or session
-        if clicks[row]:
-            lists.click(key, doc_id)
+    if together is None:
+        if len(rows) > 1:
+            for row in rows:
+                _show(lists, key, session, [row])
+            return
+        together = lists.show(key, docs[0], positions[0], times[0])
+    together.is_random |= any(randomised)
+    together.session = together.session or session
+    for doc_id in compress(docs, clicks):
+        lists.click(key, doc_id)
 
 
 def _summary(roles: Mapping[str, str | None]) -> str:

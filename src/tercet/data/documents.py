@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.data import limits
-from tercet.data.batches import Irregular, column_batches
+from tercet.data.batches import Conversion, Irregular, collector_paused, column_batches
 from tercet.data.frames import IndexedTexts, as_table
 from tercet.data.gathered_columns import GatheredColumns, compact_column
 from tercet.data.json_lines import load_json
@@ -195,7 +195,10 @@ def read_table(
 def gather_documents(table: DataTable, roles: DocumentRoles, refused: Refused | None = None) -> Documents:
     """The documents of a table, in memory."""
     if isinstance(table, CsvTable):
-        with suppress(Irregular, FormatError):  # the row reader says what is wrong, or leaves rows out
+        with (
+            suppress(Irregular, FormatError),
+            collector_paused(),
+        ):  # the row reader says what is wrong, or leaves rows out
             return _regular_documents(table, roles)
     ids: list[str] = []
     rows: list[Record] = []
@@ -234,8 +237,9 @@ def regular_batches(table: CsvTable, roles: DocumentRoles) -> Iterator[tuple[lis
     """Ids, and text columns and stored fields, of many rows at once; `Irregular` where a row is wrong by itself."""
     names = (*roles.text, *roles.stored_fields)
     texts = range(1, len(roles.text) + 1)
+    ids_of = Conversion(0, lambda value, number: id_in(value, table, number, roles.id), are_ids=True)
     for batch in column_batches(table, (roles.id, *names)):
-        ids = [id_in(value, table, 0, roles.id) for value in batch.columns[0]]
+        ids = ids_of(batch)
         if all(None in batch.columns[place] for place in texts):
             rows = zip(*(batch.columns[place] for place in texts), strict=True)
             if not all(any(row) for row in rows):
