@@ -112,7 +112,7 @@ class ShownLists:
         first.positions.update(fresh)
         first.taken |= taken  # type: ignore[arg-type]
         if first.time is not None and times[0] is not None:
-            first.time = min(first.time, min(times))  # type: ignore[type-var, assignment]
+            first.time = min(first.time, min(times))  # type: ignore[type-var]
         return first
 
     def click(self, key: ListKey, doc_id: str) -> None:
