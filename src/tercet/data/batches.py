@@ -11,7 +11,7 @@ import csv
 import gc
 import io
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain, islice
 from typing import Generic, NamedTuple, TypeVar
 
@@ -33,7 +33,7 @@ class Irregular(Exception):
     """A table that cannot be read by whole columns; the row reader says what is wrong, or reads the table."""
 
 
-class Batch(NamedTuple):
+class ColumnBatch(NamedTuple):
     """Rows of some columns, in the order of the names that were asked for.
 
     Attributes
@@ -54,7 +54,7 @@ class Conversion(Generic[T]):
         self._column, self._convert = column, convert
         self._values: dict[Value, T] = {}
 
-    def __call__(self, batch: Batch) -> list[T]:
+    def __call__(self, batch: ColumnBatch) -> list[T]:
         """Return ``convert(value, number)`` of each value."""
         cells, values = batch.columns[self._column], self._values
         if batch.number or not set(map(type, cells)) <= _TEXTS:  # of numbers, True would be 1
@@ -63,9 +63,11 @@ class Conversion(Generic[T]):
             values.clear()
         if self._are_ids and plain_ids(cells):
             return list(map(values.setdefault, cells, cells))  # type: ignore[arg-type]  # one object for equal ids
+        with suppress(KeyError):
+            return list(map(values.__getitem__, cells))
         for cell in set(cells).difference(values):
             values[cell] = self._convert(cell, 0)
-        return [values[cell] for cell in cells]
+        return list(map(values.__getitem__, cells))
 
 
 def plain_ids(cells: Column) -> bool:
@@ -76,7 +78,7 @@ def plain_ids(cells: Column) -> bool:
     return id_problem(joined) is None and "\ufeff" not in joined
 
 
-Batches = Iterator[Batch]
+Batches = Iterator[ColumnBatch]
 
 
 @contextmanager
@@ -99,10 +101,9 @@ def gathered(
     `gather` must begin anew each time. Bad rows are refused only when rows come one by one.
     """
     try:
-        with collector_paused():
-            return gather(column_batches(table, names), None)
+        return gather(column_batches(table, names), None)
     except (Irregular, FormatError):
-        rows = (Batch(number, [(row.get(name),) for name in names]) for number, row in table.rows(refused))
+        rows = (ColumnBatch(number, [(row.get(name),) for name in names]) for number, row in table.rows(refused))
         return gather(rows, refused)
 
 
@@ -113,7 +114,7 @@ def column_batches(table: DataTable, names: Sequence[str]) -> Batches:
         return
     rows = table.rows()
     while batch := [row for _, row in islice(rows, ROWS_AT_ONCE)]:
-        yield Batch(0, [[row.get(name) for row in batch] for name in names])
+        yield ColumnBatch(0, [[row.get(name) for row in batch] for name in names])
 
 
 def _text_batches(table: CsvTable, names: Sequence[str]) -> Batches:
@@ -144,7 +145,7 @@ def _text_batches(table: CsvTable, names: Sequence[str]) -> Batches:
         if set(map(len, rows)) != {len(table.columns)}:
             raise Irregular
         columns = list(zip(*rows, strict=True))
-        yield Batch(0, [_none_for_empty(columns[place]) for place in places])
+        yield ColumnBatch(0, [_none_for_empty(columns[place]) for place in places])
 
 
 def _none_for_empty(cells: tuple[str, ...]) -> Column:

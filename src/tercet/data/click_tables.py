@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from itertools import compress, groupby
-from operator import itemgetter
+from itertools import compress, pairwise
+from operator import ne
 from pathlib import Path
 from typing import Any
 
-from tercet.data.batches import Batches, Conversion, gathered
+from tercet.data.batches import Batches, Conversion, collector_paused, gathered
 from tercet.data.clicks import (
     CLICK_HEADER,
     SESSIONS,
@@ -168,6 +168,7 @@ def _impression(one: Any, number: int) -> Impression:
     return impression
 
 
+@collector_paused()
 def click_log_of(
     tables: Sequence[DataTable], columns: Columns | None = None, refused: Refused | None = None
 ) -> ClickLog:
@@ -267,14 +268,19 @@ def _rows_of_documents(table: DataTable, given: Columns, refused: Refused | None
         for batch in batches:
             try:
                 none = [None] * len(batch.columns[0])
-                keys = [none if column is None else batch.columns[names.index(column)] for column in (search, session)]
-                columns = [none if conversion is None else conversion(batch) for conversion in conversions]
+                groups = [
+                    none if column is None else batch.columns[names.index(column)] for column in (search, session)
+                ]
+                texts, *columns = [none if conversion is None else conversion(batch) for conversion in conversions]
             except FormatError as problem:
                 refuse(problem, refused)
                 continue
-            rows: Iterable[Any] = zip(*keys, *columns, strict=True)
-            for (search_id, who, text), run in groupby(rows, key=itemgetter(0, 1, 2)):
-                _show(lists, ListKey.from_row(search_id, who, text), session_in(who), list(run))
+            keys = list(zip(*groups, texts, strict=True))
+            begins = [0, *compress(range(1, len(keys)), map(ne, keys, keys[1:])), len(keys)]
+            for first, end in pairwise(begins):
+                search_id, who, text = keys[first]
+                run: list[Sequence[Any]] = [column[first:end] for column in columns]
+                _show(lists, ListKey.from_row(search_id, who, text), session_in(who), *run)
         lists.close()
         return lists
 
@@ -287,18 +293,27 @@ def _rows_of_documents(table: DataTable, given: Columns, refused: Refused | None
     return log_in_order([shown.placed() for shown in lists.lists], form, notes, table.name)
 
 
-def _show(lists: ShownLists, key: ListKey, session: str | None, rows: Sequence[Sequence[Any]]) -> None:
+def _show(
+    lists: ShownLists,
+    key: ListKey,
+    session: str | None,
+    docs: Sequence[str],
+    clicks: Sequence[bool],
+    randomised: Sequence[bool | None],
+    positions: Sequence[float | None],
+    times: Sequence[float | None],
+) -> None:
     """Take in rows of one key that follow each other."""
-    _, _, _, docs, clicks, randomised, positions, times = zip(*rows, strict=True)
-    together = lists.show_together(key, docs, positions, times)
-    if together is None:
-        if len(rows) > 1:
-            for row in rows:
-                _show(lists, key, session, [row])
+    shown = lists.show_together(key, docs, positions, times)
+    if shown is None:
+        if len(docs) > 1:
+            for row in range(len(docs)):
+                one = slice(row, row + 1)
+                _show(lists, key, session, docs[one], clicks[one], randomised[one], positions[one], times[one])
             return
-        together = lists.show(key, docs[0], positions[0], times[0])
-    together.is_random |= any(randomised)
-    together.session = together.session or session
+        shown = lists.show(key, docs[0], positions[0], times[0])
+    shown.is_random |= any(randomised)
+    shown.session = shown.session or session
     for doc_id in compress(docs, clicks):
         lists.click(key, doc_id)
 

@@ -217,6 +217,7 @@ def gather_documents(table: DataTable, roles: DocumentRoles, refused: Refused | 
     return Documents(ids, gathered.finished(), roles.text)
 
 
+@collector_paused()
 def _regular_documents(table: CsvTable, roles: DocumentRoles) -> Documents:
     """The documents of a table of text in which no row is wrong; else `Irregular`."""
     names = (*roles.text, *roles.stored_fields)

@@ -46,9 +46,11 @@ class ShownList:
 
     def impression(self) -> Impression:
         docs = list(self.positions)
-        if None not in self.positions.values():
+        positions = list(self.positions.values())
+        if None not in positions and positions != sorted(positions):  # type: ignore[type-var]
             docs.sort(key=self.positions.__getitem__)  # type: ignore[arg-type]
-        return Impression(self.query, tuple(docs), tuple(doc_id for doc_id in self.clicks if doc_id in self.positions))
+        clicked = tuple([doc_id for doc_id in self.clicks if doc_id in self.positions])
+        return Impression(self.query, tuple(docs), clicked)
 
 
 class ListKey(NamedTuple):
