@@ -24,6 +24,7 @@ def write_rows(path: Path, head: list[str], rows: list[list[str]], end: str = ""
     return path
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(*[st.sampled_from("123")] * 3, st.sampled_from("01"), st.sampled_from("1234 ")), min_size=1))
 @pytest.mark.parametrize("key", ["search_id", "session", "other"])
@@ -37,6 +38,7 @@ def test_lists_are_the_same_by_columns_and_by_rows(tmp_path_factory, key, rows):
     assert (whole.impressions, whole.sessions, whole.notes) == (by_row.impressions, by_row.sessions, by_row.notes)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=8))
 def test_documents_are_the_same_by_columns_and_by_rows(tmp_path_factory, rows):
