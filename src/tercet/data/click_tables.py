@@ -6,10 +6,13 @@ Columns are found by their names (`roles`), or named. Lists come in the order of
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import compress, pairwise
+from operator import ne
 from pathlib import Path
 from typing import Any
 
+from tercet.data.batches import Batches, Conversion, collector_paused, gathered
 from tercet.data.clicks import (
     CLICK_HEADER,
     SESSIONS,
@@ -165,6 +168,7 @@ def _impression(one: Any, number: int) -> Impression:
     return impression
 
 
+@collector_paused()
 def click_log_of(
     tables: Sequence[DataTable], columns: Columns | None = None, refused: Refused | None = None
 ) -> ClickLog:
@@ -244,32 +248,74 @@ def _rows_of_documents(table: DataTable, given: Columns, refused: Refused | None
     session = find_column(table, "session", SESSIONS, given.get("session"))
     randomised = find_column(table, "randomised", RANDOMISED, given.get("randomised"))
     times = Times(table, given.get("time"))
-    lists = ShownLists()
-    for number, row in table.rows(refused):
-        try:
-            text = query_in(row.get(query), table, number, query)
-            doc_id = id_in(row.get(doc), table, number, doc)
-            is_clicked = _truth_in(row.get(clicked), table, number, clicked)
-            is_random = randomised is not None and _truth_in(row.get(randomised), table, number, randomised)
-            place = None if position is None else _position_in(row.get(position), table, number, position)
-            search_id, who = (None if column is None else row.get(column) for column in (search, session))
-            key = ListKey.from_row(search_id, who, text)
-            time = times.time_of(row, number)
-        except FormatError as problem:
-            refuse(problem, refused)
-            continue
-        shown = lists.show(key, doc_id, place, time)
-        shown.is_random |= is_random
-        shown.session = shown.session or (None if session is None else session_in(row.get(session)))
-        if is_clicked:
-            lists.click(key, doc_id)
-    lists.close()
+    names = [query, doc, clicked, *filter(None, (randomised, position, search, session, times.column))]
+
+    checks: tuple[tuple[str | None, Callable[[Value, int], Any]], ...] = (
+        (query, lambda value, number: query_in(value, table, number, query)),
+        (doc, lambda value, number: id_in(value, table, number, doc)),
+        (clicked, lambda value, number: _truth_in(value, table, number, clicked)),
+        (randomised, lambda value, number: _truth_in(value, table, number, str(randomised))),
+        (position, lambda value, number: _position_in(value, table, number, str(position))),
+        (times.column, times.time_in),
+    )
+
+    def gather(batches: Batches, refused: Refused | None) -> ShownLists:
+        lists = ShownLists()
+        conversions = [
+            None if column is None else Conversion(names.index(column), convert, are_ids=column == doc)
+            for column, convert in checks
+        ]
+        for batch in batches:
+            try:
+                none = [None] * len(batch.columns[0])
+                groups = [
+                    none if column is None else batch.columns[names.index(column)] for column in (search, session)
+                ]
+                texts, *columns = [none if conversion is None else conversion(batch) for conversion in conversions]
+            except FormatError as problem:
+                refuse(problem, refused)
+                continue
+            keys = list(zip(*groups, texts, strict=True))
+            begins = [0, *compress(range(1, len(keys)), map(ne, keys, keys[1:])), len(keys)]
+            for first, end in pairwise(begins):
+                search_id, who, text = keys[first]
+                run: list[Sequence[Any]] = [column[first:end] for column in columns]
+                _show(lists, ListKey.from_row(search_id, who, text), session_in(who), *run)
+        lists.close()
+        return lists
+
+    lists = gathered(table, names, gather, refused)
     grouped = search or session
     summary = f"lists by {grouped} and query" if grouped else "lists by rows of one query after each other"
     roles = {"query": query, "doc": doc, "clicked": clicked, "position": position, "randomised": randomised}
     form = f"{table.form}; a row for each document shown; {_summary(roles)}; {summary}{times}"
     notes = (*_repeated(lists), *times.notes)
     return log_in_order([shown.placed() for shown in lists.lists], form, notes, table.name)
+
+
+def _show(
+    lists: ShownLists,
+    key: ListKey,
+    session: str | None,
+    docs: Sequence[str],
+    clicks: Sequence[bool],
+    randomised: Sequence[bool | None],
+    positions: Sequence[float | None],
+    times: Sequence[float | None],
+) -> None:
+    """Take in rows of one key that follow each other."""
+    shown = lists.show_together(key, docs, positions, times)
+    if shown is None:
+        if len(docs) > 1:
+            for row in range(len(docs)):
+                one = slice(row, row + 1)
+                _show(lists, key, session, docs[one], clicks[one], randomised[one], positions[one], times[one])
+            return
+        shown = lists.show(key, docs[0], positions[0], times[0])
+    shown.is_random |= any(randomised)
+    shown.session = shown.session or session
+    for doc_id in compress(docs, clicks):
+        lists.click(key, doc_id)
 
 
 def _summary(roles: Mapping[str, str | None]) -> str:

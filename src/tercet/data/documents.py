@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -11,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.data import limits
+from tercet.data.batches import Conversion, Irregular, collector_paused, column_batches
 from tercet.data.frames import IndexedTexts, as_table
-from tercet.data.gathered_columns import GatheredColumns
+from tercet.data.gathered_columns import GatheredColumns, compact_column
 from tercet.data.json_lines import load_json
 from tercet.data.lines import FilePath, Refused, id_problem, refuse
 from tercet.data.own_vectors import as_own_vectors
 from tercet.data.roles import DocumentRoles, document_roles
-from tercet.data.tables import NO_ROWS, BadRows, DataTable, number_columns, open_table, typed_row
-from tercet.data.values import Record, Value
+from tercet.data.tables import NO_ROWS, BadRows, CsvTable, DataTable, number_columns, open_table, typed_row
+from tercet.data.values import Record, Value, number_in
 from tercet.errors import FormatError, InputError
 
 
@@ -192,6 +194,12 @@ def read_table(
 
 def gather_documents(table: DataTable, roles: DocumentRoles, refused: Refused | None = None) -> Documents:
     """The documents of a table, in memory."""
+    if isinstance(table, CsvTable):
+        with (
+            suppress(Irregular, FormatError),
+            collector_paused(),
+        ):  # the row reader says what is wrong, or leaves rows out
+            return _regular_documents(table, roles)
     ids: list[str] = []
     rows: list[Record] = []
     for _, doc_id, row in document_rows(table, roles, refused):
@@ -207,6 +215,48 @@ def gather_documents(table: DataTable, roles: DocumentRoles, refused: Refused | 
         row.pop(roles.id, None)
         gathered.add(row, partial(FormatError, table.name, None))
     return Documents(ids, gathered.finished(), roles.text)
+
+
+@collector_paused()
+def _regular_documents(table: CsvTable, roles: DocumentRoles) -> Documents:
+    """The documents of a table of text in which no row is wrong; else `Irregular`."""
+    names = (*roles.text, *roles.stored_fields)
+    ids: list[str] = []
+    columns: dict[str, list[Value]] = {name: [] for name in names}
+    for doc_ids, gathered in regular_batches(table, roles):
+        ids += doc_ids
+        for name, cells in gathered.items():
+            columns[name] += cells
+    if not ids or len(set(ids)) < len(ids):
+        raise Irregular
+    for name in roles.stored_fields:
+        columns[name] = as_numbers(columns[name])
+    return Documents(ids, {name: compact_column(columns[name]) for name in names}, roles.text)
+
+
+def regular_batches(table: CsvTable, roles: DocumentRoles) -> Iterator[tuple[list[str], dict[str, Sequence[Value]]]]:
+    """Ids, and text columns and stored fields, of many rows at once; `Irregular` where a row is wrong by itself."""
+    names = (*roles.text, *roles.stored_fields)
+    texts = range(1, len(roles.text) + 1)
+    ids_of = Conversion(0, lambda value, number: id_in(value, table, number, roles.id), are_ids=True)
+    for batch in column_batches(table, (roles.id, *names)):
+        ids = ids_of(batch)
+        if all(None in batch.columns[place] for place in texts):
+            rows = zip(*(batch.columns[place] for place in texts), strict=True)
+            if not all(any(row) for row in rows):
+                raise Irregular
+        yield ids, dict(zip(names, batch.columns[1:], strict=True))
+
+
+def as_numbers(cells: list[Value]) -> list[Value]:
+    """Return a column of CSV as numbers, where each of its texts is one; else as it is."""
+    values: dict[Value, Value] = {None: None}
+    for cell in cells:
+        if cell not in values:
+            values[cell] = number_in(str(cell))
+            if values[cell] is None:
+                return cells
+    return [values[cell] for cell in cells]
 
 
 class DocumentStream:

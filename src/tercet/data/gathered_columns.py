@@ -43,6 +43,14 @@ class SparseColumn(Sequence[Value]):
         return self._values.get(range(self._length)[row])
 
 
+def compact_column(values: Sequence[Value]) -> Sequence[Value]:
+    """Return values by row as a `SparseColumn` where few rows have one, else as they are."""
+    n_empty = values.count(None)
+    if _FEW * (len(values) - n_empty) >= len(values):
+        return values
+    return SparseColumn({row: value for row, value in enumerate(values) if value is not None}, len(values))
+
+
 class GatheredColumns:
     """Gathers rows by column, in time and memory linear in the values that they have.
 

@@ -27,7 +27,7 @@ class PlacedList(NamedTuple):
     is_interleaved: bool = False
 
 
-@dataclass
+@dataclass(slots=True)
 class ShownList:
     """Documents that were shown together, as they come."""
 
@@ -46,9 +46,11 @@ class ShownList:
 
     def impression(self) -> Impression:
         docs = list(self.positions)
-        if all(position is not None for position in self.positions.values()):
-            docs.sort(key=lambda doc_id: self.positions[doc_id])  # type: ignore[arg-type, return-value]
-        return Impression(self.query, tuple(docs), tuple(doc_id for doc_id in self.clicks if doc_id in self.positions))
+        positions = list(self.positions.values())
+        if None not in positions and positions != sorted(positions):  # type: ignore[type-var]
+            docs.sort(key=self.positions.__getitem__)  # type: ignore[arg-type]
+        clicked = tuple([doc_id for doc_id in self.clicks if doc_id in self.positions])
+        return Impression(self.query, tuple(docs), clicked)
 
 
 class ListKey(NamedTuple):
@@ -75,14 +77,10 @@ class ShownLists:
 
     def show(self, key: ListKey, doc_id: str, position: float | None, time: float | None) -> ShownList:
         """Take a document into the list it was shown in."""
-        lists = self._of_key.setdefault(key, [])
-        shown = lists[-1] if lists else None
-        if shown is not None and not key.is_id:
-            again = doc_id in shown.positions or position in shown.taken
-            shown = None if again or (key.group is None and key != self._last_key) else shown
+        shown = self._open_list(key, doc_id, position)
         if shown is None:
             shown = ShownList(key.query, len(self._clicks), time)
-            lists.append(shown)
+            self._of_key.setdefault(key, []).append(shown)
             self.lists.append(shown)
         if shown.positions.setdefault(doc_id, position) is not None:
             shown.taken.add(shown.positions[doc_id])  # type: ignore[arg-type]
@@ -91,20 +89,51 @@ class ShownLists:
         self._last_key = key
         return shown
 
+    def _open_list(self, key: ListKey, doc_id: str, position: float | None) -> ShownList | None:
+        """Return the list that a document continues; None where the document begins one."""
+        lists = self._of_key.get(key)
+        if lists is None or key.is_id:
+            return lists[-1] if lists else None
+        again = doc_id in lists[-1].positions or position in lists[-1].taken
+        return None if again or (key.group is None and key != self._last_key) else lists[-1]
+
+    def show_together(
+        self, key: ListKey, docs: Sequence[str], positions: Sequence[float | None], times: Sequence[float | None]
+    ) -> ShownList | None:
+        """Take in documents that follow each other, if they are surely of one list; else None, and none is taken."""
+        shown = self._open_list(key, docs[0], positions[0])
+        fresh = dict(zip(docs, positions, strict=True))
+        taken = set(positions) - {None}
+        repeats = len(fresh) < len(docs) or (not key.is_id and len(taken) + positions.count(None) < len(docs))
+        if shown is not None:
+            repeats |= not fresh.keys().isdisjoint(shown.positions)
+            repeats |= not key.is_id and not taken.isdisjoint(shown.taken)
+        if repeats:
+            return None
+        first = self.show(key, docs[0], positions[0], times[0])
+        first.positions.update(fresh)
+        first.taken |= taken  # type: ignore[arg-type]
+        if first.time is not None and times[0] is not None:
+            first.time = min(first.time, min(times))  # type: ignore[type-var]
+        return first
+
     def click(self, key: ListKey, doc_id: str) -> None:
         """A click; the list it belongs to may come later in the file."""
         self._clicks.append((key, doc_id, len(self._clicks)))
 
     def close(self) -> None:
         """Give each click to the last list of its key that had begun and shows the document, else to the first."""
-        clicked_keys = {key for key, _, _ in self._clicks}
+        clicked_keys = {key for key, _, _ in self._clicks if len(self._of_key.get(key, ())) > 1}
         lists_with: dict[tuple[ListKey, str], list[ShownList]] = {}
         for key in clicked_keys:
             for shown in self._of_key.get(key, ()):
                 for doc_id in shown.positions:
                     lists_with.setdefault((key, doc_id), []).append(shown)
         for key, doc_id, order in self._clicks:
-            lists = lists_with.get((key, doc_id))
+            if key in clicked_keys:
+                lists = lists_with.get((key, doc_id), [])
+            else:
+                lists = [shown for shown in self._of_key.get(key, ()) if doc_id in shown.positions]
             if lists:
                 n_before = bisect_right(lists, order, key=lambda shown: shown.began)  # they begin one after the other
                 clicks = lists[max(0, n_before - 1)].clicks
@@ -148,9 +177,10 @@ class Times:
             self.column = None
 
     def time_of(self, row: Record, number: int) -> float | None:
-        if self.column is None:
-            return None
-        value = row.get(self.column)
+        return None if self.column is None else self.time_in(row.get(self.column), number)
+
+    def time_in(self, value: Value, number: int) -> float:
+        """The seconds since 1970 in a cell."""
         seconds = None if value is None else _seconds(value)
         if seconds is None:
             raise self.table.error(number, f"{self.column} {value!r}; a time is ISO 8601, or seconds since 1970")

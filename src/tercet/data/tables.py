@@ -262,7 +262,7 @@ def _decoded_lines(path: FilePath, encoding: str) -> Generator[tuple[int, str], 
 
 
 @contextmanager
-def _long_cells() -> Iterator[None]:
+def long_cells() -> Iterator[None]:
     """Cells may be as long as lines; the limit of the csv module is one for all who use it, so it is put back."""
     before = csv.field_size_limit(limits.LONGEST_LINE)
     try:
@@ -300,7 +300,7 @@ def csv_records(
     while True:
         begins = length = 0
         try:
-            with _long_cells():
+            with long_cells():
                 cells = next(reader)
         except StopIteration:
             return
@@ -318,38 +318,44 @@ def csv_records(
 
 
 class CsvTable(DataTable):
-    """A text file whose first record names the columns."""
+    """A text file whose first record names the columns.
+
+    Attributes
+    ----------
+    encoding, delimiter : of the text
+    n_skipped : lines before the header, which tell a spreadsheet the delimiter
+    """
 
     is_typed = False
 
     def __init__(self, path: FilePath, encoding: str, delimiter: str | None) -> None:
         self.name = str(path)
-        self._encoding = encoding
-        self._delimiter, self._skipped = delimiter or ",", 0
+        self.encoding = encoding
+        self.delimiter, self.n_skipped = delimiter or ",", 0
         broken: list[FormatError] = []  # told again when the rows are read, which may leave lines out
         with closing(self._lines(broken.append)) as lines:
             numbered = within_a_line(lines, RECORDS_LOOKED_AT)
         self.first_problem = broken[0] if broken else None
         said = _SEPARATOR_LINE.fullmatch(numbered[0][1].strip())
         if said is not None:
-            self._skipped = numbered[0][0]
+            self.n_skipped = numbered[0][0]
             numbered = numbered[1:]
         if delimiter is None:
-            self._delimiter = said[1] if said is not None else _delimiter_of(path, numbered)
-        begins, names = next(csv_records(numbered, path, self._delimiter), (self._skipped + 1, []))
+            self.delimiter = said[1] if said is not None else _delimiter_of(path, numbered)
+        begins, names = next(csv_records(numbered, path, self.delimiter), (self.n_skipped + 1, []))
         self.columns = tuple(name.strip() or f"column {number}" for number, name in enumerate(names, start=1))
         _check_header(self, begins, names)
-        self.form = f"CSV separated by {DELIMITERS[self._delimiter]}" + (
+        self.form = f"CSV separated by {DELIMITERS[self.delimiter]}" + (
             "" if encoding == "utf-8" else f", {encoding.upper()}"
         )
 
     def _lines(self, refused: Refused | None) -> Generator[tuple[int, str], None, None]:
-        for number, text in text_lines(self.name, self._encoding, refused):
-            if number > self._skipped:
+        for number, text in text_lines(self.name, self.encoding, refused):
+            if number > self.n_skipped:
                 yield number, text
 
     def rows(self, refused: Refused | None = None) -> Iterator[tuple[int, Record]]:
-        records = csv_records(self._lines(refused), self.name, self._delimiter, refused)
+        records = csv_records(self._lines(refused), self.name, self.delimiter, refused)
         next(records, None)
         width = len(self.columns)
         for number, cells in records:
@@ -357,7 +363,7 @@ class CsvTable(DataTable):
                 yield number, {name: cell or None for name, cell in zip(self.columns, cells, strict=True)}
                 continue
             found = f"{len(cells)} {'cell' if len(cells) == 1 else 'cells'} under {width} columns"
-            problem = self.error(number, f"{found}; quote a text that holds {self._delimiter!r} or a line break")
+            problem = self.error(number, f"{found}; quote a text that holds {self.delimiter!r} or a line break")
             refuse(problem, refused)
 
 

@@ -1,0 +1,97 @@
+"""CPU seconds that reading a click log and a table of products takes, beside polars and pyarrow.
+
+The rivals read columns only; Tercet's readers also check ids, find numbers and put the rows of a search into lists.
+Each reader runs in a process of its own, on one thread. Files are made in a temporary folder.
+"""
+
+from __future__ import annotations
+
+# Before anything numerical is imported.
+import one_thread  # noqa: F401
+
+# isort: split
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from common import machine_facts, parse_arguments, print_facts, print_table, write_json
+
+RIVALS = {
+    "polars": "import polars; read = lambda path: polars.read_csv(path, infer_schema=False)",
+    "pyarrow": "from pyarrow import csv; read = lambda path: csv.read_csv(path, csv.ReadOptions(use_threads=False))",
+}
+TASKS = {"clicks": "read_click_log", "products": "read_table"}
+DOCS_OF_A_LIST = 10
+
+
+def write_clicks(path: Path, n_rows: int) -> None:
+    """Write a row for each document shown, ten to a search."""
+    rng = random.Random(0)
+    with path.open("w") as file:
+        file.write("search,session,query,sku,position,clicked,time\n")
+        for search in range(n_rows // DOCS_OF_A_LIST):
+            start, query = 1.7e9 + 3 * search + rng.random(), f"query {int(rng.expovariate(0.001))}"
+            clicked = rng.randrange(DOCS_OF_A_LIST)
+            for position, doc in enumerate(rng.sample(range(400_000), DOCS_OF_A_LIST), start=1):
+                is_clicked = int(position == clicked)
+                row = f"s{search:07d},u{search // 3},{query},p{doc:06d},{position},{is_clicked},{start:.2f}"
+                file.write(row + "\n")
+
+
+def write_products(path: Path, n_bytes: int) -> None:
+    """Write products with a title, a description of some 90 words, a price, a stock and a brand."""
+    rng = random.Random(0)
+    words = [f"word{int(rank)}" for rank in range(20_000)]
+    row = 0
+    with path.open("w") as file:
+        file.write("sku,title,description,price,stock,brand\n")
+        while row % 1000 or file.tell() < n_bytes:
+            title, text = " ".join(rng.choices(words, k=5)), " ".join(rng.choices(words, k=60))
+            file.write(f'{row:08d},{title},"{text}, ""{title}""",{rng.random() * 100:.2f},{row % 50},b{row % 300}\n')
+            row += 1
+
+
+def measured(code: str, path: Path) -> tuple[float, float]:
+    """CPU seconds of reading, and MB that the reading process grew by."""
+    program = (
+        f"import sys, time, re\n{code}\n"
+        "peak = lambda: int(re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status').read())[1])\n"
+        "before, began = peak(), time.process_time()\nkept = read(sys.argv[1])\n"
+        "print(time.process_time() - began, (peak() - before) / 1024)"
+    )
+    environment = os.environ | {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], env=environment, capture_output=True, text=True, check=True
+    )
+    seconds, megabytes = map(float, done.stdout.split())
+    return seconds, megabytes
+
+
+def main() -> None:
+    arguments = parse_arguments(__doc__, needs_data=False)
+    facts = machine_facts("polars", "pyarrow")
+    print_facts(facts)
+    n_rows, n_bytes = (200_000, 30_000_000) if arguments.quick else (2_000_000, 300_000_000)
+    results: dict[str, dict[str, tuple[float, float]]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for task, reader in TASKS.items():
+            path = Path(folder, f"{task}.csv")
+            if task == "clicks":
+                write_clicks(path, n_rows)
+            else:
+                write_products(path, n_bytes)
+            readers = {"tercet": f"from tercet.data import {reader} as read", **RIVALS}
+            results[task] = {name: measured(code, path) for name, code in readers.items()}
+            size = path.stat().st_size / 1e6
+            rows = [[name, f"{cpu:.2f}", f"{peak:.0f}"] for name, (cpu, peak) in results[task].items()]
+            print_table(f"{task}, {size:.0f} MB of CSV", ["reader", "CPU s", "MB"], rows)
+            path.unlink()
+    write_json(arguments.output, {"machine": facts, "cpu_seconds_and_megabytes": results})
+
+
+if __name__ == "__main__":
+    main()
