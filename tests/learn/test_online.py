@@ -87,48 +87,6 @@ def test_the_learned_part_is_what_plain_steps_give(name, rule):
     assert learner.weights.parts[:-1] == base.parts
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_contrasts_of_many_are_those_of_each_to_the_bit(name):
-    Q, D, prefs = texts()
-    learner = OnlineLearner(base_of(name))
-    q, first, second = prefs.query[:40], prefs.better[:40], prefs.worse[:40]
-    many = learner.contrasts(Q[q], D[first], D[second])
-    for i, (start, stop) in enumerate(pairwise(many.starts)):
-        single = learner.contrasts(Q[[q[i]]], D[[first[i]]], D[[second[i]]])
-        assert (single.margins[0], single.targets[0]) == (many.margins[i], many.targets[i])
-        for name in ("terms", "differences"):
-            assert np.array_equal(getattr(single, name), getattr(many, name)[start:stop])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", KINDS)
-def test_the_lead_of_a_document_is_that_of_all_weights(name):
-    base = base_of(name)
-    Q, D, prefs = texts()
-    learner = OnlineLearner(base, OnlineRule(rate=50.0, margin=0.2, l1=0.0, pairs=7))
-    for i, first, second in zip(prefs.query[:40], prefs.better, prefs.worse, strict=False):
-        learner.learn(Q, Preferences([i], [first], [second]), D)
-        contrast = learner.contrasts(Q[[i]], D[[first]], D[[second]])
-        first_score, second_score = (learner.weights.score(Q[[i]], D[[doc]])[0, 0] for doc in (first, second))
-        lead = learner.lead((Q[[i]].indices, Q[[i]].data), (contrast.terms, contrast.differences))
-        assert contrast.margins[0] + lead == pytest.approx(first_score - second_score, abs=1e-4)
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_what_was_learned_since_is_taken_back_to_the_bit(name):
-    Q, D, prefs = texts()
-    learner = OnlineLearner(base_of(name), RULES[3])
-    bits, there = [], []
-    for i in range(0, 60, 10):
-        bits.append(sparse_bits(learner.weights))
-        there.append(learner.pairs())
-        learner.learn(Q, prefs[i : i + 10], D)
-    for before, pairs in zip(reversed(bits), reversed(there), strict=True):
-        learner.go_back(*pairs)
-        assert sparse_bits(learner.weights) == before
-    assert learner.matrix().nnz == 0
-
-
 @given(
     name=st.sampled_from(KINDS),
     cuts=st.lists(st.integers(0, 250), max_size=6),
@@ -153,6 +111,15 @@ def test_portions_and_restarts_give_the_same_bits(name, cuts, saved, seed):
             parted.restore(*state)
     assert sparse_bits(parted.weights) == sparse_bits(whole.weights)
     assert parted.n_steps == 250
+
+
+def test_a_lead_from_elsewhere_is_made_good_and_one_ahead_needs_no_step():
+    X = sparse.csr_array(np.eye(3, dtype=np.float32))
+    for lead, n_violations, ahead in ((-2.0, 1, 2.0), (5.0, 0, -1.0)):
+        learner = OnlineLearner(Weights([Identity(n_terms=3)]), OnlineRule(rate=100.0, l1=0.0))
+        assert learner.learn(X, Preferences([0], [1], [0]), X, np.array([lead])).n_violations == n_violations
+        scores = learner.weights.score(X[[0]], X)[0]
+        assert scores[1] - scores[0] >= ahead
 
 
 def test_steps_have_no_scale_of_their_own():

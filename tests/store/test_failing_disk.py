@@ -16,7 +16,7 @@ from support.failing_disk import every_failure
 pytestmark = [pytest.mark.slow, posix_only]
 
 
-STRIDES = {"compact": 1}
+STRIDES = {"serve": 1}
 
 
 @pytest.mark.parametrize("name", WORKS)

@@ -13,7 +13,7 @@ import socket
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -76,19 +76,17 @@ class TaughtStore:
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path)
         self._lock = threading.Lock()  # one statement at a time
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._claim = _claimed(self.path)
         try:
-            self._connection = connect(self.path, "rwc")
-            try:
+            self._claim = _claimed(self.path)
+            with ExitStack() as begun:
+                begun.callback(os.close, self._claim)
+                self._connection = connect(self.path, "rwc")
+                begun.callback(self._connection.close)
                 self.id = self._prepared()
                 rows = read_rows(self._connection, self.path)
-            except BaseException:
-                self._connection.close()
-                raise
-        except BaseException:
-            os.close(self._claim)
-            raise
+                begun.pop_all()  # all went well: from here on `close` ends them
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be opened: {error}") from error
         self.damaged = tuple(rows.damaged)
         self.n_actions = max((action.number for action in rows.actions), default=0)
         self.revision = int(self._connection.execute("SELECT coalesce(max(revision), 0) FROM taught").fetchone()[0])
@@ -203,11 +201,14 @@ def back_up(path: str | PathLike[str], copy: str | PathLike[str]) -> int:
 
 def _claimed(path: Path) -> int:
     """Lock PATH.lock, or refuse by the name of the service that has the lock."""
-    claim = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    if not try_lock(claim):
-        holder = os.read(claim, 200).decode("utf-8", "replace").strip() or "another service"
-        os.close(claim)
-        raise StoreInUseError(f"{path} is held by {holder}; stop that service, or name another file")
-    os.ftruncate(claim, 0)
-    os.write(claim, f"process {os.getpid()} on {socket.gethostname()} since {timestamp()}\n".encode())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as begun:
+        claim = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        begun.callback(os.close, claim)
+        if not try_lock(claim):
+            holder = os.read(claim, 200).decode("utf-8", "replace").strip() or "another service"
+            raise StoreInUseError(f"{path} is held by {holder}; stop that service, or name another file")
+        os.ftruncate(claim, 0)
+        os.write(claim, f"process {os.getpid()} on {socket.gethostname()} since {timestamp()}\n".encode())
+        begun.pop_all()
     return claim
