@@ -21,6 +21,7 @@ from tercet.errors import BundleError, DamagedBundleError, InputError
 from tercet.fitting.text_model import TextExplanation, past_name
 from tercet.learn.joint import joined
 from tercet.memory import Memory, MemorySettings, PastQuery, remember
+from tercet.search.folder import model_name
 from tercet.store import read_bundle, write_bundle
 from tercet.text import FieldedVectoriser
 from tercet.weights import Identity, Sparse, Weights
@@ -462,6 +463,13 @@ def test_a_saved_model_and_index_remember_the_same_bits(known, remembering, tmp_
     assert loaded.memory.times.tolist() == counted.times.tolist()
     index = tc.Index.build(known.docs, model, tmp_path / "index")
     assert tc.Index.open(tmp_path / "index").search_many(queries) == index.search_many(queries)
+
+
+def test_models_that_differ_in_memory_alone_have_different_names(remembering):
+    settings = replace(remembering.memory.settings, weight=2 * remembering.memory.settings.weight)
+    stronger = replace(remembering, memory=replace(remembering.memory, settings=settings))
+    forgetful = replace(remembering, memory=None)
+    assert len({model_name(model) for model in (remembering, stronger, forgetful)}) == 3
 
 
 def test_a_file_from_before_unseen_documents_and_times_is_read(known, remembering, tmp_path):

@@ -352,12 +352,13 @@ class Folder:
 
 
 def model_fingerprint(model: TextModel | Weights) -> str:
-    """What a model is known by in an index: all that it scores with."""
+    """Digest of everything that a model scores with, by which an index knows the model."""
     if isinstance(model, Weights):
         return state_digest(model)
     sides = [state_digest(value) for value in (model.query_vectoriser, model.doc_vectoriser, model.weights)]
     taught = {"taught": [f"{rows.number}:{rows.store}" for rows in model.taught]} if model.taught else {}
-    return digest_of({"of": sides, "report": repr(model.report)} | taught)
+    memory = {} if model.memory is None else {"memory": state_digest(model.memory)}
+    return digest_of({"of": sides, "report": repr(model.report)} | taught | memory)
 
 
 def model_name(model: TextModel | Weights) -> str:
