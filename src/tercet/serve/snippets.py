@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from tercet.data.roles import TITLES, plain_name
@@ -79,38 +80,33 @@ def passage_of(text: str, stems: Sequence[str]) -> str:
     body = " ".join((rest if rest.strip() else first_line).split())
     if len(body) <= _PASSAGE_CHARS:
         return body
-    start = _best_start(body, [stem.lower() for stem in stems if stem])
+    start = _best_start(body, stems)
     return ("…" if start else "") + _cut(body[start:], _PASSAGE_CHARS)
 
 
 def _best_start(body: str, stems: Sequence[str]) -> int:
-    """Where a window with the most different stems begins, a little before the first of them."""
-    if not stems:
+    """Return where a window with the most different stems begins, a little before the first of them."""
+    longest_first = sorted({stem.lower() for stem in stems if stem}, key=len, reverse=True)
+    if not longest_first:
         return 0
-    lowered = body.lower()
-    matches = sorted((offset, stem) for stem in dict.fromkeys(stems) for offset in _offsets(lowered, stem))
+    stem_of_word = re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, longest_first))})", re.IGNORECASE)
+    matches = [(match.start(), match[0].lower()) for match in stem_of_word.finditer(body)]
     inside: Counter[str] = Counter()
-    best, best_start, left = 0, 0, 0
+    different, best, best_start, left = 0, 0, 0, 0
     for offset, stem in matches:
+        different += not inside[stem]
         inside[stem] += 1
         while offset - matches[left][0] > _PASSAGE_CHARS - 60:
             inside[matches[left][1]] -= 1
+            different -= not inside[matches[left][1]]
             left += 1
-        different = sum(count > 0 for count in inside.values())
         if different > best:
             best, best_start = different, matches[left][0]
+            if best == len(longest_first):
+                break
     if best_start < 60:
         return 0
     return body.rfind(" ", 0, best_start - 30) + 1
-
-
-def _offsets(text: str, stem: str) -> Iterator[int]:
-    """Where words of a text begin with a stem."""
-    offset = text.find(stem)
-    while offset >= 0:
-        if offset == 0 or not text[offset - 1].isalnum():
-            yield offset
-        offset = text.find(stem, offset + len(stem))
 
 
 def _cut(text: str, most: int) -> str:

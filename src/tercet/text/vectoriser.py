@@ -232,6 +232,8 @@ class Vectoriser(TextEstimator):
         """The words of a text that have no column, each once, in order, as they stand there; no stop words."""
         check_fitted(self, "words_")
         [terms] = self.analysed([text])
+        if all(term in self.index_ for term in terms):
+            return []
         # Stemming changes each word where it stands, so the two lists go side by side.
         typed = replace(self._analyser(), stemmer=None)(text)
         return list(dict.fromkeys(word for word, term in zip(typed, terms, strict=True) if term not in self.index_))
@@ -248,9 +250,10 @@ class Vectoriser(TextEstimator):
         >>> Vectoriser(analyser=Analyser(stop_words="english")).stop_words_in("The best of the avocados")
         ['the', 'of']
         """
-        analyse = replace(self._analyser(), stemmer=None, ngrams=(1, 1))
+        analyse = self._analyser()
         if analyse.stop_words is None or analyse.tokenizer != "words":
             return []
+        analyse = replace(analyse, stemmer=None, ngrams=(1, 1))
         kept = set(analyse(text))
         return [word for word in dict.fromkeys(replace(analyse, stop_words=None)(text)) if word not in kept]
 
