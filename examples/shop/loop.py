@@ -205,10 +205,10 @@ def served(folder: Path, *options: str) -> Iterator[str]:
         "0",
         "--log-impressions",
         "log",
-        "--write-token",
+        "--teach-token",
         TOKEN,
     ]
-    command += ["--writes-per-minute", "1000000", "--write-burst", "100000", "--look-every", "0.5", *options]
+    command += ["--look-every", "0.5", *options]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as service:
         try:
             assert service.stdout is not None

@@ -172,7 +172,7 @@ def test_the_service_searches_explains_and_learns(server: FakeQdrant, tmp_path: 
                     "/prefer", json={"query": "green avocado", "better": better["id"], "worse": first["id"]}
                 )
                 assert said.status_code == 202, said.text
-            assert eventually(lambda served=service: served.version.number == 2)
+            assert eventually(lambda served=service: served.served.version == "v2")
             answers += [ask("/search?q=green+avocado&k=5"), ask("/explain?q=green+avocado&doc=d3&versus=d4")]
             assert answers[3]["version"] == "v2"
             assert answers[3]["learned"] != answers[0]["learned"]

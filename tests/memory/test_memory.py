@@ -465,6 +465,16 @@ def test_a_saved_model_and_index_remember_the_same_bits(known, remembering, tmp_
     assert tc.Index.open(tmp_path / "index").search_many(queries) == index.search_many(queries)
 
 
+def test_past_queries_without_a_weight_are_no_reasons(known, remembering):
+    settings = replace(remembering.memory.settings, weight=0.0, pooled=1.0)
+    model = replace(remembering, memory=replace(remembering.memory, settings=settings))
+    for qid, text in known.queries.items():
+        for doc_id in model.rank({qid: text}, known.docs, k=2)[qid]:
+            why = model.explain(text, known.docs[doc_id], doc_id)
+            assert why.past == ()
+            assert why.score == pytest.approx(sum(amount for *_, amount in why.pairs), rel=1e-5, abs=1e-6)
+
+
 def test_models_that_differ_in_memory_alone_have_different_names(remembering):
     settings = replace(remembering.memory.settings, weight=2 * remembering.memory.settings.weight)
     stronger = replace(remembering, memory=replace(remembering.memory, settings=settings))

@@ -181,9 +181,10 @@ class MixSearch:
                 ]
             )
         if memory and self._can_remember:
-            strengths = [*product(WEIGHTS, POOLED, self._unseen)]  # tried together: each alone may be of no use
+            # Tried together, since each alone may be of no use. Of equals the first, which explains by past queries.
+            strengths = [*product(POOLED, WEIGHTS, self._unseen)]
             steps += [
-                lambda mix: [replace(mix, weight=w, pooled=p, unseen=u) for w, p, u in strengths],
+                lambda mix: [replace(mix, weight=w, pooled=p, unseen=u) for p, w, u in strengths],
                 lambda mix: [replace(mix, shape=number) for number in range(len(SHAPES))] if mix.weight else [],
             ]
         return steps

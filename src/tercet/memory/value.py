@@ -345,7 +345,7 @@ class Memory:
                 None if self.times is None else int(self.times[entries[i]]),
             )
             for i in np.argsort(-np.abs(share), kind="stable")
-            if share[i] and total
+            if share[i] and term
         )
         if not self.settings.pooled:
             return MemoryReasons(past, (), ())
