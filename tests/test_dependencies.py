@@ -1,4 +1,4 @@
-"""What is imported is declared: every package that the code names is a dependency, or in the extra of its room."""
+"""What is imported is declared: every package that the code names is a dependency, or in the extra of its package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = SETTINGS["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+GROUPS = SETTINGS["dependency-groups"]
+[TESTED] = re.findall(r"^TESTED := (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M)
 # What packages are called that is not said by those which are installed here.
 DISTRIBUTIONS = {
     "Stemmer": "pystemmer",
@@ -65,10 +69,7 @@ SOURCES = sorted((ROOT / "src").rglob("*.py"))
 
 
 def test_every_import_is_declared() -> None:
-    extras = PROJECT["optional-dependencies"]
-    known = declared(PROJECT["dependencies"]) | {
-        name for extra, names in extras.items() if extra != "test" for name in declared(names)
-    }
+    known = declared(PROJECT["dependencies"]).union(*(declared(names) for names in EXTRAS.values()))
     missing = {
         f"{path.relative_to(ROOT)}: {module}"
         for path in SOURCES
@@ -87,31 +88,30 @@ def test_every_import_is_declared() -> None:
         ("scale", "scale"),
     ],
 )
-def test_an_extra_has_all_that_its_room_imports(folder: str, extra: str) -> None:
+def test_an_extra_has_all_that_its_package_imports(folder: str, extra: str) -> None:
     position = ROOT / "src" / "tercet" / folder
     paths = [position] if position.is_file() else list(position.rglob("*.py"))
-    known = declared(PROJECT["dependencies"] + PROJECT["optional-dependencies"][extra])
+    known = declared(PROJECT["dependencies"] + EXTRAS[extra])
     missing = {module for path in paths for module in imported(path) if distribution_of(module) not in known}
     assert missing == set()
 
 
-def test_every_extra_is_in_that_of_the_tests_at_the_same_version() -> None:
-    extras = PROJECT["optional-dependencies"]
-    tested = {name_of(requirement): requirement for requirement in extras["test"]}
-    for extra, requirements in extras.items():
-        if extra in ("bench", "docs", "gpu", "test", "pyterrier"):
-            continue
-        for requirement in requirements:
-            assert tested.get(name_of(requirement)) == requirement, extra
+def test_the_tests_name_no_package_that_an_extra_of_theirs_brings() -> None:
+    brought = declared(PROJECT["dependencies"]).union(*(declared(EXTRAS[extra]) for extra in TESTED.split()))
+    assert declared(GROUPS["test"]) & brought == set()
+    assert set(EXTRAS) - set(TESTED.split()) == {"gpu", "pyterrier"}
 
 
 def test_every_dependency_says_its_oldest_version() -> None:
-    for requirements in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()):
+    for requirements in (PROJECT["dependencies"], *EXTRAS.values(), *GROUPS.values()):
         for requirement in requirements:
             assert ">=" in requirement
 
 
-LOCKED = {"serve.lock": ("serve", "parquet"), "test.lock": ("test",)}
+LOCKED = {
+    "serve.lock": EXTRAS["serve"] + EXTRAS["parquet"],
+    "test.lock": GROUPS["test"] + [name for extra in TESTED.split() for name in EXTRAS[extra]],
+}
 
 
 def locked(lock: str) -> dict[str, list[str]]:
@@ -122,9 +122,7 @@ def locked(lock: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("lock", LOCKED)
 def test_a_lock_has_all_that_is_declared(lock: str) -> None:
-    extras = PROJECT["optional-dependencies"]
-    named = declared([*PROJECT["dependencies"], *(one for extra in LOCKED[lock] for one in extras[extra])])
-    assert named - set(locked(lock)) == set(), "make lock"
+    assert declared(PROJECT["dependencies"] + LOCKED[lock]) - set(locked(lock)) == set(), "make lock"
 
 
 @pytest.mark.parametrize("lock", [*LOCKED, "build.lock"])

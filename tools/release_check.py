@@ -2,13 +2,15 @@
 
     python tools/release_check.py python3.11 python3.12
 
-Wants the packages build and twine. Interpreters that are not here are named and passed over; if none is here, that is a
+Print what each dependency adds to the installed size, and leave wheel and sdist in dist/. Wants the packages build and
+twine. Interpreters that are not here are named and passed over; if none is here, that is a
 failure. Whatever is wrong is said, and the exit code is then 1.
 """
 
 from __future__ import annotations
 
 import email
+import json
 import re
 import shutil
 import subprocess
@@ -36,13 +38,23 @@ NEEDED_IN_SDIST = (
     "tests/conftest.py",
 )
 LARGEST_WHEEL = 2_000_000  # bytes; a data set that slipped in is larger
+# Run inside the new environment: megabytes of each package, without the tools that installed it.
+SIZES_OF_PACKAGES = """
+import json
+from importlib.metadata import distributions
+print(json.dumps({
+    package.name: sum(path.locate().stat().st_size for path in package.files or () if path.locate().is_file()) / 1e6
+    for package in distributions() if package.name not in ("pip", "setuptools")
+}))
+"""
 
 
 def main(pythons: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="tercet-release-") as folder:
         out = Path(folder)
-        run(sys.executable, "-m", "build", "--outdir", str(out / "dist"), str(PROJECT))
-        [wheel], [sdist] = (list((out / "dist").glob(pattern)) for pattern in ("*.whl", "*.tar.gz"))
+        shutil.rmtree(PROJECT / "dist", ignore_errors=True)
+        run(sys.executable, "-m", "build", "--outdir", str(PROJECT / "dist"), str(PROJECT))
+        [wheel], [sdist] = (list((PROJECT / "dist").glob(pattern)) for pattern in ("*.whl", "*.tar.gz"))
         problems = [*versions(wheel, sdist), *wheel_problems(wheel), *sdist_problems(sdist)]
         run(sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist))
         print(sizes(wheel, sdist), flush=True)
@@ -144,8 +156,9 @@ def installed_problems(python: str, wheel: Path, venv: Path) -> Iterator[str]:
     began = time.monotonic()
     run(str(venv / "bin/pip"), "--disable-pip-version-check", "install", "--quiet", str(wheel))
     seconds = time.monotonic() - began
-    taken = sum(path.stat().st_size for path in venv.rglob("*") if path.is_file() and not path.is_symlink())
-    print(f"{python}: {seconds:.0f} s, {taken / 1e6:,.0f} MB with all that it needs", flush=True)
+    megabytes = json.loads(run(str(venv / "bin/python"), "-c", SIZES_OF_PACKAGES))
+    shares = ", ".join(f"{name} {size:.0f}" for name, size in sorted(megabytes.items(), key=lambda item: -item[1]))
+    print(f"{python}: {seconds:.0f} s, {sum(megabytes.values()):,.0f} MB: {shares}", flush=True)
     tercet = str(venv / "bin/tercet")
     said = run(tercet, "--version", where=venv)
     if own_version() not in said:

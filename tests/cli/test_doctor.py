@@ -19,7 +19,6 @@ def test_it_prints_versions_extras_the_cache_and_threads() -> None:
     for about in ("Tercet ", "Python ", "numba ", "extra serve: fastapi ", "kernel cache: ", "threads of BLAS: "):
         assert any(line.startswith(about) for line in result.output.splitlines()), about
     assert str(compiler.cache_folder()) in result.output
-    assert "extra test" not in result.output
 
 
 def test_a_missing_extra_has_the_command_that_adds_it(monkeypatch: pytest.MonkeyPatch) -> None:

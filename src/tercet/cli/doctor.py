@@ -20,7 +20,6 @@ from tercet.cli.groups import examples
 from tercet.cli.terminal import echo
 
 _REQUIREMENT: Final = re.compile(r"""([\w.-]+)[^;]*(?:;.*extra\s*==\s*["']([^"']+))?""")
-_FOR_DEVELOPERS: Final = ("test", "docs", "bench")
 
 
 @click.command(epilog=examples("doctor"))
@@ -40,8 +39,6 @@ def _packages() -> Iterator[str]:
     packages = _requirements()
     yield from (f"{name} {_version(name) or 'is missing'}" for name in packages.pop("", []))
     for extra, names in packages.items():
-        if extra in _FOR_DEVELOPERS:
-            continue
         missing = [name for name in names if _version(name) is None]
         if missing:
             yield f"extra {extra}: {', '.join(missing)} missing; {install_command(extra)}"
