@@ -269,11 +269,11 @@ def test_a_bundle_replaced_after_its_manifest_was_read(saved: Path, monkeypatch:
     def replacing(times: int) -> Callable[..., Any]:
         left = contents[:times]
 
-        def read_arrays(*args: Any) -> Any:
+        def read_arrays(*args: Any, **options: Any) -> Any:
             if left:
                 # The next content differs from what the manifest said, so the file it names is gone.
                 write_bundle(saved, **left.pop())
-            return real(*args)
+            return real(*args, **options)
 
         return read_arrays
 

@@ -1,17 +1,17 @@
 """The arrays file of a bundle, in the safetensors format.
 
-The library writes it. Reading is done here because every byte is to be hashed on its way into the array it
-belongs to: one pass, one copy, no second look at a file that another process may have replaced meanwhile.
+The library writes the file. Reading is done here, because the library checks no checksum and maps no array: the whole
+file is read or mapped once, hashed, and cut into arrays without another copy.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import math
 import os
 import stat
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +19,10 @@ from typing import Annotated, Any, BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
-import safetensors.numpy
 
 from tercet.errors import DamagedBundleError, InputError, MemoryLimitError
 from tercet.store.block_sums import BlockSums, MappedBlocks, Verify
 from tercet.store.canonical import MAX_MANIFEST_BYTES, parse_json
-from tercet.store.codec import decode
 from tercet.store.fields import shortened
 from tercet.store.mapping import map_file
 from tercet.store.schema import Bounds
@@ -53,7 +51,6 @@ DTYPE_CODES: Final = {
 }
 
 _RESERVED_NAME: Final = "__metadata__"  # of the safetensors format
-_BLOCK_BYTES: Final = 4 * 2**20
 
 
 @dataclass(frozen=True)
@@ -108,15 +105,27 @@ def spec_of(array: npt.NDArray[Any]) -> ArraySpec:
     return ArraySpec(array.dtype.name, array.shape)
 
 
-def encode_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    """Return the safetensors file of arrays that `storable_arrays` gave. Needs memory for one more copy."""
-    return safetensors.numpy.save(dict(arrays))
-
-
-def read_arrays(path: Path, specs: Mapping[str, ArraySpec], size: int, sha256: str) -> dict[str, Any]:
-    """Read the arrays file that a manifest describes, in one pass.
+def read_arrays(
+    path: Path,
+    specs: Mapping[str, ArraySpec],
+    size: int,
+    sha256: str,
+    *,
+    mapped: bool = False,
+    verify: Verify = "open",
+    sums: BlockSums | None = None,
+) -> tuple[dict[str, Any], MappedBlocks | None]:
+    """Read the arrays file that a manifest describes; the arrays share one block of memory.
 
     Memory is taken only after the declared sizes have been found to add up to the real size of the file.
+
+    Parameters
+    ----------
+    specs, size, sha256, sums : as the manifest has them
+    mapped : leave the arrays in the file, so that memory is taken for what is looked at. The file must not be cut short
+        while it is mapped; unlinking or replacing the file does no harm
+    verify : of a mapped file: "open" hashes every byte, "touch" leaves the check to the blocks that are returned (a
+        file without ``sums`` is hashed instead), "never" checks only the header
 
     Raises
     ------
@@ -125,103 +134,38 @@ def read_arrays(path: Path, specs: Mapping[str, ArraySpec], size: int, sha256: s
     OSError
         As the operating system gives it.
     """
+    header_size = size - 8 - sum(spec.nbytes for spec in specs.values())
+    lazily = mapped and verify == "touch" and sums is not None
     with open_regular_file(path) as file:
-        reader = _HashingReader(file)
-        order, _ = _read_header(file, reader, path, specs, size)
-        data_size = sum(spec.nbytes for spec in specs.values())
-        try:
-            arrays = {name: _read_array(reader, specs[name]) for name in order}
-        except MemoryError as error:
-            raise MemoryLimitError(f"{path} needs {data_size} bytes of memory for its arrays") from error
-        if reader.digest.hexdigest() != sha256:
-            raise DamagedBundleError(f"{path} has other bytes than its manifest says; its SHA-256 differs")
-    _check_bools(arrays, path)
-    for array in arrays.values():
-        array.flags.writeable = False
-    return {name: arrays[name] for name in specs}
-
-
-def map_arrays(
-    path: Path,
-    specs: Mapping[str, ArraySpec],
-    size: int,
-    sha256: str,
-    verify: Verify = "open",
-    sums: BlockSums | None = None,
-) -> tuple[dict[str, Any], MappedBlocks | None]:
-    """Like `read_arrays`, but leave the arrays in the file and map them: memory is taken for what is looked at.
-
-    With `verify` "open" every byte is read once to be hashed, into a buffer of a few megabytes. With "touch" the blocks
-    that are given check what is looked at; a file without checksums by block is read once instead. With "never" only
-    the header is read. The file must not be cut short while it is mapped; that it is unlinked or replaced by another
-    does no harm.
-    """
-    lazily = verify == "touch" and sums is not None
-    with open_regular_file(path) as file:
-        reader = _HashingReader(file)
-        order, offset = _read_header(file, reader, path, specs, size)
-        if verify != "never" and not lazily:
-            buffer = memoryview(bytearray(min(_BLOCK_BYTES, size)))
-            while count := file.readinto(buffer):  # type: ignore[attr-defined]
-                reader.digest.update(buffer[:count])
-            if reader.digest.hexdigest() != sha256:
+        real_size = os.fstat(file.fileno()).st_size
+        if real_size != size:
+            raise DamagedBundleError(f"{path} has {real_size} bytes; its manifest says {size}")
+        if not 0 <= header_size <= MAX_HEADER_BYTES:
+            raise DamagedBundleError(f"{path} has {size} bytes, which does not fit its header and arrays")
+        content = map_file(file, size) if mapped else _read_whole(file, size, path)
+        if not lazily and (not mapped or verify != "never"):
+            digest = hashlib.file_digest(file, "sha256") if mapped else hashlib.sha256(content.data)
+            if digest.hexdigest() != sha256:
                 raise DamagedBundleError(f"{path} has other bytes than its manifest says; its SHA-256 differs")
-        mapped = map_file(file, size)
-    positions = {}
-    for name in order:
-        positions[name] = (offset, specs[name].nbytes)
-        offset += specs[name].nbytes
+    if int.from_bytes(content[:8].tobytes(), "little") != header_size:
+        raise DamagedBundleError(f"{path} declares a header that does not fit its arrays in a file of {size} bytes")
+    starts = _check_header(content[8 : 8 + header_size].tobytes(), specs, path)
+    positions = {name: (8 + header_size + starts[name], spec.nbytes) for name, spec in specs.items()}
+    arrays = {name: _array_at(content, positions[name][0], spec) for name, spec in specs.items()}
     blocks = None
     if lazily:
         assert sums is not None
-        blocks = MappedBlocks(path, mapped, sums.sums(size, str(path)), sums.size, positions)
-        blocks.touch(*(name for name, spec in specs.items() if not _is_left_in_place(spec, positions[name][0])))
-    arrays = {name: _mapped_array(mapped, positions[name][0], specs[name]) for name in specs}
-    if verify != "never":
-        _check_bools(arrays, path)
-    return arrays, blocks
-
-
-def _is_left_in_place(spec: ArraySpec, offset: int) -> bool:
-    """Whether nothing looks at an array before its user does: bools are looked at, what is not aligned is copied."""
-    return spec.dtype != "bool" and sys.byteorder == "little" and offset % np.dtype(spec.dtype).itemsize == 0
-
-
-def _mapped_array(mapped: npt.NDArray[np.uint8], offset: int, spec: ArraySpec) -> npt.NDArray[Any]:
-    native = np.dtype(spec.dtype)
-    array: npt.NDArray[Any]
-    if spec.nbytes:
-        array = mapped[offset : offset + spec.nbytes].view(native.newbyteorder("<"))
-        # Kernels want aligned numbers in the machine's order; what the library writes is, so this copies nothing.
-        array = np.require(array.astype(native, copy=False), requirements="A").reshape(spec.shape)
-    else:
-        array = np.empty(spec.shape, dtype=native)
-    array.flags.writeable = False
-    return array
-
-
-def _check_bools(arrays: Mapping[str, npt.NDArray[Any]], path: Path) -> None:
+        blocks = MappedBlocks(path, content, sums.sums(size, str(path)), sums.size, positions)
+        # What is looked at or copied here is checked now.
+        in_place = {name for name, a in arrays.items() if a.dtype != np.bool_ and np.may_share_memory(a, content)}
+        blocks.touch(*(arrays.keys() - in_place))
     for name, array in arrays.items():
         # NumPy takes for granted that a bool is 0 or 1.
-        if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
+        is_bool = array.dtype == np.bool_ and array.size and verify != "never"
+        if is_bool and array.view(np.uint8).max() > 1:
             raise DamagedBundleError(f"{path}: array {name!r} has bools that are neither 0 nor 1")
-
-
-def _read_header(
-    file: BinaryIO, reader: _HashingReader, path: Path, specs: Mapping[str, ArraySpec], size: int
-) -> tuple[list[str], int]:
-    """The names in the order of their bytes, and where the first begins."""
-    real_size = os.fstat(file.fileno()).st_size
-    if real_size != size:
-        raise DamagedBundleError(f"{path} has {real_size} bytes; its manifest says {size}")
-    data_size = sum(spec.nbytes for spec in specs.values())
-    header_size = int.from_bytes(reader.read(8), "little")
-    if header_size > MAX_HEADER_BYTES or 8 + header_size + data_size != size:
-        raise DamagedBundleError(
-            f"{path} declares a header of {header_size} bytes, which does not fit "
-            f"{data_size} bytes of arrays in a file of {size}"
-        )
-    return _check_header(reader.read(header_size), specs, path), 8 + header_size
+        array.flags.writeable = False
+    return arrays, blocks
 
 
 @contextlib.contextmanager
@@ -237,65 +181,42 @@ def _open_without_blocking(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-class _HashingReader:
-    """Reads a file from front to back and hashes what it reads while it is still in the processor's cache."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.digest = hashlib.sha256()
-
-    def read(self, size: int) -> bytes:
-        data = self._file.read(size)
-        self.digest.update(data)
-        return data
-
-    def fill(self, buffer: memoryview) -> None:
-        # A file cut short meanwhile leaves other bytes here, and so another hash.
-        for start in range(0, len(buffer), _BLOCK_BYTES):
-            block = buffer[start : start + _BLOCK_BYTES]
-            count = self._file.readinto(block)  # type: ignore[attr-defined]
-            self.digest.update(block[:count])
+def _read_whole(file: BinaryIO, size: int, path: Path) -> npt.NDArray[np.uint8]:
+    try:
+        content = np.empty(size, dtype=np.uint8)
+    except MemoryError as error:
+        raise MemoryLimitError(f"{path} needs {size} bytes of memory for its arrays") from error
+    file.readinto(content.data)  # type: ignore[attr-defined]  # a file cut short meanwhile has another hash
+    return content
 
 
-def _read_array(reader: _HashingReader, spec: ArraySpec) -> npt.NDArray[Any]:
+def _array_at(content: npt.NDArray[np.uint8], offset: int, spec: ArraySpec) -> npt.NDArray[Any]:
     native = np.dtype(spec.dtype)
-    array = np.empty(spec.shape, dtype=native.newbyteorder("<"))
-    reader.fill(array.reshape(-1).view(np.uint8).data)
-    return array.astype(native, copy=False)
+    array = content[offset : offset + spec.nbytes].view(native.newbyteorder("<"))
+    # Kernels want aligned numbers in the machine's order; what the library writes is, so this copies nothing.
+    return np.require(array.astype(native, copy=False), requirements="A").reshape(spec.shape)
 
 
-@dataclass(frozen=True)
-class _HeaderEntry:
-    """An array, as safetensors describes it."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    data_offsets: tuple[int, int]
-
-
-def _check_header(data: bytes, specs: Mapping[str, ArraySpec], path: Path) -> list[str]:
-    """Return the names in the order of their bytes, after checking that header and manifest say the same."""
+def _check_header(data: bytes, specs: Mapping[str, ArraySpec], path: Path) -> dict[str, int]:
+    """Return where each array begins, after checking that header and manifest say the same."""
     where = f"{path}: header"
     header = parse_json(data, where)
     if not isinstance(header, dict) or header.keys() != specs.keys():
         raise DamagedBundleError(f"{where} has {shortened(header)}; its manifest has {shortened(list(specs))}")
     starts = {}
-    for name, spec in specs.items():
-        entry = decode(_HeaderEntry, header[name], where=f"{where}[{name!r}]")
-        if (entry.dtype, entry.shape) != (DTYPE_CODES[spec.dtype], spec.shape):
-            raise DamagedBundleError(
-                f"{path}: array {name!r} is {shortened(entry.dtype)} of shape {shortened(list(entry.shape))}; "
-                f"its manifest says {spec.dtype} of shape {list(spec.shape)}"
-            )
-        start, end = entry.data_offsets
-        if end - start != spec.nbytes:
-            raise DamagedBundleError(f"{path}: array {name!r} has {spec.nbytes} bytes, not those from {start} to {end}")
-        starts[name] = start
-    # Empty arrays share their start with the array after them.
-    order = sorted(specs, key=lambda name: (starts[name], specs[name].nbytes))
-    expected = 0
+    try:
+        # Empty arrays share their start with the array after them.
+        order = sorted(specs, key=lambda name: (int(header[name]["data_offsets"][0]), specs[name].nbytes))
+    except (TypeError, LookupError, ValueError, OverflowError) as error:
+        raise DamagedBundleError(f"{where} has an array without offsets: {error}") from error
+    start = 0
     for name in order:
-        if starts[name] != expected:
-            raise DamagedBundleError(f"{path}: array {name!r} starts at {starts[name]}; expected {expected}")
-        expected += specs[name].nbytes
-    return order
+        spec, end = specs[name], start + specs[name].nbytes
+        expected = {"dtype": DTYPE_CODES[spec.dtype], "shape": list(spec.shape), "data_offsets": [start, end]}
+        if json.dumps(header[name], sort_keys=True) != json.dumps(expected, sort_keys=True):
+            raise DamagedBundleError(
+                f"{path}: array {name!r} is {shortened(header[name])}; its manifest says {spec.dtype} of shape "
+                f"{list(spec.shape)} from {start} to {end}"
+            )
+        starts[name], start = start, end
+    return starts

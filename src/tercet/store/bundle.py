@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy.typing as npt
+import safetensors.numpy
 
 from tercet.errors import (
     BundleError,
@@ -26,11 +27,11 @@ from tercet.errors import (
     MissingBundleError,
     TercetError,
 )
-from tercet.store.arrays import encode_arrays, map_arrays, open_regular_file, read_arrays, spec_of, storable_arrays
+from tercet.store.arrays import open_regular_file, read_arrays, spec_of, storable_arrays
 from tercet.store.atomic import TEMPORARY_NAME, lock_folder, sync_folder, write_file_atomically
-from tercet.store.block_sums import BlockSums, MappedBlocks, Verify, check_verify
+from tercet.store.block_sums import MappedBlocks, Verify, check_verify
 from tercet.store.canonical import MAX_MANIFEST_BYTES, check_storable
-from tercet.store.manifest import ARRAYS_NAME, FORMAT, Manifest, parse_manifest
+from tercet.store.manifest import ARRAYS_NAME, FORMAT, ArraysFile, Manifest, parse_manifest
 
 MANIFEST_NAME: Final = "manifest.json"
 # How an error of the disk says which of the two is there; what a file system confirmed survives a power cut, too.
@@ -203,10 +204,6 @@ def read_bundle(
 
     Examples
     --------
-    See `write_bundle`.
-
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = write_bundle(f"{folder}/thing", kind="note", meta={"said": "hello"}, arrays={})
@@ -222,14 +219,10 @@ def read_bundle(
             manifest = parse_manifest(data, folder / MANIFEST_NAME)
             if kind is not None and manifest.kind != kind:
                 raise BundleError(f"{folder} holds a bundle of kind {manifest.kind!r}; expected {kind!r}")
-            arrays_path = folder / manifest.file_name
+            file, arrays_path = manifest.file, folder / manifest.file.name
             try:
-                blocks = None
-                content = arrays_path, manifest.specs, manifest.size, manifest.sha256
-                if mapped:
-                    arrays, blocks = map_arrays(*content, verify, manifest.blocks)
-                else:
-                    arrays = read_arrays(*content)
+                content = arrays_path, manifest.arrays, file.size, file.sha256
+                arrays, blocks = read_arrays(*content, mapped=mapped, verify=verify, sums=file.blocks)
             except FileNotFoundError as error:
                 # Either a writer has replaced the bundle since the manifest was read, or the file is lost.
                 if data == previous:
@@ -322,12 +315,10 @@ def _refuse_foreign_folder(folder: Path, siblings: Collection[str], kind: str | 
 def _replace_bundle(
     folder: Path, kind: str, meta: dict[str, Any], arrays: dict[str, npt.NDArray[Any]], by_block: bool
 ) -> str:
-    encoded = encode_arrays(arrays)
-    specs = {name: spec_of(array) for name, array in arrays.items()}
-    blocks = BlockSums.from_bytes(encoded) if by_block else None
-    manifest = Manifest(kind, meta, specs, len(encoded), hashlib.sha256(encoded).hexdigest(), blocks)
-    sealed = manifest.to_bytes()
-    arrays_path = folder / manifest.file_name
+    encoded = safetensors.numpy.save(arrays)
+    file = ArraysFile.from_bytes(encoded, by_block)
+    sealed = Manifest(kind, meta, {name: spec_of(array) for name, array in arrays.items()}, file).to_bytes()
+    arrays_path = folder / file.name
     is_new_file = not os.path.lexists(arrays_path)
     try:
         write_file_atomically(arrays_path, encoded)
@@ -343,7 +334,7 @@ def _replace_bundle(
             raise BundleError(f"{folder} cannot be written: {error}; {UNCONFIRMED}") from error
         raise
     try:
-        _remove_leftovers(folder, manifest.file_name)
+        _remove_leftovers(folder, file.name)
     except OSError as error:  # the bundle itself is saved; the next save tries again
         _log.warning("%s may have files that are no longer needed: %s", folder, error)
     return hashlib.sha256(sealed).hexdigest()
