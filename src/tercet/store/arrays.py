@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import math
 import os
@@ -15,7 +16,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -169,7 +170,7 @@ def read_arrays(
 
 
 @contextlib.contextmanager
-def open_regular_file(path: Path) -> Iterator[BinaryIO]:
+def open_regular_file(path: Path) -> Iterator[io.BufferedReader]:
     """Open a file for reading; refuse pipes and devices, which could block for ever."""
     with open(path, "rb", opener=_open_without_blocking) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -181,12 +182,12 @@ def _open_without_blocking(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def _read_whole(file: BinaryIO, size: int, path: Path) -> npt.NDArray[np.uint8]:
+def _read_whole(file: io.BufferedReader, size: int, path: Path) -> npt.NDArray[np.uint8]:
     try:
         content = np.empty(size, dtype=np.uint8)
     except MemoryError as error:
         raise MemoryLimitError(f"{path} needs {size} bytes of memory for its arrays") from error
-    file.readinto(content.data)  # type: ignore[attr-defined]  # a file cut short meanwhile has another hash
+    file.readinto(content.data)  # a file cut short meanwhile has another hash
     return content
 
 

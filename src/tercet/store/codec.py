@@ -45,13 +45,12 @@ from tercet.store.schema import (
     LENGTH,
     OMIT_DEFAULT,
     Bounds,
-    StoredField,
+    Csr,
+    SameAs,
+    Shape,
     Via,
     WhenAbsent,
-    is_named_tuple,
-    kind_of,
     members_of,
-    stored_fields,
     unmarked,
 )
 
@@ -60,6 +59,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 Kinds = Mapping[type, Mapping[str, type]]
 
 _TEXT = frozenset([str])
+_PLAIN: frozenset[type] = frozenset((str, int, float, bool, type(None)))
 
 
 class _Source(NamedTuple):
@@ -74,6 +74,9 @@ class _Source(NamedTuple):
 # A value, its source and the prefix of its arrays; a value, the prefix of its arrays and all arrays.
 Read = Callable[[Any, _Source, str], Any]
 Write = Callable[[Any, str, Arrays], Any]
+# The same of a field that needs lengths: the mapping around it and the lengths known so far come along.
+ReadField = Callable[[Mapping[str, Any], _Source, str, dict[str, int]], Any]
+WriteField = Callable[[Any, str, Arrays, dict[str, Any]], None]
 
 
 class _Misfit(Exception):
@@ -167,7 +170,7 @@ def decode(
 
 
 class _Key(NamedTuple):
-    """A key of a mapping: its value passes unread where its type is ``exact``."""
+    """A key of a mapping: read unchanged where its type is ``exact``, written unchanged where in ``as_is``."""
 
     name: str
     dot: str
@@ -175,110 +178,100 @@ class _Key(NamedTuple):
     read: Read
     absent: dict[str, Any] | None  # to be added to the values where the key is absent; None: the key must be present
     expected: str
-
-
-class _WrittenKey(NamedTuple):
-    """A key of a mapping: its value passes unchanged where its type is one of ``as_is``."""
-
-    name: str
-    dot: str
     as_is: frozenset[type]
     write: Write
     omitted: Any  # the value that is not stored; MISSING for none
 
 
-class _Plan(NamedTuple):
-    """A dataclass as a format.
+class _Rest(NamedTuple):
+    """A field read after all keys: an array, because it needs lengths, or what may be the same as another field."""
 
-    ``keys`` are read and written first, then ``rest``: arrays, because they need lengths, and fields that may be the
-    same as another.
-    """
+    name: str
+    same: SameAs | None
+    read: ReadField
+    write: WriteField
+
+
+class _Plan(NamedTuple):
+    """A dataclass as a format; ``written`` are the keys that are fields."""
 
     kind: str | None
     classes: Mapping[str, type]
-    known: frozenset[str]
+    known: Mapping[str, None]
     keys: tuple[_Key, ...]
-    written: tuple[_WrittenKey, ...]
-    rest: tuple[StoredField, ...]
-    flags: tuple[str, ...]
+    written: tuple[_Key, ...]
+    rest: tuple[_Rest, ...]
     lengths: tuple[str, ...]
     shape_lengths: tuple[str, ...]
-    has_rest: bool
-    is_its_fields: bool
-    has_post_init: bool
-    old_names: Mapping[str, str] | None
+    old_names: Mapping[str, str]
 
 
 @functools.cache
-def _plan_of(cls: type) -> _Plan:
-    stored = stored_fields(cls)
-    kind = kind_of(cls)
+def _plan_of(cls: Any) -> _Plan:
+    hints = get_type_hints(cls, include_extras=True)
+    kind = None if "kind" in (field.name for field in fields(cls)) else getattr(cls, "kind", None)
     shape_lengths = tuple(getattr(cls, "shape_lengths", ()))
-    lengths = tuple(field.name for field in stored if LENGTH in field.markers)
-    rest = tuple(field for field in stored if field.same is not None or field.is_array or field.csr is not None)
-    flags = tuple(field.same.flag for field in rest if field.same is not None)
-    plain = [field for field in stored if field not in rest and field.name not in lengths]
-    keys = [_key_of(field) for field in plain]
+    keys: list[_Key] = []
+    rest: list[_Rest] = []
+    lengths, late = [], []
+    for field in fields(cls):
+        hint, markers = unmarked(hints[field.name])
+        same, csr = _marker(markers, SameAs), _marker(markers, Csr)
+        array_types = [member for member in members_of(hint) if get_origin(member) is np.ndarray]
+        may_be_none = type(None) in members_of(hint)
+        if not field.init:
+            continue
+        if LENGTH in markers:
+            lengths.append(field.name)
+        elif csr is not None:
+            rest.append(_Rest(field.name, same, *_csr_field(field.name, csr, may_be_none)))
+        elif array_types:
+            dtypes = tuple(get_args(get_args(member)[1])[0] for member in array_types)
+            shape = _marker(markers, Shape) or Shape(None)
+            rest.append(_Rest(field.name, same, *_array_field(field.name, shape, dtypes, may_be_none)))
+        elif same is not None:
+            late.append(field.name)
+            rest.append(_Rest(field.name, same, *_late_field(_key_of(field, hint, markers))))
+        else:
+            keys.append(_key_of(field, hint, markers))
+    written = tuple(keys)
     if shape_lengths:
         keys.insert(0, _named_key("shape", tuple[tuple([int] * len(shape_lengths))]))  # type: ignore[misc]
-    keys += [_named_key(flag, bool) for flag in flags]
-    known = [key.name for key in keys] + [field.name for field in rest if not field.is_array and field.csr is None]
+    keys += [_named_key(each.same.flag, bool) for each in rest if each.same is not None]
     return _Plan(
         kind,
         {} if kind is None else {kind: cls},
-        frozenset([*known, "kind"] if kind is not None else known),
+        dict.fromkeys([*(["kind"] if kind is not None else []), *(key.name for key in keys), *late]),
         tuple(keys),
-        tuple(map(_written_key_of, plain)),
-        rest,
-        flags,
-        lengths,
+        written,
+        tuple(rest),
+        tuple(lengths),
         shape_lengths,
-        bool(rest or lengths or shape_lengths),
-        _is_its_fields(cls),
-        hasattr(cls, "__post_init__"),
-        OLD_FIELDS.get(cls.__name__),
+        OLD_FIELDS.get(cls.__name__, {}),
     )
 
 
-def _is_its_fields(cls: Any) -> bool:
-    """Tell if a new object is its stored fields and ``__post_init__``.
-
-    The ``__init__`` that dataclasses write for a frozen class takes as long as the checks of all fields, so it is left
-    out where it does nothing else.
-    """
-    code = getattr(cls.__init__, "__code__", None)
-    return (
-        cls.__dataclass_params__.frozen
-        and code is not None
-        and code.co_filename == "<string>"  # written by dataclasses
-        and code.co_argcount == 1 + len(fields(cls))  # all fields, and no other argument
-        and not any(field.has_factory for field in stored_fields(cls))
-        and not hasattr(cls, "__slots__")
-        and cls.__new__ is object.__new__
-    )
+def _marker(markers: tuple[Any, ...], kind: type[T]) -> T | None:
+    return next((marker for marker in markers if isinstance(marker, kind)), None)
 
 
 def _named_key(name: str, hint: Any) -> _Key:
-    return _Key(name, f"{name}.", None, _reader(hint), None, _expected(hint))
+    form = _form_of(hint)
+    return _Key(name, f"{name}.", None, form.read, None, form.expected, *_writer(hint), MISSING)
 
 
-def _key_of(field: StoredField) -> _Key:
-    absent = None
-    if field.has_default and OMIT_DEFAULT in field.markers:
-        absent = {} if field.has_factory else {field.name: field.default}
-    elif (when_absent := field.marker(WhenAbsent)) is not None:
-        absent = {field.name: when_absent.value}
-    exact = field.hint if field.hint in (str, bool) and set(field.markers) <= {OMIT_DEFAULT} else None
-    read = _reader(field.hint, field.markers)
-    return _Key(field.name, f"{field.name}.", exact, read, absent, _expected(field.hint))
-
-
-def _written_key_of(field: StoredField) -> _WrittenKey:
-    when_absent = field.marker(WhenAbsent)
-    omitted = MISSING if when_absent is None else when_absent.value
-    if OMIT_DEFAULT in field.markers:
-        omitted = field.default
-    return _WrittenKey(field.name, f"{field.name}.", *_writer(field.hint, field.markers), omitted)
+def _key_of(field: Any, hint: Any, markers: tuple[Any, ...]) -> _Key:
+    form, when_absent = _form_of(hint, markers), _marker(markers, WhenAbsent)
+    has_factory = field.default_factory is not MISSING
+    absent, omitted = None, MISSING
+    if when_absent is not None:
+        absent, omitted = {field.name: when_absent.value}, when_absent.value
+    elif OMIT_DEFAULT in markers:
+        omitted = field.default_factory() if has_factory else field.default
+        absent = {} if has_factory else {field.name: omitted}
+    exact = hint if hint in (str, bool) and set(markers) <= {OMIT_DEFAULT} else None
+    writer = _writer(hint, markers)
+    return _Key(field.name, f"{field.name}.", exact, form.read, absent, form.expected, *writer, omitted)
 
 
 def _read_class(
@@ -292,17 +285,15 @@ def _read_class(
             raise _Misfit(f"{problem}; expected one of {', '.join(map(repr, classes))}", ".kind")
         cls = classes[kind]
     plan = _plan_of(cls)
-    if plan.old_names is not None:
+    if plan.old_names:
         meta = {plan.old_names.get(name, name): value for name, value in meta.items()}
-    if not plan.known.issuperset(meta):
+    if not meta.keys() <= plan.known.keys():
         unknown = next(name for name in meta if name not in plan.known)
-        known = [key.name for key in plan.keys] + [field.name for field in plan.rest if field.name in plan.known]
-        shown = ", ".join(["kind", *known] if classes else known)
-        raise _Misfit(f" is unknown; known here: {shown}", f".{unknown}")
+        raise _Misfit(f" is unknown; known here: {', '.join(plan.known)}", f".{unknown}")
     values: dict[str, Any] = {}
     name = ""
     try:
-        for name, dot, exact, read, absent, expected in plan.keys:
+        for name, dot, exact, read, absent, expected, _, _, _ in plan.keys:
             if name in meta:
                 value = meta[name]
                 values[name] = value if type(value) is exact else read(value, source, prefix + dot)
@@ -312,16 +303,10 @@ def _read_class(
                 values |= absent
     except _Misfit as misfit:
         raise misfit.inside(f".{name}") from misfit.__cause__
-    if plan.has_rest:
+    if plan.rest or plan.shape_lengths or plan.lengths:
         _read_rest(plan, meta, source, prefix, dict(lengths or {}), values)
     try:
-        if plan.is_its_fields:
-            value = object.__new__(cls)
-            value.__dict__.update(values)
-            if plan.has_post_init:
-                value.__post_init__()
-        else:
-            value = cls(**values)
+        value = cls(**values)
     except InputError as problem:
         raise _Misfit(f" does not fit together: {problem}") from problem
     if plan.shape_lengths and list(value.shape) != meta["shape"]:
@@ -341,27 +326,30 @@ def _read_rest(
     for name, value in values.items():
         if type(value) is int:
             lengths.setdefault(name, value)
-    for field in plan.rest:
-        name = field.name
-        if field.same is not None and values[field.same.flag]:
-            values[name] = values[field.same.field]
-        elif field.csr is not None:
-            values[name] = _read_csr(field, source, prefix, lengths)
-        elif field.is_array:
-            values[name] = _read_array(field, source, prefix, lengths)
-        elif name in meta:
-            try:
-                values[name] = _reader(field.hint, field.markers)(meta[name], source, f"{prefix}{name}.")
-            except _Misfit as misfit:
-                raise misfit.inside(f".{name}") from misfit.__cause__
+    for name, same, read, _ in plan.rest:
+        if same is not None and values.pop(same.flag):
+            values[name] = values[same.field]
         else:
-            raise _Misfit(f" is missing; expected {_expected(field.hint)}", f".{name}")
-    for flag in plan.flags:
-        del values[flag]
+            values[name] = read(meta, source, prefix, lengths)
     for name in plan.lengths:
         if name not in lengths:
             raise _Misfit(" is the length of no array", f".{name}")
         values[name] = lengths[name]
+
+
+def _late_field(key: _Key) -> tuple[ReadField, WriteField]:
+    def read(meta: Mapping[str, Any], source: _Source, prefix: str, lengths: dict[str, int]) -> Any:
+        try:
+            if key.name not in meta:
+                raise _Misfit(f" is missing; expected {key.expected}")
+            return key.read(meta[key.name], source, prefix + key.dot)
+        except _Misfit as misfit:
+            raise misfit.inside(f".{key.name}") from misfit.__cause__
+
+    def write(value: Any, prefix: str, arrays: Arrays, meta: dict[str, Any]) -> None:
+        meta[key.name] = key.write(value, prefix + key.dot, arrays)
+
+    return read, write
 
 
 def _take(source: _Source, name: str, dtypes: Any, shape: tuple[int | None, ...]) -> npt.NDArray[Any]:
@@ -372,44 +360,63 @@ def _take(source: _Source, name: str, dtypes: Any, shape: tuple[int | None, ...]
     return source.arrays[name].copy() if source.copy else source.arrays[name]
 
 
-def _read_array(field: StoredField, source: _Source, prefix: str, lengths: dict[str, int]) -> npt.NDArray[Any] | None:
-    name, shape = prefix + field.array_name(), field.shape()
-    if name not in source.arrays and field.may_be_none:
-        return None
-    wanted = tuple(lengths.get(length) if isinstance(length, str) else length for length in shape.lengths)
-    array = _take(source, name, field.dtypes(), wanted)
-    for length, real in zip(shape.lengths, array.shape, strict=True):
-        if isinstance(length, str):
-            lengths[length] = real
-    bounds = shape.bounds
-    if bounds is not None and array.size and not (bounds.hold(array.min()) and bounds.hold(array.max())):
-        raise _Misfit(f": array {name!r} has values that are not {bounds}")
-    return array
+def _known(lengths: dict[str, int], of: tuple[int | str | None, ...]) -> tuple[int | None, ...]:
+    return tuple(lengths.get(length) if isinstance(length, str) else length for length in of)
 
 
-def _read_csr(field: StoredField, source: _Source, prefix: str, lengths: dict[str, int]) -> sparse.csr_array | None:
-    csr = field.csr
-    assert csr is not None
-    data_name, columns_name, ends_name = (prefix + name for name in field.csr_names())
-    if ends_name not in source.arrays and field.may_be_none:
-        return None
-    n_rows, n_columns = (lengths.get(n) if isinstance(n, str) else n for n in (csr.rows, csr.columns))
-    indptr = _take(source, ends_name, np.int64, (None if n_rows is None else n_rows + 1,))
-    data = _take(source, data_name, np.float32, (None,))
-    indices = _take(source, columns_name, np.int32, (data.size,))
-    if n_columns is None:
-        n_columns = int(indices.max()) + 1 if indices.size else 0
-    problem = csr_problem(indptr, indices, n_columns)
-    if problem is not None:
-        raise _Misfit(f": the matrix of {ends_name!r} {problem}")
-    shape = (indptr.size - 1, n_columns)
-    for length, real in zip((csr.rows, csr.columns), shape, strict=True):
-        if isinstance(length, str):
-            lengths[length] = real
-    matrix = sparse.csr_array(shape, dtype=np.float32)
-    # Passed to SciPy together, integers of two sizes would be copied.
-    matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
-    return matrix
+def _note(lengths: dict[str, int], of: tuple[int | str | None, ...], shape: tuple[int, ...]) -> None:
+    lengths.update((length, real) for length, real in zip(of, shape, strict=True) if isinstance(length, str))
+
+
+def _array_field(name: str, shape: Shape, dtypes: Any, may_be_none: bool) -> tuple[ReadField, WriteField]:
+    stored_name, bounds = shape.name or name, shape.bounds
+
+    def read(meta: Mapping[str, Any], source: _Source, prefix: str, lengths: dict[str, int]) -> Any:
+        name = prefix + stored_name
+        if name not in source.arrays and may_be_none:
+            return None
+        array = _take(source, name, dtypes, _known(lengths, shape.lengths))
+        _note(lengths, shape.lengths, array.shape)
+        if bounds is not None and array.size and not (bounds.hold(array.min()) and bounds.hold(array.max())):
+            raise _Misfit(f": array {name!r} has values that are not {bounds}")
+        return array
+
+    def write(value: Any, prefix: str, arrays: Arrays, meta: dict[str, Any]) -> None:
+        if value is not None:
+            arrays[prefix + stored_name] = value
+
+    return read, write
+
+
+def _csr_field(name: str, csr: Csr, may_be_none: bool) -> tuple[ReadField, WriteField]:
+    names = csr.names or (f"{name}.data", f"{name}.indices", f"{name}.indptr")
+    of = (csr.rows, csr.columns)
+
+    def read(meta: Mapping[str, Any], source: _Source, prefix: str, lengths: dict[str, int]) -> Any:
+        data_name, columns_name, ends_name = (prefix + name for name in names)
+        if ends_name not in source.arrays and may_be_none:
+            return None
+        n_rows, n_columns = _known(lengths, of)
+        indptr = _take(source, ends_name, np.int64, (None if n_rows is None else n_rows + 1,))
+        data = _take(source, data_name, np.float32, (None,))
+        indices = _take(source, columns_name, np.int32, (data.size,))
+        if n_columns is None:
+            n_columns = int(indices.max()) + 1 if indices.size else 0
+        problem = csr_problem(indptr, indices, n_columns)
+        if problem is not None:
+            raise _Misfit(f": the matrix of {ends_name!r} {problem}")
+        matrix = sparse.csr_array((indptr.size - 1, n_columns), dtype=np.float32)
+        # Passed to SciPy together, integers of two sizes would be copied.
+        matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
+        _note(lengths, of, matrix.shape)
+        return matrix
+
+    def write(value: Any, prefix: str, arrays: Arrays, meta: dict[str, Any]) -> None:
+        if value is not None:
+            integers = value.indices.astype(np.int32, copy=False), value.indptr.astype(np.int64, copy=False)
+            arrays.update((prefix + name, array) for name, array in zip(names, (value.data, *integers), strict=True))
+
+    return read, write
 
 
 def _write_class(value: Any, prefix: str, arrays: Arrays) -> dict[str, Any]:
@@ -418,25 +425,17 @@ def _write_class(value: Any, prefix: str, arrays: Arrays) -> dict[str, Any]:
     meta: dict[str, Any] = {} if plan.kind is None else {"kind": plan.kind}
     if plan.shape_lengths:
         meta["shape"] = list(value.shape)
-    for name, dot, as_is, write, omitted in plan.written:
+    for name, dot, _, _, _, _, as_is, write, omitted in plan.written:
         stored = getattr(value, name)
         if omitted is MISSING or not (stored is omitted or (type(stored) is type(omitted) and bool(stored == omitted))):
             meta[name] = stored if type(stored) in as_is else write(stored, prefix + dot, arrays)
-    for field in plan.rest:
-        stored = getattr(value, field.name)
-        if field.same is not None:
-            is_same = stored is getattr(value, field.same.field)
-            meta[field.same.flag] = is_same
-            if is_same:
+    for name, same, _, write_field in plan.rest:
+        stored = getattr(value, name)
+        if same is not None:
+            meta[same.flag] = stored is getattr(value, same.field)
+            if meta[same.flag]:
                 continue
-        if field.csr is None and not field.is_array:
-            meta[field.name] = _writer(field.hint, field.markers)[1](stored, f"{prefix}{field.name}.", arrays)
-        elif stored is not None and field.csr is not None:
-            integers = stored.indices.astype(np.int32, copy=False), stored.indptr.astype(np.int64, copy=False)
-            for name, array in zip(field.csr_names(), (stored.data, *integers), strict=True):
-                arrays[prefix + name] = array
-        elif stored is not None:
-            arrays[prefix + field.array_name()] = stored
+        write_field(stored, prefix, arrays, meta)
     return meta
 
 
@@ -445,13 +444,13 @@ def _write_class(value: Any, prefix: str, arrays: Arrays) -> dict[str, Any]:
 
 def _writer(hint: Any, markers: tuple[Any, ...] = ()) -> tuple[frozenset[type], Write]:
     """Types of values that are stored unchanged, and a function that writes a value of any type."""
-    via = next((marker for marker in markers if isinstance(marker, Via)), None)
+    via = _marker(markers, Via)
     if via is not None:
         write_stored = _writer(via.hint)[1]
         return frozenset(), lambda value, prefix, arrays: write_stored(via.write(value), prefix, arrays)
     member = next((member for member in members_of(hint) if member is not type(None)), Any)
     is_float = member is float  # an int may stand for a float, but not on disk
-    as_is: frozenset[type] = frozenset((float, type(None)) if is_float else (str, int, float, bool, type(None)))
+    as_is: frozenset[type] = frozenset((float, type(None))) if is_float else _PLAIN
     hints, is_repeated = _item_hints(member)
 
     def write(value: Any, prefix: str, arrays: Arrays) -> Any:
@@ -482,79 +481,90 @@ def _writer(hint: Any, markers: tuple[Any, ...] = ()) -> tuple[frozenset[type], 
     return as_is, write
 
 
-def _reader(hint: Any, markers: tuple[Any, ...] = ()) -> Read:
-    """Compile a type hint and its markers to a function that reads and checks a JSON value."""
-    for marker in markers:
-        if isinstance(marker, Via):
-            return _via_reader(marker)
-    expected = _expected(hint)
-    read = _union_reader(hint, expected)
-    for marker in markers:
-        if isinstance(marker, Bounds):
-            read = _bounded_reader(read, marker, expected)
-    return read
+class _Form(NamedTuple):
+    """A compiled type: its name in messages, whether a value can be of it at first sight, and the function to read."""
+
+    expected: str
+    fits: Callable[[Any], bool]
+    read: Read
 
 
-def _via_reader(via: Via) -> Read:
-    read_stored = _reader(via.hint)
+def _form_of(hint: Any, markers: tuple[Any, ...] = ()) -> _Form:
+    """Compile a type hint and its markers."""
+    via = _marker(markers, Via)
+    if via is not None:
+        return _via_form(via)
+    forms = [_member_form(member) for member in members_of(hint)]
+    form = forms[0] if len(forms) == 1 else _union_form(forms)
+    bounds = _marker(markers, Bounds)
+    return form if bounds is None else form._replace(read=_bounded_reader(form, bounds))
+
+
+def _via_form(via: Via) -> _Form:
+    form = _form_of(via.hint)
 
     def read(value: Any, source: _Source, prefix: str) -> Any:
-        stored = read_stored(value, source, prefix)
+        stored = form.read(value, source, prefix)
         try:
             return via.read(stored)
         except InputError as problem:
             raise _Misfit(f" does not fit: {problem}") from problem
 
-    return read
+    return form._replace(read=read)
 
 
-def _bounded_reader(read: Read, bounds: Bounds, expected: str) -> Read:
-    def read_bounded(value: Any, source: _Source, prefix: str) -> Any:
-        number = read(value, source, prefix)
+def _bounded_reader(form: _Form, bounds: Bounds) -> Read:
+    def read(value: Any, source: _Source, prefix: str) -> Any:
+        number = form.read(value, source, prefix)
         if number is not None and not bounds.hold(number):
-            raise _Misfit(f" is {described(value)}; expected {expected} {bounds}")
+            raise _Misfit(f" is {described(value)}; expected {form.expected} {bounds}")
         return number
 
-    return read_bounded
-
-
-def _union_reader(hint: Any, expected: str) -> Read:
-    members = members_of(hint)
-    readers = [(member, _member_reader(member, expected)) for member in members if member is not type(None)]
-    if len(readers) == len(members) == 1:
-        return readers[0][1]
-    may_be_none = len(readers) < len(members)
-
-    def read(value: Any, source: _Source, prefix: str) -> Any:
-        if value is None and may_be_none:
-            return None
-        for member, read_member in readers:
-            if _is_of(member, value):
-                return read_member(value, source, prefix)
-        raise _Misfit(f" is {described(value)}; expected {expected}")
-
     return read
 
 
-def _member_reader(hint: Any, expected: str) -> Read:
-    """Compile a type that is no union."""
-    if hint is float:
-        return _read_float  # a union has looked at the type before
-    if hint is int:
-        return _read_int
-    if _is_list(hint):
-        return _list_reader(hint, expected)
-    if get_origin(hint) is dict:
-        return _dict_reader(hint, expected)
-    if isinstance(hint, type) and hint not in (Any, bool, str, list, dict):
-        return _class_reader(hint, expected)
+def _union_form(forms: list[_Form]) -> _Form:
+    expected = " or ".join(form.expected for form in forms)
 
     def read(value: Any, source: _Source, prefix: str) -> Any:
-        if not _is_of(hint, value):
+        for form in forms:
+            if form.fits(value):
+                return form.read(value, source, prefix)
+        raise _Misfit(f" is {described(value)}; expected {expected}")
+
+    return _Form(expected, lambda value: any(form.fits(value) for form in forms), read)
+
+
+def _member_form(hint: Any) -> _Form:
+    """Compile a type that is no union."""
+    if hint is Any:
+        return _Form("a value", lambda value: True, lambda value, source, prefix: value)
+    if hint is float:
+        return _Form("a number", lambda value: type(value) in (int, float), _read_float)
+    if hint is int:
+        return _Form("a whole number", lambda value: type(value) is int, _read_int)
+    if hint is bool:
+        return _form_that_fits("true or false", lambda value: type(value) is bool)
+    if hint is str:
+        return _form_that_fits("text", lambda value: type(value) is str)
+    if hint is type(None):
+        return _form_that_fits("nothing", lambda value: value is None)
+    if get_origin(hint) is Literal:
+        options = [(type(option), option) for option in get_args(hint)]
+        expected = "one of " + ", ".join(map(repr, get_args(hint)))
+        return _form_that_fits(expected, lambda value: (type(value), value) in options)
+    if get_origin(hint) in (tuple, list) or hint is list or _is_named_tuple(hint):
+        return _list_form(hint)
+    return _dict_form(hint) if get_origin(hint) is dict or hint is dict else _class_form(hint)
+
+
+def _form_that_fits(expected: str, fits: Callable[[Any], bool]) -> _Form:
+    def read(value: Any, source: _Source, prefix: str) -> Any:
+        if not fits(value):
             raise _Misfit(f" is {described(value)}; expected {expected}")
         return value
 
-    return read
+    return _Form(expected, fits, read)
 
 
 def _read_float(value: Any, source: _Source, prefix: str) -> float:
@@ -578,12 +588,13 @@ def _read_int(value: Any, source: _Source, prefix: str) -> int:
     return value
 
 
-def _list_reader(hint: Any, expected: str) -> Read:
+def _list_form(hint: Any) -> _Form:
     hints, is_repeated = _item_hints(hint)
-    readers = [_reader(*unmarked(inner)) for inner in hints or [Any]]
+    readers = [_form_of(*unmarked(inner)).read for inner in hints or [Any]]
     is_of_texts = hints == [str] and is_repeated
+    expected = "a list" if is_repeated else f"a list of {len(hints)}"
     make: Callable[[list[Any]], Any] = list
-    if is_named_tuple(hint):
+    if _is_named_tuple(hint):
         make = hint._make
     elif get_origin(hint) is tuple:
         make = tuple
@@ -601,15 +612,15 @@ def _list_reader(hint: Any, expected: str) -> Read:
             raise misfit.inside(f"[{len(items)}]") from misfit.__cause__
         return make(items)
 
-    return read
+    return _Form(expected, lambda value: isinstance(value, list), read)
 
 
-def _dict_reader(hint: Any, expected: str) -> Read:
-    read_item = _reader(*unmarked(get_args(hint)[1]))
+def _dict_form(hint: Any) -> _Form:
+    read_item = _form_of(*unmarked(*get_args(hint)[1:] or [Any])).read
 
     def read(value: Any, source: _Source, prefix: str) -> Any:
-        if not isinstance(value, Mapping):
-            raise _Misfit(f" is {described(value)}; expected {expected}")
+        if not _is_mapping(value):
+            raise _Misfit(f" is {described(value)}; expected a mapping")
         items = {}
         key = ""
         try:
@@ -619,69 +630,38 @@ def _dict_reader(hint: Any, expected: str) -> Read:
             raise misfit.inside(f".{key}") from misfit.__cause__
         return items
 
-    return read
+    return _Form("a mapping", _is_mapping, read)
 
 
-def _class_reader(cls: Any, expected: str) -> Read:
+def _class_form(cls: Any) -> _Form:
     def read(value: Any, source: _Source, prefix: str) -> Any:
-        if not isinstance(value, Mapping):
-            raise _Misfit(f" is {described(value)}; expected {expected}")
+        if not _is_mapping(value):
+            raise _Misfit(f" is {described(value)}; expected a mapping")
         if not hasattr(cls, "from_state"):
             return _read_class(cls, value, source, prefix)
         own = {name.removeprefix(prefix): array for name, array in source.arrays.items() if name.startswith(prefix)}
         source.taken.update(prefix + name for name in own)
         return cls.from_state(value, own)
 
-    return read
+    return _Form("a mapping", _is_mapping, read)
 
 
-# -- type hints -------------------------------------------------------------------------------------------------------
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _is_named_tuple(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields")
 
 
 def _item_hints(hint: Any) -> tuple[list[Any], bool]:
     """Types of the items of a list or mapping, and whether the one type is that of every item; empty for any type."""
-    if is_named_tuple(hint):
+    if _is_named_tuple(hint):
         return list(get_type_hints(hint, include_extras=True).values()), False
     inner = get_args(hint) if get_origin(hint) in (tuple, list, dict) else ()
     if get_origin(hint) is tuple and (len(inner) != 2 or inner[1] is not Ellipsis):
         return list(inner), False
     return list(inner[1:] if get_origin(hint) is dict else inner[:1]), True
-
-
-def _is_list(hint: Any) -> bool:
-    return get_origin(hint) in (tuple, list) or hint is list or is_named_tuple(hint)
-
-
-def _is_of(hint: Any, value: Any) -> bool:
-    """Tell if a JSON value can be of a type, without a look at its items."""
-    if hint is Any:
-        return True
-    if get_origin(hint) is Literal:
-        return any(type(value) is type(option) and value == option for option in get_args(hint))
-    if hint is float:
-        return type(value) in (int, float)
-    if _is_list(hint):
-        return isinstance(value, list)
-    if get_origin(hint) is dict or (isinstance(hint, type) and hint not in (bool, int, str)):
-        return isinstance(value, Mapping)
-    return type(value) is hint
-
-
-def _expected(hint: Any) -> str:
-    """Describe a type in words."""
-    names = {bool: "true or false", int: "a whole number", float: "a number", str: "text", type(None): "nothing"}
-    phrases = []
-    for member in members_of(hint):
-        if get_origin(member) is Literal:
-            phrases.append("one of " + ", ".join(map(repr, get_args(member))))
-        elif member in names:
-            phrases.append(names[member])
-        elif _is_list(member):
-            hints, is_repeated = _item_hints(member)
-            phrases.append("a list" if is_repeated else f"a list of {len(hints)}")
-        else:
-            phrases.append("a value" if member is Any else "a mapping")
-    return " or ".join(phrases)
 
 
 # -- copying ----------------------------------------------------------------------------------------------------------

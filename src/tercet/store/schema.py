@@ -1,16 +1,12 @@
-"""A dataclass as a format: what may be said of a field beside its type, and which fields are stored."""
+"""Markers of the fields of stored dataclasses, added to a type by ``Annotated[type, marker, …]``."""
 
 from __future__ import annotations
 
 import functools
 import types
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
-from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
-
-import numpy as np
-
-T = TypeVar("T")
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 
 class Shape:
@@ -95,68 +91,7 @@ class WhenAbsent:
 LENGTH: Final = "an int that is not stored: it is the length of its name in the shapes of arrays"
 OMIT_DEFAULT: Final = "a field that is stored only where it is not the default"
 
-# -- the dataclass as a format ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class StoredField:
-    """A field of a stored dataclass: its type without markers, and the markers."""
-
-    name: str
-    hint: Any
-    markers: tuple[Any, ...]
-    has_default: bool
-    default: Any
-    has_factory: bool
-
-    def marker(self, kind: type[T]) -> T | None:
-        return next((marker for marker in self.markers if isinstance(marker, kind)), None)
-
-    @property
-    def may_be_none(self) -> bool:
-        return type(None) in members_of(self.hint)
-
-    @property
-    def is_array(self) -> bool:
-        return any(get_origin(member) is np.ndarray for member in members_of(self.hint))
-
-    @property
-    def csr(self) -> Csr | None:
-        return self.marker(Csr)
-
-    @property
-    def same(self) -> SameAs | None:
-        return self.marker(SameAs)
-
-    def csr_names(self) -> tuple[str, str, str]:
-        """Names of the arrays with the data, the columns and the row pointers."""
-        names = None if self.csr is None else self.csr.names
-        return names or (f"{self.name}.data", f"{self.name}.indices", f"{self.name}.indptr")
-
-    def shape(self) -> Shape:
-        return self.marker(Shape) or Shape(None)
-
-    def array_name(self) -> str:
-        return self.shape().name or self.name
-
-    def dtypes(self) -> tuple[Any, ...]:
-        return tuple(
-            get_args(get_args(member)[1])[0] for member in members_of(self.hint) if get_origin(member) is np.ndarray
-        )
-
-
-@functools.cache
-def stored_fields(cls: Any) -> tuple[StoredField, ...]:
-    """The fields that a dataclass is stored as."""
-    hints = get_type_hints(cls, include_extras=True)
-    stored = []
-    for field in fields(cls):
-        if field.init:
-            hint, markers = unmarked(hints[field.name])
-            has_factory = field.default_factory is not MISSING
-            default = field.default_factory() if field.default_factory is not MISSING else field.default
-            stored.append(StoredField(field.name, hint, markers, default is not MISSING, default, has_factory))
-    return tuple(stored)
+# -- type hints -------------------------------------------------------------------------------------------------------
 
 
 def unmarked(hint: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -177,15 +112,3 @@ def _without_alias(hint: Any) -> Any:
     """What an alias with parameters stands for, as which NumPy from 2.5 on has ``NDArray``."""
     value = getattr(get_origin(hint), "__value__", None)
     return hint if value is None else value[get_args(hint)]
-
-
-@functools.cache
-def kind_of(cls: type) -> str | None:
-    """The class's own name for itself, unless ``kind`` is a field like any other."""
-    kind = getattr(cls, "kind", None)
-    is_field = any(field.name == "kind" for field in fields(cls))
-    return kind if isinstance(kind, str) and not is_field else None
-
-
-def is_named_tuple(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields")
