@@ -69,12 +69,12 @@ def test_what_there_is_to_choose_from(tmp_path, index):
 
 
 def test_facets_are_left_out_when_it_gets_late(index, monkeypatch):
-    row, where = index.model.queries(["green"]), {"shelf": ["oak"], "price": ["1..9"], "sku": ["x3", "x6"]}
-    hits, searched, search_row = index.search_row(row, 60, where=where), [], index.search_row
-    monkeypatch.setattr(index, "search_row", lambda *given, **more: searched.append(more) or search_row(*given, **more))
-    assert {facet["column"] for facet in facets(index, row, hits, False, where, lambda: False)} == set(where)
+    where = {"shelf": ["oak"], "price": ["1..9"], "sku": ["x3", "x6"]}
+    hits, searched, search = index.search("green", 60, where=where), [], index.search
+    monkeypatch.setattr(index, "search", lambda *given, **more: searched.append(more) or search(*given, **more))
+    assert {facet["column"] for facet in facets(index, "green", hits, False, where, lambda: False)} == set(where)
     searched.clear()
-    assert facets(index, row, hits, False, where, lambda: bool(searched)) == []
+    assert facets(index, "green", hits, False, where, lambda: bool(searched)) == []
     assert len(searched) == 1
 
 

@@ -105,13 +105,13 @@ def test_a_deadline_between_the_lists_leaves_out_the_second(tmp_path, monkeypatc
     with served(tmp_path / "taught.db", INDEX, Limits(deadline_ms=60_000)) as (api, service):
         whole = api.get("/search", params={"q": QUERY, "k": 5, "compare": True}).json()
         assert not whole["partial"]
-        slow = service.served.index.search_row
+        slow = service.served.index.search
 
         def late(*given: Any, **options: Any) -> Any:
             monkeypatch.setattr(answers.Deadline, "passed", True)
             return slow(*given, **options)
 
-        monkeypatch.setattr(service.served.index, "search_row", late)
+        monkeypatch.setattr(service.served.index, "search", late)
         found = api.get("/search", params={"q": QUERY, "k": 5, "compare": True}).json()
         assert (found["partial"], found["exact"], found["baseline"]) == (True, True, [])
         assert [hit["id"] for hit in found["learned"]] == [hit["id"] for hit in whole["learned"]]

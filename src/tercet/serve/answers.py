@@ -7,15 +7,13 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
-from scipy import sparse
-
 from tercet.data.taught import Pair
 from tercet.fitting.text_model import pair_name, past_name
 from tercet.search import BaseIndex, Hit, Results
 from tercet.search.filtering import Where
 from tercet.serve.facets import facets
 from tercet.serve.served import Served
-from tercet.serve.snippets import passage_of, shown_title, shown_values
+from tercet.serve.snippets import Cards
 from tercet.text.analyser import Analyser
 
 Mixed: TypeAlias = Callable[[Sequence[str], int, bool, Where | None], Sequence[str] | None]
@@ -58,75 +56,62 @@ def search(
     by a few words only. Either makes the answer partial. ``mixed`` may put others in the place of the ids of the
     learned list, as long as there is time; scores stay those of the version.
     """
-    words, row = served.model.query_vectoriser, served.model.queries([query])
     compares = compare and served.compared
     depth = max(k, _RANKS_KNOWN) if compares or with_facets else k
     hurried = deadline.passed
-    learned = served.index.search_row(row, depth, _HASTY_TERMS if hurried else None, not everything, where)
+    learned = served.index.search(query, depth, _HASTY_TERMS if hurried else None, not everything, where)
     mixture = None
     if mixed is not None and not deadline.passed:
         mixture = mixed([hit.doc_id for hit in learned[:k]], k, everything, where)
-    hits = learned[:k] if mixture is None else _hits_of(served, row, learned, mixture)
+    hits = learned[:k] if mixture is None else _hits_of(served, query, learned, mixture)
     late = compares and deadline.passed
-    plain = served.baseline.index.search_row(row, depth, where=where) if compares and not late else Results()
-    learned_ranks, plain_ranks = ({hit.doc_id: rank for rank, hit in enumerate(list_, 1)} for list_ in (learned, plain))
-    learned_ranks |= {hit.doc_id: rank for rank, hit in enumerate(hits, 1)}
-    card = _Cards(words_of(served, query), shown_fields)
-    learned_list = []
-    for rank, hit in enumerate(hits, 1):
-        before = plain_ranks.get(hit.doc_id)
-        moved = None if before is None else before - rank
-        learned_list.append(card.of(hit, rank) | {"baseline_rank": before, "moved": moved})
-    plain_list = [
-        card.of(hit, rank) | {"learned_rank": learned_ranks.get(hit.doc_id)} for rank, hit in enumerate(plain[:k], 1)
-    ]
-    is_late = not with_facets or deadline.passed
+    plain = Results()
+    if compares and not late:
+        plain = served.baseline.index.search(query, depth, cutoff=False, where=where)
+    cards = Cards(words_of(served, query), shown_fields)
+    listed = [_entry(cards, hit, rank) for rank, hit in enumerate(hits, 1)]
+    plain_listed = [_entry(cards, hit, rank) for rank, hit in enumerate(plain[:k], 1)]
+    plain_ranks = {hit.doc_id: rank for rank, hit in enumerate(plain, 1)}
+    ranks = {hit.doc_id: rank for order in (learned, hits) for rank, hit in enumerate(order, 1)}
+    for entry in listed:
+        before = plain_ranks.get(entry["id"])
+        entry["baseline_rank"], entry["moved"] = before, None if before is None else before - entry["rank"]
+    for entry in plain_listed:
+        entry["learned_rank"] = ranks.get(entry["id"])
+    columns = []
+    if with_facets and not deadline.passed:
+        columns = facets(served.index, query, learned, everything, where or {}, lambda: deadline.passed)
     return {
         "query": query,
         "k": k,
         "version": served.version,
-        "unknown": words.unknown_words(query),
-        "stop_words": words.stop_words_in(query),
+        "unknown": list(learned.unknown),
+        "stop_words": served.model.query_vectoriser.stop_words_in(query),
         "compared": compares,
-        "left_off": max(0, min(k, len(learned) + learned.left_off) - len(learned_list)),
+        "left_off": max(0, min(k, len(learned) + learned.left_off) - len(listed)),
         "interleaved": mixture is not None,
         "exact": learned.exact,
         "partial": late or not learned.exact,
         "took_ms": deadline.took_ms,
-        "learned": learned_list,
-        "baseline": plain_list,
+        "learned": listed,
+        "baseline": plain_listed,
         "baseline_name": served.baseline.name,
         "where": dict(where or {}),
-        "facets": []
-        if is_late
-        else facets(served.index, row, learned, everything, where or {}, lambda: deadline.passed),
+        "facets": columns,
         "index": served.index_label,
     }
 
 
-class _Cards:
-    """Documents as lists show them, each made once."""
-
-    def __init__(self, stems: list[str], fields: Collection[str] | None) -> None:
-        self._stems, self._fields = stems, fields
-        self._made: dict[str, dict[str, Any]] = {}
-
-    def of(self, hit: Hit, rank: int) -> dict[str, Any]:
-        if hit.doc_id not in self._made:
-            text, stored_fields = hit.kept_text or "", hit.stored_fields
-            self._made[hit.doc_id] = {
-                "title": shown_title(hit.doc_id, text, stored_fields),
-                "snippet": passage_of(text, self._stems),
-                "stored_fields": shown_values(stored_fields, self._fields),
-            }
-        return {"id": hit.doc_id, "rank": rank, "score": hit.score} | self._made[hit.doc_id]
+def _entry(cards: Cards, hit: Hit, rank: int) -> dict[str, Any]:
+    card = cards.card(hit.doc_id, hit.kept_text or "", hit.stored_fields)
+    return {"id": hit.doc_id, "rank": rank, "score": hit.score, **card}
 
 
-def _hits_of(served: Served, row: sparse.csr_array, known: Sequence[Hit], doc_ids: Sequence[str]) -> list[Hit]:
+def _hits_of(served: Served, query: str, known: Sequence[Hit], doc_ids: Sequence[str]) -> list[Hit]:
     """Return documents in this order as hits of a query; some are known already."""
     hits = {hit.doc_id: hit for hit in known}
     others = [doc_id for doc_id in doc_ids if doc_id not in hits]
-    hits |= {hit.doc_id: hit for hit in served.index.hits_of(row, others)} if others else {}
+    hits |= {hit.doc_id: hit for hit in served.index.hits_of(served.model.queries([query]), others)} if others else {}
     return [hits[doc_id] for doc_id in doc_ids]
 
 
@@ -231,7 +216,7 @@ def related(served: Served, word: str, k: int) -> dict[str, Any]:
 def document(index: BaseIndex, doc_id: str) -> dict[str, Any]:
     """Return a document as it was indexed."""
     text, stored_fields = index.text(doc_id), index.stored_fields(doc_id)
-    title = shown_title(doc_id, text, stored_fields)
+    title = Cards().card(doc_id, text, stored_fields)["title"]
     return {"id": doc_id, "title": title, "text": text, "stored_fields": stored_fields}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Coroutine, Sequence
 from importlib.metadata import version
 from typing import Annotated, Any, Final
@@ -12,7 +11,10 @@ from fastapi import Path as InPath
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from fastapi.routing import APIRoute
+from pydantic_core import to_json
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tercet.errors import EngineError, InputError
 from tercet.serve import answers, messages, requests
@@ -20,11 +22,9 @@ from tercet.serve.answers import Deadline
 from tercet.serve.guard import Access, Buckets, Guard, Level, network_of
 from tercet.serve.metrics import TEXT_TYPE
 from tercet.serve.page import ready_pages
-from tercet.serve.problems import PROBLEM_TYPE, HttpProblem, validation_problem
+from tercet.serve.problems import PROBLEM_TYPE, HttpProblem, problem_of
 from tercet.serve.served import Served
 from tercet.serve.service import Service, check_documents, check_query
-
-_log = logging.getLogger(__name__)
 
 BUILD: Final = version("tercet")
 
@@ -86,7 +86,10 @@ def create_app(service: Service, access: Access | None = None) -> Guard:
     openapi = _completed(app)
     per_minute = service.limits.strangers_per_minute
     strangers = Buckets(per_minute, max(1, round(per_minute / 6)))
-    return Guard(app, access, service.metrics, ready_pages(openapi), strangers)
+    direct: dict[tuple[str, str], ASGIApp] = {("GET", "/search"): _Search(service, access)}
+    for path, page in ready_pages(openapi).items():
+        direct["GET", path] = direct["HEAD", path] = page
+    return Guard(app, access, service.metrics, direct, strangers)
 
 
 def _router(access: Access, level: Level) -> APIRouter:
@@ -118,40 +121,38 @@ def _named(security: list[dict[str, list[str]]]) -> Callable[[APIRoute], str]:
 
 
 def _add_errors(app: FastAPI) -> None:
-    @app.exception_handler(HttpProblem)
-    async def problem(_: Request, error: HttpProblem) -> Response:
-        return error.response()
+    async def problem(request: Request, error: Exception) -> Response:
+        return problem_of(error, request.method, request.headers.get("content-type", "")).response()
 
-    @app.exception_handler(Exception)
-    async def defect(_: Request, error: Exception) -> Response:
-        # Starlette raises the error once more, so that the guard writes the trace into the log.
-        return HttpProblem(500, "something went wrong here; the service's log says what", "internal").response()
+    for kind in (HttpProblem, RequestValidationError, HTTPException, InputError, EngineError, Exception):
+        app.add_exception_handler(kind, problem)
 
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> Response:
-        media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if request.method == "POST" and media != "application/json" and not media.endswith("+json"):
-            said = f"the body is sent as {media[:80]!r}" if media else "the body has no content type"
-            return HttpProblem(415, f"{said}; send it as application/json", "media-type").response()
-        return validation_problem(list(error.errors())).response()
 
-    @app.exception_handler(InputError)
-    async def wrong_input(_: Request, error: InputError) -> Response:
-        return HttpProblem(422, str(error), "invalid").response()
+class _Search:
+    """``GET /search`` without routing, which costs as much as the search.
 
-    @app.exception_handler(EngineError)
-    async def engine_away(request: Request, error: EngineError) -> Response:
-        # Where the engine is and what it said is for the log.
-        _log.warning("%s %s: %s", request.method, request.url.path, error)
-        detail = "the engine that keeps the documents does not answer; try again soon"
-        return HttpProblem(503, detail, "engine", 5.0).response()
+    FastAPI has the same route for the OpenAPI document and for other methods.
+    """
 
-    @app.exception_handler(HTTPException)
-    async def http(_: Request, error: HTTPException) -> Response:
-        details = {404: "there is nothing at this path", 405: "this path takes other methods"}
-        response = HttpProblem(error.status_code, details.get(error.status_code, str(error.detail))).response()
-        response.headers.update(error.headers or {})
-        return response
+    def __init__(self, service: Service, access: Access) -> None:
+        self._service, self._access = service, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        state, headers = scope["state"], Headers(scope=scope)
+        state["route"] = "/search"
+        self._access.check("read", scope)
+        if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
+            raise HttpProblem(400, "GET takes no body at this path", "no-body", closes=True)
+        asked = requests.SearchQuery.of(scope["query_string"])
+        client = network_of(scope["client"][0]) if scope.get("client") else "local"
+        address = None if self._access.teaches(scope) else client
+        name = client if asked.client is None else f"{client}/{asked.client}"
+        deadline = Deadline(state["started"], self._service.limits.deadline_ms)
+        body = to_json(await self._service.search(asked, deadline, name, address), inf_nan_mode="null")
+        length = str(len(body)).encode()
+        sent = [(b"content-type", b"application/json"), (b"content-length", length)]
+        await send({"type": "http.response.start", "status": 200, "headers": sent})
+        await send({"type": "http.response.body", "body": body})
 
 
 def _client(request: Request, name: str | None) -> str:
@@ -194,10 +195,8 @@ def _add_reading(router: APIRouter, service: Service, access: Access) -> None:
         return Deadline(request.scope["state"]["started"], service.limits.deadline_ms)
 
     @router.get("/search", response_model=messages.SearchAnswer)
-    async def search(request: Request, params: Annotated[requests.SearchQuery, Query()]) -> Response:
+    async def search(params: Annotated[requests.SearchQuery, Query()]) -> None:  # `_Search` answers
         """Find documents by the learned ranking, and beside it by matching words alone where that is asked for."""
-        address = None if access.teaches(request.scope) else _client(request, None)
-        return JSONResponse(await service.search(params, deadline(request), _client(request, params.client), address))
 
     @router.post("/rank", response_model=messages.Ranked, responses=_problems(_CHANGING))
     async def rank(request: Request, given: requests.Rank) -> Response:

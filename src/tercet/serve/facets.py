@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
-from scipy import sparse
 
 from tercet.data.roles import TITLES, plain_name
 from tercet.search import BaseIndex, Hit
@@ -24,7 +23,7 @@ _RANGES, _NUMBERS = 4, 8  # ranges of a column of numbers, and from how many num
 
 def facets(
     index: BaseIndex,
-    row: sparse.csr_array,
+    query: str,
     hits: Sequence[Hit],
     everything: bool,
     where: Where,
@@ -49,7 +48,7 @@ def facets(
             if is_late():  # each of these is a search
                 return []
             others = {other: values for other, values in where.items() if other != name}
-            rest = index.search_row(row, COUNTED, cutoff=not everything, where=others)
+            rest = index.search(query, COUNTED, cutoff=not everything, where=others)
             column, n = _columns(rest).get(name, _Column()), len(rest)
         shown.append({"column": name, "counted": n, "values": column.choices()})
     return shown

@@ -21,7 +21,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tercet.serve.metrics import Metrics
-from tercet.serve.problems import HttpProblem
+from tercet.serve.problems import HttpProblem, problem_of
 
 _log = logging.getLogger(__name__)
 
@@ -191,15 +191,20 @@ class Guard:
     app : what it guards
     access : who may ask
     metrics : told of every request
-    pages : answers that are ready, by path; they need no token
+    direct : applications that answer before routing, by method and path; each checks the token itself
     strangers : rate limit of requests without a token, by address; those of this machine have none
     """
 
     def __init__(
-        self, app: ASGIApp, access: Access, metrics: Metrics, pages: Mapping[str, Any], strangers: Buckets
+        self,
+        app: ASGIApp,
+        access: Access,
+        metrics: Metrics,
+        direct: Mapping[tuple[str, str], ASGIApp],
+        strangers: Buckets,
     ) -> None:
         self._app, self._access, self._metrics = app, access, metrics
-        self._pages, self._strangers = pages, strangers
+        self._direct, self._strangers = direct, strangers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -223,14 +228,12 @@ class Guard:
 
         try:
             await self._guarded(scope, headers, receive, sending)
-        except HttpProblem as problem:
-            await problem.response()(scope, receive, sending)
-        except Exception:
-            # A defect: the log has the trace, the client does not.
-            _log.exception("%s %r failed, request %s", scope["method"], scope["path"], request_id)
+        except Exception as error:
+            problem = problem_of(error, scope["method"], "")
+            if problem.status == 500:  # the log has the trace, the client does not
+                _log.exception("%s %r failed, request %s", scope["method"], scope["path"], request_id)
             if status == 0:
-                failure = HttpProblem(500, "something went wrong here; the service's log says what", "internal")
-                await failure.response()(scope, receive, sending)
+                await problem.response()(scope, receive, sending)
         finally:
             self._metrics.count(_method(scope), _route(scope), status, time.monotonic() - started)
 
@@ -247,10 +250,9 @@ class Guard:
             wait = self._strangers.take(network_of(scope["client"][0] if scope.get("client") else "local"))
             if wait:
                 raise HttpProblem(429, "too many requests without a token from this address", "rate", wait)
-        page = self._pages.get(scope["path"])
-        if page is not None and scope["method"] in ("GET", "HEAD"):
-            scope["state"]["route"] = "page"
-            await page(scope, receive, send)
+        direct = self._direct.get((scope["method"], scope["path"]))
+        if direct is not None:
+            await direct(scope, receive, send)
             return
         body = await self._body(headers, receive, STRANGER_BODY_BYTES if holder is None else BODY_BYTES)
         is_given = False

@@ -81,10 +81,9 @@ class Draft:
 
     def _search(self, k: int, everything: bool, where: Where | None) -> Results:
         """Return the list of the rival, as people would see it alone."""
-        row = self._now.served.model.queries([self._query])
         if self._now.rival is None:
-            return self._now.served.baseline.index.search_row(row, k, where=where)
-        return self._now.rival.index.search_row(row, k, cutoff=not everything, where=where)
+            return self._now.served.baseline.index.search(self._query, k, cutoff=False, where=where)
+        return self._now.rival.index.search(self._query, k, cutoff=not everything, where=where)
 
 
 class Interleaver:

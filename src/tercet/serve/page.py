@@ -28,6 +28,7 @@ class ReadyPage:
         self._body, self._type = body, media_type
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"]["route"] = "page"
         is_known = Headers(scope=scope).get("if-none-match") == self._etag
         answer = Response(b"" if is_known else self._body, 304 if is_known else 200, self._headers, self._type)
         await answer(scope, receive, send)

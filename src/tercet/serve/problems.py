@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from starlette.responses import Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from tercet.errors import EngineError, InputError
+
+_log = logging.getLogger(__name__)
 
 PROBLEM_TYPE = "application/problem+json"
 
@@ -42,6 +49,7 @@ class HttpProblem(Exception):
     kind : a word that tells problems of one status apart
     retry_after : after how many seconds it is worth trying again
     closes : end the connection, whatever else it has
+    headers : further headers
     members : further members of the JSON, such as ``limit`` and ``value``
     """
 
@@ -53,11 +61,12 @@ class HttpProblem(Exception):
         retry_after: float | None = None,
         *,
         closes: bool = False,
+        headers: Mapping[str, str] | None = None,
         **members: Any,
     ) -> None:
         super().__init__(detail)
         self.status, self.detail, self.kind, self.retry_after, self.members = status, detail, kind, retry_after, members
-        self.closes = closes
+        self.closes, self.headers = closes, headers or {}
 
     def to_meta(self) -> dict[str, Any]:
         return {
@@ -68,9 +77,7 @@ class HttpProblem(Exception):
         } | self.members
 
     def response(self) -> Response:
-        from starlette.responses import Response  # of the extra: the store does without it
-
-        headers = {"Connection": "close"} if self.closes else {}
+        headers = {**self.headers, "Connection": "close"} if self.closes else {**self.headers}
         if self.retry_after is not None:
             # A whole number from 1, as the header wants it; a bucket that never fills again says an hour.
             headers["Retry-After"] = str(max(1, math.ceil(min(self.retry_after, 3600.0))))
@@ -79,6 +86,30 @@ class HttpProblem(Exception):
         # In ASCII: what a client sent may hold half a surrogate pair, which UTF-8 has no bytes for.
         content = json.dumps(self.to_meta()).encode()
         return Response(content, self.status, headers, PROBLEM_TYPE)
+
+
+def problem_of(error: Exception, method: str, content_type: str) -> HttpProblem:
+    """Return the problem for an error; a defect is a 500."""
+    if isinstance(error, HttpProblem):
+        return error
+    if isinstance(error, RequestValidationError):
+        media = content_type.partition(";")[0].strip().lower()
+        if method == "POST" and media != "application/json" and not media.endswith("+json"):
+            said = f"the body is sent as {media[:80]!r}" if media else "the body has no content type"
+            return HttpProblem(415, f"{said}; send it as application/json", "media-type")
+        return validation_problem(list(error.errors()))
+    if isinstance(error, ValidationError):
+        return validation_problem([{**fault, "loc": ("query", *fault["loc"])} for fault in error.errors()])
+    if isinstance(error, EngineError):
+        _log.warning("%s", error)  # where the engine is and what it said is for the log
+        return HttpProblem(503, "the engine that keeps the documents does not answer; try again soon", "engine", 5.0)
+    if isinstance(error, InputError):
+        return HttpProblem(422, str(error), "invalid")
+    if isinstance(error, HTTPException):
+        details = {404: "there is nothing at this path", 405: "this path takes other methods"}
+        detail = details.get(error.status_code, str(error.detail))
+        return HttpProblem(error.status_code, detail, headers=error.headers)
+    return HttpProblem(500, "something went wrong here; the service's log says what", "internal")
 
 
 def limit_problem(name: str, value: int, limit: int, unit: str) -> HttpProblem:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
+from urllib.parse import parse_qs
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -38,6 +39,13 @@ _CLIENT = Field(
 
 class SearchQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+    @classmethod
+    def of(cls, query_string: bytes) -> Self:
+        """Return the parameters of a query string; the last value of a parameter counts, of filters all."""
+        values = parse_qs(query_string.decode("latin-1"), keep_blank_values=True)
+        return cls.model_validate({name: all_ if name == "filter" else all_[-1] for name, all_ in values.items()})
+
     q: str = QUERY
     k: int = Field(10, ge=1, le=_MOST_RESULTS, description="How many documents in each list.", examples=[10])
     all: bool = Field(False, description="Learned hits below the last match, too.", examples=[False])
