@@ -306,7 +306,7 @@ def test_a_candidate_that_breaks_does_not_break_what_is_served(tmp_path, monkeyp
         def broken(*_: object, **__: object) -> None:
             raise RuntimeError("no")
 
-        monkeypatch.setattr(type(service.now.rival.index), "search_row", broken, raising=True)
+        monkeypatch.setattr(type(service.now.rival.index), "search", broken, raising=True)
         assert service.interleaver.draft(service.now, "me", QUERY, None).mixed(["d1"], 5, False) is None
         monkeypatch.undo()
         answer = search(api)

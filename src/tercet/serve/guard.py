@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers
