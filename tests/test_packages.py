@@ -308,22 +308,13 @@ theirs = set(sys.modules)
 import tercet
 for name in tercet.__all__:
     getattr(tercet, name)
-from numba.core.dispatcher import Dispatcher
-kernels = {
-    f"{name}.{key}": len(value.signatures)
-    for name, module in sorted(sys.modules.items()) if name.startswith("tercet.kernels.")
-    for key, value in vars(module).items() if isinstance(value, Dispatcher)
-}
 ours = set(sys.modules) - theirs
-print(json.dumps({"kernels": kernels, "modules": sorted({name.partition(".")[0] for name in ours})}))
+print(json.dumps(sorted({name.partition(".")[0] for name in ours})))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    output = json.loads(done.stdout)
-    assert "tercet.kernels.lowrank.lowrank_advance" in output["kernels"]
-    assert {name for name, n_signatures in output["kernels"].items() if n_signatures} == set()
-    assert set(HEAVY) & set(output["modules"]) == set()
+    assert {"numba", *HEAVY} & set(json.loads(done.stdout)) == set()
 
 
 def test_importing_tercet_loads_nothing():

@@ -15,14 +15,14 @@ import numba
 import pytest
 from numba.core.errors import NumbaWarning
 
-import tercet.kernels.compiler as compiler
 from support.bundles import posix_only
 from support.checked_kernels import GROUPS, WORKLOADS, kernels_of
+from tercet.kernels import compiler, machine_code
 from tercet.kernels.topk import sort_heap
 
 TESTS = Path(__file__).parents[1]
 
-WITHOUT_KERNELS = {"__init__", "compiler"}
+WITHOUT_KERNELS = {"__init__", "compiler", "deferred", "machine_code"}
 
 
 def in_another_process(*arguments: str, **variables: str) -> str:
@@ -46,7 +46,7 @@ def test_every_module_with_kernels_has_a_workload():
 @pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS)
 def test_no_index_is_out_of_bounds(group):
-    # Compiled with checks, which raise IndexError, and kept apart from code without them: see `compiler.fingerprint`.
+    # Compiled with checks, which raise IndexError, and kept apart from other code: see `machine_code.fingerprint`.
     never_called = in_another_process("-m", "support.checked_kernels", *GROUPS[group], NUMBA_BOUNDSCHECK="1")
     assert json.loads(never_called) == []
 
@@ -72,7 +72,7 @@ from tercet.kernels.compiler import kernel
 def add_one(x):
     return x + 1
 add_one(1)
-print(sum(add_one.stats.cache_hits.values()))
+print(sum(add_one.compiled.stats.cache_hits.values()))
 """
 
 
@@ -87,7 +87,7 @@ def hits(tmp_path) -> str:
 def test_what_two_processes_compile_has_other_names():
     """Numba's own names begin anew in each process, and code from its cache is linked with code that is new."""
     script = (
-        "import tercet.kernels.compiler\n"
+        "import tercet.kernels.machine_code\n"
         "from numba.core.bytecode import FunctionIdentity\n"
         "print(FunctionIdentity.from_function(lambda: 0).unique_name)\n"
     )
@@ -106,10 +106,10 @@ def test_a_second_process_finds_compiled_kernels(hits, tmp_path, monkeypatch):
 def test_an_edit_anywhere_in_the_room_gives_another_cache(tmp_path):
     (tmp_path / "a.py").write_text("x = 1")
     (tmp_path / "b.py").write_text("y = 1")
-    before = compiler.fingerprint(tmp_path)
-    assert compiler.fingerprint(tmp_path) == before
+    before = machine_code.fingerprint(tmp_path)
+    assert machine_code.fingerprint(tmp_path) == before
     (tmp_path / "b.py").write_text("y = 2")
-    assert compiler.fingerprint(tmp_path) != before
+    assert machine_code.fingerprint(tmp_path) != before
 
 
 def test_other_users_of_numba_keep_their_cache_setting():
@@ -122,8 +122,8 @@ def test_other_users_of_numba_keep_their_cache_setting():
 def fresh(tmp_path, monkeypatch) -> Path:
     """A cache folder of its own, in a process that has said nothing so far."""
     folder = tmp_path / f"tercet-{'0' * 16}"
-    monkeypatch.setattr(compiler, "cache_folder", lambda: folder)
-    compiler.say_once.cache_clear()
+    monkeypatch.setattr(machine_code, "cache_folder", lambda: folder)
+    machine_code.say_once.cache_clear()
     return folder
 
 
@@ -135,8 +135,8 @@ def add_one(x):
     return x + 1
 
 
-def hits_of(compiled) -> int:
-    return sum(compiled.stats.cache_hits.values())
+def hits_of(kernel) -> int:
+    return sum(kernel.compiled.stats.cache_hits.values())
 
 
 def test_compiling_is_said_once_and_only_if_the_cache_has_nothing(fresh, caplog):
@@ -145,7 +145,7 @@ def test_compiling_is_said_once_and_only_if_the_cache_has_nothing(fresh, caplog)
     assert compiler.kernel(lambda x: x + 2)(1) == 3
     assert said(caplog) == ["compiling kernels, once on this machine …"]
     caplog.clear()
-    compiler.say_once.cache_clear()
+    machine_code.say_once.cache_clear()
     again = compiler.kernel(add_one)
     assert again(1) == 2  # as in another process
     assert hits_of(again) == 1
@@ -153,16 +153,16 @@ def test_compiling_is_said_once_and_only_if_the_cache_has_nothing(fresh, caplog)
 
 
 def test_on_a_terminal_it_is_said_without_logging_too(fresh, capsys, monkeypatch):
-    compiler.say_once("compiling")
+    machine_code.say_once("compiling")
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    compiler.say_once("compiling again")
+    machine_code.say_once("compiling again")
     assert capsys.readouterr().err == "tercet: compiling again\n"
 
 
 def test_a_cache_that_cannot_be_written_to_gives_one_warning(fresh, tmp_path, monkeypatch, capsys):
     (tmp_path / "file").touch()
-    monkeypatch.setattr(compiler, "cache_folder", lambda: tmp_path / "file" / "folder")
+    monkeypatch.setattr(machine_code, "cache_folder", lambda: tmp_path / "file" / "folder")
     assert compiler.kernel(add_one)(1) == 2
     assert compiler.kernel(lambda x: x + 2)(1) == 3
     [line] = capsys.readouterr().err.splitlines()
@@ -171,7 +171,7 @@ def test_a_cache_that_cannot_be_written_to_gives_one_warning(fresh, tmp_path, mo
 
 
 def test_the_oldest_folders_of_other_versions_go(fresh, tmp_path):
-    others = [tmp_path / f"tercet-{number:016x}" for number in range(1, compiler.KEPT_FOLDERS + 3)]
+    others = [tmp_path / f"tercet-{number:016x}" for number in range(1, machine_code.KEPT_FOLDERS + 3)]
     for age, folder in enumerate(others):
         folder.mkdir()
         (folder / "code.nbc").touch()
@@ -187,15 +187,15 @@ def test_the_oldest_folders_of_other_versions_go(fresh, tmp_path):
 
 
 def test_the_cache_is_where_the_system_has_it(monkeypatch, tmp_path):
-    name = f"tercet-{compiler.own_fingerprint()}"
-    monkeypatch.setattr(compiler.config, "CACHE_DIR", "")
+    name = f"tercet-{machine_code.own_fingerprint()}"
+    monkeypatch.setattr(machine_code.config, "CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    where = compiler.cache_folder.__wrapped__()
+    where = machine_code.cache_folder.__wrapped__()
     assert where.name == name
     if sys.platform == "linux":
         assert where.parent == tmp_path / "tercet"
-    monkeypatch.setattr(compiler.config, "CACHE_DIR", str(tmp_path))
-    assert compiler.cache_folder.__wrapped__() == tmp_path / name
+    monkeypatch.setattr(machine_code.config, "CACHE_DIR", str(tmp_path))
+    assert machine_code.cache_folder.__wrapped__() == tmp_path / name
 
 
 # -- damage, and folders of others ------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def test_no_code_is_taken_from_where_others_can_write(fresh, who, tmp_path, monk
         fresh.chmod(0o770 if who == "group" else 0o707)
     elif who == "owner":
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-        monkeypatch.setattr(compiler, "_ROOT", -1)
+        monkeypatch.setattr(machine_code, "_ROOT", -1)
     elif who == "link":
         fresh.rename(tmp_path / "elsewhere")
         fresh.symlink_to(tmp_path / "elsewhere")
@@ -286,7 +286,7 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))  # as a disk that is full after so many bytes
 X = np.eye(3, dtype=np.float32)
 tc.DiagonalRanker().fit(X, tc.Preferences([0], [1], [2]))
-print(len(diagonal_advance.signatures))
+print(len(diagonal_advance.compiled.signatures))
 """
 
 
@@ -335,4 +335,4 @@ def test_code_that_cannot_be_kept_is_named_by_numba():
     library, called = SimpleNamespace(has_dynamic_globals=True), SimpleNamespace(qualname="sort_heap")
     code = SimpleNamespace(lifted=(), library=library, fndesc=called)
     with pytest.warns(NumbaWarning, match=r"Cannot cache compiled function \"sort_heap\" as it uses dynamic globals"):
-        assert not compiler.KernelCacheImpl(sort_heap.py_func).check_cachable(code)
+        assert not machine_code.KernelCacheImpl(sort_heap.__wrapped__).check_cachable(code)

@@ -70,9 +70,9 @@ def test_equal_margins_are_the_margin_of_the_ranker_to_the_bit(make, seed, margi
 def test_margins_need_no_second_compilation():
     Q, D, prefs = made_data(0)
     tc.LowRankRanker(n_components=5).fit(Q, prefs, D)
-    before = len(lowrank_advance.signatures)
+    before = len(lowrank_advance.compiled.signatures)
     tc.LowRankRanker(n_components=5).fit(Q, with_margins(prefs, np.ones(len(prefs))), D)
-    assert len(lowrank_advance.signatures) == before
+    assert len(lowrank_advance.compiled.signatures) == before
 
 
 # -- margins that differ, against the equations --------------------------------------------------------------------

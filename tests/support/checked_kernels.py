@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 from numba.core import config
-from numba.core.dispatcher import Dispatcher
 from scipy import sparse
 
 import tercet as tc
@@ -27,6 +26,7 @@ from support.random_data import random_preferences, random_texts
 from tercet.data import iter_letor, read_letor, read_svmlight, write_letor
 from tercet.data.shards import write_shards
 from tercet.errors import FormatError, InputError, MemoryLimitError
+from tercet.kernels.deferred import Deferred
 from tercet.learn import linear
 from tercet.learn.joint import JointRanker
 from tercet.learn.online import OnlineLearner, OnlineRule
@@ -306,32 +306,32 @@ GROUPS: dict[str, dict[str, Workload]] = {
 WORKLOADS = {module: workload for group in GROUPS.values() for module, workload in group.items()}
 
 
-def kernels_of(module: str) -> dict[str, Dispatcher]:
+def kernels_of(module: str) -> dict[str, Deferred]:
     """The kernels that are written in a module, by name."""
     where = importlib.import_module(f"tercet.kernels.{module}")
     return {
         name: value
         for name, value in vars(where).items()
-        if isinstance(value, Dispatcher) and value.py_func.__module__ == where.__name__
+        if isinstance(value, Deferred) and value.__module__ == where.__name__ and hasattr(value.compiled, "signatures")
     }
 
 
-def reached(kernel: Dispatcher, seen: set[Dispatcher]) -> None:
+def reached(kernel: Deferred, seen: set[Deferred]) -> None:
     """Add a kernel and those that its code names: code from the cache brings its helpers without compiling them."""
     if kernel not in seen:
         seen.add(kernel)
-        function = kernel.py_func
+        function = kernel.__wrapped__
         for name in function.__code__.co_names:
             helper = function.__globals__.get(name)
-            if isinstance(helper, Dispatcher):
+            if isinstance(helper, Deferred):
                 reached(helper, seen)
 
 
 def never_called(modules: list[str]) -> list[str]:
-    called: set[Dispatcher] = set()
+    called: set[Deferred] = set()
     for module in WORKLOADS:
         for kernel in kernels_of(module).values():
-            if kernel.signatures:
+            if kernel.compiled.signatures:
                 reached(kernel, called)
     return [
         f"{module}.{name}" for module in modules for name, kernel in kernels_of(module).items() if kernel not in called

@@ -68,7 +68,7 @@ def _version(name: str) -> str | None:
 
 
 def _kernel_cache() -> str:
-    from tercet.kernels.compiler import cache_folder, cache_problem, make_cache_folder
+    from tercet.kernels.machine_code import cache_folder, cache_problem, make_cache_folder
 
     folder = cache_folder()
     problem = cache_problem(folder)

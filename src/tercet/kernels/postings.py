@@ -9,11 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import carray, types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from tercet.kernels.compiler import helper, helper_in_order, kernel, kernel_in_order
+from tercet.kernels.compiler import array_at, helper, helper_in_order, intrinsic, kernel, kernel_in_order
 from tercet.kernels.rows import CsrRows
 
 TOGETHER = 32  # sums that are compared side by side
@@ -45,6 +43,7 @@ def table_row(segment: SegmentArrays, dead: NDArray[Any], first_row: int) -> tup
 @intrinsic
 def _pointer(typing_context, address):
     """A number as an address."""
+    from numba import types
 
     def generate(context, builder, signature, arguments):
         return builder.inttoptr(arguments[0], context.get_value_type(types.voidptr))
@@ -58,17 +57,17 @@ def segment_at(table, lengths, i):
     at = table[i]
     n_docs, n_terms, n_postings = at[8], at[9], at[10]
     postings = CsrRows(
-        carray(_pointer(at[0]), (n_terms + 1,), np.uint32),
-        carray(_pointer(at[1]), (n_postings,), np.uint16),
-        carray(_pointer(at[2]), (n_postings,), np.float32),
+        array_at(_pointer(at[0]), (n_terms + 1,), np.uint32),
+        array_at(_pointer(at[1]), (n_postings,), np.uint16),
+        array_at(_pointer(at[2]), (n_postings,), np.float32),
     )
     rows = CsrRows(
-        carray(_pointer(at[4]), (n_docs + 1,), np.uint32),
-        carray(_pointer(at[5]), (n_postings,), np.int32),
-        carray(_pointer(at[6]), (n_postings,), np.float32),
+        array_at(_pointer(at[4]), (n_docs + 1,), np.uint32),
+        array_at(_pointer(at[5]), (n_postings,), np.int32),
+        array_at(_pointer(at[6]), (n_postings,), np.float32),
     )
-    bounds = carray(_pointer(at[3]), (n_terms, 2), np.float32)
-    dead = carray(_pointer(at[7]), (at[11],), np.uint16)
+    bounds = array_at(_pointer(at[3]), (n_terms, 2), np.float32)
+    dead = array_at(_pointer(at[7]), (at[11],), np.uint16)
     return SegmentArrays(postings, bounds, rows, (at[12], lengths[i])), dead, at[13]
 
 

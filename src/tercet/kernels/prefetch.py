@@ -1,11 +1,6 @@
 """Prefetches: a cache line is brought closer before it is read."""
 
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
-
-from tercet.kernels.compiler import helper
+from tercet.kernels.compiler import helper, intrinsic
 
 LINE = 16  # float32 in a cache line
 
@@ -13,6 +8,10 @@ LINE = 16  # float32 in a cache line
 @intrinsic
 def prefetch(typing_context, matrix, row, column):
     """Bring the line that holds ``matrix[row, column]`` (C order) to the second-level cache; changes no value."""
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+
     signature = types.void(matrix, types.int64, types.int64)
 
     def generate(context, builder, signature, arguments):

@@ -27,7 +27,7 @@ import numba
 
 from tercet import kernels
 from tercet.errors import EngineError, MissingExtraError
-from tercet.kernels.compiler import fingerprint
+from tercet.kernels.machine_code import fingerprint
 from tercet.scale.changes import Piece, add_pieces, pairwise
 from tercet.scale.rounds import WorkerPool
 from tercet.scale.shares import bytes_of, run_share
