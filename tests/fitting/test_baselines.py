@@ -13,13 +13,12 @@ from scipy import stats
 import tercet as tc
 from support.corpora import Corpus, Qrels, synonyms
 from tercet.fitting.baselines import ORDINARY, WEIGHTINGS, choose_start
-from tercet.fitting.evidence import evidence_task
 from tercet.fitting.options import FitOptions
 from tercet.fitting.task import Task
 
 
 def task_of(corpus: Corpus, measure: str = "AP") -> Task:
-    return evidence_task(corpus.docs, corpus.queries, qrels=corpus.qrels, measure=measure)[0]
+    return Task.from_evidence(corpus.docs, corpus.queries, qrels=corpus.qrels, measure=measure)
 
 
 ROOTS = [f"{a}{b}{c}nt" for a in "bdfgk" for b in "aeiou" for c in "lmr"]

@@ -18,9 +18,8 @@ from tercet.data.clicks import ClickLog, click_preferences
 from tercet.data.preferences import Preferences, PreferenceSampler
 from tercet.data.sampling import MixtureSampler
 from tercet.errors import InputError
-from tercet.fitting.evidence import evidence_task
 from tercet.fitting.preference_pairs import ClickPairs, QueryNames
-from tercet.fitting.task import EVERY, KNOWN, NEW, REPEATED, Fold, HeldOutPart
+from tercet.fitting.task import EVERY, KNOWN, NEW, REPEATED, Fold, HeldOutPart, Task
 from tercet.measure.held_out import HeldOutPreferences
 from tercet.report import Report
 from tercet.report.page import make_report_page
@@ -78,14 +77,14 @@ LOG = log_of(700)
 @pytest.mark.slow
 def test_a_query_that_is_left_out_in_one_source_is_learned_from_in_none():
     qids = list(CORPUS.queries)
-    task, measure = evidence_task(
+    task = Task.from_evidence(
         CORPUS.docs,
         CORPUS.queries,
         qrels=CORPUS.part(0, 40),
         preferences=triplets_of(qids[20:60]),
         clicks=as_click_log(LOG),
     )
-    assert measure == "nDCG@10"
+    assert str(task.measure) == "nDCG@10"
     rows = {qid: row for row, qid in enumerate(CORPUS.queries)}
     times = dict.fromkeys(qids, 0)
     folds = left_out(task)
@@ -109,7 +108,7 @@ def test_a_query_that_is_left_out_in_one_source_is_learned_from_in_none():
 @pytest.mark.slow
 def test_documents_that_are_withheld_are_in_none_of_the_preferences():
     """In what is left they would be the worse ones alone, and learning would push them down as no new one is."""
-    task, _ = evidence_task(CORPUS.docs, None, clicks=as_click_log(LOG))
+    task = Task.from_evidence(CORPUS.docs, None, clicks=as_click_log(LOG))
 
     def documents(sampler) -> list[set[int]]:
         return [set(side.tolist()) for side in sampler.draw(np.random.default_rng(0), 40_000)[1:]]
@@ -125,8 +124,8 @@ def test_documents_that_are_withheld_are_in_none_of_the_preferences():
 def test_the_last_tenth_of_the_log_is_left_out_of_one_fit():
     early = [Impression(f"early {i % 40}", ("d0", "d1"), ("d1",)) for i in range(900)]
     log = [*early, *(Impression(i.query, ("d4", "d5"), ("d5",)) for i in early[:100])]
-    task, measure = evidence_task(CORPUS.docs, None, clicks=ClickLog(tuple(log)))
-    assert measure == "PairAccuracy"
+    task = Task.from_evidence(CORPUS.docs, None, clicks=ClickLog(tuple(log)))
+    assert str(task.measure) == "PairAccuracy"
     rows = {doc_id: row for row, doc_id in enumerate(CORPUS.docs)}
     folds = left_out(task)
     [(recent, last)] = [(fold, parts) for fold, parts in folds if fold.case == REPEATED]
@@ -136,7 +135,7 @@ def test_the_last_tenth_of_the_log_is_left_out_of_one_fit():
     [part] = last.values()
     assert part.name == REPEATED
     assert set(part.held_out.preferences.better.tolist()) == {rows["d5"]}
-    assert (part.size, len(part.held_out.qids)) == (100, 40)
+    assert (len(part.held_out.preferences), len(part.held_out.qids)) == (40, 40)
     # A query has a value of what came last beside its own.
     names = set(part.held_out.qids)
     by_query = [(fold, parts) for fold, parts in folds if fold.case == KNOWN]
@@ -146,28 +145,28 @@ def test_the_last_tenth_of_the_log_is_left_out_of_one_fit():
         assert len(drawn_queries(fold.sampler)) == 40 - len(parts[EVERY].held_out.qids)
     assert {rows["d1"], rows["d5"]} == set(task.sampler.draw(np.random.default_rng(0), 5000)[1].tolist())
     assert "Of the click log the last tenth, in the order of the file, was left out of one fit" in task.facts.split
-    assert names <= task.facts.texts.keys()
+    assert names <= task.names.keys()
 
 
 def test_queries_are_one_whether_by_id_or_text_in_any_case():
     text = CORPUS.queries["q3"]
     log = [Impression(query, ("d0", "d1"), ("d1",)) for query in ("q3", text, f"  {text.upper()} ", "new")] * 10
     log += [Impression(f"other {i}", ("d0", "d1"), ("d1",)) for i in range(20)]
-    task, _ = evidence_task(CORPUS.docs, CORPUS.queries, clicks=ClickLog(tuple(log)))
-    assert len(set(task.facts.texts.values())) == 80 + 1 + 20
-    assert task.facts.texts["new"] == "new"
+    task = Task.from_evidence(CORPUS.docs, CORPUS.queries, clicks=ClickLog(tuple(log)))
+    assert len(set(task.names.values())) == 80 + 1 + 20
+    assert task.names["new"] == "new"
 
 
 def test_documents_that_are_not_there_are_passed_over_and_counted():
     log = [Impression(f"query {i}", ("d0", "gone", "d1"), ("d1",)) for i in range(30)]
-    task, _ = evidence_task(CORPUS.docs, None, clicks=ClickLog(tuple(log)))
+    task = Task.from_evidence(CORPUS.docs, None, clicks=ClickLog(tuple(log)))
     assert any("30 of 90 documents shown in the click log are unknown" in note for note in task.facts.notes)
     with pytest.raises(InputError, match="the log shows 'x', and a document is called 'd0'"):
-        evidence_task(CORPUS.docs, None, clicks=ClickLog((Impression("q", ("x", "y"), ("x",)),)))
+        Task.from_evidence(CORPUS.docs, None, clicks=ClickLog((Impression("q", ("x", "y"), ("x",)),)))
     with pytest.raises(InputError, match="in no list is a document clicked and another one not"):
-        evidence_task(CORPUS.docs, None, clicks=ClickLog((Impression("q", ("d0", "d1"), ()),)))
+        Task.from_evidence(CORPUS.docs, None, clicks=ClickLog((Impression("q", ("d0", "d1"), ()),)))
     with pytest.raises(InputError, match="9 queries with clicks are too few"):
-        evidence_task(CORPUS.docs, None, clicks=ClickLog(tuple(log[:9])))
+        Task.from_evidence(CORPUS.docs, None, clicks=ClickLog(tuple(log[:9])))
 
 
 # -- what is drawn and measured ---------------------------------------------------------------------------------------
@@ -182,7 +181,7 @@ def test_draws_are_shared_in_proportion_and_said():
     assert mixture.fingerprint() != MixtureSampler([(one, 1), (other, 1)]).fingerprint()
     with pytest.raises(InputError, match="must be positive"):
         MixtureSampler([(one, 0.0)])
-    task, _ = evidence_task(CORPUS.docs, CORPUS.queries, qrels=CORPUS.qrels, clicks=as_click_log(LOG))
+    task = Task.from_evidence(CORPUS.docs, CORPUS.queries, qrels=CORPUS.qrels, clicks=as_click_log(LOG))
     shares = [int(share) for share in re.findall(r"(\d+)%", task.facts.data["draws"])]
     sizes = task.facts.data["n_judgements"], task.facts.data["n_lists"]
     assert shares == [round(100 * size / sum(sizes)) for size in sizes]
@@ -197,7 +196,7 @@ def test_weights_count_in_the_share_of_a_query_and_in_the_draws():
     assert held_out.values(weights).tolist() == [0.75, 1.0]
     assert held_out.at_most(1).values(weights).tolist() == [0.75]
     triplets = [(*three, 9.0 if three[0] == "q0" else 1.0) for three in triplets_of(CORPUS.queries)]
-    task, _ = evidence_task(CORPUS.docs, CORPUS.queries, preferences=triplets)
+    task = Task.from_evidence(CORPUS.docs, CORPUS.queries, preferences=triplets)
     query, _, _ = task.sampler.draw(np.random.default_rng(0), 20_000)
     assert (query == 0).mean() == pytest.approx(9 / (task.facts.n_train + 8), abs=0.01)
 

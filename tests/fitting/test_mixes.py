@@ -16,7 +16,6 @@ from oracles.memory import mixed_scores
 from support.corpora import Corpus, bits, matching, oracle_scores, synonyms, with_random_answers
 from tercet.data import Impression
 from tercet.data.clicks import ClickLog
-from tercet.fitting.evidence import evidence_task
 from tercet.fitting.mixes import POOLED, UNSEEN, WEIGHTS, Case, MixSearch, make_memory, settings_of_memory
 from tercet.fitting.score_terms import SHAPES, Mix, Pool, ScoreTerms
 from tercet.fitting.task import EVERY, KNOWN, NEW, REPEATED, Fold, Space, Task
@@ -31,7 +30,7 @@ MEASURES = parse_measures(["nDCG@10", "AP", "RR"])
 
 
 def judged(measure: str = "nDCG@10") -> tuple[Task, Space]:
-    task, _ = evidence_task(CORPUS.docs, CORPUS.queries, qrels=CORPUS.qrels, measure=measure)
+    task = Task.from_evidence(CORPUS.docs, CORPUS.queries, qrels=CORPUS.qrels, measure=measure)
     [space] = task.spaces({"BM25": tc.Vectoriser(weighting="bm25")})
     return task, space
 
@@ -46,7 +45,7 @@ def preferred() -> tuple[Task, Space]:
         for worse in rng.choice(docs, 2).tolist()
         if worse not in grades
     ]
-    task, _ = evidence_task(CORPUS.docs, CORPUS.queries, preferences=triplets)
+    task = Task.from_evidence(CORPUS.docs, CORPUS.queries, preferences=triplets)
     [space] = task.spaces({"BM25": tc.Vectoriser(weighting="bm25")})
     return task, space
 
@@ -189,7 +188,7 @@ def test_a_model_of_a_mix_has_its_scores_in_the_unit_of_its_words(tasks, mix, un
     words = terms.space.start if mix.words is None else terms.words[mix.words] + space.match * mix.blend
     memory = None
     if mix.has_memory:
-        texts = [task.facts.texts[qid] for qid in task.qids]
+        texts = [task.names[qid] for qid in task.qids]
         memory = make_memory(
             fold.past, space.Q, space.D.shape[1], texts, task.doc_ids, settings_of_memory(mix, SCALE, unit)
         )
@@ -296,7 +295,7 @@ def test_a_query_is_in_one_group_whatever_the_case():
         Impression(f"say{i % 8:02d}", ("d1", "d2"), ("d2",)) for i in range(40)
     ]
     order = np.random.default_rng(0).permutation(len(log))
-    task, _ = evidence_task(CORPUS.docs, None, clicks=ClickLog(tuple(log[i] for i in order)))
+    task = Task.from_evidence(CORPUS.docs, None, clicks=ClickLog(tuple(log[i] for i in order)))
     [space] = task.spaces({"BM25": tc.Vectoriser(weighting="bm25")})
     search = search_of(task, space)
     assert REPEATED in search.cases

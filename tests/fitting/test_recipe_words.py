@@ -12,7 +12,7 @@ import tercet as tc
 from support.corpora import Qrels, synonyms
 from tercet.errors import InputError
 from tercet.fitting.baselines import RM3, RM3_GRID, word_shares
-from tercet.fitting.evidence import evidence_task
+from tercet.fitting.task import Task
 from tercet.measure.names import parse_measures
 from tercet.report.page import make_report_page
 from tercet.search import Index
@@ -140,7 +140,7 @@ def test_words_that_cannot_be_kept_are_refused():
 def test_rm3_has_the_setting_that_is_best_on_the_queries_that_choose(seed):
     corpus = synonyms(seed, n_pairs=12, n_docs=60, n_queries=60)
     parts = {"validation": corpus.part(20, 40), "test": corpus.part(40)}
-    task, _ = evidence_task(corpus.docs, corpus.queries, qrels=corpus.part(0, 20), **parts)
+    task = Task.from_evidence(corpus.docs, corpus.queries, qrels=corpus.part(0, 20), **parts)
     [space] = task.spaces({"BM25": tc.Vectoriser(weighting="bm25", k1=1.2, b=0.75)})
     test = space.test[0].held_out
     words = space.vectoriser

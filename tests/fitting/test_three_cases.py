@@ -11,7 +11,6 @@ from oracles.clicks import clicks_beyond_expected
 from support.corpora import synonyms
 from tercet.data import Impression
 from tercet.data.clicks import ClickLog
-from tercet.fitting.evidence import evidence_task
 from tercet.fitting.task import KNOWN, NEW, REPEATED, Fold, Past, Task
 
 CORPUS = synonyms(3, n_pairs=12, n_docs=60, n_queries=80)
@@ -58,7 +57,7 @@ def log_of(n: int, n_queries: int = 30, seed: int = 0) -> list[Impression]:
 @pytest.mark.slow
 def test_the_memory_of_a_fold_has_neither_its_queries_nor_any_of_the_same_text():
     texts = {qid: f"question {number // 2}" for number, qid in enumerate(CORPUS.qrels)}  # each text twice
-    task, _ = evidence_task(CORPUS.docs, texts, qrels=CORPUS.qrels)
+    task = Task.from_evidence(CORPUS.docs, texts, qrels=CORPUS.qrels)
     for fold in folds_of(task, KNOWN):
         remembered = {texts[task.qids[row]] for row in fold.past.rows}
         out = {texts[qid] for qid in held_out(task, fold).qids}
@@ -72,12 +71,12 @@ def test_the_memory_of_a_fold_has_neither_its_queries_nor_any_of_the_same_text()
 def test_memory_and_words_of_a_new_fold_know_nothing_of_its_answers(kind):
     if kind == "clicks":
         log = ClickLog(tuple(log_of(300)))
-        task, _ = evidence_task(CORPUS.docs, None, clicks=log, min_sessions=1)
+        task = Task.from_evidence(CORPUS.docs, None, clicks=log, min_sessions=1)
     elif kind == "preferences":
         triplets = [(q, better, "every word") for q, judged in CORPUS.qrels.items() for better in list(judged)[:2]]
-        task, _ = evidence_task(CORPUS.docs, CORPUS.queries, preferences=triplets)
+        task = Task.from_evidence(CORPUS.docs, CORPUS.queries, preferences=triplets)
     else:
-        task, _ = evidence_task(CORPUS.docs, CORPUS.queries, qrels=CORPUS.qrels)
+        task = Task.from_evidence(CORPUS.docs, CORPUS.queries, qrels=CORPUS.qrels)
     for fold in folds_of(task, NEW):
         out = held_out(task, fold)
         if kind == "qrels":
@@ -95,7 +94,7 @@ def test_memory_and_words_of_a_new_fold_know_nothing_of_its_answers(kind):
 @pytest.mark.slow
 def test_the_last_tenth_is_measured_with_memory_of_everything_before_it_alone():
     log = log_of(200, n_queries=12)
-    task, _ = evidence_task(
+    task = Task.from_evidence(
         CORPUS.docs, None, clicks=ClickLog(tuple(log), is_timed=True, examination=CURVE), min_sessions=1
     )
     [fold] = folds_of(task, REPEATED)
@@ -121,7 +120,7 @@ def test_the_last_tenth_is_measured_with_memory_of_everything_before_it_alone():
 @pytest.mark.parametrize("timed", [True, False])
 def test_clicks_are_evidence_beyond_what_was_expected(timed):
     log = log_of(150)
-    task, _ = evidence_task(
+    task = Task.from_evidence(
         CORPUS.docs, None, clicks=ClickLog(tuple(log), is_timed=timed, examination=CURVE), min_sessions=1
     )
     expected = clicks_beyond_expected(log, CURVE, 1.0, timed=timed)
@@ -143,7 +142,7 @@ def test_queries_of_one_session_are_not_remembered():
     clicks = ClickLog(tuple(log), sessions=sessions)
 
     def remembered(min_sessions: int) -> set[str]:
-        task, _ = evidence_task(CORPUS.docs, None, clicks=clicks, min_sessions=min_sessions)
+        task = Task.from_evidence(CORPUS.docs, None, clicks=clicks, min_sessions=min_sessions)
         return {task.qids[row] for row in task.past.rows}
 
     assert remembered(1) == {f"query {i}" for i in range(20)}
@@ -162,7 +161,7 @@ def test_a_model_keeps_no_query_of_one_session():
 
 def test_the_worse_document_of_a_preference_counts_against_it():
     triplets = [(qid, "d1", "d2") for qid in CORPUS.queries] + [("q0", "d2", "d3"), ("q1", "d1", "d2", 3.0)]
-    task, _ = evidence_task(CORPUS.docs, CORPUS.queries, preferences=triplets)
+    task = Task.from_evidence(CORPUS.docs, CORPUS.queries, preferences=triplets)
     found = by_name(task, task.past)
     # 2 (wins - losses) / (wins + losses + 1), by weight; d2 of the first query has won and lost once.
     assert found["q2", "d1"] == pytest.approx(1.0)
@@ -175,7 +174,7 @@ def test_the_worse_document_of_a_preference_counts_against_it():
 
 def test_grades_are_evidence_as_shares_of_the_largest():
     qrels = {qid: {"d0": 4, "d1": 2, "d2": 0, "d3": -1} for qid in CORPUS.queries}
-    task, _ = evidence_task(CORPUS.docs, CORPUS.queries, qrels=qrels)
+    task = Task.from_evidence(CORPUS.docs, CORPUS.queries, qrels=qrels)
     found = by_name(task, task.past)
     assert (found["q5", "d0"], found["q5", "d1"]) == (1.0, 0.5)
     assert {doc for _, doc in found} == {"d0", "d1"}
@@ -183,7 +182,7 @@ def test_grades_are_evidence_as_shares_of_the_largest():
 
 def test_sources_add_up():
     log = [Impression(CORPUS.queries["q0"], ("d0", "d1"), ("d1",)) for _ in range(30)]
-    task, _ = evidence_task(
+    task = Task.from_evidence(
         CORPUS.docs,
         CORPUS.queries,
         qrels=CORPUS.qrels | {"q0": {"d1": 2, "d4": 1}},
@@ -202,7 +201,7 @@ def test_sources_add_up():
 @pytest.mark.slow
 def test_new_documents_are_as_given():
     for share in (0.0, 0.25, 1.0):
-        task, _ = evidence_task(CORPUS.docs, CORPUS.queries, qrels=CORPUS.qrels, new_documents=share)
+        task = Task.from_evidence(CORPUS.docs, CORPUS.queries, qrels=CORPUS.qrels, new_documents=share)
         assert task.shares[NEW] == share
         assert sum(task.shares.values()) == pytest.approx(1.0)
         assert task.share_reason == "as given"
@@ -214,10 +213,10 @@ def test_the_end_of_a_log_says_how_many_answers_are_new_and_how_many_queries_are
     late = [Impression("query 1", ("d0", "d1"), ("d1",))] * 4  # repeated, known
     late += [Impression("query 2", ("d0", "d5"), ("d5",))] * 3  # repeated, new
     late += [Impression("never asked", ("d0", "d1"), ("d1",))] * 2 + [Impression("query 3", ("d0", "d1"), ())]
-    task, _ = evidence_task(CORPUS.docs, None, clicks=ClickLog((*early, *late), is_timed=True))
+    task = Task.from_evidence(CORPUS.docs, None, clicks=ClickLog((*early, *late), is_timed=True))
     new, repeated = 3 / 9, 7 / 9
     assert task.shares == pytest.approx({NEW: new, REPEATED: (1 - new) * repeated, KNOWN: (1 - new) * (1 - repeated)})
-    given, _ = evidence_task(CORPUS.docs, None, clicks=ClickLog((*early, *late), is_timed=True), new_documents=0.0)
+    given = Task.from_evidence(CORPUS.docs, None, clicks=ClickLog((*early, *late), is_timed=True), new_documents=0.0)
     assert given.shares[REPEATED] == pytest.approx(repeated)
 
 
@@ -226,7 +225,7 @@ def test_otherwise_three_in_ten_are_new_or_as_many_as_no_other_query_has(n_alone
     """Each query has one answer; some share it with another query."""
     qids = list(CORPUS.queries)[:40]
     qrels = {qid: {f"d{number}" if number < n_alone else "d50": 1} for number, qid in enumerate(qids)}
-    task, _ = evidence_task(CORPUS.docs, CORPUS.queries, qrels=qrels)
+    task = Task.from_evidence(CORPUS.docs, CORPUS.queries, qrels=qrels)
     assert task.shares[NEW] == pytest.approx(share)
 
 

@@ -11,11 +11,10 @@ import pytest
 import tercet as tc
 from support.corpora import Corpus, synonyms
 from tercet.fitting.baselines import choose_start
-from tercet.fitting.evidence import evidence_task
 from tercet.fitting.options import FitOptions
 from tercet.fitting.outcome import CurveRecorder
 from tercet.fitting.rankers import NameWithParameters
-from tercet.fitting.task import KNOWN, NEW
+from tercet.fitting.task import KNOWN, NEW, Task
 from tercet.fitting.trials import Trained, Trials
 from tercet.weights import LowRank
 
@@ -39,7 +38,7 @@ def in_full(weights: tc.Weights) -> np.ndarray:
 def trials_of(corpus: Corpus, ranker: object = None, **options: object) -> Trials:
     """Trials on the folds of a corpus, as a fit has them."""
     how = FitOptions(**options)
-    task, _ = evidence_task(corpus.docs, corpus.queries, qrels=corpus.qrels)
+    task = Task.from_evidence(corpus.docs, corpus.queries, qrels=corpus.qrels)
     _, space = choose_start(task, how)
     return Trials(space, task, task.folds(space.D), ranker, how, 0, None)
 

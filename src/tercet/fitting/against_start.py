@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.choose import Gain
-from tercet.fitting.task import Decision
+from tercet.fitting.mixes import Decision
 from tercet.fitting.text_model import TextModel
 from tercet.measure.held_out import HeldOut
 from tercet.report import Report, SystemResult, changes_between

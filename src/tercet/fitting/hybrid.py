@@ -73,15 +73,14 @@ class VectorMaps:
 
     def __init__(self, space: Space, task: Task, vectors: VectorPair, n_steps: int | None, random_state: int) -> None:
         self.vectors, self._seed = vectors, random_state
-        most = int(np.clip(_STEPS_PER_JUDGEMENT * task.n_judgements, _FEWEST_STEPS, _MOST_STEPS))
+        most = int(np.clip(_STEPS_PER_JUDGEMENT * task.size, _FEWEST_STEPS, _MOST_STEPS))
         self._n_steps = most if n_steps is None else n_steps
         words = FieldedVectoriser.with_dims(space.vectoriser, vectors.n_dims)
         self._layout = words.layout_
         Q = self._with_vectors(space.Q, vectors.queries, words.layout_.query_dims)
         D = self._with_vectors(space.D, vectors.docs, words.layout_.doc_dims)
         start = None if space.given_start is None else self.widened(space.given_start)
-        test = () if task.test is None else tuple(task.test(words, Q, D))
-        self.space = Space(space.name, words, Q, D, task.queries(Q, D), test, start)
+        self.space = task.space(space.name, words, Q, D, start)
         as_given = vector_map(np.eye(vectors.n_dims, dtype=np.float32), words.layout_)
         self.raw = replace(self.space, name=OWN_VECTORS, given_start=as_given)
 

@@ -1,4 +1,4 @@
-"""Graded judgements as a source of evidence."""
+"""Graded judgements, and labels of texts, as sources of evidence."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.sampling import JudgementSampler, check_grade
+from tercet.data.sampling import JudgementSampler, LabelSampler, check_grade
 from tercet.errors import InputError
 from tercet.fitting.leaving_out import Selection
-from tercet.fitting.task import Qrels
 from tercet.measure.held_out import HeldOutQueries
 from tercet.measure.names import Measure
+
+Qrels = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +104,61 @@ class Judgements:
         return HeldOutQueries(Q[self.rows], D, self.grades, names, self.measure, exclude)
 
 
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Labels of texts: each text is a query for the other texts of its class.
+
+    Attributes
+    ----------
+    classes : label of each text
+    rows : texts that are learned from, or measured among themselves
+    measure : measure of held-out texts
+    """
+
+    name: ClassVar[str] = "labels"
+    classes: NDArray[np.str_]
+    rows: NDArray[np.int64]
+    measure: Measure
+
+    @classmethod
+    def from_labels(cls, texts: Sequence[str], labels: Sequence[str], what: str, measure: Measure) -> Labels:
+        """Check texts and labels; errors call them ``what``."""
+        if isinstance(texts, str) or isinstance(labels, str):
+            raise InputError(f"{what} must be lists, one text and one label each; got a single string")
+        if not all(hasattr(each, "__len__") for each in (texts, labels)):
+            kinds = " and ".join(type(each).__name__ for each in (texts, labels))
+            raise InputError(f"{what} must be lists, one text and one label each; got {kinds}")
+        if len(texts) != len(labels):
+            raise InputError(f"{what}: there are {len(texts)} texts and {len(labels)} labels; each text has one")
+        if not len(texts):
+            raise InputError(f"{what}: there are no texts")
+        return cls(np.asarray(labels), np.arange(len(texts)), measure)
+
+    @property
+    def size(self) -> int:
+        return self.rows.size
+
+    @property
+    def facts(self) -> dict[str, int]:
+        return {"n_texts": self.size, "n_classes": len(set(self.classes[self.rows].tolist()))}
+
+    def select(self, keep: Selection) -> Labels:
+        return replace(self, rows=self.rows[keep.queries[self.rows]])
+
+    def sampler(self) -> LabelSampler:
+        """Draws preferences; the better text is of the same class, the worse text of another class."""
+        return LabelSampler(self.classes).drop(np.setdiff1d(np.arange(self.classes.size), self.rows))
+
+    def held_out(self, Q: sparse.csr_array, D: sparse.csr_array, names: Sequence[str]) -> HeldOutQueries:
+        """Each text against the others; never against training texts, whose memorised labels look like a gain."""
+        classes = self.classes[self.rows]
+        same = sparse.csr_array(classes[:, None] == classes[None, :], dtype=np.int64)
+        own = np.arange(self.size)
+        return HeldOutQueries(
+            Q[self.rows], D[self.rows], same, tuple(names[row] for row in self.rows), self.measure, own
+        )
+
+
 def usable_judgements(
     qrels: Qrels, name: str, docs: Mapping[str, str], queries: Mapping[str, str]
 ) -> dict[str, Mapping[str, int]]:
@@ -127,11 +183,3 @@ def usable_judgements(
 def links_as_judgements(links: Mapping[str, Iterable[str]]) -> dict[str, dict[str, int]]:
     """Judge the documents that a document links to as relevant; a link to itself says nothing."""
     return {source: {target: 1 for target in targets if target != source} for source, targets in links.items()}
-
-
-def check_texts(docs: Mapping[str, str], queries: Mapping[str, str]) -> None:
-    for name, texts in (("docs", docs), ("queries", queries)):
-        if not isinstance(texts, Mapping):
-            raise InputError(f"{name} must be a mapping, id -> text; got {type(texts).__name__}")
-    if not docs or not queries:
-        raise InputError(f"there are {len(docs)} documents and {len(queries)} queries; both are needed")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,6 @@ from tercet.fitting.task import (
     NEW,
     RECENTLY,
     REPEATED,
-    Decision,
     Past,
     TextHeldOut,
     evidence_size,
@@ -40,6 +39,13 @@ UNSEEN: Final = (0.0, 1.0, 2.0, 4.0, 8.0)
 _ROUNDS: Final = 3
 _FEWEST_DECIDING: Final = 5  # queries of a case that counts
 _FEW_QUERIES: Final = 60  # below this a gain must be two standard errors
+
+
+class Decision(NamedTuple):
+    """Whether learning is kept, and a sentence that says why."""
+
+    accepted: bool
+    text: str
 
 
 class Case:

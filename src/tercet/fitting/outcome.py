@@ -15,7 +15,7 @@ from tercet.fitting.baselines import RM3, Appended
 from tercet.fitting.mixes import Case, Choice
 from tercet.fitting.rankers import Candidate
 from tercet.fitting.scored_columns import columns_notes, words_alone
-from tercet.fitting.task import EVERY, KNOWN, Fold, Space, Task, TextHeldOut, some_queries
+from tercet.fitting.task import EVERY, KNOWN, Facts, Fold, Space, Task, TextHeldOut, evidence_size, some_queries
 from tercet.fitting.text_model import TextModel
 from tercet.learn.loop import Event
 from tercet.measure import Evaluation, HeldOutPreferences, HeldOutQueries, holm, paired_test
@@ -77,10 +77,10 @@ class CurveRecorder:
         self.curves.sort(key=lambda curve: curve.name not in chosen)
 
 
-def measures_of(measure: str) -> tuple[Measure, ...]:
-    """What a report is by: the measure that chooses, and the usual ones."""
-    names = [measure] if measure == PAIR_ACCURACY else list(dict.fromkeys([measure, "nDCG@10", "AP", "RR"]))[:4]
-    return parse_measures(names)
+def measures_of(measure: Measure) -> tuple[Measure, ...]:
+    """Return the measures of a report: the measure that chooses, and the usual ones."""
+    name = str(measure)
+    return parse_measures([name] if name == PAIR_ACCURACY else list(dict.fromkeys([name, "nDCG@10", "AP", "RR"]))[:4])
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +89,7 @@ class Outcome:
 
     Attributes
     ----------
+    facts : for the report
     space : the start, with columns for own vectors if there are any
     measures : the measure that chose, and others to report
     folds : folds that were learned without
@@ -96,6 +97,7 @@ class Outcome:
     """
 
     task: Task
+    facts: Facts
     space: Space
     measures: tuple[Measure, ...]
     choice: Choice
@@ -113,7 +115,7 @@ class Outcome:
         """A system that learns nothing, in its space."""
         if self.is_given:
             held_out = space.test[0].held_out
-            everything = Fold(KNOWN, self.task.sampler, self.task.n_judgements, lambda Q, D: [], self.task.past)
+            everything = Fold(KNOWN, self.task.sampler, self.task.size, lambda Q, D: [], self.task.past)
             return Evaluation(self.measures, held_out.qids, values(held_out, everything, self.measures))
         folds = [fold for fold in self.folds if fold.case == KNOWN]
         parts = [fold.parts(space.Q, space.D)[0].held_out for fold in folds]
@@ -135,7 +137,7 @@ class Outcome:
             model = self.systems["learned"]
             for part in self.space.test[1:]:
                 sides = part.held_out.evaluate(self.space.start), self._measured(model, part.held_out)
-                results.append(self._between(part.name, part.size, *sides))
+                results.append(self._between(part.name, evidence_size(part.held_out), *sides))
             return tuple(results)
         choice = self.choice
         for case, qids in choice.qids.items():
@@ -182,7 +184,7 @@ def make_report(
 ) -> Report:
     """Evaluate all systems on queries that none has learned from, and write down everything that a reader may ask."""
     task, space, choice = outcome.task, outcome.space, outcome.choice
-    measure, accepted, facts = str(outcome.measures[0]), choice.decision.accepted, task.facts
+    measure, accepted, facts = str(outcome.measures[0]), choice.decision.accepted, outcome.facts
 
     def matching(one: Space) -> Evaluation:
         return outcome.evaluate(one, lambda held_out, fold, measures: held_out.evaluate(one.start, measures).values)
@@ -197,7 +199,7 @@ def make_report(
     for bm25 in [words_alone(one) for one in spaces if one.vectoriser.weighting == "bm25"][:1]:  # words may be others
         expansion = RM3(bm25)
         rivals["RM3"], settings["RM3"] = outcome.evaluate(bm25, expansion.values), expansion.setting
-    if task.counts is not None and task.past is not None and task.past.rows.size:
+    if task.past is not None and task.past.rows.size:
         appended = Appended(space, task.counts(space.vectoriser))
         rivals[APPENDED] = outcome.evaluate(space, appended.values)
     learned_parts = {name: found for name, found in parts.items() if found is not None}
@@ -214,7 +216,7 @@ def make_report(
         learning=_learning(choice, curves),
         rival_settings=settings,
         comparisons=_comparisons(final, others, measure),
-        by_query=_by_query(space, final, start, measure, facts.texts) if accepted else None,
+        by_query=_by_query(space, final, start, measure, task.names) if accepted else None,
         pairs=_pairs(model) if accepted else (),
         size=_size(model.weights),
         past=_past(model),

@@ -19,10 +19,10 @@ from tercet.data.preferences import Preferences, PreferenceSampler
 from tercet.errors import InputError
 from tercet.fitting.click_judgements import end_of, past_clicks, preferred_rows
 from tercet.fitting.leaving_out import Selection
-from tercet.fitting.task import Triplets
 from tercet.measure.held_out import HeldOutPreferences
 
 Rows = NDArray[np.int64]
+Triplets = Iterable[tuple[str, str, str] | tuple[str, str, str, float]]  # query, better and worse document, weight
 
 
 class QueryNames:
@@ -275,6 +275,17 @@ class ClickPairs(PreferredPairs):
             sparse.csr_array((evidence[known].astype(np.float32), where), shape=shape),
             sparse.csr_array((n_clicks[known], where), shape=shape),
         )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes of the log, and the number of shown documents that are unknown."""
+        shown = self.log.columns
+        is_unknown = self.doc_row[shown.pair_doc[shown.pair]] < 0
+        unknown = (
+            f"{is_unknown.sum():,} of {is_unknown.size:,} documents shown in the click log are unknown and were passed "
+            "over."
+        )
+        return (*self.log.notes, *([unknown] if is_unknown.any() else []))
 
     def shares_at_end(self) -> tuple[float, float] | None:
         """Shares of repeated queries, and of new documents among the clicks, in the last tenth of the log.

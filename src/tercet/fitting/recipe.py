@@ -11,15 +11,13 @@ from tercet.data.documents import as_documents
 from tercet.data.link_tables import as_links
 from tercet.data.triplets import as_evidence
 from tercet.errors import InputError
-from tercet.fitting.evidence import evidence_task
 from tercet.fitting.hybrid import VectorPair
 from tercet.fitting.judged import links_as_judgements
-from tercet.fitting.label_task import labelled_task
 from tercet.fitting.options import FitOptions
 from tercet.fitting.rankers import RankerChoice, candidates_of
 from tercet.fitting.solve import solve
+from tercet.fitting.task import Task
 from tercet.fitting.text_model import TextModel
-from tercet.measure.names import parse_measure
 
 
 def fit(
@@ -96,7 +94,7 @@ def fit(
         raise InputError("there must be something to learn from: qrels, preferences or clicks")
     if preferences is None and clicks is None and queries is None:
         raise InputError("judgements are of queries; give their texts, id -> text")
-    task, chosen_by = evidence_task(
+    task = Task.from_evidence(
         docs,
         queries,
         qrels=qrels,
@@ -110,7 +108,7 @@ def fit(
         random_state=seed,
     )
     vectors = VectorPair.from_vectors(doc_vectors, query_vectors, docs, task.qids)
-    return solve(task, chosen_by, ranker, how, seed, vectors)
+    return solve(task, ranker, how, seed, vectors)
 
 
 def fit_labelled(
@@ -139,8 +137,7 @@ def fit_labelled(
     'AP'
     """
     how, seed = _checked(options, ranker, random_state)
-    measure = str(parse_measure(measure))
-    return solve(labelled_task(texts, labels, test, measure, seed), measure, ranker, how, seed)
+    return solve(Task.from_labels(texts, labels, test, measure, seed), ranker, how, seed)
 
 
 def fit_linked(
@@ -180,7 +177,7 @@ def fit_linked(
         None if part is None else links_as_judgements(as_links(part, docs, what))
         for part, what in ((links, "links"), (validation, "validation"), (test, "test"))
     )
-    task, chosen_by = evidence_task(
+    task = Task.from_evidence(
         docs,
         docs,
         qrels=to_learn,
@@ -191,7 +188,7 @@ def fit_linked(
         new_documents=new_documents,
         random_state=seed,
     )
-    return solve(task, chosen_by, ranker, how, seed)
+    return solve(task, ranker, how, seed)
 
 
 def _checked(

@@ -28,7 +28,6 @@ _LONGEST_TEXT = 200  # characters of a past query that is a document
 
 def solve(
     task: Task,
-    measure: str,
     ranker: RankerChoice | None,
     how: FitOptions,
     seed: int,
@@ -41,7 +40,7 @@ def solve(
         print(first_look(task, space), file=sys.stderr, flush=True)
     known = None if how.pairs is None else KnownWords.between(how.pairs, space.vectoriser)
     if known is not None:
-        task, plain, space = replace(task, facts=known.summary(task.facts)), space, known.start(space)
+        plain, space = space, known.start(space)
         spaces = spaces if space is plain else [*spaces, space]
     folds = task.folds(space.D)
     trials = Trials(space, task, folds, ranker, how, seed, known)
@@ -51,7 +50,7 @@ def solve(
     mixed = space if own is None else own.space
     blends = [one.blends for one in trials.candidates]
     amounts = () if own is None else AMOUNTS
-    mixer = MixSearch(_terms(trained, mixed, own), task.shares, blends, amounts, measures_of(measure), seed)
+    mixer = MixSearch(_terms(trained, mixed, own), task.shares, blends, amounts, measures_of(task.measure), seed)
     choice = mixer.choose(start_name=space.name, share_reason=task.share_reason)
     mix = choice.mix
     if mix.words is not None:
@@ -61,10 +60,11 @@ def solve(
     systems = {}
     if mixed.test:
         systems = {name: builder.learned(one, own)[0] for name, one in (("learned", mix), *choice.alone.items())}
-    task = replace(task, facts=_facts(task.facts, choice, folds, trials.folds, own))
+    facts = task.facts if known is None else known.summary(task.facts)
+    facts = _facts(facts, choice, folds, trials.folds, own)
     if own is not None:
         spaces = [own.raw, *(mixed if one is space else one for one in spaces)]
-    outcome = Outcome(task, mixed, mixer.measures, choice, trials.folds, systems)
+    outcome = Outcome(task, facts, mixed, mixer.measures, choice, trials.folds, systems)
     report = make_report(outcome, model, spaces, chosen, curves, how.name, seed, time.perf_counter() - began)
     return replace(model, report=report)
 
@@ -134,7 +134,7 @@ class _ModelBuilder:
         if mix.has_memory:
             assert self.task.past is not None
             settings = settings_of_memory(mix, self.mixer.scale(mix), unit)
-            texts = [self.task.facts.texts[qid][:_LONGEST_TEXT] for qid in self.task.qids]
+            texts = [self.task.texts[qid][:_LONGEST_TEXT] for qid in self.task.qids]
             memory = make_memory(self.task.past, mixed.Q, words_of(mixed), texts, self.task.doc_ids, settings)
             shape = {"threshold": settings.threshold, "power": settings.power}
             summary |= {"memory": mix.weight, "pooled memory": mix.pooled, "unseen": mix.unseen, **shape}

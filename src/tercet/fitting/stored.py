@@ -14,8 +14,9 @@ from tercet.data import JudgementSampler, Preferences
 from tercet.data.mapped_rows import take
 from tercet.errors import InputError
 from tercet.fitting.against_start import learned_or_start
+from tercet.fitting.judged import Qrels
 from tercet.fitting.rankers import n_steps_for, term_pair_ranker
-from tercet.fitting.task import Qrels, check_disjoint
+from tercet.fitting.task import check_disjoint
 from tercet.fitting.text_model import TextModel
 from tercet.learn import SampledSource, TermPairRanker
 from tercet.learn.loop import Callback

@@ -1,41 +1,78 @@
-"""A task: evidence to learn from, queries to choose by, and queries to report on."""
+"""A task: documents, queries, evidence to learn from, the three cases to choose by, and a measure.
+
+Evidence is judgements, links, preferences and clicks, alone or together, or labels. A query that is left out in one
+source is left out in all. Preferences are drawn from each source in proportion to its size: judgements, triplets, and
+lists with a click.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.data.click_sessions import without_odd_sessions
+from tercet.data.clicks import ClickLog
 from tercet.data.lines import look_alikes
-from tercet.data.sampling import Sampler
+from tercet.data.sampling import MixtureSampler, Sampler
 from tercet.data.shards import StoredRows
 from tercet.errors import InputError
+from tercet.fitting.click_judgements import end_of
+from tercet.fitting.examination import choose_examination
+from tercet.fitting.judged import Judgements, Labels, Qrels, usable_judgements
+from tercet.fitting.leaving_out import (
+    FEWEST_QUERIES,
+    N_FOLDS,
+    Selection,
+    alike_notes,
+    folds_of,
+    new_answers,
+    split_text,
+)
+from tercet.fitting.preference_pairs import ClickPairs, PreferredPairs, QueryNames, Triplets, by_known_names
 from tercet.measure.held_out import HeldOutPreferences, HeldOutQueries
+from tercet.measure.names import PAIR_ACCURACY, Measure, parse_measure
 from tercet.text import Vectoriser
+from tercet.text.counting import CountedTexts
+from tercet.text.fielded import FieldedVectoriser, docs_for
 from tercet.weights import Identity, Weights
 
-Qrels = Mapping[str, Mapping[str, int]]
-Triplets = Iterable[tuple[str, str, str] | tuple[str, str, str, float]]  # query, better and worse document, weight
 TextHeldOut = HeldOutQueries | HeldOutPreferences
+Evidence = Judgements | PreferredPairs | Labels
+Mask = NDArray[np.bool_]
+Parts = Callable[[sparse.csr_array, sparse.csr_array], "list[HeldOutPart]"]
 
 EVERY: Final = "all answers"
 KNOWN: Final = "known answers"
 NEW: Final = "new answers"
 REPEATED: Final = "repeated queries"
 RECENTLY: Final = ", the last tenth of the log"  # behind the name of a query in a fold of repeated queries
+JUDGED, LABELS, TRIPLETS, CLICKS = Judgements.name, Labels.name, PreferredPairs.name, ClickPairs.name
+_LAST_TENTH = "clicks, the last tenth of the log"
 _USUAL_WORDS: Final = 10  # in a query
+_USUAL_NEW: Final = 0.3  # share of new answers where nothing better is known
+_MANY_QUERIES: Final = 1_000  # of which new answers are left out once; of fewer, three times
+# The queries that choose are ranked once for every way to weight words.
+_MOST_SCORES: Final = 4_000_000
+_FEWEST_CHOOSING: Final = 300
+_MOST_CHOOSING: Final = 500
+_FEWEST_TEXTS: Final = 20  # with labels
+_MOST_LABELLED: Final = 1_000  # texts that are ranked among themselves
+
+
+# -- parts of a task --------------------------------------------------------------------------------------------------
 
 
 class HeldOutPart(NamedTuple):
-    """Held-out queries, or a part of their evidence, with its size in answers, triplets, or lists with a click."""
+    """Held-out queries, or a part of their evidence, by name."""
 
     name: str
     held_out: TextHeldOut
-    size: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +91,7 @@ class Past:
     times: NDArray[np.int32] | None = None
 
     @property
-    def known(self) -> NDArray[np.bool_]:
+    def known(self) -> Mask:
         """Mask of the documents with evidence, (n_docs,)."""
         known = np.zeros(self.evidence.shape[1], dtype=bool)
         known[self.evidence.indices] = True
@@ -77,18 +114,17 @@ class Fold:
     case: str | None
     sampler: Sampler
     size: int
-    parts: Callable[[sparse.csr_array, sparse.csr_array], Sequence[HeldOutPart]]
+    parts: Parts
     past: Past | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Numbers of the collection, the split of its queries in words, the texts of the queries, and notes."""
+    """Numbers of the collection, the number of training queries, the split of queries in words, and notes."""
 
     data: dict[str, Any]
     n_train: int
     split: str
-    texts: Mapping[str, str]
     notes: tuple[str, ...] = ()
 
 
@@ -115,51 +151,558 @@ class Space:
         return self.match if self.given_start is None else self.given_start
 
 
+# -- the task ---------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """Everything to learn from texts, apart from how words are weighted.
 
     Attributes
     ----------
-    sampler : draws preferences from all training evidence
-    n_judgements : amount of evidence; the number of steps follows it
-    facts : for the report
-    build : Q and D for each of several vectorisers that tokenise alike
-    folds : folds for the document rows D of the start, to choose and to decide by
-    queries : queries that choose among ways to weight words
-    known : folds of known answers, which also choose the tokenizer
-    test : parts to report on, if given, for a vectoriser, Q and D
-    past : evidence for memory from all training evidence; None if documents have no memory
-    shares : expected share of each case among the queries to come
-    share_reason : origin of the share of new answers, in words
-    counts : word counts of documents (n_docs, n_words) for a vectoriser; None where documents have no memory
-    labelled : whether each text is a query for the other texts of its class
-    doc_ids, qids : id of each row of D and Q, where they have ids
+    docs, texts : documents and queries by id, in the order of the rows of D and Q
+    sources : evidence by name; ``trained`` names those that are learned from
+    measure : measure that chooses and reports
+    free, validation, test : masks of the queries to learn from, and of those of the given parts, (n_queries,)
+    seed : of the queries that are left out
+    linked : queries are the documents, and no query is to find itself
+    new_documents : expected share of answers that are new; None estimates the share
+    other_texts : texts to report on, with labels
     """
 
-    sampler: Sampler
-    n_judgements: int
-    facts: Facts
-    build: Callable[[Sequence[Vectoriser]], list[tuple[sparse.csr_array, sparse.csr_array]]]
-    folds: Callable[[sparse.csr_array], tuple[Fold, ...]]
-    queries: Callable[[sparse.csr_array, sparse.csr_array], TextHeldOut]
-    known: tuple[Fold, ...]
-    test: Callable[[Vectoriser, sparse.csr_array, sparse.csr_array], Sequence[HeldOutPart]] | None = None
-    past: Past | None = None
-    shares: Mapping[str, float] = field(default_factory=lambda: {KNOWN: 1.0})
-    share_reason: str = ""
-    counts: Callable[[Vectoriser], sparse.csr_array] | None = None
-    labelled: bool = False
-    doc_ids: tuple[str, ...] = ()
-    qids: tuple[str, ...] = ()
+    docs: Mapping[str, str]
+    texts: Mapping[str, str]
+    sources: Mapping[str, Evidence]
+    trained: tuple[str, ...]
+    measure: Measure
+    free: Mask
+    validation: Mask
+    test: Mask
+    seed: int
+    linked: bool = False
+    new_documents: float | None = None
+    other_texts: tuple[Sequence[str], Labels] | None = None
+
+    @classmethod
+    def from_evidence(
+        cls,
+        docs: Mapping[str, str],
+        queries: Mapping[str, str] | None,
+        *,
+        qrels: Qrels | None = None,
+        preferences: Triplets | None = None,
+        clicks: ClickLog | None = None,
+        validation: Qrels | Triplets | None = None,
+        test: Qrels | Triplets | None = None,
+        measure: str | None = None,
+        linked: bool = False,
+        new_documents: float | None = None,
+        min_sessions: int = 2,
+        random_state: int = 0,
+    ) -> Task:
+        """Make one task of all evidence.
+
+        Parameters
+        ----------
+        docs, queries : texts by id; without queries, those of triplets and clicks are texts
+        qrels, preferences, clicks : evidence to learn from
+        validation, test : judgements, or triplets, of other queries
+        measure : by default nDCG@10 if judgements can be held out, else the share of triplets and clicks in the right
+            order
+        linked : queries are the documents, and no query is to find itself
+        new_documents : expected share of answers that are new; None estimates the share
+        min_sessions : sessions that asked a query of a click log before memory keeps the query
+        """
+        if queries is not None:  # otherwise queries are texts of triplets and clicks, read below
+            _check_texts(docs, queries)
+        names = QueryNames(queries)
+        doc_rows = {doc_id: row for row, doc_id in enumerate(docs)}
+        given: dict[str, Any] = {"qrels": qrels, "preferences": preferences, "validation": validation, "test": test}
+        graded = {
+            name: usable_judgements(part, name, docs, names.texts)
+            for name, part in given.items()
+            if (name == "qrels" and part is not None) or (name in ("validation", "test") and isinstance(part, Mapping))
+        }
+        triplets = {
+            name: PreferredPairs.from_triplets(part, name, names, doc_rows)
+            for name, part in given.items()
+            if part is not None and name not in graded
+        }
+        log = None
+        if clicks is not None:
+            clicks = by_known_names(without_odd_sessions(clicks), names)
+            examination = choose_examination(clicks)
+            clicks = replace(clicks, notes=(*clicks.notes, f"click log: {examination.source}."))
+            log = ClickPairs.from_log(clicks, names, doc_rows, examination.chances, min_sessions)
+        _check_texts(docs, names.texts)
+        qids, n_queries = tuple(names.texts), len(names.texts)
+        queries_of = {name: _mask([names.rows[qid] for qid in judged], n_queries) for name, judged in graded.items()}
+        queries_of |= {name: _mask(part.query, n_queries) for name, part in triplets.items()}
+        queries_of |= {} if log is None else {CLICKS: _mask(log.query, n_queries)}
+        for part in (graded, triplets):
+            check_disjoint({name: [qids[row] for row in np.flatnonzero(queries_of[name])] for name in part})
+        no_query = _mask([], n_queries)
+        to_choose, to_report = queries_of.get("validation", no_query), queries_of.get("test", no_query)
+        free = np.any([queries_of.get(name, no_query) for name in ("qrels", "preferences", CLICKS)], axis=0)
+        free &= ~(to_choose | to_report)
+        to_learn = (JUDGED, qrels), (TRIPLETS, preferences), (CLICKS, clicks)
+        trained = tuple(name for name, part in to_learn if part is not None)
+        n_judged = (queries_of.get("qrels", no_query) & free).sum()
+        is_judged = validation is None and n_judged >= (FEWEST_QUERIES if len(trained) > 1 else 1)
+        is_judged = (is_judged or "validation" in graded) and (test is None or "test" in graded)
+        if "validation" in graded and not is_judged:
+            raise InputError("validation has judgements, so test needs some, too; or give triplets to validate on")
+        chosen_by = parse_measure(measure or ("nDCG@10" if is_judged else PAIR_ACCURACY))
+        by_pairs = str(chosen_by) == PAIR_ACCURACY
+        if not by_pairs and not is_judged:
+            raise InputError(f"triplets and clicks are measured by {PAIR_ACCURACY}; got {measure!r}")
+        compared = np.any([no_query, *(queries for name, queries in queries_of.items() if name not in graded)], axis=0)
+        for name, queries_of_part in (("validation", to_choose), ("test", to_report)):
+            if by_pairs and queries_of_part.any() and not (queries_of_part & compared).any():
+                raise InputError(
+                    f"{name} has judgements, and {PAIR_ACCURACY} is measured on triplets and clicks, of which its "
+                    f"queries have none; give triplets as {name}"
+                    + ("" if measure else ", or judgements to validate on, too")
+                )
+        sources: dict[str, Evidence] = {}
+        if graded:
+            every = {qid: by_query for part in graded.values() for qid, by_query in part.items()}
+            graded_by = parse_measure("nDCG@10") if by_pairs else chosen_by
+            sources[JUDGED] = Judgements.from_qrels(every, names.rows, doc_rows, graded_by, linked)
+        if triplets:
+            sources[TRIPLETS] = PreferredPairs.stacked(list(triplets.values()))
+        if log is not None:
+            sources[CLICKS] = log
+        masks = free, to_choose, to_report
+        task = cls(docs, names.texts, sources, trained, chosen_by, *masks, random_state, linked, new_documents)
+        if not (task.size and task.known):
+            raise InputError("there is nothing to learn from beside the queries that are left out")
+        return task
+
+    @classmethod
+    def from_labels(
+        cls,
+        texts: Sequence[str],
+        labels: Sequence[str],
+        test: tuple[Sequence[str], Sequence[str]] | None,
+        measure: str,
+        random_state: int,
+    ) -> Task:
+        """Make each text a query for the other texts of its class. Texts to come have no past queries: no memory."""
+        chosen_by = parse_measure(measure)
+        labelled = Labels.from_labels(texts, labels, "training texts and labels", chosen_by)
+        others = None
+        if test is not None:
+            others = test[0], Labels.from_labels(*test, "test texts and labels", chosen_by)
+        if len(texts) < _FEWEST_TEXTS:
+            raise InputError(f"{len(texts)} labelled texts are too few; at least {_FEWEST_TEXTS} are needed")
+        width = len(str(len(texts) - 1))
+        named = {f"{number:0{width}d}": text for number, text in enumerate(texts)}
+        every, none = np.ones(len(texts), dtype=bool), np.zeros(len(texts), dtype=bool)
+        sources = {LABELS: labelled}
+        return cls(
+            named,
+            named,
+            sources,
+            (LABELS,),
+            chosen_by,
+            every,
+            none,
+            none,
+            random_state,
+            linked=True,
+            other_texts=others,
+        )
+
+    @property
+    def labelled(self) -> bool:
+        """Whether each text is a query for the other texts of its class."""
+        return LABELS in self.sources
+
+    @property
+    def by_pairs(self) -> bool:
+        """Whether pairs of documents choose, not judgements."""
+        return str(self.measure) == PAIR_ACCURACY
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether queries to report on were given."""
+        return bool(self.test.any()) or self.other_texts is not None
+
+    @property
+    def log(self) -> ClickPairs | None:
+        source = self.sources.get(CLICKS)
+        return source if isinstance(source, ClickPairs) else None
+
+    @cached_property
+    def doc_ids(self) -> tuple[str, ...]:
+        return tuple(self.docs)
+
+    @cached_property
+    def qids(self) -> tuple[str, ...]:
+        return tuple(self.texts)
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """Text of each query by the names that reports have for it."""
+        named = dict(self.texts) | {qid + RECENTLY: text for qid, text in self.texts.items()}
+        others = [] if self.other_texts is None else self.other_texts[0]
+        return named | {_test_name(number): text for number, text in enumerate(others)}
+
+    # -- texts as rows -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _counted(self) -> CountedTexts:
+        return CountedTexts(self.docs.values())
+
+    def build(self, vectorisers: Sequence[Vectoriser]) -> list[tuple[sparse.csr_array, sparse.csr_array]]:
+        """Q and D for each of several vectorisers that tokenise alike; a fitted one keeps its words."""
+        asked = list(self.texts.values())
+        taught = [asked[row] for row in np.flatnonzero(self.free)]
+        if not self.linked and any(isinstance(words, FieldedVectoriser) for words in vectorisers):
+            rows = [words.fit_transform_docs(docs_for(words, self.docs), queries=taught) for words in vectorisers]
+            return [(words.transform_queries(asked), D) for words, D in zip(vectorisers, rows, strict=True)]
+        first, *others = vectorisers
+        if hasattr(first, "words_"):
+            counts = first.counts(self._counted)
+        else:
+            counts = first.fit_counts(self._counted, () if self.linked else taught)
+        asked_counts = counts if self.linked else first.counts(asked)
+        for words in others:
+            words.adopt(first, counts)
+        return [(words.query_rows(asked_counts), words.doc_rows(counts)) for words in vectorisers]
 
     def spaces(self, vectorisers: Mapping[str, Vectoriser]) -> list[Space]:
         """Build a space for each named vectoriser."""
         matrices = self.build(list(vectorisers.values()))
         return [
-            Space(name, words, Q, D, self.queries(Q, D), () if self.test is None else tuple(self.test(words, Q, D)))
-            for (name, words), (Q, D) in zip(vectorisers.items(), matrices, strict=True)
+            self.space(name, words, Q, D) for (name, words), (Q, D) in zip(vectorisers.items(), matrices, strict=True)
         ]
+
+    def space(
+        self, name: str, words: Vectoriser, Q: sparse.csr_array, D: sparse.csr_array, start: Weights | None = None
+    ) -> Space:
+        """A space of given rows."""
+        return Space(name, words, Q, D, self._choosing(Q, D), tuple(self._test_parts(words, Q, D)), start)
+
+    def counts(self, words: Vectoriser) -> sparse.csr_array:
+        """Word counts of documents, (n_docs, n_words)."""
+        plain = words.plain_ if isinstance(words, FieldedVectoriser) else words
+        return plain.counts(self._counted).rows(len(plain.words_))
+
+    # -- learning ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _everything(self) -> tuple[Sampler, int, dict[str, Any]]:
+        drawn = self._drawn(self._all_of(self.free))
+        if drawn is None:
+            raise InputError("there is nothing to learn from beside the queries that are held out")
+        return drawn
+
+    @property
+    def sampler(self) -> Sampler:
+        """Draws preferences from all training evidence."""
+        return self._everything[0]
+
+    @property
+    def size(self) -> int:
+        """Amount of training evidence; the number of steps follows it."""
+        return self._everything[1]
+
+    @cached_property
+    def past(self) -> Past | None:
+        """Evidence for memory from all training evidence; None if documents have no memory."""
+        return self._past(self._all_of(self.free))
+
+    def _all_of(self, queries: Mask) -> Selection:
+        return Selection(queries, np.zeros(len(self.docs), dtype=bool))
+
+    def _drawn(self, keep: Selection) -> tuple[Sampler, int, dict[str, Any]] | None:
+        """Sampler of the selected evidence, its size, and facts about it; None if there is no such evidence."""
+        parts = [part for source in self.sources.values() if (part := source.select(keep)).size]
+        if not parts:
+            return None
+        data: dict[str, Any] = {name: number for part in parts for name, number in part.facts.items()}
+        size = sum(part.size for part in parts)
+        if len(parts) == 1:
+            return parts[0].sampler(), size, data
+        mixture = MixtureSampler([(part.sampler(), float(part.size)) for part in parts])
+        shares = zip(parts, mixture.shares, strict=True)
+        data["draws"] = ", ".join(f"{part.name} {share:.0%}" for part, share in shares)
+        return mixture, size, data
+
+    def _past(self, keep: Selection) -> Past | None:
+        """Evidence for memory; that of several sources adds up."""
+        evidence = sparse.csr_array((len(self.texts), len(self.docs)), dtype=np.float32)
+        times = None
+        for source in self.sources.values():
+            if isinstance(source, Labels):
+                return None
+            of_source, times = source.select(keep).past(len(self.texts))  # clicks, with times, come last
+            evidence = sparse.csr_array(evidence + of_source)
+        evidence.data[keep.withheld[evidence.indices]] = 0
+        evidence.eliminate_zeros()
+        evidence.sort_indices()
+        rows = np.flatnonzero(np.diff(evidence.indptr))
+        evidence = evidence[rows]
+        counts = None
+        if times is not None and evidence.nnz:
+            cells = np.repeat(rows, np.diff(evidence.indptr)), evidence.indices
+            # A sparse array would give a sparse array here; of a sparse matrix these are plain numbers.
+            counts = np.asarray(sparse.csr_matrix(times)[cells]).ravel().astype(np.int32)
+        return Past(rows.astype(np.int64), evidence, counts)
+
+    # -- leaving out -------------------------------------------------------------------------------------------------
+
+    @property
+    def _main_sources(self) -> list[str]:
+        """Sources whose queries are measured."""
+        others = [name for name in self.trained if name not in (JUDGED, LABELS)] if self.by_pairs else []
+        return others or ([LABELS] if self.labelled else [JUDGED])
+
+    @cached_property
+    def _qids_of(self) -> dict[str, set[str]]:
+        """Training queries of each source that is learned from."""
+        rows_of = {name: self.free & _mask(self.sources[name].rows, self.free.size) for name in self.trained}
+        return {name: {self.qids[row] for row in np.flatnonzero(rows)} for name, rows in rows_of.items()}
+
+    @cached_property
+    def _measured(self) -> list[str]:
+        """Training queries by which a fold can be measured."""
+        return sorted(set().union(*(self._qids_of.get(name, set()) for name in self._main_sources)))
+
+    @cached_property
+    def _left_out(self) -> list[Mask]:
+        """Queries that each fold leaves out: equal parts of the measured queries, and equal parts of the others."""
+        if self.validation.any():
+            return []
+        main, measured = self._main_sources, self._measured
+        if len(measured) < FEWEST_QUERIES:
+            what = {JUDGED: "judged queries", TRIPLETS: "queries with preferences", CLICKS: "queries with clicks"}
+            raise InputError(
+                f"{len(measured)} {' and '.join(what[name] for name in main)} are too few to leave any out to choose "
+                f"by; give at least {FEWEST_QUERIES}, or validation "
+                f"{'judgements' if main == [JUDGED] else 'preferences'}"
+            )
+        # Documents that are queries of the same text are documents of their own.
+        enough = {"enough": _MOST_LABELLED} if self.labelled else {}
+        folds = folds_of(measured, self.seed, texts=None if self.linked else self.texts, **enough)
+        others = sorted(set().union(*self._qids_of.values()) - set(measured))
+        order = np.random.default_rng(self.seed).permutation(len(others))
+        siblings = [[others[number] for number in part] for part in np.array_split(order, N_FOLDS)]
+        left_out = [{*fold, *siblings[number % N_FOLDS]} for number, fold in enumerate(folds)]
+        return [np.array([qid in out for qid in self.qids]) for out in left_out]
+
+    @cached_property
+    def known(self) -> tuple[Fold, ...]:
+        """Folds of known answers, which also choose the tokenizer."""
+        known: list[Fold] = []
+        for out in self._left_out or [self.validation]:
+            known += self._fold(KNOWN, self._all_of(self.free & ~out), partial(self._parts, out))
+        return tuple(known)
+
+    def folds(self, D: sparse.csr_array) -> tuple[Fold, ...]:
+        """Folds to choose and to decide by, for the document rows of the start; the cases of few folds come first."""
+        if self.labelled:
+            return self.known
+        return (self.known[0], *self._new_folds(D), *self._recent(), *self.known[1:])
+
+    def _fold(self, case: str | None, keep: Selection, parts: Parts) -> list[Fold]:
+        """The fold that learns from the selected evidence, if there is any."""
+        drawn = self._drawn(keep)
+        return [] if drawn is None else [Fold(case, drawn[0], drawn[1], parts, self._past(keep))]
+
+    def _new_folds(self, D: sparse.csr_array) -> list[Fold]:
+        """Folds whose answers nothing is learned from."""
+        rows, answers = self._answers(self.free)
+        rng = np.random.default_rng(self.seed)
+        folds: list[Fold] = []
+        for _ in range(1 if rows.size >= _MANY_QUERIES else 3):
+            left_out = new_answers(answers, D, rng)
+            if left_out is None:
+                break
+            out, docs = _mask(rows[left_out[0]], self.free.size), left_out[1]
+            folds += self._fold(NEW, Selection(self.free & ~out, docs), partial(self._new_part, out, docs))
+        return folds
+
+    def _new_part(self, queries: Mask, docs: Mask, Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
+        held_out = self._main(queries).held_out(Q, D, self.qids).by_documents(docs)
+        assert held_out is not None
+        return [HeldOutPart(NEW, held_out.at_most(_MOST_CHOOSING))]
+
+    def _recent(self) -> list[Fold]:
+        """Leave out the last tenth of the log, and measure its queries that were asked before."""
+        if self.log is None:
+            return []
+        keep = self._all_of(self.free)._replace(before=end_of(self.log.log))
+        asked_before = np.isin(self.log.query, self.log.select(keep).query)
+        last = self.log.take(asked_before & (self.log.impression >= keep.before))
+        if not last.size:
+            return []
+
+        def parts(Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
+            held_out = last.held_out(Q, D, [qid + RECENTLY for qid in self.qids])
+            return [HeldOutPart(REPEATED if self.by_pairs else _LAST_TENTH, held_out)]
+
+        return self._fold(REPEATED if self.by_pairs else None, keep, parts)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Expected share of each case among the queries to come."""
+        return self._expected[0]
+
+    @property
+    def share_reason(self) -> str:
+        """Origin of the share of new answers, in words."""
+        return self._expected[1]
+
+    @cached_property
+    def _expected(self) -> tuple[dict[str, float], str]:
+        if self.labelled:
+            return {KNOWN: 1.0}, ""
+        at_end = self.log.shares_at_end() if self.log is not None and self.by_pairs else None
+        repeated = 0.0 if at_end is None else at_end[0]
+        if self.new_documents is not None:
+            new, reason = self.new_documents, "as given"
+        elif at_end is not None:
+            new, reason = at_end[1], "as in the last tenth of the log"
+        else:
+            _, answers = self._answers(self.free)
+            times = np.bincount(answers.indices, minlength=len(self.docs))
+            if self._left_out:  # of its own answers a query that is left out takes one time with it
+                times -= 1
+            else:
+                _, answers = self._answers(self.validation)
+            alone = float((times[answers.indices] < 1).mean()) if answers.nnz else 0.0
+            new = max(_USUAL_NEW, alone)
+            reason = "the default" if new > alone else "as among the queries that were left out"
+        return {KNOWN: (1 - new) * (1 - repeated), REPEATED: (1 - new) * repeated, NEW: new}, reason
+
+    # -- measuring ---------------------------------------------------------------------------------------------------
+
+    def _main(self, queries: Mask) -> Evidence:
+        """Evidence that chooses and reports: judgements or labels if the measure is one of rankings, else pairs."""
+        if not self.by_pairs:
+            return self.sources[self._main_sources[0]].select(self._all_of(queries))
+        parts = [part for part in self._by_source(queries) if isinstance(part, PreferredPairs)]
+        return parts[0] if len(parts) == 1 else PreferredPairs.stacked([part.by_query() for part in parts])
+
+    def _answers(self, queries: Mask) -> tuple[NDArray[np.int64], sparse.csr_array]:
+        main = self._main(queries)
+        assert not isinstance(main, Labels)
+        return main.answers()
+
+    def _by_source(self, queries: Mask) -> list[Evidence]:
+        parts = (source.select(self._all_of(queries)) for source in self.sources.values())
+        return [part for part in parts if part.size]
+
+    def _choosing(self, Q: sparse.csr_array, D: sparse.csr_array) -> TextHeldOut:
+        """Queries that choose among ways to weight words. Nothing is learned there, so validation queries may, too."""
+        if self.labelled:
+            drawn = np.random.default_rng(self.seed).permutation(len(self.docs))[:_MOST_LABELLED]
+            return self._main(_mask(drawn, len(self.docs))).held_out(Q, D, self.qids)
+        queries = self._main(self.free | self.validation).held_out(Q, D, self.qids)
+        return some_queries(queries, _MOST_SCORES, _FEWEST_CHOOSING).at_most(_MOST_CHOOSING)
+
+    def _test_parts(self, words: Vectoriser, Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
+        """Parts to report on, if given."""
+        if self.other_texts is not None:
+            texts, labels = self.other_texts
+            rows = words.transform_queries(texts), words.transform_docs(texts)
+            return [HeldOutPart(EVERY, labels.held_out(*rows, [_test_name(number) for number in range(len(texts))]))]
+        if not self.test.any():
+            return []
+        assert self.past is not None
+        return self._parts(self.test, Q, D, self.past.known)
+
+    def _parts(
+        self, queries: Mask, Q: sparse.csr_array, D: sparse.csr_array, by_documents: Mask | None = None
+    ) -> list[HeldOutPart]:
+        """All of the evidence, the evidence by known and new documents, and by source where there are several."""
+        main = self._main(queries).held_out(Q, D, self.qids)
+        parts = [HeldOutPart(EVERY, main)]
+        if by_documents is not None:
+            for name, chosen in ((KNOWN, by_documents), (NEW, ~by_documents)):
+                part = main.by_documents(chosen)
+                if part is not None:
+                    parts.append(HeldOutPart(name, part))
+        sources = self._by_source(queries)
+        if len({*self.trained, *(source.name for source in sources)}) > 1:
+            parts += [HeldOutPart(one.name, one.held_out(Q, D, self.qids)) for one in sources]
+        return parts
+
+    # -- facts -------------------------------------------------------------------------------------------------------
+
+    @property
+    def facts(self) -> Facts:
+        """Facts of the collection and the split for the report."""
+        _, _, sizes = self._everything
+        kind = "preferences" if self.trained == (TRIPLETS,) else " and ".join(self.trained)
+        kind = "labelled texts" if self.labelled else "linked documents" if self.linked else kind
+        kind = "judged queries" if kind == JUDGED else kind
+        n_texts = {} if self.labelled else {"n_docs": len(self.docs), "n_queries": len(self.texts)}
+        return Facts({"kind": kind} | n_texts | sizes, int(self.free.sum()), self._split_text(), self._notes())
+
+    def _split_text(self) -> str:
+        left_out = self._left_out
+        n_queries = sum(int(out.sum()) for out in left_out[:N_FOLDS])
+        text = split_text(len(left_out), n_queries, tested=self.is_tested, what="text" if self.labelled else "query")
+        if len(self.trained) > 1:
+            text += f" So of {' and '.join(self.trained)} each; a query left out in one is left out in all."
+        if self.log is not None:
+            order = "by time" if self.log.log.is_timed else "in the order of the file"
+            text += f" Of the click log the last tenth, {order}, was left out of one fit."
+        return text
+
+    def _notes(self) -> tuple[str, ...]:
+        notes = []
+        if self._left_out and not self.linked:
+            if JUDGED in self.trained and self._main_sources != [JUDGED]:
+                notes.append(f"{len(self._qids_of[JUDGED])} queries with judgements are too few to choose by.")
+            notes += alike_notes(self._measured, self.texts)
+        if self.log is not None:
+            notes += self.log.notes
+        empty = [doc_id for doc_id, text in self.docs.items() if not text.strip()]
+        if empty:
+            notes.append(
+                f"documents without a text, which no word of a query matches: {len(empty):,}, first {empty[0]!r}."
+            )
+        pairs = look_alikes(self.docs)
+        if pairs:
+            notes.append(
+                f"ids of documents that are one number to a program that reads ids as numbers: {len(pairs):,} pairs, "
+                f"first {pairs[0][0]!r} and {pairs[0][1]!r}. Check that no file on the way lost leading zeros."
+            )
+        return tuple(notes)
+
+
+def _test_name(number: int) -> str:
+    return f"test {number}"
+
+
+def _mask(rows: Sequence[int] | NDArray[np.int64], size: int) -> Mask:
+    mask = np.zeros(size, dtype=bool)
+    mask[rows] = True
+    return mask
+
+
+def _check_texts(docs: Mapping[str, str], queries: Mapping[str, str]) -> None:
+    for name, texts in (("docs", docs), ("queries", queries)):
+        if not isinstance(texts, Mapping):
+            raise InputError(f"{name} must be a mapping, id -> text; got {type(texts).__name__}")
+    if not docs or not queries:
+        raise InputError(f"there are {len(docs)} documents and {len(queries)} queries; both are needed")
+
+
+def check_disjoint(parts: Mapping[str, Sequence[str] | Mapping[str, Any]]) -> None:
+    """Refuse a query that stands in two of: training, validation, test."""
+    names = list(parts)
+    for number, one in enumerate(names):
+        for other in names[number + 1 :]:
+            others = set(parts[other])
+            both = [qid for qid in parts[one] if qid in others]
+            if both:
+                raise InputError(f"query {both[0]!r} is judged in both {one} and {other}; a query belongs to one part")
 
 
 def evidence_size(held_out: TextHeldOut) -> int:
@@ -175,37 +718,3 @@ def some_queries(held_out: TextHeldOut, most_scores: int, fewest: int) -> TextHe
     n_words = held_out.Q.nnz / max(1, held_out.Q.shape[0])
     cost = held_out.D.shape[0] * max(1.0, n_words / _USUAL_WORDS)
     return held_out.at_most(max(fewest, int(most_scores / cost)))
-
-
-def document_notes(docs: Mapping[str, str]) -> tuple[str, ...]:
-    """Note documents without a text, and ids that a program may take for the same number."""
-    notes = []
-    empty = [doc_id for doc_id, text in docs.items() if not text.strip()]
-    if empty:
-        notes.append(f"documents without a text, which no word of a query matches: {len(empty):,}, first {empty[0]!r}.")
-    pairs = look_alikes(docs)
-    if pairs:
-        notes.append(
-            f"ids of documents that are one number to a program that reads ids as numbers: {len(pairs):,} pairs, first "
-            f"{pairs[0][0]!r} and {pairs[0][1]!r}. Check that no file on the way lost leading zeros."
-        )
-    return tuple(notes)
-
-
-# -- deciding ---------------------------------------------------------------------------------------------------------
-
-
-class Decision(NamedTuple):
-    """Whether learning is kept, and a sentence that says why."""
-
-    accepted: bool
-    text: str
-
-
-def check_disjoint(parts: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse a query that stands in two of: training, validation, test."""
-    names = list(parts)
-    for number, one in enumerate(names):
-        for other in names[number + 1 :]:
-            if both := [qid for qid in parts[one] if qid in parts[other]]:
-                raise InputError(f"query {both[0]!r} is judged in both {one} and {other}; a query belongs to one part")

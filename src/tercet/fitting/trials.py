@@ -149,7 +149,7 @@ class Trials:
         if self.how.n_steps is not None:
             return self.how.n_steps
         in_time = int(self._work / self._cost_per_step(candidate) / (self._n_needed + 1))
-        size = self.task.n_judgements if fold is None else fold.size
+        size = self.task.size if fold is None else fold.size
         return n_steps_for(size, labelled=self.task.labelled, most=min(candidate.ranker.most_steps, in_time))
 
     def _cost_per_step(self, candidate: Candidate) -> float:
