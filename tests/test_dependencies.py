@@ -28,7 +28,7 @@ DISTRIBUTIONS = {
     "stemmer": "pystemmer",
 }
 # Whoever has one of these has the other, always and by its own declaration.
-BROUGHT_BY = {"llvmlite": "numba", "dask": "distributed", "pydantic": "fastapi"}
+BROUGHT_BY = {"llvmlite": "numba", "dask": "distributed", "pydantic": "fastapi", "pydantic_core": "fastapi"}
 # Frames that are read where somebody has them; nothing needs them.
 GUESTS = {"polars"}
 

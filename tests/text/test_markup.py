@@ -97,8 +97,8 @@ def test_analysers_saved_before_html_was_removed_keep_it():
 @pytest.mark.parametrize("piece", ["<!--", "<script>", '<a "', "<a b='", "<p =", "</p ", "&#", "&amp"])
 def test_time_is_linear(piece):
     def seconds(n: int) -> float:
-        start = time.perf_counter()
+        start = time.process_time()
         plain_text(piece * n)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     assert seconds(400_000) < 20 * min(seconds(40_000) for _ in range(3)) + 0.1
