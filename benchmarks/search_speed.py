@@ -369,7 +369,7 @@ def build_at_scale(path: Path, n_docs: int, seed: int) -> dict[str, float]:
     """Index documents as they are made, a segment at a time."""
     index, taken, n_entries = None, 0.0, 0
     for start in range(0, n_docs, DOCS_AT_ONCE):
-        D = _documents_at(start, n_docs, seed)
+        D = documents_at(start, n_docs, seed)
         n_entries += D.nnz
         ids = [str(row) for row in range(start, start + D.shape[0])]
         started = time.process_time()
@@ -382,7 +382,7 @@ def build_at_scale(path: Path, n_docs: int, seed: int) -> dict[str, float]:
     return {"entries": n_entries, "seconds": taken, "gigabytes": size / 2**30, "peak_mb": peak_memory() / 2**20}
 
 
-def _documents_at(start: int, n_docs: int, seed: int) -> sparse.csr_array:
+def documents_at(start: int, n_docs: int, seed: int) -> sparse.csr_array:
     return bm25_documents(min(DOCS_AT_ONCE, n_docs - start), n_docs, np.random.default_rng((seed, start)))
 
 
@@ -401,7 +401,7 @@ def columns_of(index: Index, n_docs: int, seed: int) -> sparse.csc_array:
         position += n
     columns = sparse.csc_array((values, docs, indptr.astype(np.int32)), shape=(n_docs, MANY_TERMS))
     for start in {0, (n_docs - 1) // DOCS_AT_ONCE * DOCS_AT_ONCE}:  # they are those that were made
-        D = _documents_at(start, n_docs, seed)
+        D = documents_at(start, n_docs, seed)
         assert (columns[start : start + D.shape[0]].tocsr() != D).nnz == 0, "the index has other documents"
     return columns
 
@@ -429,7 +429,7 @@ def _at_scale(path: Path, n_docs: int, n_queries: int, seed: int, clock: Clock) 
         return sparse.csr_array((weights, terms, np.array([0, terms.size])), shape=(1, MANY_TERMS))
 
     asked = {"plain": [(one, np.ones(one.size)) for one in plain], "learned": learned}
-    theirs = _bm25s_over(columns)
+    theirs = bm25s_over(columns)
     found: dict[str, dict[str, float]] = {}
     for kind, some in asked.items():
         engines: dict[str, Callable[[Any], Any]] = {
@@ -484,7 +484,7 @@ def _at_scale(path: Path, n_docs: int, n_queries: int, seed: int, clock: Clock) 
     return found | {"memory": {"mapped gb": resident, "columns gb": held}}
 
 
-def _bm25s_over(columns: sparse.csc_array) -> Callable[[list[list[int]]], Any] | None:
+def bm25s_over(columns: sparse.csc_array) -> Callable[[list[list[int]]], Any] | None:
     """bm25s over weights that are there already; None where it is not installed."""
     try:
         import bm25s
