@@ -169,7 +169,7 @@ def kill_again_and_again(folder: Path, restarts: int, seed: int = 0) -> Tally:
     the fold of the actions over what was committed last."""
     index = made_index(folder / "index")
     for name, scale in (("candidate", 2.0), ("other", 0.5)):
-        _louder(index, scale).save(folder / name)
+        louder(index, scale).save(folder / name)
     taught = folder / "index.taught.db"
     command = [sys.executable, "-c", _PROGRAM, "serve", str(folder / "index"), "--port", "0"]
     command += ["--teach-token", TOKEN, "--look-every", "0.05", "--deadline-ms", "20000"]
@@ -211,7 +211,7 @@ def kill_again_and_again(folder: Path, restarts: int, seed: int = 0) -> Tally:
                 asker.start()
             _let_teach(teachers, dice.randrange(20))
             if dice.random() < 0.5:
-                tally.models[_change_model(folder, dice)] += 1
+                tally.models[change_model(folder, dice)] += 1
                 time.sleep(dice.uniform(0.0, 0.5))
             os.kill(child, signal.SIGKILL)
             child = 0
@@ -244,7 +244,7 @@ def _let_teach(teachers: Sequence[Teacher], least: int) -> None:
         time.sleep(0.001)
 
 
-def _louder(index: Index, scale: float) -> TextModel:
+def louder(index: Index, scale: float) -> TextModel:
     """The model of an index with other weights for what it learned."""
     model = index.model
     assert isinstance(model, TextModel)
@@ -252,7 +252,7 @@ def _louder(index: Index, scale: float) -> TextModel:
     return replace(model, weights=Weights([identity, pairs.scaled(scale)]))
 
 
-def _change_model(folder: Path, dice: random.Random) -> str:
+def change_model(folder: Path, dice: random.Random) -> str:
     """Have the service take up another model: one from elsewhere, or the one before."""
     index = Index.open(folder / "index")
     kind = dice.choice(["promoted", "taken back"])
