@@ -303,6 +303,22 @@ def test_memory_does_not_hold_back_what_is_taught(tmp_path):
         assert ids(api, "tea").index("c") < ids(api, "tea").index("a")
 
 
+def test_a_use_is_remembered_at_once_until_it_is_undone(tmp_path):
+    docs = {"a": "green tea", "b": "black tea", "c": "pot of clay", "d": "kettle of steel"}
+    with served(tmp_path / "taught.db", Index.build(docs)) as (api, service):
+        before = scores(api, "tea pot")
+        assert before[0][0] == "c"
+        action = service.store.add("caller", "use", "tea for two", [("b", "a"), ("b", "c")])
+        now = service.teacher.learn(action.revision).result(timeout=30.0)
+        hit = now.served.index.search("tea pot")[0]
+        assert hit.doc_id == "b"
+        assert [(past.text, past.evidence) for past in hit.why.past] == [("tea for two", 1.0)]
+        assert hit.why.score == pytest.approx(hit.score)
+        [undone] = service.store.undo("caller", [action.number])
+        service.teacher.learn(undone.revision).result(timeout=30.0)
+        assert scores(api, "tea pot") == before
+
+
 # -- who teaches ------------------------------------------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ _log = logging.getLogger(__name__)
 
 APPLICATION_ID: Final = 0x54637474
 SCHEMA_VERSION: Final = 1
+USE: Final = "use"  # kind of an action that memory learns, too
 _MAGIC: Final = b"SQLite format 3\0"
 
 Pair = tuple[str, str]  # ids of the better and of the worse document
@@ -39,7 +40,7 @@ class Action:
     revision : number of the change that wrote the row last
     time : when, ISO 8601 in UTC
     token : name of the token that taught
-    kind : "prefer", "reject" or "move"
+    kind : "prefer", "reject", "move", or "use" for documents that answered and those that were shown beside them
     query : text of the query
     pairs : better and worse documents, in the order in which they are learned
     undone, undone_by : when the action was undone, and the name of the token that did; None while the action counts

@@ -1,5 +1,6 @@
 """Memory of past queries: which documents people chose for which queries."""
 
+from tercet.memory.uses import Use, with_uses
 from tercet.memory.value import Memory, MemoryReasons, MemorySettings, PastQuery, remember
 
-__all__ = ["Memory", "MemoryReasons", "MemorySettings", "PastQuery", "remember"]
+__all__ = ["Memory", "MemoryReasons", "MemorySettings", "PastQuery", "Use", "remember", "with_uses"]

@@ -11,6 +11,7 @@ from scipy import sparse
 from tercet.data.values import timestamp
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
+from tercet.memory import Memory
 from tercet.search import BaseIndex
 from tercet.search.folder import model_fingerprint
 from tercet.weights import Identity, Sparse, Weights
@@ -79,12 +80,12 @@ class Served:
         made._warm_up()
         return made
 
-    def with_overlay(self, overlay: sparse.csr_array, revision: int) -> Self:
-        """Return the version that has the overlay in the place of this one's."""
+    def with_overlay(self, overlay: sparse.csr_array, memory: Memory | None, revision: int) -> Self:
+        """Return the version that has the overlay and the memory in the place of this one's."""
         model, index = text_model(self.base), self.base
-        if overlay.nnz:
-            weights = model.weights + Weights([Sparse(weights=overlay)])
-            index = self.base.with_model(replace(model, weights=weights))
+        if overlay.nnz or memory is not model.memory:
+            weights = model.weights + Weights([Sparse(weights=overlay)]) if overlay.nnz else model.weights
+            index = self.base.with_model(replace(model, weights=weights, memory=memory))
         compared = self.baseline.differs(index)
         return replace(self, index=index, compared=compared, revision=revision, n_pairs=int(overlay.nnz))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -14,9 +15,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.data.preferences import Preferences
-from tercet.data.taught import Action
+from tercet.data.taught import USE, Action
 from tercet.errors import EngineError
 from tercet.learn.online import OnlineLearner, OnlineRule
+from tercet.memory import Use, with_uses
 from tercet.serve.served import Served, text_model
 from tercet.serve.taught import TaughtStore
 
@@ -26,12 +28,13 @@ RULE: Final = OnlineRule(rate=50.0, l1=0.0, pairs=1024, step=1.0, weight=1.0)
 MOST_PAIRS: Final = 10_000_000  # learned pairs of words, from which on nothing more is taught
 _MOVE_MARGIN: Final = 0.1  # share of the usual margin: a moved document has to fit between two others
 _MOVE_ROUNDS: Final = 10  # its pairs are gone through, until all of them hold
+_SCALING_USES: Final = 100  # first uses, whose best scores tell how much memory counts
 _PUBLISH_SECONDS: Final = 1.0  # from one version to the next
 _ENGINE_SECONDS: Final = 2.0  # before an engine that does not answer is asked again
 
 
 class Overlay:
-    """Fold of actions over one index by the online learner.
+    """Fold of actions over one index: the online learner learns words of all, and memory the queries of uses.
 
     Actions that the model has learned from are left out, and documents that the index lacks are passed over.
     """
@@ -40,6 +43,8 @@ class Overlay:
         self.base = base
         self._model, self._docs = text_model(base.base), set[str]()
         self._learner = OnlineLearner(self._model.weights, RULE, max_memory=None, n_words=self._model.n_words)
+        self._memory = self._model.memory
+        self._best_scores: list[float] = []
         self._first = max((rows.number for rows in self._model.taught if rows.store == store), default=0) + 1
 
     def warm_up(self) -> None:
@@ -56,16 +61,21 @@ class Overlay:
         queries: dict[str, int] = {}
         docs: dict[str, int] = {}
         steps: list[tuple[int, int, int, float]] = []
+        uses: list[Action] = []
         index = self.base.base
         for action in actions:
             self._docs.update(doc for pair in action.pairs for doc in pair)
             if not (action.is_active and self.has(action)):
                 continue
+            if action.kind == USE:
+                uses.append(action)
             pairs = [pair for pair in action.pairs if pair[0] in index and pair[1] in index]
             is_move = action.kind == "move"
             query, margin = queries.setdefault(action.query, len(queries)), _MOVE_MARGIN if is_move else 1.0
             for better, worse in pairs * (_MOVE_ROUNDS if is_move else 1):
                 steps.append((query, docs.setdefault(better, len(docs)), docs.setdefault(worse, len(docs)), margin))
+        if uses:
+            self._remember(uses)
         if not steps:
             return
         query_rows, better_rows, worse_rows, margins = map(np.array, zip(*steps, strict=True))
@@ -88,9 +98,20 @@ class Overlay:
             lead[step] = hits[0].score - hits[1].score - (words[0] - words[1])
         return lead
 
+    def _remember(self, actions: Sequence[Action]) -> None:
+        """Add the queries of uses to memory."""
+        uses = [Use(action.query, *map(list, zip(*action.pairs, strict=True))) for action in actions]
+        n_words, Q = self._model.n_words, self._model.queries([use.text for use in uses])
+        self._memory = with_uses(self._memory, uses, Q if n_words is None else Q[:, :n_words])
+        if self._model.memory is None:
+            for use in uses[: _SCALING_USES - len(self._best_scores)]:
+                self._best_scores += [hit.score for hit in self.base.base.search(use.text, 1)]
+            weight = float(np.median(self._best_scores)) if self._best_scores else self._learner.unit
+            self._memory = replace(self._memory, settings=replace(self._memory.settings, weight=weight))
+
     def served(self, revision: int) -> Served:
         """Return the version with the overlay."""
-        return self.base.with_overlay(self._learner.matrix(), revision)
+        return self.base.with_overlay(self._learner.matrix(), self._memory, revision)
 
     def over(self, base: Served) -> Overlay | None:
         """Return the same fold over other documents; None where the model or a document of an action differs."""
