@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from tercet.errors import InputError
 from tercet.fitting.rankers import Candidate
 from tercet.fitting.task import Facts, Space
 from tercet.learn import Source, TermPairRanker
-from tercet.learn.loop import Callback
 from tercet.learn.offset import OffsetSource, seen_whole
 from tercet.text import Vectoriser
 from tercet.weights import Sparse, Weights
@@ -74,29 +74,27 @@ class KnownWords:
                     f"a prior with pairs that never have a weight is for the ranker 'sparse'; got {candidate.name!r}"
                 )
 
-    def fit(
-        self,
-        ranker: TermPairRanker,
-        space: Space,
-        evidence: Source | Preferences,
-        callbacks: Sequence[Callback],
-        arguments: Mapping[str, Any],
-    ) -> Weights:
-        """Fit a ranker beside the prior, with further ``arguments``; return all of W, known weights included."""
-        if self.never.nnz:
-            arguments = {**arguments, "never": self.never}
+    def beside(
+        self, ranker: TermPairRanker, space: Space, evidence: Source | Preferences, arguments: Mapping[str, Any]
+    ) -> tuple[Any, dict[str, Any]]:
+        """Evidence, and arguments of ``fit``, for a ranker that learns beside the prior."""
+        arguments = dict(arguments) | ({"never": self.never} if self.never.nnz else {})
         if not self.weights.nnz:
-            return ranker.fit(space.Q, evidence, space.D, callbacks=callbacks, **arguments).weights_
-        offset = Weights([Sparse(weights=self.weights, scale=ranker.unit)])
-
-        def whole(weights: Weights) -> Weights:
-            return weights + offset
-
+            return evidence, arguments
+        whole = partial(self.whole, ranker)
+        arguments["callbacks"] = [seen_whole(callback, whole) for callback in arguments["callbacks"]]
         if isinstance(evidence, Source):
             margin = float(getattr(ranker, "margin", 1.0))
+            offset = self._offset(ranker)
             evidence = OffsetSource(evidence, space.Q, space.D, offset=offset, margin=margin, whole=whole)
-        callbacks = [seen_whole(callback, whole) for callback in callbacks]
-        return whole(ranker.fit(space.Q, evidence, space.D, callbacks=callbacks, **arguments).weights_)
+        return evidence, arguments
+
+    def whole(self, ranker: TermPairRanker, learned: Weights) -> Weights:
+        """All of W, known weights included."""
+        return learned + self._offset(ranker) if self.weights.nnz else learned
+
+    def _offset(self, ranker: TermPairRanker) -> Weights:
+        return Weights([Sparse(weights=self.weights, scale=ranker.unit)])
 
     def summary(self, facts: Facts) -> Facts:
         """Add the numbers of pairs, and words of the prior without a column, to the facts of a report."""

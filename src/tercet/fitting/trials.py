@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -35,7 +34,14 @@ _WORK_OF_A_FIT: Final = 5e8  # beside its steps
 _WORK: Final = 1.2e11
 _WORK_PER_SECOND: Final = 5e9
 
-Learned = tuple[Weights, TermPairRanker]  # weights, known ones included, and the fitted ranker
+
+class _ThisThread(Executor):
+    """Run each job when it is submitted, where the executor of the steps is that of the caller."""
+
+    def submit(self, job: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(job(*args, **options))
+        return future
 
 
 class FinalModel(NamedTuple):
@@ -92,25 +98,23 @@ class Trials:
         n_folds = np.clip(self._work / cost - 1, min(self._n_needed, len(folds)), len(folds))
         self.folds = folds[: int(n_folds)]
         self._shared: dict[Candidate, dict[str, Any]] = {}
-        self._final: dict[Candidate, Future[Learned]] = {}
+        self._final: dict[Candidate, Future[TermPairRanker]] = {}
 
     def run(self, curves: CurveRecorder) -> list[Trained]:
         """Train every candidate on every fold; few of them go on to learn from everything while a mix is chosen."""
         shared = shared_arguments([one.ranker for one in self.members], self.space.D)
         self._shared = dict(zip(self.members, shared, strict=True))
         n_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        pool = ThreadPoolExecutor(n_threads if isinstance(current_executor(), LocalExecutor) else 1)
-
-        def submit(candidate: Candidate, fold: Fold | None) -> Future[Learned]:
-            callbacks = []
-            if fold is self.folds[0]:
-                callbacks = [curves.callback_for(candidate, self.n_steps(candidate, fold))]
-            return pool.submit(copy_context().run, self._train, candidate, fold, callbacks)
-
+        is_local = isinstance(current_executor(), LocalExecutor)
+        pool: Executor = ThreadPoolExecutor(n_threads) if is_local else _ThisThread()
+        listeners = {one: curves.callback_for(one, self.n_steps(one, self.folds[0])) for one in self.members}
         try:
-            jobs = [{one: submit(one, fold) for one in self.members} for fold in self.folds]
+            jobs = [
+                {one: self._submit(pool, one, fold, [] if number else [listeners[one]]) for one in self.members}
+                for number, fold in enumerate(self.folds)
+            ]
             if len(self.members) <= 2:
-                self._final = {one: submit(one, None) for one in self.members}
+                self._final = {one: self._submit(pool, one, None) for one in self.members}
             self._wait([job for of_fold in jobs for job in of_fold.values()])
         except BaseException:
             pool.shutdown(cancel_futures=True)
@@ -118,7 +122,7 @@ class Trials:
         pool.shutdown(wait=False)  # models of everything are learned while the mix is chosen
         trained = []
         for fold, of_fold in zip(self.folds, jobs, strict=True):
-            learned = {one: job.result()[0] for one, job in of_fold.items()}
+            learned = {one: self._weights(job.result()) for one, job in of_fold.items()}
             trained.append(Trained(fold, [_mean_of_units(one, learned) for one in self.candidates]))
         return trained
 
@@ -126,8 +130,9 @@ class Trials:
         """Train a candidate on everything; the mean of two members gets the size of one."""
         learned: dict[Candidate, Weights] = {}
         for member in candidate.members:
-            job = self._final.get(member)
-            learned[member], ranker = self._train(member, None) if job is None else job.result()
+            job = self._final.get(member) or self._submit(_ThisThread(), member, None)
+            ranker = job.result()
+            learned[member] = self._weights(ranker)
         weights = _mean_of_units(candidate, learned) * candidate.unit
         summary: dict[str, Any] = {"ranker": candidate.name, **candidate.setting}
         if candidate.popular:
@@ -164,7 +169,10 @@ class Trials:
         # A V that stays cannot push documents down by heart, so that popular ones are the harder negatives.
         return replace(candidate, popular=1.0 if candidate.ranker.keeps_documents else _POPULAR)
 
-    def _train(self, candidate: Candidate, fold: Fold | None, callbacks: Sequence[Callback] = ()) -> Learned:
+    def _submit(
+        self, pool: Executor, candidate: Candidate, fold: Fold | None, callbacks: Sequence[Callback] = ()
+    ) -> Future[TermPairRanker]:
+        """Train a candidate on a fold, or on everything, as a job of the pool."""
         space = self.space
         ranker = clone(candidate.ranker)
         ranker.set_params(**{name: False for name in ranker.get_params() if name.endswith("verbose")})
@@ -176,10 +184,14 @@ class Trials:
         )
         if not ranker.takes_sources:
             evidence = Preferences(*sampler.draw(np.random.default_rng(self.seed), _MOST_TO_CHOOSE_ON))
-        shared = self._shared.get(candidate, {})
+        arguments = self._shared.get(candidate, {}) | {"callbacks": callbacks}
         if self.known is not None:
-            return self.known.fit(ranker, space, evidence, callbacks, shared), ranker
-        return ranker.fit(space.Q, evidence, space.D, callbacks=callbacks, **shared).weights_, ranker
+            evidence, arguments = self.known.beside(ranker, space, evidence, arguments)
+        return pool.submit(ranker.fit, space.Q, evidence, space.D, **arguments)
+
+    def _weights(self, ranker: TermPairRanker) -> Weights:
+        """Weights of a fitted ranker, known ones included."""
+        return ranker.weights_ if self.known is None else self.known.whole(ranker, ranker.weights_)
 
     def _wait(self, jobs: Sequence[Future[Any]]) -> None:
         """Wait for jobs, with a line of progress after each if they take longer than a second."""
