@@ -8,10 +8,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
 from tercet.errors import InputError, ParameterError
+
+_LONGEST_SLIP = 3  # characters that a misspelt name is longer or shorter
 
 T = TypeVar("T", bound=Hashable)
 
@@ -82,3 +85,15 @@ def first_repeated(items: Iterable[T]) -> T | None:
     """
     counts = Counter(items)  # which keeps the order of the first occurrences
     return next((item for item, count in counts.items() if count > 1), None)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of an error message: the known name that a wrong one resembles most, if any does.
+
+    Examples
+    --------
+    >>> did_you_mean("prize", ["id", "price"]), did_you_mean("x", ["id"])
+    ("; did you mean 'price'?", '')
+    """
+    near = get_close_matches(name, [one for one in known if abs(len(one) - len(name)) <= _LONGEST_SLIP], 1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -236,7 +236,7 @@ def test_fit_labelled_folder(tmp_path):
         (["eval", "--run", __file__], "--run needs DATA or --judgements"),
         (["index", "."], ". is no index; to make one of it, add -o INDEX"),
         (["explain", "."], "name a text and a document's id, or --word"),
-        (["searhc"], "Did you mean 'search'?"),
+        (["searhc"], "did you mean 'search'?"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(arguments, message):

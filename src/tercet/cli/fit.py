@@ -145,7 +145,8 @@ def fit(data: Path, queries: Path | None, qrels: Path | None, output: Path, devi
         model = _fit_texts(texts, _name(data), **options)
     model.save(output)
     assert model.report is not None
-    write_report_page(model.report, output / PAGE_NAME)
+    if model.report.systems:
+        write_report_page(model.report, output / PAGE_NAME)
     echo(str(model.report))
     unused = [name for name in PARTS if name not in model.parts and _can_use(model, name)]
     if unused:
@@ -153,7 +154,8 @@ def fit(data: Path, queries: Path | None, qrels: Path | None, output: Path, devi
         echo(
             f"to use {' and '.join(unused)} all the same: tercet index {data} --model {output} --parts {every} -o INDEX"
         )
-    echo(f"{output}: written after {model.report.seconds:.1f} s of learning, with {PAGE_NAME}")
+    page = f", with {PAGE_NAME}" if model.report.systems else ""
+    echo(f"{output}: written after {model.report.seconds:.1f} s of learning{page}")
 
 
 def _can_use(model: TextModel, part: str) -> bool:

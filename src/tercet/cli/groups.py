@@ -6,11 +6,12 @@ A group imports a verb when it is called, so that ``--help`` and ``--version`` a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pkgutil import resolve_name
 from typing import Any
 
 import click
+
+from tercet._validate import did_you_mean
 
 
 def examples(*lines: str) -> str:
@@ -50,10 +51,8 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            close = get_close_matches(args[0], self.verbs, 1)
-            if not close:
-                raise
-            raise click.UsageError(f"{error.message} Did you mean '{close[0]}'?", ctx) from None
+            hint = did_you_mean(args[0], self.verbs)
+            raise click.UsageError(f"{error.message.rstrip('.')}{hint}", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, self.verbs))

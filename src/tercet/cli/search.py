@@ -88,9 +88,14 @@ def search(
     if as_json:
         echo(json.dumps(_answer(text, hits, why), ensure_ascii=False))
     else:
+        if isinstance(opened.model, TextModel):
+            words = opened.model.query_vectoriser
+            if hits.unknown:
+                listed = ", ".join(f"{word}{words.spelt_like(word)}" for word in hits.unknown)
+                echo(f"the model does not know: {listed}", err=True)
+            if not hits:
+                _tell_stop_words(words.stop_words_in(text))
         show(hits, why)
-        if not hits and isinstance(opened.model, TextModel):
-            _tell_stop_words(opened.model.query_vectoriser.stop_words_in(text))
 
 
 def _tell_stop_words(words: list[str]) -> None:
@@ -111,8 +116,6 @@ def _answer(text: str, hits: Results, why: bool) -> dict[str, Any]:
 
 def show(hits: Results, why: bool) -> None:
     """Print hits, best first: score, id, the beginning of the text, and stored fields."""
-    if hits.unknown:
-        echo(f"the model does not know: {', '.join(hits.unknown)}", err=True)
     if not hits:
         echo("nothing found", err=True)
     for rank, hit in enumerate(hits, 1):

@@ -127,8 +127,9 @@ def as_documents(docs: Any, *, id: str | None = None, text: str | Iterable[str] 
 
     Parameters
     ----------
-    docs : `Documents`, a mapping of ids to texts or to records (mappings of columns to values), a list of records, a
-        frame of pandas, polars, Arrow or whatever narwhals reads, or a Series of texts with ids as its index
+    docs : `Documents`, a mapping of ids to texts or to records (mappings of columns to values), a list of records or of
+        texts (ids are positions), a frame of pandas, polars, Arrow or whatever narwhals reads, or a Series of texts
+        with ids as its index
     id, text : the column of ids and those of texts; None guesses them from the names of the columns
 
     Returns
@@ -140,18 +141,22 @@ def as_documents(docs: Any, *, id: str | None = None, text: str | Iterable[str] 
     --------
     >>> as_documents([{"sku": "007", "name": "Tea", "price": 1.5}])
     Documents(1; text: name; stored: price)
+    >>> as_documents(["green tea", "black tea"])["1"]
+    'black tea'
     """
     if isinstance(docs, Documents):
         return docs
     if isinstance(docs, str | bytes):
         raise InputError(f"docs must be documents by id; got the string {docs[:60]!r}: read_table reads a file")
+    if isinstance(docs, Sequence) and docs and all(isinstance(doc, str) for doc in docs):
+        docs = {str(position): doc for position, doc in enumerate(docs)}
     table = as_table(docs, "docs")
     if isinstance(table, IndexedTexts):
         if id is not None or text is not None:
             raise InputError("docs are texts by id, without columns; leave out id and text")
         return Documents(table.ids, {"text": table.texts})
     if table is None:
-        wanted = "a mapping of ids to texts or records, a list of records or a frame"
+        wanted = "a mapping of ids to texts or records, a list of records or of texts, or a frame"
         raise InputError(f"docs must be {wanted}; got {type(docs).__name__}")
     if isinstance(docs, Mapping):
         id = id or table.columns[0]

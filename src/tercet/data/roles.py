@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from tercet._validate import did_you_mean
 from tercet.data.lines import FilePath
 from tercet.data.tables import COLUMNS_PROBLEM, DataTable, open_table
 from tercet.errors import FormatError
@@ -128,7 +129,7 @@ def need_column(table: DataTable, role: str, tiers: Tiers, given: str | None = N
 def given_column(table: DataTable, role: str, name: str, usual: str) -> str:
     """A column that was named, which must be there."""
     if name not in table.columns:
-        raise column_error(table, role, f"there is no column {name!r}", usual)
+        raise column_error(table, role, f"there is no column {name!r}{did_you_mean(name, table.columns)}", usual)
     return name
 
 

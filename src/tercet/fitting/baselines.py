@@ -51,7 +51,7 @@ def choose_start(task: Task, how: FitOptions) -> tuple[list[Space], Space]:
     another one replaces it if it is clearly better. Labelled texts start from tf-idf, which tells classes apart better.
     """
     if how.words is not None:
-        [space] = task.spaces({ORDINARY if how.words.weighting == "bm25" else "tf-idf": how.words})
+        space = ordinary_start(task, how)
         return [space], space
     ordinary = "tf-idf" if task.labelled else ORDINARY
     analysers = (
@@ -72,6 +72,14 @@ def choose_start(task: Task, how: FitOptions) -> tuple[list[Space], Space]:
     shown = {ordinary: first[""]} if tokenised else {}
     shown |= {name: space for name, space in spaces.items() if name == best or named.get(name) in (None, *_WITH_FIELDS)}
     return list(shown.values()), spaces[best]
+
+
+def ordinary_start(task: Task, how: FitOptions) -> Space:
+    """Return the start that nothing is validated for: the given vocabulary, or BM25 over stems."""
+    if how.words is not None:
+        [space] = task.spaces({ORDINARY if how.words.weighting == "bm25" else "tf-idf": how.words})
+        return space
+    return _spaces(task, how, {ORDINARY: ORDINARY}, how.analyser or ordinary_analyser())[-1]
 
 
 def first_look(task: Task, space: Space) -> str:

@@ -38,6 +38,7 @@ POOLED: Final = (0.0, 0.5, 1.0)
 UNSEEN: Final = (0.0, 1.0, 2.0, 4.0, 8.0)
 _ROUNDS: Final = 3
 _FEWEST_DECIDING: Final = 5  # queries of a case that counts
+_LONGEST_TEXT: Final = 200  # characters of a past query that is a document
 _FEW_QUERIES: Final = 60  # below this a gain must be two standard errors
 
 
@@ -344,7 +345,7 @@ def make_memory(
     rows = unit_rows(Q[past.rows], n_words).astype(np.float32)
     evidence = sparse.csr_array(past.evidence[:, known])
     return Memory(
-        tuple(texts[row] for row in past.rows.tolist()),
+        tuple(texts[row][:_LONGEST_TEXT] for row in past.rows.tolist()),
         rows,
         evidence,
         tuple(doc_ids[row] for row in known.tolist()),

@@ -37,6 +37,7 @@ class FitOptions:
     budget : seconds, about; the number of steps and folds follows it
     min_sessions : sessions that asked a query of a click log before memory keeps the query; a query of one person may
         name that person
+    memory_only : remember past queries over BM25 within seconds; learn no words, and validate nothing
     verbose : None shows progress on a terminal, True always, False never
     name : name of the data in the report
 
@@ -54,6 +55,7 @@ class FitOptions:
     n_steps: int | None = None
     budget: float | None = None
     min_sessions: int = 2
+    memory_only: bool = False
     verbose: bool | None = None
     name: str = ""
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from sklearn.base import clone
 
+from tercet._validate import did_you_mean
 from tercet.errors import InputError
 from tercet.learn import (
     CorrelatedRanker,
@@ -145,7 +146,9 @@ NAMED_RANKERS: Final[dict[str, NamedRanker]] = {
 def check_name(name: str) -> str:
     """Return the short name of a ranker of texts, checked."""
     if name not in NAMED_RANKERS:
-        raise InputError(f"ranker is {name!r}; expected a term-pair ranker, or one of {', '.join(NAMED_RANKERS)}")
+        listed = ", ".join(NAMED_RANKERS)
+        hint = did_you_mean(name, NAMED_RANKERS)
+        raise InputError(f"ranker is {name!r}{hint}; expected a term-pair ranker, or one of {listed}")
     return name
 
 

@@ -21,9 +21,8 @@ from tercet.fitting.scored_columns import chosen_weights, words_alone
 from tercet.fitting.task import EVERY, KNOWN, Facts, Fold, Space, Task
 from tercet.fitting.text_model import LearnedParts, TextModel
 from tercet.fitting.trials import FinalModel, Trained, Trials
+from tercet.fitting.unvalidated import remember
 from tercet.text.fielded import OWN_VECTORS
-
-_LONGEST_TEXT = 200  # characters of a past query that is a document
 
 
 def solve(
@@ -35,6 +34,8 @@ def solve(
 ) -> TextModel:
     """Learn from a task, and report on queries that were left out or given to test."""
     began = time.perf_counter()
+    if how.memory_only or not task.can_validate:
+        return remember(task, how, began)
     spaces, space = choose_start(task, how)
     if sys.stderr.isatty() if how.verbose is None else how.verbose:
         print(first_look(task, space), file=sys.stderr, flush=True)
@@ -134,7 +135,7 @@ class _ModelBuilder:
         if mix.has_memory:
             assert self.task.past is not None
             settings = settings_of_memory(mix, self.mixer.scale(mix), unit)
-            texts = [self.task.texts[qid][:_LONGEST_TEXT] for qid in self.task.qids]
+            texts = list(self.task.texts.values())
             memory = make_memory(self.task.past, mixed.Q, words_of(mixed), texts, self.task.doc_ids, settings)
             shape = {"threshold": settings.threshold, "power": settings.power}
             summary |= {"memory": mix.weight, "pooled memory": mix.pooled, "unseen": mix.unseen, **shape}

@@ -474,16 +474,9 @@ class Task:
     @cached_property
     def _left_out(self) -> list[Mask]:
         """Queries that each fold leaves out: equal parts of the measured queries, and equal parts of the others."""
-        if self.validation.any():
+        if self.validation.any() or not self.can_validate:
             return []
-        main, measured = self._main_sources, self._measured
-        if len(measured) < FEWEST_QUERIES:
-            what = {JUDGED: "judged queries", TRIPLETS: "queries with preferences", CLICKS: "queries with clicks"}
-            raise InputError(
-                f"{len(measured)} {' and '.join(what[name] for name in main)} are too few to leave any out to choose "
-                f"by; give at least {FEWEST_QUERIES}, or validation "
-                f"{'judgements' if main == [JUDGED] else 'preferences'}"
-            )
+        measured = self._measured
         # Documents that are queries of the same text are documents of their own.
         enough = {"enough": _MOST_LABELLED} if self.labelled else {}
         folds = folds_of(measured, self.seed, texts=None if self.linked else self.texts, **enough)
@@ -492,6 +485,11 @@ class Task:
         siblings = [[others[number] for number in part] for part in np.array_split(order, N_FOLDS)]
         left_out = [{*fold, *siblings[number % N_FOLDS]} for number, fold in enumerate(folds)]
         return [np.array([qid in out for qid in self.qids]) for out in left_out]
+
+    @property
+    def can_validate(self) -> bool:
+        """Whether validation queries were given, or there are enough queries to leave some out."""
+        return bool(self.validation.any()) or len(self._measured) >= FEWEST_QUERIES
 
     @cached_property
     def known(self) -> tuple[Fold, ...]:
@@ -645,6 +643,8 @@ class Task:
 
     def _split_text(self) -> str:
         left_out = self._left_out
+        if not (left_out or self.validation.any()):
+            return "No queries were left out."
         n_queries = sum(int(out.sum()) for out in left_out[:N_FOLDS])
         text = split_text(len(left_out), n_queries, tested=self.is_tested, what="text" if self.labelled else "query")
         if len(self.trained) > 1:

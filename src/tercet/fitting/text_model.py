@@ -129,6 +129,13 @@ class TaughtRows:
 
 
 PARTS: Final = ("words", "memory")
+# Calls for names that other libraries have.
+_CALLS: Final = {
+    "search": "to search documents: tc.Index.build(docs, model).search(text)",
+    "predict": "to score documents: model.rank({'q': text}, docs)",
+    "evaluate": "to measure: tc.evaluate(qrels, model.rank(queries, docs), ['nDCG@10'])",
+    "fit": "to learn: model = tc.fit(docs, queries, qrels)",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +189,10 @@ class TextModel:
 
     def _repr_html_(self) -> str:
         return join([element("p", repr(self)), Html(self.report._repr_html_()) if self.report is not None else ""])
+
+    def __getattr__(self, name: str) -> Any:
+        hint = f"; {_CALLS[name]}" if name in _CALLS else ""
+        raise AttributeError(f"a TextModel has no {name!r}{hint}", name=name, obj=self)
 
     def __post_init__(self) -> None:
         shape = (len(self.query_vectoriser.words_), len(self.doc_vectoriser.words_))
@@ -425,7 +436,7 @@ class TextModel:
             row = self.queries([word])
             known = row.indices[row.indices < len(self.query_vectoriser.index_)]
             if known.size != 1:
-                raise InputError(f"the model does not know the word {word!r}")
+                raise InputError(f"the model does not know the word {word!r}{self.query_vectoriser.spelt_like(word)}")
             column = int(known[0])
         return column
 

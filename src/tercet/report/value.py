@@ -234,12 +234,12 @@ class Report:
     def __str__(self) -> str:
         lines = []
         if self.features is None:
-            held_out = f"{self.n_validation} for validation, {self.n_test} untouched"
+            held_out = f", {self.n_validation} for validation, {self.n_test} untouched" if self.systems else ""
             if self.crossed:  # a query of a click log may be left out twice: as a whole, and by its last clicks
-                held_out = f"{self.n_test} of them left out in turn"
+                held_out = f", {self.n_test} of them left out in turn"
                 if self.n_test > self.n_train:
-                    held_out = f"left out {self.n_test} times in turn"
-            lines.append(f"{self.n_train} training queries, {held_out}. {self.split}")
+                    held_out = f", left out {self.n_test} times in turn"
+            lines.append(f"{self.n_train} training queries{held_out}. {self.split}")
         else:
             lines += [f"{self.n_train:,} training queries, {self.features.n_features:,} features. {self.split}", ""]
         if self.systems:

@@ -264,7 +264,8 @@ class BaseIndex(ABC):
         current, view = self._current()
         model = _with_texts(current)
         if not isinstance(text, str):
-            raise InputError(f"the query is of type {type(text).__name__}; expected a string")
+            many = "; search_many takes several" if isinstance(text, list | tuple | dict) else ""
+            raise InputError(f"the query is of type {type(text).__name__}; expected a string{many}")
         Q = model.queries([text], None if vector is None else [vector])
         return SearchedQuery(_among(view, where), model, Q, tuple(model.query_vectoriser.unknown_words(text)))
 

@@ -57,7 +57,7 @@ def in_columns(docs: Docs) -> Docs:
     if isinstance(docs, str | bytes):
         return as_documents(docs)  # which says what is wrong
     if isinstance(docs, Sequence):
-        return as_documents(docs) if docs and isinstance(docs[0], Mapping) else docs
+        return as_documents(docs) if docs and isinstance(docs[0], Mapping | str) else docs
     table = as_table(docs, "docs")
     return docs if table is None else as_documents(docs)
 

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet._validate import did_you_mean
 from tercet.data.values import number_in, plain_value
 from tercet.errors import DamagedBundleError, InputError
 from tercet.store.strings import PackedStrings
@@ -95,7 +96,7 @@ def unknown_column(column: str, columns: Collection[str]) -> InputError:
     named = ", ".join(repr(name[:80]) for name in islice(columns, _COLUMNS_NAMED))
     more = f" and {len(columns) - _COLUMNS_NAMED} more" if len(columns) > _COLUMNS_NAMED else ""
     there = f"stored fields: {named}{more}" if columns else "stored fields: none"
-    return InputError(f"no document has a column {column[:80]!r}; {there}")
+    return InputError(f"no document has a column {column[:80]!r}{did_you_mean(column[:80], columns)}; {there}")
 
 
 def where_of(filters: Iterable[str], is_column: Callable[[str], bool]) -> dict[str, list[str]]:

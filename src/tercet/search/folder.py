@@ -35,6 +35,7 @@ from tercet.store import (
     MANIFEST_NAME,
     Bundle,
     Verify,
+    bundle_kind,
     check_destination,
     lock_folder,
     read_bundle,
@@ -192,6 +193,11 @@ class Folder:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def committed(self) -> Committed:
+        if bundle_kind(self.path) == TEXT_MODEL:
+            raise BundleError(
+                f"{self.path} holds a model; tc.Index.build(docs, tc.load(path)) indexes documents for it, in a shell "
+                "tercet index"
+            )
         return Committed.from_bundle(read_bundle(self.path, kind=INDEX))
 
     def committed_or_none(self) -> Committed | None:

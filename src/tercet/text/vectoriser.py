@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from tercet._validate import is_integer, is_number, wrong_parameter
+from tercet._validate import did_you_mean, is_integer, is_number, wrong_parameter
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.store.codec import decode, encode
 from tercet.store.schema import OMIT_DEFAULT, Bounds, Shape
@@ -237,6 +237,10 @@ class Vectoriser(TextEstimator):
         # Stemming changes each word where it stands, so the two lists go side by side.
         typed = replace(self._analyser(), stemmer=None)(text)
         return list(dict.fromkeys(word for word, term in zip(typed, terms, strict=True) if term not in self.index_))
+
+    def spelt_like(self, word: str) -> str:
+        """Return the end of a message about an unknown word: the known word that it resembles most, if any does."""
+        return did_you_mean(word, (one for one in self.words_ if one[:1] == word[:1]))
 
     def described(self, column: int, value: float | None = None) -> str:
         """The word of a column; ``value``, what a document has in it, tells no more."""
