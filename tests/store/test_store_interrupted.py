@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import safetensors.numpy
 
 from support.bundles import NEW, OLD, FailAtCall, arrays_file, is_same, names, posix_only
 from support.forking import changed, killed_after, wait_for
@@ -45,7 +44,6 @@ FAIL_AT = [
     (os, "open", False),  # after it, nobody would hold the descriptor to close it
     (os, "mkdir", False),
     (os, "listdir", False),
-    (safetensors.numpy, "save", True),
 ]
 
 

@@ -318,7 +318,7 @@ def seal(folder: Path, manifest: dict[str, Any], arrays: dict[str, Any]) -> None
     sha256 = hashlib.sha256(data).hexdigest()
     file: dict[str, Any] = {"name": f"arrays-{sha256[:16]}.safetensors", "size": len(data), "sha256": sha256}
     if "blocks" in manifest["file"]:
-        sums = BlockSums.from_bytes(data)
+        sums = BlockSums.from_parts([memoryview(data)])
         file["blocks"] = {"size": sums.size, "crc32": sums.crc32}
     specs = {name: {"dtype": array.dtype.name, "shape": list(array.shape)} for name, array in arrays.items()}
     manifest = manifest | {"file": file, "arrays": specs}

@@ -1,7 +1,7 @@
 """The arrays file of a bundle, in the safetensors format.
 
-The library writes the file. Reading is done here, because the library checks no checksum and maps no array: the whole
-file is read or mapped once, hashed, and cut into arrays without another copy.
+The safetensors library checks no checksum and maps no array, and takes a copy of all arrays to write them. Here a file
+is written array by array, and read or mapped once, hashed, and cut into arrays without another copy.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ MAX_DIMENSIONS: Final = 32
 # The header of an arrays file repeats the manifest's names and shapes, and adds two offsets to each.
 MAX_HEADER_BYTES: Final = 2 * MAX_MANIFEST_BYTES
 
-# What NumPy and the manifest call a type, and what safetensors calls it.
+# Names of types in NumPy and the manifest, and in safetensors, which writes later types first.
 DTYPE_CODES: Final = {
     "bool": "BOOL",
+    "uint8": "U8",
     "int8": "I8",
     "int16": "I16",
-    "int32": "I32",
-    "int64": "I64",
-    "uint8": "U8",
     "uint16": "U16",
-    "uint32": "U32",
-    "uint64": "U64",
     "float16": "F16",
+    "int32": "I32",
+    "uint32": "U32",
     "float32": "F32",
     "float64": "F64",
+    "int64": "I64",
+    "uint64": "U64",
 }
 
 _RESERVED_NAME: Final = "__metadata__"  # of the safetensors format
@@ -104,6 +104,27 @@ def storable_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDA
 def spec_of(array: npt.NDArray[Any]) -> ArraySpec:
     """Return the spec of an array in memory."""
     return ArraySpec(array.dtype.name, array.shape)
+
+
+def arrays_file(arrays: Mapping[str, npt.NDArray[Any]]) -> list[memoryview]:
+    """Return the bytes of an arrays file: the header, then each array, to the bit as the safetensors library.
+
+    Parameters
+    ----------
+    arrays : as `storable_arrays` returns them; nothing is copied
+    """
+    rank = {name: number for number, name in enumerate(DTYPE_CODES)}
+    order = sorted(arrays, key=lambda name: (-rank[arrays[name].dtype.name], name))
+    header: dict[str, Any] = {}
+    start = 0
+    for name in order:
+        spec, stop = spec_of(arrays[name]), start + arrays[name].nbytes
+        header[name] = {"dtype": DTYPE_CODES[spec.dtype], "shape": spec.shape, "data_offsets": [start, stop]}
+        start = stop
+    encoded = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    encoded += b" " * (-len(encoded) % 8)
+    parts = [memoryview(len(encoded).to_bytes(8, "little") + encoded)]
+    return parts + [arrays[name].reshape(-1).view(np.uint8).data for name in order]
 
 
 def read_arrays(

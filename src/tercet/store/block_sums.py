@@ -7,7 +7,7 @@ that fail; who forges a file can forge its checksums, and is met by the checks o
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias, get_args
@@ -49,12 +49,23 @@ class BlockSums:
     crc32: str
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> BlockSums:
-        size = BLOCK_BYTES
-        while len(data) > size * MOST_BLOCKS:
+    def from_parts(cls, parts: Sequence[memoryview]) -> BlockSums:
+        """Return the checksums of a file from its bytes, part by part."""
+        n_bytes, size = sum(map(len, parts)), BLOCK_BYTES
+        while n_bytes > size * MOST_BLOCKS:
             size *= 2
-        view = memoryview(data)
-        return cls(size, "".join(f"{zlib.crc32(view[i : i + size]):08x}" for i in range(0, len(view), size)))
+        sums, crc32, n_done = [], 0, 0
+        for part in parts:
+            start = 0
+            while start < len(part):
+                stop = start + size - n_done % size
+                crc32 = zlib.crc32(part[start:stop], crc32)
+                n_done += len(part[start:stop])
+                start = stop
+                if n_done % size == 0 or n_done == n_bytes:
+                    sums.append(f"{crc32:08x}")
+                    crc32 = 0
+        return cls(size, "".join(sums))
 
     def sums(self, n_bytes: int, where: str) -> NDArray[np.uint32]:
         """The checksums of the blocks of a file of so many bytes."""

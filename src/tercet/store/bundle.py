@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy.typing as npt
-import safetensors.numpy
 
 from tercet.errors import (
     BundleError,
@@ -27,8 +26,8 @@ from tercet.errors import (
     MissingBundleError,
     TercetError,
 )
-from tercet.store.arrays import open_regular_file, read_arrays, spec_of, storable_arrays
-from tercet.store.atomic import TEMPORARY_NAME, lock_folder, sync_folder, write_file_atomically
+from tercet.store.arrays import arrays_file, open_regular_file, read_arrays, spec_of, storable_arrays
+from tercet.store.atomic import TEMPORARY_NAME, lock_folder, open_atomically, sync_folder, write_file_atomically
 from tercet.store.block_sums import MappedBlocks, Verify, check_verify
 from tercet.store.canonical import MAX_MANIFEST_BYTES, check_storable
 from tercet.store.manifest import ARRAYS_NAME, FORMAT, ArraysFile, Manifest, parse_manifest
@@ -114,7 +113,7 @@ def write_bundle(
 
     Notes
     -----
-    Needs memory for one copy of the arrays, and the time to hash and sync them.
+    Takes the time to hash and sync the arrays. Only arrays that are not contiguous are copied.
 
     Examples
     --------
@@ -315,13 +314,14 @@ def _refuse_foreign_folder(folder: Path, siblings: Collection[str], kind: str | 
 def _replace_bundle(
     folder: Path, kind: str, meta: dict[str, Any], arrays: dict[str, npt.NDArray[Any]], by_block: bool
 ) -> str:
-    encoded = safetensors.numpy.save(arrays)
-    file = ArraysFile.from_bytes(encoded, by_block)
+    parts = arrays_file(arrays)
+    file = ArraysFile.from_parts(parts, by_block)
     sealed = Manifest(kind, meta, {name: spec_of(array) for name, array in arrays.items()}, file).to_bytes()
     arrays_path = folder / file.name
     is_new_file = not os.path.lexists(arrays_path)
     try:
-        write_file_atomically(arrays_path, encoded)
+        with open_atomically(arrays_path) as arrays_out:
+            arrays_out.writelines(parts)
         write_file_atomically(folder / MANIFEST_NAME, sealed)
     except BaseException as error:
         # The error may have come after the rename, so ask the disk whether the new manifest is in force.

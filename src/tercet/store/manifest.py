@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -33,9 +34,13 @@ class ArraysFile:
     blocks: Annotated[BlockSums | None, OMIT_DEFAULT] = None
 
     @classmethod
-    def from_bytes(cls, data: bytes, by_block: bool = False) -> ArraysFile:
-        sha256 = hashlib.sha256(data).hexdigest()
-        return cls(_arrays_name(sha256), len(data), sha256, BlockSums.from_bytes(data) if by_block else None)
+    def from_parts(cls, parts: Sequence[memoryview], by_block: bool = False) -> ArraysFile:
+        """Describe a file of these bytes."""
+        digest = hashlib.sha256()
+        for part in parts:
+            digest.update(part)
+        sha256, size = digest.hexdigest(), sum(map(len, parts))
+        return cls(_arrays_name(sha256), size, sha256, BlockSums.from_parts(parts) if by_block else None)
 
 
 @dataclass(frozen=True)
