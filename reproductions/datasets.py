@@ -149,7 +149,7 @@ def _read_folds(data: Data, home: Path) -> tuple[FoldTask, ...]:
 
 
 def _random_rows(part: LetorData) -> QueryRows:
-    return in_random_order(QueryRows(part.X, part.y, part.qid), _SEED)
+    return in_random_order(QueryRows(part.X, part.y, part.qid.astype(np.str_)), _SEED)
 
 
 def _positions(data: Data, home: Path) -> list[Path]:

@@ -201,7 +201,7 @@ def test_both_readers_find_what_a_slow_one_finds() -> None:
     targets, qids, _, comments = zip(*rows, strict=True)
     for read in (read_letor(file, 30), read_svmlight(file, 30)):
         np.testing.assert_array_equal(sparse.csr_array(read.X).toarray(), wanted)
-        assert (tuple(read.y), tuple(read.qid), tuple(read.comments)) == (targets, qids, comments)
+        assert (tuple(read.y), tuple(map(str, read.qid)), tuple(read.comments)) == (targets, qids, comments)
 
 
 def test_dense_or_sparse_is_decided_by_what_is_not_zero() -> None:
@@ -334,7 +334,7 @@ def test_what_a_slow_reader_refuses_is_refused(text: str, qid: str) -> None:
         except FormatError as error:
             assert "grade" in error.message  # noqa: PT017  (such as 1e0, which is whole and yet refused)
         else:
-            assert (tuple(read.y), tuple(read.qid)) == (targets, qids)
+            assert (tuple(read.y), tuple(map(str, read.qid))) == (targets, qids)
     else:
         with pytest.raises(FormatError):
             read_letor(file)
@@ -406,7 +406,7 @@ def test_scattered_queries_can_be_gathered() -> None:
 )
 def test_a_wrong_value_says_what_and_where(change: dict[str, object], complaint: str) -> None:
     good = {"X": [[1.0], [2.0], [3.0]], "y": [1.0, 0.0, 2.0], "qid": [7, 7, 8]}
-    assert LetorData(**good).qid.tolist() == ["7", "7", "8"]  # type: ignore[arg-type]
+    assert LetorData(**good).qid.tolist() == [7, 7, 8]  # type: ignore[arg-type]
     with pytest.raises(InputError) as caught:
         LetorData(**{**good, **change})  # type: ignore[arg-type]
     assert complaint in str(caught.value)
@@ -463,11 +463,33 @@ def test_grades_of_half_a_float_are_whole_numbers() -> None:
     assert LetorData([[1.0]], np.array([2], np.float16), ["q"]).y.tolist() == [2]
 
 
+@pytest.mark.parametrize(
+    ("ids", "numbers"),
+    [
+        (["10", "-9"], [10, -9]),
+        (["10", "007"], None),
+        (["10", "q"], None),
+        (["10", "٣"], None),
+        (["10", "+9"], None),
+        (["10", "9223372036854775808"], None),
+        ([10, 9], [10, 9]),
+        (np.array([10, 2**63], np.uint64), None),
+    ],
+)
+def test_query_ids_are_numbers_if_every_id_prints_as_its_number(ids: list, numbers: list | None) -> None:
+    data = LetorData(np.eye(2), [1, 0], ids)
+    names = [str(one) for one in ids]
+    assert (data.qid.tolist(), data.qids.tolist()) == (numbers or names, names)
+    assert data.qid.dtype == (np.int64 if numbers else data.qids.dtype)
+    for one, other in zip(query_folds(data.qid, 2), query_folds(names, 2), strict=True):
+        assert [rows.tolist() for rows in one] == [rows.tolist() for rows in other]
+
+
 @pytest.mark.parametrize("qid", [["a", "a", "b", "c"], [2, 2, 1, 7]])
 def test_queries_of_a_column_of_a_frame_are_those_of_a_list(qid: list) -> None:
     columns = [pd.Series(qid), pd.Series(qid, dtype=object), pd.Series(qid, dtype="category")]
     for column in columns:
-        assert LetorData(np.eye(4), [1, 0, 1, 0], column).qid.tolist() == list(map(str, qid))
+        assert LetorData(np.eye(4), [1, 0, 1, 0], column).qid.tolist() == qid
         for one, other in zip(query_folds(column, 2), query_folds(qid, 2), strict=True):
             assert [rows.tolist() for rows in one] == [rows.tolist() for rows in other]
     mixed = pd.Series([*qid[:3], None], dtype=object)

@@ -93,7 +93,7 @@ def test_features_of_elasticsearch_are_the_values_that_lucene_gives(model):
 )
 @pytest.mark.parametrize("engine", ["solr", "elasticsearch"])
 def test_no_two_features_take_their_values_from_one_field(names, fields, engine):
-    ranker = tc.FTRLRanker(l1=0.0).fit([[1.0, 0.2, 3.0], [0.0, 0.7, 1.0]], [1, 0])
+    ranker = tc.FTRLRanker(l1=0.0).fit([[1.0, 0.2, 3.0], [0.0, 0.7, 1.0]], [1, 0], qid=[7, 7])
     written = linear_export(FeatureModel(ranker, names), engine=engine)
     assert written.fields == dict(zip(names, fields, strict=True))
     assert all(f'"{field}"' in json.dumps(written.features) for field in fields)

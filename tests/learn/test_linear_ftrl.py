@@ -167,9 +167,11 @@ def test_a_shuffle_is_told_by_its_seed_alone(batch_size):
 
 def test_a_shuffle_mixes_the_pairs_of_a_query_where_batches_cut_it():
     X, y, _ = made_rows(3)
-    mixed, in_order = (made({"shuffle": shuffle, "batch_size": 40}).fit(X, y).coef_ for shuffle in (True, False))
+    mixed, in_order = (
+        made({"shuffle": shuffle, "batch_size": 40}).fit(X, y, group=[len(y)]).coef_ for shuffle in (True, False)
+    )
     assert (mixed != in_order).any()
-    whole, again = (made({"shuffle": shuffle}).fit(X, y).coef_ for shuffle in (True, False))
+    whole, again = (made({"shuffle": shuffle}).fit(X, y, group=[len(y)]).coef_ for shuffle in (True, False))
     np.testing.assert_array_equal(whole, again)  # one query and one batch: there is nothing to mix
 
 
@@ -205,10 +207,10 @@ def test_weights_beyond_all_numbers_are_told(params):
 @pytest.mark.parametrize("params", [{}, {"weight_pairs": "ndcg"}, {"batch_size": 3}], ids=str)
 def test_scores_beyond_all_numbers_are_told_though_the_weights_are_finite(params):
     X = np.array([[1.0, 1.0], [0.0, 0.0], [1.7e308, -1.7e308], [1.7e308, -1.7e308]])
-    ranker = FTRLRanker(l1=0.0, rate=2.0, rho=0.0, **params).fit(X[:2], [1, 0])
+    ranker = FTRLRanker(l1=0.0, rate=2.0, rho=0.0, **params).fit(X[:2], [1, 0], qid=[7, 7])
     np.testing.assert_allclose(ranker.coef_, [2.0, 2.0])  # so the next two scores are equal and not finite
     with pytest.raises(DivergedError, match="smaller scale"):
-        ranker.partial_fit(X[2:], [1, 0])
+        ranker.partial_fit(X[2:], [1, 0], qid=[8, 8])
 
 
 @pytest.mark.parametrize(

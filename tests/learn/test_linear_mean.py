@@ -20,7 +20,7 @@ def made_rows(seed: int = 0, n_queries: int = 12, n: int = 10, d: int = 8):
     rng = np.random.default_rng(seed)
     X = rng.random((n_queries * n, d))
     y = np.digitize(X[:, 1] - X[:, 4] + 0.2 * rng.normal(size=len(X)), [-0.3, 0.3])
-    return X, y, np.repeat(np.arange(n_queries), n)
+    return X, y, np.repeat(np.arange(100, 100 + n_queries), n)  # the same order as numbers and as strings
 
 
 def by_ftrl(setting):
@@ -115,7 +115,7 @@ def test_the_inner_ranker_is_saved(tmp_path):
 
 def test_some_queries_are_those_of_their_rows_alone():
     _, y, qid = made_rows(n_queries=5)
-    y[qid == 2] = 1  # no pairs
+    y[qid == 102] = 1  # no pairs
     queries = Queries.from_labels(y, qid)
     part, alone = queries.subset(np.array([3, 1])), Queries.from_labels(y[10:20], None)
     assert (len(part), part.rows[:3].tolist()) == (2, [40, 41, 42])

@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import tercet as tc
 from support.bundles import reseal
+from support.one_query import ONE_QUERY
 from tercet.errors import BundleError, InputError, ParameterError
 from tercet.learn.linear import (
     LINEAR_RANKERS,
@@ -46,7 +47,7 @@ FEWER_FITS = {"MeanRanker": {"grid": {"l1_share": [0.1, 0.03]}, "folds": 2}}
 
 
 @pytest.mark.slow
-@parametrize_with_checks([make(**FEWER_FITS.get(name, {})) for name, make in LINEAR_RANKERS.items()])
+@parametrize_with_checks([ONE_QUERY[name](**FEWER_FITS.get(name, {})) for name in LINEAR_RANKERS])
 def test_scikit_learn_agrees(estimator, check):
     check(estimator)  # every one of them: no exceptions are listed, as there are none
 
@@ -140,9 +141,15 @@ def test_wrong_rows_are_refused(make):
         ranker.predict(X[:, :3])
     with pytest.raises(InputError, match="inconsistent numbers of samples"):
         make().fit(X[:5], y, qid=qid)
-    X[3, 2] = np.nan
-    with pytest.raises(InputError, match="NaN"):
-        make().fit(X, y, qid=qid)
+    with pytest.raises(InputError, match=f"{make.__name__} compares the rows of a query.* Add qid=.*qid=\\[0\\] "):
+        make().fit(X, y)
+    for value, name in ((np.nan, "NaN"), (np.inf, "infinity")):
+        X[3, 2] = value
+        for broken in (X, sparse.csr_array(X)):
+            with pytest.raises(InputError, match=name):
+                make().fit(broken, y, qid=qid)
+            with pytest.raises(InputError, match=name):
+                ranker.predict(broken)
 
 
 @every_ranker
@@ -357,12 +364,18 @@ def test_a_callable_gives_the_values():
         (lambda path: path.best([1.0, np.nan]), r"values\[1, 0\] is nan"),
         (lambda path: path.sparsest([1.0, 2.0]), "two or more queries"),
         (lambda path: path.predict(np.ones((3, 5))), "the path has 2 features"),
-        (lambda path: l1_path(np.ones((2, 1)), [0, 1], l1s=[]), "one or more finite numbers"),
-        (lambda path: l1_path(np.ones((2, 1)), [0, 1], l1s=[1.0, -1.0]), "one or more finite numbers"),
-        (lambda path: l1_path(np.ones((2, 1)), [0, 1], ratio=0.0), r"ratio in \(0, 1\]"),
-        (lambda path: l1_path(np.ones((2, 1)), [1, 1]), "no query has two documents"),
-        (lambda path: l1_path(np.ones((2, 1)), [0, 1], ranker=MeanRanker()), "MeanRanker has no path; expected"),
-        (lambda path: l1_path(np.ones((2, 1)), [0, 1], l1s=[0.0], ranker=FenchelRanker()), "'radius' parameter"),
+        (lambda path: l1_path(np.ones((2, 1)), [0, 1], [7, 7], l1s=[]), "one or more finite numbers"),
+        (lambda path: l1_path(np.ones((2, 1)), [0, 1], [7, 7], l1s=[1.0, -1.0]), "one or more finite numbers"),
+        (lambda path: l1_path(np.ones((2, 1)), [0, 1], [7, 7], ratio=0.0), r"ratio in \(0, 1\]"),
+        (lambda path: l1_path(np.ones((2, 1)), [1, 1], [7, 7]), "no query has two documents"),
+        (
+            lambda path: l1_path(np.ones((2, 1)), [0, 1], [7, 7], ranker=MeanRanker()),
+            "MeanRanker has no path; expected",
+        ),
+        (
+            lambda path: l1_path(np.ones((2, 1)), [0, 1], [7, 7], l1s=[0.0], ranker=FenchelRanker()),
+            "'radius' parameter",
+        ),
     ],
 )
 def test_what_is_no_path_is_refused(call, message):

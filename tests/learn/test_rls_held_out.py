@@ -352,7 +352,7 @@ def test_wrong_questions_are_named(ask, message):
 def test_one_query_cannot_be_left_out():
     X, y, _ = made_rows(0)
     with pytest.raises(InputError, match="one query"):
-        RankRLS().fit(X, y).leave_query_out([1.0])
+        RankRLS().fit(X, y, group=[len(y)]).leave_query_out([1.0])
 
 
 def test_preferences_have_no_queries_to_leave_out():

@@ -11,6 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import tercet as tc
 from support.bundles import arrays_file, reseal
+from support.one_query import ONE_QUERY
 from tercet import Preferences
 from tercet.errors import BundleError, DamagedBundleError, InputError, MemoryLimitError, ParameterError
 from tercet.fitting.feature_model import FeatureModel
@@ -33,10 +34,10 @@ def share_in_order(scores, y, qid) -> float:
 
 
 ESTIMATORS = [
-    RankRLS(),
-    RankRLS(kernel="gaussian"),
-    RankRLS(kernel="polynomial", n_basis=2),
-    RankRLS(kernel="precomputed"),
+    ONE_QUERY["RankRLS"](),
+    ONE_QUERY["RankRLS"](kernel="gaussian"),
+    ONE_QUERY["RankRLS"](kernel="polynomial", n_basis=2),
+    ONE_QUERY["RankRLS"](kernel="precomputed"),
     RLSRegressor(),
     RLSRegressor(kernel="gaussian"),
 ]
@@ -81,7 +82,7 @@ def test_a_chosen_basis_looks_into_every_corner(basis, kernel):
     centres = 10 * np.eye(6)
     X = np.vstack([centres[0] + 0.01 * rng.random((300, 6)), *(c + 0.01 * rng.random((4, 6)) for c in centres[1:])])
     y, corner = rng.normal(size=320), np.array([0] * 300 + [i // 4 + 1 for i in range(20)])
-    ranker = RankRLS(kernel=kernel, gamma=0.1, n_basis=16, basis=basis).fit(X, y)
+    ranker = RankRLS(kernel=kernel, gamma=0.1, n_basis=16, basis=basis).fit(X, y, group=[320])
     assert set(corner[ranker.basis_rows_]) == set(range(6))
 
 
@@ -92,14 +93,14 @@ def test_k_means_takes_the_row_in_the_middle(form):
     around = rng.normal(size=(3, 10, 4))
     middles = 100 * np.eye(4)[:3]
     X = np.vstack([np.vstack([m + a, m - a, m]) for m, a in zip(middles, around, strict=True)])
-    ranker = RankRLS(kernel="gaussian", n_basis=3, basis="k-means").fit(form(X), rng.normal(size=63))
+    ranker = RankRLS(kernel="gaussian", n_basis=3, basis="k-means").fit(form(X), rng.normal(size=63), group=[63])
     assert ranker.basis_rows_.tolist() == [20, 41, 62]
 
 
 def test_centres_that_no_memory_holds_are_refused():
     X = sparse.csr_array(([1.0, 2.0], ([1, 2], [4, 4])), shape=(200_000, 2_000_000))
     with pytest.raises(MemoryLimitError, match=r"100,000 centres of 2,000,000 features .* 'leverage' need less"):
-        RankRLS(kernel="gaussian", n_basis=100_000, basis="k-means").fit(X, np.arange(200_000))
+        RankRLS(kernel="gaussian", n_basis=100_000, basis="k-means").fit(X, np.arange(200_000), group=[200_000])
 
 
 def test_leverage_can_be_had_from_a_given_kernel():
@@ -332,8 +333,8 @@ def test_a_kernel_that_no_memory_holds_is_refused_at_once():
     X = sparse.csr_array(([1.0, 2.0], ([1, 2], [4, 4])), shape=(2_000_000, 3_000_000))
     y = np.arange(X.shape[0])
     with pytest.raises(MemoryLimitError, match="a smaller n_basis needs less"):
-        RankRLS().fit(X, y)
-    ranker = RankRLS(n_basis=[1, 2, 3]).fit(X[:9], y[:9])
+        RankRLS().fit(X, y, group=[len(y)])
+    ranker = RankRLS(n_basis=[1, 2, 3]).fit(X[:9], y[:9], group=[9])
     assert ranker.coef_.shape == (3_000_000,)
 
 
@@ -357,10 +358,21 @@ def test_wrong_rows_are_refused(make):
     with pytest.raises(InputError, match="NaN"):
         make().fit(broken, y, qid=qid)
     ranker = make().fit(X, y, qid=qid)
+    with pytest.raises(InputError, match="NaN"):
+        ranker.predict(broken)
     with pytest.raises(InputError):
         ranker.fit(broken, y, qid=qid)
     with pytest.raises(NotFittedError):  # a failed fit leaves nothing behind
         ranker.predict(X)
+
+
+@pytest.mark.parametrize(
+    "learn", [RankRLS().fit, lambda X, y: tc.learn.rls.choose_rls(X, y, None, l2s=[1.0])], ids=["fit", "choose_rls"]
+)
+def test_differences_within_queries_need_queries(learn):
+    X, y, _ = made_rows()
+    with pytest.raises(InputError, match="RankRLS compares the rows of a query"):
+        learn(X, y)
 
 
 @every_ranker

@@ -94,15 +94,27 @@ def test_a_pipeline_with_routing_and_without(rows, routing):
         assert tc.scorer()(again, X, y, qid=qid) == by_hand
 
 
-def test_rows_learned_by_query_are_not_measured_as_one_list(rows):
+@pytest.mark.parametrize("frame_of", [pandas.DataFrame, polars.DataFrame], ids=["pandas", "polars"])
+def test_a_pipeline_that_scales_the_column_of_queries_is_refused(frame_of, rows):
+    X, y, qid = rows
+    numbers = np.unique(qid, return_inverse=True)[1]
+    frame = frame_of({"qid": numbers, **{f"f{j}": X[:, j] for j in range(X.shape[1])}})
+    with pytest.raises(InputError, match=r"compares the rows of a query.* ftrlranker__qid="):
+        make_pipeline(StandardScaler(), tc.FTRLRanker()).fit(frame, y)
+    kind = "pandas" if frame_of is pandas.DataFrame else "polars"
+    with pytest.raises(InputError, match=r"row 0 of the column qid is -1\.\d+, which is no query id"):
+        make_pipeline(StandardScaler().set_output(transform=kind), tc.FTRLRanker()).fit(frame, y)
+
+
+def test_rows_are_not_measured_as_one_list(rows):
     X, y, qid = rows
     ranker = tc.FTRLRanker().fit(X, y, qid=qid)
     for learned in (ranker, make_pipeline(StandardScaler(), tc.FTRLRanker()).fit(X, y, ftrlranker__qid=qid)):
         with pytest.raises(InputError, match=r"give qid=.*set_config\(enable_metadata_routing=True\)"):
             tc.scorer()(learned, X, y)
     one = qid == qid[0]
-    alone = tc.FTRLRanker().fit(X[one], y[one])
-    assert alone.score(X[one], y[one]) == alone.score(X[one], y[one], qid=qid[one])
+    alone = tc.FTRLRanker().fit(X[one], y[one], group=[one.sum()])
+    assert alone.score(X[one], y[one], group=[one.sum()]) == alone.score(X[one], y[one], qid=qid[one])
     with pytest.warns(UserWarning, match="enable_metadata_routing"):
         cross_val_score(tc.FTRLRanker(), X, y, cv=tc.query_folds(qid, 3), params={"qid": qid})
 

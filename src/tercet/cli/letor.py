@@ -132,7 +132,7 @@ def as_run(data: LetorData, scores: NDArray[np.float64]) -> tuple[dict[str, dict
     from_comments = len(named) == len(data)
     ids = named if from_comments else [str(row) for row in range(1, len(data) + 1)]
     run: dict[str, dict[str, float]] = {qid: {} for qid in data.qids.tolist()}
-    for qid, doc_id, score in zip(data.qid.tolist(), ids, scores.tolist(), strict=True):
+    for qid, doc_id, score in zip(data.qid.astype(str).tolist(), ids, scores.tolist(), strict=True):
         if doc_id in run[qid]:
             raise InputError(f"query {qid!r} has document {doc_id!r} in two rows; a run has each document once")
         run[qid][doc_id] = score

@@ -36,21 +36,21 @@ class QueryRows:
     ----------
     X : (n_rows, n_features), a dense array or CSR
     y : (n_rows,) higher is better
-    qid : (n_rows,) array of strings
+    qid : (n_rows,) the query id of each row
     starts : (n_queries + 1,) where each query's rows begin, and the number of rows
-    qids : (n_queries,) the id of each query, in the order of the rows
+    qids : (n_queries,) the id of each query as a string, in the order of the rows
     """
 
     X: Matrix
     y: NDArray[Any]
-    qid: NDArray[np.str_]
+    qid: NDArray[Any]
     starts: NDArray[np.int64] = field(init=False)
     qids: NDArray[np.str_] = field(init=False)
 
-    def _hold(self, X: Matrix, y: NDArray[Any], qid: NDArray[np.str_]) -> None:
+    def _hold(self, X: Matrix, y: NDArray[Any], qid: NDArray[Any]) -> None:
         """Keep rows whose types are right, and where each query's begin; arrays become views that cannot be written."""
         starts = np.flatnonzero(np.concatenate([[True], qid[1:] != qid[:-1]])) if len(qid) else np.zeros(0, np.int64)
-        qids = qid[starts]
+        qids = qid[starts].astype(np.str_, copy=False)
         _check_together(qids, starts)
         for name, value in {"X": X, "y": y, "qid": qid, "starts": np.append(starts, len(qid)), "qids": qids}.items():
             if isinstance(value, np.ndarray):  # the caller's array stays as it is
@@ -85,17 +85,17 @@ class LetorData(QueryRows):
     ----------
     X : (n_rows, n_features), dense or sparse; column j is the feature id j + 1
     y : (n_rows,) whole numbers, the grades
-    qid : (n_rows,) the query id of each row: strings, or integers, which are taken as they print
+    qid : (n_rows,) the query id of each row: strings or integers
     comments : what follows ``#`` on each row, or None
 
     Attributes
     ----------
     X : float32, a dense array or CSR
     y : int64
-    qid : array of strings
+    qid : array of int64, or of strings unless every id is a number that prints as the id: ``007`` stays a string
     comments : tuple of strings, or None
     starts : (n_queries + 1,) where each query's rows begin, and the number of rows
-    qids : (n_queries,) the id of each query, in the order of the rows
+    qids : (n_queries,) the id of each query as a string, in the order of the rows
 
     Notes
     -----
@@ -104,8 +104,8 @@ class LetorData(QueryRows):
     Examples
     --------
     >>> data = LetorData([[0.5, 1.0], [0.25, 0.0], [1.0, 1.0]], [1, 0, 2], [7, 7, 8])
-    >>> data.qids, data.starts
-    (array(['7', '8'], dtype='<U21'), array([0, 2, 3]))
+    >>> data.qid, data.qids, data.starts
+    (array([7, 7, 8]), array(['7', '8'], dtype='<U21'), array([0, 2, 3]))
     """
 
     comments: tuple[str, ...] | None = None
@@ -201,7 +201,7 @@ def iter_letor(
     ...     file = pathlib.Path(folder, "train.txt")
     ...     _ = file.write_text("2 qid:7 1:0.5\\n0 qid:7 2:1\\n1 qid:8 1:1\\n")
     ...     [chunk.qid.tolist() for chunk in iter_letor(file, chunk_bytes=1)]
-    [['7', '7'], ['8']]
+    [[7, 7], [8]]
     """
     check_integer(chunk_bytes, "chunk_bytes")
     check_n_features(n_features)
@@ -368,13 +368,29 @@ def whole_grades(y: ArrayLike, n_rows: int) -> NDArray[np.int64]:
     return grades.astype(np.int64)
 
 
-def _checked_qids(qid: ArrayLike, n_rows: int) -> NDArray[np.str_]:
+def _checked_qids(qid: ArrayLike, n_rows: int) -> NDArray[Any]:
     ids = id_array(qid)
     if ids.shape != (n_rows,) or (ids.dtype.kind not in "iuU" and n_rows):
         raise InputError(
             f"qid must hold {n_rows} strings or integers, one per row. Got shape {ids.shape}, dtype {ids.dtype}."
         )
-    return ids.astype(np.str_, copy=False)
+    return as_numbers(ids)
+
+
+def as_numbers(ids: NDArray[Any]) -> NDArray[Any]:
+    """Ids as int64 if every id is a number that prints as the id, else as strings.
+
+    Examples
+    --------
+    >>> as_numbers(np.array(["10", "9"])), as_numbers(np.array(["007", "9"]))
+    (array([10,  9]), array(['007', '9'], dtype='<U3'))
+    """
+    try:
+        numbers = ids.astype(np.int64)
+    except (ValueError, OverflowError):
+        return ids.astype(np.str_, copy=False)
+    names = ids.astype(np.str_, copy=False)
+    return numbers if (numbers.astype(np.str_) == names).all() else names
 
 
 def id_array(qid: ArrayLike) -> NDArray[Any]:

@@ -147,7 +147,8 @@ def query_folds(
 
     Parameters
     ----------
-    qid : (n_rows,) the query id of each row, strings or integers; rows of a query need not stand together
+    qid : (n_rows,) the query id of each row, strings or integers; rows of a query need not stand together. The
+        number 7 and the string "7" are the same id
     n_folds : how many folds, from 2 to the number of queries; their numbers of queries differ by one at most
     random_state : seed of the deal
 
@@ -167,10 +168,17 @@ def query_folds(
     ids = id_array(qid)
     if ids.ndim != 1 or (ids.dtype.kind not in "iuU" and ids.size):
         raise InputError(f"qid must hold strings or integers, one per row. Got shape {ids.shape}, dtype {ids.dtype}.")
-    names, query = np.unique(ids, return_inverse=True)
+    names, query = np.unique(ids.astype(np.str_), return_inverse=True)
     if not is_integer(n_folds, 2, len(names)):
         raise InputError(f"n_folds must be an integer from 2 to the {len(names)} queries; got {n_folds!r}")
-    fold_of_query = np.empty(len(names), np.int64)
-    fold_of_query[np.random.default_rng(seed).permutation(len(names))] = np.arange(len(names)) % n_folds
+    return deal_queries(query, len(names), n_folds, seed)
+
+
+def deal_queries(
+    query: NDArray[np.int64], n_queries: int, n_folds: int, seed: int
+) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Deal queries into folds as `query_folds` does, given the number of each row's query, counted from 0."""
+    fold_of_query = np.empty(n_queries, np.int64)
+    fold_of_query[np.random.default_rng(seed).permutation(n_queries)] = np.arange(n_queries) % n_folds
     fold = fold_of_query[query]
     return [(np.flatnonzero(fold != number), np.flatnonzero(fold == number)) for number in range(n_folds)]

@@ -31,8 +31,11 @@ def queries_of(X: Any, qid: Any = None, group: Any = None) -> Any:
     array([0, 0, 1])
     """
     if group is None:
-        rows_only = qid is None and without_query_column(X) is not X
-        return X[QUERY_COLUMN] if rows_only else qid
+        if qid is not None or without_query_column(X) is X:
+            return qid
+        ids = X[QUERY_COLUMN]
+        _check_unscaled(np.asarray(ids))
+        return ids
     if qid is not None:
         raise InputError("give qid, an id per row, or group, the number of rows of each query, not both")
     sizes, n_rows = np.asarray(group), _num_samples(X)
@@ -41,6 +44,16 @@ def queries_of(X: Any, qid: Any = None, group: Any = None) -> Any:
     if sizes.sum() != n_rows:
         raise InputError(f"the sizes in group sum up to {sizes.sum()}, but there are {n_rows} rows")
     return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def _check_unscaled(ids: NDArray[Any]) -> None:
+    """Refuse fractions as query ids: a step of a pipeline has transformed the column."""
+    if ids.dtype.kind == "f" and (fractions := np.isfinite(ids) & (ids != np.rint(ids))).any():
+        row = int(fractions.argmax())
+        raise InputError(
+            f"row {row} of the column qid is {ids[row]}, which is no query id; a scaler, or another step of a "
+            "pipeline, has changed the column. Give the steps the other columns only, and the queries by qid="
+        )
 
 
 def query_numbers(qid: Any, n_rows: int) -> tuple[NDArray[np.int64], int]:

@@ -65,7 +65,7 @@ def linear_export(model: FeatureModel, *, engine: Engine = "solr", name: str = "
     Examples
     --------
     >>> from tercet.learn.linear import FTRLRanker
-    >>> ranker = FTRLRanker(l1=0.5, rate=1.0).fit([[1.0, 0.2], [0.0, 0.2]], [1, 0])
+    >>> ranker = FTRLRanker(l1=0.5, rate=1.0).fit([[1.0, 0.2], [0.0, 0.2]], [1, 0], qid=[7, 7])
     >>> linear_export(FeatureModel(ranker, ("BM25", "length"))).model["params"]
     {'weights': {'BM25': 0.6708203932499369}}
     """
@@ -149,7 +149,7 @@ def write_ltr(
     --------
     >>> import tempfile
     >>> from tercet.learn.linear import FTRLRanker
-    >>> ranker = FTRLRanker(l1=0.5, rate=1.0).fit([[1.0, 0.2], [0.0, 0.2]], [1, 0])
+    >>> ranker = FTRLRanker(l1=0.5, rate=1.0).fit([[1.0, 0.2], [0.0, 0.2]], [1, 0], qid=[7, 7])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_ltr(f"{folder}/ltr", FeatureModel(ranker, ("BM25", "length"))).n_left_out
     1

@@ -57,7 +57,7 @@ class FeatureModel:
     Examples
     --------
     >>> from tercet.learn.linear import FTRLRanker
-    >>> ranker = FTRLRanker(l1=0.5, rate=1.0).fit([[1.0, 0.2], [0.0, 0.2]], [1, 0])
+    >>> ranker = FTRLRanker(l1=0.5, rate=1.0).fit([[1.0, 0.2], [0.0, 0.2]], [1, 0], qid=[7, 7])
     >>> [(row.label, round(row.weight, 2)) for row in FeatureModel(ranker, ("BM25", "length")).features()]
     [('1 BM25', 0.67)]
     """

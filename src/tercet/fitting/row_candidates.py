@@ -203,7 +203,7 @@ def mixed_rows(qid: NDArray[Any], seed: int) -> NDArray[np.int64]:
     Equal scores count in the order of the rows, so a file sorted by grade flatters what has many.
     """
     order = np.random.default_rng(seed).permutation(len(qid))
-    _, query = np.unique(qid[order], return_inverse=True)
+    _, query = np.unique(qid[order].astype(np.str_), return_inverse=True)
     return order[np.argsort(query, kind="stable")]
 
 

@@ -30,7 +30,7 @@ class FeatureRanker(Ranker):
     __metadata_request__score: ClassVar[dict[str, bool | str | None]] = {"qid": True, "sample_weight": None}
 
     _learned_scalars: ClassVar[dict[str, type]] = {}  # beside the weights: name without "_", int or float
-    _learned_by_query: bool  # whether there were query ids when it was fitted; never saved
+    _compares_within_queries: ClassVar[bool] = True  # if so, rows cannot be learned from, or measured, without queries
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -116,10 +116,15 @@ class FeatureRanker(Ranker):
             if hasattr(other, name):
                 setattr(self, name, getattr(other, name))
 
-    def _noted_queries(self, X: Any, qid: Any, group: Any) -> Any:
-        """The query of each row, by whichever of these it is given."""
+    def _queries(self, X: Any, qid: Any, group: Any = None) -> Any:
+        """Return the query id of each row; None if the ranker does without and none are given."""
         ids = queries_of(X, qid, group)
-        self._learned_by_query = ids is not None
+        if ids is None and self._compares_within_queries:
+            raise InputError(
+                f"{type(self).__name__} compares the rows of a query, but no queries were given. Add qid=, one query "
+                f"id per row; to a pipeline, {type(self).__name__.lower()}__qid=. If all rows belong to one query, add "
+                "qid=[0] * len(y)"
+            )
         return ids
 
     def _validated(self, X: Any, *y: Any, dtype: Any = (np.float64, np.float32), **how: Any) -> Any:

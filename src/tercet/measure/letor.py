@@ -92,12 +92,12 @@ class RowScorer:
     def __call__(self, estimator: Any, X: Any, y: ArrayLike, qid: Any = None, group: Any = None) -> float:
         """The measure of the estimator's ``predict(X)``; a measure of which less is better is taken with a minus."""
         ids = queries_of(X, qid, group)
-        if ids is None and _learned_by_query(estimator):
+        if ids is None:
             raise InputError(
-                "rows were learned from by query, so they are measured by query: give qid=. In cross_val_score, "
-                "GridSearchCV and their like scikit-learn passes it on after "
-                "sklearn.set_config(enable_metadata_routing=True), to a pipeline before scikit-learn 1.8 with "
-                "scoring=tc.scorer() only; a frame X with a column qid needs no switch"
+                "rows are measured by query: give qid=, one query id per row. In cross_val_score, GridSearchCV and "
+                "their like scikit-learn passes it on after sklearn.set_config(enable_metadata_routing=True), to a "
+                "pipeline before scikit-learn 1.8 with scoring=tc.scorer() only; a frame X with a column qid needs no "
+                "switch"
             )
         scores = estimator.predict(X)
         numbers, _ = query_numbers(ids, len(scores))
@@ -142,13 +142,6 @@ def scorer(measure: str | Measure = "nDCG@10") -> RowScorer:
     True
     """
     return RowScorer(parse_measure(measure))
-
-
-def _learned_by_query(estimator: Any) -> bool:
-    """Whether the ranker, or the last step of a pipeline, was given queries when it was fitted."""
-    estimator = getattr(estimator, "best_estimator_", estimator)
-    steps = getattr(estimator, "steps", None)
-    return bool(getattr(steps[-1][1] if steps else estimator, "_learned_by_query", False))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -34,7 +34,7 @@ class LinearRanker(FeatureRanker):
     Examples
     --------
     >>> from tercet.learn.linear import FTRLRanker
-    >>> ranker = FTRLRanker(l1=0.5, rate=1.0).fit([[1.0, 0.2], [0.0, 0.2]], [1, 0])
+    >>> ranker = FTRLRanker(l1=0.5, rate=1.0).fit([[1.0, 0.2], [0.0, 0.2]], [1, 0], qid=[7, 7])
     >>> isinstance(ranker, LinearRanker), ranker.predict([[1.0, 0.2]]).round(2).tolist()
     (True, [0.67])
     """
@@ -53,8 +53,9 @@ class LinearRanker(FeatureRanker):
         X : features, dense or CSR, one row per document of a query. A frame's column ``qid`` is the query of each row
             and no feature
         y : one grade per row; within a query, a higher one is better
-        qid : the query of each row, any hashable ids, in any order; None when all rows are of one query
-        group : instead of ``qid``, how many rows each query has, one after another, as LightGBM and XGBoost take it
+        qid : the query of each row, any hashable ids, in any order
+        group : instead of ``qid``, how many rows each query has, one after another, as LightGBM and XGBoost take it;
+            ``[len(X)]`` if all rows belong to one query
         """
         self._check_params()
         current_executor().check(self)
@@ -129,7 +130,7 @@ class LinearRanker(FeatureRanker):
 
     def _check_rows(self, X: Any, y: Any, qid: Any, group: Any = None, *, reset: bool) -> tuple[Any, Queries]:
         features, labels = self._validated(X, y, reset=reset, y_numeric=True)
-        return features, Queries.from_labels(labels, self._noted_queries(X, qid, group))
+        return features, Queries.from_labels(labels, self._queries(X, qid, group))
 
 
 def scores(X: Any, coefs: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import Interval
 
 from tercet.choose import settings_of
-from tercet.data import query_folds
+from tercet.data.letor_folds import deal_queries
 from tercet.errors import DamagedBundleError, DivergedError, ParameterError
 from tercet.learn.base import Count, SavedRanker, Seed
 from tercet.learn.linear.base import LinearRanker, SparseLinearRanker, scores
@@ -127,7 +127,7 @@ class MeanRanker(LinearRanker):
         every = np.arange(n_queries)
         if n_queries < 2:
             return [(every, every)]
-        return query_folds(every, min(int(self.folds), n_queries), self.random_state)
+        return deal_queries(every, n_queries, min(int(self.folds), n_queries), self.random_state)
 
     def _whole_grid(self, pattern: LinearRanker, X: Any, queries: Queries) -> dict[str, Sequence[Any]]:
         if self.grid is not None:

@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from tercet.data.letor_folds import query_folds
+from tercet.data.letor_folds import deal_queries
 from tercet.errors import DamagedBundleError, InputError
 from tercet.learn.base import COUNT, Count, NotNegative, Positive, Seed
 from tercet.learn.features import FeatureRanker
@@ -52,7 +52,7 @@ class KernelLeastSquares(FeatureRanker):
     Examples
     --------
     >>> from tercet.learn.rls import RankRLS
-    >>> ranker = RankRLS(kernel="gaussian").fit([[0.0], [1.0]], [0, 1])
+    >>> ranker = RankRLS(kernel="gaussian").fit([[0.0], [1.0]], [0, 1], qid=[7, 7])
     >>> isinstance(ranker, KernelLeastSquares), int(ranker.predict([[0.0], [1.0]]).argmax())
     (True, 1)
     """
@@ -80,10 +80,11 @@ class KernelLeastSquares(FeatureRanker):
             rows with all rows; where ``n_basis`` gives rows, that of all rows with these is enough. A frame's column
             ``qid`` is the query of each row and no feature
         y : one number per row
-        qid : the query of each row, any hashable ids, in any order; None when all rows are of one query
-        group : instead of ``qid``, how many rows each query has, one after another, as LightGBM and XGBoost take it
+        qid : the query of each row, any hashable ids, in any order; RLSRegressor needs none
+        group : instead of ``qid``, how many rows each query has, one after another, as LightGBM and XGBoost take it;
+            ``[len(X)]`` if all rows belong to one query
         """
-        rows, _, comparisons, query = self._prepared(X, y, self._noted_queries(X, qid, group))
+        rows, _, comparisons, query = self._prepared(X, y, self._queries(X, qid, group))
         self._learn(rows, comparisons, query)
         return self
 
@@ -250,7 +251,7 @@ class KernelLeastSquares(FeatureRanker):
         if not isinstance(folds, Integral) or not 2 <= int(folds) <= n_queries:
             raise InputError(f"folds must be a whole number from 2 to the {n_queries} queries; got {folds!r}")
         fold = np.empty(len(query), dtype=np.int64)
-        for number, (_, rows) in enumerate(query_folds(query, int(folds), int(self.random_state))):
+        for number, (_, rows) in enumerate(deal_queries(query, n_queries, int(folds), int(self.random_state))):
             fold[rows] = number
         return fold
 

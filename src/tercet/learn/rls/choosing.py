@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from tercet.choose import Trial, choose, settings_of
-from tercet.data.row_queries import queries_of, query_numbers
+from tercet.data.row_queries import query_numbers
 from tercet.errors import InputError, ParameterError
 from tercet.kernels.orders import disagreement, pair_counts
 from tercet.learn.rls.base import KernelLeastSquares
@@ -112,7 +112,7 @@ def choose_rls(
         raise ParameterError(f"ranker must be a RankRLS or an RLSRegressor; got {ranker!r}")
     pattern = clone(RankRLS() if ranker is None else ranker)
     settings, penalties = _combinations(parameters), checked_l2s(l2s)
-    qid = queries_of(X, qid)  # a frame may have a column of them
+    qid = pattern._queries(X, qid)  # a frame may have a column of them
     rows, labels, comparisons, queries = pattern._prepared(X, y, qid)
     query, n_queries = query_numbers(qid, len(labels))  # a regression's rows may stand alone; errors are of queries
     if n_queries == len(labels):

@@ -124,6 +124,7 @@ class RLSRegressor(RegressorMixin, KernelLeastSquares):
 
     # It is scored as a regressor, by R².
     __metadata_request__score: ClassVar[dict[str, bool | str | None]] = {"qid": UNUSED}
+    _compares_within_queries = False
 
     def _compared(self, y: NDArray[np.float64], qid: Any) -> tuple[Comparisons, Places]:
         every = np.arange(len(y))
