@@ -55,4 +55,5 @@ def test_what_is_no_log_is_said(tmp_path):
     (tmp_path / "log.csv").write_text("query,doc\ntea,a\n")
     result = run("clicks", tmp_path / "log.csv")
     assert result.exit_code == 1
-    assert "no column is called as one that says what was clicked" in result.output
+    assert "Which column holds the clicks?" in result.output
+    assert "(here: --column clicked=NAME)" in result.output

@@ -120,13 +120,13 @@ def test_columns_that_say_nothing_can_be_named(tmp_path):
         in message
     )
     message = failed("index", path, "--text", "what", "-o", tmp_path / "index")
-    assert "no column is called as one that holds the id; the columns are no, what, more" in message
-    assert "(here: --id COLUMN, --text COLUMN,COLUMN" in message
-    said = ok("index", path, "--id", "no", "--text", "what,more", "-o", tmp_path / "index")
+    assert "Which column holds the id? Name it, or call it 'id'. The columns are no, what, more" in message
+    assert "(here: --column id=NAME)" in message
+    said = ok("index", path, "--column", "id=no", "--column", "text=what,more", "-o", tmp_path / "index")
     assert "id: no; text: what, more" in said
     assert tc.load(tmp_path / "index").search("white", k=1)[0].doc_id == "008"
     message = failed("index", path, "--id", "sku", "--text", "what", "-o", tmp_path / "other")
-    assert "there is no column 'sku'; the columns are no, what, more" in message
+    assert "There is no column 'sku' for id." in message
 
 
 def test_latin_1_says_what_helps_and_it_does(tmp_path):
@@ -195,7 +195,7 @@ def test_fit_from_a_table_of_judgements(products, judged, tmp_path):
 def test_columns_of_judgements_can_be_named(products, tmp_path):
     path = write_csv(tmp_path / "odd.csv", ["asked", "thing", "how good", "by"], [(*row, "me") for row in JUDGED])
     message = failed("fit", products, "--judgements", path, "-o", tmp_path / "m")
-    assert "no column is called as one that holds the query; the columns are asked, thing, how good, by" in message
+    assert "(here: --column query=NAME --column doc=NAME --column grade=NAME)" in message
     named = ["--column", "query=asked", "--column", "doc=thing", "--column", "grade=how good"]
     said = ok("fit", products, "--judgements", path, *named, "-o", tmp_path / "m", *READ)
     assert "query: asked; doc: thing; grade: how good" in said

@@ -61,7 +61,7 @@ def test_weights_of_every_kind_are_read(kind, tmp_path):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"query": ["q"], "better": ["a"]}, "no column is called as one that holds the worse"),
+        ({"query": ["q"], "better": ["a"]}, "Which column holds the worse document"),
         ({**GOOD, "weight": [True] * 4}, "row 1: weight True; a positive, finite number"),
         ({**GOOD, "better": ["a", "b", None, "a"]}, "row 3: better is empty"),
         ({**GOOD, "weight": [1.0, None, 1.0, 1.0]}, "row 2: weight None; a positive, finite number"),

@@ -111,7 +111,7 @@ def test_never_and_zero_are_read(tmp_path):
     [
         ("query\tdocument\tweight\ncar\tauto\tmuch\n", r"pairs.tsv:2: the weight of 'car' and 'auto' is 'much'"),
         ("query\tdocument\tweight\ncar\tauto\tinf\n", r"pairs.tsv:2: the weight of 'car' and 'auto' is 'inf'"),
-        ("query\tweight\ncar\t1\n", "no column is called as one that holds the document word"),
+        ("query\tweight\ncar\t1\n", "Which column holds the document word"),
         ("query\tdocument\n\tauto\n", "pairs.tsv:2: a pair has two words"),
         ("query\tdocument\tweight\ncar\tauto\t\n", "pairs.tsv:2: the pair of 'car' and 'auto' has no weight"),
         ('{"query": "a", "document": "b"}\n{"query": "a"}\n', "pairs.tsv:2: a pair has two words; found None"),

@@ -501,7 +501,7 @@ def test_links_are_learned_and_no_document_finds_itself():
         ([("a", "b"), ("a", 0.5)], r"links\[1\] has the id 0.5; ids are strings or whole numbers"),
         ([("a", "nowhere")], r"links\[0\]: document 'nowhere' is not among the documents"),
         ([{"source": "a", "target": "nowhere"}], r"links\[0\]: document 'nowhere' is not among the documents"),
-        ([{"source": "a", "colour": "b"}], "no column is called as one that holds the target; .* source, colour"),
+        ([{"source": "a", "colour": "b"}], "Which column holds the target.* source, colour"),
     ],
 )
 def test_links_that_are_none_are_refused(links, message):

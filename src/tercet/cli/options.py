@@ -13,8 +13,8 @@ from click.core import ParameterSource
 from tercet.adapters.ir_datasets import PREFIX
 from tercet.cli.terminal import echo
 from tercet.data.judgements import UNKNOWN_ID
-from tercet.data.roles import TableSettings
-from tercet.data.tables import COLUMNS_PROBLEM, DELIMITER_PROBLEM, ENCODING_PROBLEM, BadRows
+from tercet.data.roles import ColumnsError, TableSettings
+from tercet.data.tables import DELIMITER_PROBLEM, ENCODING_PROBLEM, BadRows
 from tercet.errors import FormatError, InputError
 from tercet.store import bundle_kind, check_destination
 
@@ -133,9 +133,12 @@ def _listed_columns(context: click.Context, parameter: click.Parameter, value: t
 def _columns_by_role(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> None:
     columns = dict(pair.partition("=")[::2] for pair in value)
     for role, column in columns.items():
-        if role not in (*ROLES, *CLICK_ROLES) or not column:
-            listed = ", ".join((*ROLES, *CLICK_ROLES))
+        if role not in ("id", "text", *ROLES, *CLICK_ROLES) or not column:
+            listed = ", ".join(("id", "text", *ROLES, *CLICK_ROLES))
             raise click.BadParameter(f"as in {ROLES[0]}=COLUMN, for one of {listed}; got {role!r}")
+    _said("id")(context, parameter, columns.pop("id", None))
+    if "text" in columns:
+        _listed_columns(context, parameter, (columns.pop("text"),))
     _said("columns")(context, parameter, columns or None)
 
 
@@ -175,19 +178,22 @@ def evidence_settings() -> dict[str, Any]:
 @contextmanager
 def naming_table_options() -> Iterator[None]:
     """Name the options that help with a table; the library names its own parameters."""
-    columns = "--id COLUMN, --text COLUMN,COLUMN, --column ROLE=COLUMN"
-    options = {
-        COLUMNS_PROBLEM: columns,
+    advice = {
         ENCODING_PROBLEM: "--encoding latin-1, or what it is",
         DELIMITER_PROBLEM: "a first line sep=; names the delimiter",
         UNKNOWN_ID: "--skip-bad N leaves out so many",
     }
     try:
         yield
-    except FormatError as error:
-        if error.kind not in options:
+    except ColumnsError as error:
+        if error.guess.kind == "word-pairs":
             raise
-        raise FormatError(error.path, error.line, f"{error.message} (here: {options[error.kind]})") from error
+        options = " ".join(f"--column {role}=NAME" for role in error.guess.wanted)
+        raise FormatError(error.path, error.line, f"{error.message} (here: {options})") from error
+    except FormatError as error:
+        if error.kind not in advice:
+            raise
+        raise FormatError(error.path, error.line, f"{error.message} (here: {advice[error.kind]})") from error
 
 
 evidence_table_options = together(  # of tables that have no documents

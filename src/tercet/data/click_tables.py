@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from itertools import compress, pairwise
 from operator import ne
 from pathlib import Path
@@ -15,7 +16,6 @@ from typing import Any
 from tercet.data.batches import Batches, Conversion, collector_paused, gathered
 from tercet.data.clicks import (
     CLICK_HEADER,
-    SESSIONS,
     ClickLog,
     Impression,
     impression_problem,
@@ -27,21 +27,7 @@ from tercet.data.json_lines import load_json
 from tercet.data.judgements import Columns, query_in
 from tercet.data.lines import FilePath, Refused, refuse
 from tercet.data.parquet import is_parquet
-from tercet.data.roles import (
-    ACTIONS,
-    CLICKED,
-    DOCUMENTS,
-    HITS,
-    LISTS,
-    POSITIONS,
-    QUERIES,
-    RANDOMISED,
-    SHOWN,
-    column_error,
-    find_column,
-    need_column,
-    plain_name,
-)
+from tercet.data.roles import RoleGuess, find_roles, guess_roles, kind_of_click_log, plain_name
 from tercet.data.shown_lists import (
     NO_LISTS,
     ListKey,
@@ -50,7 +36,6 @@ from tercet.data.shown_lists import (
     Times,
     checked_log,
     log_in_order,
-    named_column,
     session_in,
 )
 from tercet.data.tables import DataTable, encoding_of, first_line, open_table, text_lines
@@ -176,45 +161,45 @@ def click_log_of(
     given = dict(columns or {})
     for table in tables:
         table.lists_as_json = True
-    for role, column in given.items():
-        if tables and not any(column in table.columns for table in tables):
-            raise column_error(tables[0], role, f"there is no column {column!r}", role)
     if len(tables) == 2:
         return _two_tables(tables, given, refused)
     if len(tables) != 1:
         raise InputError(f"a click log is one table, or the queries and events of UBI; got {len(tables)}")
     [table] = tables
-    if find_column(table, "shown", SHOWN, given.get("shown")) is not None:
-        return _rows_of_lists(table, given, refused)
-    if find_column(table, "clicked", CLICKED, given.get("clicked")) is not None:
-        return _rows_of_documents(table, given, refused)
-    if named_column(table, ACTIONS, given.get("action")) is not None:
-        return _Events(table, None, given, refused).log()
-    problem = "no column is called as one that says what was clicked"
-    raise column_error(table, "clicked", problem, "clicked")
+    kind = kind_of_click_log(table.columns, given)
+    roles = find_roles(table, kind, given)
+    if kind == "lists":
+        return _rows_of_lists(table, roles, given, refused)
+    if kind == "shown":
+        return _rows_of_documents(table, roles, given, refused)
+    return _Events(table, roles, None, None, given, refused).log()
 
 
 def _two_tables(tables: Sequence[DataTable], given: Columns, refused: Refused | None) -> ClickLog:
-    events = [table for table in tables if named_column(table, ACTIONS, given.get("action")) is not None]
-    others = [table for table in tables if table not in events]
-    if len(events) != 1 or not any(
-        named_column(others[0], names, given.get(role)) for role, names in (("shown", HITS), ("query", QUERIES))
-    ):
+    own = [{role: name for role, name in given.items() if name in table.columns} for table in tables]
+    for role, column in given.items():
+        if not any(column in table.columns for table in tables):
+            find_roles(tables[0], "searches" if role == "shown" else "events", {role: column})  # it is not there
+    actions = [
+        guess_roles(table.columns, "events", some).get("action") for table, some in zip(tables, own, strict=True)
+    ]
+    first, second = zip(tables, own, strict=True)
+    (events, of_events), (queries, of_queries) = (second, first) if actions[0] is None else (first, second)
+    searches = guess_roles(queries.columns, "searches", of_queries)
+    if actions.count(None) != 1 or not {"query", "shown"} & searches.columns.keys():
         listed = "; ".join(f"{table.name}: {', '.join(table.columns)}" for table in tables)
         raise InputError(f"of two tables one must have events (action_name) and one queries (user_query); got {listed}")
-    return _Events(events[0], others[0], given, refused).log()
+    roles = find_roles(events, "ubi-events", of_events)
+    return _Events(events, roles, queries, find_roles(queries, "searches", of_queries), given, refused).log()
 
 
 # -- a row for each list ----------------------------------------------------------------------------------------------
 
 
-def _rows_of_lists(table: DataTable, given: Columns, refused: Refused | None) -> ClickLog:
-    query = need_column(table, "query", QUERIES, given.get("query"))
-    shown = need_column(table, "shown", SHOWN, given.get("shown"))
-    clicked = need_column(table, "clicked", CLICKED, given.get("clicked"))
-    times = Times(table, given.get("time"))
-    session = find_column(table, "session", SESSIONS, given.get("session"))
-    randomised = find_column(table, "randomised", RANDOMISED, given.get("randomised"))
+def _rows_of_lists(table: DataTable, roles: RoleGuess, given: Columns, refused: Refused | None) -> ClickLog:
+    query, shown, clicked = roles["query"], roles["shown"], roles["clicked"]
+    session, randomised = roles.get("session"), roles.get("randomised")
+    times = Times(table, roles.get("time"), "time" in given)
     lists: list[PlacedList] = []
     for number, row in table.rows(refused):
         try:
@@ -231,23 +216,17 @@ def _rows_of_lists(table: DataTable, given: Columns, refused: Refused | None) ->
             lists.append(PlacedList(times.time_of(row, number), impression, who, is_random))
         except FormatError as problem_of_row:
             refuse(problem_of_row, refused)
-    roles = {"query": query, "shown": shown, "clicked": clicked, "session": session, "randomised": randomised}
-    form = f"{table.form}; a row for each list; {_summary(roles)}{times}"
+    form = f"{table.form}; a row for each list; {_summary(roles, times)}"
     return log_in_order(lists, form, times.notes, table.name)
 
 
 # -- a row for each document ------------------------------------------------------------------------------------------
 
 
-def _rows_of_documents(table: DataTable, given: Columns, refused: Refused | None) -> ClickLog:
-    query = need_column(table, "query", QUERIES, given.get("query"))
-    doc = need_column(table, "doc", DOCUMENTS, given.get("doc"))
-    clicked = need_column(table, "clicked", CLICKED, given.get("clicked"))
-    position = find_column(table, "position", POSITIONS, given.get("position"))
-    search = find_column(table, "list", LISTS, given.get("list"))
-    session = find_column(table, "session", SESSIONS, given.get("session"))
-    randomised = find_column(table, "randomised", RANDOMISED, given.get("randomised"))
-    times = Times(table, given.get("time"))
+def _rows_of_documents(table: DataTable, roles: RoleGuess, given: Columns, refused: Refused | None) -> ClickLog:
+    query, doc, clicked = roles["query"], roles["doc"], roles["clicked"]
+    position, search, session, randomised = map(roles.get, ("position", "list", "session", "randomised"))
+    times = Times(table, roles.get("time"), "time" in given)
     names = [query, doc, clicked, *filter(None, (randomised, position, search, session, times.column))]
 
     checks: tuple[tuple[str | None, Callable[[Value, int], Any]], ...] = (
@@ -287,8 +266,7 @@ def _rows_of_documents(table: DataTable, given: Columns, refused: Refused | None
     lists = gathered(table, names, gather, refused)
     grouped = search or session
     summary = f"lists by {grouped} and query" if grouped else "lists by rows of one query after each other"
-    roles = {"query": query, "doc": doc, "clicked": clicked, "position": position, "randomised": randomised}
-    form = f"{table.form}; a row for each document shown; {_summary(roles)}; {summary}{times}"
+    form = f"{table.form}; a row for each document shown; {_summary(roles, times)}; {summary}"
     notes = (*_repeated(lists), *times.notes)
     return log_in_order([shown.placed() for shown in lists.lists], form, notes, table.name)
 
@@ -318,8 +296,9 @@ def _show(
         lists.click(key, doc_id)
 
 
-def _summary(roles: Mapping[str, str | None]) -> str:
-    return "; ".join(f"{role}: {column}" for role, column in roles.items() if column)
+def _summary(roles: RoleGuess, times: Times) -> str:
+    read = {role: names for role, names in roles.columns.items() if role != "time" or times.column}
+    return str(replace(roles, columns=read))
 
 
 def _repeated(lists: ShownLists) -> tuple[str, ...]:
@@ -364,21 +343,21 @@ class _Events:
     impression events say, by ``position.ordinal``.
     """
 
-    def __init__(self, events: DataTable, queries: DataTable | None, given: Columns, refused: Refused | None) -> None:
-        self.events, self.queries, self.refused = events, queries, refused
-        self.action = named_column(events, ACTIONS, given.get("action")) or need_column(events, "action", ACTIONS)
-        self.search = named_column(events, LISTS, given.get("list")) or named_column(events, (("query_id",),))
-        self.session = named_column(events, SESSIONS, given.get("session"))
-        self.randomised = named_column(events, RANDOMISED, given.get("randomised"))
-        self.given = given
-        self.doc = given.get("doc")
-        self.position = given.get("position")
-        self.query = named_column(events, QUERIES[:2], given.get("query"))
-        self.times = Times(events, given.get("time"))
-        if queries is None and self.query is None:
-            raise column_error(events, "query", "no column is called as one that holds the query", "user_query")
-        if queries is not None and self.search is None:
-            raise column_error(events, "list", "no column says which query an event belongs to", "query_id")
+    def __init__(
+        self,
+        events: DataTable,
+        roles: RoleGuess,
+        queries: DataTable | None,
+        of_queries: RoleGuess | None,
+        given: Columns,
+        refused: Refused | None,
+    ) -> None:
+        self.events, self.queries, self.of_queries, self.refused = events, queries, of_queries, refused
+        self.action, self.given = roles["action"], given
+        self.query, self.doc, self.position, self.search, self.session, self.randomised = map(
+            roles.get, ("query", "doc", "position", "list", "session", "randomised")
+        )
+        self.times = Times(events, roles.get("time"), "time" in given)
         self.notes: list[str] = []
 
     def log(self) -> ClickLog:
@@ -436,19 +415,10 @@ class _Events:
         if self.queries is None:
             return {}
         table = self.queries
-        search, text, hits, client, randomised = (
-            named_column(table, names, self.given.get(role))
-            for role, names in (
-                ("list", (("query_id",), *LISTS)),
-                ("query", QUERIES[:2]),
-                ("shown", HITS),
-                ("session", SESSIONS),
-                ("randomised", RANDOMISED),
-            )
-        )
-        if search is None or text is None:
-            raise column_error(table, "query", "queries need an id and a text", "query_id and user_query")
-        times = Times(table, self.given.get("time"))
+        assert self.of_queries is not None
+        search, text = self.of_queries["list"], self.of_queries["query"]
+        hits, client, randomised = map(self.of_queries.get, ("shown", "session", "randomised"))
+        times = Times(table, self.of_queries.get("time"), "time" in self.given)
         searches: dict[Any, str] = {}
         for number, row in table.rows(self.refused):
             try:
@@ -483,19 +453,18 @@ class _Events:
         return ListKey.from_row(search, session, query_in(row.get(self.query), self.events, number, self.query))
 
     def _document(self, row: Record, number: int) -> str:
-        if self.doc is not None:
+        if "doc" in self.given and self.doc is not None:
             return id_in(row.get(self.doc), self.events, number, self.doc)
         for path in (("event_attributes", "object", "object_id"), ("object", "object_id"), ("object_id",)):
             value = _attribute(row, path)
             if value is not None:
                 return id_in(value, self.events, number, ".".join(path))
-        column = find_column(self.events, "doc", DOCUMENTS)
-        if column is None:
+        if self.doc is None:
             raise self.events.error(number, "the event has no event_attributes.object.object_id, so no document")
-        return id_in(row.get(column), self.events, number, column)
+        return id_in(row.get(self.doc), self.events, number, self.doc)
 
     def _place(self, row: Record, number: int) -> float | None:
-        column = self.position or find_column(self.events, "position", POSITIONS)
+        column = self.position
         if column is not None and not isinstance(row.get(column), str):
             return _position_in(row.get(column), self.events, number, column)
         for path in (("event_attributes", "position", "ordinal"), ("position", "ordinal")):

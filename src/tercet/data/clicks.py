@@ -28,8 +28,6 @@ from tercet.errors import FormatError, InputError
 
 CLICK_HEADER = "query-id\tshown-ids\tclicked-ids"
 KEYS = ("query", "shown", "clicked")
-# What says who saw a list is called so, the surer names first.
-SESSIONS = (("session", "session_id", "visit_id", "visit", "sid"), ("user_id", "client_id", "visitor_id", "user"))
 NO_IMPRESSIONS = "the file holds no impressions"
 MOST_PREFERENCES = 64  # that one list gives
 _COLUMNS = "query, shown documents, clicked documents"

@@ -11,16 +11,7 @@ from tercet.data.documents import id_in
 from tercet.data.frames import IndexedTexts, as_table, plain_shown
 from tercet.data.lines import FilePath, LookAlikes, Refused, refuse, split_columns
 from tercet.data.parquet import is_parquet
-from tercet.data.roles import (
-    DOCUMENTS,
-    GRADES,
-    QUERIES,
-    QUERY_IDS,
-    QUERY_TEXTS,
-    find_column,
-    need_column,
-    plain_name,
-)
+from tercet.data.roles import ANSWER_NAMES, QUERY_ID_NAMES, RoleGuess, find_roles, guess_roles, plain_name
 from tercet.data.tables import NO_ROWS, DataTable, LinedFile, first_line, open_table
 from tercet.data.trec import BEIR_HEADER, iterate_judgements
 from tercet.data.values import Value, number_in
@@ -28,7 +19,6 @@ from tercet.errors import FormatError, InputError
 
 Qrels = dict[str, dict[str, int]]
 Columns = Mapping[str, str]  # role -> the column that has it
-QUERY_ID_NAMES = QUERIES[-1]
 UNKNOWN_ID = "unknown-id"  # the kind of a FormatError: a row names a query or document that there is not
 
 
@@ -143,8 +133,8 @@ def read_judgements(
         by_id, form = True, ""
     else:
         source = table = open_table(path, encoding=encoding, delimiter=delimiter)
-        roles = judgement_roles(table, columns)
-        rows, by_id = judgement_rows(table, roles, refused, ungraded), roles.by_id
+        roles, by_id = judgement_roles(table, columns)
+        rows = judgement_rows(table, roles, refused, ungraded)
         form = f"{table.form}; {roles}"
     return _gathered(rows, source, queries, docs, refused, ungraded, by_id, form)
 
@@ -157,47 +147,33 @@ def _is_trec(text: str) -> bool:
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class JudgementRoles:
-    """What the columns of a table of judgements are for; ``by_id`` when the query's column is one of ids."""
+def judgement_roles(table: DataTable, columns: Columns | None = None) -> tuple[RoleGuess, bool]:
+    """Columns of judgements, given or guessed, and whether the query's column was guessed to hold ids.
 
-    query: str
-    doc: str
-    grade: str
-    query_id: str | None
-    by_id: bool
-
-    def __str__(self) -> str:
-        query_id = f"; query-id: {self.query_id}" if self.query_id else ""
-        return f"query: {self.query}{query_id}; doc: {self.doc}; grade: {self.grade}"
-
-
-def judgement_roles(table: DataTable, columns: Columns | None = None) -> JudgementRoles:
-    """What the columns of a table of judgements are for: those that are given, the others guessed."""
-    given = dict(columns or {})
-    query = need_column(table, "query", QUERIES, given.get("query"))
-    by_id = "query" not in given and plain_name(query) in QUERY_ID_NAMES
-    others = [name for name in QUERY_ID_NAMES if name != plain_name(query)]
-    query_id = None if by_id else find_column(table, "query-id", [others], given.get("query-id"))
-    doc = need_column(table, "doc", DOCUMENTS, given.get("doc"))
-    return JudgementRoles(query, doc, need_column(table, "grade", GRADES, given.get("grade")), query_id, by_id)
+    Without a column of grades, a document in a column called answer or positive has grade 1.
+    """
+    guess = guess_roles(table.columns, "judgements", columns)
+    has_answers = "doc" in guess.columns and plain_name(guess["doc"]) in ANSWER_NAMES
+    is_graded = "grade" in guess.columns.keys() | guess.unclear.keys() or not has_answers
+    roles = find_roles(table, "judgements" if is_graded else "answers", columns)
+    return roles, "query" not in (columns or {}) and plain_name(roles["query"]) in QUERY_ID_NAMES
 
 
 def judgement_rows(
-    table: DataTable, roles: JudgementRoles, refused: Refused | None, ungraded: list[int]
+    table: DataTable, roles: RoleGuess, refused: Refused | None, ungraded: list[int]
 ) -> Iterator[JudgementRow]:
     """Rows with a grade; those without one, which may also lack a document, are counted."""
+    query_column, doc_column = roles["query"], roles["doc"]
+    id_column, grade_column = roles.get("query-id"), roles.get("grade")
     for number, row in table.rows(refused):
         try:
-            query = query_in(row.get(roles.query), table, number, roles.query)
-            qid = None
-            if roles.query_id is not None:
-                qid = id_in(row.get(roles.query_id), table, number, roles.query_id)
-            grade = _grade_in(row.get(roles.grade), table, number, roles.grade)
+            query = query_in(row.get(query_column), table, number, query_column)
+            qid = None if id_column is None else id_in(row.get(id_column), table, number, id_column)
+            grade = 1 if grade_column is None else _grade_in(row.get(grade_column), table, number, grade_column)
             if grade is None:
                 ungraded[0] += 1
                 continue
-            doc_id = id_in(row.get(roles.doc), table, number, roles.doc)
+            doc_id = id_in(row.get(doc_column), table, number, doc_column)
         except FormatError as problem:
             refuse(problem, refused)
             continue
@@ -333,10 +309,8 @@ def queries_of_table(
     table: DataTable, refused: Refused | None = None, *, columns: Columns | None = None, id_column: str | None = None
 ) -> dict[str, str]:
     """Queries of a table with a text and perhaps an id on each row; one without an id has its text as its id."""
-    given = dict(columns or {})
-    text_column = need_column(table, "query", QUERY_TEXTS, given.get("query"))
-    id_tiers = [[name for name in tier if name != plain_name(text_column)] for tier in QUERY_IDS]
-    id_column = id_column or find_column(table, "query-id", id_tiers, given.get("query-id"))
+    roles = find_roles(table, "queries", {**(columns or {}), **({"query-id": id_column} if id_column else {})})
+    text_column, id_column = roles["query"], roles.get("query-id")
     texts: dict[str, str] = {}
     for number, row in table.rows(refused):
         try:
@@ -357,9 +331,9 @@ def as_judgements(qrels: Any, queries: Mapping[str, str] | None, name: str = "qr
     if not isinstance(table, DataTable):
         wanted = "a mapping, qid -> {doc_id: grade}, records or a frame with a query, a document and a grade"
         raise InputError(f"{name} must be {wanted}; got {type(qrels).__name__}")
-    roles = judgement_roles(table)
-    if roles.by_id and queries is None:
-        raise InputError(f"{name} name queries by their ids, in {roles.query!r}; give queries, id -> text")
+    roles, by_id = judgement_roles(table)
+    if by_id and queries is None:
+        raise InputError(f"{name} name queries by their ids, in {roles['query']!r}; give queries, id -> text")
     ungraded = [0]
     rows = judgement_rows(table, roles, None, ungraded)
-    return _gathered(rows, table, queries, None, None, ungraded, roles.by_id, str(roles))
+    return _gathered(rows, table, queries, None, None, ungraded, by_id, str(roles))

@@ -14,7 +14,7 @@ from tercet.data.frames import as_table, key_id, plain_shown
 from tercet.data.judgements import UNKNOWN_ID, Columns, unknown_id
 from tercet.data.lines import FilePath, LookAlikes, Refused, id_problem, refuse
 from tercet.data.parquet import is_parquet
-from tercet.data.roles import SOURCES, TARGET_LISTS, TARGETS, kind_of_columns, need_column, plain_name
+from tercet.data.roles import TARGET_LISTS, RoleGuess, find_roles, kind_of_columns, plain_name
 from tercet.data.tables import DELIMITERS, DataTable, csv_records, encoding_of, open_table, text_lines
 from tercet.data.values import Record
 from tercet.errors import FormatError, InputError
@@ -25,18 +25,6 @@ LINK_FILE_ENDINGS = (
 )
 NO_LINKS = "the file holds no links between two documents"
 _COMMENT = "#"  # how lists of edges begin that graph collections publish
-
-
-@dataclass(frozen=True)
-class LinkRoles:
-    """What the columns of a table of links are for; ``has_lists`` where a cell may hold many targets."""
-
-    source: str
-    target: str
-    has_lists: bool = False
-
-    def __str__(self) -> str:
-        return f"source: {self.source}; target: {self.target}"
 
 
 class PlacedLink(NamedTuple):
@@ -142,27 +130,30 @@ def _pair_in(text: str, delimiter: str | None) -> tuple[str | None, list[str]]:
     return None, cells if len(cells) == 2 and not delimiter else []
 
 
-def link_roles(table: DataTable, columns: Columns | None = None) -> LinkRoles:
-    """What the columns of a table of links are for: those that are given, the others guessed."""
-    given = dict(columns or {})
-    target = need_column(table, "target", TARGETS, given.get("target"))
-    source = need_column(table, "source", SOURCES, given.get("source"))
-    if source == target:
-        raise table.error(0, f"source and target are both the column {source!r}; a link has two ends", "columns")
-    return LinkRoles(source, target, "target" not in given and plain_name(target) in TARGET_LISTS)
+def link_roles(table: DataTable, columns: Columns | None = None) -> RoleGuess:
+    """Columns of source and target: those that are given, the others guessed."""
+    roles = find_roles(table, "links", columns)
+    if roles["source"] == roles["target"]:
+        message = f"source and target are both the column {roles['source']!r}; a link has two ends"
+        raise table.error(0, message, "columns")
+    return roles
 
 
-def link_rows(table: DataTable, roles: LinkRoles, refused: Refused | None = None) -> Iterator[PlacedLink]:
-    """The links of a table, each right by itself."""
+def link_rows(
+    table: DataTable, roles: RoleGuess, refused: Refused | None = None, may_be_lists: bool = True
+) -> Iterator[PlacedLink]:
+    """The links of a table, each right by itself; a guessed column of lists has many targets in a cell."""
+    source_column, target_column = roles["source"], roles["target"]
+    has_lists = may_be_lists and plain_name(target_column) in TARGET_LISTS
     table.lists_as_json = True
     for number, row in table.rows(refused):
         try:
-            source = id_in(row.get(roles.source), table, number, roles.source)
-            cell = row.get(roles.target)
-            if roles.has_lists or (table.is_typed and isinstance(cell, str) and cell.startswith("[")):
-                targets = ids_in(cell, table, number, roles.target)
+            source = id_in(row.get(source_column), table, number, source_column)
+            cell = row.get(target_column)
+            if has_lists or (table.is_typed and isinstance(cell, str) and cell.startswith("[")):
+                targets = ids_in(cell, table, number, target_column)
             else:
-                targets = (id_in(cell, table, number, roles.target),)
+                targets = (id_in(cell, table, number, target_column),)
         except FormatError as problem:
             refuse(problem, refused)
         else:
@@ -203,7 +194,7 @@ def read_links(
     """
     table = open_links(path, columns, encoding, delimiter)
     roles = link_roles(table, columns)
-    rows = link_rows(table, roles, refused)
+    rows = link_rows(table, roles, refused, "target" not in (columns or {}))
     if isinstance(table, EdgeList):
         rows, form = _with_advice(rows), table.form
     else:

@@ -1,4 +1,8 @@
-"""What the columns of a table are for: given by name, or guessed from their names, and told."""
+"""Roles of a table's columns: one description of every kind of table, and a guess from the columns' names.
+
+`TABLE_ROLES` has the roles of each kind, `kind_of_columns` guesses the kind, `guess_roles` the column of each role.
+`find_roles` does the same for a reader, and asks for all missing columns in one error.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,56 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Literal, TypeAlias
 
 from tercet._validate import did_you_mean
 from tercet.data.lines import FilePath
-from tercet.data.tables import COLUMNS_PROBLEM, DataTable, open_table
+from tercet.data.tables import DataTable, open_table
 from tercet.errors import FormatError
 
-# Names by which a role is known, the surest first; two columns of the same tier make a guess unclear.
-IDS = (
+Names: TypeAlias = tuple[tuple[str, ...], ...]  # tiers, the surest first
+CellType: TypeAlias = Literal["id", "ids", "text", "texts", "number", "truth", "time", "word"]
+Given: TypeAlias = Mapping[str, str | Sequence[str]]  # role -> column, or columns of texts
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a column of a table is for.
+
+    Attributes
+    ----------
+    name : of the role, as users give it
+    meaning : the content of the column, for a question
+    type : of its cells; ``"texts"`` may be several columns
+    names : names of columns with this role, the surest tier first
+    required : whether a table needs the column
+    """
+
+    name: str
+    meaning: str
+    type: CellType
+    names: Names
+    required: bool = True
+
+    @property
+    def usual_column(self) -> str:
+        """The name of a column that surely has the role."""
+        return self.name if any(self.name in tier for tier in self.names) else self.names[0][0]
+
+    def columns_in(self, plain: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the columns of the surest tier; of texts, those of all tiers. ``plain`` is column -> plain name."""
+        columns: list[str] = []
+        for tier in self.names:
+            of_tier = [column for column, name in plain.items() if name in tier]
+            if len(of_tier) > 1 and self.type != "texts":
+                of_tier = [column for column in of_tier if column in tier] or of_tier
+            columns += of_tier
+            if columns and self.type != "texts":
+                break
+        return tuple(columns)
+
+
+_IDS: Names = (
     ("id", "_id"),
     (
         *("doc_id", "docid", "document_id", "docno", "corpus_id", "product_id", "productid", "item_id", "article_id"),
@@ -22,66 +68,180 @@ IDS = (
     ("sku", "asin", "isbn", "ean", "gtin", "uuid", "guid", "identifier", "key", "code", "product_code", "item_code"),
     ("package", "handle", "slug", "url", "uri", "path", "filename"),
 )
-DOCUMENTS = (("doc", "document", "product", "item"), *IDS[1:3], IDS[0], IDS[3])  # in a table of something else
 TITLES = (
     *("title", "name", "headline", "heading", "subject", "product_title", "product_name", "item_name", "doc_title"),
     *("display_name", "full_name"),
 )
-BODIES = (
+_BODIES = (
     *("text", "body", "description", "content", "contents", "abstract", "summary", "document", "passage", "article"),
     *("product_description", "long_description", "short_description", "item_description", "full_text", "body_text"),
     *("doc_text", "details", "overview", "caption", "message", "question", "answer", "synopsis", "plot"),
 )
-QUERIES = (
+QUERY_ID_NAMES = ("query_id", "qid", "queryid", "topic", "topic_id")
+_QUERIES: Names = (
     ("query", "query_text", "search_term", "search_query", "search_text", "user_query", "keyword", "keywords"),
-    ("q", "query_string", "term", "search", "question"),
-    ("query_id", "qid", "queryid", "topic", "topic_id"),
+    ("q", "query_string", "term", "search", "question", "anchor"),
 )
-QUERY_TEXTS = (("text", "query", "query_text", "search_term", "search_query"), ("title", "question", "q"))
-QUERY_IDS = (("id", "_id", "query_id", "qid", "queryid"), ("topic", "topic_id", "number"))
-GRADES = (
-    ("grade", "rating", "relevance", "judgement", "judgment", "relevance_grade", "relevance_score"),
-    ("rel", "label", "score", "gain", "stars"),
-)
-BETTER = (
-    ("better", "better_id", "better_doc", "better_doc_id", "winner", "preferred", "chosen"),
-    ("positive", "pos", "positive_id", "pos_id", "positive_doc_id", "above"),
-)
-WORSE = (
-    ("worse", "worse_id", "worse_doc", "worse_doc_id", "loser", "rejected"),
-    ("negative", "neg", "negative_id", "neg_id", "negative_doc_id", "below"),
-)
-
-WEIGHTS = (("weight", "weights", "sample_weight"),)
-CLICKED = (("clicked", "is_clicked", "was_clicked", "click", "clicks", "clicked_ids", "is_click", "n_clicks"),)
-SHOWN = (("shown", "shown_ids", "results", "result_ids", "impressions", "shown_docs", "displayed", "hit_ids"),)
-HITS = (("query_response_hit_ids", "query_response_object_ids", "hit_ids"),)
-POSITIONS = (("position", "rank", "pos", "ordinal", "slot", "result_position", "result_rank", "place"),)
-LISTS = (
-    ("list", "list_id", "impression_id", "search_id", "request_id", "serp_id", "search_request_id", "page_view_id"),
-)
-RANDOMISED = (("randomised", "randomized", "is_randomised", "is_randomized", "shuffled", "is_random", "is_shuffled"),)
-TIMES = (
-    ("time", "timestamp", "ts", "datetime", "event_time", "created_at", "occurred_at", "event_timestamp", "@timestamp"),
-    ("date", "day"),
-)
-# Of links; ids before what may be a title, and the id of a document where its targets stand in a list.
-SOURCES = (
-    ("source_id", "from_id", "src_id", "source_doc_id", "from_doc_id", "from_node_id", "citing_id", "_start_id"),
-    ("source", "from", "src", "citing", "source_url", "from_url", "referrer", "linking"),
-    *DOCUMENTS,
+# A document of these names answers the query of its row, as in tables of (anchor, positive) or (question, answer).
+ANSWER_NAMES = ("positive", "positive_id", "positive_doc_id", "answer", "answer_id")
+# In a table of something else than documents.
+_DOCUMENTS: Names = (("doc", "document", "product", "item"), *_IDS[1:3], _IDS[0], _IDS[3])
+_TARGET_IDS: Names = (
+    ("target_id", "to_id", "dst_id", "target_doc_id", "to_doc_id", "to_node_id", "cited_id", "_end_id"),
+    ("target", "to", "dst", "dest", "destination", "cited", "target_url", "to_url", "linked"),
 )
 TARGET_LISTS = ("links", "links_to", "targets", "outlinks", "out_links", "references", "citations", "cites", "see_also")
-TARGETS = (
-    *(
-        ("target_id", "to_id", "dst_id", "target_doc_id", "to_doc_id", "to_node_id", "cited_id", "_end_id"),
-        ("target", "to", "dst", "dest", "destination", "cited", "target_url", "to_url", "linked"),
-    ),
-    TARGET_LISTS,
+_SOURCE_IDS: Names = (
+    ("source_id", "from_id", "src_id", "source_doc_id", "from_doc_id", "from_node_id", "citing_id", "_start_id"),
+    ("source", "from", "src", "citing", "source_url", "from_url", "referrer", "linking"),
 )
-ACTIONS = (("action", "action_name", "event", "event_type", "event_name"),)
+_CLICK_NAMES: Names = (
+    ("clicked", "is_clicked", "was_clicked", "click", "clicks", "clicked_ids", "is_click", "n_clicks"),
+)
+_LIST_NAMES = ("list", "list_id", "impression_id", "search_id", "request_id", "serp_id", "search_request_id")
+_HITS: Names = (("query_response_hit_ids", "query_response_object_ids", "hit_ids"),)
 
-Tiers = Sequence[Sequence[str]]
+_ID = Role("id", "the id", "id", _IDS)
+_TEXT = Role("text", "the texts", "texts", (TITLES, _BODIES))
+_QUERY = Role("query", "the query", "text", (*_QUERIES, QUERY_ID_NAMES))
+_QUERY_ID = Role("query-id", "the id of the query", "id", (QUERY_ID_NAMES,), required=False)
+_DOC = Role("doc", "the document", "id", _DOCUMENTS)
+_GRADE = Role(
+    "grade",
+    "the grade",
+    "number",
+    (
+        ("grade", "rating", "relevance", "judgement", "judgment", "relevance_grade", "relevance_score"),
+        ("rel", "label", "score", "gain", "stars"),
+    ),
+)
+_BETTER = Role(
+    "better",
+    "the better document",
+    "id",
+    (
+        ("better", "better_id", "better_doc", "better_doc_id", "winner", "preferred", "chosen"),
+        (*ANSWER_NAMES, "pos", "pos_id", "above"),
+    ),
+)
+_WORSE = Role(
+    "worse",
+    "the worse document",
+    "id",
+    (
+        ("worse", "worse_id", "worse_doc", "worse_doc_id", "loser", "rejected"),
+        ("negative", "neg", "negative_id", "neg_id", "negative_doc_id", "below"),
+    ),
+)
+_WEIGHT = Role("weight", "the weight", "number", (("weight", "weights", "sample_weight"),), required=False)
+_SOURCE = Role("source", "the source", "id", (*_SOURCE_IDS, *_DOCUMENTS))
+_TARGET = Role("target", "the target", "ids", (*_TARGET_IDS, TARGET_LISTS))
+_SHOWN = Role(
+    "shown",
+    "the documents shown",
+    "ids",
+    (("shown", "shown_ids", "results", "result_ids", "impressions", "shown_docs", "displayed", "hit_ids"),),
+)
+_CLICKED = Role("clicked", "the clicks", "truth", _CLICK_NAMES)
+_ACTION = Role("action", "the action", "word", (("action", "action_name", "event", "event_type", "event_name"),))
+_POSITION = Role(
+    "position",
+    "the position",
+    "number",
+    (("position", "rank", "pos", "ordinal", "slot", "result_position", "result_rank", "place"),),
+    required=False,
+)
+_LIST = Role("list", "the search", "id", ((*_LIST_NAMES, "page_view_id"),), required=False)
+_SESSION = Role(
+    "session",
+    "the session",
+    "id",
+    (("session", "session_id", "visit_id", "visit", "sid"), ("user_id", "client_id", "visitor_id", "user")),
+    required=False,
+)
+_RANDOMISED = Role(
+    "randomised",
+    "the lists in random order",
+    "truth",
+    (("randomised", "randomized", "is_randomised", "is_randomized", "shuffled", "is_random", "is_shuffled"),),
+    required=False,
+)
+_TIME = Role(
+    "time",
+    "the time",
+    "time",
+    (
+        ("time", "timestamp", "_timestamp", "ts", "datetime", "event_time", "created_at", "occurred_at"),
+        ("event_timestamp", "date", "day"),
+    ),
+    required=False,
+)
+_SEEN = (_SESSION, _RANDOMISED, _TIME)
+
+TABLE_ROLES: Mapping[str, tuple[Role, ...]] = {
+    "documents": (_ID, _TEXT),
+    "queries": (
+        Role(
+            "query",
+            "the text of the query",
+            "text",
+            (("text", "query", "query_text", "search_term", "search_query"), ("title", "question", "q")),
+        ),
+        Role(
+            "query-id",
+            "the id of the query",
+            "id",
+            (("id", "_id", "query_id", "qid", "queryid"), ("topic", "topic_id", "number")),
+            required=False,
+        ),
+    ),
+    "judgements": (_QUERY, _QUERY_ID, Role("doc", "the document", "id", (*_DOCUMENTS, ANSWER_NAMES)), _GRADE),
+    "answers": (_QUERY, _QUERY_ID, Role("doc", "the answer", "id", (ANSWER_NAMES,))),  # each is relevant
+    "triplets": (_QUERY, _BETTER, _WORSE, _WEIGHT),
+    "links": (_SOURCE, _TARGET),
+    # A click log has a row for each list, each document shown, or each event; UBI has events and searches.
+    "lists": (_QUERY, _SHOWN, Role("clicked", "the clicks", "ids", _CLICK_NAMES), *_SEEN),
+    "shown": (_QUERY, _DOC, _CLICKED, _POSITION, _LIST, *_SEEN),
+    "events": (
+        _ACTION,
+        Role("query", "the query", "text", _QUERIES),
+        Role("doc", "the document", "id", _DOCUMENTS, required=False),
+        _POSITION,
+        Role("list", "the search", "id", (_LIST.names[0], ("query_id",)), required=False),
+        *_SEEN,
+    ),
+    "ubi-events": (
+        _ACTION,
+        Role("doc", "the document", "id", _DOCUMENTS, required=False),
+        _POSITION,
+        Role("list", "the id of the search", "id", (_LIST.names[0], ("query_id",))),
+        *_SEEN,
+    ),
+    "searches": (
+        Role("list", "the id of the search", "id", (("query_id",), _LIST.names[0])),
+        Role("query", "the query", "text", _QUERIES),
+        Role("shown", "the documents shown", "ids", _HITS, required=False),
+        *_SEEN,
+    ),
+    "word-pairs": (
+        Role(
+            "query-word",
+            "the query word",
+            "word",
+            (("query_word", "query", "query_term"), ("word", "from", "source", "term")),
+        ),
+        Role(
+            "document-word",
+            "the document word",
+            "word",
+            (
+                ("document_word", "doc_word", "document", "doc", "doc_term"),
+                ("synonym", "to", "target", "related"),
+            ),
+        ),
+        Role("weight", "the weight", "number", (("weight",), ("score", "value")), required=False),
+    ),
+}
 
 
 @lru_cache(maxsize=1024)  # the names of the columns of a table come again with every row
@@ -93,53 +253,136 @@ def plain_name(name: str) -> str:
     >>> plain_name("Doc ID"), plain_name("productId"), plain_name("_id")
     ('doc_id', 'product_id', '_id')
     """
-    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip())
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip().removeprefix("_source."))
     return re.sub(r"[\W_]+", "_", snake).rstrip("_").lower()
 
 
-def find_column(table: DataTable, role: str, tiers: Tiers, given: str | None = None) -> str | None:
-    """The column of a role: the one that is given, else the only one of the surest names there are, else None.
+class ColumnsError(FormatError):
+    """Columns of a table are missing or unclear; `guess` has what is known and what must be named."""
 
-    Raises `FormatError` where the given one is not there, or several names are as sure as each other.
+    def __init__(self, name: str, problem: str, guess: RoleGuess) -> None:
+        super().__init__(name, None, problem, "columns")
+        self.guess = guess
+
+
+@dataclass(frozen=True)
+class RoleGuess:
+    """Columns of the roles of a table, and the roles that nothing is known of.
+
+    Attributes
+    ----------
+    kind : of the table, as in `TABLE_ROLES`
+    table_columns : all columns of the table
+    columns : role -> its columns; one, but for texts
+    missing : roles that the table needs and has no column for
+    unclear : role -> columns of names that are equally sure
+    absent : columns that were given and are not in the table
     """
-    if given is not None:
-        return given_column(table, role, given, tiers[0][0])
-    names = {column: plain_name(column) for column in table.columns}
-    for tier in tiers:
-        columns = [column for column, name in names.items() if name in tier]
-        if len(columns) > 1:
-            exact = [column for column in columns if column in tier]
-            if len(exact) != 1:
-                both = " and ".join(map(repr, columns))
-                raise column_error(table, role, f"{both} could both be the {role}", tiers[0][0])
-            columns = exact
-        if columns:
-            return columns[0]
-    return None
+
+    kind: str
+    table_columns: tuple[str, ...]
+    columns: Mapping[str, tuple[str, ...]]
+    missing: tuple[Role, ...] = ()
+    unclear: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    absent: tuple[tuple[str, str], ...] = ()
+
+    def __getitem__(self, role: str) -> str:
+        """The column of a role that the table has."""
+        return self.columns[role][0]
+
+    def get(self, role: str) -> str | None:
+        """The column of a role, or None."""
+        return self.columns.get(role, (None,))[0]
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """Roles that somebody has to name a column for."""
+        names = (*(role for role, _ in self.absent), *self.unclear, *(role.name for role in self.missing))
+        return tuple(dict.fromkeys(names))
+
+    def __str__(self) -> str:
+        return "; ".join(f"{role}: {', '.join(columns)}" for role, columns in self.columns.items())
+
+    def problem(self) -> str | None:
+        """Ask for every column that is missing or unclear, or return None.
+
+        Examples
+        --------
+        >>> print(guess_roles(["asked", "sku"], "judgements").problem())
+        Which columns hold the query and the grade? Name them, or call them 'query' and 'grade'. The columns are \
+asked, sku
+        """
+        sentences = [
+            f"There is no column {name!r} for {role}{did_you_mean(name, self.table_columns)}"
+            for role, name in self.absent
+        ]
+        for role, columns in self.unclear.items():
+            sentences.append(f"{_listed([repr(column) for column in columns])} could each be the {role}")
+        sentences = [f"{'; '.join(sentences)}."] if sentences else []
+        if self.missing:
+            nouns = _listed([role.meaning for role in self.missing])
+            sentences.append(f"Which {'columns hold' if len(self.missing) > 1 else 'column holds'} {nouns}?")
+        if not sentences:
+            return None
+        usual = [repr(role.usual_column) for role in TABLE_ROLES[self.kind] if role.name in self.wanted]
+        it = "them" if len(usual) > 1 else "it"
+        sentences.append(f"Name {it}, or call {it} {_listed(usual)}.")
+        return f"{' '.join(sentences)} The columns are {', '.join(self.table_columns)}"
 
 
-def need_column(table: DataTable, role: str, tiers: Tiers, given: str | None = None) -> str:
-    """The same, where there must be one."""
-    column = find_column(table, role, tiers, given)
-    if column is None:
-        raise column_error(table, role, f"no column is called as one that holds the {role}", tiers[0][0])
-    return column
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def given_column(table: DataTable, role: str, name: str, usual: str) -> str:
-    """A column that was named, which must be there."""
-    if name not in table.columns:
-        raise column_error(table, role, f"there is no column {name!r}{did_you_mean(name, table.columns)}", usual)
-    return name
+def guess_roles(columns: Iterable[str], kind: str, given: Given | None = None) -> RoleGuess:
+    """Guess the column of each role from the names of the columns, but for the roles that are ``given``.
+
+    Of two names that are equally sure, an optional role takes the first; a required role is unclear. No column is
+    guessed for two roles.
+
+    Examples
+    --------
+    >>> guess = guess_roles(["sku", "name", "price"], "documents")
+    >>> guess["id"], guess.columns["text"], guess.problem()
+    ('sku', ('name',), None)
+    """
+    names = tuple(columns)
+    roles = TABLE_ROLES[kind]
+    wanted = {role.name: _named(given, role.name) for role in roles}
+    taken = {name for named in wanted.values() for name in named}
+    found: dict[str, tuple[str, ...]] = {}
+    missing: list[Role] = []
+    unclear: dict[str, tuple[str, ...]] = {}
+    for role in roles:
+        matches = wanted[role.name]
+        if not matches:
+            matches = role.columns_in({name: plain_name(name) for name in names if name not in taken})
+            if len(matches) > 1 and role.type != "texts":
+                if role.required:
+                    unclear[role.name] = matches
+                    continue
+                matches = matches[:1]
+        if matches:
+            found[role.name] = matches
+            taken.update(matches)
+        elif role.required:
+            missing.append(role)
+    absent = tuple((role, name) for role, named in wanted.items() for name in named if name not in names)
+    return RoleGuess(kind, names, found, tuple(missing), unclear, absent)
 
 
-def column_error(table: DataTable, role: str, problem: str, usual: str) -> FormatError:
-    """What is wrong, the columns there are, and that one can be named, or called as it is usual."""
-    if table.first_problem is not None:
-        return table.first_problem
-    listed = ", ".join(table.columns)
-    message = f"{problem}; the columns are {listed}: name the one of the {role}, or call it {usual!r}"
-    return FormatError(table.name, None, message, COLUMNS_PROBLEM)
+def _named(given: Given | None, role: str) -> tuple[str, ...]:
+    named = (given or {}).get(role, ())
+    return (named,) if isinstance(named, str) else tuple(dict.fromkeys(named))
+
+
+def find_roles(table: DataTable, kind: str, given: Given | None = None) -> RoleGuess:
+    """Return the columns of a table's roles; one error asks for all that are missing or unclear."""
+    guess = guess_roles(table.columns, kind, given)
+    problem = guess.problem()
+    if problem is not None:
+        raise table.first_problem or ColumnsError(table.name, problem, guess)
+    return guess
 
 
 @dataclass(frozen=True)
@@ -170,7 +413,7 @@ class TableSettings:
 
 @dataclass(frozen=True)
 class DocumentRoles:
-    """What the columns of a table of documents are for.
+    """Roles of the columns of a table of documents.
 
     Attributes
     ----------
@@ -189,52 +432,70 @@ class DocumentRoles:
 
 
 def document_roles(table: DataTable, id: str | None = None, text: str | Iterable[str] | None = None) -> DocumentRoles:
-    """What the columns of a table of documents are for: those that are given, the others guessed.
+    """Roles of the columns of a table of documents: those that are given, the others guessed.
 
     All columns with the name of a title or a body of text are searched.
     """
-    id_column = need_column(table, "id", IDS, id)
+    given: dict[str, str | Sequence[str]] = {} if id is None else {"id": id}
     if text is not None:
-        wanted = [text] if isinstance(text, str) else list(text)
-        columns = tuple(dict.fromkeys(given_column(table, "text", name, "text") for name in wanted))
-    else:
-        others = {column: plain_name(column) for column in table.columns if column != id_column}
-        titles = [column for column, name in others.items() if name in TITLES]
-        columns = (*titles, *(column for column, name in others.items() if name in BODIES))
-    if not columns:
-        raise column_error(table, "text", "no column is called as one that holds texts", "text")
-    stored_fields = tuple(column for column in table.columns if column not in (id_column, *columns))
-    return DocumentRoles(id_column, columns, stored_fields)
+        given["text"] = text if isinstance(text, str) else tuple(text)
+    roles = find_roles(table, "documents", given)
+    used = (roles["id"], *roles.columns["text"])
+    return DocumentRoles(roles["id"], roles.columns["text"], tuple(name for name in table.columns if name not in used))
 
 
 # Names that no table of documents has.
-_SURE_QUERIES = ("query", "query_text", "search_term", "search_query", "search_text", "user_query", *QUERIES[-1])
+_SURE_QUERIES = (*_QUERIES[0][:6], *QUERY_ID_NAMES)
 
 
 def kind_of_columns(columns: Iterable[str]) -> str | None:
-    """What a table holds, by the names of its columns: documents, judgements, triplets, a click log, links, or None.
+    """Guess the content of a table: documents, judgements, triplets, click-log, links, or None.
 
     Examples
     --------
     >>> kind_of_columns(["sku", "name", "rating"]), kind_of_columns(["query", "sku", "rating"])
     ('documents', 'judgements')
+    >>> kind_of_columns(["anchor", "positive", "negative"]), kind_of_columns(["question", "answer"])
+    ('triplets', 'judgements')
     """
     names = {plain_name(column) for column in columns}
 
-    def has(tiers: Tiers) -> bool:
+    def has(tiers: Iterable[Iterable[str]]) -> bool:
         return any(name in names for tier in tiers for name in tier)
 
-    has_texts = has((TITLES, BODIES))
-    if has(QUERIES) and has(BETTER) and has(WORSE):
+    if not has(_BETTER.names):
+        names.discard("anchor")  # the text of a link
+    has_ids, has_answers = has(_IDS), has((ANSWER_NAMES,))
+    has_texts = has(_TEXT.names) and not ({"question", "answer"} <= names and not has_ids)
+    has_queries = has((_SURE_QUERIES,)) or (has(_QUERIES) and not has_texts)
+    if has(_QUERY.names) and has(_BETTER.names) and has(_WORSE.names):
         return "triplets"
-    has_queries = has((_SURE_QUERIES,)) or (has(QUERIES) and not has_texts)
-    if has_queries and has(CLICKED) and (has(DOCUMENTS) or has(SHOWN)):
+    if has_queries and has(_CLICK_NAMES) and (has(_DOCUMENTS) or has(_SHOWN.names)):
         return "click-log"
-    if has_queries and has(DOCUMENTS) and has(GRADES):
+    if has_queries and (has(_DOCUMENTS) or has_answers) and has(_GRADE.names):
         return "judgements"
-    if has_queries and has(DOCUMENTS) and has(ACTIONS):  # events
+    if has_queries and has(_DOCUMENTS) and has(_ACTION.names):  # events
         return "click-log"
-    if has(IDS) and has_texts:  # which may have a source, or carry its links
+    if has_ids and has_texts:  # which may have a source, or carry its links
         return "documents"
-    is_linked = (has(SOURCES[:2]) and has(TARGETS[:2])) or (has(SOURCES) and has((TARGET_LISTS,)))
+    if has_queries and has_answers:
+        return "judgements"
+    is_linked = (has(_SOURCE_IDS) and has(_TARGET_IDS)) or (has(_SOURCE.names) and has((TARGET_LISTS,)))
     return "links" if is_linked and not has_queries else None
+
+
+def kind_of_click_log(columns: Iterable[str], given: Given | None = None) -> str:
+    """Tell whether a row of a click log is one of the ``"lists"``, a document ``"shown"`` or one of ``"events"``.
+
+    Examples
+    --------
+    >>> kind_of_click_log(["query", "sku", "clicked"]), kind_of_click_log(["query", "sku", "event"])
+    ('shown', 'events')
+    """
+    names = tuple(columns)
+    lists = guess_roles(names, "lists", given)
+    known = lists.columns.keys() | lists.unclear.keys()
+    if "shown" in known:
+        return "lists"
+    has_actions = "action" in guess_roles(names, "events", given).columns
+    return "events" if has_actions and "clicked" not in known else "shown"

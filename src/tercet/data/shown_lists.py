@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from tercet.data.clicks import ClickLog, Impression
 from tercet.data.lines import Refused
-from tercet.data.roles import TIMES, plain_name
 from tercet.data.tables import DataTable
 from tercet.data.values import Record, Value, moment_in, number_in
 from tercet.errors import FormatError
@@ -144,28 +143,13 @@ class ShownLists:
         self._clicks.clear()
 
 
-def named_column(table: DataTable, tiers: Sequence[Sequence[str]], given: str | None = None) -> str | None:
-    """A column by its name, or its name within ``_source``, as exports of OpenSearch have it.
-
-    The one that is ``given`` may be of another table that is read with this one.
-    """
-    if given in table.columns:
-        return given
-    for tier in tiers:
-        for column in table.columns:
-            if plain_name(column.removeprefix("_source.")) in tier:
-                return column
-    return None
-
-
 class Times:
     """Reads times, where a column has them: ISO 8601, or seconds or milliseconds since 1970."""
 
-    def __init__(self, table: DataTable, given: str | None) -> None:
-        self.table = table
-        self.column = named_column(table, TIMES, given)
+    def __init__(self, table: DataTable, column: str | None, is_given: bool) -> None:
+        self.table, self.column = table, column
         self.notes: tuple[str, ...] = ()
-        if self.column is None or self.column == given:
+        if self.column is None or is_given:
             return
         ignored: Refused = lambda problem: None  # noqa: E731  (told when the rows are read)
         first = next((row[self.column] for _, row in table.rows(ignored) if row.get(self.column) is not None), None)

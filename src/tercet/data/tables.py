@@ -40,7 +40,6 @@ from tercet.errors import FormatError, InputError, MissingExtraError, TercetErro
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 NO_ROWS = "the table has no rows"
-COLUMNS_PROBLEM = "columns"  # kind of the errors that naming a column puts right
 ENCODING_PROBLEM = "encoding"
 DELIMITER_PROBLEM = "delimiter"
 RECORDS_LOOKED_AT = 100

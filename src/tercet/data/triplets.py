@@ -16,7 +16,7 @@ from tercet.data.judgements import UNKNOWN_ID, Columns, QueryLookup, as_judgemen
 from tercet.data.lines import FilePath, LookAlikes, Refused, refuse
 from tercet.data.parquet import is_parquet
 from tercet.data.preference_text import IDS, NUMBERS, TSV_HEADERS, PreferenceTriples, preference_lines
-from tercet.data.roles import BETTER, QUERIES, WEIGHTS, WORSE, find_column, kind_of_columns, need_column
+from tercet.data.roles import RoleGuess, find_roles, kind_of_columns
 from tercet.data.tables import DataTable, first_line, open_table
 from tercet.data.values import Value, number_in
 from tercet.errors import FormatError, InputError
@@ -40,20 +40,6 @@ class TripletRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TripletRoles:
-    """What the columns of a table of triplets are for."""
-
-    query: str
-    better: str
-    worse: str
-    weight: str | None = None
-
-    def __str__(self) -> str:
-        weight = f"; weight: {self.weight}" if self.weight else ""
-        return f"query: {self.query}; better: {self.better}; worse: {self.worse}{weight}"
-
-
-@dataclass(frozen=True)
 class ReadTriplets:
     """Triplets of a file; ``has_margins`` says that it has margins, which triplets have not, ``form`` what was read."""
 
@@ -62,28 +48,20 @@ class ReadTriplets:
     form: str
 
 
-def triplet_roles(table: DataTable, columns: Columns | None = None) -> TripletRoles:
-    """What the columns of a table of triplets are for: those that are given, the others guessed."""
-    given = dict(columns or {})
-    return TripletRoles(
-        need_column(table, "query", QUERIES, given.get("query")),
-        need_column(table, "better", BETTER, given.get("better")),
-        need_column(table, "worse", WORSE, given.get("worse")),
-        find_column(table, "weight", WEIGHTS, given.get("weight")),
-    )
-
-
-def triplet_rows(table: DataTable, roles: TripletRoles, refused: Refused | None = None) -> Iterator[TripletRow]:
+def triplet_rows(table: DataTable, roles: RoleGuess, refused: Refused | None = None) -> Iterator[TripletRow]:
     """The triplets of a table, each right by itself."""
-    has_margin = "margin" in table.columns
+    query_column, better_column, worse_column = (roles[role] for role in ("query", "better", "worse"))
+    weight_column, has_margin = roles.get("weight"), "margin" in table.columns
     for number, row in table.rows(refused):
         try:
-            query = query_in(row.get(roles.query), table, number, roles.query)
-            better = id_in(row.get(roles.better), table, number, roles.better)
-            worse = id_in(row.get(roles.worse), table, number, roles.worse)
+            query = query_in(row.get(query_column), table, number, query_column)
+            better = id_in(row.get(better_column), table, number, better_column)
+            worse = id_in(row.get(worse_column), table, number, worse_column)
             if better == worse:
                 raise table.error(number, f"better and worse are both {better!r}; a preference needs two documents")
-            weight = None if roles.weight is None else _weight_in(row.get(roles.weight), table, number, roles.weight)
+            weight = None
+            if weight_column is not None:
+                weight = _weight_in(row.get(weight_column), table, number, weight_column)
         except FormatError as problem:
             refuse(problem, refused)
         else:
@@ -130,7 +108,7 @@ def read_triplets(
     named = {"better", "worse"} & set(columns or ())
     if encoding is not None or delimiter is not None or named or _is_table(path):
         table = open_table(path, encoding=encoding, delimiter=delimiter)
-        roles = triplet_roles(table, columns)
+        roles = find_roles(table, "triplets", columns)
         rows, form = triplet_rows(table, roles, refused), f"{table.form}; {roles}"
     else:
         rows, form = _preference_rows(path, refused), "preferences"
@@ -200,7 +178,7 @@ def as_triplets(preferences: Any, queries: Mapping[str, str] | None, name: str =
             table = as_table(preferences, name)
             if not isinstance(table, DataTable):
                 return preferences
-            triplets = [row.triplet(row.query) for row in triplet_rows(table, triplet_roles(table))]
+            triplets = [row.triplet(row.query) for row in triplet_rows(table, find_roles(table, "triplets"))]
     if queries is None:
         return list(triplets)
     lookup = QueryLookup(queries)

@@ -9,14 +9,11 @@ from typing import Any, NamedTuple
 
 from tercet.data.frames import as_table
 from tercet.data.lines import FilePath
-from tercet.data.roles import find_column, need_column
+from tercet.data.roles import find_roles
 from tercet.data.tables import DataTable, open_table
 from tercet.errors import FormatError, InputError
 
 NEVER = "never"
-_QUERY_WORDS = (("query_word", "query", "query_term"), ("word", "from", "source", "term"))
-_DOC_WORDS = (("document_word", "doc_word", "document", "doc", "doc_term"), ("synonym", "to", "target", "related"))
-_WEIGHTS = (("weight",), ("score", "value"))
 
 
 class WordPair(NamedTuple):
@@ -87,9 +84,8 @@ def _of_mapping(pairs: Mapping[Any, Any]) -> Iterator[tuple[Any, Any, Any]]:
 
 
 def _of_table(table: DataTable) -> Iterator[WordPair]:
-    query = need_column(table, "query word", _QUERY_WORDS)
-    doc = need_column(table, "document word", _DOC_WORDS)
-    weight = find_column(table, "weight", _WEIGHTS)
+    roles = find_roles(table, "word-pairs")
+    query, doc, weight = roles["query-word"], roles["document-word"], roles.get("weight")
     for number, row in table.rows():
         try:
             stated = 1.0 if weight is None else row.get(weight)
