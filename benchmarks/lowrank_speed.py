@@ -1,5 +1,5 @@
-"""Steps per second of low-rank models on 20 Newsgroups class preferences, one thread:
-Tercet, LightFM (BPR, sparse features on both sides) and a NumPy/SciPy loop; then what the cost of a step depends on.
+"""Low-rank models on 20 Newsgroups class preferences, one thread: seconds of learning to the lowest error that LightFM
+reaches with its best loss and rate; steps per second beside a NumPy/SciPy loop; and the cost of a step by size.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import one_thread  # noqa: F401
 # isort: split
 
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ from common import (
 N_COMPONENTS = 100
 RATE = 0.1
 MARGIN = 1.0
-LIGHTFM_TARGET = 5.0
+LIGHTFM_RATES = (0.02, 0.05, 0.1, 0.2)
 LOOP_TARGET = 10.0
 # With these every step updates and nothing changes: the cost of a step no longer depends on what was learned.
 EVERY_STEP_UPDATES: dict[str, Any] = {"margin": 1e6, "rate": 1e-12}
@@ -79,14 +80,12 @@ def numpy_loop(X: sparse.csr_array, prefs: tc.Preferences, U: NDArray[np.float32
     return violations
 
 
-def lightfm_model(seed: int) -> Any:
+def lightfm_model(loss: str, rate: float, seed: int) -> Any:
     try:
         from lightfm import LightFM
     except ImportError:
         raise SystemExit("LightFM is needed: pip install lightfm-next, or tercet with the extra 'bench'") from None
-    return LightFM(
-        no_components=N_COMPONENTS, loss="bpr", learning_schedule="adagrad", learning_rate=0.05, random_state=seed
-    )
+    return LightFM(no_components=N_COMPONENTS, loss=loss, learning_rate=rate, random_state=seed)
 
 
 def lightfm_error(model: Any, X: sparse.csr_array, prefs: tc.Preferences) -> float:
@@ -95,6 +94,91 @@ def lightfm_error(model: Any, X: sparse.csr_array, prefs: tc.Preferences) -> flo
     biases, items = model.get_item_representations(rows)
     gap = items[prefs.better] - items[prefs.worse]
     return error_of(np.einsum("ij,ij->i", users[prefs.query], gap) + biases[prefs.better] - biases[prefs.worse])
+
+
+# -- equal quality ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Processor seconds of learning after each portion, and the errors then."""
+
+    name: str
+    seconds: list[float]
+    validation: list[float]
+    test: list[float]
+
+    def reaches(self, error: float) -> float | None:
+        """Seconds until the validation error is at most ``error``."""
+        return next((s for s, e in zip(self.seconds, self.validation, strict=True) if e <= error), None)
+
+
+def equal_quality(data: Newsgroups, seed: int, quick: bool) -> dict[str, Any]:
+    """Time until the validation error that LightFM's best setting reaches; the test error is looked at once."""
+    rng = np.random.default_rng(seed)
+    held = np.zeros(len(data.y), dtype=bool)
+    held[rng.permutation(len(data.y))[: len(data.y) // 5]] = True
+    X, y, X_held, y_held = data.X[~held], data.y[~held], data.X[held], data.y[held]
+    validation = tc.Preferences.from_labels(y_held, 20_000, random_state=seed + 2)
+    test = tc.Preferences.from_labels(data.y_test, 20_000, random_state=seed + 1)
+    portion, n_portions = (2_000, 2) if quick else (20_000, 10)
+    prefs = tc.Preferences.from_labels(y, portion * n_portions, random_state=seed)
+    features = sparse.csr_matrix(X)
+
+    def learn_lightfm(loss: str, rate: float, portions: int) -> Curve:
+        model, curve = lightfm_model(loss, rate, seed), Curve(f"LightFM {loss}, rate {rate:g}", [], [], [])
+        for k in range(portions):
+            some = prefs[k * portion : (k + 1) * portion]
+            pairs = some.query.copy(), some.better.copy()  # copies: LightFM does not take read-only arrays
+            answers = sparse.coo_matrix((np.ones(portion, dtype=np.float32), pairs), shape=(X.shape[0], X.shape[0]))
+            with (clock := Clock()).running():
+                model.fit_partial(answers, user_features=features, item_features=features, num_threads=1)
+            curve.seconds.append(clock.processor + (curve.seconds[-1] if curve.seconds else 0.0))
+            curve.validation.append(lightfm_error(model, X_held, validation))
+            curve.test.append(lightfm_error(model, data.X_test, test))
+        return curve
+
+    def learn_ours(name: str, **settings: Any) -> Curve:
+        ranker = tc.LowRankRanker(n_components=N_COMPONENTS, margin=MARGIN, random_state=seed, **settings)
+        curve, step = Curve(f"Tercet, {name}", [], [], []), portion // 8
+        for k in range(0, portion * n_portions, step):
+            with (clock := Clock()).running():
+                ranker.partial_fit(X, prefs[k : k + step])
+            curve.seconds.append(clock.processor + (curve.seconds[-1] if curve.seconds else 0.0))
+            curve.validation.append(error_of(ranker.margins(X_held, validation)))
+            curve.test.append(error_of(ranker.margins(data.X_test, test)))
+        return curve
+
+    settings = [(loss, rate) for loss in ("warp", "bpr") for rate in LIGHTFM_RATES]
+    tried = [learn_lightfm(*setting, portions=2) for setting in settings]
+    best = int(np.argmin([curve.validation[-1] for curve in tried]))
+    rival = learn_lightfm(*settings[best], portions=n_portions)
+    goal = min(rival.validation)
+    ours = [
+        learn_ours("two factors, no identity", rate=RATE, diagonal=None),
+        learn_ours("tied, identity", rate=RATE, tied=True),
+    ]
+    rows = []
+    for curve in (rival, *ours):
+        seconds = curve.reaches(goal)
+        at = curve.seconds.index(seconds) if seconds is not None else -1
+        rows.append(
+            [
+                curve.name,
+                "not reached" if seconds is None else f"{seconds:.2f}",
+                f"{curve.validation[at]:.4f}",
+                f"{curve.test[at]:.4f}",
+                "–" if seconds is None else f"{(rival.reaches(goal) or 0.0) / seconds:.1f}",
+            ]
+        )
+    print_table(
+        f"Processor seconds of learning to LightFM's lowest validation error in {portion * n_portions:,} answers; its "
+        f"loss and rate are the best of {len(tried)} after {2 * portion:,}",
+        ["engine", "seconds", "validation error", "test error", "faster"],
+        rows,
+    )
+    print("; ".join(f"{curve.name}: {curve.validation[-1]:.3f}" for curve in tried), f"after {2 * portion:,} answers.")
+    return {"tried": [asdict(curve) for curve in tried], "curves": [asdict(curve) for curve in (rival, *ours)]}
 
 
 def compare(data: Newsgroups, seed: int, quick: bool) -> dict[str, Any]:
@@ -116,13 +200,6 @@ def compare(data: Newsgroups, seed: int, quick: bool) -> dict[str, Any]:
         "… two factors, no identity": (tc.LowRankRanker(**tied | {"tied": False, "diagonal": None}), n),
         "… the loop's preferences": (tc.LowRankRanker(**tied), n_loop),
     }
-    ones = np.ones(n, dtype=np.float32)
-    # Copies: LightFM does not take read-only arrays.
-    interactions = sparse.coo_matrix(
-        (ones, (prefs.query.copy(), prefs.better.copy())), shape=(data.X.shape[0], data.X.shape[0])
-    )
-    features = sparse.csr_matrix(data.X)
-    lightfm = lightfm_model(seed)
     start = tc.LowRankRanker(**tied | EVERY_STEP_UPDATES).fit(data.X, prefs[:1]).weights_.query_factors
     loops: dict[str, Callable[..., int]] = {"SciPy loop": scipy_loop, "NumPy loop": numpy_loop}
 
@@ -140,9 +217,6 @@ def compare(data: Newsgroups, seed: int, quick: bool) -> dict[str, Any]:
         for name, (ranker, steps) in rankers.items():
             timed(name, steps, ranker.fit, data.X, prefs[:steps])
             facts[name] |= {"updates": violation_rate(ranker), "error": ranker_error(ranker, data, test)}
-        features_of = {"user_features": features, "item_features": features}
-        timed("LightFM BPR", n, lightfm.fit, interactions, **features_of, num_threads=1)
-        facts["LightFM BPR"] |= {"updates": 1.0, "error": lightfm_error(lightfm, data.X_test, test)}
         for name, loop in loops.items():
             U = np.array(start, dtype=np.float32)
             violations = timed(name, n_loop, loop, data.X, prefs[:n_loop], U)
@@ -171,13 +245,6 @@ def compare(data: Newsgroups, seed: int, quick: bool) -> dict[str, Any]:
             for name, fact in facts.items()
         ],
     )
-    print(
-        "LightFM draws its own worse documents: at random from the better documents of all preferences, as often as\n"
-        "they occur, leaving out only the query's own better documents, so that some are of the query's class; it\n"
-        "takes the preferences in random order. It has two factor matrices and biases and no identity, a logistic\n"
-        "loss, so that every step updates, and AdaGrad (it has no plain SGD). Its rate is its default; 1 step = 1\n"
-        "(query, better) pair. Tercet's row '… every step updates' does the same share of updates."
-    )
     return {"engines": facts, "ratios": print_ratios(facts), "clocks": clocks}
 
 
@@ -188,9 +255,6 @@ def ranker_error(ranker: Any, data: Newsgroups, test: tc.Preferences) -> float |
 
 def print_ratios(facts: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     wanted: list[tuple[str, str, float | None]] = [
-        ("Tercet, tied, identity", "LightFM BPR", LIGHTFM_TARGET),
-        ("… every step updates", "LightFM BPR", None),
-        ("… two factors, no identity", "LightFM BPR", None),
         ("… the loop's preferences", "SciPy loop", LOOP_TARGET),
         ("… the loop's preferences", "NumPy loop", None),
     ]
@@ -300,12 +364,16 @@ def main() -> None:
     with (loading := Clock()).running():
         data = load_newsgroups(arguments.data_home)
     print(f"20 Newsgroups read and vectorised in {loading.wall:.1f} s.")
+    with (equal := Clock()).running():
+        curves = equal_quality(data, arguments.seed, arguments.quick)
     compared = compare(data, arguments.seed, arguments.quick)
     with (whole := Clock()).running():
         scaled = scaling(data, arguments.seed, arguments.quick)
     print()
-    say_if_disturbed([whole, *(clock for clocks in compared["clocks"].values() for clock in clocks)])
-    write_json(arguments.output, {"machine": facts, "compared": compared, "cost_of_a_step": scaled})
+    say_if_disturbed([equal, whole, *(clock for clocks in compared["clocks"].values() for clock in clocks)])
+    write_json(
+        arguments.output, {"machine": facts, "equal_quality": curves, "compared": compared, "cost_of_a_step": scaled}
+    )
 
 
 if __name__ == "__main__":

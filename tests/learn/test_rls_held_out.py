@@ -18,7 +18,7 @@ from tercet.data.letor_folds import query_folds
 from tercet.errors import InputError, ParameterError
 from tercet.learn.linear import FTRLRanker
 from tercet.learn.rls import RankRLS, RLSPath, RLSRegressor, choose_rls, choosing, columns, comparisons
-from tercet.learn.rls.columns import KernelColumns
+from tercet.learn.rls.kernels import KernelColumns
 
 L2S = [1e-3, 0.1, 2.0, 50.0]
 PARAMS = [

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-import tercet.learn.rls.comparisons as comparisons
+import tercet.learn.rls.solving as solving
 from oracles import edge_laplacian, kernel_matrix, query_laplacian, rank_rls, sparse_rank_rls
 from tercet import Preferences
 from tercet.errors import InputError
@@ -173,8 +173,8 @@ def test_the_size_of_blocks_changes_nothing(bytes_at_once, monkeypatch):
     for ids in (qid, np.zeros(400), np.arange(400) // 100):  # queries smaller, and larger, than a block
         expected = RankRLS(kernel="gaussian", n_basis=60, l2=0.1).fit(X, y, qid=ids).dual_coef_
         with monkeypatch.context() as patch:
-            patch.setattr(comparisons, "BYTES_AT_ONCE", bytes_at_once)
-            patch.setattr(comparisons, "_NUMBERS_AT_ONCE", 500)
+            patch.setattr(solving, "BYTES_AT_ONCE", bytes_at_once)
+            patch.setattr(solving, "_NUMBERS_AT_ONCE", 500)
             found = RankRLS(kernel="gaussian", n_basis=60, l2=0.1).fit(X, y, qid=ids)
             np.testing.assert_allclose(found.dual_coef_, expected, atol=1e-9 * np.abs(expected).max())
             full = RankRLS(kernel="gaussian").fit(X[:90], y[:90], qid=ids[:90])
@@ -201,7 +201,7 @@ def test_wide_sparse_rows_are_never_made_dense():
 @pytest.mark.slow
 @pytest.mark.parametrize("basis", ["random", "leverage"])
 def test_of_the_kernel_of_all_rows_with_the_basis_only_blocks_are_held(basis, monkeypatch):
-    monkeypatch.setattr(comparisons, "BYTES_AT_ONCE", 2**18)
+    monkeypatch.setattr(solving, "BYTES_AT_ONCE", 2**18)
     X, y, _ = made_rows(0, n=20_000)
     ranker = RankRLS(kernel="gaussian", n_basis=100, basis=basis)
     for qid in (np.arange(20_000) // 10, None):  # many queries, and one that is larger than a block

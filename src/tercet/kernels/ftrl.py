@@ -1,4 +1,8 @@
-"""FTRL-proximal over batches of pairs that never cross a query (Cheng et al. 2018, equation 6 and theorem 3.1)."""
+"""MinBatSRank: FTRL-proximal over batches of pairs that never cross a query (Cheng et al. 2018, Algorithms 1 and 2).
+
+The paper's symbols: ``l1`` is λ, ``rate`` γ, ``rho`` ρ, ``z`` v_t, ``G`` the sum of squares g_t of Algorithm 2, and
+``inverse_rate`` H_t / γ = 1 / η_t.
+"""
 
 from __future__ import annotations
 
@@ -73,10 +77,10 @@ class PassBuffers(NamedTuple):
 class Rules(NamedTuple):
     """How a weight follows from what was summed up."""
 
-    l1: float
-    rate: float
-    rho: float
-    per_feature: bool
+    l1: float  # λ
+    rate: float  # γ
+    rho: float  # ρ
+    per_feature: bool  # False: the paper's MinBatSRank-Nonfea
 
 
 class Sums(NamedTuple):
@@ -93,7 +97,7 @@ class Sums(NamedTuple):
 
 @helper
 def ftrl_weight(z, inverse_rate, l1):
-    """Theorem 3.1: exactly zero up to the penalty, and shrunk by it beyond."""
+    """Theorem 3.1 (equation 7): w is 0 where |v| <= λ, else -η (v - sign(v) λ)."""
     if abs(z) <= l1 or inverse_rate == 0.0:  # the latter with rho = 0 and slopes whose squares underflow
         return 0.0
     return ((l1 if z > 0.0 else -l1) - z) / inverse_rate  # NaN stays NaN
@@ -112,11 +116,11 @@ def ftrl_step(feature, slope, t, rules, sums):
     if slopes.size:
         slopes[feature] += slope
     before = G[feature]
-    G[feature] = before + slope * slope
+    G[feature] = before + slope * slope  # Algorithm 2, line 4
     if per_feature:
-        inverse_rate = np.sqrt(rho + G[feature]) / rate
-        sigma = inverse_rate - np.sqrt(rho + before) / rate
-        z[feature] += slope - sigma * w[feature]
+        inverse_rate = np.sqrt(rho + G[feature]) / rate  # lines 5 and 6: H / γ
+        sigma = inverse_rate - np.sqrt(rho + before) / rate  # line 7
+        z[feature] += slope - sigma * w[feature]  # v of Theorem 3.1
     else:
         inverse_rate = np.sqrt(t) / rate
         if w[feature] == 0.0:

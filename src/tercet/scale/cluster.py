@@ -12,7 +12,7 @@ from tercet._validate import check_integer
 from tercet.errors import InputError, ParameterError
 from tercet.learn import RANKERS
 from tercet.learn.linear import LINEAR_RANKERS
-from tercet.learn.linear.ftrl_state import FTRLPass
+from tercet.learn.linear.ftrl import FTRLPass
 from tercet.learn.loop import Executor, InRounds, QueryPass, Run, Stepper, executing_on
 from tercet.scale.features import FEATURE_ROUNDS, pass_in_rounds
 from tercet.scale.rounds import Diary, InProcess, RoundFacts, Rounds, Schedule, WorkerPool

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from tercet.kernels.ftrl import Features, Losses, PassBuffers, Paths, Rules, Sums, ftrl_pass
 from tercet.kernels.pairs import QueryDocs
 from tercet.kernels.rows import CsrRows
-from tercet.learn.linear.ftrl_state import FTRLPass, FTRLState
+from tercet.learn.linear.ftrl import FTRLPass, FTRLState
 from tercet.scale.changes import DenseChange, Piece, agreement, as_compiled
 from tercet.scale.mixing import RoundLength, words_of
 from tercet.scale.rounds import Diary, RoundFacts, Schedule, WorkerPool

@@ -1,51 +1,178 @@
-"""MinBatSRank: FTRL-proximal with L1 over the pairs of one query after another (Cheng et al. 2018)."""
+"""MinBatSRank: FTRL-proximal with L1 over the pairs of one query after another (Cheng et al. 2018, Algorithm 2).
+
+The steps are in ``kernels/ftrl.py``. ``FTRLState`` is what they carry, `FTRLRanker` the ranker, ``StreamFit`` a pass
+over chunks of a set that does not fit in memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from tercet.errors import ParameterError
-from tercet.kernels.ftrl import Losses, Rules
+from tercet.data.letor import LetorData
+from tercet.errors import InputError, MissingBundleError, ParameterError
+from tercet.kernels.ftrl import Features, Losses, PassBuffers, Paths, Rules, Sums, ftrl_pass
 from tercet.kernels.pairs import BY_BEST_ORDER, BY_PRESENT_ORDER, HINGE, LISTNET, SQUARED_HINGE
 from tercet.learn.base import Count, NotNegative, Positive, Seed
 from tercet.learn.linear.base import SparseLinearRanker, kernel_features
-from tercet.learn.linear.ftrl_state import FTRLPass, FTRLState, SavedFTRL
-from tercet.learn.linear.ftrl_stream import RowChunk, StreamFit, StreamProgress
 from tercet.learn.linear.queries import Queries
-from tercet.learn.loop import Checkpoint, current_executor
+from tercet.learn.loop import Checkpoint, QueryPass, current_executor
+from tercet.store import check_destination, read_bundle, write_bundle
 from tercet.store.codec import decode, encode
+from tercet.store.digest import digest_of
+from tercet.store.kinds import CHECKPOINT
+from tercet.store.schema import Bounds, Shape
 
 LOSSES = {"hinge": HINGE, "hinge2": SQUARED_HINGE, "listnet": LISTNET}
 PAIR_WEIGHTS = {None: 0, "ndcg": BY_PRESENT_ORDER, "ideal-ndcg": BY_BEST_ORDER}
+_NO_SLOPES = np.empty(0)
+
+
+@dataclass(eq=False)
+class FTRLState:
+    """What FTRL carries from step to step: ``z`` (the paper's v), the squared slopes ``G``, and the steps done.
+
+    ``w`` follows from them by ``rules``.
+    """
+
+    z: NDArray[np.float64]
+    G: NDArray[np.float64]
+    w: NDArray[np.float64]
+    step: int
+    rules: Rules
+
+    @classmethod
+    def start(cls, n_features: int, rules: Rules) -> FTRLState:
+        z, G, w = np.zeros((3, n_features))
+        return cls(z, G, w, 0, rules)
+
+    def inverse_rates(self) -> NDArray[np.float64]:
+        """1/eta of each feature now."""
+        if self.rules.per_feature:
+            return np.sqrt(self.rules.rho + self.G) / self.rules.rate
+        return np.full(self.z.size, np.sqrt(self.step) / self.rules.rate)
+
+    def follow(self, rules: Rules) -> None:
+        """Go on by other rules: z and G stay, the weights are those the new rules give."""
+        if rules == self.rules:
+            return
+        self.z = self.present()
+        self.rules = rules
+        self.settle()
+
+    def present(self) -> NDArray[np.float64]:
+        """z as of now: that of a weight that stood still has not followed the plain rate, which moves at every step."""
+        z = self.z.copy()
+        if not self.rules.per_feature:
+            moving = self.w != 0
+            z[moving] = -self.w[moving] * self.inverse_rates()[moving] - np.sign(self.w[moving]) * self.rules.l1
+        return z
+
+    def settle(self) -> None:
+        """Make the weights those that z, G and the rules give."""
+        shrunk = np.sign(self.z) * np.maximum(np.abs(self.z) - self.rules.l1, 0.0)
+        inverse_rates = self.inverse_rates()
+        moves = (shrunk != 0) & (inverse_rates != 0)
+        self.w = -np.divide(shrunk, inverse_rates, out=np.zeros_like(shrunk), where=moves)
+
+
+@dataclass(frozen=True, eq=False)
+class SavedFTRL:
+    """The state of a saved FTRLRanker: its rules, sums and steps. ``w`` is the ranker's ``coef``."""
+
+    step: Annotated[int, Bounds(least=0)]
+    loss: float
+    l1: Annotated[float, Bounds(least=0)]
+    rate: Annotated[float, Bounds(above=0)]
+    rho: Annotated[float, Bounds(least=0)]
+    per_feature: bool
+    z: Annotated[NDArray[np.float64], Shape("n_features")]
+    G: Annotated[NDArray[np.float64], Shape("n_features", bounds=Bounds(least=0))]
+    scale: Annotated[NDArray[np.float64] | None, Shape("n_features", bounds=Bounds(above=0))] = None
+
+
+@dataclass(frozen=True, eq=False)
+class FTRLPass(QueryPass):
+    """One pass over the queries of an order, which changes the state."""
+
+    X: Features
+    order: NDArray[np.int64]
+    queries: Queries
+    losses: Losses
+    state: FTRLState
+
+    def run(self) -> tuple[float, float]:
+        state = self.state
+        sums = Sums(state.z, state.G, state.w, _NO_SLOPES)
+        queries = self.queries.arrays()
+        buffers = PassBuffers.allocate(self.X, self.order, queries.starts, len(state.w))
+        n_steps, loss, largest = ftrl_pass(
+            *(self.X, self.order, queries, self.losses, state.rules, sums, state.step, buffers),
+            *Paths.from_features(self.X, self.losses),
+        )
+        state.step += int(n_steps)
+        return float(loss), float(largest)
+
+
+# X, y and qid, whole queries
+RowChunk = LetorData | tuple[Any, Any, Any]
+
+
+@dataclass(frozen=True)
+class StreamProgress:
+    """How far a stream was learned from: passes done, and chunks, queries with pairs and rows of the one under way."""
+
+    epoch: int = 0
+    chunk: int = 0
+    n_queries: int = 0
+    n_rows: int = 0
+    loss: float = 0.0  # of all queries of the pass so far
+    learned: int = 0  # queries with pairs, over all passes
+    finished: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class StreamCheckpoint:
+    """What is kept of a run, so that it can go on."""
+
+    run: str  # a digest of the data and the parameters
+    progress: StreamProgress
+    step: Annotated[int, Bounds(least=0)]
+    z: Annotated[NDArray[np.float64], Shape("n_features")]
+    G: Annotated[NDArray[np.float64], Shape("n_features")]
+    w: Annotated[NDArray[np.float64], Shape("n_features")]
+    l1: float
+    scale: Annotated[NDArray[np.float64] | None, Shape("n_features")] = None
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class FTRLRanker(SparseLinearRanker):
     """A sparse linear ranker learned in one pass: MinBatSRank.
 
-    After each batch t of pairs, with g its gradient and all starting at 0::
+    After each batch t of pairs, with g its gradient and all starting at 0 (the paper's v is z)::
 
-        G += g²;  1/eta_t = sqrt(rho + G) / rate;  sigma_t = 1/eta_t - 1/eta_(t-1)
-        z += g - sigma_t w
-        w = 0 where |z| <= l1, else -eta_t (z - sign(z) l1)
+        G += g²;  1/η_t = √(ρ + G) / γ;  σ_t = 1/η_t - 1/η_(t-1)    # Algorithm 2
+        z += g - σ_t w                                              # Theorem 3.1
+        w = 0 where |z| <= λ, else -η_t (z - sign(z) λ)             # equation 7
 
     so weights are exactly zero until the gradients against them sum up to more than ``l1``, and return to zero.
 
     Parameters
     ----------
-    l1 : strength of the penalty, a total over the whole run and not per step; None takes ``l1_share`` of the weakest
+    l1 : λ, strength of the penalty, a total over the whole run and not per step; None takes ``l1_share`` of the weakest
         that leaves no feature, which costs a pass more
     l1_share : the share, where ``l1`` is None, of the weakest penalty that leaves no feature
-    rate : the paper's gamma. With ``per_feature=False`` the rate of step t is ``rate / sqrt(t)``; the paper's
+    rate : γ. With ``per_feature=False`` the rate of step t is ``rate / sqrt(t)``; the paper's
         MinBatSRank-Nonfea has 1.0 there
-    rho : holds the first per-feature rates down
+    rho : ρ, holds the first per-feature rates down
     per_feature : a rate for each feature, by its gradients so far
-    batch_size : pairs in a batch; None takes all pairs of a query, which costs n log n in its n documents and not
+    batch_size : pairs in a batch Z_t; None takes all pairs of a query, which costs n log n in its n documents and not
         the number of its pairs. A batch never crosses a query. Within a query pairs come in the order of the better
         row, then of the worse one
     epochs : passes over the data
@@ -228,3 +355,169 @@ class FTRLRanker(SparseLinearRanker):
         w = self.coef_.copy() if stored.scale is None else self.coef_ * stored.scale
         self._state = FTRLState(stored.z, stored.G, w, stored.step, rules)
         self.l1_, self.n_steps_, self.loss_ = stored.l1, stored.step, stored.loss
+
+
+# -- streams ----------------------------------------------------------------------------------------------------------
+
+_EXPECTED = "expected an iterable of chunks, each LetorData or (X, y, qid)"
+
+
+def _rows_of(chunk: RowChunk, number: int) -> tuple[Any, Any, Any]:
+    if isinstance(chunk, LetorData):
+        return chunk.X, chunk.y, chunk.qid
+    if not isinstance(chunk, tuple) or len(chunk) != 3:
+        raise InputError(f"chunk {number} is a {type(chunk).__name__}; {_EXPECTED}")
+    return chunk
+
+
+def _plain(values: Any) -> Any:
+    """What a digest can be made of: lists as they are, all else, such as frames, as arrays."""
+    return values if isinstance(values, list | tuple) else np.asarray(values)
+
+
+class StreamFit:
+    """One call of ``fit_stream``: passes over chunks, with what must be kept to go on after a kill."""
+
+    def __init__(self, ranker: FTRLRanker, chunks: Iterable[RowChunk], checkpoint: Checkpoint | None) -> None:
+        self.ranker, self.chunks, self.checkpoint = ranker, chunks, checkpoint
+        self.progress = StreamProgress()
+        if not isinstance(chunks, Iterable):
+            raise InputError(f"chunks is a {type(chunks).__name__}; {_EXPECTED}")
+        if ranker.shuffle:
+            raise ParameterError("shuffle=True needs all queries in memory; a stream is learned from in its order")
+        if ranker.epochs > 1 and iter(chunks) is chunks:
+            raise InputError(
+                f"epochs={ranker.epochs} needs chunks that can be gone over again, such as a LetorStream or a "
+                "list; an iterator can be used once"
+            )
+
+    def go(self, progress: Callable[[StreamProgress], None] | None) -> None:
+        identity = self._restore()
+        written = self.progress.learned
+        while not self.progress.finished:
+            n_chunks = 0
+            last: Any = None  # query of the chunk before
+            for number, chunk in enumerate(self._from(self.progress.chunk), start=self.progress.chunk):
+                X, y, qid = _rows_of(chunk, number)
+                self._check_cut(number, last, qid)
+                last = None if qid is None else qid[len(qid) - 1]
+                self._learn(number, X, y, qid)
+                n_chunks += 1
+                if self.checkpoint is not None and self.progress.learned - written >= self.checkpoint.every:
+                    self._write(identity)
+                    written = self.progress.learned
+                if progress is not None:
+                    progress(self.progress)
+            if not n_chunks and not self.progress.chunk:
+                raise InputError("the stream has no chunks, so there is nothing to learn from")
+            self._end_pass()
+        if self.checkpoint is not None:
+            self._write(identity)
+        if progress is not None:
+            progress(self.progress)
+
+    def _from(self, number: int) -> Iterator[RowChunk]:
+        """Chunks from one on; of a set that gives any of its chunks, those before are not read."""
+        get, length = getattr(self.chunks, "__getitem__", None), getattr(self.chunks, "__len__", None)
+        if get is not None and length is not None and not isinstance(self.chunks, Mapping):
+            return (get(k) for k in range(number, length()))
+        return islice(iter(self.chunks), number, None)
+
+    def _check_cut(self, number: int, last: Any, qid: Any) -> None:
+        if last is not None and qid is not None and len(qid) and last == qid[0]:
+            raise InputError(
+                f"chunk {number} begins with query {str(qid[0])!r}, in which chunk {number - 1} ends; cut no query"
+            )
+
+    def _learn(self, number: int, X: Any, y: Any, qid: Any) -> None:
+        ranker, progress = self.ranker, self.progress
+        is_first = progress.epoch == 0 and number == 0
+        width = X.shape[1] if hasattr(X, "shape") and len(X.shape) == 2 else None
+        if not is_first and width not in (None, ranker.n_features_in_):
+            raise InputError(
+                f"chunk {number} has {width} features, those before have {ranker.n_features_in_}; all chunks need the "
+                "same number, which readers take as n_features"
+            )
+        features, queries = ranker._check_rows(X, y, qid, reset=is_first)
+        loss = 0.0
+        if len(queries):
+            ranker._go_on(features, queries)
+            loss = ranker.loss_ * len(queries)
+        self.progress = StreamProgress(
+            progress.epoch,
+            number + 1,
+            progress.n_queries + len(queries),
+            progress.n_rows + features.shape[0],
+            progress.loss + loss,
+            progress.learned + len(queries),
+        )
+
+    def _end_pass(self) -> None:
+        progress, ranker = self.progress, self.ranker
+        if not progress.learned:
+            ranker._forget()
+            raise InputError(
+                "no query has two documents of different grades, so there is nothing to learn from "
+                f"(n_samples={progress.n_rows})"
+            )
+        self._keep()
+        if progress.epoch + 1 == ranker.epochs:
+            self.progress = replace(progress, finished=True)
+        else:
+            self.progress = StreamProgress(progress.epoch + 1, learned=progress.learned)
+
+    def _keep(self) -> None:
+        """Make what was learned so far the ranker's."""
+        ranker = self.ranker
+        ranker._keep(ranker._state.w.copy())
+        ranker.n_steps_, ranker.loss_ = ranker._state.step, self.progress.loss / max(self.progress.n_queries, 1)
+
+    # -- checkpoints --------------------------------------------------------------------------------------------
+
+    def _identity(self) -> str:
+        facts: list[Any] = [repr(sorted(self.ranker.get_params().items())), current_executor().pass_identity]
+        fingerprint = getattr(self.chunks, "fingerprint", None)
+        if fingerprint is not None:
+            facts.append(fingerprint())
+        elif iter(self.chunks) is not self.chunks:
+            # The first chunk stands for all.
+            first = next(iter(self.chunks), None)
+            if first is not None:
+                X, y, qid = _rows_of(first, 0)
+                facts += [X.data if sparse.issparse(X) else _plain(X), _plain(y)]
+                facts.append(repr(None if qid is None else list(qid)))
+        return digest_of(*facts)
+
+    def _restore(self) -> str:
+        if self.checkpoint is None:
+            return ""
+        identity = self._identity()
+        try:
+            bundle = read_bundle(self.checkpoint.path, kind=CHECKPOINT)
+        except MissingBundleError:
+            check_destination(self.checkpoint.path)
+            return identity
+        stored = decode(StreamCheckpoint, bundle.meta, bundle.arrays, where="checkpoint", copy=True)
+        if stored.run != identity:
+            raise InputError(
+                f"{self.checkpoint.path} holds a checkpoint of another run: the data or the parameters differ. "
+                "Remove it or choose another path"
+            )
+        self.progress = stored.progress
+        self.ranker.l1_, self.ranker._scale = stored.l1, stored.scale
+        self.ranker._state = FTRLState(stored.z, stored.G, stored.w, stored.step, self.ranker._rules())
+        self.ranker.n_features_in_ = stored.z.size
+        self._keep()
+        return identity
+
+    def _write(self, identity: str) -> None:
+        assert self.checkpoint is not None
+        state = getattr(self.ranker, "_state", None)
+        if state is None:  # no query had pairs so far, so there is nothing to keep
+            return
+        meta, arrays = encode(
+            StreamCheckpoint(
+                identity, self.progress, state.step, state.z, state.G, state.w, state.rules.l1, self.ranker._scale
+            )
+        )
+        write_bundle(self.checkpoint.path, kind=CHECKPOINT, meta=meta, arrays=arrays)

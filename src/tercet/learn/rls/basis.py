@@ -8,12 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, optimize
 
-from tercet.errors import InputError, ParameterError
-from tercet.learn.rls.columns import Columns, GivenColumns, KernelColumns
-from tercet.learn.rls.comparisons import Alone, Vector, parts_of
-from tercet.learn.rls.inputs import check_centres
-from tercet.learn.rls.kernel import Kernel, squared_norms, unit_rows
-from tercet.learn.rls.solving import check_finite
+from tercet.errors import InputError, MemoryLimitError, ParameterError
+from tercet.learn.rls.kernels import Columns, GivenColumns, Kernel, KernelColumns, squared_norms, unit_rows
+from tercet.learn.rls.solving import Alone, Vector, check_finite, parts_of
+from tercet.learn.state import physical_memory
 
 Places = NDArray[np.int64]
 
@@ -161,3 +159,27 @@ def _ridge_of(values: Vector, dimension: float) -> float:
     if beyond(low) <= 0.0:
         return least
     return float(np.exp(optimize.brentq(beyond, low, high)))
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+def check_memory(n: int, n_matrices: int) -> None:
+    """Raise a MemoryLimitError where so many n × n matrices are more than this machine has memory for."""
+    _check_bytes(
+        8 * n_matrices * n * n, f"a kernel of {n:,} basis vectors, or features,", "a smaller n_basis needs less"
+    )
+
+
+def check_centres(n_basis: int, n_features: int) -> None:
+    """The same for the centres of k-means, which are dense and held twice."""
+    what = f"k-means with {n_basis:,} centres of {n_features:,} features"
+    _check_bytes(16 * n_basis * n_features, what, "basis='random' and 'leverage' need less")
+
+
+def _check_bytes(needed: int, what: str, instead: str) -> None:
+    there = physical_memory()
+    if needed > there:
+        raise MemoryLimitError(
+            f"{what} needs {needed / 2**30:.1f} GiB, but this machine has {there / 2**30:.1f} GiB; {instead}"
+        )

@@ -14,11 +14,8 @@ from tercet.choose import Trial, choose, settings_of
 from tercet.data.row_queries import query_numbers
 from tercet.errors import InputError, ParameterError
 from tercet.kernels.orders import disagreement, pair_counts
-from tercet.learn.rls.base import KernelLeastSquares
-from tercet.learn.rls.columns import Shared
-from tercet.learn.rls.kernel import Matrix
-from tercet.learn.rls.path import checked_l2s
-from tercet.learn.rls.ranker import RankRLS
+from tercet.learn.rls.kernels import Matrix, Shared
+from tercet.learn.rls.ranker import KernelLeastSquares, RankRLS, checked_l2s
 
 _OF_BASIS = ("n_basis", "basis")
 _PARAMETERS = ("gamma", "degree", "coef0", *_OF_BASIS)

@@ -24,10 +24,17 @@ from scipy import linalg
 from scipy.linalg import lapack
 
 from tercet.errors import InputError
-from tercet.learn.rls.columns import MappedColumns
-from tercet.learn.rls.comparisons import Vector, parts_of, rows_at_once, run_of
-from tercet.learn.rls.kernel import Matrix
-from tercet.learn.rls.solving import FullSystem, Spectrum, System, cholesky_of
+from tercet.learn.rls.kernels import MappedColumns, Matrix
+from tercet.learn.rls.solving import (
+    FullSystem,
+    Spectrum,
+    System,
+    Vector,
+    cholesky_of,
+    parts_of,
+    rows_at_once,
+    run_of,
+)
 
 # The inverse condition of a block's own matrix, from which on its closed form is taken.
 _LEAST_LEFT = 1e-6

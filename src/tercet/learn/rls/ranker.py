@@ -1,20 +1,359 @@
-"""RankRLS, and the regression it is compared with."""
+"""RankRLS (Tsivtsivadze et al. 2008), its sparse form, and the regression beside it: all that their users meet.
+
+``solving.py`` has the equations, ``kernels.py`` the kernel, ``basis.py`` the choice of the basis R, ``held_out.py`` the
+closed form of leaving out queries.
+"""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from abc import abstractmethod
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, field
+from functools import partial
+from numbers import Integral
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import RegressorMixin
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import RegressorMixin, clone
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.validation import check_is_fitted
 
+from tercet.choose import Trial, choose
+from tercet.data.letor_folds import deal_queries
 from tercet.data.preferences import Preferences, as_preferences
 from tercet.data.row_queries import query_numbers
-from tercet.errors import InputError
-from tercet.learn.rls.base import KernelLeastSquares
-from tercet.learn.rls.comparisons import Alone, ByEdge, Comparisons, PairsByQuery
-from tercet.learn.rls.inputs import Places
+from tercet.errors import DamagedBundleError, InputError
+from tercet.learn.base import COUNT, Count, NotNegative, Positive, Seed
+from tercet.learn.features import FeatureRanker
+from tercet.learn.loop import current_executor
+from tercet.learn.rls.basis import Places, check_memory, chosen_rows, given_rows
+from tercet.learn.rls.held_out import held_out_scores
+from tercet.learn.rls.kernels import (
+    NAMES,
+    Columns,
+    FeatureColumns,
+    GivenColumns,
+    Kernel,
+    KernelColumns,
+    Matrix,
+    Shared,
+)
+from tercet.learn.rls.solving import (
+    Alone,
+    ByEdge,
+    Comparisons,
+    FullSystem,
+    PairsByQuery,
+    SparseSystem,
+    System,
+    check_finite,
+    parts_of,
+)
+from tercet.store import take_array
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What a fitted ranker keeps to give more answers about the same rows; never saved.
+
+    query : the number of each row's query (n_rows,), or None where rows have no queries
+    """
+
+    X: Any
+    basis: Places | None
+    system: System
+    query: Places | None
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class KernelLeastSquares(FeatureRanker):
+    """Regularised least squares over functions of a kernel; ``_compared`` says what is fitted.
+
+    Examples
+    --------
+    >>> from tercet.learn.rls import RankRLS
+    >>> ranker = RankRLS(kernel="gaussian").fit([[0.0], [1.0]], [0, 1], qid=[7, 7])
+    >>> isinstance(ranker, KernelLeastSquares), int(ranker.predict([[0.0], [1.0]]).argmax())
+    (True, 1)
+    """
+
+    kernel: Annotated[Any, StrOptions(set(NAMES)), callable] = "linear"
+    gamma: Positive | None = None
+    degree: Count = 3
+    coef0: NotNegative = 1.0
+    l2: Positive = 1.0
+    n_basis: Annotated[Any, COUNT, "array-like", None] = None
+    basis: Literal["random", "k-means", "leverage"] = "random"
+    random_state: Seed = 0
+
+    coef_: NDArray[np.float64] = field(init=False)
+    dual_coef_: NDArray[np.float64] = field(init=False)
+
+    # -- learning -----------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, qid: Any = None, group: Any = None) -> Self:
+        """Learn from graded rows.
+
+        Parameters
+        ----------
+        X : features, dense or CSR, one row per document of a query. With ``kernel="precomputed"``, the kernel of all
+            rows with all rows; where ``n_basis`` gives rows, that of all rows with these is enough. A frame's column
+            ``qid`` is the query of each row and no feature
+        y : one number per row
+        qid : the query of each row, any hashable ids, in any order; RLSRegressor needs none
+        group : instead of ``qid``, how many rows each query has, one after another, as LightGBM and XGBoost take it;
+            ``[len(X)]`` if all rows belong to one query
+        """
+        rows, _, comparisons, query = self._prepared(X, y, self._queries(X, qid, group))
+        self._learn(rows, comparisons, query)
+        return self
+
+    def _prepared(self, X: Any, y: Any, qid: Any) -> tuple[Any, NDArray[np.float64], Comparisons, Places]:
+        """What was given, checked: rows, grades, which rows are compared, the number of each row's query."""
+        self._check_params()
+        self._forget()
+        rows, labels = self._validated(X, y, reset=True, dtype=np.float64, y_numeric=True)
+        grades = np.asarray(labels, dtype=np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            comparisons, query = self._compared(grades, qid)
+        check_finite(comparisons.target)
+        return rows, grades, comparisons, query
+
+    @abstractmethod
+    def _compared(self, y: NDArray[np.float64], qid: Any) -> tuple[Comparisons, Places]:
+        """Which rows are compared, and the number of each row's query."""
+
+    def _learn(self, X: Any, comparisons: Comparisons, query: Places | None) -> None:
+        training = self._posed(X, comparisons, query)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found, and named
+            learned = self._learned(training, training.system.solve(float(self.l2))[None])
+        check_finite(learned)
+        self._keep(training, learned[0])
+
+    def _posed(self, X: Any, comparisons: Comparisons, query: Places | None, shared: Shared | None = None) -> Training:
+        """The system, not yet solved; ``shared`` keeps what kernels with other parameters can use again."""
+        current_executor().check(self)
+        with np.errstate(over="ignore", invalid="ignore"):
+            basis, columns = self._columns(X, shared)
+            is_full = basis is not None and self.n_basis is None
+            check_memory(columns.n_columns, 1 if is_full else 3)
+            system = (FullSystem if is_full else SparseSystem)(columns, comparisons)
+        return Training(X, basis, system, query)
+
+    def _columns(self, X: Any, shared: Shared | None) -> tuple[Places | None, Columns]:
+        """The rows that are basis vectors, None in the primal, and the columns of the kernel."""
+        kernel, n_rows = self._kernel(X.shape[1]), X.shape[0]
+        given = None if self.n_basis is None or _is_number(self.n_basis) else given_rows(self.n_basis, n_rows)
+        if kernel.name == "precomputed":
+            check_kernel_matrix(X, given)
+        basis: Places | None = given
+        if self.n_basis is None:
+            if kernel.name == "linear" and X.shape[1] < n_rows:
+                return None, FeatureColumns(X)
+            basis = np.arange(n_rows)
+        elif basis is None:
+            basis = chosen_rows(self.basis, int(self.n_basis), kernel, X, int(self.random_state))
+        if kernel.name == "precomputed":
+            return basis, GivenColumns(X, self._places_of(X, basis), basis)
+        vectors = X if self.n_basis is None else X[basis]
+        if shared is not None:
+            return basis, shared.columns(kernel, X, vectors)
+        return basis, KernelColumns(kernel, X, vectors)
+
+    def _places_of(self, K: Any, basis: Places) -> Places:
+        """Which columns of a given kernel matrix are those of the basis."""
+        return basis if K.shape[1] == K.shape[0] else np.arange(len(basis))
+
+    def _kernel(self, n_features: int) -> Kernel:
+        name = "callable" if callable(self.kernel) else self.kernel
+        gamma = 1.0 / n_features if self.gamma is None else float(self.gamma)
+        function = self.kernel if callable(self.kernel) else None
+        return Kernel(name, gamma, int(self.degree), float(self.coef0), function)
+
+    def _learned(self, training: Training, coefficients: Matrix) -> Matrix:
+        """What the learned coefficients of a system are to a user: with a linear kernel always those of features."""
+        if self.kernel != "linear" or training.basis is None:
+            return coefficients
+        vectors = training.X if self.n_basis is None else training.X[training.basis]
+        return np.ascontiguousarray((vectors.T @ coefficients.T).T)
+
+    def _keep(self, training: Training, learned: NDArray[np.float64]) -> None:
+        """Make these the learned coefficients."""
+        self._training, X, basis = training, training.X, training.basis
+        if basis is not None and self.n_basis is not None:
+            self.basis_rows_ = basis
+        if self.kernel == "linear":
+            self.coef_ = learned
+            return
+        self.dual_coef_ = learned
+        if self.kernel == "precomputed":
+            assert basis is not None
+            self._places = self._places_of(X, basis)
+        else:
+            # A copy in any case: scores must not change when the caller changes X.
+            self.basis_ = X.copy() if self.n_basis is None else X[basis]
+
+    def _forget(self) -> None:
+        for name in ("coef_", "dual_coef_", "basis_", "basis_rows_", "_places", "_training"):
+            if hasattr(self, name):
+                delattr(self, name)
+
+    # -- using --------------------------------------------------------------------------------------------------
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """The score of each row; within a query, the highest stands first."""
+        check_is_fitted(self)
+        if hasattr(self, "coef_"):
+            return self._scores(X, self.coef_)
+        return self._scores(X, self.dual_coef_)
+
+    def _scores(self, X: Any, learned: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Of coefficients (n,) or several (n, n_l2s)."""
+        features = self._validated(X, reset=False, dtype=np.float64)
+        if hasattr(self, "coef_"):
+            return np.asarray(features @ learned, dtype=np.float64)
+        if self.kernel == "precomputed":
+            columns: Columns = GivenColumns(features, self._places, self._places)
+        else:
+            columns = KernelColumns(self._kernel(self.n_features_in_), features, self.basis_)
+        parts = parts_of(features.shape[0], len(learned))
+        return np.concatenate([columns.block(part) @ learned for part in parts])
+
+    def path(self, l2s: ArrayLike) -> RLSPath:
+        """The solution for every one of these l2, of the rows it was fitted to.
+
+        The first call decomposes, O(n_basis³); from then on an l2 costs O(n_basis²). ``l2s`` may be in any order.
+        """
+        training, penalties = self._known_training("path"), checked_l2s(l2s)
+        with np.errstate(over="ignore", invalid="ignore"):
+            learned = self._learned(training, training.system.spectrum.coefficients(penalties))
+        check_finite(learned)
+        fitted = copy(self)  # which another fit of this ranker does not change
+        return RLSPath(penalties, learned, fitted, partial(fitted._with, training))
+
+    def _with(self, training: Training, l2: float, learned: NDArray[np.float64]) -> Self:
+        """The ranker that ``fit`` with this l2 gives."""
+        ranker = clone(self).set_params(l2=l2)
+        ranker._note_features(self)
+        ranker._keep(training, learned.copy())
+        return ranker
+
+    def leave_query_out(self, l2s: ArrayLike) -> Matrix:
+        """Scores of every training row under the ranker learned without its query, for each l2 (n_rows, n_l2s).
+
+        The basis stays: its vectors are no examples. Costs O(n_rows n_basis²) once and then for each l2
+        O(Σ n_q² n_basis + n_q³) over queries of n_q rows. With ``n_basis`` rows are taken a block at a time, and memory
+        is that of some n_basis × n_basis matrices and the scores.
+        """
+        training, penalties = self._known_training("leave_query_out"), checked_l2s(l2s)
+        return self._held_out(training, self._fold_of(training, None), penalties)
+
+    def cross_validated(self, l2s: ArrayLike, folds: int | ArrayLike = 10) -> Matrix:
+        """Scores of every training row under the ranker learned without its fold, for each l2 (n_rows, n_l2s).
+
+        Parameters
+        ----------
+        l2s : penalties
+        folds : how many, dealt as ``query_folds`` does with ``random_state``; or the fold of each row, which must be
+            the same for all rows of a query
+        """
+        training, penalties = self._known_training("cross_validated"), checked_l2s(l2s)
+        return self._held_out(training, self._fold_of(training, folds), penalties)
+
+    def _fold_of(self, training: Training, folds: Any) -> Places:
+        """What each row is left out with; its query where ``folds`` is None."""
+        query = self._known_queries(training)
+        if folds is None:
+            return query
+        if hasattr(folds, "__len__") and not isinstance(folds, str):
+            return checked_folds(folds, query)
+        n_queries = int(query.max()) + 1
+        if not isinstance(folds, Integral) or not 2 <= int(folds) <= n_queries:
+            raise InputError(f"folds must be a whole number from 2 to the {n_queries} queries; got {folds!r}")
+        fold = np.empty(len(query), dtype=np.int64)
+        for number, (_, rows) in enumerate(deal_queries(query, n_queries, int(folds), int(self.random_state))):
+            fold[rows] = number
+        return fold
+
+    def _held_out(self, training: Training, group: Places, l2s: NDArray[np.float64]) -> Matrix:
+        """Every row without those of its group."""
+        if (group == group[0]).all():
+            raise InputError("there is one query, or fold, only; without it there is nothing to learn from")
+        rows = training.system.comparisons.rows
+        order = np.argsort(group[rows], kind="stable")
+        blocks = np.split(order, np.flatnonzero(np.diff(group[rows][order])) + 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            held_out = held_out_scores(training.system, blocks, l2s)
+        check_finite(held_out)
+        scores = np.empty_like(held_out)
+        scores[rows] = held_out
+        return scores
+
+    def _known_training(self, what: str) -> Training:
+        check_is_fitted(self)
+        if not hasattr(self, "_training"):
+            raise InputError(f"{what} needs the training rows, which are not saved with a ranker; fit it again")
+        return self._training
+
+    def _known_queries(self, training: Training) -> Places:
+        if training.query is None:
+            raise InputError("preferences between rows have no queries that could be left out")
+        return training.query
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "coef_") or hasattr(self, "dual_coef_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags
+
+    # -- saving -------------------------------------------------------------------------------------------------
+
+    def _saved_params(self) -> dict[str, Any]:
+        params = super()._saved_params()
+        if callable(self.kernel):
+            raise InputError("a ranker with a kernel of your own cannot be saved; use kernel='precomputed'")
+        if params["n_basis"] is not None:
+            params["n_basis"] = np.asarray(params["n_basis"]).tolist()  # a number, or whatever holds row numbers
+        return params
+
+    def _weights(self) -> dict[str, NDArray[Any]]:
+        arrays: dict[str, NDArray[Any]] = {"n_features": np.array([self.n_features_in_])}
+        for name in ("coef_", "dual_coef_", "basis_rows_", "_places"):
+            if hasattr(self, name):
+                arrays[name.strip("_")] = getattr(self, name)
+        if hasattr(self, "basis_"):
+            if sparse.issparse(self.basis_):
+                arrays |= {f"basis_{part}": getattr(self.basis_, part) for part in ("data", "indices", "indptr")}
+            else:
+                arrays["basis"] = self.basis_
+        return arrays
+
+    def _take_weights(self, arrays: dict[str, NDArray[Any]], where: str) -> None:
+        (n_features,) = take_array(arrays, "n_features", np.int64, (1,), where=where)
+        self.n_features_in_ = int(n_features)
+        if self.n_features_in_ < 1:
+            raise DamagedBundleError(f"{where}: n_features is {n_features}; expected 1 or more")
+        n_learned = self.n_features_in_ if self.kernel == "linear" else None
+        name = "coef_" if self.kernel == "linear" else "dual_coef_"
+        learned = take_array(arrays, name.strip("_"), np.float64, (n_learned,), where=where).copy()
+        setattr(self, name, learned)
+        if self.n_basis is not None:
+            n_rows = None if self.kernel == "linear" else len(learned)
+            self.basis_rows_ = take_array(arrays, "basis_rows", np.int64, (n_rows,), where=where).copy()
+            if self.basis_rows_.min(initial=0) < 0:
+                raise DamagedBundleError(f"{where}: basis_rows must be row numbers, from 0 up")
+        if self.kernel == "precomputed":
+            self._places = take_array(arrays, "places", np.int64, (len(learned),), where=where).copy()
+            if self._places.min(initial=0) < 0 or self._places.max(initial=0) >= self.n_features_in_:
+                raise DamagedBundleError(f"{where}: places must be from 0 to {self.n_features_in_ - 1}")
+        elif self.kernel != "linear":
+            self.basis_ = saved_basis(arrays, (len(learned), self.n_features_in_), where)
 
 
 class RankRLS(KernelLeastSquares):
@@ -30,9 +369,9 @@ class RankRLS(KernelLeastSquares):
         "precomputed" (X is the kernel matrix), or a callable that takes two matrices of rows and returns (n_a, n_b)
     gamma : see ``kernel``; None means 1 / n_features
     degree, coef0 : see ``kernel``
-    l2 : the strength of the penalty; a query of n rows has n² terms, so it goes with the size of queries
-    n_basis : how many training rows are basis vectors, or their row numbers; None for all. A linear kernel with fewer
-        features than rows is then solved for a weight of each feature, which is the same function
+    l2 : λ, the strength of the penalty; a query of n rows has n² terms, so it goes with the size of queries
+    n_basis : how many training rows are basis vectors (r), or their row numbers (R); None for all. A linear kernel with
+        fewer features than rows is then solved for a weight of each feature, which is the same function
     basis : how that many are chosen: "random", "k-means" (the rows nearest to centres, which are dense: two matrices
         of n_basis × n_features) or "leverage" (drawn by how little the other rows say about a row)
     random_state : seed for the choice of the basis, and of folds
@@ -129,3 +468,153 @@ class RLSRegressor(RegressorMixin, KernelLeastSquares):
     def _compared(self, y: NDArray[np.float64], qid: Any) -> tuple[Comparisons, Places]:
         every = np.arange(len(y))
         return Alone(y, every), every if qid is None else query_numbers(qid, len(y))[0]
+
+
+@dataclass(frozen=True, eq=False)
+class RLSPath:
+    """Solutions for many l2; made by ``RankRLS.path`` and ``RLSRegressor.path``.
+
+    Attributes
+    ----------
+    l2s : penalties (n,)
+    coefficients : one row for each (n, n_coefficients): of the basis vectors, or of the features where the ranker has
+        a ``coef_``
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tercet.learn.rls import RankRLS
+    >>> X = np.array([[1.0, 0.2], [0.0, 0.1], [0.9, 0.3], [0.1, 0.2]])
+    >>> path = RankRLS().fit(X, [1, 0, 1, 0], qid=["a", "a", "b", "b"]).path([0.1, 1.0, 10.0])
+    >>> path.predict(X).shape, path.ranker(1).l2
+    ((4, 3), 1.0)
+    """
+
+    l2s: NDArray[np.float64]
+    coefficients: NDArray[np.float64]
+    _ranker: KernelLeastSquares = field(repr=False)
+    _make: Callable[[float, NDArray[np.float64]], Any] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.l2s)
+
+    def __repr__(self) -> str:
+        return f"RLSPath({len(self)} penalties, {self.l2s.min():g} to {self.l2s.max():g})"
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """The scores of all rows for every l2 (n_rows, n); the kernel of the rows is made once."""
+        return self._ranker._scores(X, self.coefficients.T)
+
+    def ranker(self, i: int) -> Any:
+        """The ranker with the i-th l2, as if it had been fitted with it."""
+        if not isinstance(i, Integral) or not -len(self) <= i < len(self):
+            raise InputError(f"there is no l2 number {i!r}; the path has {len(self)}")
+        return self._make(float(self.l2s[int(i)]), self.coefficients[int(i)])
+
+    def best(self, errors: ArrayLike) -> int:
+        """The place of the lowest error, the largest l2 of equals.
+
+        Parameters
+        ----------
+        errors : of each l2 (n,), or of each l2 and query (n, n_queries), where the mean counts
+        """
+        table = real_numbers(errors, "errors")
+        means = table.mean(axis=1) if table.ndim == 2 and table.size else table
+        if means.shape != (len(self),) or not np.isfinite(means).all():
+            raise InputError(f"errors have shape {table.shape}; expected {len(self)} finite numbers, or rows of them")
+        trials = [Trial({"l2": l2}, mean, -l2) for l2, mean in zip(self.l2s.tolist(), means, strict=True)]
+        return choose(trials, higher_is_better=False)
+
+
+# -- checks -----------------------------------------------------------------------------------------------------------
+
+
+def _is_number(n_basis: Any) -> bool:
+    return isinstance(n_basis, Integral) or (isinstance(n_basis, np.ndarray) and n_basis.ndim == 0)
+
+
+def checked_l2s(l2s: ArrayLike) -> NDArray[np.float64]:
+    """One or more penalties, all above 0; otherwise an InputError that names the first that is not."""
+    values = np.atleast_1d(real_numbers(l2s, "l2s"))
+    if values.ndim != 1 or not values.size:
+        raise InputError(f"l2s must be one or more numbers; got shape {values.shape}")
+    wrong = ~(np.isfinite(values) & (values > 0))
+    if wrong.any():
+        first = int(wrong.argmax())
+        raise InputError(f"l2s[{first}] is {values[first]}; every l2 must be finite and above 0")
+    return values
+
+
+def real_numbers(given: Any, name: str) -> NDArray[np.float64]:
+    """An array of doubles; an InputError where something else was given, text that reads as a number included."""
+    try:
+        values = np.asarray(given)
+    except ValueError:  # rows of different lengths
+        raise InputError(f"{name} must be real numbers; got rows of different lengths") from None
+    if values.size and values.dtype.kind not in "iuf":
+        raise InputError(f"{name} must be real numbers; got {type(given).__name__} of dtype {values.dtype}")
+    return values.astype(np.float64)
+
+
+def checked_folds(folds: Any, query: Places) -> Places:
+    """The fold of each row; an InputError where one query is in two, or all are in one."""
+    try:
+        fold_of_row = np.asarray(folds)
+    except ValueError:
+        raise InputError(f"folds must have a whole number for each of {len(query)} rows; got rows of numbers") from None
+    if fold_of_row.shape != query.shape or fold_of_row.dtype.kind not in "iu":
+        raise InputError(f"folds must have a whole number for each of {len(query)} rows; got shape {fold_of_row.shape}")
+    first = np.unique(query, return_index=True)[1]
+    apart = fold_of_row != fold_of_row[first[query]]
+    if apart.any():
+        row = int(apart.argmax())
+        other = int(first[query[row]])
+        raise InputError(
+            f"folds[{row}] is {fold_of_row[row]}, but row {other} of the same query is in fold {fold_of_row[other]}; "
+            "a query must be in one fold"
+        )
+    return fold_of_row.astype(np.int64)
+
+
+def check_kernel_matrix(K: Any, basis: Places | None) -> None:
+    """Raise an InputError where a given matrix cannot be the kernel of its rows, or of its rows with the basis."""
+    n_rows, n_columns = K.shape
+    if n_columns != n_rows:
+        if basis is None or n_columns != len(basis):
+            raise InputError(
+                f"X has shape {K.shape}; with kernel='precomputed' it must have a column for each of its {n_rows} rows"
+                + ("" if basis is None else f", or for each of the {len(basis)} rows of n_basis")
+            )
+        K, names = K[basis], basis
+    else:
+        names = np.arange(n_rows)
+    for part in parts_of(len(names), len(names)):
+        block, mirrored = K[part], K[:, part].T
+        block, mirrored = (each.toarray() if sparse.issparse(each) else each for each in (block, mirrored))
+        wrong = np.abs(block - mirrored) > 1e-8 * max(float(np.abs(block).max()), np.finfo(np.float64).tiny)
+        if wrong.any():
+            row, column = (int(index) for index in np.argwhere(wrong)[0])
+            raise InputError(
+                f"the kernel of rows {names[part][row]} and {names[column]} is {block[row, column]}, but the other way "
+                f"round {mirrored[row, column]}; a kernel matrix is symmetric"
+            )
+    own = K.diagonal()
+    if (own < 0).any():
+        index = int((own < 0).argmax())
+        raise InputError(f"the kernel of row {names[index]} with itself is {own[index]}; it must not be below 0")
+
+
+def saved_basis(arrays: dict[str, NDArray[Any]], shape: tuple[int, int], where: str) -> Any:
+    """The basis vectors of a bundle, dense or CSR, checked."""
+    if "basis" in arrays:
+        return take_array(arrays, "basis", np.float64, shape, where=where).copy()
+    whole = (np.int32, np.int64)
+    data = take_array(arrays, "basis_data", np.float64, 1, where=where).copy()
+    indices = take_array(arrays, "basis_indices", whole, 1, where=where).copy()
+    indptr = take_array(arrays, "basis_indptr", whole, (shape[0] + 1,), where=where).copy()
+    try:
+        basis = sparse.csr_array((data, indices, indptr), shape=shape)
+        basis.check_format(full_check=True)
+    except ValueError as error:
+        raise DamagedBundleError(f"{where}: the basis is no matrix: {error}") from error
+    return basis

@@ -21,7 +21,7 @@ from scipy import sparse
 
 from tercet._validate import check_integer
 from tercet.errors import InputError, ParameterError
-from tercet.learn.rls.kernel import Matrix, unit_rows
+from tercet.learn.rls.kernels import Matrix, unit_rows
 
 
 @dataclass(frozen=True)
