@@ -38,7 +38,7 @@ from reproductions.links import LinkTask
 from reproductions.plan import Data, Quick
 from ssi_matching import BUCKETS, N_COMPONENTS, test_time
 from tercet.learn.loop import CHUNK
-from tercet.learn.sparse_state import SparseState
+from tercet.learn.sparse import SparseState
 from tercet.learn.state import rates
 from tercet.weights import Weights
 

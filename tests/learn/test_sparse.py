@@ -18,10 +18,10 @@ from support.learners import same_bits
 from support.random_data import as_vectors, random_preferences, random_texts
 from tercet.errors import InputError, MemoryLimitError, ParameterError
 from tercet.kernels.sparse_rows import best_head
-from tercet.learn import sparse_state as state_module
+from tercet.learn import sparse as state_module
 from tercet.learn import thin as thin_module
 from tercet.learn.sources import ArraySource
-from tercet.learn.sparse_state import SparseRows, Thinning
+from tercet.learn.sparse import SparseRows, Thinning
 from tercet.learn.state import rates
 from tercet.weights import Identity, LowRank, Sparse
 

@@ -14,8 +14,7 @@ from tercet.gpu.states import AT_ONCE, AnyState, GpuChunk, GpuState, GpuTexts
 from tercet.kernels.sparse_rows import CUM, N_SIZES, PENDING, SHRINK_EVERY, SIZE_BITS, SIZE_SHIFT
 from tercet.learn.dense import DenseState
 from tercet.learn.matrices import reorder_columns
-from tercet.learn.on_support import OnSupportState
-from tercet.learn.sparse_state import LARGEST_CUM, SWEEP_EVERY, SparseState
+from tercet.learn.sparse import LARGEST_CUM, SWEEP_EVERY, OnSupportState, SparseState
 from tercet.weights.base import row_blocks
 
 PLAIN, LEVELS, SUPPORT = 0, 1, 2  # as in kernels/pairs.cu

@@ -22,9 +22,8 @@ from tercet.learn.diagonal import DiagonalState
 from tercet.learn.loop import CHUNK, Executor, InRounds, LocalStepper, QueryPass, Run, Stepper
 from tercet.learn.lowrank import LowRankState
 from tercet.learn.multitask import MultiTaskState
-from tercet.learn.on_support import OnSupportState
 from tercet.learn.sources import BLOCK, ArraySource, SampledSource
-from tercet.learn.sparse_state import SparseState
+from tercet.learn.sparse import OnSupportState, SparseState
 from tercet.learn.state import State, rates
 from tercet.learn.stored import gathered
 from tercet.weights import scoring_by

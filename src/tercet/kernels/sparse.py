@@ -1,4 +1,8 @@
-"""Margin rank loss with L1 on W (Chen et al. 2010, Algorithm 1). ``sparse_rows`` says how W is kept."""
+"""Margin rank loss with L1 on W (Chen et al. 2010, Algorithm 1). ``sparse_rows`` says how W is kept.
+
+The paper's symbols: q is the query, ``vals`` d⁺ - d⁻, ``step_size`` η_t, ``l1`` λ, ``shrink_every`` T. Comments in
+``sparse_advance`` have the lines of Algorithm 1.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +102,7 @@ def put(row, cols, n, in_head, scattered, cum, rows, weights, words):
 
 @helper
 def add_on_support(row, cols, n, in_head, rows, change, words):
-    """Add to the entries that there are, and to no others."""
+    """Add to the entries that there are, and to no others: P_Ω of equation 8."""
     position, levels = rows.position, rows.levels
     first = position[row]
     for j in range(in_head):
@@ -157,7 +161,7 @@ def sparse_advance(rows, Q, D, chunk, start, shrinkage, first_step, frozen, neve
     cols, vals, starts, change = scratch
     weights, words, counts, scattered, expanded = buffers
     q_indptr, q_indices, q_data = Q
-    for s in range(chunk.query.size):
+    for s in range(chunk.query.size):  # line 1: the tuple (q, d⁺, d⁻) that was drawn
         cum = np.float32(shrinkage[CUM])
         n = difference(D, chunk.better[s], chunk.worse[s], cols, vals)
         m = line_starts(cols, n, starts)
@@ -179,7 +183,7 @@ def sparse_advance(rows, Q, D, chunk, start, shrinkage, first_step, frozen, neve
             for j in range(n):
                 expanded[j] += q * read[j]
         z = np.float32(start[s])
-        for j in range(n):
+        for j in range(n):  # line 2: the loss is 1 - z, with z = q'W(d⁺ - d⁻)
             z += expanded[j] * vals[j]
         missed = not z >= chunk.margin[s]
         if missed and not frozen and not reserve_entries(q_indices[lo:hi], cum, rows, counts):
@@ -193,6 +197,7 @@ def sparse_advance(rows, Q, D, chunk, start, shrinkage, first_step, frozen, neve
                 in_head = counts[a - lo, 0]
                 if in_head < 0 or block == last_block:
                     in_head, _, _ = gather(row, cols, n, scattered, cum, frozen, rows, read, where)
+                # Line 3: W += η_t q (d⁺ - d⁻)'.
                 if frozen:
                     for j in range(n):
                         change[j] = e * vals[j]
@@ -202,5 +207,5 @@ def sparse_advance(rows, Q, D, chunk, start, shrinkage, first_step, frozen, neve
                         read[j] += e * vals[j]
                     forget_never(row, cols, n, never, read)
                     put(row, cols, n, in_head, scattered, cum, rows, read, where)
-        hand_out(shrinkage, chunk.rate[s], first_step + s + 1)
+        hand_out(shrinkage, chunk.rate[s], first_step + s + 1)  # line 4
     return chunk.query.size

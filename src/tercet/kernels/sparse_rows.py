@@ -54,7 +54,7 @@ class LevelRows(NamedTuple):
 
 @helper
 def soft(level, cum):
-    """The weight a level stands for."""
+    """The weight a level stands for: the soft threshold of equation 7 by all shrinkage so far (Proposition 1)."""
     return max(level - cum, np.float32(0)) + min(level + cum, np.float32(0))
 
 
@@ -407,7 +407,7 @@ def write_rows(rows, indptr, columns, kept, absent):
 
 @helper
 def hand_out(shrinkage, rate, n_done):
-    """After step ``n_done``: its rate is pending, and every T steps ``l1`` times the pending rates is handed out."""
+    """Algorithm 1, line 4: every T steps hand out ``λ Σ η_k`` of the steps k since the last time."""
     shrinkage[PENDING] += rate
     if n_done % shrinkage[SHRINK_EVERY] == 0:
         shrinkage[CUM] += shrinkage[L1] * shrinkage[PENDING]

@@ -33,8 +33,7 @@ from tercet.learn.loop import Callback, Checkpoint, current_executor
 from tercet.learn.lowrank import LowRankRanker
 from tercet.learn.matrices import KernelInput, Texts, check_texts
 from tercet.learn.sources import Source, as_source
-from tercet.learn.sparse import SparseRanker
-from tercet.learn.sparse_state import SparseState
+from tercet.learn.sparse import SparseRanker, SparseState
 from tercet.learn.state import State, Steps
 from tercet.learn.vector_map import is_vector_map
 from tercet.store.codec import decode, encode

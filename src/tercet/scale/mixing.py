@@ -27,7 +27,7 @@ from tercet.kernels.mixing import mark_words, take_sparse_rows
 from tercet.learn.diagonal import DiagonalState
 from tercet.learn.lowrank import LowRankState
 from tercet.learn.matrices import kernel_rows
-from tercet.learn.sparse_state import SparseState
+from tercet.learn.sparse import SparseState
 from tercet.learn.state import State
 from tercet.scale.changes import (
     CsrRows,

@@ -23,7 +23,7 @@ from tercet.kernels.rows import CsrRows
 from tercet.learn.diagonal import DiagonalState
 from tercet.learn.lowrank import LowRankState, Rare
 from tercet.learn.matrices import KernelInput
-from tercet.learn.sparse_state import SparseRows, SparseState, width_of_head
+from tercet.learn.sparse import SparseRows, SparseState, width_of_head
 from tercet.learn.state import State, physical_memory
 from tercet.scale.changes import (
     Change,
