@@ -22,7 +22,7 @@ from tercet.errors import BundleError
 from tercet.search import Index
 from tercet.serve import TaughtStore, teacher
 from tercet.serve.served import Served
-from tercet.serve.watched import IndexSource
+from tercet.serve.watched import Source
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
 
@@ -183,11 +183,14 @@ def test_the_service_searches_explains_and_learns(server: FakeQdrant, tmp_path: 
 
 
 def test_the_service_opens_and_refreshes_it(server: FakeQdrant, tmp_path: Path) -> None:
-    source = IndexSource(filled(server, tmp_path) / "index", open_index=open_index)
+    folder = filled(server, tmp_path) / "index"
+    source = Source(folder, lambda: open_index(folder))
     opened = source.open()
     assert isinstance(opened, QdrantIndex)
-    QdrantIndex.open(tmp_path / "index").add({"x": "green"})
-    assert len(source.latest(opened)) == 5
+    assert not source.has_news
+    QdrantIndex.open(folder).add({"x": "green"})
+    assert source.has_news
+    assert len(source.open()) == 5
 
 
 def test_the_service_says_so_when_qdrant_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:

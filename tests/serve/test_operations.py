@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import sys
 from pathlib import Path
@@ -42,37 +41,6 @@ def test_metrics_say_what_runs(api):
     health = api.get("/health").json()
     line = f'tercet_info{{build="{tc.__version__}",index="{health["index"]}",model="{health["model"]}"}} 1.0'
     assert line in api.get("/metrics").text.splitlines()
-
-
-def test_the_reference_has_every_path_and_needs_nothing_else(api):
-    response = api.get("/docs")
-    assert response.status_code == 200
-    assert response.headers["content-type"].startswith("text/html")
-    made = api.get("/openapi.json").json()
-    for path, methods in made["paths"].items():
-        for method, operation in methods.items():
-            assert f"<code>{method.upper()} {path}</code>" in response.text
-            assert operation["description"].split("\n")[0][:20] in response.text
-    anchors = re.findall(r'href="#([^"]+)"', response.text)
-    assert len(set(anchors)) == len(anchors) == sum(map(len, made["paths"].values()))
-    assert all(f'id="{anchor}"' in response.text for anchor in anchors)
-    assert "<script" not in response.text
-    assert not re.search(r'(?:src|href)="(?:https?:)?//', response.text)
-    policy = response.headers["content-security-policy"]
-    assert policy.startswith("default-src 'none'; style-src 'sha256-")
-    assert policy.replace("'", "&#x27;") in response.text  # the page says the same of itself
-
-
-def test_a_defect_is_found_by_its_request(tmp_path, monkeypatch, caplog):
-    with served(tmp_path / "taught.db", INDEX) as (api, service):
-
-        async def broken(*_: object) -> None:
-            raise RuntimeError("a defect")
-
-        monkeypatch.setattr(service, "search", broken)
-        response = api.get("/search", params={"q": QUERY}, headers={"X-Request-ID": "req-9"})
-        assert response.headers["x-request-id"] == "req-9"
-        assert "req-9" in caplog.text
 
 
 # -- settings -------------------------------------------------------------------------------------------------------
@@ -144,5 +112,4 @@ def test_metrics_are_what_a_reader_of_prometheus_takes(tmp_path):
         if sample.name.endswith("_bucket") and sample.labels["route"].startswith("a ")
     }
     assert (buckets["0.0025"], buckets["0.005"], buckets["+Inf"]) == (0.0, 1.0, 1.0)
-    assert not any(name.endswith("_created") for name in families)
     assert families["tercet_info"].samples[0].labels["build"] == tc.__version__

@@ -134,7 +134,7 @@ def test_shown_fields_are_prices_or_those_that_are_named(tmp_path):
         with served(tmp_path / f"{names}.db", index, shown_fields=names) as (api, _):
             [hit] = api.get("/search", params={"q": "tea"}).json()["learned"]
             assert hit["stored_fields"] == expected
-            assert api.get("/documents/a").json()["stored_fields"] == record
+            assert api.get("/documents?id=a").json()["stored_fields"] == record
 
 
 def test_reasons_for_a_lead_sum_to_the_difference(api):
@@ -154,10 +154,10 @@ def test_related_words_are_those_of_the_model(api):
 
 
 def test_documents_are_given_as_they_were_indexed(api):
-    found = checked(api.get("/documents/hostile/%C3%A9"), messages.Document)
+    found = checked(api.get("/documents?id=hostile/%C3%A9"), messages.Document)
     assert found["text"] == HOSTILE
     assert api.get("/documents", params={"id": "hostile/é"}).json() == found
-    refused(api.get("/documents/nobody"), 404, "nobody")
+    refused(api.get("/documents?id=nobody"), 404, "nobody")
     refused(api.get("/documents", params={"id": "nobody"}), 404, "nobody")
 
 
@@ -185,7 +185,7 @@ def test_an_index_without_texts_serves_without_them(tmp_path):
     with served(tmp_path / "taught.db", bare) as (api, _):
         hit = checked(api.get("/search", params={"q": QUERY}), messages.SearchAnswer)["learned"][0]
         assert (hit["title"], hit["snippet"]) == (hit["id"], "")
-        refused(api.get(f"/documents/{hit['id']}"), 404, "keeps no texts")
+        refused(api.get(f"/documents?id={hit['id']}"), 404, "keeps no texts")
 
 
 def made_docs_iter() -> dict[str, str]:

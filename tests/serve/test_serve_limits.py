@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
 import threading
@@ -17,7 +16,7 @@ from click.testing import CliRunner
 from support.serving import made_index, refused, served
 from tercet.cli.main import cli
 from tercet.errors import InputError
-from tercet.serve import answers, guard
+from tercet.serve import answers
 from tercet.serve.guard import LOOPBACK_HOSTS, Access
 from tercet.serve.run import access_for, is_loopback, run
 from tercet.serve.service import QUERY_TERMS, Limits
@@ -122,27 +121,6 @@ def test_words_left_out_in_haste_are_told(tmp_path):
         query = "green avocado sky toast garden river stone oil leaf blue red pale dark"
         found = api.get("/search", params={"q": query}).json()
         assert (found["partial"], found["exact"]) == (True, False)
-
-
-def test_a_body_that_does_not_come_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(guard, "_BODY_SECONDS", 0.05)
-    sent = []
-
-    async def receive() -> Any:
-        await asyncio.sleep(30)
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    with served(tmp_path / "taught.db", INDEX) as (api, _):
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": "/prefer",
-            "headers": [(b"host", b"localhost"), (b"content-length", b"2")],
-        }
-        asyncio.run(api.app(scope | {"query_string": b"", "client": ("1", 1)}, receive, send))
-    assert sent[0]["status"] == 408
 
 
 # -- how much at a time ---------------------------------------------------------------------------------------------

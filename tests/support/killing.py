@@ -153,7 +153,7 @@ class Keeper(Asker):
         if len(self.there) > 20:
             doc_id = self.random.choice(sorted(self.there))
             self.pending = (False, [doc_id])
-            self.ask("DELETE", f"/documents/{doc_id}")
+            self.ask("DELETE", f"/documents?id={doc_id}")
             self.there.discard(doc_id)
         else:
             ids = [f"kept-{self.random.getrandbits(60)}" for _ in range(3)]

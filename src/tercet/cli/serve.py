@@ -69,7 +69,6 @@ def configured(context: click.Context, _: click.Parameter, path: Path | None) ->
     metavar="FILE",
     help="Copy what was taught to FILE and end; a service may be running.",
 )
-@click.option("--model", type=FOLDER, help="Another text model over the same words.")
 @click.option("--read-token", envvar="TERCET_READ_TOKEN", help="Needed to read.  [env: TERCET_READ_TOKEN]")
 @click.option(
     "--teach-token",
@@ -156,7 +155,6 @@ def serve(
     port: int,
     taught: Path | None,
     back_up: Path | None,
-    model: Path | None,
     read_token: str | None,
     teach_tokens: tuple[str, ...],
     proxy: tuple[str, ...],
@@ -183,30 +181,26 @@ def serve(
         return
     try:
         from tercet.serve.impressions import ImpressionLog
-        from tercet.serve.interleaving import BASELINE, CandidateSource, Interleaver
+        from tercet.serve.interleaving import BASELINE, Interleaver
         from tercet.serve.run import access_for, run
         from tercet.serve.service import Limits, Service
-        from tercet.serve.watched import IndexSource
+        from tercet.serve.watched import Source
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "tercet":
             raise
         raise MissingExtraError(str(error.name), "serve", "tercet serve") from error
     if interleave is not None and log_impressions is None:
         raise click.UsageError("--interleave needs --log-impressions FOLDER: who wins is told by the clicks in it")
-    if promote and (interleave in (None, BASELINE) or model is not None):
-        raise click.UsageError(
-            "--promote needs --interleave CANDIDATE, the folder of a model, and the index's own model in its place: "
-            "no --model"
-        )
+    if promote and interleave in (None, BASELINE):
+        raise click.UsageError("--promote needs --interleave CANDIDATE, the folder of a model")
     access = access_for(host, read_token, teach_tokens, allow_host, proxy)
-    read_model = None if model is None else lambda: open_model(model)
-    source = IndexSource(index, model, read_model, verify="never" if unverified else "open", open_index=open_index)
+    source = Source(index, lambda: open_index(index, verify="never" if unverified else "open"))
     opened = source.open()
     log = None if log_impressions is None else ImpressionLog(log_impressions, keep_days)
     interleaver = None
     if log is not None and interleave is not None:
         folder = Path(interleave)
-        candidate = None if interleave == BASELINE else CandidateSource(folder, lambda: open_model(folder))
+        candidate = None if interleave == BASELINE else Source(folder, lambda: open_model(folder))
         interleaver = Interleaver(log, candidate, settle_after, promote)
     service = Service(
         opened,

@@ -7,7 +7,6 @@ from importlib.metadata import version
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, FastAPI, Query, Request
-from fastapi import Path as InPath
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from fastapi.routing import APIRoute
@@ -34,7 +33,6 @@ _PROBLEMS: Final = {
     403: "The token may not do this, or a page of another site asks.",
     404: "There is no such document, word, action or list.",
     405: "The path takes other methods.",
-    408: "The body came too slowly.",
     409: "It is there already, nothing there can be undone, or nothing is logged.",
     413: "The body is larger than 1 MB, or 64 KiB without a token.",
     415: "The body is not sent as application/json.",
@@ -47,10 +45,7 @@ _PROBLEMS: Final = {
     507: "The store or the index cannot be written, so nothing is kept.",
 }
 _READING: Final = (400, 401, 404, 421, 422, 429, 431, 500, 503)
-_CHANGING: Final = (*_READING, 403, 408, 409, 413, 415, 507)
-_DOC_ID: Final = InPath(
-    min_length=1, max_length=requests.ID_CHARS, description="Id of a document.", examples=["MED-10"]
-)
+_CHANGING: Final = (*_READING, 403, 409, 413, 415, 507)
 _PERFORMED: Final[dict[str, Any]] = {"status_code": 202}
 
 
@@ -231,20 +226,13 @@ def _add_reading(router: APIRouter, service: Service, access: Access) -> None:
             raise HttpProblem(404, f"the model does not know the word {params.word[:80]!r}", "unknown-word") from error
         return JSONResponse(answer)
 
-    @router.get("/documents/{doc_id:path}", response_model=messages.Document)
-    async def document(request: Request, doc_id: Annotated[str, _DOC_ID]) -> Response:
-        """Give a document as it was indexed."""
-        return await stored_document(request, doc_id)
-
     @router.get("/documents", response_model=messages.Document)
-    async def document_by_query(request: Request, params: Annotated[requests.DocumentQuery, Query()]) -> Response:
-        """The same for an id that is no part of a path, such as two dots."""
-        return await stored_document(request, params.id)
+    async def document(request: Request, params: Annotated[requests.DocumentQuery, Query()]) -> Response:
+        """Give a document as it was indexed."""
 
-    async def stored_document(request: Request, doc_id: str) -> Response:
         def stored(served: Served) -> dict[str, Any]:
-            check_documents(served.index, [doc_id])
-            return answers.document(served.index, doc_id)
+            check_documents(served.index, [params.id])
+            return answers.document(served.index, params.id)
 
         try:
             answer = await service.read(deadline(request), stored)
@@ -271,7 +259,6 @@ def _add_reading(router: APIRouter, service: Service, access: Access) -> None:
     @router.get(
         "/metrics",
         response_class=PlainTextResponse,
-        responses={200: {"content": {"text/plain": {"example": "tercet_version 12.0\n"}}}},
     )
     async def metrics() -> Response:
         """Counts and times for Prometheus."""
@@ -325,21 +312,15 @@ def _add_documents(router: APIRouter, service: Service, access: Access) -> None:
         docs = [(doc.id, doc.text, doc.stored_fields) for doc in given.documents]
         return JSONResponse(await service.add_documents(docs, given.replace))
 
-    @router.delete("/documents/{doc_id:path}", response_model=messages.DocumentsChanged)
-    async def remove(doc_id: Annotated[str, _DOC_ID]) -> Response:
-        """Remove a document; gone from disk and from answers when this answers."""
-        check_token()
-        return JSONResponse(await service.remove_document(doc_id))
-
     @router.delete("/documents", response_model=messages.DocumentsChanged)
-    async def remove_by_query(params: Annotated[requests.DocumentQuery, Query()]) -> Response:
-        """The same for an id that is no part of a path, such as two dots."""
+    async def remove(params: Annotated[requests.DocumentQuery, Query()]) -> Response:
+        """Remove a document; gone from disk and from answers when this answers."""
         check_token()
         return JSONResponse(await service.remove_document(params.id))
 
 
 def _completed(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document with what FastAPI does not know: problems, tokens, examples of answers."""
+    """Return the OpenAPI document with what FastAPI does not know: problems and tokens."""
     made = app.openapi()
     schemas = made["components"]["schemas"]
     for unused in ("HTTPValidationError", "ValidationError"):
@@ -349,17 +330,4 @@ def _completed(app: FastAPI) -> dict[str, Any]:
         "read": {"type": "http", "scheme": "bearer", "description": "Any of the tokens, where there are some."},
         "teach": {"type": "http", "scheme": "bearer", "description": "A teaching token, where there is one."},
     }
-    for methods in made["paths"].values():
-        for operation in methods.values():
-            for status, answer in operation["responses"].items():
-                for media in answer.get("content", {}).values():
-                    name = media.get("schema", {}).get("$ref", "").rpartition("/")[2]
-                    if name == "ProblemDetails" and status != "422":
-                        media["example"] = HttpProblem(int(status), _PROBLEMS[int(status)]).to_meta()
-                    elif examples := schemas.get(name, {}).get("examples"):
-                        media["example"] = examples[0]
-            body = operation.get("requestBody", {}).get("content", {}).get("application/json")
-            if body is not None:
-                name = body["schema"]["$ref"].rpartition("/")[2]
-                body["example"] = schemas[name]["examples"][0]
     return made

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import ipaddress
 import logging
 import math
 import re
-import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -29,10 +27,8 @@ LOOPBACK_HOSTS: Final = ("127.0.0.1", "localhost", "::1")
 HEAD_BYTES: Final = 16_384  # of a request's first line and headers
 BODY_BYTES: Final = 1_000_000  # of a request with a token
 STRANGER_BODY_BYTES: Final = 65_536  # of a request without one
-_BODY_SECONDS: Final = 10.0
 _MOST_BUCKETS: Final = 10_000  # names that have one; the one not seen for longest goes
 _FORWARDED: Final = re.compile(r"forwarded|via|x-real-ip|x-forwarded-.*")
-_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 # The page needs its own files and nothing else; nobody may frame it.
 _POLICY: Final = (
@@ -211,8 +207,6 @@ class Guard:
             await self._app(scope, receive, send)
             return
         started, headers, status = time.monotonic(), Headers(scope=scope), 0
-        sent_id = headers.get("x-request-id", "")
-        request_id = sent_id if _REQUEST_ID.fullmatch(sent_id) else secrets.token_hex(8)
         holder, here = self._access.holder(headers), is_local(scope, headers)
         scope.setdefault("state", {}).update(started=started, holder=holder, is_local=here)
 
@@ -220,7 +214,7 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                answered = [*message.get("headers", ()), *_HEADERS, (b"x-request-id", request_id.encode())]
+                answered = [*message.get("headers", ()), *_HEADERS]
                 names = {name for name, _ in answered}
                 answered += [one for one in (_POLICY, (b"cache-control", b"no-store")) if one[0] not in names]
                 message["headers"] = answered
@@ -231,7 +225,7 @@ class Guard:
         except Exception as error:
             problem = problem_of(error, scope["method"], "")
             if problem.status == 500:  # the log has the trace, the client does not
-                _log.exception("%s %r failed, request %s", scope["method"], scope["path"], request_id)
+                _log.exception("%s %r failed", scope["method"], scope["path"])
             if status == 0:
                 await problem.response()(scope, receive, sending)
         finally:
@@ -275,21 +269,16 @@ class Guard:
             raise _too_large(most)
         chunks: list[bytes] = []
         size = 0
-        try:
-            async with asyncio.timeout(_BODY_SECONDS):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise HttpProblem(400, "the connection ended within the body", "disconnected", closes=True)
-                    chunks.append(message.get("body", b""))
-                    size += len(chunks[-1])
-                    if size > most:
-                        raise _too_large(most)
-                    if not message.get("more_body", False):
-                        return b"".join(chunks)
-        except TimeoutError as error:
-            said = f"the body did not arrive within {_BODY_SECONDS:.0f} seconds"
-            raise HttpProblem(408, said, "slow", closes=True) from error
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise HttpProblem(400, "the connection ended within the body", "disconnected", closes=True)
+            chunks.append(message.get("body", b""))
+            size += len(chunks[-1])
+            if size > most:
+                raise _too_large(most)
+            if not message.get("more_body", False):
+                return b"".join(chunks)
 
 
 def _too_large(most: int) -> HttpProblem:

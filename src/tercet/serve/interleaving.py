@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tercet.data.ubi import CLICK_SECONDS, GrowingUbi
@@ -20,8 +19,7 @@ from tercet.search.promotions import Evidence
 from tercet.serve.impressions import ImpressionLog
 from tercet.serve.served import Served, text_model
 from tercet.serve.teacher import Published
-from tercet.serve.watched import Marks, marks_of
-from tercet.store import MANIFEST_NAME
+from tercet.serve.watched import Source
 
 _log = logging.getLogger(__name__)
 
@@ -30,23 +28,6 @@ BASELINE: Final = "baseline"
 
 class RejectedCandidate(InputError):
     """A model that is its own start, since what it learned was rejected: nobody need be shown that."""
-
-
-class CandidateSource:
-    """Where the model of a candidate is.
-
-    Parameters
-    ----------
-    folder : of the model
-    read_model : reads it
-    """
-
-    def __init__(self, folder: Path, read_model: Callable[[], TextModel]) -> None:
-        self.folder, self.read = folder, read_model
-
-    def marks(self) -> Marks:
-        """What changes when the model is written again."""
-        return marks_of([self.folder / MANIFEST_NAME])
 
 
 class Draft:
@@ -104,7 +85,7 @@ class Interleaver:
     def __init__(
         self,
         log: ImpressionLog,
-        source: CandidateSource | None = None,
+        source: Source[TextModel] | None = None,
         settle_seconds: float = CLICK_SECONDS,
         promotes: bool = False,
     ) -> None:
@@ -118,7 +99,6 @@ class Interleaver:
         self._is_broken = False
         self._model: TextModel | None = None  # the last that could be compared
         self._former: tuple[str, TextModel] | None = None  # the last promotion, and the model before it
-        self._seen: Marks = ()
         self._tally = Tally(settle_seconds)
         self._counting = threading.Lock()  # held while a list is counted, and while the standing is told
         self._reading = threading.Lock()
@@ -130,8 +110,7 @@ class Interleaver:
         """Return the model that is in the candidate's folder now, None for the baseline; what is wrong is raised."""
         if self._source is None:
             return None
-        self._seen = self._source.marks()  # before it is read, so that no later one is missed
-        model = self._source.read()
+        model = self._source.open()
         if model.report is not None and not model.report.accepted:
             raise RejectedCandidate(
                 f"{self._source.folder}: what was learned was rejected ({model.report.decision}), so there is nothing "
@@ -141,8 +120,8 @@ class Interleaver:
 
     @property
     def has_news(self) -> bool:
-        """Whether the candidate was written again since it was read."""
-        return self._source is not None and self._source.marks() != self._seen
+        """True where the candidate was written again since it was read."""
+        return self._source is not None and self._source.has_news
 
     def rival_of(self, served: Served, model: TextModel | None = None) -> Served | None:
         """Return the version that is compared with what is served; None for the baseline, and before the first one.
@@ -253,29 +232,8 @@ class Interleaver:
             "promotes": self.promotes,
             "promotion": None if contest is None or not contest.promotion else contest.promotion,
         }
-        return told | self._standing(contest)
-
-    def _standing(self, contest: Contest | None) -> dict[str, Any]:
-        """Of who is compared now."""
         with self._counting:
-            duel = self._tally.duel(contest)
-        return duel.to_meta()
-
-    def gauges(self, now: Published) -> dict[str, tuple[str, float]]:
-        """The standing for metrics."""
-        contest = self.contest(now)
-        standing = self._standing(contest)
-        winner = {"first": 1.0, "second": -1.0, None: 0.0}[standing["winner"]]
-        is_at_work = float(contest is not None)
-        return {
-            "tercet_interleaving": ("1 where lists are shared with a challenger, else 0.", is_at_work),
-            "tercet_interleaved_wins": ("Clients that prefer what is served.", standing["wins"]),
-            "tercet_interleaved_losses": ("Clients that prefer the challenger.", standing["losses"]),
-            "tercet_interleaved_ties": ("Clients that prefer neither.", standing["ties"]),
-            "tercet_interleaved_low": ("Lower end of the interval of the share of what is served.", standing["low"]),
-            "tercet_interleaved_high": ("Upper end of the interval of the share of what is served.", standing["high"]),
-            "tercet_interleaved_winner": ("1 what is served, -1 the challenger, 0 not decided.", winner),
-        }
+            return told | self._tally.duel(contest).to_meta()
 
 
 def _is_same_model(model: TextModel, served: Served) -> bool:

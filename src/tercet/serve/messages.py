@@ -1,4 +1,4 @@
-"""What goes out over HTTP, with an example of each; the OpenAPI document is made of these and of `requests`."""
+"""Messages that go out over HTTP; the OpenAPI document is made of these and of `requests`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tercet.serve.requests import example
-
-_TIME = "2026-11-15T18:20:00.123Z"
 STORED_FIELDS = Field(description="Stored fields of the document, by column; some of many, long texts shortened.")
 VERSION = Field(
     description="The version that answered: v12 has all changes of what was taught up to the 12th.",
@@ -55,47 +52,6 @@ class Facet(BaseModel):
 class SearchAnswer(BaseModel):
     """Two lists for a query: the learned one, and that of matching words alone."""
 
-    model_config = example(
-        query="avocado eyes",
-        query_id="0123456789abcdef0123456789abcdef",
-        k=1,
-        version="v12",
-        index="0123456789ab",
-        unknown=[],
-        stop_words=[],
-        compared=True,
-        left_off=0,
-        interleaved=False,
-        exact=True,
-        partial=False,
-        took_ms=1.2,
-        learned=[
-            {
-                "id": "MED-10",
-                "rank": 1,
-                "score": 0.81,
-                "title": "Avocados and eye health",
-                "snippet": "Lutein from avocados …",
-                "stored_fields": {"year": 2011},
-                "baseline_rank": 3,
-                "moved": 2,
-            }
-        ],
-        baseline=[
-            {
-                "id": "MED-14",
-                "rank": 1,
-                "score": 0.64,
-                "title": "Avocado oil",
-                "snippet": "The eyes of …",
-                "stored_fields": {},
-                "learned_rank": 2,
-            }
-        ],
-        baseline_name="BM25",
-        where={},
-        facets=[{"column": "year", "counted": 1, "values": [{"value": "2011", "count": 1}]}],
-    )
     query: str
     query_id: str | None = Field(description="Where impressions are logged: what clicks name this list by.")
     k: int
@@ -132,9 +88,6 @@ class RelatedWord(BaseModel):
 class RelatedWords(BaseModel):
     """The document words that count most for a query word, by size, sign kept."""
 
-    model_config = example(
-        word="Avocados", known_as="avocado", related=[{"word": "lutein", "weight": 0.4}], version="v12"
-    )
     word: str
     known_as: str = Field(description="The word as the model spells it.")
     related: list[RelatedWord]
@@ -144,12 +97,6 @@ class RelatedWords(BaseModel):
 class Document(BaseModel):
     """A document as it was indexed."""
 
-    model_config = example(
-        id="MED-10",
-        title="Avocados and eye health",
-        text="Avocados and eye health\nLutein …",
-        stored_fields={"year": 2011},
-    )
     id: str
     title: str
     text: str
@@ -159,7 +106,6 @@ class Document(BaseModel):
 class DocumentsChanged(BaseModel):
     """The change is on disk, and the index named has it."""
 
-    model_config = example(changed=1, documents=3634, index="0123456789ab", version="v12")
     changed: int = Field(description="How many documents were added, replaced or removed.")
     documents: int = Field(description="How many there are now.")
     index: str = INDEX
@@ -169,9 +115,6 @@ class DocumentsChanged(BaseModel):
 class Collection(BaseModel):
     """What is searched."""
 
-    model_config = example(
-        name="nfcorpus", documents=3633, baseline_name="BM25", examples=["avocado eyes", "vitamin d"]
-    )
     name: str = Field(
         description="Of the data that was learned from, or of the folder where it tells something, or empty."
     )
@@ -183,7 +126,6 @@ class Collection(BaseModel):
 class ClickLogged(BaseModel):
     """The click is in the log."""
 
-    model_config = example(query_id="0123456789abcdef0123456789abcdef", doc="MED-10", rank=2)
     query_id: str
     doc: str
     rank: int
@@ -214,34 +156,6 @@ class Interleaving(BaseModel):
 class Health(BaseModel):
     """The service is well. Where what is taught is not learned, the answer is a problem."""
 
-    model_config = example(
-        status="ok",
-        version="v12",
-        damaged=[],
-        documents=3633,
-        index="0123456789ab",
-        model="ba9876543210",
-        loaded=_TIME,
-        refused="DamagedBundleError; the service's log says more",
-        interleaving={
-            "served": "ba9876543210",
-            "challenger": "baseline",
-            "refused": "InputError; the service's log says more",
-            "promotes": False,
-            "promotion": 3,
-            "wins": 160,
-            "losses": 90,
-            "ties": 500,
-            "share": 0.64,
-            "low": 0.54,
-            "high": 0.73,
-            "p_value": 0.0004,
-            "level": 0.05,
-            "winner": "first",
-            "to_go": 0,
-        },
-        build="0.1.0",
-    )
     status: Literal["ok"]
     version: str = VERSION
     damaged: list[int] = Field(description="Numbers of taught actions that are damaged on disk, and so are skipped.")
@@ -257,29 +171,13 @@ class Health(BaseModel):
 class Ready(BaseModel):
     """Requests may be sent here."""
 
-    model_config = example(ready=True)
     ready: Literal[True]
 
 
 class ProblemDetails(BaseModel):
     """RFC 9457."""
 
-    model_config = ConfigDict(
-        extra="allow",
-        json_schema_extra={
-            "examples": [
-                {
-                    "type": "urn:tercet:problem:limit",
-                    "title": "Cannot be understood",
-                    "status": 422,
-                    "detail": "k is 5000; at most 1,000 is allowed",
-                    "name": "k",
-                    "limit": 1000,
-                    "value": 5000,
-                }
-            ]
-        },
-    )
+    model_config = ConfigDict(extra="allow")
     type: str
     title: str
     status: int
@@ -301,14 +199,6 @@ class RestShown(BaseModel):
 class Reasons(BaseModel):
     """Past queries and pairs of words with what each adds; with the rest they sum to the score."""
 
-    model_config = example(
-        score=0.81,
-        past=[{"query": "avocado for eyes", "similarity": 0.82, "times": 14, "contribution": 0.2}],
-        pairs=[{"query_word": "avocado", "doc_word": "avocado", "contribution": 0.5}],
-        rest={"count": 12, "contribution": 0.11},
-        unknown=[],
-        version="v12",
-    )
     score: float
     past: list[PastShown]
     pairs: list[PairShown]
@@ -327,13 +217,6 @@ class RankedDocument(BaseModel):
 class Ranked(BaseModel):
     """The documents of another engine in the learned order."""
 
-    model_config = example(
-        query="avocado eyes",
-        ranked=[{"id": "MED-10", "rank": 1, "score": 0.81, "reasons": ["avocado +0.50"]}],
-        missing=["MED-14"],
-        version="v12",
-        took_ms=1.2,
-    )
     query: str
     ranked: list[RankedDocument]
     missing: list[str] = Field(description="Ids that the index lacks, in the order in which they came.")
@@ -358,17 +241,6 @@ class Effect(BaseModel):
 class Taught(BaseModel):
     """An action that is on disk. ``served`` says whether ``version`` has it already; else it will, soon."""
 
-    model_config = example(
-        action=12,
-        revision=14,
-        version="v14",
-        served=True,
-        effect={
-            "ahead": True,
-            "said": "MED-10 went from rank 3 to rank 1; MED-14 went from rank 1 to rank 2.",
-            "ranks": [{"id": "MED-10", "before": 3, "after": 1}, {"id": "MED-14", "before": 1, "after": 2}],
-        },
-    )
     action: int = Field(description="Its number, by which it can be undone.")
     revision: int = Field(description="Versions from this number on have it.")
     version: str = VERSION
@@ -379,7 +251,6 @@ class Taught(BaseModel):
 class Undone(BaseModel):
     """The actions that count no more; ``served`` says whether ``version`` is without them already."""
 
-    model_config = example(undone=[12], revision=15, version="v15", served=True)
     undone: list[int]
     revision: int = Field(description="Versions from this number on are without them.")
     version: str = VERSION
@@ -389,17 +260,6 @@ class Undone(BaseModel):
 class TaughtAction(BaseModel):
     """An action of a teacher."""
 
-    model_config = example(
-        action=12,
-        time=_TIME,
-        token="teacher",
-        kind="prefer",
-        query="avocado eyes",
-        pairs=[["MED-10", "MED-14"]],
-        undone=None,
-        undone_by=None,
-        in_model=False,
-    )
     action: int
     time: str
     token: str = Field(description="Name of the token that taught.")
@@ -414,7 +274,6 @@ class TaughtAction(BaseModel):
 class History(BaseModel):
     """What was taught, latest first."""
 
-    model_config = example(version="v12", total=12, actions=[])
     version: str = VERSION
     total: int
     actions: list[TaughtAction]

@@ -25,7 +25,6 @@ TITLES = {
     403: "Not allowed",
     404: "Not found",
     405: "Method not allowed",
-    408: "Too slow",
     409: "Cannot be done now",
     413: "Too large",
     415: "Not JSON",

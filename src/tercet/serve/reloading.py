@@ -18,7 +18,7 @@ from tercet.serve.interleaving import Interleaver
 from tercet.serve.problems import HttpProblem
 from tercet.serve.served import Served
 from tercet.serve.teacher import Published, Teacher
-from tercet.serve.watched import IndexSource
+from tercet.serve.watched import Source
 
 _log = logging.getLogger(__name__)
 
@@ -47,22 +47,17 @@ class Reloader:
     def __init__(
         self,
         teacher: Teacher,
-        source: IndexSource | None = None,
+        source: Source[BaseIndex] | None = None,
         look_seconds: float = 2.0,
         impressions: ImpressionLog | None = None,
         interleaver: Interleaver | None = None,
     ) -> None:
-        own_model = source is None or source.own_model
-        if interleaver is not None and interleaver.promotes:
-            if not isinstance(teacher.now.served.base, Index):
-                raise InputError("another engine keeps the documents, and has no promotions; leave out promotes")
-            if not own_model:
-                raise InputError("a model of its own is served in the place of the index's, so none can be promoted")
+        if interleaver is not None and interleaver.promotes and not isinstance(teacher.now.served.base, Index):
+            raise InputError("another engine keeps the documents, and has no promotions; leave out promotes")
         self.refused: str | None = None
         self.is_closing = False
-        self._teacher, self._source, self._own_model = teacher, source, own_model
+        self._teacher, self._source = teacher, source
         self._look_seconds, self._impressions, self._interleaver = look_seconds, impressions, interleaver
-        self._seen = None if source is None else source.opened_at
         self._renewing = threading.Lock()  # held by a thread that serves something else
         self._look, self._promote_at = threading.Event(), 0.0
         self._watcher = threading.Thread(target=self._watch, name="tercet-watcher", daemon=True)
@@ -86,13 +81,12 @@ class Reloader:
         if self._source is None:
             return False
         with self._renewing:
-            marks = self._source.marks()
-            if marks == self._seen and not anew:
+            if not (anew or self._source.has_news):
                 return False
-            self._seen = marks
+            self._source.note()
             try:
                 base = self._teacher.now.served.base
-                index = self._source.latest(base)
+                index = base.latest() if isinstance(base, Index) else self._source.open()
                 if index.digest == base.digest and index.model is base.model:
                     self.refused = None
                     return False
@@ -156,12 +150,9 @@ class Reloader:
     def promote(self, model: TextModel, evidence: Evidence) -> Promotion:
         """Make a model the index's own by a rule, and serve it; call this in a thread.
 
-        Raises `InputError` where another one is the index's own by now than the one that is served, or where a model
-        of its own is served.
+        Raises `InputError` where another one is the index's own by now than the one that is served.
         """
         with self._renewing:
-            if not self._own_model:
-                raise InputError("a model of its own is served in the place of the index's, so none can be promoted")
             base = self._teacher.now.served.base
             index = base.latest(own_model=False) if isinstance(base, Index) else base
             entry = index.promote(model, "rule", evidence, over=model_name(base.given_model))

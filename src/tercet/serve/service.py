@@ -22,14 +22,14 @@ from tercet.serve.answers import Deadline
 from tercet.serve.collection import collection
 from tercet.serve.impressions import ImpressionLog
 from tercet.serve.interleaving import Interleaver, RejectedCandidate
-from tercet.serve.metrics import Metrics, resident_bytes
+from tercet.serve.metrics import Metrics
 from tercet.serve.problems import HttpProblem, limit_problem
 from tercet.serve.reloading import Reloader
 from tercet.serve.requests import SearchQuery
 from tercet.serve.served import Served
 from tercet.serve.taught import NotActiveError, TaughtStore
 from tercet.serve.teacher import MOST_PAIRS, Published, Teacher
-from tercet.serve.watched import IndexSource
+from tercet.serve.watched import Source
 
 T = TypeVar("T")
 
@@ -109,7 +109,7 @@ class Service:
         name: str = "",
         shown_fields: Sequence[str] | None = None,
         impressions: ImpressionLog | None = None,
-        source: IndexSource | None = None,
+        source: Source[BaseIndex] | None = None,
         look_seconds: float = 2.0,
         interleaver: Interleaver | None = None,
     ) -> None:
@@ -251,9 +251,9 @@ class Service:
         """Return the state of the service for Prometheus."""
         now, log = self.now, self.impressions
         served = now.served
-        gauges = {} if self.interleaver is None else self.interleaver.gauges(now)
+        gauges: dict[str, tuple[str, float]] = {}
         if log is not None:
-            gauges |= {
+            gauges = {
                 "tercet_impressions_logged": ("Lists in the impressions log since the start.", log.n_searches),
                 "tercet_clicks_logged": ("Clicks in the impressions log since the start.", log.n_clicks),
                 "tercet_impressions_lost": ("Lists and clicks that could not be logged.", log.n_lost),
@@ -268,7 +268,6 @@ class Service:
             "tercet_overlay_pairs": ("Pairs of words that were taught.", served.n_pairs),
             "tercet_documents": ("Documents of the index.", len(served.index)),
             "tercet_refused": ("1 where what is new on disk is not served.", float(self.reloader.refused is not None)),
-            "process_resident_memory_bytes": ("Memory in RAM.", resident_bytes()),
         }
 
     # -- teaching -----------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ _PASSAGE_CHARS = 240
 _VALUE_CHARS = 200
 _PRICES: Final = frozenset({"price", "cost", "amount", "msrp", "rrp"})
 _CHARS_LOOKED_AT = 20_000
+_OCCURRENCES = 8  # of a stem that are looked at
 
 
 class Cards:
@@ -78,11 +79,13 @@ class Cards:
             lower = body
         matches: dict[int, str] = {}
         for stem in self._stems:
-            start = lower.find(stem)
-            while start >= 0:
+            start = -1
+            for _ in range(_OCCURRENCES):
+                start = lower.find(stem, start + 1)
+                if start < 0:
+                    break
                 if start == 0 or not lower[start - 1].isalnum():
                     matches[start] = stem
-                start = lower.find(stem, start + len(stem))
         return sorted(matches.items())
 
     def _shown(self, stored_fields: Mapping[str, Any]) -> dict[str, Any]:
