@@ -22,7 +22,7 @@ from tercet.errors import BundleError
 from tercet.search import Index
 from tercet.serve import TaughtStore, teacher
 from tercet.serve.served import Served
-from tercet.serve.watched import Source
+from tercet.serve.watched import Watched
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
 
@@ -184,7 +184,7 @@ def test_the_service_searches_explains_and_learns(server: FakeQdrant, tmp_path: 
 
 def test_the_service_opens_and_refreshes_it(server: FakeQdrant, tmp_path: Path) -> None:
     folder = filled(server, tmp_path) / "index"
-    source = Source(folder, lambda: open_index(folder))
+    source = Watched(folder, lambda: open_index(folder))
     opened = source.open()
     assert isinstance(opened, QdrantIndex)
     assert not source.has_news

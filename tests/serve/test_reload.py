@@ -20,7 +20,7 @@ from tercet.search import Index
 from tercet.search.promotions import Evidence
 from tercet.serve import messages, read_taught
 from tercet.serve.service import Limits, Service
-from tercet.serve.watched import Source
+from tercet.serve.watched import Watched
 from tercet.weights import Identity, Weights
 
 QUERY = "green avocado"
@@ -30,7 +30,7 @@ NEW = {"new": "green avocado green avocado green avocado"}
 @contextmanager
 def living(tmp_path: Path, look_seconds: float = 0.0):
     """A service of an index on disk, which looks when it is told to."""
-    source = Source(tmp_path / "index", lambda: Index.open(tmp_path / "index"))
+    source = Watched(tmp_path / "index", lambda: Index.open(tmp_path / "index"))
     limits = Limits(deadline_ms=60_000)
     service = Service(source.open(), tmp_path / "taught.db", limits, source=source, look_seconds=look_seconds)
     try:

@@ -18,7 +18,7 @@ from tercet.search import Index
 from tercet.serve import messages
 from tercet.serve.guard import Access
 from tercet.serve.service import Limits, Service
-from tercet.serve.watched import Source
+from tercet.serve.watched import Watched
 
 QUERY = "green avocado"
 TEXT = "green avocado green avocado green avocado"
@@ -28,7 +28,7 @@ TOKEN = {"Authorization": f"Bearer {LONG}"}
 
 @contextmanager
 def living(tmp_path: Path, index: Index | None = None):
-    source = None if index else Source(tmp_path / "index", lambda: Index.open(tmp_path / "index"))
+    source = None if index else Watched(tmp_path / "index", lambda: Index.open(tmp_path / "index"))
     opened = source.open() if source else index
     service = Service(
         opened,

@@ -23,7 +23,7 @@ from tercet.serve.guard import Access
 from tercet.serve.impressions import ImpressionLog
 from tercet.serve.interleaving import Interleaver
 from tercet.serve.service import Limits, Service
-from tercet.serve.watched import Source
+from tercet.serve.watched import Watched
 from tercet.weights import Identity, Sparse, Weights
 
 QUERY = "green avocado"
@@ -57,8 +57,8 @@ def sharing(tmp_path: Path, *, baseline: bool = False, access: Access | None = N
     clock = options.pop("clock", None) or Clock()
     log = ImpressionLog(tmp_path / "impressions", clock=clock)
     folder = tmp_path / "candidate"
-    interleaver = Interleaver(log, None if baseline else Source(folder, lambda: tc.load(folder)), **options)
-    source = Source(tmp_path / "index", lambda: Index.open(tmp_path / "index"))
+    interleaver = Interleaver(log, None if baseline else Watched(folder, lambda: tc.load(folder)), **options)
+    source = Watched(tmp_path / "index", lambda: Index.open(tmp_path / "index"))
     limits = Limits(deadline_ms=60_000)  # the first search may load kernels on a busy machine
     try:
         service = Service(

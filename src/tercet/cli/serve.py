@@ -184,7 +184,7 @@ def serve(
         from tercet.serve.interleaving import BASELINE, Interleaver
         from tercet.serve.run import access_for, run
         from tercet.serve.service import Limits, Service
-        from tercet.serve.watched import Source
+        from tercet.serve.watched import Watched
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "tercet":
             raise
@@ -194,13 +194,13 @@ def serve(
     if promote and interleave in (None, BASELINE):
         raise click.UsageError("--promote needs --interleave CANDIDATE, the folder of a model")
     access = access_for(host, read_token, teach_tokens, allow_host, proxy)
-    source = Source(index, lambda: open_index(index, verify="never" if unverified else "open"))
+    source = Watched(index, lambda: open_index(index, verify="never" if unverified else "open"))
     opened = source.open()
     log = None if log_impressions is None else ImpressionLog(log_impressions, keep_days)
     interleaver = None
     if log is not None and interleave is not None:
         folder = Path(interleave)
-        candidate = None if interleave == BASELINE else Source(folder, lambda: open_model(folder))
+        candidate = None if interleave == BASELINE else Watched(folder, lambda: open_model(folder))
         interleaver = Interleaver(log, candidate, settle_after, promote)
     service = Service(
         opened,

@@ -19,7 +19,7 @@ from tercet.search.promotions import Evidence
 from tercet.serve.impressions import ImpressionLog
 from tercet.serve.served import Served, text_model
 from tercet.serve.teacher import Published
-from tercet.serve.watched import Source
+from tercet.serve.watched import Watched
 
 _log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Interleaver:
     def __init__(
         self,
         log: ImpressionLog,
-        source: Source[TextModel] | None = None,
+        source: Watched[TextModel] | None = None,
         settle_seconds: float = CLICK_SECONDS,
         promotes: bool = False,
     ) -> None:

@@ -18,7 +18,7 @@ from tercet.serve.interleaving import Interleaver
 from tercet.serve.problems import HttpProblem
 from tercet.serve.served import Served
 from tercet.serve.teacher import Published, Teacher
-from tercet.serve.watched import Source
+from tercet.serve.watched import Watched
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Reloader:
     def __init__(
         self,
         teacher: Teacher,
-        source: Source[BaseIndex] | None = None,
+        source: Watched[BaseIndex] | None = None,
         look_seconds: float = 2.0,
         impressions: ImpressionLog | None = None,
         interleaver: Interleaver | None = None,

@@ -29,7 +29,7 @@ from tercet.serve.requests import SearchQuery
 from tercet.serve.served import Served
 from tercet.serve.taught import NotActiveError, TaughtStore
 from tercet.serve.teacher import MOST_PAIRS, Published, Teacher
-from tercet.serve.watched import Source
+from tercet.serve.watched import Watched
 
 T = TypeVar("T")
 
@@ -109,7 +109,7 @@ class Service:
         name: str = "",
         shown_fields: Sequence[str] | None = None,
         impressions: ImpressionLog | None = None,
-        source: Source[BaseIndex] | None = None,
+        source: Watched[BaseIndex] | None = None,
         look_seconds: float = 2.0,
         interleaver: Interleaver | None = None,
     ) -> None:

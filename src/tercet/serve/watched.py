@@ -12,7 +12,7 @@ from tercet.store import MANIFEST_NAME
 T = TypeVar("T")
 
 
-class Source(Generic[T]):
+class Watched(Generic[T]):
     """Folder with a manifest, and whether a writer has committed since it was looked at.
 
     Parameters
