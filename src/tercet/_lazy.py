@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 
 def lazy_names(
@@ -47,3 +47,28 @@ def lazy_names(
         return sorted({*vars(sys.modules[package]), *module_of, *packages})
 
     return get, names, sorted(module_of)
+
+
+class LazyModule:
+    """A module that is imported when one of its names is first used.
+
+    Examples
+    --------
+    >>> LazyModule("math").sqrt(9.0)
+    3.0
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(import_module(self._name), name)
+        setattr(self, name, value)
+        return value
+
+
+# A search of words needs no sparse matrix, and the import takes longer than the search.
+if TYPE_CHECKING:
+    from scipy import sparse as sparse
+else:
+    sparse = LazyModule("scipy.sparse")

@@ -8,8 +8,8 @@ from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet._validate import check_integer, is_integer
 from tercet.data.letor_text import (
     BLOCK_BYTES,

@@ -8,8 +8,8 @@ from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet.data.letor import LetorData
 from tercet.data.letor_text import LARGEST_ID
 from tercet.data.lines import FilePath, writable_id, write_atomically

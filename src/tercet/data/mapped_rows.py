@@ -16,8 +16,8 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet.data.stored_ids import StoredIds
 from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.stored import take_rows
@@ -64,7 +64,7 @@ class StoredRows(ABC):
         return self.shape[0]
 
 
-Texts: TypeAlias = sparse.csr_array | StoredRows  # Q and D: in memory, or on disk
+Texts: TypeAlias = "sparse.csr_array | StoredRows"  # Q and D: in memory, or on disk
 
 
 def take(texts: Texts, numbers: Any) -> sparse.csr_array:

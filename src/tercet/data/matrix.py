@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet.errors import InputError
 
 

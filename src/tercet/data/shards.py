@@ -23,8 +23,8 @@ from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet.data.mapped_rows import MappedRows, RowsManifest, StoredRows, shard_name
 from tercet.data.matrix import check_matrix
 from tercet.data.stored_ids import StoredIds, write_table

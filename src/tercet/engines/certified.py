@@ -17,8 +17,8 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet._validate import check_integer
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel

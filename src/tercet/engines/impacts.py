@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet._validate import check_integer
 from tercet.data.lines import write_atomically
 from tercet.engines.weighting import weight_in_query

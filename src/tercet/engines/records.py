@@ -20,8 +20,8 @@ from typing import Annotated, Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet.engines.engine import MISSING, Engine, Point, shown_url
 from tercet.errors import BundleError, DamagedBundleError, EngineError, MissingBundleError
 from tercet.fitting.text_model import TextModel

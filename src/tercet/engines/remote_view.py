@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet.data.values import Record
 from tercet.engines.certified import Certified, certified_rerank
 from tercet.engines.engine import PAGE, STORED_FIELDS, TEXT, Engine, Query, StoredPoint

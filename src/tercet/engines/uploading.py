@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet.engines.engine import DOC_ID, PAGE, STORED_FIELDS, TEXT, Engine, Point
 from tercet.engines.records import Marker, RemoteFolder, Upload
 from tercet.errors import BundleError, InputError

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet.data.documents import Documents, as_documents
 from tercet.data.judgements import as_queries
 from tercet.data.own_vectors import as_own_vectors

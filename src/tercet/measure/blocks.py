@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from tercet._lazy import sparse
 from tercet.errors import InputError
 from tercet.measure.formulas import Standing, compute, find_standing
 from tercet.measure.names import Measure, parse_measures
@@ -16,7 +16,7 @@ from tercet.measure.names import Measure, parse_measures
 
 def measure_block(
     scores: ArrayLike,
-    grades: ArrayLike | sp.spmatrix | sp.sparray,
+    grades: ArrayLike | sparse.spmatrix | sparse.sparray,
     measures: str | Measure | Iterable[str | Measure],
     exclude: ArrayLike | None = None,
 ) -> NDArray[np.float64]:
@@ -46,7 +46,7 @@ def measure_block(
 
 def standing_of_block(
     scores: ArrayLike,
-    grades: ArrayLike | sp.spmatrix | sp.sparray,
+    grades: ArrayLike | sparse.spmatrix | sparse.sparray,
     exclude: ArrayLike | None = None,
 ) -> Standing:
     """Ranks of the relevant documents in a block of scores."""
@@ -71,15 +71,15 @@ def _check_scores(scores: ArrayLike) -> NDArray[np.floating]:
 
 
 def _positive_grades(
-    grades: ArrayLike | sp.spmatrix | sp.sparray, shape: tuple[int, ...]
+    grades: ArrayLike | sparse.spmatrix | sparse.sparray, shape: tuple[int, ...]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
     """Query, column and grade of every document graded above 0, sorted by query and column."""
-    values: Any = sp.csr_array(grades, copy=True) if sp.issparse(grades) else np.asarray(grades)
+    values: Any = sparse.csr_array(grades, copy=True) if sparse.issparse(grades) else np.asarray(grades)
     if values.shape != shape:
         raise InputError(f"Grades must have the shape of the scores, {shape}. Got {values.shape}.")
     if not (np.issubdtype(values.dtype, np.integer) or values.dtype == bool):
         raise InputError(f"Grades must be integers. Got dtype {values.dtype}.")
-    if sp.issparse(values):
+    if sparse.issparse(values):
         values.sum_duplicates()  # sorts the columns as well
         query = np.repeat(np.arange(shape[0]), np.diff(values.indptr))
         positive = values.data > 0

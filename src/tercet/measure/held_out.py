@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet._validate import is_integer
 from tercet.data.mapped_rows import Texts, take
 from tercet.data.preferences import Preferences

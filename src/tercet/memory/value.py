@@ -23,8 +23,8 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet._validate import check_integer
 from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.topk import top_k

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet._validate import check_integer
 from tercet.data.own_vectors import as_own_vectors
 from tercet.data.values import Record

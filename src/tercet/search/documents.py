@@ -7,8 +7,8 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet.data.documents import Documents, as_documents
 from tercet.data.frames import as_table
 from tercet.data.lines import id_problem, surrogate_problem

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet.fitting.text_model import TextModel
 from tercet.search.folder import Committed, check_fits, does_not_fit
 from tercet.search.scorer import Scorer

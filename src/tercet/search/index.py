@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet._validate import check_integer
 from tercet.data.values import timestamp
 from tercet.errors import InputError, MissingBundleError

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet.memory import Memory
 from tercet.search.base import Best, best_rows
 from tercet.search.results import DocRows

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet.data.frames import frame_of
 from tercet.data.values import Record
 from tercet.errors import InputError

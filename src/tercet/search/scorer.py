@@ -9,8 +9,8 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet.errors import InputError
 from tercet.kernels.postings import lay_out, score_latent, score_rows_of
 from tercet.kernels.rows import CsrRows

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.postings import SegmentArrays, fill_postings
 from tercet.kernels.rows import CsrRows

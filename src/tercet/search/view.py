@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet.data.values import Record
 from tercet.kernels.postings import Candidates, Heap, SearchScratch, lay_out, table_row, wipe
 from tercet.kernels.search import N_BUCKETS, search_segments, search_segments_for_all

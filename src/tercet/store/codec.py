@@ -36,8 +36,8 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet.errors import DamagedBundleError, InputError
 from tercet.store.fields import array_problem, csr_problem, described, shortened
 from tercet.store.old_names import OLD_FIELDS
@@ -677,7 +677,7 @@ def copied(value: T) -> T:
 
 
 def _copied(value: Any, copies: dict[int, Any]) -> Any:
-    if isinstance(value, (np.ndarray, sparse.csr_array)):
+    if isinstance(value, np.ndarray) or hasattr(value, "indptr"):
         if id(value) not in copies:
             copies[id(value)] = value.copy()
         return copies[id(value)]

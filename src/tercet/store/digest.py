@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from tercet.store.canonical import canonical_bytes
 
@@ -32,7 +31,7 @@ def digest_of(*values: Any, arrays: Mapping[str, npt.NDArray[Any]] | None = None
     """
     digest = hashlib.sha256()
     for value in values:
-        if sparse.issparse(value):
+        if hasattr(value, "indptr"):
             digest.update(canonical_bytes(value.shape))
             for array, dtype in ((value.indptr, np.int64), (value.indices, np.int32), (value.data, value.data.dtype)):
                 _add_array(digest, "", np.asarray(array, dtype))

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from tercet._lazy import sparse
 from tercet._validate import is_integer, wrong_parameter
 from tercet.errors import InputError
 from tercet.kernels.correlated import best_by_dice
@@ -115,8 +115,8 @@ class CorrelatedWords(TextEstimator):
             of single words
         """
         self._check_parameters()
-        if sp.issparse(units):
-            occurs = sp.csr_array(units, dtype=bool, copy=True)
+        if sparse.issparse(units):
+            occurs = sparse.csr_array(units, dtype=bool, copy=True)
         else:
             if vectoriser is None:
                 raise InputError("texts have no columns without a fitted vectoriser; pass vectoriser=, or a matrix")
@@ -137,7 +137,7 @@ class CorrelatedWords(TextEstimator):
         self._remember(frequent.astype(np.int32), bins, dice, occur)
         return self
 
-    def matrix(self, variant: str = "mean", *, only_rare: bool = False) -> sp.csr_array:
+    def matrix(self, variant: str = "mean", *, only_rare: bool = False) -> sparse.csr_array:
         """The map from words to bins, CSR float32 of shape ``(len(frequent_), n_words)``.
 
         ``"mean"`` has 1/√n_bins for each bin, so that ``(Mq)'W(Md)`` is the score with the features of Algorithm 1,
@@ -151,7 +151,7 @@ class CorrelatedWords(TextEstimator):
             return self._map(0, self.n_bins, 1 / np.sqrt(self.n_bins), only_rare)
         raise InputError(f"variant must be 'mean' or 'first'; got {variant!r}")
 
-    def matrices(self, *, only_rare: bool = False) -> list[sp.csr_array]:
+    def matrices(self, *, only_rare: bool = False) -> list[sparse.csr_array]:
         """One map for each place among the bins, with 1/√n_bins for each word; their sum is `matrix`.
 
         The sum of ``(M_p q)'W(M_p d)`` is the score with the features of equations 6 and 7: a word's p-th bin meets
@@ -202,7 +202,7 @@ class CorrelatedWords(TextEstimator):
         self.frequent_, self.bins_, self.dice_, self.occur_ = frequent, bins, dice, occur
         self.n_features_in_ = occur.size
 
-    def _map(self, first: int, last: int, share: float, only_rare: bool) -> sp.csr_array:
+    def _map(self, first: int, last: int, share: float, only_rare: bool) -> sparse.csr_array:
         is_bin = self.bins_[:, first:last] >= 0
         if only_rare:
             is_bin[self.frequent_] = False
@@ -210,7 +210,7 @@ class CorrelatedWords(TextEstimator):
         row = self.bins_[word, first + number]
         shares = np.full(row.size, share, dtype=np.float32)
         shape = (self.frequent_.size, self.n_features_in_)
-        return sp.csr_array((shares, (row, word.astype(np.int32))), shape=shape)
+        return sparse.csr_array((shares, (row, word.astype(np.int32))), shape=shape)
 
     def _check_parameters(self) -> None:
         for name in ("n_frequent", "n_bins"):
@@ -219,7 +219,7 @@ class CorrelatedWords(TextEstimator):
 
 
 def _best_by_dice(
-    occurs: sp.csr_array, occur: NDArray[np.int64], frequent: NDArray[np.int64], n_bins: int
+    occurs: sparse.csr_array, occur: NDArray[np.int64], frequent: NDArray[np.int64], n_bins: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """The bins of every word and their DICE, (n_words, n_bins) each, from which words occur in which units."""
     bins = np.full((occurs.shape[1], n_bins), -1, dtype=np.int32)

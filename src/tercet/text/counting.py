@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, overload
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from tercet._lazy import sparse
 from tercet.errors import InputError
 from tercet.text.analyser import Analyser
 
@@ -27,14 +27,14 @@ class WordCounts(NamedTuple):
         """The same counts with column `c` called `to[c]`; every column must be known."""
         return self._replace(column=to[self.column])
 
-    def rows(self, n_columns: int) -> sp.csr_array:
+    def rows(self, n_columns: int) -> sparse.csr_array:
         """CSR float64 (n_texts, n_columns) with sorted indices; what has no column is left out."""
         is_known = self.column >= 0
         n_known = np.concatenate([[0], np.cumsum(is_known)])
         shape = (len(self.indptr) - 1, n_columns)
         index = np.int32 if n_known[-1] < 2**31 else np.int64
         column, indptr = self.column[is_known].astype(index), n_known[self.indptr].astype(index)
-        rows = sp.csr_array((self.times[is_known], column, indptr), shape=shape)
+        rows = sparse.csr_array((self.times[is_known], column, indptr), shape=shape)
         rows.sort_indices()
         return rows
 

@@ -8,9 +8,9 @@ from itertools import chain, repeat
 from typing import Annotated, Any, Final
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from tercet._lazy import sparse
 from tercet.data.documents import Documents
 from tercet.data.values import Value
 from tercet.errors import DamagedBundleError, InputError
@@ -153,7 +153,7 @@ class FieldedVectoriser(Vectoriser):
         self.fit_transform_docs(texts, queries=queries)
         return self
 
-    def fit_transform_docs(self, texts: Iterable[str], *, queries: Iterable[str] = ()) -> sp.csr_array:
+    def fit_transform_docs(self, texts: Iterable[str], *, queries: Iterable[str] = ()) -> sparse.csr_array:
         docs = self._documents(texts)
         columns = {name: _texts_of(docs, name) for name in self.fields}
         plain = Vectoriser(analyser=self.analyser, weighting=self.weighting, k1=self.k1, b=self.b)
@@ -209,7 +209,7 @@ class FieldedVectoriser(Vectoriser):
 
     # -- vectors ------------------------------------------------------------------------------------------------
 
-    def transform_docs(self, texts: Iterable[str]) -> sp.csr_array:
+    def transform_docs(self, texts: Iterable[str]) -> sparse.csr_array:
         """Rows for `Documents`, CSR float32 (n_docs, n_columns)."""
         check_fitted(self, "words_")
         docs = self._documents(texts)
@@ -217,7 +217,7 @@ class FieldedVectoriser(Vectoriser):
         blocks += [field.transform_docs(_texts_of(docs, name)) for name, field in self.fields_.items()]
         return self._joined(blocks, docs)
 
-    def _joined(self, blocks: list[sp.csr_array], docs: Documents) -> sp.csr_array:
+    def _joined(self, blocks: list[sparse.csr_array], docs: Documents) -> sparse.csr_array:
         ids = list(docs)
         values = np.zeros((len(ids), self.layout_.n_numbers + 1), dtype=np.float32)
         for i, number in enumerate(self.numbers_):
@@ -227,7 +227,7 @@ class FieldedVectoriser(Vectoriser):
             row, column = np.argwhere(~np.isfinite(values))[0]
             name = self.numbers_[column // 2].name
             raise InputError(f"{name} of document {ids[row]!r} is beyond what a number of an index can be")
-        blocks = [*blocks, sp.csr_array(values)]
+        blocks = [*blocks, sparse.csr_array(values)]
         if self.n_dims:
             if docs.vectors is None:
                 raise InputError(
@@ -235,10 +235,10 @@ class FieldedVectoriser(Vectoriser):
                     "as Documents.with_vectors takes them"
                 )
             vectors = self._own_vectors(docs.vectors, len(ids), "documents")
-            blocks += [vectors, sp.csr_array(vectors.shape, dtype=np.float32)]
-        return sp.csr_array(sp.hstack(blocks, format="csr", dtype=np.float32))
+            blocks += [vectors, sparse.csr_array(vectors.shape, dtype=np.float32)]
+        return sparse.csr_array(sparse.hstack(blocks, format="csr", dtype=np.float32))
 
-    def transform_queries(self, texts: Iterable[str], vectors: Any = None) -> sp.csr_array:
+    def transform_queries(self, texts: Iterable[str], vectors: Any = None) -> sparse.csr_array:
         """Rows for queries: their words, the column that all of them have, and their own vectors.
 
         Without vectors, queries are their words alone; one without a known word is then empty.
@@ -246,15 +246,15 @@ class FieldedVectoriser(Vectoriser):
         check_fitted(self, "words_")
         words = self.plain_.transform_queries(texts)
         known = np.diff(words.indptr) > 0
-        between = sp.csr_array((words.shape[0], self.layout_.any_query - self.layout_.n_words), dtype=np.float32)
-        behind = [sp.csr_array((words.shape[0], self.n_dims), dtype=np.float32) for _ in range(2)]
+        between = sparse.csr_array((words.shape[0], self.layout_.any_query - self.layout_.n_words), dtype=np.float32)
+        behind = [sparse.csr_array((words.shape[0], self.n_dims), dtype=np.float32) for _ in range(2)]
         if vectors is not None:
             behind[1] = self._own_vectors(vectors, words.shape[0], "queries")
             known |= np.diff(behind[1].indptr) > 0
-        column = sp.csr_array(known.astype(np.float32)[:, None])
-        return sp.csr_array(sp.hstack([words, between, column, *behind], format="csr", dtype=np.float32))
+        column = sparse.csr_array(known.astype(np.float32)[:, None])
+        return sparse.csr_array(sparse.hstack([words, between, column, *behind], format="csr", dtype=np.float32))
 
-    def _own_vectors(self, vectors: Any, n: int, what: str) -> sp.csr_array:
+    def _own_vectors(self, vectors: Any, n: int, what: str) -> sparse.csr_array:
         try:
             rows = np.asarray(vectors, dtype=np.float32)
         except (TypeError, ValueError):
@@ -265,7 +265,7 @@ class FieldedVectoriser(Vectoriser):
             )
         if not np.isfinite(rows).all():
             raise InputError(f"the vectors of {what} have numbers that are not finite")
-        return sp.csr_array(rows)
+        return sparse.csr_array(rows)
 
     def described(self, column: int, value: float | None = None) -> str:
         """The name of a column; with a document's value in it, a number as the document has it."""
@@ -348,7 +348,7 @@ def check_names(fields: Iterable[str], features: Iterable[str]) -> None:
             seen.add(name)
 
 
-def _learned_field(plain: Vectoriser, name: str, texts: Sequence[str]) -> tuple[Vectoriser, sp.csr_array]:
+def _learned_field(plain: Vectoriser, name: str, texts: Sequence[str]) -> tuple[Vectoriser, sparse.csr_array]:
     """A field's own statistics over the words of the whole text, and its rows."""
     column_of = plain.index_.get
     counts = count_words(plain.analysed(texts), lambda words: map(column_of, words, repeat(-1)))

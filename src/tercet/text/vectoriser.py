@@ -10,9 +10,9 @@ from itertools import islice, pairwise, repeat
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from tercet._lazy import sparse
 from tercet._validate import did_you_mean, is_integer, is_number, wrong_parameter
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.store.codec import decode, encode
@@ -150,15 +150,15 @@ class Vectoriser(TextEstimator):
         self.fit_counts(texts, queries)
         return self
 
-    def fit_transform_docs(self, texts: Iterable[str], *, queries: Iterable[str] = ()) -> sp.csr_array:
+    def fit_transform_docs(self, texts: Iterable[str], *, queries: Iterable[str] = ()) -> sparse.csr_array:
         """The same as `fit` and then `transform_docs` on the same texts, but analyses them once."""
         return self.doc_rows(self.fit_counts(texts, queries))
 
-    def transform_docs(self, texts: Iterable[str]) -> sp.csr_array:
+    def transform_docs(self, texts: Iterable[str]) -> sparse.csr_array:
         """Rows for documents, CSR float32 (n_texts, n_words); empty for a text without known words."""
         return self.doc_rows(self.counts(texts))
 
-    def transform_queries(self, texts: Iterable[str]) -> sp.csr_array:
+    def transform_queries(self, texts: Iterable[str]) -> sparse.csr_array:
         """Rows for queries, CSR float32 (n_texts, n_words); empty for a text without known words."""
         return self.query_rows(self.counts(texts))
 
@@ -170,7 +170,7 @@ class Vectoriser(TextEstimator):
         keeps_all = self.max_features is None and self.max_df == 1.0 and not is_integer(self.max_df)
         return type(self) is Vectoriser and keeps_all and is_integer(self.min_df) and self.min_df == 1
 
-    def grow(self, texts: Iterable[str]) -> tuple[Vectoriser, sp.csr_array]:
+    def grow(self, texts: Iterable[str]) -> tuple[Vectoriser, sparse.csr_array]:
         """Add columns for the new words of documents, and return the rows of these documents.
 
         Existing columns stay as they are, and so do their weights. The idf of a new word is that of its frequency in
@@ -430,14 +430,14 @@ class Vectoriser(TextEstimator):
             return np.log((1 + n) / (1 + df)) + 1
         return np.log1p((n - df + 0.5) / (df + 0.5))
 
-    def _entry_idf(self, rows: sp.csr_array, power: float = 1.0) -> NDArray[np.float64]:
+    def _entry_idf(self, rows: sparse.csr_array, power: float = 1.0) -> NDArray[np.float64]:
         """``idf_ ** power`` of the word of each entry; a query has too few of them to look at all words."""
         df = self.document_frequency_
         if rows.nnz < len(df):
             return self._idf(df[rows.indices]) ** power
         return (self._idf(df) ** power)[rows.indices]
 
-    def query_rows(self, counts: WordCounts) -> sp.csr_array:
+    def query_rows(self, counts: WordCounts) -> sparse.csr_array:
         """What `transform_queries` gives for texts with these counts, by column."""
         if self.weighting == "tfidf":
             return self.doc_rows(counts)
@@ -445,7 +445,7 @@ class Vectoriser(TextEstimator):
         rows.data *= self._entry_idf(rows, self.idf_power)
         return _finished(_unit_rows(rows))
 
-    def doc_rows(self, counts: WordCounts) -> sp.csr_array:
+    def doc_rows(self, counts: WordCounts) -> sparse.csr_array:
         """What `transform_docs` gives for texts with these counts, by column."""
         if self.weighting == "bm25":
             return _finished(self._bm25_rows(counts))
@@ -455,7 +455,7 @@ class Vectoriser(TextEstimator):
         rows.data *= self._entry_idf(rows)
         return _finished(_unit_rows(rows))
 
-    def _bm25_rows(self, counts: WordCounts) -> sp.csr_array:
+    def _bm25_rows(self, counts: WordCounts) -> sparse.csr_array:
         rows = counts.rows(len(self.words_))
         held_back = self.k1 * (1 - self.b + self.b * counts.n_words / self.mean_length_)
         rows.data *= (self.k1 + 1) / (rows.data + np.repeat(held_back, np.diff(rows.indptr)))
@@ -483,21 +483,21 @@ class Vectoriser(TextEstimator):
                 raise wrong(name, "a number from 0" if most == np.inf else f"a number from 0 to {most}")
 
 
-def _row_lengths(rows: sp.csr_array) -> NDArray[np.float64]:
+def _row_lengths(rows: sparse.csr_array) -> NDArray[np.float64]:
     row_of_entry = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
     return np.sqrt(np.bincount(row_of_entry, weights=rows.data**2, minlength=rows.shape[0]))
 
 
-def _unit_rows(rows: sp.csr_array) -> sp.csr_array:
+def _unit_rows(rows: sparse.csr_array) -> sparse.csr_array:
     """Divide each row by its length, in place; an empty row has no entry to divide."""
     rows.data /= np.repeat(_row_lengths(rows), np.diff(rows.indptr))
     return rows
 
 
-def _finished(rows: sp.csr_array) -> sp.csr_array:
+def _finished(rows: sparse.csr_array) -> sparse.csr_array:
     """The same rows in float32."""
     # Not astype: it copies, and looks for duplicates where there are none.
-    finished = sp.csr_array((rows.data.astype(np.float32), rows.indices, rows.indptr), shape=rows.shape)
+    finished = sparse.csr_array((rows.data.astype(np.float32), rows.indices, rows.indptr), shape=rows.shape)
     finished.has_canonical_format = True
     return finished
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet.errors import InputError
 from tercet.kernels.rows import CsrRows
 from tercet.weights.scoring import Matrix, score_expanded

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.ndimage import maximum_filter1d
 
+from tercet._lazy import sparse
 from tercet._validate import check_integer
 from tercet.errors import InputError, MemoryLimitError
 from tercet.kernels.rows import CsrRows
@@ -128,6 +127,8 @@ class Hashed(Part):
         return Dense(weights=W, scale=self.scale)
 
     def row_limits(self, shared: bool) -> NDArray[np.float64]:
+        from scipy.ndimage import maximum_filter1d
+
         # A row is a stretch of the table, so its largest entry is that of a window over the table.
         width = min(self.n_doc_terms, self.table.size)
         largest = maximum_filter1d(np.abs(self.table), width, mode="wrap")

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet.errors import InputError, MemoryLimitError
 from tercet.store.codec import encode
 from tercet.store.schema import Csr, SameAs

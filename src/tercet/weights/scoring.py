@@ -7,12 +7,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet.kernels.rows import CsrRows
 from tercet.kernels.scoring import score_docs, score_postings
 
-Matrix: TypeAlias = sparse.csr_array
+Matrix: TypeAlias = "sparse.csr_array"
 
 _EXPANDED_BYTES = 64 * 2**20  # a block of expanded queries
 _MOST_LANES = 64

@@ -6,8 +6,8 @@ from collections import Counter
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet.weights.base import row_blocks, sizes_between_words
 from tercet.weights.value import Weights
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet._validate import check_integer, is_integer
 from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.topk import top_k
