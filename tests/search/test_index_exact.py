@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -23,10 +24,18 @@ from support.indexes import (
     small_model,
 )
 from tercet.errors import InputError
-from tercet.search import Index
+from tercet.search import Index, in_numpy
 from tercet.weights import Identity, LowRank, Sparse, Weights
 
 kinds = st.lists(st.sampled_from(KINDS), min_size=1, max_size=3)
+
+
+@pytest.fixture(scope="module", autouse=True, params=[in_numpy.LOADING, 0], ids=["numpy", "kernels"])
+def budget(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test once by NumPy and once by the kernels: answers have the same bits."""
+    before, in_numpy.budget.left = in_numpy.budget.left, request.param
+    yield
+    in_numpy.budget.left = before
 
 
 @pytest.mark.slow

@@ -164,6 +164,9 @@ class RemoteView:
                 raise EngineError(f"{self.engine.url}: document {document.doc_id!r} is gone")
         return document, document.contents
 
+    def terms(self, row: int) -> NDArray[np.int32]:
+        return self.matrix(row).indices
+
     def matrix(self, row: int) -> sparse.csr_array:
         return self._matrix([row])
 

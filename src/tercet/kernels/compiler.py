@@ -9,7 +9,7 @@ from tercet.kernels.deferred import Deferred
 
 # Lets sums be reordered for SIMD and multiply-adds be fused, but keeps NaN and infinity checks honest.
 FAST_MATH = {"reassoc", "contract", "nsz"}
-IN_ORDER = {"contract"}  # for sums whose order is promised
+IN_ORDER: set[str] = set()  # for sums whose order is promised: each product and each sum is rounded, as by NumPy
 
 
 def kernel(function: Callable[..., Any], fast_math: Iterable[str] = FAST_MATH) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from tercet._lazy import sparse
 from tercet.kernels.compiler import helper
 
 
@@ -18,6 +19,27 @@ class CsrRows(NamedTuple):
     indptr: NDArray[Any]  # int64 (n_rows + 1,)
     indices: NDArray[Any]  # int32
     data: NDArray[Any]  # float32, or float64 where scores are computed
+
+
+class QueryRow(NamedTuple):
+    """One row of a CSR matrix as its arrays: to make a matrix of SciPy takes longer than a search."""
+
+    indptr: NDArray[Any]
+    indices: NDArray[Any]  # int32, ascending
+    data: NDArray[Any]  # float32
+    n_columns: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return 1, self.n_columns
+
+    @property
+    def nnz(self) -> int:
+        return self.indices.size
+
+    @property
+    def matrix(self) -> sparse.csr_array:
+        return sparse.csr_array((self.data, self.indices, self.indptr), shape=self.shape)
 
 
 class Chunk(NamedTuple):

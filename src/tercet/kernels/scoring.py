@@ -6,7 +6,7 @@ changes no bit of a score, nor do the other queries of the call; equal documents
 
 import numpy as np
 
-from tercet.kernels.compiler import helper, kernel
+from tercet.kernels.compiler import helper, kernel, kernel_in_order
 
 
 @kernel
@@ -45,7 +45,7 @@ def expand_dense(Q, W, width, expanded):
                     row[j] += value * weights[j]
 
 
-@kernel
+@kernel_in_order
 def score_docs(D, words, sums, scores):
     """Scores of all documents for a few expanded queries side by side.
 
@@ -80,7 +80,7 @@ def score_docs(D, words, sums, scores):
                 scores[i, d] = sums[d - first, i]
 
 
-@kernel
+@kernel_in_order
 def score_postings(expanded, docs_by_word, scores):
     """Scores (n_q, n_docs) for thinly expanded queries, which only look at documents that have one of their words.
 

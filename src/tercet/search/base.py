@@ -15,12 +15,14 @@ from tercet.data.own_vectors import as_own_vectors
 from tercet.data.values import Record
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextExplanation, TextModel
+from tercet.kernels.rows import QueryRow
 from tercet.search.documents import Docs, Progress, checked_rows
 from tercet.search.filtering import Where, checked_where
 from tercet.search.promotions import By, Evidence, Promotion
-from tercet.search.results import DocRows, DocumentView, Hit, Results, SearchedQuery, SearchRun
+from tercet.search.results import DocRows, DocumentView, Hit, Results, SearchedQuery, SearchRun, text_of
 from tercet.search.scorer import ExpandedQueries
 from tercet.weights import Explanation, Weights
+from tercet.weights.scoring import Matrix
 
 LEAST_SHARE: Final = 0.05  # of the best score, that makes a hit without a word of the query a match
 _MORE = 10  # candidates that max_terms ranks again beyond twice those asked for
@@ -132,8 +134,7 @@ class BaseIndex(ABC):
     def text(self, doc_id: str) -> str:
         """The text of a document."""
         view = self._view  # another thread may refresh between two looks at it
-        empty = sparse.csr_array((1, weights_of(self._model).shape[0]), dtype=np.float32)
-        return Hit(doc_id, 0.0, SearchedQuery(view, None, empty, ()), row_of(view, doc_id)).text
+        return text_of(doc_id, view.text(row_of(view, doc_id)))
 
     def stored_fields(self, doc_id: str) -> Record:
         """Return the stored fields of a document, by column."""
@@ -183,7 +184,7 @@ class BaseIndex(ABC):
     def hits_of(self, q: Any, doc_ids: Sequence[str]) -> list[Hit]:
         """Documents as hits of a query that is a row of a matrix, with the scores that a search gives them."""
         searched = self._searched_row(q)
-        view, Q = searched.view, searched.query
+        view, Q = searched.view, searched.row
         rows = np.array([row_of(view, doc_id) for doc_id in doc_ids], dtype=np.int64)
         [query] = view.scorer.expand(Q)
         scores = self._scores(view, Q, query, rows, doc_ids)
@@ -221,23 +222,23 @@ class BaseIndex(ABC):
 
     def _results(self, searched: SearchedQuery, k: int, max_terms: int | None, cutoff: bool) -> Results:
         _check_max_terms(max_terms)
-        if not searched.query.nnz:
+        if not searched.row.nnz:
             return Results(unknown=searched.unknown)
-        [query] = searched.view.scorer.expand(searched.query)
-        [(rows, scores, missed)] = self._best(searched.view, searched.query, query, k, max_terms)
+        [query] = searched.view.scorer.expand(searched.row)
+        [(rows, scores, missed)] = self._best(searched.view, searched.row, query, k, max_terms)
         n = n_matches(searched, rows, scores) if cutoff else len(rows)
         kept = zip(searched.view.doc_ids(rows[:n]), scores[:n].tolist(), rows[:n].tolist(), strict=True)
         hits = [Hit(doc_id, score, searched, row) for doc_id, score, row in kept]
         return Results(hits, searched.unknown, missed is None, missed or 0.0, len(rows) - n)
 
     def _best(
-        self, view: DocumentView, Q: sparse.csr_array, queries: ExpandedQueries, k: int, max_terms: int | None
+        self, view: DocumentView, Q: Matrix | QueryRow, queries: ExpandedQueries, k: int, max_terms: int | None
     ) -> list[Best]:
         """The best documents of each query; Q are the same queries before they were expanded."""
         return best_rows(view, queries, k, max_terms)
 
     def _scores(
-        self, view: DocumentView, Q: sparse.csr_array, query: ExpandedQueries, rows: DocRows, doc_ids: Sequence[str]
+        self, view: DocumentView, Q: Matrix | QueryRow, query: ExpandedQueries, rows: DocRows, doc_ids: Sequence[str]
     ) -> NDArray[np.float64]:
         """Scores of some documents for a lone query, those that `_best` gives them."""
         return view.rescore(query, rows)
@@ -257,7 +258,7 @@ class BaseIndex(ABC):
     def explain_row(self, q: Any, doc_id: str) -> Explanation:
         """`explain` for a query that is a row of a matrix, in terms of columns."""
         model, view = self._current()
-        searched = SearchedQuery(view, None, checked_rows(q, "q", weights_of(model).shape[0]), ())
+        searched = SearchedQuery(view, None, query_row(checked_rows(q, "q", weights_of(model).shape[0])), ())
         return searched.pairs(row_of(searched.view, doc_id))
 
     def _searched(self, text: str, where: Where | None = None, vector: Any = None) -> SearchedQuery:
@@ -266,15 +267,18 @@ class BaseIndex(ABC):
         if not isinstance(text, str):
             many = "; search_many takes several" if isinstance(text, list | tuple | dict) else ""
             raise InputError(f"the query is of type {type(text).__name__}; expected a string{many}")
-        Q = model.queries([text], None if vector is None else [vector])
-        return SearchedQuery(_among(view, where), model, Q, tuple(model.query_vectoriser.unknown_words(text)))
+        row, unknown = model.query_vectoriser.query(text)
+        if vector is not None:
+            row = query_row(model.queries([text], [vector]))
+        return SearchedQuery(_among(view, where), model, row, unknown)
 
     def _searched_row(self, q: Any, where: Where | None = None) -> SearchedQuery:
         model, view = self._current()
         Q = checked_rows(q, "q", weights_of(model).shape[0])
         if Q.shape[0] != 1:
             raise InputError(f"q must be one row; got {Q.shape[0]}")
-        return SearchedQuery(_among(view, where), model if isinstance(model, TextModel) else None, Q, ())
+        of_text = model if isinstance(model, TextModel) else None
+        return SearchedQuery(_among(view, where), of_text, query_row(Q), ())
 
     def _text_model(self) -> TextModel:
         return _with_texts(self._model)
@@ -294,24 +298,29 @@ def n_matches(searched: SearchedQuery, rows: DocRows, scores: NDArray[np.float64
     """How many hits, best first, stand before the end of matches, see `BaseIndex.search`."""
     n, any_query = len(rows), None if searched.model is None else searched.model.any_query
     if any_query is not None:  # a number of a document counts for every query, so it makes no match
-        view, query = searched.view, searched.query
+        view, query = searched.view, searched.row
         [by_words], [by_all] = (view.scorer.expand(q) for q in (_without_column(query, any_query), query))
         scores = scores - (view.rescore(by_all, rows) - view.rescore(by_words, rows))
     best = scores.max(initial=0.0)
     if best <= 0:
         return n
-    words = searched.query.indices if same_columns(searched) else ()
+    words = set(searched.row.indices.tolist()) if same_columns(searched) else set()
     while scores[n - 1] < LEAST_SHARE * best:  # which the best is not
-        if np.isin(searched.view.matrix(int(rows[n - 1])).indices, words).any():
+        if not words.isdisjoint(searched.view.terms(int(rows[n - 1])).tolist()):
             break
         n -= 1
     return n
 
 
-def _without_column(row: sparse.csr_array, column: int) -> sparse.csr_array:
+def query_row(Q: Matrix) -> QueryRow:
+    """The only row of a matrix."""
+    return QueryRow(Q.indptr, Q.indices, Q.data, Q.shape[1])
+
+
+def _without_column(row: QueryRow, column: int) -> QueryRow:
     """A query without one of its columns."""
     kept = row.indices != column
-    return sparse.csr_array((row.data[kept], row.indices[kept], [0, int(kept.sum())]), shape=row.shape)
+    return QueryRow(np.array([0, int(kept.sum())]), row.indices[kept], row.data[kept], row.n_columns)
 
 
 def same_columns(searched: SearchedQuery) -> bool:

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet._lazy import sparse
 from tercet._validate import check_integer
 from tercet.data.values import timestamp
 from tercet.errors import InputError, MissingBundleError
 from tercet.fitting.text_model import TextModel
+from tercet.kernels.rows import QueryRow
 from tercet.search.base import BaseIndex, Best, listed_ids, n_terms, row_of, same_words
 from tercet.search.documents import (
     Docs,
@@ -41,6 +41,7 @@ from tercet.search.writing import Writer, added, kept_or_made_factors, opened, w
 from tercet.store import Verify, check_verify
 from tercet.text import Analyser
 from tercet.weights import Weights
+from tercet.weights.scoring import Matrix, as_matrix
 
 
 class IndexState(NamedTuple):
@@ -201,20 +202,20 @@ class Index(BaseIndex):
     # -- searching with memory ----------------------------------------------------------------------------------
 
     def _best(
-        self, view: DocumentView, Q: sparse.csr_array, queries: ExpandedQueries, k: int, max_terms: int | None
+        self, view: DocumentView, Q: Matrix | QueryRow, queries: ExpandedQueries, k: int, max_terms: int | None
     ) -> list[Best]:
         searched = self._searched_by_memory(view)
         if searched is None:
             return super()._best(view, Q, queries, k, max_terms)
-        return searched.best(Q, queries, k, max_terms)
+        return searched.best(as_matrix(Q), queries, k, max_terms)
 
     def _scores(
-        self, view: DocumentView, Q: sparse.csr_array, query: ExpandedQueries, rows: DocRows, doc_ids: Sequence[str]
+        self, view: DocumentView, Q: Matrix | QueryRow, query: ExpandedQueries, rows: DocRows, doc_ids: Sequence[str]
     ) -> NDArray[np.float64]:
         searched = self._searched_by_memory(view)
         if searched is None:
             return super()._scores(view, Q, query, rows, doc_ids)
-        return searched.scores(Q, query, rows, doc_ids)
+        return searched.scores(as_matrix(Q), query, rows, doc_ids)
 
     def _searched_by_memory(self, view: DocumentView) -> MemorySearch | None:
         """The documents of a view by what memory knows of them; None where the model has no memory."""

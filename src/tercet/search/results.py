@@ -15,6 +15,7 @@ from tercet.data.frames import frame_of
 from tercet.data.values import Record
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextExplanation, TextModel
+from tercet.kernels.rows import QueryRow
 from tercet.report.html import element, join
 from tercet.report.table import Cell, Table
 from tercet.search.scorer import ExpandedQueries, Scorer
@@ -62,6 +63,10 @@ class DocumentView(Protocol):
 
     def filter(self, where: Mapping[str, Collection[str]]) -> DocumentView:
         """The documents that have one of the values in each of the columns."""
+        ...
+
+    def terms(self, row: int) -> NDArray[np.int32]:
+        """The columns that a document has."""
         ...
 
     def matrix(self, row: int) -> sparse.csr_array:
@@ -124,10 +129,7 @@ class Hit:
     @property
     def text(self) -> str:
         """The document, as it was indexed."""
-        text = self.kept_text
-        if text is None:
-            raise InputError(f"the index keeps no texts, so there is none of {self.doc_id!r}")
-        return text
+        return text_of(self.doc_id, self.kept_text)
 
     @property
     def kept_text(self) -> str | None:
@@ -141,6 +143,13 @@ class Hit:
 
     def _repr_html_(self) -> str:
         return Results([self])._repr_html_()
+
+
+def text_of(doc_id: str, kept: str | None) -> str:
+    """The text of a document, or an error where the index keeps none."""
+    if kept is None:
+        raise InputError(f"the index keeps no texts, so there is none of {doc_id!r}")
+    return kept
 
 
 class Results(list[Hit]):
@@ -256,8 +265,13 @@ class SearchedQuery:
 
     view: DocumentView
     model: TextModel | None
-    query: sparse.csr_array
+    row: QueryRow
     unknown: tuple[str, ...]
+
+    @property
+    def query(self) -> sparse.csr_array:
+        """The query as a matrix (1, n_terms)."""
+        return self.row.matrix
 
     def text(self, row: int) -> str | None:
         return self.view.text(row)

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from tercet._lazy import sparse
 from tercet.errors import InputError
-from tercet.kernels.postings import lay_out, score_latent, score_rows_of
-from tercet.kernels.rows import CsrRows
+from tercet.kernels.postings import score_latent, score_rows_of
+from tercet.kernels.rows import CsrRows, QueryRow
+from tercet.search import in_numpy
 from tercet.store.digest import state_digest
 from tercet.weights import LowRank, Mapped, Part, Weights
-from tercet.weights.scoring import Matrix, in_double
+from tercet.weights.scoring import Matrix, as_matrix, in_double
 
 _EXPANDED_BYTES = 64 * 2**20  # a block of queries expanded to all words
 
@@ -40,9 +41,9 @@ class LatentPart:
             part = part.inner
         return cls(tuple(maps), cast(LowRank, part), scale * part.scale)
 
-    def queries(self, Q: Matrix) -> NDArray[np.float64]:
+    def queries(self, Q: Matrix | QueryRow) -> NDArray[np.float64]:
         for word_map in self.maps:
-            Q = word_map.map_queries(Q)
+            Q = word_map.map_queries(as_matrix(Q))
         return self.part.latent_queries(Q) * self.scale  # (n_q, n_components)
 
     def _mapped_docs(self, D: Matrix) -> Matrix:
@@ -56,12 +57,16 @@ class LatentPart:
         latent, doc_scale = self.part.latent_docs(D), self.part.doc_scale(D)
         return latent if doc_scale is None else latent * doc_scale[:, None]
 
-    def score(self, latent_query: NDArray[np.float64], D: Matrix) -> NDArray[np.float64]:
+    def score(self, latent_query: NDArray[np.float64], docs: CsrRows, short: bool) -> NDArray[np.float64]:
         """Scores in double precision, from the words of the documents and not from stored factors."""
-        D = self._mapped_docs(D)
-        rows = in_double(D)
+        if self.maps:
+            shape = len(docs.indptr) - 1, self.maps[0].shape[1]
+            docs = self._mapped_docs(sparse.csr_array((docs.data, docs.indices, docs.indptr), shape=shape))
+        rows = in_double(docs)
         typical = -1.0 if self.part.typical_length is None else float(self.part.typical_length)
-        scores = np.empty(D.shape[0])
+        if short:
+            return in_numpy.score_latent(rows, self.part.doc_factors, latent_query, typical)
+        scores = np.empty(len(rows.indptr) - 1)
         score_latent(rows, self.part.doc_factors, latent_query, typical, scores)
         return scores
 
@@ -155,31 +160,37 @@ class Scorer:
             raise InputError("latent documents of these weights are beyond 3.4e38, the largest number of an index")
         return factors
 
-    def expand(self, Q: Matrix) -> Iterator[ExpandedQueries]:
+    def expand(self, Q: Matrix | QueryRow) -> Iterator[ExpandedQueries]:
         """The queries, as many at a time as take little memory when they are expanded to all words."""
         thin = all(part.is_diagonal for part in self.plain)
         height = 1024 if thin else max(1, _EXPANDED_BYTES // (8 * max(1, self.n_terms)))
         for start in range(0, Q.shape[0], height):
-            block = Q if Q.shape[0] <= height else Q[start : start + height]
+            block = Q if Q.shape[0] <= height else as_matrix(Q)[start : start + height]
             latent = tuple(part.queries(block) for part in self.latent)
-            yield _assembled([part.expand_entries(block) for part in self.plain], block.shape[0], latent)
+            expanded = [part.expand_entries(block if part.is_diagonal else as_matrix(block)) for part in self.plain]
+            yield _assembled(expanded, len(block.indptr) - 1, latent)
 
     def exact(
         self,
         query: ExpandedQueries,
-        words: NDArray[np.float64],
+        words: NDArray[np.float64] | None,
         rows: CsrRows,
         listed: NDArray[np.int32],
-        docs: Matrix | None,
+        docs: CsrRows | None,
     ) -> NDArray[np.float64]:
-        """Scores of listed rows in double precision, for a lone query that is laid out over ``words``.
+        """Scores of listed rows in double precision, for a lone query.
 
-        ``docs`` are the same documents once more as a matrix, which low-rank parts need.
+        Kernels score where the query is laid out over ``words``, and NumPy scores where it is not. ``docs`` are the
+        same documents once more, for low-rank parts.
         """
-        scores = np.empty(len(listed))
-        score_rows_of(listed, rows, words, scores)
+        if words is None:
+            scores = in_numpy.score_rows(rows, listed, query)
+        else:
+            scores = np.empty(len(listed))
+            score_rows_of(listed, rows, words, scores)
         for part, latent in zip(self.latent, query.latent, strict=True):
-            scores += part.score(latent[0], docs)
+            assert docs is not None
+            scores += part.score(latent[0], docs, words is None)
         return scores
 
 
@@ -195,9 +206,9 @@ class ExactScores:
     def __init__(self, scorer: Scorer, query: ExpandedQueries) -> None:
         self._scorer, self._query = scorer, query
         self._words = np.zeros((len(scorer.plain), scorer.n_terms))
-        union = np.empty(query.most_terms, dtype=np.int32)
-        n = lay_out(query.starts[0], query.stops[0], query.terms, query.weights, self._words, union)
-        self.terms: NDArray[np.int32] = np.sort(union[:n])
+        for part, (start, stop) in enumerate(zip(query.starts[0], query.stops[0], strict=True)):
+            self._words[part, query.terms[start:stop]] = query.weights[start:stop]
+        self.terms: NDArray[np.int32] = np.flatnonzero(self._words.any(axis=0)).astype(np.int32)
 
     @property
     def totals(self) -> NDArray[np.float64]:
@@ -210,7 +221,8 @@ class ExactScores:
         for array in rows:
             array.flags.writeable = False  # as those of segments are, so that the kernel is compiled once
         listed = np.arange(D.shape[0], dtype=np.int32)
-        return self._scorer.exact(self._query, self._words, rows, listed, D)
+        words = None if in_numpy.covers_rows(len(listed)) else self._words
+        return self._scorer.exact(self._query, words, rows, listed, rows)
 
 
 def _assembled(parts: list[CsrRows], n: int, latent: tuple[NDArray[np.float64], ...]) -> ExpandedQueries:

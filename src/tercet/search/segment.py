@@ -108,14 +108,19 @@ class Segment:
             array.flags.writeable = False
         return replace(self, postings=self.postings._replace(indptr=starts), bounds=bounds)
 
-    def matrix(self, rows: NDArray[np.integer[Any]]) -> sparse.csr_array:
-        """Some documents as CSR float32 (len(rows), n_terms)."""
+    def take(self, rows: NDArray[np.integer[Any]]) -> CsrRows:
+        """The words of some documents."""
         starts, terms, values = self.rows
         first, last = starts[rows].astype(np.int64), starts[rows + np.int64(1)].astype(np.int64)
         indptr = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum(last - first, out=indptr[1:])
         entries = np.arange(indptr[-1]) + np.repeat(first - indptr[:-1], last - first)
-        matrix = sparse.csr_array((values[entries], terms[entries], indptr), shape=(len(rows), self.n_terms))
+        return CsrRows(indptr, terms[entries], values[entries])
+
+    def matrix(self, rows: NDArray[np.integer[Any]]) -> sparse.csr_array:
+        """Some documents as CSR float32 (len(rows), n_terms)."""
+        indptr, terms, values = self.take(rows)
+        matrix = sparse.csr_array((values, terms, indptr), shape=(len(rows), self.n_terms))
         matrix.has_canonical_format = True
         return matrix
 

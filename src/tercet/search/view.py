@@ -16,6 +16,7 @@ from tercet.data.values import Record
 from tercet.kernels.postings import Candidates, Heap, SearchScratch, lay_out, table_row, wipe
 from tercet.kernels.search import N_BUCKETS, search_segments, search_segments_for_all
 from tercet.kernels.topk import sort_heap
+from tercet.search import in_numpy
 from tercet.search.filtering import unknown_column
 from tercet.search.scorer import ExpandedQueries, Scorer
 from tercet.search.segment import MOST_DOCS, Segment
@@ -23,7 +24,6 @@ from tercet.search.stored_fields import unpacked_record
 from tercet.store.strings import PackedIds, hash_of
 
 _NONE_DEAD = np.empty(0, dtype=np.uint16)
-_NO_BASE = np.empty(0, dtype=np.float32)
 SegmentTable = tuple[NDArray[np.int64], NDArray[np.float64]]
 RankedRows = tuple[NDArray[np.int32], NDArray[np.float64]]
 
@@ -66,6 +66,11 @@ class LiveSegment:
         kept = np.ones(self.segment.n_docs, dtype=bool)
         kept[self.dead] = False
         return np.flatnonzero(kept)
+
+    def candidates(self) -> NDArray[np.int64]:
+        """Rows that are alive and have a word."""
+        worded = np.flatnonzero(np.diff(self.segment.rows.indptr))
+        return np.setdiff1d(worded, self.dead, assume_unique=True) if self.dead.size else worded
 
     def filter(self, where: Mapping[str, Collection[str]]) -> LiveSegment:
         """With all rows dead that do not have one of the values in each of the columns."""
@@ -206,6 +211,9 @@ class View:
         """Whether a row means the same document in another view, unless it is dead there."""
         return [entry.segment for entry in self.entries] == [entry.segment for entry in other.entries]
 
+    def terms(self, row: int) -> NDArray[np.int32]:
+        return self.entries[row // MOST_DOCS].segment.take(np.array([row % MOST_DOCS])).indices
+
     def matrix(self, row: int) -> sparse.csr_array:
         return self.entries[row // MOST_DOCS].segment.matrix(np.array([row % MOST_DOCS]))
 
@@ -226,10 +234,11 @@ class View:
         k = min(k, len(self))
         if k == 0:
             return [(np.empty(0, dtype=np.int32), np.empty(0))] * len(queries)
+        short = in_numpy.budget.covers(len(self) * len(queries))
         if queries.latent:
-            return [self._best_with_latent(queries.one(i), k) for i in range(len(queries))]
-        if len(queries) == 1:  # by a kernel that is compiled sooner
-            return [self._best_by_words(queries, k)]
+            return [self._best_with_latent(queries.one(i), k, short) for i in range(len(queries))]
+        if short:
+            return [self._best_by_words(queries.one(i), k) for i in range(len(queries))]
         heaps = Heap(np.empty((len(queries), k)), np.empty((len(queries), k), dtype=np.int32))
         sizes = np.zeros(len(queries), dtype=np.int64)
         union, scratch = _scratch(queries.most_terms, k)
@@ -247,8 +256,22 @@ class View:
 
     def rescore(self, query: ExpandedQueries, rows: NDArray[np.int32]) -> NDArray[np.float64]:
         """Exact scores of documents for a lone query."""
+        if in_numpy.covers_rows(len(rows)):
+            return self._exact(query, rows, None)
         with self._workspace() as workspace, _laid_out(query, workspace):
             return self._exact(query, rows, workspace.words)
+
+    def _exact(
+        self, query: ExpandedQueries, rows: NDArray[np.int32], words: NDArray[np.float64] | None
+    ) -> NDArray[np.float64]:
+        scores = np.zeros(len(rows))
+        numbers, local = rows // MOST_DOCS, rows % MOST_DOCS
+        for number in np.unique(numbers):
+            here = np.flatnonzero(numbers == number)
+            segment = self.entries[number].segment
+            docs = segment.take(local[here]) if query.latent else None
+            scores[here] = self.scorer.exact(query, words, segment.rows, local[here], docs)
+        return scores
 
     def largest_values(self, terms: NDArray[np.int32]) -> NDArray[np.float64]:
         """By how much at most each term occurs in a document, by size."""
@@ -271,17 +294,25 @@ class View:
         self.spare.append(workspace)  # not after an error, which may have left something in it
 
     def _best_by_words(self, query: ExpandedQueries, k: int) -> RankedRows:
-        heap, size = Heap(np.empty(k), np.empty(k, dtype=np.int32)), 0
-        _, scratch = _scratch(query.most_terms, k)
-        with self._workspace() as workspace, _laid_out(query, workspace) as union:
-            if union.size:
-                size, _ = search_segments(
-                    *(*self._table, workspace.words, union, _NO_BASE, 0.0),
-                    *(SearchScratch(workspace.sums, *scratch), heap, workspace.candidates, size),
-                )
-        return _ranked(heap.row[:size], heap.score[:size], k)
+        """The same for a lone query, in NumPy."""
+        rows, scores = [], []
+        for number, entry in enumerate(self.entries):
+            totals, has_word = in_numpy.search_words(entry.segment, query)
+            if has_word is None:
+                totals[entry.dead] = 0.0
+                candidates = np.flatnonzero(totals)
+            else:
+                has_word[entry.dead] = False
+                candidates = np.flatnonzero(has_word)
+            found = totals[candidates]
+            if candidates.size > k:
+                among_best = found >= np.partition(found, -k)[-k]
+                candidates, found = candidates[among_best], found[among_best]
+            rows.append(candidates + number * MOST_DOCS)
+            scores.append(found)
+        return _ranked(np.concatenate(rows).astype(np.int32), np.concatenate(scores), k)
 
-    def _best_with_latent(self, query: ExpandedQueries, k: int) -> RankedRows:
+    def _best_with_latent(self, query: ExpandedQueries, k: int, short: bool) -> RankedRows:
         """Stored factors are in single precision: they find who may be among the best, and those are scored exactly."""
         latent = np.concatenate([vectors[0] for vectors in query.latent])
         length = float(np.linalg.norm(latent))
@@ -291,6 +322,27 @@ class View:
         single = latent.astype(np.float32)
         # Each product is of two rounded numbers, and each of n_components additions rounds, in whatever order.
         slack = 1.01 * (latent.size + 4) * (_SINGLE * length * longest + _SMALLEST_SINGLE * (length + longest + 1))
+        near_rows = self._near_in_numpy if short else self._near_by_kernel
+        candidates, near = near_rows(query, k, single, slack)
+        if near.size >= k:
+            # To a large score of words a small latent one adds no more than a rounding.
+            slack += 2.0**-50 * (float(np.abs(near).max()) + length * longest)
+            candidates = candidates[near >= np.partition(near, -k)[-k] - 2 * slack]
+        return _ranked(candidates, self.rescore(query, candidates), k)
+
+    def _near_in_numpy(self, query: ExpandedQueries, _k: int, latent: NDArray[np.float32], _slack: float) -> RankedRows:
+        """Documents that may be among the best, and their scores by stored factors."""
+        rows, scores = [], []
+        for number, entry in enumerate(self.entries):
+            assert entry.factors is not None
+            totals, _ = in_numpy.search_words(entry.segment, query)
+            alive = entry.candidates()
+            rows.append((alive + number * MOST_DOCS).astype(np.int32))
+            scores.append((totals + entry.factors.values @ latent)[alive])
+        return np.concatenate(rows), np.concatenate(scores)
+
+    def _near_by_kernel(self, query: ExpandedQueries, k: int, latent: NDArray[np.float32], slack: float) -> RankedRows:
+        """The same; documents that are far below the best are left out."""
         heap, size = Heap(np.empty(k), np.empty(k, dtype=np.int32)), 0
         _, scratch = _scratch(query.most_terms, k)
         rows, scores = [], []
@@ -298,7 +350,7 @@ class View:
             for number, entry in enumerate(self.entries):
                 segment = entry.segment
                 assert entry.factors is not None
-                base = entry.factors.values @ single
+                base = entry.factors.values @ latent
                 hidden = np.union1d(entry.dead, segment.empty_rows) if segment.empty_rows.size else entry.dead
                 hidden_too = replace(entry, dead=hidden)
                 size, n_candidates = search_segments(
@@ -307,34 +359,13 @@ class View:
                 )
                 rows.append(workspace.candidates.rows[:n_candidates] + np.int32(number * MOST_DOCS))
                 scores.append(workspace.candidates.scores[:n_candidates].copy())
-            candidates, near = np.concatenate(rows), np.concatenate(scores)
-            if size == k:
-                # To a large score of words a small latent one adds no more than a rounding.
-                slack += 2.0**-50 * (float(np.abs(near).max()) + length * longest)
-                candidates = candidates[near >= heap.score[0] - 2 * slack]
-            exact = self._exact(query, candidates, workspace.words)
-        return _ranked(candidates, exact, k)
+        return np.concatenate(rows), np.concatenate(scores)
 
     def _best_of_all(self, query: ExpandedQueries, k: int) -> RankedRows:
         """The same where single precision would overflow: every document is scored."""
-        rows = [np.empty(0, dtype=np.int64)]
-        for number, entry in enumerate(self.entries):
-            worded = np.flatnonzero(np.diff(entry.segment.rows.indptr))
-            rows.append(number * MOST_DOCS + np.setdiff1d(worded, entry.dead, assume_unique=True))
+        rows = [number * MOST_DOCS + entry.candidates() for number, entry in enumerate(self.entries)]
         candidates = np.concatenate(rows).astype(np.int32)
         return _ranked(candidates, self.rescore(query, candidates), k)
-
-    def _exact(
-        self, query: ExpandedQueries, rows: NDArray[np.int32], words: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        scores = np.zeros(len(rows))
-        numbers, local = rows // MOST_DOCS, rows % MOST_DOCS
-        for number in np.unique(numbers):
-            here = np.flatnonzero(numbers == number)
-            segment = self.entries[number].segment
-            docs = segment.matrix(local[here]) if query.latent else None
-            scores[here] = self.scorer.exact(query, words, segment.rows, local[here], docs)
-        return scores
 
 
 def _table(entries: Sequence[LiveSegment], first: int = 0) -> SegmentTable:

@@ -110,6 +110,11 @@ class Analyser:
             terms.extend([" ".join(words[start : start + size]) for start in range(len(words) - size + 1)])
         return terms
 
+    @cached_property
+    def unstemmed(self) -> Analyser:
+        """The one that finds the same words and stems none."""
+        return self if self.stemmer is None else replace(self, stemmer=None)
+
     @property
     def plain(self) -> Analyser | None:
         """The one that finds the same words and keeps all of them as they are; None where terms are not words."""

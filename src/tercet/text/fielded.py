@@ -14,6 +14,7 @@ from tercet._lazy import sparse
 from tercet.data.documents import Documents
 from tercet.data.values import Value
 from tercet.errors import DamagedBundleError, InputError
+from tercet.kernels.rows import QueryRow
 from tercet.store.codec import decode, encode
 from tercet.store.schema import OMIT_DEFAULT, Bounds, Shape
 from tercet.text.analyser import Analyser
@@ -253,6 +254,13 @@ class FieldedVectoriser(Vectoriser):
             known |= np.diff(behind[1].indptr) > 0
         column = sparse.csr_array(known.astype(np.float32)[:, None])
         return sparse.csr_array(sparse.hstack([words, between, column, *behind], format="csr", dtype=np.float32))
+
+    def query(self, text: str) -> tuple[QueryRow, tuple[str, ...]]:
+        words, unknown = self.plain_.query(text)
+        more = [self.layout_.any_query] if words.nnz else []
+        columns = np.append(words.indices, np.array(more, np.int32))
+        values = np.append(words.data, np.ones(len(more), np.float32))
+        return QueryRow(np.array([0, columns.size]), columns, values, self.n_features_in_), unknown
 
     def _own_vectors(self, vectors: Any, n: int, what: str) -> sparse.csr_array:
         try:

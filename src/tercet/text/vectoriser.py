@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tercet._lazy import sparse
 from tercet._validate import did_you_mean, is_integer, is_number, wrong_parameter
 from tercet.errors import DamagedBundleError, InputError, ParameterError
+from tercet.kernels.rows import QueryRow
 from tercet.store.codec import decode, encode
 from tercet.store.schema import OMIT_DEFAULT, Bounds, Shape
 from tercet.store.strings import PackedStrings
@@ -230,13 +231,34 @@ class Vectoriser(TextEstimator):
 
     def unknown_words(self, text: str) -> list[str]:
         """The words of a text that have no column, each once, in order, as they stand there; no stop words."""
+        return list(self.query(text)[1])
+
+    def query(self, text: str) -> tuple[QueryRow, tuple[str, ...]]:
+        """The row that `transform_queries` gives a text, without SciPy, and the `unknown_words` of the text.
+
+        Examples
+        --------
+        >>> row, unknown = Vectoriser().fit(["green avocado"]).query("green guava")
+        >>> row.indices.tolist(), unknown
+        ([1], ('guava',))
+        """
         check_fitted(self, "words_")
-        [terms] = self.analysed([text])
-        if all(term in self.index_ for term in terms):
-            return []
-        # Stemming changes each word where it stands, so the two lists go side by side.
-        typed = replace(self._analyser(), stemmer=None)(text)
-        return list(dict.fromkeys(word for word, term in zip(typed, terms, strict=True) if term not in self.index_))
+        [terms], column_of = self.analysed([text]), self.index_
+        times: dict[int, int] = {}
+        for term in terms:
+            if (column := column_of.get(term)) is not None:
+                times[column] = times.get(column, 0) + 1
+        unknown: tuple[str, ...] = ()
+        if sum(times.values()) < len(terms):
+            # Stemming changes each word where it stands, so the two lists go side by side.
+            typed = zip(self._analyser().unstemmed(text), terms, strict=True)
+            unknown = tuple(dict.fromkeys(word for word, term in typed if term not in column_of))
+        columns = np.array(sorted(times), dtype=np.int32)
+        values = np.array([times[column] for column in columns.tolist()], dtype=np.float64)
+        self._weigh_queries(values, columns)
+        if values.size:
+            values /= np.sqrt(np.add.accumulate(values**2)[-1])
+        return QueryRow(np.array([0, columns.size]), columns, values.astype(np.float32), len(self.words_)), unknown
 
     def spelt_like(self, word: str) -> str:
         """Return the end of a message about an unknown word: the known word that it resembles most, if any does."""
@@ -430,36 +452,35 @@ class Vectoriser(TextEstimator):
             return np.log((1 + n) / (1 + df)) + 1
         return np.log1p((n - df + 0.5) / (df + 0.5))
 
-    def _entry_idf(self, rows: sparse.csr_array, power: float = 1.0) -> NDArray[np.float64]:
+    def _entry_idf(self, columns: NDArray[np.int32], power: float = 1.0) -> NDArray[np.float64]:
         """``idf_ ** power`` of the word of each entry; a query has too few of them to look at all words."""
         df = self.document_frequency_
-        if rows.nnz < len(df):
-            return self._idf(df[rows.indices]) ** power
-        return (self._idf(df) ** power)[rows.indices]
+        if columns.size < len(df):
+            return self._idf(df[columns]) ** power
+        return (self._idf(df) ** power)[columns]
+
+    def _weigh_queries(self, times: NDArray[np.float64], columns: NDArray[np.int32]) -> None:
+        """Make the counts of a query's words their weights, in place; rows of unit length are made of these."""
+        if self.weighting == "tfidf" and self.sublinear_tf:
+            np.log(times, out=times)
+            times += 1
+        times *= self._entry_idf(columns, self.idf_power if self.weighting == "bm25" else 1.0)
 
     def query_rows(self, counts: WordCounts) -> sparse.csr_array:
         """What `transform_queries` gives for texts with these counts, by column."""
-        if self.weighting == "tfidf":
-            return self.doc_rows(counts)
         rows = counts.rows(len(self.words_))
-        rows.data *= self._entry_idf(rows, self.idf_power)
+        self._weigh_queries(rows.data, rows.indices)
         return _finished(_unit_rows(rows))
 
     def doc_rows(self, counts: WordCounts) -> sparse.csr_array:
         """What `transform_docs` gives for texts with these counts, by column."""
-        if self.weighting == "bm25":
-            return _finished(self._bm25_rows(counts))
-        rows = counts.rows(len(self.words_))
-        if self.sublinear_tf:
-            rows.data = 1 + np.log(rows.data)
-        rows.data *= self._entry_idf(rows)
-        return _finished(_unit_rows(rows))
+        return _finished(self._bm25_rows(counts)) if self.weighting == "bm25" else self.query_rows(counts)
 
     def _bm25_rows(self, counts: WordCounts) -> sparse.csr_array:
         rows = counts.rows(len(self.words_))
         held_back = self.k1 * (1 - self.b + self.b * counts.n_words / self.mean_length_)
         rows.data *= (self.k1 + 1) / (rows.data + np.repeat(held_back, np.diff(rows.indptr)))
-        rows.data *= self._entry_idf(rows, 1 - self.idf_power) / self.doc_scale_
+        rows.data *= self._entry_idf(rows.indices, 1 - self.idf_power) / self.doc_scale_
         return rows
 
     def _check_parameters(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet._lazy import sparse
-from tercet.kernels.rows import CsrRows
+from tercet.kernels.rows import CsrRows, QueryRow
 from tercet.kernels.scoring import score_docs, score_postings
 
 Matrix: TypeAlias = "sparse.csr_array"
@@ -24,13 +24,23 @@ _COST_OF_SCATTERING = 6
 _COST_OF_POSTINGS = 32
 
 
-def in_double(matrix: Matrix) -> CsrRows:
+def as_matrix(Q: Matrix | QueryRow) -> Matrix:
+    """Queries as a matrix of SciPy."""
+    return Q.matrix if isinstance(Q, QueryRow) else Q
+
+
+def in_double(matrix: Matrix | CsrRows) -> CsrRows:
     """A matrix as scoring kernels read it."""
     return CsrRows(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.float64))
 
 
-def product(X: Matrix, M: Any) -> Any:
+def product(X: Matrix | QueryRow, M: Any) -> Any:
     """``X @ M`` in double precision; only the rows of M that X has entries for are read, so a few texts cost little."""
+    if isinstance(X, QueryRow):
+        if isinstance(M, np.ndarray):  # added in the order of the entries, as SciPy does
+            rows = X.data[:, None].astype(np.float64) * M[X.indices].astype(np.float64)
+            return np.add.accumulate(rows, axis=0)[-1:] if X.nnz else np.zeros((1, M.shape[1]))
+        X = X.matrix
     if X.nnz >= M.shape[0]:
         return X.astype(np.float64) @ M.astype(np.float64)
     used, column = np.unique(X.indices, return_inverse=True)
