@@ -251,7 +251,7 @@ def test_another_model_over_the_same_words() -> None:
         ([("a", 3)], "type int"),
         ([("", "x")], "is empty"),
         ([(7, "x")], "is the number 7"),
-        (["ab"], "expected an id and a text"),
+        ([("a",)], "expected an id and a text"),
         ([("a", "\ud800")], "half a surrogate pair"),
     ],
 )
