@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
+from tercet._lazy import sparse
 from tercet.memory.value import Memory, MemorySettings, unit_rows
 from tercet.weights.base import widened
 
