@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from tercet._lazy import sparse
 from tercet.kernels.compiler import helper
 
 
@@ -36,10 +35,6 @@ class QueryRow(NamedTuple):
     @property
     def nnz(self) -> int:
         return self.indices.size
-
-    @property
-    def matrix(self) -> sparse.csr_array:
-        return sparse.csr_array((self.data, self.indices, self.indptr), shape=self.shape)
 
 
 class Chunk(NamedTuple):

@@ -302,7 +302,7 @@ def n_matches(searched: SearchedQuery, rows: DocRows, scores: NDArray[np.float64
         [by_words], [by_all] = (view.scorer.expand(q) for q in (_without_column(query, any_query), query))
         scores = scores - (view.rescore(by_all, rows) - view.rescore(by_words, rows))
     best = scores.max(initial=0.0)
-    if best <= 0:
+    if best <= 0 or scores[-1] >= LEAST_SHARE * best:
         return n
     words = set(searched.row.indices.tolist()) if same_columns(searched) else set()
     while scores[n - 1] < LEAST_SHARE * best:  # which the best is not

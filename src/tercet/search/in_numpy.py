@@ -6,20 +6,17 @@ and each sum. These functions add in the same order, for all documents of a term
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet.kernels.postings import SegmentArrays
 from tercet.kernels.rows import CsrRows
 
-if TYPE_CHECKING:
-    from tercet.search.scorer import ExpandedQueries
-    from tercet.search.segment import Segment
-
+Words = list[list[tuple[int, float]]]  # of each part of W, terms in ascending order and their weights, without zeros
 LOADING = 100_000_000  # postings and documents that NumPy goes through while Numba and kernels are loaded
-_A_ROW = 2000  # in these, the time to score one row
+_A_ROW = 6000  # as many take as long as to score one row
 
 
 class Budget:
@@ -37,21 +34,21 @@ class Budget:
 budget = Budget(LOADING)  # of the process
 
 
-def search_words(segment: Segment, query: ExpandedQueries) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
+def search_words(segment: SegmentArrays, query: Words) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
     """Return each document's sum over the words of a lone query, and the documents with a word.
 
     None for the documents with a word: all of those, and no others, have a sum above 0.
     """
     starts, docs, values = segment.postings
-    totals = np.zeros(segment.n_docs)
-    entries = list(_entries(query))
+    n_docs = len(segment.rows.indptr) - 1
+    totals = np.zeros(n_docs)
     # What single precision calls positive stays so when it is multiplied by such a weight.
     has_word = None
-    if len(entries) != 1 or not all(weight > 2.0**-800 and segment.bounds[term, 1] == 0 for term, weight in entries[0]):
-        has_word = np.zeros(segment.n_docs, dtype=bool)
+    if len(query) != 1 or not all(weight > 2.0**-800 and segment.bounds[term, 1] == 0 for term, weight in query[0]):
+        has_word = np.zeros(n_docs, dtype=bool)
     n_postings = 0
-    for part, words in enumerate(entries):
-        sums = np.zeros(segment.n_docs) if part else totals
+    for part, words in enumerate(query):
+        sums = np.zeros(n_docs) if part else totals
         for term, weight in words:
             postings = slice(int(starts[term]), int(starts[term + 1]))
             listed = docs[postings]
@@ -65,11 +62,10 @@ def search_words(segment: Segment, query: ExpandedQueries) -> tuple[NDArray[np.f
     return totals, has_word
 
 
-def score_rows(rows: CsrRows, listed: NDArray[np.integer[Any]], query: ExpandedQueries) -> NDArray[np.float64]:
+def score_rows(rows: CsrRows, listed: NDArray[np.integer[Any]], query: Words) -> NDArray[np.float64]:
     """The kernel `score_rows_of` for a lone query."""
     parts = [
-        (np.array([term for term, _ in words], np.int32), np.array([weight for _, weight in words]))
-        for words in _entries(query)
+        (np.array([term for term, _ in words], np.int32), np.array([weight for _, weight in words])) for words in query
     ]
     scores = np.zeros(len(listed))
     for i, row in enumerate(listed.tolist()):
@@ -106,13 +102,6 @@ def score_latent(
 def covers_rows(n: int) -> bool:
     """Spend the cost of scoring n rows; see `Budget.covers`."""
     return budget.covers(_A_ROW * n)
-
-
-def _entries(query: ExpandedQueries) -> Iterator[list[tuple[int, float]]]:
-    """Words and weights of each part in ascending order, without zeros."""
-    for start, stop in zip(query.starts[0].tolist(), query.stops[0].tolist(), strict=True):
-        words = zip(query.terms[start:stop].tolist(), query.weights[start:stop].tolist(), strict=True)
-        yield sorted((term, weight) for term, weight in words if weight != 0.0)
 
 
 def _sum_in_order(products: NDArray[np.float64]) -> float:

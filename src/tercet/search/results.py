@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import InitVar, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final, Protocol
 
@@ -23,6 +23,7 @@ from tercet.search.stored_fields import shown_record
 from tercet.text.markup import plain_text
 from tercet.weights import Explanation, Pairs
 from tercet.weights.explanation import merge_pairs
+from tercet.weights.scoring import as_matrix
 
 DocRows = NDArray[np.integer[Any]]
 
@@ -96,7 +97,7 @@ class HitSource(Protocol):
     def stored_fields(self, row: int) -> Record: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Hit:
     """A document that was found: its id, its score and, when asked for, its text, its stored fields and the reasons for
     the score.
@@ -111,15 +112,12 @@ class Hit:
 
     doc_id: str
     score: float
-    query: InitVar[HitSource]
-    row: InitVar[int]
     # No fields, so that they are in no frame and no comparison; each hit has its own.
     _query: ClassVar[HitSource]
     _row: ClassVar[int]
 
-    def __post_init__(self, query: HitSource, row: int) -> None:
-        object.__setattr__(self, "_query", query)
-        object.__setattr__(self, "_row", row)
+    def __init__(self, doc_id: str, score: float, query: HitSource, row: int) -> None:
+        self.__dict__.update(doc_id=doc_id, score=score, _query=query, _row=row)
 
     @property
     def why(self) -> TextExplanation:
@@ -271,7 +269,7 @@ class SearchedQuery:
     @property
     def query(self) -> sparse.csr_array:
         """The query as a matrix (1, n_terms)."""
-        return self.row.matrix
+        return as_matrix(self.row)
 
     def text(self, row: int) -> str | None:
         return self.view.text(row)

@@ -94,10 +94,20 @@ class ExpandedQueries:
 
     def one(self, i: int) -> ExpandedQueries:
         """A query by itself."""
+        if len(self) == 1:
+            return self
         only = slice(i, i + 1)
         return replace(
             self, starts=self.starts[only], stops=self.stops[only], latent=tuple(x[only] for x in self.latent)
         )
+
+    def words(self) -> in_numpy.Words:
+        """The words of a lone query, a list for each plain part."""
+        parts = []
+        for start, stop in zip(self.starts[0].tolist(), self.stops[0].tolist(), strict=True):
+            words = zip(self.terms[start:stop].tolist(), self.weights[start:stop].tolist(), strict=True)
+            parts.append(sorted((term, weight) for term, weight in words if weight != 0.0))
+        return parts
 
     def entries(self) -> NDArray[np.int64]:
         """Where the entries of a lone query are."""
@@ -184,7 +194,7 @@ class Scorer:
         same documents once more, for low-rank parts.
         """
         if words is None:
-            scores = in_numpy.score_rows(rows, listed, query)
+            scores = in_numpy.score_rows(rows, listed, query.words())
         else:
             scores = np.empty(len(listed))
             score_rows_of(listed, rows, words, scores)

@@ -295,9 +295,9 @@ class View:
 
     def _best_by_words(self, query: ExpandedQueries, k: int) -> RankedRows:
         """The same for a lone query, in NumPy."""
-        rows, scores = [], []
+        rows, scores, words = [], [], query.words()
         for number, entry in enumerate(self.entries):
-            totals, has_word = in_numpy.search_words(entry.segment, query)
+            totals, has_word = in_numpy.search_words(entry.segment.kernel_arrays, words)
             if has_word is None:
                 totals[entry.dead] = 0.0
                 candidates = np.flatnonzero(totals)
@@ -308,9 +308,9 @@ class View:
             if candidates.size > k:
                 among_best = found >= np.partition(found, -k)[-k]
                 candidates, found = candidates[among_best], found[among_best]
-            rows.append(candidates + number * MOST_DOCS)
+            rows.append(candidates.astype(np.int32) + np.int32(number * MOST_DOCS))
             scores.append(found)
-        return _ranked(np.concatenate(rows).astype(np.int32), np.concatenate(scores), k)
+        return _ranked(np.concatenate(rows), np.concatenate(scores), k)
 
     def _best_with_latent(self, query: ExpandedQueries, k: int, short: bool) -> RankedRows:
         """Stored factors are in single precision: they find who may be among the best, and those are scored exactly."""
@@ -332,10 +332,10 @@ class View:
 
     def _near_in_numpy(self, query: ExpandedQueries, _k: int, latent: NDArray[np.float32], _slack: float) -> RankedRows:
         """Documents that may be among the best, and their scores by stored factors."""
-        rows, scores = [], []
+        rows, scores, words = [], [], query.words()
         for number, entry in enumerate(self.entries):
             assert entry.factors is not None
-            totals, _ = in_numpy.search_words(entry.segment, query)
+            totals, _ = in_numpy.search_words(entry.segment.kernel_arrays, words)
             alive = entry.candidates()
             rows.append((alive + number * MOST_DOCS).astype(np.int32))
             scores.append((totals + entry.factors.values @ latent)[alive])

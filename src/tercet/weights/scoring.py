@@ -26,7 +26,9 @@ _COST_OF_POSTINGS = 32
 
 def as_matrix(Q: Matrix | QueryRow) -> Matrix:
     """Queries as a matrix of SciPy."""
-    return Q.matrix if isinstance(Q, QueryRow) else Q
+    if not isinstance(Q, QueryRow):
+        return Q
+    return sparse.csr_array((Q.data, Q.indices, Q.indptr), shape=Q.shape)
 
 
 def in_double(matrix: Matrix | CsrRows) -> CsrRows:
@@ -40,7 +42,7 @@ def product(X: Matrix | QueryRow, M: Any) -> Any:
         if isinstance(M, np.ndarray):  # added in the order of the entries, as SciPy does
             rows = X.data[:, None].astype(np.float64) * M[X.indices].astype(np.float64)
             return np.add.accumulate(rows, axis=0)[-1:] if X.nnz else np.zeros((1, M.shape[1]))
-        X = X.matrix
+        X = as_matrix(X)
     if X.nnz >= M.shape[0]:
         return X.astype(np.float64) @ M.astype(np.float64)
     used, column = np.unique(X.indices, return_inverse=True)
