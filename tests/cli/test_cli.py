@@ -375,3 +375,17 @@ def test_the_installed_command_says_its_version():
     command = Path(sys.executable).with_name("tercet")
     done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == f"tercet, version {tc.__version__}"
+
+
+def test_a_search_loads_neither_scipy_nor_numba(tmp_path):
+    tc.Index.build({"a": "green tea", "b": "black tea"}, path=tmp_path / "index")
+    program = """
+import sys
+from click.testing import CliRunner
+from tercet.cli.main import cli
+assert "green" in CliRunner().invoke(cli, ["search", sys.argv[1], "green tea"]).output
+print(*sys.modules)
+"""
+    command = [sys.executable, "-c", program, str(tmp_path / "index")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert {"scipy", "numba", "sklearn", "rich"} & set(done.stdout.split()) == set()
