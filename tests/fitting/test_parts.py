@@ -76,7 +76,7 @@ def test_where_nothing_helps_the_model_is_bm25():
     )
     assert model.parts == ()
     assert model.memory is None
-    assert model.report.decision.startswith("Not used: ")
+    assert model.report.decision.startswith("Nothing that was learned is better than BM25")
     assert bits(model.weights) == bits(tc.TextModel.bm25(true.docs.values()).weights)
 
 

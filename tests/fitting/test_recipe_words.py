@@ -11,7 +11,7 @@ import pytest
 import tercet as tc
 from support.corpora import Qrels, synonyms
 from tercet.errors import InputError
-from tercet.fitting.baselines import RM3, RM3_GRID, word_shares
+from tercet.fitting.baselines import RM3, RM3_GRID
 from tercet.fitting.task import Task
 from tercet.measure.names import parse_measures
 from tercet.report.page import make_report_page
@@ -146,7 +146,7 @@ def test_rm3_has_the_setting_that_is_best_on_the_queries_that_choose(seed):
     words = space.vectoriser
     ranker_of = {
         values: tc.learn.RM3Expansion(**dict(zip(RM3_GRID, values, strict=True))).fit(
-            space.D, word_shares(words, space.D), words.idf_**words.idf_power
+            space.D, task.counts(words), words.idf_**words.idf_power
         )
         for values in product(*RM3_GRID.values())
     }
@@ -159,7 +159,7 @@ def test_rm3_has_the_setting_that_is_best_on_the_queries_that_choose(seed):
     # The data can tell: neither the first setting nor the best on the untouched queries is the best here.
     assert by_validation[best] > by_validation[next(iter(ranker_of))]
     assert best != max(ranker_of, key=lambda values: mean(values, test))
-    expansion = RM3(space)
+    expansion = RM3(space, task.counts(words))
     assert tuple(expansion.setting.values()) == best
     values = expansion.values(test, task.known[0], parse_measures(["nDCG@10"]))[:, 0]
     assert values.mean() == pytest.approx(mean(best, test), abs=1e-12)

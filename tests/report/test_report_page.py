@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -25,7 +25,7 @@ from tercet.cli.main import cli
 from tercet.errors import DamagedBundleError, InputError
 from tercet.fitting import outcome
 from tercet.fitting.against_start import decide
-from tercet.fitting.baselines import RM3_GRID, word_shares
+from tercet.fitting.baselines import RM3_GRID
 from tercet.report import Report
 from tercet.report.charts import bars, curves, intervals, ticks
 from tercet.report.details import QueryChange
@@ -175,17 +175,6 @@ def test_rm3_is_chosen_on_validation_and_measured_as_anyone_would(model, corpus:
     assert rm3.name == "RM3"
     assert rm3.values["nDCG@10"][0] == pytest.approx(tc.evaluate(test, rankings).mean("nDCG@10"), abs=0.01)
     assert "RM3" in str(model.report)
-
-
-@settings(max_examples=25)
-@given(st.lists(st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=30), min_size=1, max_size=6))
-def test_counts_are_had_back_from_bm25_rows(texts):
-    words = tc.Vectoriser(analyser=tc.Analyser(pattern=r"\w"), weighting="bm25")
-    D = words.fit_transform_docs([" ".join(text) for text in texts])
-    shares = word_shares(words, D).toarray()
-    for row, text in zip(shares, texts, strict=True):
-        counted = [text.count(word) for word in words.words_]
-        assert row / row.sum() == pytest.approx(np.array(counted) / len(text), rel=1e-3)
 
 
 def test_few_of_many_queries_are_evenly_spaced_and_keep_their_answers():

@@ -148,20 +148,13 @@ def fit(data: Path, queries: Path | None, qrels: Path | None, output: Path, devi
     if model.report.systems:
         write_report_page(model.report, output / PAGE_NAME)
     echo(str(model.report))
-    unused = [name for name in PARTS if name not in model.parts and _can_use(model, name)]
-    if unused:
-        every = ",".join(name for name in PARTS if name in model.parts or name in unused)
-        echo(
-            f"to use {' and '.join(unused)} all the same: tercet index {data} --model {output} --parts {every} -o INDEX"
-        )
     page = f", with {PAGE_NAME}" if model.report.systems else ""
     echo(f"{output}: written after {model.report.seconds:.1f} s of learning{page}")
-
-
-def _can_use(model: TextModel, part: str) -> bool:
-    """Whether a part that is not in use was learned."""
-    learned = model.learned
-    return learned is not None and (learned.other_weights if part == "words" else learned.other_memory) is not None
+    command = f"tercet index {data} --model {output}"
+    if model.unused_parts:
+        every = ",".join(name for name in PARTS if name in (*model.parts, *model.unused_parts))
+        echo(f"to use {' and '.join(model.unused_parts)} all the same: {command} --parts {every} -o INDEX")
+    echo(f"next: {command} -o INDEX")
 
 
 def _fit_texts(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.linear_model import LogisticRegression
 
 from tercet.choose import Gain, Trial, choose, settings_of
 from tercet.data.shards import StoredRows
+from tercet.fitting.judged import Labels
 from tercet.fitting.mixes import Case
 from tercet.fitting.options import FitOptions
 from tercet.fitting.score_terms import Mix, ScoreTerms, words_of
@@ -174,52 +176,27 @@ class RM3:
     Parameters
     ----------
     space : words weighted as BM25
+    counts : word counts of the documents, (n_docs, n_words)
 
     Notes
     -----
     Costs 36 rankings of the queries that choose, at most 500,000 scores or 20 queries each.
     """
 
-    def __init__(self, space: Space) -> None:
-        self._space = space
-        self._fitted: tuple[sparse.csr_array, RM3Expansion] | None = None  # of the collection that was last asked
+    def __init__(self, space: Space, counts: sparse.csr_array) -> None:
+        words, self._start = space.vectoriser, space.start
+        self._expansion = RM3Expansion().fit(space.D, counts, words.idf_**words.idf_power)
         some = some_queries(space.queries, _MOST_SCORES, _FEWEST_QUERIES)
-        trials = [Trial(one, np.array(self._expanded(some, one)(space.start))) for one in settings_of(RM3_GRID)]
+        trials = [Trial(one, np.array(self._expanded(some, one)(self._start))) for one in settings_of(RM3_GRID)]
         self.setting: dict[str, Any] = trials[choose(trials)].setting
 
     def values(self, held_out: TextHeldOut, fold: Fold, measures: tuple[Measure, ...]) -> NDArray[np.float64]:
         """Measures (n_queries, n_measures) of a fold's queries."""
-        return self._expanded(held_out, self.setting).evaluate(self._space.start, measures).values
+        return self._expanded(held_out, self.setting).evaluate(self._start, measures).values
 
     def _expanded(self, held_out: TextHeldOut, setting: Mapping[str, Any]) -> TextHeldOut:
         """The same queries with the words that a setting adds."""
-        rm3 = self._over(held_out.D).set_params(**setting)  # the documents stay as they are
-        return replace(held_out, Q=rm3.transform(held_out.Q))
-
-    def _over(self, D: sparse.csr_array) -> RM3Expansion:
-        words = self._space.vectoriser
-        if self._fitted is None or self._fitted[0] is not D:
-            self._fitted = D, RM3Expansion().fit(D, word_shares(words, D), words.idf_**words.idf_power)
-        return self._fitted[1]
-
-
-def word_shares(vectoriser: Vectoriser, D: sparse.csr_array) -> sparse.csr_array:
-    """For BM25 rows, numbers in proportion to each word's count within its document.
-
-    A row has ``idf^(1-p) / scale · c (k1 + 1) / (c + K)`` for a count c, where K depends on the document alone. With
-    v for the fraction, ``v / (k1 + 1 - v)`` is ``c / K``: counts are had back without reading the texts again.
-
-    Examples
-    --------
-    >>> vectoriser = Vectoriser(weighting="bm25").fit(["green green avocado", "eyes"])
-    >>> shares = word_shares(vectoriser, vectoriser.transform_docs(["green green avocado"]))
-    >>> round(float(shares[0, vectoriser.index_["green"]] / shares[0, vectoriser.index_["avocado"]]), 3)
-    2.0
-    """
-    shares = sparse.csr_array(D, dtype=np.float64)
-    shares.data /= (vectoriser.idf_ ** (1 - vectoriser.idf_power) / vectoriser.doc_scale_)[shares.indices]
-    shares.data /= np.maximum(vectoriser.k1 + 1 - shares.data, 1e-6)  # rounding may have closed the gap
-    return shares
+        return replace(held_out, Q=self._expansion.set_params(**setting).transform(held_out.Q))
 
 
 class Appended:
@@ -265,3 +242,22 @@ def bm25_rows(counts: sparse.csr_array, k1: float = 1.2, b: float = 0.75) -> spa
 
 def _ones(rows: sparse.csr_array) -> sparse.csr_array:
     return sparse.csr_array((np.ones(rows.nnz, np.float32), rows.indices, rows.indptr), shape=rows.shape)
+
+
+class Posteriors:
+    """Logistic regression, the rival of labelled texts: the score is the inner product of two texts' class posteriors.
+
+    A classifier needs the classes, where ranking needs preferences alone.
+    """
+
+    def __init__(self, space: Space, labels: Labels, names: Sequence[str]) -> None:
+        self._space, self._labels = space, labels
+        self._row = {name: row for row, name in enumerate(names)}
+
+    def values(self, held_out: TextHeldOut, fold: Fold, measures: tuple[Measure, ...]) -> NDArray[np.float64]:
+        """Measures (n_texts, n_measures) of texts that the classifier has not seen."""
+        seen = [self._row[name] for name in held_out.qids if name in self._row]
+        rows = np.setdiff1d(self._labels.rows, seen)
+        classifier = LogisticRegression(max_iter=1000).fit(self._space.D[rows], self._labels.classes[rows])
+        Q, D = (sparse.csr_array(classifier.predict_proba(one).astype(np.float32)) for one in (held_out.Q, held_out.D))
+        return replace(held_out, Q=Q, D=D).evaluate(Weights([Identity(n_terms=Q.shape[1])]), measures).values

@@ -293,11 +293,15 @@ class MixSearch:
         shares = {name: share for name, share in self.shares.items() if share}
         mean, error = self._gain(first, last)
         n_errors = 2 if len(self.cases[EVERY].qids) < _FEW_QUERIES else 1
-        accepted = bool(mix.parts) and mean > n_errors * error
+        accepted = mean > n_errors * error
         by_case = ", ".join(
             f"{name} {self._sign * gain.mean:+.3f} ({gain.n_queries} queries)" for name, gain in gains.items()
         )
-        parts = " and ".join(mix.parts) or "nothing"
+        if not mix.parts:
+            n_queries = len(self.cases[EVERY].qids)
+            what = f"Nothing that was learned is better than {start} on {n_queries:,} queries that were left out"
+            return Decision(False, f"{what}. You have {start}.")
+        parts = " and ".join(mix.parts)
         new = (
             f"; {shares.get(NEW, 0.0):.0%} of the answers are expected to be new, {share_reason}"
             if share_reason and NEW in self.shares
@@ -310,13 +314,12 @@ class MixSearch:
                 f"Used: {parts}. {measure} is expected to change by {value:+.3f} (standard error {error:.3f}) from "
                 f"{start}: {by_case}{new}.",
             )
-        names = list(dict.fromkeys("words" if name == "vectors" else name for name in mix.parts))
-        anyway = f" To use it anyway: model.with_parts({names})" if names else ""
-        why = f"less than {n_errors} standard errors ({error:.3f})" if mean > 0 else "no gain"
+        least = "one standard error" if n_errors == 1 else "two standard errors, for fewer than 60 queries"
+        why = f"less than {least} ({n_errors * error:.3f})" if mean > 0 else "no gain"
         return Decision(
             False,
             f"Not used: {parts}. {measure} is expected to change by {value:+.3f} from {start}, {why}: {by_case}{new}. "
-            f"You have {start}.{anyway}",
+            f"You have {start}.",
         )
 
 

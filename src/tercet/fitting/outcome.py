@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from tercet.choose import standard_error
 from tercet.data.shards import StoredRows
-from tercet.fitting.baselines import RM3, Appended
+from tercet.fitting.baselines import RM3, Appended, Posteriors
+from tercet.fitting.judged import Labels
 from tercet.fitting.mixes import Case, Choice
 from tercet.fitting.rankers import Candidate
 from tercet.fitting.scored_columns import columns_notes, words_alone
-from tercet.fitting.task import EVERY, KNOWN, Facts, Fold, Space, Task, TextHeldOut, evidence_size, some_queries
+from tercet.fitting.task import EVERY, KNOWN, LABELS, Facts, Fold, Space, Task, TextHeldOut, evidence_size, some_queries
 from tercet.fitting.text_model import TextModel
 from tercet.learn.loop import Event
 from tercet.measure import Evaluation, HeldOutPreferences, HeldOutQueries, holm, paired_test
@@ -28,6 +29,7 @@ from tercet.weights import Weights
 from tercet.weights.survey import is_sparse, n_entries
 
 APPENDED: Final = "past queries appended"
+POSTERIORS: Final = "posteriors of logistic regression"
 _CURVE_POINTS: Final = 10
 # A point of the curve ranks the validation queries; of a large collection some of them must do.
 _MOST_CURVE_SCORES: Final = 500_000
@@ -196,9 +198,13 @@ def make_report(
     parts = {name: outcome.learned(name) for name in ("words", "memory", "vectors")}
     rivals: dict[str, Evaluation] = {}
     settings = {}
-    for bm25 in [words_alone(one) for one in spaces if one.vectoriser.weighting == "bm25"][:1]:  # words may be others
-        expansion = RM3(bm25)
-        rivals["RM3"], settings["RM3"] = outcome.evaluate(bm25, expansion.values), expansion.setting
+    labels = task.sources.get(LABELS)
+    if isinstance(labels, Labels):
+        rivals[POSTERIORS] = outcome.evaluate(space, Posteriors(space, labels, task.qids).values)
+    else:
+        for bm25 in [words_alone(one) for one in spaces if one.vectoriser.weighting == "bm25"][:1]:
+            expansion = RM3(bm25, task.counts(bm25.vectoriser))
+            rivals["RM3"], settings["RM3"] = outcome.evaluate(bm25, expansion.values), expansion.setting
     if task.past is not None and task.past.rows.size:
         appended = Appended(space, task.counts(space.vectoriser))
         rivals[APPENDED] = outcome.evaluate(space, appended.values)
@@ -229,7 +235,7 @@ def make_report(
         split=facts.split if not outcome.is_given else f"{facts.split} Test queries were given.",
         systems=tuple(SystemResult.from_evaluation(name, evaluation) for name, evaluation in evaluations.items()),
         accepted=accepted,
-        decision=choice.decision.text,
+        decision=f"{choice.decision.text} {_next_step(model)}",
         changes=changes_between(learned, start, measure),
         chosen=chosen,
         seconds=seconds,
@@ -240,6 +246,15 @@ def make_report(
         evidence=outcome.evidence(),
         crossed=not outcome.is_given,
     )
+
+
+def _next_step(model: TextModel) -> str:
+    """The next command, in a sentence."""
+    if model.unused_parts and not model.parts:
+        parts = ",".join(model.unused_parts)
+        how = f"tercet index DATA --model MODEL --parts {parts}, or model.with_parts({list(model.unused_parts)})"
+        return f"To use it anyway: {how}."
+    return "Next: tercet index DATA --model MODEL, or tc.Index.build(docs, model)."
 
 
 def _facts_of_words(words: Vectoriser) -> dict[str, Any]:

@@ -235,6 +235,14 @@ class TextModel:
             return self.learned.used
         return () if self.memory is None else ("memory",)
 
+    @property
+    def unused_parts(self) -> tuple[str, ...]:
+        """Names of the parts that were learned and are not in use."""
+        if self.learned is None:
+            return ()
+        others = {"words": self.learned.other_weights, "memory": self.learned.other_memory}
+        return tuple(name for name in PARTS if name not in self.parts and others[name] is not None)
+
     def with_parts(self, parts: Iterable[str]) -> TextModel:
         """The model with exactly these learned parts, used or not so far; no parts are its start.
 

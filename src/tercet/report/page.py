@@ -20,9 +20,9 @@ Weighted = Sequence[tuple[str, float]]  # features by name, strongest first
 _MOST_FEATURES = 50  # that are shown
 _TONES: dict[ThreeWay | None, Tone] = {"better": "good", "worse": "bad"}
 RULE = (
-    "Learning is accepted only when it beats its start on queries it did not learn from by more than one standard "
-    "error of the paired difference, and is not worse by more than one on answers that no training query had. "
-    "Otherwise the model is the start itself."
+    "What was learned is used if its expected gain, on queries that nothing was learned from, is more than one "
+    "standard error, or two with fewer than 60 queries. The expected gain is over known answers, new answers and "
+    "repeated queries. Otherwise the model is the start itself."
 )
 
 
@@ -94,11 +94,12 @@ def _header(report: Report, name: str) -> Html:
         """<header><p class="kicker">Tercet fit report</p>
 <h1>$name</h1>
 <p class="lead"><span class="badge $tone">$badge</span>$lead</p>
-<dl class="tiles">$tiles</dl></header>""",
+$decision<dl class="tiles">$tiles</dl></header>""",
         name=name,
         tone=tone,
         badge=badge,
         lead=lead,
+        decision=join(map(_soft, report.decision.splitlines())),
         tiles=join(_tiles(report)),
     )
 
@@ -456,7 +457,6 @@ def _facts(report: Report) -> Html:
     blocks = [_block("Data", data), *blocks, _block("Settings", chosen)]
     return _section(
         "Data, model and settings",
-        _paragraph(report.decision) if details is None else None,
         *map(_soft, report.notes),
         fill("""<div class="facts">$blocks</div>""", blocks=join(blocks)),
     )
