@@ -47,6 +47,7 @@ def model(beir, tmp_path_factory) -> Path:
     assert result.exit_code == 0, result.output
     assert "a BEIR folder, 300 documents, 180 queries (judged: dev 30, test 30, train 120)" in result.output
     assert "Used: " in result.output
+    assert f"Next: tercet index {beir} --model {path} -o INDEX." in result.output
     assert "learned" in result.output
     assert "BM25" in result.output
     return path

@@ -233,7 +233,7 @@ def test_noise_to_learn_from_does_no_harm_where_words_match(seed):
 @pytest.mark.slow
 def test_a_start_that_cannot_be_beaten_stays(rejected):
     assert rejected.report.decision.startswith("Nothing that was learned is better than ")
-    assert "Next: tercet index DATA --model MODEL" in rejected.report.decision
+    assert "Next: tc.Index.build(docs, model)." in rejected.report.decision
     assert "--parts" not in rejected.report.decision
     assert_is_its_start(rejected, matching(1))
 

@@ -45,8 +45,9 @@ from tercet.data.triplets import Triplet, read_triplets
 from tercet.errors import InputError
 from tercet.fitting import TextModel, fit_labelled, fit_linked
 from tercet.fitting import fit as fit_judged
+from tercet.fitting.outcome import next_step
 from tercet.fitting.rankers import NAMED_RANKERS, NameWithParameters
-from tercet.fitting.text_model import PARTS, TaughtRows
+from tercet.fitting.text_model import TaughtRows
 from tercet.report.page import PAGE_NAME, write_report_page
 from tercet.store.kinds import TEXT_MODEL
 
@@ -143,18 +144,18 @@ def fit(data: Path, queries: Path | None, qrels: Path | None, output: Path, devi
             )
     with learning_on(device):
         model = _fit_texts(texts, _name(data), **options)
-    model.save(output)
-    assert model.report is not None
-    if model.report.systems:
-        write_report_page(model.report, output / PAGE_NAME)
-    echo(str(model.report))
-    page = f", with {PAGE_NAME}" if model.report.systems else ""
-    echo(f"{output}: written after {model.report.seconds:.1f} s of learning{page}")
-    command = f"tercet index {data} --model {output}"
-    if model.unused_parts:
-        every = ",".join(name for name in PARTS if name in (*model.parts, *model.unused_parts))
-        echo(f"to use {' and '.join(model.unused_parts)} all the same: {command} --parts {every} -o INDEX")
-    echo(f"next: {command} -o INDEX")
+    report, command = model.report, f"tercet index {data} --model {output} -o INDEX"
+    assert report is not None
+    decision = report.decision.replace(
+        next_step(model), next_step(model, command, f"{command} --parts {','.join(model.unused_parts)}")
+    )
+    report = replace(report, decision=decision)
+    replace(model, report=report).save(output)
+    if report.systems:
+        write_report_page(report, output / PAGE_NAME)
+    echo(str(report))
+    page = f", with {PAGE_NAME}" if report.systems else ""
+    echo(f"{output}: written after {report.seconds:.1f} s of learning{page}")
 
 
 def _fit_texts(

@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.linear_model import LogisticRegression
 
 from tercet.choose import Gain, Trial, choose, settings_of
 from tercet.data.shards import StoredRows
@@ -256,6 +255,8 @@ class Posteriors:
 
     def values(self, held_out: TextHeldOut, fold: Fold, measures: tuple[Measure, ...]) -> NDArray[np.float64]:
         """Measures (n_texts, n_measures) of texts that the classifier has not seen."""
+        from sklearn.linear_model import LogisticRegression  # loads much
+
         seen = [self._row[name] for name in held_out.qids if name in self._row]
         rows = np.setdiff1d(self._labels.rows, seen)
         classifier = LogisticRegression(max_iter=1000).fit(self._space.D[rows], self._labels.classes[rows])

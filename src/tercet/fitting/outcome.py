@@ -235,7 +235,7 @@ def make_report(
         split=facts.split if not outcome.is_given else f"{facts.split} Test queries were given.",
         systems=tuple(SystemResult.from_evaluation(name, evaluation) for name, evaluation in evaluations.items()),
         accepted=accepted,
-        decision=f"{choice.decision.text} {_next_step(model)}",
+        decision=f"{choice.decision.text} {next_step(model)}",
         changes=changes_between(learned, start, measure),
         chosen=chosen,
         seconds=seconds,
@@ -248,13 +248,10 @@ def make_report(
     )
 
 
-def _next_step(model: TextModel) -> str:
-    """The next command, in a sentence."""
-    if model.unused_parts and not model.parts:
-        parts = ",".join(model.unused_parts)
-        how = f"tercet index DATA --model MODEL --parts {parts}, or model.with_parts({list(model.unused_parts)})"
-        return f"To use it anyway: {how}."
-    return "Next: tercet index DATA --model MODEL, or tc.Index.build(docs, model)."
+def next_step(model: TextModel, serve: str = "tc.Index.build(docs, model)", use: str = "") -> str:
+    """A sentence with the next call, or with a command: to ``serve`` the model, or to ``use`` what was rejected."""
+    rejected = () if model.parts else model.unused_parts
+    return f"To use it anyway: {use or f'model.with_parts({list(rejected)})'}." if rejected else f"Next: {serve}."
 
 
 def _facts_of_words(words: Vectoriser) -> dict[str, Any]:
