@@ -112,7 +112,7 @@ def check_output(context: click.Context, output: Path, kind: str | None) -> None
 _TABLES = "tercet.tables"  # where a context keeps what was said of tables
 _BAD_ROWS = "tercet.bad-rows"
 ROLES = ("query", "query-id", "doc", "grade", "better", "worse", "weight", "source", "target")
-CLICK_ROLES = ("shown", "clicked", "position", "list", "session", "time", "action", "randomised")
+CLICK_ROLES = ("shown", "clicked", "position", "list", "session", "time", "action", "randomised", "expected")
 
 
 def _said(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:

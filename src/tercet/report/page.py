@@ -396,6 +396,7 @@ _DATA_LABELS = {
     "n_judgements": "judgements learned from",
     "n_preferences": "preferences learned from",
     "n_lists": "lists with clicks learned from",
+    "n_clicks": "clicks learned from",
     "n_click_preferences": "preferences of these clicks",
     "draws": "share of the draws",
     "n_known_pairs": "known pairs of words",
