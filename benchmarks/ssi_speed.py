@@ -222,7 +222,6 @@ def variants(task: LinkTask, seed: int, steps: dict[str, int]) -> dict[str, Call
     n_frequent = X.shape[1] // 3
     extras: dict[str, dict[str, Any]] = {
         f"{n_frequent:,} frequent words": {"n_frequent": n_frequent},
-        "averaged": {"averaged": True},
         "learned diagonal": {"diagonal": "learned"},
         "no diagonal": {"diagonal": None},
         "scaled documents": {"scale_documents": True},

@@ -66,7 +66,7 @@ def test_the_best_of_several_is_taken(data, tmp_path):
     ("ranker", "message"),
     [
         ("rm3", "ranker is 'rm3'"),
-        ("low-rank:density=.05", "low-rank has no parameter 'density'; its parameters: averaged, "),
+        ("low-rank:density=.05", "low-rank has no parameter 'density'; its parameters: diagonal, "),
         ("sparse:density=2", "The 'density' parameter of SparseRanker must be"),
         ("sparse:glory=3", "sparse has no parameter 'glory'; its parameters: density, "),
         ("sparse:l1", "'l1' has no value; write KEY=VALUE, as in sparse:l1=1"),

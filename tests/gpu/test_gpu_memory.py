@@ -37,7 +37,7 @@ def test_texts_that_do_not_fit_are_gathered_chunk_by_chunk():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["low rank", "low rank, averaged, tied", "sparse", "sparse, some never"])
+@pytest.mark.parametrize("name", ["low rank", "low rank, tied", "sparse", "sparse, some never"])
 def test_what_is_learned_is_brought_back_a_few_rows_at_a_time(name, monkeypatch):
     """The GPU makes copies of what it brings back, and may have little room for them."""
 
@@ -114,16 +114,6 @@ def test_what_a_card_has_no_room_for_is_left_to_the_cpu(name, how, monkeypatch):
         there = RANKERS[name]().fit(Q, prefs)
     assert not gpu.launched
     same(there, RANKERS[name]().fit(Q, prefs))
-
-
-def test_averages_of_the_same_bits_are_left_to_the_cpu_or_refused():
-    Q, prefs, gpu = some_texts(), some_preferences(), HostGpu()
-    make = lambda: tc.LowRankRanker(n_components=5, averaged=True)  # noqa: E731
-    with on_host_gpu(gpu, strict=False, deterministic=True):
-        make().fit(Q, prefs)
-    assert not gpu.launched
-    with on_host_gpu(gpu, deterministic=True), pytest.raises(ParameterError, match="averaged=True on a GPU"):
-        make().fit(Q, prefs)
 
 
 @pytest.mark.slow

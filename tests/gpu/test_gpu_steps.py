@@ -40,7 +40,7 @@ def test_one_block_takes_the_steps_of_the_cpu(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in RANKERS if "averaged" not in name])
+@pytest.mark.parametrize("name", RANKERS)
 def test_steps_with_the_same_bits_every_time(name):
     """As one block of one thread a batch is one preference, so that the way by sums of integers is that of the CPU."""
     Q, D, prefs = some_texts(), some_texts(seed=7), some_preferences(100)

@@ -69,7 +69,7 @@ def test_one_block_is_the_cpu_kernel_to_rounding(name):
     same(there, here)
 
 
-@pytest.mark.parametrize("name", [name for name in RANKERS if "averaged" not in name])
+@pytest.mark.parametrize("name", RANKERS)
 def test_the_same_bits_every_time(name):
     rng = np.random.default_rng(0)
     Q, D = random_texts(rng, 500, N_TERMS), random_texts(rng, 500, N_TERMS)
@@ -96,7 +96,7 @@ def test_texts_that_are_gathered_while_the_card_is_at_work_give_the_same_bits(na
     np.testing.assert_array_equal(gathered, there)
 
 
-@pytest.mark.parametrize("name", ["low rank", "low rank, averaged, tied", "sparse", "sparse, some never"])
+@pytest.mark.parametrize("name", ["low rank", "low rank, tied", "sparse", "sparse, some never"])
 def test_what_is_learned_is_brought_back_a_few_rows_at_a_time(name, monkeypatch):
     Q, prefs = some_texts(), some_preferences()
     here = RANKERS[name]().fit(Q, prefs)

@@ -126,7 +126,7 @@ def test_frequent_words_can_be_left_to_another_model(only_rare):
 
 RANKERS = [
     low_rank(),
-    low_rank(diagonal="learned", averaged=True, scale_documents=True),
+    low_rank(diagonal="learned", scale_documents=True),
     low_rank(diagonal="learned", learn_documents=False),
     tc.HashedRanker(n_buckets=50, identity=None, rate=0.5),
     tc.HashedRanker(n_buckets=50, rate=0.5),

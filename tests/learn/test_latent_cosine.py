@@ -116,8 +116,6 @@ def test_what_it_does_not_go_with_is_refused():
     Q, D, prefs = made_data(0)
     with pytest.raises(ParameterError, match="without diagonal='identity'"):
         make(diagonal="identity").fit(Q, prefs, D)
-    with pytest.raises(ParameterError, match="without averaged=True"):
-        make(averaged=True).fit(Q, prefs, D)
 
 
 # -- translations -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Rare words, averaged steps and documents that stay as they are, of LowRankRanker."""
+"""Rare words and documents that stay as they are, of LowRankRanker."""
 
 from __future__ import annotations
 
@@ -20,11 +20,9 @@ from tercet.weights import Diagonal, Identity, LowRank, Weights
 
 seeds = st.integers(0, 10**6)
 VARIANTS = [
-    {"averaged": True},
     {"n_frequent": 5},
-    {"averaged": True, "n_frequent": 7, "diagonal": "learned"},
-    {"averaged": True, "n_frequent": 7, "tied": True, "scale_documents": True},
-    {"averaged": True, "diagonal": None},
+    {"n_frequent": 7, "diagonal": "learned"},
+    {"n_frequent": 7, "tied": True, "scale_documents": True},
     {"learn_documents": False, "start": "lsi", "scale_documents": True},
     {"learn_documents": False, "n_frequent": 7, "diagonal": "learned"},
 ]
@@ -40,7 +38,7 @@ def frequent(D, n):
 
 
 def iterates(ranker, Q, D, prefs, kept=None):
-    plain = tc.LowRankRanker(**{k: v for k, v in ranker.get_params().items() if k not in ("n_frequent", "averaged")})
+    plain = tc.LowRankRanker(**{k: v for k, v in ranker.get_params().items() if k != "n_frequent"})
     return oracles.lowrank_iterates(
         *start_of(plain, Q, D),
         as_vectors(prefs, Q, D),
@@ -92,60 +90,6 @@ def test_with_two_vocabularies_words_are_counted_on_their_own_side():
     weights = ranker.fit(Q, prefs, D).weights_
     np.testing.assert_allclose(weights.query_factors, U.T, atol=2e-5)
     np.testing.assert_allclose(weights.doc_factors, V.T, atol=2e-5)
-
-
-# -- averaged steps ---------------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=30)
-@given(
-    seed=seeds,
-    diagonal=st.sampled_from(["identity", "learned", None]),
-    n=st.sampled_from([None, 5]),
-    schedule=st.sampled_from(["constant", "inverse-sqrt"]),
-)
-def test_averaged_weights_are_the_mean_of_the_iterates(seed, diagonal, n, schedule):
-    Q, D, prefs = made_data(seed)
-    ranker = tc.LowRankRanker(
-        n_components=4, averaged=True, n_frequent=n, rate=0.2, diagonal=diagonal, schedule=schedule, random_state=seed
-    )
-    kept = None if n is None else (frequent(D, n), frequent(D, n))
-    found = iterates(ranker, Q, D, prefs, kept)
-    U, V, learned = (np.mean(each, axis=0) for each in zip(*found, strict=True))
-    weights = ranker.fit(Q, prefs, D).weights_
-    np.testing.assert_allclose(weights.query_factors, U.T, atol=2e-5)
-    np.testing.assert_allclose(weights.doc_factors, V.T, atol=2e-5)
-    if diagonal == "learned":
-        np.testing.assert_allclose(weights.diagonal, learned, atol=2e-5)
-    assert np.abs(weights.query_factors - found[-1][0].T).max() > 1e-3, "the mean and the last are told apart"
-
-
-@settings(max_examples=20)
-@given(seed=seeds)
-def test_averaged_tied_weights_are_the_mean_of_the_iterates(seed):
-    Q, D, prefs = made_data(seed)
-    ranker = tc.LowRankRanker(n_components=4, averaged=True, tied=True, rate=0.2, identity_weight=1.5)
-    start = start_of(ranker, Q, D)[0]
-    U = np.mean(oracles.tied_iterates(start, 1.5, as_vectors(prefs, Q, D), step_rates(ranker, len(prefs))), axis=0)
-    weights = ranker.fit(Q, prefs, D).weights_
-    np.testing.assert_allclose(weights.query_factors, U.T, atol=2e-5)
-    assert weights.parts[0].tied
-
-
-def test_the_mean_stays_exact_over_many_steps():
-    rng = np.random.default_rng(0)
-    Q, D = random_texts(rng, 30, 20), random_texts(rng, 40, 20)
-    prefs = random_preferences(rng, 30_000, 30, 40)
-    ranker = tc.LowRankRanker(n_components=3, averaged=True, rate=0.05)
-    total, step = np.zeros((20, 3)), tc.LowRankRanker(n_components=3, rate=0.05)
-    ends = range(100, 30_001, 100)
-    for end in ends:
-        step.partial_fit(Q, prefs[end - 100 : end], D)
-        total += step.weights_.query_factors
-    # The mean of every hundredth iterate is close to that of all; the end of the path is not.
-    mean = ranker.fit(Q, prefs, D).weights_.query_factors
-    away = np.abs(mean - total / len(ends)).max()
-    assert away < 0.02 < np.abs(mean - step.weights_.query_factors).max()
 
 
 # -- documents as they are --------------------------------------------------------------------------------------------
@@ -259,7 +203,6 @@ def test_given_weights_that_are_tied_or_learn_documents_can_be_gone_on_from():
     ("options", "what"),
     [
         ({"tied": True}, "tied=True"),
-        ({"averaged": True}, "averaged=True"),
         ({"diagonal": None, "normalise": "latent"}, "normalise='latent'"),
         ({"start": "parallel"}, "start='parallel'"),
         ({"start": "ridge"}, "start='ridge'"),
@@ -318,11 +261,8 @@ def test_a_file_from_before_these_parameters_is_read_and_one_without_them_is_wri
     tc.LowRankRanker(n_components=4).fit(Q, prefs, D).save(tmp_path / "plain")
     assert tc.load(tmp_path / "plain").get_params() == tc.LowRankRanker(n_components=4).get_params()
     written = read_bundle(tmp_path / "plain", kind="ranker").meta["params"]
-    assert not {"n_frequent", "averaged", "learn_documents"} & set(written)
+    assert not {"n_frequent", "learn_documents"} & set(written)
     assert "learn_documents" not in read_bundle(tmp_path / "plain", kind="ranker").meta["state"]
-    tc.LowRankRanker(n_components=4, averaged=True).fit(Q, prefs, D).save(tmp_path / "averaged")
-    written = read_bundle(tmp_path / "averaged", kind="ranker").meta["params"]
-    assert written["averaged"] is True
 
 
 @variants
@@ -350,9 +290,7 @@ def test_weights_do_not_change_under_a_reader(variant):
     assert np.array_equal(weights.score(Q, D), scores)
 
 
-@pytest.mark.parametrize(
-    "change", [{"n_frequent": 0}, {"n_frequent": 1.5}, {"averaged": "yes"}, {"learn_documents": "no"}]
-)
+@pytest.mark.parametrize("change", [{"n_frequent": 0}, {"n_frequent": 1.5}, {"learn_documents": "no"}])
 def test_parameters_out_of_range_are_named(change):
     Q, D, prefs = made_data(0)
     [name] = change
@@ -364,14 +302,13 @@ def test_parameters_out_of_range_are_named(change):
     ("damage", "message"),
     [
         (lambda a: a["U"].__setitem__(a["rare_query_words"] == 1, 1), "marked as rare has factors"),
-        (lambda a: a.pop("rare_doc_words"), "of rare words, or of averages, is there without the other"),
-        (lambda a: a.pop("before_V"), "the averages of V"),
-        (lambda a: a.__setitem__("before_U", a["before_U"][:, :2]), "'before_U' has shape"),
+        (lambda a: a.pop("rare_doc_words"), "of rare words is there without the other"),
+        (lambda a: a.__setitem__("V", a["V"][:, :2]), "'V' has shape"),
     ],
 )
 def test_damaged_state_is_refused(damage, message):
     Q, D, prefs = made_data(0)
-    state = tc.LowRankRanker(n_components=4, n_frequent=5, averaged=True).fit(Q, prefs, D)._state
+    state = tc.LowRankRanker(n_components=4, n_frequent=5).fit(Q, prefs, D)._state
     meta, arrays = state.to_state()
     arrays = {name: array.copy() for name, array in arrays.items()}
     damage(arrays)
@@ -379,14 +316,12 @@ def test_damaged_state_is_refused(damage, message):
         type(state).from_state(meta, arrays, "state")
 
 
-@pytest.mark.parametrize(
-    "options", [{"tied": True}, {"averaged": True}, {"diagonal": None, "normalise": "latent"}], ids=str
-)
+@pytest.mark.parametrize("options", [{"tied": True}, {"diagonal": None, "normalise": "latent"}], ids=str)
 def test_a_state_whose_documents_stay_and_learn_is_refused(options):
     Q, D, prefs = made_data(0)
     state = tc.LowRankRanker(n_components=4, **options).fit(Q, prefs, D)._state
     meta, arrays = state.to_state()
-    with pytest.raises(DamagedBundleError, match="state: a V that stays is neither U nor part of a cosine, and has no"):
+    with pytest.raises(DamagedBundleError, match="state: a V that stays is neither U nor part of a cosine"):
         type(state).from_state(meta | {"learn_documents": False}, arrays, "state")
 
 
@@ -397,8 +332,8 @@ def test_a_state_whose_documents_stay_and_learn_is_refused(options):
     "make",
     [
         lambda: tc.DenseRanker(rate=5.0),
-        lambda: tc.LowRankRanker(n_components=4, averaged=True, n_frequent=20),
-        lambda: tc.LowRankRanker(n_components=4, averaged=True, tied=True),
+        lambda: tc.LowRankRanker(n_components=4, n_frequent=20),
+        lambda: tc.LowRankRanker(n_components=4, tied=True),
         lambda: tc.LowRankRanker(n_components=4, learn_documents=False, diagonal="learned", start="lsi", rate=1.0),
     ],
 )

@@ -24,8 +24,8 @@ variants = pytest.mark.parametrize(
     [
         {"shared": "both"},
         {"shared": "documents"},
-        {"shared": "both", "n_frequent": 5, "averaged": True},
-        {"shared": "documents", "n_frequent": 5, "averaged": True},
+        {"shared": "both", "n_frequent": 5},
+        {"shared": "documents", "n_frequent": 5},
     ],
     ids=str,
 )
@@ -230,7 +230,6 @@ def test_what_does_not_go_with_mates_is_refused():
     for ranker, options, message in (
         (make(), {"translations": mated(1)}, "translations are for start='parallel'"),
         (make(start="ridge"), {}, "start='ridge' needs translations"),
-        (make(start="parallel", averaged=True), {"translations": mated(1)}, "without averaged=True"),
         (make(shared="documents"), {"reverse": prefs}, "turned round needs shared='both'"),
     ):
         with pytest.raises(ParameterError, match=message):

@@ -354,7 +354,6 @@ def test_a_diverging_fit_says_so(checkerboard):
         ),
         (tc.HashedRanker(), "HashedRanker does not learn in rounds"),
         (tc.PrunedRanker(), "PrunedRanker does not learn in rounds"),
-        (tc.LowRankRanker(n_components=2, averaged=True), "averaged=True"),
         (tc.LowRankRanker(n_components=2, diagonal=None, normalise="latent"), "normalise='latent' is learned in one"),
         (tc.SparseRanker(sparsify="thin", density=0.1), "sparsify='thin'"),
     ],
@@ -369,11 +368,10 @@ def test_what_cannot_be_mixed_is_refused(ranker, message, checkerboard):
 @pytest.mark.parametrize(
     ("ranker", "how"),
     [
-        (tc.LowRankRanker(n_components=2, averaged=True), {}),
         (tc.SparseRanker(sparsify="thin", density=0.1), {}),
         (tc.SparseRanker(l1=1e-4), {"never": sparse.csr_array(([1.0], ([0], [2])), shape=(40, 40))}),
     ],
-    ids=["averaged", "thin", "never"],
+    ids=["thin", "never"],
 )
 def test_what_a_cluster_does_not_learn_on_stays_what_it_was(ranker, how, checkerboard):
     X, y = checkerboard

@@ -217,7 +217,7 @@ KINDS: dict[str, Forged] = {
     "vectors": Forged(_make_vectors, _use_vectors),
     **{
         f"checkpoint of {name}": Forged(_checkpointed(name, 15), _checkpointed(name, 15))
-        for name in ("DenseRanker", "SparseRanker", "LowRankRanker averaged", "PrunedRanker")
+        for name in ("DenseRanker", "SparseRanker", "LowRankRanker", "PrunedRanker")
     },
     "index in Qdrant": Forged(_make_remote(QDRANT_INDEX, "http://127.0.0.1:6333"), _use_remote),
     "index in PostgreSQL": Forged(_make_remote(POSTGRES_INDEX, "postgresql://me@127.0.0.1:5432/tercet"), _use_remote),

@@ -34,10 +34,6 @@ RANKERS = {
     "low rank, no diagonal": lambda **p: tc.LowRankRanker(n_components=4, diagonal=None, spread=0.5, rate=0.3, **p),
     "low rank, learned diagonal": lambda **p: tc.LowRankRanker(n_components=5, diagonal="learned", rate=0.3, **p),
     "low rank, few words": lambda **p: tc.LowRankRanker(n_components=5, n_frequent=20, rate=0.3, **p),
-    "low rank, averaged": lambda **p: tc.LowRankRanker(
-        n_components=5, averaged=True, diagonal="learned", rate=0.3, **p
-    ),
-    "low rank, averaged, tied": lambda **p: tc.LowRankRanker(n_components=5, averaged=True, tied=True, rate=0.3, **p),
     "low rank, documents stay": lambda **p: tc.LowRankRanker(
         n_components=5, start="lsi", learn_documents=False, diagonal="learned", rate=0.5, **p
     ),

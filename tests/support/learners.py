@@ -95,9 +95,6 @@ LEARNERS: dict[str, Learner] = {
     "LowRankRanker scaled": Learner(lambda **_: LowRankRanker(n_components=5, rate=0.3, scale_documents=True)),
     "LowRankRanker with a diagonal": Learner(lambda **_: LowRankRanker(n_components=5, rate=0.3, diagonal="learned")),
     "LowRankRanker tied": Learner(lambda **_: LowRankRanker(n_components=5, rate=0.3, tied=True, identity_weight=2.0)),
-    "LowRankRanker averaged": Learner(
-        lambda **_: LowRankRanker(n_components=5, rate=0.3, averaged=True, diagonal="learned")
-    ),
     "LowRankRanker of frequent words": Learner(
         lambda **_: LowRankRanker(n_components=5, rate=0.3, n_frequent=9), HAS_FEW_WORDS
     ),

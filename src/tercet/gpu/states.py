@@ -233,12 +233,6 @@ class GpuLowRank(GpuState[LowRankState]):
         self.U = self._padded(state.U)
         self.V = self.U if state.tied else self._padded(state.V)
         self.diagonal = gpu.xp.asarray(state.diagonal) if state.diagonal.size else None
-        before = state.before
-        self.before: list[Any] = [None, None, None]
-        if before is not None:
-            self.before[0] = self._padded(before.U)
-            self.before[1] = self.before[0] if state.tied else self._padded(before.V)
-            self.before[2] = gpu.xp.asarray(before.diagonal) if state.learn_diagonal else None
         self.rare = [None, None] if state.rare is None else [gpu.xp.asarray(words) for words in state.rare]
         sums_u = self.sums_for(self.U)
         sums_v = sums_u if state.tied else self.sums_for(self.V if state.learn_documents else None)
@@ -249,18 +243,15 @@ class GpuLowRank(GpuState[LowRankState]):
 
     @classmethod
     def check(cls, gpu: Gpu, state: LowRankState, *, deterministic: bool) -> None:
-        if deterministic and state.before is not None:
-            raise ParameterError("deterministic=True cannot be had with averaged=True on a GPU")
         stride, _, n_warps = _room_of_a_block(state)
         if n_warps < 1:
             raise ParameterError(f"{state.U.shape[1]:,} components are more than a block of the GPU has room for")
         n_rows = state.U.shape[0] + (0 if state.tied else state.V.shape[0])
         n_learned = n_rows if state.learn_documents else state.U.shape[0]
-        has_sums = deterministic or state.before is not None
         copied = 8 * min(n_rows * stride, AT_ONCE)
         gpu.check_room(
-            stride * (4 * n_rows + (8 * n_learned if has_sums else 0)) + copied,
-            f"the factors of {n_rows:,} words" + (", with sums of their changes," if has_sums else ""),
+            stride * (4 * n_rows + (8 * n_learned if deterministic else 0)) + copied,
+            f"the factors of {n_rows:,} words" + (", with sums of their changes," if deterministic else ""),
             f"Use fewer words or components,{' leave out deterministic,' if deterministic else ''} or the CPU",
         )
 
@@ -276,9 +267,8 @@ class GpuLowRank(GpuState[LowRankState]):
         stride, kept = np.int32(self.stride), self.kept
         if self.state.cosine:
             return self.U, self.V, self.sums[0], self.sums[1], stride, *self.rare, kept
-        learn_diagonal, first = np.int32(self.state.learn_diagonal), np.float64(self.first_step)
-        arrays = self.U, self.V, self.diagonal, *self.sums, *self.before
-        return *arrays, first, stride, learn_diagonal, *self.rare, texts.latent, kept
+        learn_diagonal = np.int32(self.state.learn_diagonal)
+        return self.U, self.V, self.diagonal, *self.sums, stride, learn_diagonal, *self.rare, texts.latent, kept
 
     def lay_out(self, Q: sparse.csr_array, D: sparse.csr_array) -> GpuTexts:
         texts = super().lay_out(Q, D)
@@ -305,11 +295,6 @@ class GpuLowRank(GpuState[LowRankState]):
             self._fetch(self.V, state.V)
         if state.learn_diagonal:
             state.diagonal[:] = self.gpu.to_host(self.diagonal)
-        for sums, there in ((state.before_u, self.before[0]), (state.before_v, self.before[1])):
-            if sums is not None:
-                self._fetch(there, sums)
-        if state.before_diagonal is not None and self.before[2] is not None:
-            state.before_diagonal[:] = self.gpu.to_host(self.before[2])
 
     def _padded(self, factors: NDArray[Any]) -> Any:
         xp = self.gpu.xp

@@ -1,26 +1,12 @@
 """Margin rank loss on ``W = U'V + diag(w)`` (Bai et al. 2010, sections 2.2.1 and 2.3.2)."""
 
-from __future__ import annotations
-
-from typing import Any, NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from tercet.kernels.compiler import helper, kernel
 from tercet.kernels.prefetch import LINE, prefetch
 from tercet.kernels.rows import difference, product, violates
 
 AHEAD = 6  # rows of factors that are prefetched before they are read
-
-
-class Before(NamedTuple):
-    """Sums of all changes, each times the number of steps before it: float64, shaped like what they are of."""
-
-    U: NDArray[Any]
-    V: NDArray[Any]
-    diagonal: NDArray[Any]
-    n_steps: NDArray[Any]  # int64 (1,), the steps before this chunk; empty without averaging
 
 
 @helper
@@ -31,7 +17,7 @@ def prefetch_row(F, row):
 
 
 @kernel
-def lowrank_advance(U, V, diagonal, learn_diagonal, rare, before, Q, D, chunk, scratch, tally):
+def lowrank_advance(U, V, diagonal, learn_diagonal, rare, Q, D, chunk, scratch, tally):
     """One pass over the preferences; changes ``U``, ``V`` and, when learned, ``diagonal`` in place.
 
     ``U`` (n_query_terms, n_components) and ``V`` (n_doc_terms, n_components) hold a word's factors in one row; for
@@ -39,12 +25,11 @@ def lowrank_advance(U, V, diagonal, learn_diagonal, rare, before, Q, D, chunk, s
     taken at the old U and V. ``tally`` as in ``dense_advance``.
 
     ``rare`` (n_query_terms,) and (n_doc_terms,) marks words whose factors are zero and stay so; both are empty when
-    there are none. ``before`` gains every change times the number of steps before it; it is empty without averaging.
+    there are none.
     """
     cols, vals, shared_cols, shared_vals = scratch
     q_indptr, q_indices, q_data = Q
     rare_q, rare_d = rare
-    averaged = before.n_steps.size > 0
     width = U.shape[1]
     uq = np.empty(width, dtype=np.float32)  # U q
     vd = np.empty(width, dtype=np.float32)  # V (d+ - d-)
@@ -98,23 +83,6 @@ def lowrank_advance(U, V, diagonal, learn_diagonal, rare, before, Q, D, chunk, s
             if learn_diagonal:
                 for i in range(m):
                     diagonal[shared_cols[i]] += e * shared_vals[i]
-            if averaged:
-                steps = np.float64(before.n_steps[0] + s)
-                for a in range(lo, hi):
-                    if rare_q.size and rare_q[q_indices[a]]:
-                        continue
-                    past, y = before.U[q_indices[a]], steps * (e * q_data[a])
-                    for k in range(width):
-                        past[k] += y * vd[k]
-                for j in range(n):
-                    if rare_d.size and rare_d[cols[j]]:
-                        continue
-                    past, y = before.V[cols[j]], steps * (e * vals[j])
-                    for k in range(width):
-                        past[k] += y * uq[k]
-                if learn_diagonal:
-                    for i in range(m):
-                        before.diagonal[shared_cols[i]] += steps * (e * shared_vals[i])
 
 
 @kernel

@@ -54,7 +54,7 @@ class BinnedState(LowRankState):
 
     def check(self) -> None:
         super().check()
-        if self.rare is not None or self.before is not None or self.diagonal.size or not self.learn_documents:
+        if self.rare is not None or self.diagonal.size or not self.learn_documents:
             raise InputError(f"factors of {self.n_bins} bins come alone")
 
 
@@ -71,7 +71,6 @@ class BinnedRanker(LowRankRanker):
         plain = {
             "diagonal": None,
             "n_frequent": None,
-            "averaged": False,
             "scale_documents": False,
             "normalise": None,
             "learn_documents": True,

@@ -13,7 +13,7 @@ from scipy import sparse
 from tercet.data.mapped_rows import Texts, take
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError, ParameterError
-from tercet.kernels.lowrank import Before, cosine_advance, lowrank_advance, queries_advance
+from tercet.kernels.lowrank import cosine_advance, lowrank_advance, queries_advance
 from tercet.kernels.rows import Chunk, CsrRows
 from tercet.learn.base import Count, DirectionsOf, NotNegative, Positive, SgdRanker
 from tercet.learn.loop import Callback
@@ -41,7 +41,6 @@ _LENGTH_SAMPLE = 2000
 _MOST_LATENT = 2**26  # numbers, of latent vectors that are kept; of more documents they are those of a chunk
 
 _NO_WORD: Rare = (np.empty(0, dtype=np.uint8), np.empty(0, dtype=np.uint8))
-_NO_STEP = Before(np.empty((0, 0)), np.empty((0, 0)), np.empty(0), np.empty(0, dtype=np.int64))
 
 
 @dataclass(eq=False)
@@ -51,8 +50,6 @@ class LowRankState(State):
     rare_query_words, rare_doc_words : 1 for each word whose factors are zero and stay so; None when there is none
     cosine : what is learned, and scored, is the cosine of latent vectors
     learn_documents : V learns, too; else it stays as it is
-    before_u, before_v, before_diagonal : with averaging, the sum of all changes, each times the number of steps before
-        it; the V of a tied model is its U
     """
 
     U: Annotated[NDArray[np.float32], Shape("n_query_terms", "n_components")]
@@ -65,9 +62,6 @@ class LowRankState(State):
     step: Steps = 0
     rare_query_words: Annotated[NDArray[np.uint8] | None, Shape("n_query_terms")] = None
     rare_doc_words: Annotated[NDArray[np.uint8] | None, Shape("n_doc_terms")] = None
-    before_u: Annotated[NDArray[np.float64] | None, Shape("n_query_terms", "n_components", name="before_U")] = None
-    before_v: Annotated[NDArray[np.float64] | None, Shape("n_doc_terms", "n_components", name="before_V")] = None
-    before_diagonal: Annotated[NDArray[np.float64] | None, Shape("n_diagonal")] = None
     cosine: Annotated[bool, OMIT_DEFAULT] = False
     learn_documents: Annotated[bool, OMIT_DEFAULT] = True
 
@@ -106,7 +100,6 @@ class LowRankState(State):
             self.diagonal,
             self.learn_diagonal,
             self.rare or _NO_WORD,
-            self.before or _NO_STEP,
             inputs.Q,
             inputs.D,
             chunk,
@@ -139,12 +132,6 @@ class LowRankState(State):
             factors[words != 0] = 0
         self.rare_query_words, self.rare_doc_words = rare
 
-    def average(self) -> None:
-        """From here on, have snapshots give the mean of all steps."""
-        self.before_u = np.zeros(self.U.shape)
-        self.before_v = None if self.tied else np.zeros(self.V.shape)
-        self.before_diagonal = np.zeros(self.diagonal.shape)
-
     @property
     def rare(self) -> Rare | None:
         """Query and document words whose factors stay zero."""
@@ -152,35 +139,17 @@ class LowRankState(State):
             return None
         return self.rare_query_words, self.rare_doc_words
 
-    @property
-    def before(self) -> Before | None:
-        """The sums that averages are made of."""
-        if self.before_u is None or self.before_diagonal is None:
-            return None
-        before_v = self.before_u if self.before_v is None else self.before_v
-        return Before(self.before_u, before_v, self.before_diagonal, np.array([self.step]))
-
     def snapshot(self) -> Weights:
-        U = self._mean(self.U, 0)
-        V = U if self.tied else self._mean(self.V, 1) if self.learn_documents else self.V
+        U = self.U.copy()
+        V = U if self.tied else self.V.copy() if self.learn_documents else self.V
         self._measure_length()
         latent = LowRank(query_factors=U, doc_factors=V, typical_length=self.typical_length, unit_queries=self.cosine)
         parts: list[Part] = [latent]
         if self.learn_diagonal:
-            parts.append(Diagonal(weights=self._mean(self.diagonal, 2)))
+            parts.append(Diagonal(weights=self.diagonal.copy()))
         elif self.diagonal.size and self.diagonal[0]:
             parts.append(Identity(n_terms=self.diagonal.size, scale=float(self.diagonal[0])))
         return Weights(parts)
-
-    def _mean(self, array: NDArray[np.float32], at: int) -> NDArray[np.float32]:
-        """A copy of the array, or its mean over all steps when there is averaging.
-
-        A change c at step t is in the iterates of the steps t, …, T. So their sum is T times the last iterate less
-        the sum of all (t - 1) c, and no step touches more than the words it changes.
-        """
-        if self.before is None or self.step == 0:
-            return array.copy()
-        return (array - self.before[at] / self.step).astype(np.float32)
 
     def _measure_length(self) -> None:
         """Root mean square length of the documents' latent vectors; kept when the documents are not at hand.
@@ -190,7 +159,7 @@ class LowRankState(State):
         if self.cosine:
             self.typical_length = 1.0
         elif self.scale_documents and self._sample is not None:
-            latent = self._sample.astype(np.float64) @ self._mean(self.V, 1).astype(np.float64)
+            latent = self._sample.astype(np.float64) @ self.V.astype(np.float64)
             self.typical_length = float(np.sqrt(np.mean(np.sum(latent**2, axis=1)))) or 1.0
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -206,15 +175,12 @@ class LowRankState(State):
         n, m = self.U.shape[0], self.V.shape[0]
         if self.diagonal.size and not self.diagonal.size == n == m:
             raise InputError(f"a diagonal of {self.diagonal.size} does not fit factors of {n} words")
-        if self.cosine and (self.diagonal.size or self.before is not None):
-            raise InputError("a cosine of latent vectors has neither a diagonal nor averages beside it")
-        if not self.learn_documents and (self.tied or self.cosine or self.before is not None):
-            raise InputError("a V that stays is neither U nor part of a cosine, and has no averages")
-        rare, before = (self.rare_query_words, self.rare_doc_words), (self.before_u, self.before_diagonal)
-        if (rare[0] is None) != (rare[1] is None) or (before[0] is None) != (before[1] is None):
-            raise InputError("one of the arrays of rare words, or of averages, is there without the other")
-        if (self.before_v is None) != (self.before_u is None or self.tied):
-            raise InputError("the averages of V are there without those of U, or of a U that is V")
+        if self.cosine and self.diagonal.size:
+            raise InputError("a cosine of latent vectors has no diagonal beside it")
+        if not self.learn_documents and (self.tied or self.cosine):
+            raise InputError("a V that stays is neither U nor part of a cosine")
+        if (self.rare_query_words is None) != (self.rare_doc_words is None):
+            raise InputError("one of the arrays of rare words is there without the other")
         if self.rare is not None:
             rare_q, rare_d = self.rare
             if rare_d.size != m or self.U[rare_q != 0].any() or self.V[rare_d != 0].any():
@@ -260,17 +226,13 @@ class LowRankRanker(SgdRanker):
         Only the n words in most documents have factors; those of all others are zero and stay so, in U and in V. A
         word of one text could take any factors and so fit that text by heart (Bai et al. 2010, section 4.1). The
         diagonal sees all words. With one vocabulary words are counted in D; with two, query words are counted in Q.
-    averaged : bool
-        Give the mean of U, V and a learned diagonal over all steps instead of their last values, which jump with the
-        last few preferences at a constant rate. Steps are taken from the last values, as without it. Takes 8 bytes for
-        each factor, and about twice the time of a step that changes something.
     learn_documents : bool
         False leaves V as it starts, and U alone learns, with a learned diagonal beside it: what a query means in the
         space of the documents. So a document that no preference names is scored by the same map as all others, and
         none can be learned by heart. It wants a start that knows the documents, ``"lsi"``, ``"classes"`` or given
-        weights, and much larger rates: 1 where 0.1 is right for both. It cannot be tied or averaged, and learns no
-        cosines. A step costs the words of the query times ``n_components``; latent vectors of documents in memory are
-        made once, and take 4 ``n_components`` bytes each, or for every chunk anew where that is more than 256 MB.
+        weights, and much larger rates: 1 where 0.1 is right for both. It cannot be tied, and learns no cosines. A step
+        costs the words of the query times ``n_components``; latent vectors of documents in memory are made once, and
+        take 4 ``n_components`` bytes each, or for every chunk anew where that is more than 256 MB.
     rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
 
     Examples
@@ -292,7 +254,6 @@ class LowRankRanker(SgdRanker):
     spread: Positive = 0.1
     scale_documents: bool = False
     n_frequent: Count | None = None
-    averaged: bool = False
     normalise: Literal["latent"] | None = None
     learn_documents: bool = True
     rate: Positive = 0.1
@@ -304,7 +265,6 @@ class LowRankRanker(SgdRanker):
     _learns_in_rounds = True
     _added_parameters: ClassVar[dict[str, Any]] = {
         "n_frequent": None,
-        "averaged": False,
         "normalise": None,
         "learn_documents": True,
     }
@@ -486,11 +446,11 @@ class LowRankRanker(SgdRanker):
     def _check_together(self, cosine: bool) -> None:
         """Refuse what cannot be had together; ``cosine`` where cosines are learned, which a start may ask for, too."""
         implied = cosine and self.normalise is None  # the default is then no wish
-        if cosine and (self.averaged or self.diagonal == "learned" or (self.diagonal is not None and not implied)):
-            what = "averaged=True" if self.averaged else f"diagonal={self.diagonal!r}"
+        if cosine and (self.diagonal == "learned" or (self.diagonal is not None and not implied)):
+            what = f"diagonal={self.diagonal!r}"
             raise ParameterError(f"cosines of latent vectors are learned alone, without {what}")
-        if not self.learn_documents and (cosine or self.tied or self.averaged):
-            what = "tied=True" if self.tied else "averaged=True" if self.averaged else "normalise='latent'"
+        if not self.learn_documents and (cosine or self.tied):
+            what = "tied=True" if self.tied else "normalise='latent'"
             if cosine and self.normalise is None:
                 what = f"start={self.start!r}" if self.start in ACROSS else "a start whose scores are cosines"
             raise ParameterError(f"learn_documents=False leaves V as it is; it cannot be had with {what}")
@@ -514,6 +474,4 @@ class LowRankRanker(SgdRanker):
         )
         if rare is not None:
             state.leave_out(rare)
-        if self.averaged:
-            state.average()
         return state

@@ -240,7 +240,7 @@ class MultiTaskRanker(SgdRanker):
     start : {"random", "parallel", "ridge"}
         Normal factors, or those that translations give, as in ``LowRankRanker``. With ``shared="documents"`` query
         words of the second task start with the factors that they have in documents.
-    n_components, spread, averaged, normalise : see ``LowRankRanker``; ``"latent"`` is meant for all tasks
+    n_components, spread, normalise : see ``LowRankRanker``; ``"latent"`` is meant for all tasks
     n_frequent : int, optional
         As in ``LowRankRanker``; words of the first task's queries are counted there, all others in the documents.
     rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``;
@@ -261,7 +261,6 @@ class MultiTaskRanker(SgdRanker):
     n_components: Count = 100
     spread: Positive = 0.1
     n_frequent: Count | None = None
-    averaged: bool = False
     start: Literal["random"] | AcrossStart = "random"
     normalise: Literal["latent"] | None = None
     rate: Positive = 0.1
@@ -442,8 +441,6 @@ class MultiTaskRanker(SgdRanker):
         self, U: NDArray[np.float32], V: NDArray[np.float32], n_first: int, cosine: bool, rare: Rare | None
     ) -> MultiTaskState:
         cosine = cosine or self.normalise == "latent" or self.start in ACROSS
-        if cosine and self.averaged:
-            raise ParameterError("cosines of latent vectors are learned alone, without averaged=True")
         nothing = np.empty(0, dtype=np.float32)
         state = MultiTaskState(
             U, V, nothing, learn_diagonal=False, scale_documents=False, n_first=n_first, cosine=cosine
@@ -451,8 +448,6 @@ class MultiTaskRanker(SgdRanker):
         if rare is not None:
             rare_q = np.concatenate(rare)
             state.leave_out((rare_q, rare_q if state.tied else rare[1]))
-        if self.averaged:
-            state.average()
         return state
 
     def _keep(self, state: State, Q: Texts, D: Texts) -> None:

@@ -102,10 +102,6 @@ class DiagonalMixer(Mixer[DiagonalState]):
 class LowRankMixer(Mixer[LowRankState]):
     def __init__(self, state: LowRankState) -> None:
         super().__init__(state)
-        if state.before is not None:
-            raise ParameterError(
-                "averaged=True keeps a sum over all steps, which a cluster does not have; leave it out"
-            )
         if state.cosine:
             raise ParameterError("normalise='latent' is learned in one process; leave it out on a cluster")
 

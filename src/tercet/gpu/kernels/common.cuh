@@ -73,13 +73,6 @@ DEVICE float from_fixed(fixed_point sum) { return (float)((double)(long long)sum
 DEVICE float load(const float* from) { return __ldcg(from); }  // not from L1, which does not see what others wrote
 DEVICE float4 load4(const float* from) { return __ldcg((const float4*)from); }
 DEVICE void add(float* to, float change) { atomicAdd(to, change); }
-DEVICE void add_double(double* to, double change) {
-#if __CUDA_ARCH__ >= 600
-  atomicAdd(to, change);
-#else
-  *to += change;
-#endif
-}
 DEVICE void add4(float* to, float4 change) {
 #if __CUDA_ARCH__ >= 900
   atomicAdd((float4*)to, change);  // one reduction in L2; nothing comes back
@@ -98,7 +91,6 @@ DEVICE fixed_point take(fixed_point* from) { return atomicExch(from, 0ULL); }
 DEVICE float load(const float* from) { return *from; }
 DEVICE float4 load4(const float* from) { return *(const float4*)from; }
 DEVICE void add(float* to, float change) { *to += change; }
-DEVICE void add_double(double* to, double change) { *to += change; }
 DEVICE void add4(float* to, float4 change) {
   to[0] += change.x, to[1] += change.y, to[2] += change.z, to[3] += change.w;
 }
@@ -197,16 +189,13 @@ DEVICE float diagonal_score(const float* diagonal, const Rows& Q, long long q_lo
   return z;
 }
 
-// The step of a diagonal W for one document; e is negative for the worse one. `before`, where there is one, gains the
-// changes times the number of steps before.
-DEVICE void diagonal_step(float* diagonal, fixed_point* sums, double* before, double n_before, const Rows& Q,
-                          long long q_lo, long long q_hi, const Rows& D, long long lo, long long hi, float e,
-                          int phase) {
+// The step of a diagonal W for one document; e is negative for the worse one.
+DEVICE void diagonal_step(float* diagonal, fixed_point* sums, const Rows& Q, long long q_lo, long long q_hi,
+                          const Rows& D, long long lo, long long hi, float e, int phase) {
   for (long long j = lo + THREAD; j < hi; j += N_THREADS) {
     const float q = value_at(Q, q_lo, q_hi, D.indices[j]);
     if (q == 0) continue;
     const float change = e * (q * D.data[j]);
     change_weight(diagonal, sums, D.indices[j], change, phase);
-    if (before) add_double(before + D.indices[j], n_before * (double)change);
   }
 }

@@ -25,8 +25,8 @@ KERNEL diagonal_advance(float* weights, fixed_point* sums, const long long* q_in
     }
     if (missed) {
       const float e = step_size[s];
-      diagonal_step(weights, sums, nullptr, 0, Q, q_lo, q_hi, D, b_lo, b_hi, e, phase);
-      diagonal_step(weights, sums, nullptr, 0, Q, q_lo, q_hi, D, w_lo, w_hi, -e, phase);
+      diagonal_step(weights, sums, Q, q_lo, q_hi, D, b_lo, b_hi, e, phase);
+      diagonal_step(weights, sums, Q, q_lo, q_hi, D, w_lo, w_hi, -e, phase);
     }
   }
 }

@@ -19,9 +19,8 @@ DEVICE void add_latent(float4* latent, const float* factors, int stride, int c, 
 }
 
 // Add to the factors of a text's words x times their values times `change`, (stride) floats in shared memory.
-DEVICE void add_to_words(float* factors, fixed_point* sums, double* before, double n_before,
-                         const unsigned char* rare, int stride, const Rows& rows, long long lo, long long hi, float x,
-                         const float* change, int phase) {
+DEVICE void add_to_words(float* factors, fixed_point* sums, const unsigned char* rare, int stride, const Rows& rows,
+                         long long lo, long long hi, float x, const float* change, int phase) {
   for (long long a = lo + WARP; a < hi; a += N_WARPS) {
     const int word = rows.indices[a];
     if (rare && rare[word]) continue;
@@ -36,10 +35,6 @@ DEVICE void add_to_words(float* factors, fixed_point* sums, double* before, doub
         change_weight(factors, sums, row + c + 1, step.y, phase);
         change_weight(factors, sums, row + c + 2, step.z, phase);
         change_weight(factors, sums, row + c + 3, step.w, phase);
-      }
-      if (before) {
-        const double past = n_before * (double)y;
-        for (int k = c; k < c + 4; ++k) add_double(before + row + k, past * (double)change[k]);
       }
     }
   }
@@ -69,16 +64,15 @@ KERNEL latent_vectors(const float* V, int stride, const long long* d_indptr, con
 
 // One pass over n preferences, a block for each; changes U (n_query_terms, stride), V (n_doc_terms, stride), the same
 // array when tied, and, when learned, `diagonal` (n_terms). Both gradients are taken at the old U and V. With `latent`
-// (n_docs, stride), rows V d, V stays as it is. `rare_q`, `rare_d` mark words whose factors stay zero. `before_u`,
-// `before_v`, `before_d` gain every change times the number of steps before it. Those that are not wanted are null.
+// (n_docs, stride), rows V d, V stays as it is. `rare_q`, `rare_d` mark words whose factors stay zero. What is
+// not wanted is null.
 // `scores` (n) gets z; in APPLY it says which preferences missed their margin, and `kept` (n, 2, stride) has the latent
 // vectors that COLLECT found. `tally` (n_blocks, 2) gains violations and loss.
 //
 // Races: a block reads factors while others change them, so that it may see some of another's step and not all of it.
 // Changes are atomic, so none is lost.
 KERNEL lowrank_advance(float* U, float* V, float* diagonal, fixed_point* sums_u, fixed_point* sums_v,
-                       fixed_point* sums_d, double* before_u, double* before_v, double* before_d, double first_step,
-                       int stride, int learn_diagonal, const unsigned char* rare_q, const unsigned char* rare_d,
+                       fixed_point* sums_d, int stride, int learn_diagonal, const unsigned char* rare_q, const unsigned char* rare_d,
                        const float* latent, float* kept, const long long* q_indptr, const int* q_indices,
                        const float* q_data, const long long* d_indptr, const int* d_indices, const float* d_data,
                        const int* query, const int* better, const int* worse, const float* step_size,
@@ -138,15 +132,14 @@ KERNEL lowrank_advance(float* U, float* V, float* diagonal, fixed_point* sums_u,
     }
     if (!missed) continue;
     const float e = step_size[s];
-    const double n_before = first_step + (double)s;
-    add_to_words(U, sums_u, before_u, n_before, rare_q, stride, Q, q_lo, q_hi, e, vd, phase);
+    add_to_words(U, sums_u, rare_q, stride, Q, q_lo, q_hi, e, vd, phase);
     if (!latent) {
-      add_to_words(V, sums_v, before_v, n_before, rare_d, stride, D, b_lo, b_hi, e, uq, phase);
-      add_to_words(V, sums_v, before_v, n_before, rare_d, stride, D, w_lo, w_hi, -e, uq, phase);
+      add_to_words(V, sums_v, rare_d, stride, D, b_lo, b_hi, e, uq, phase);
+      add_to_words(V, sums_v, rare_d, stride, D, w_lo, w_hi, -e, uq, phase);
     }
     if (learn_diagonal) {
-      diagonal_step(diagonal, sums_d, before_d, n_before, Q, q_lo, q_hi, D, b_lo, b_hi, e, phase);
-      diagonal_step(diagonal, sums_d, before_d, n_before, Q, q_lo, q_hi, D, w_lo, w_hi, -e, phase);
+      diagonal_step(diagonal, sums_d, Q, q_lo, q_hi, D, b_lo, b_hi, e, phase);
+      diagonal_step(diagonal, sums_d, Q, q_lo, q_hi, D, w_lo, w_hi, -e, phase);
     }
   }
 }
@@ -236,8 +229,8 @@ KERNEL cosine_advance(float* U, float* V, fixed_point* sums_u, fixed_point* sums
       SYNC();
     }
     if (!missed) continue;
-    add_to_words(U, sums_u, nullptr, 0, rare_q, stride, Q, q_lo, q_hi, 1.0f, u, phase);
-    add_to_words(V, sums_v, nullptr, 0, rare_d, stride, D, b_lo, b_hi, 1.0f, b, phase);
-    add_to_words(V, sums_v, nullptr, 0, rare_d, stride, D, w_lo, w_hi, 1.0f, w, phase);
+    add_to_words(U, sums_u, rare_q, stride, Q, q_lo, q_hi, 1.0f, u, phase);
+    add_to_words(V, sums_v, rare_d, stride, D, b_lo, b_hi, 1.0f, b, phase);
+    add_to_words(V, sums_v, rare_d, stride, D, w_lo, w_hi, 1.0f, w, phase);
   }
 }
