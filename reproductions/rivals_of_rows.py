@@ -18,6 +18,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from reproductions.folds import QueryRows
 from tercet.errors import DivergedError, InputError, MissingExtraError
+from tercet.learn.base import NotNegative, Positive
+from tercet.learn.linear import ProximalRanker
 
 Vector = NDArray[np.float64]
 
@@ -431,12 +433,11 @@ def shrunk(w: Vector, by: float | Vector) -> Vector:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class NonconvexRanker(RivalOfRows):
+class NonconvexRanker(ProximalRanker):
     """The mean squared hinge over all pairs within queries plus a non-convex penalty (Laporte et al. 2014).
 
     The penalty of a weight of size t has the derivative ``l1 (1 - t / reach)``, or 0 beyond ``reach`` ("mcp"), or
-    ``l1 (1 + t / reach)^(p - 1)``, an ℓp penalty that is finite at zero ("lp"). Reweighted L1: each round replaces
-    the penalty by its tangent, an L1 penalty with a strength for each feature. The first round is plain L1.
+    ``l1 (1 + t / reach)^(p - 1)``, an ℓp penalty that is finite at zero ("lp"). The first round is plain L1.
 
     Parameters
     ----------
@@ -444,8 +445,7 @@ class NonconvexRanker(RivalOfRows):
     penalty : "mcp" or "lp"
     reach : size of a weight at which "mcp" is flat
     p : power of "lp"
-    tolerance : largest violation of the optimality conditions, as a share of the largest derivative at zero
-    max_iter : maximum number of proximal steps in all rounds
+    tolerance, max_iter, … : see `ProximalRanker`
 
     Examples
     --------
@@ -455,58 +455,14 @@ class NonconvexRanker(RivalOfRows):
     array([1.109, 0.   ])
     """
 
-    l1: float = 0.01
+    l1: NotNegative | None = 0.01
     penalty: Literal["mcp", "lp"] = "mcp"
-    reach: float = 1.0
-    p: float = 0.5
-    tolerance: float = 1e-4
-    max_iter: int = 10_000
-
-    def _learn(self, rows: QueryRows) -> Vector:
-        pairs = pair_matrix(rows)
-        n_pairs = pairs.shape[0]
-        curvature = 2.0 / n_pairs * (rows.X.T @ ((pairs.T @ pairs) @ rows.X))  # where every pair is violated
-        lipschitz = float(np.linalg.eigvalsh(curvature)[-1])
-
-        def gradient(w: Vector) -> Vector:
-            violations = np.maximum(0.0, 1.0 - pairs @ (rows.X @ w))
-            return -2.0 / n_pairs * (rows.X.T @ (pairs.T @ violations))
-
-        w = np.zeros(rows.n_features)
-        g = gradient(w)
-        enough = self.tolerance * float(np.abs(g).max())
-        self.n_iter_ = self.n_rounds_ = 0
-        while violation(w, g, self._strengths(w)) > enough and self.n_iter_ < self.max_iter:
-            strengths = self._strengths(w)
-            self.n_rounds_ += 1
-            ahead, momentum = w, 1.0  # FISTA with restarts; ends on a step without momentum, which is sparse
-            while self.n_iter_ < self.max_iter:
-                is_near = violation(ahead, g, strengths) <= 0.1 * enough
-                if is_near and ahead is w:
-                    break
-                last, w = w, shrunk(ahead - g / lipschitz, strengths / lipschitz)
-                if is_near or (ahead - w) @ (w - last) > 0:
-                    ahead, momentum = w, 1.0
-                else:
-                    before, momentum = momentum, (1.0 + np.sqrt(1.0 + 4.0 * momentum**2)) / 2.0
-                    ahead = w + (before - 1.0) / momentum * (w - last)
-                g = gradient(ahead)
-                self.n_iter_ += 1
-            w = ahead
-        if violation(w, g, self._strengths(w)) > enough:
-            _warn(f"NonconvexRanker: the optimality conditions do not hold after {self.n_iter_} steps")
-        return w
+    reach: Positive = 1.0
+    p: Positive = 0.5
 
     def _strengths(self, w: Vector) -> Vector:
-        """Derivative of the penalty of each weight by its size."""
         share = np.abs(w) / self.reach
-        return self.l1 * (np.maximum(1.0 - share, 0.0) if self.penalty == "mcp" else (1.0 + share) ** (self.p - 1.0))
-
-
-def violation(w: Vector, gradient: Vector, strengths: Vector) -> float:
-    """Largest distance of a feature from the optimality conditions of an L1 penalty with these strengths."""
-    at_zero = np.maximum(np.abs(gradient) - strengths, 0.0)
-    return float(np.where(w == 0, at_zero, np.abs(gradient + strengths * np.sign(w))).max())
+        return self.l1_ * (np.maximum(1.0 - share, 0.0) if self.penalty == "mcp" else (1.0 + share) ** (self.p - 1.0))
 
 
 def _warn(message: str) -> None:
@@ -558,6 +514,6 @@ class LambdaMART:
         return int(np.count_nonzero(self._model.feature_importances_))
 
 
-LINEAR_RIVALS: dict[str, type[RivalOfRows]] = {
+LINEAR_RIVALS: dict[str, type[Any]] = {
     cls.__name__: cls for cls in (ListNetRanker, AdaRankRanker, RankSVMRanker, RSRanker, NonconvexRanker)
 }

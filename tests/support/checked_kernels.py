@@ -26,8 +26,9 @@ from support.random_data import random_preferences, random_texts
 from tercet.data import iter_letor, read_letor, read_svmlight, write_letor
 from tercet.data.shards import write_shards
 from tercet.errors import FormatError, InputError, MemoryLimitError
+from tercet.kernels import compiler
 from tercet.kernels.deferred import Deferred
-from tercet.learn import linear
+from tercet.learn import RANKERS, linear
 from tercet.learn.joint import JointRanker
 from tercet.learn.online import OnlineLearner, OnlineRule
 from tercet.measure import compare_orders
@@ -303,6 +304,11 @@ GROUPS: dict[str, dict[str, Workload]] = {
         "sparse_rows": sparse_weights,
     },
 }
+# Kernels of a learner without a workload of their own are met by fits of all learners.
+NO_KERNELS = {"__init__", "compiler", "deferred", "machine_code"}
+_MODULES = {path.stem for path in Path(compiler.__file__).parent.glob("*.py")} - NO_KERNELS
+_OF_LEARNERS = _MODULES - {module for group in GROUPS.values() for module in group}
+GROUPS["steps"] |= {module: learners(*RANKERS) for module in sorted(_OF_LEARNERS)}
 WORKLOADS = {module: workload for group in GROUPS.values() for module, workload in group.items()}
 
 

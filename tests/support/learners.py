@@ -14,6 +14,7 @@ import tercet as tc
 from support.random_data import random_preferences, random_texts
 from tercet.data.sampling import JudgementSampler
 from tercet.learn import (
+    RANKERS,
     CorrelatedRanker,
     CosineRanker,
     DenseRanker,
@@ -126,6 +127,9 @@ LEARNERS: dict[str, Learner] = {
         dict.fromkeys(CONTRACTS, "it takes no steps: its directions are those of the documents"),
     ),
 }
+# A ranker without a line above is tested as its defaults have it, and must keep every contract.
+_named = {name.split()[0] for name in LEARNERS}
+LEARNERS |= {name: Learner(lambda cls=cls, **_: cls()) for name, cls in RANKERS.items() if name not in _named}
 
 
 def every_learner(contract: str | None = None) -> pytest.MarkDecorator:

@@ -24,7 +24,7 @@ class ProximalRanker(SparseLinearRanker):
 
     Parameters
     ----------
-    l1 : strength of the penalty; None takes ``l1_share`` of the weakest that leaves no feature
+    l1 : λ, strength of the penalty; None takes ``l1_share`` of the weakest that leaves no feature
     l1_share : the share, where ``l1`` is None, of the weakest penalty that leaves no feature
     lipschitz : the paper's K, how fast the gradient may change. None takes a bound that always suffices; a smaller
         number, without ``accelerate``, makes longer steps, and too small a one none that converge
@@ -79,21 +79,36 @@ class ProximalRanker(SparseLinearRanker):
     def _learn_after(self, before: Self | None, X: Any, queries: Queries) -> None:
         objective = PairObjective(X, queries, self.margin, normalise_pairs=self.normalise_pairs)
         self.l1_ = self._strength(X, queries)
-        penalty = np.full(objective.n_features, self.l1_)
         with np.errstate(over="ignore", invalid="ignore"):  # too small a constant, or too large features: told below
             lipschitz = float(self.lipschitz or (objective.lipschitz() if before is None else before.lipschitz_))
             start, enough = beginning(objective, self.tolerance)
             start = start if before is None else Iterate.from_point(objective, before._scaled_coef())
-            iterate, n_iter = descend(
-                objective, penalty, lipschitz, start, enough, self.max_iter, accelerate=self.accelerate
-            )
-            violation = iterate.violation(penalty)
+            iterate, n_iter, violation = start, 0, np.inf
+            while violation > enough and (n_iter < self.max_iter or iterate is start):
+                iterate, n_more = descend(
+                    objective,
+                    self._strengths(iterate.w),
+                    lipschitz,
+                    iterate,
+                    enough,
+                    self.max_iter - n_iter,
+                    accelerate=self.accelerate,
+                )
+                n_iter, violation = n_iter + n_more, iterate.violation(self._strengths(iterate.w))
         if not np.isfinite(violation):
             raise self._diverged(f"the optimality conditions are violated by {violation}")
         if violation > enough:
             warn_of_violation(violation, enough, n_iter)
         self._keep(iterate.w)
         self.n_iter_, self.lipschitz_, self.violation_, self.loss_ = n_iter, lipschitz, violation, iterate.loss
+
+    def _strengths(self, w: Vector) -> Vector:
+        """Return the derivative of the penalty of each weight by its size: λ.
+
+        A penalty that is not convex overrides the method: each round then replaces the penalty by its tangent, an L1
+        penalty with a strength for each feature (reweighted L1).
+        """
+        return np.full(len(w), self.l1_)
 
     def _sparse_end(self, X: Any, queries: Queries, ratio: float) -> float:
         return weakest_that_leaves_nothing(PairObjective(X, queries, self.margin, normalise_pairs=self.normalise_pairs))
