@@ -341,13 +341,18 @@ def test_a_gain_must_exceed_one_standard_error_or_two_of_few_queries(n_queries, 
         noise.docs, noise.queries, noise.part(0, n_queries), ranker="diagonal", options={"n_steps": 300}
     ).report
     n_errors = 2 if n_queries < 60 else 1
-    change = float(re.search(r"expected to change by ([+-][\d.]+)", report.decision)[1])
+    found = re.search(r"expected to change by ([+-][\d.]+)", report.decision)
+    if found is None:
+        assert report.decision.startswith("Nothing that was learned is better")
+        return
+    change = float(found[1])
     if report.accepted:
         error = float(re.search(r"standard error ([\d.]+)", report.decision)[1])
         assert change > n_errors * (error - 0.0006)
     elif change > 0:
-        error = float(re.search(rf"less than {n_errors} standard errors \(([\d.]+)\)", report.decision)[1])
-        assert change <= n_errors * (error + 0.0006)
+        needed = ("", "one standard error", "the two standard errors")[n_errors]
+        least = float(re.search(rf"less than {needed} \(([\d.]+)\)", report.decision)[1])
+        assert change <= least + 0.0011
     else:
         assert "no gain" in report.decision
 

@@ -314,8 +314,10 @@ class MixSearch:
                 f"Used: {parts}. {measure} is expected to change by {value:+.3f} (standard error {error:.3f}) from "
                 f"{start}: {by_case}{new}.",
             )
-        least = "one standard error" if n_errors == 1 else "two standard errors, for fewer than 60 queries"
-        why = f"less than {least} ({n_errors * error:.3f})" if mean > 0 else "no gain"
+        least = f"one standard error ({error:.3f})"
+        if n_errors == 2:
+            least = f"the two standard errors ({2 * error:.3f}) that fewer than {_FEW_QUERIES} queries need"
+        why = f"less than {least}" if mean > 0 else "no gain"
         return Decision(
             False,
             f"Not used: {parts}. {measure} is expected to change by {value:+.3f} from {start}, {why}: {by_case}{new}. "
