@@ -112,7 +112,8 @@ class RemoteIndex(BaseIndex):
         keep_texts : whether the engine gets the texts, too, so that hits can give them
         progress : called with the number of documents so far
         """
-        docs, model = with_words(docs, model, analyser)
+        docs, growth = with_words(docs, model, analyser)
+        model = growth.model
         batches = batches_of_texts(docs, model, keep_texts)
         return cls._made(batches, model, path, url, collection, secret, batch_docs, keep_texts, progress)
 

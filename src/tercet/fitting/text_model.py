@@ -225,7 +225,11 @@ class TextModel:
         >>> TextModel.bm25(docs.values()).rank({"q": "the eye"}, docs, k=1)["q"].keys()
         dict_keys(['b'])
         """
-        words = Vectoriser(analyser=analyser or ordinary_analyser(), **ORDINARY_BM25).fit(texts)
+        return cls.of_words(Vectoriser(analyser=analyser or ordinary_analyser(), **ORDINARY_BM25).fit(texts))
+
+    @classmethod
+    def of_words(cls, words: Vectoriser) -> TextModel:
+        """Matching of words by a fitted vectoriser."""
         return cls(words, words, Weights([Identity(n_terms=len(words.words_))]))
 
     @property

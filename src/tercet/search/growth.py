@@ -15,6 +15,7 @@ from tercet._lazy import sparse
 from tercet.fitting.text_model import TextModel
 from tercet.search.folder import Committed, check_fits, does_not_fit
 from tercet.search.scorer import Scorer
+from tercet.text.counting import WordCounts
 from tercet.text.vectoriser import AddedWords, Vectoriser
 from tercet.weights import Weights
 
@@ -27,15 +28,19 @@ class Growth:
     Parameters
     ----------
     model : the model of the index so far
+    counts : word counts of the documents to come, by column, where they were counted already
     """
 
-    def __init__(self, model: TextModel) -> None:
-        self._model = model
+    def __init__(self, model: TextModel, counts: WordCounts | None = None) -> None:
+        self._model, self._counts, self._n_counted = model, counts, 0
         self.vectoriser = model.doc_vectoriser
         self.grows = can_grow(model)
 
     def rows(self, texts: Sequence[str]) -> sparse.csr_array:
         """The rows of documents over all words so far."""
+        if self._counts is not None:
+            start, self._n_counted = self._n_counted, self._n_counted + len(texts)
+            return self.vectoriser.doc_rows(self._counts.part(start, self._n_counted))
         if not self.grows:
             return self._model.docs(texts)
         self.vectoriser, rows = self.vectoriser.grow(texts)

@@ -128,10 +128,11 @@ class Index(BaseIndex):
         progress : called with the number of documents so far
         """
         check_integer(segment_docs, "segment_docs", 1, MOST_DOCS)
-        docs, model = with_words(docs, model, analyser)
-        growth = Growth(model)
+        docs, growth = with_words(docs, model, analyser)
         segments = segments_of_texts(docs, growth, segment_docs, keep_texts, progress)
-        return cls._made(lambda writer: writer.with_words(segments, growth), model, path, segment_docs, keep_texts)
+        return cls._made(
+            lambda writer: writer.with_words(segments, growth), growth.model, path, segment_docs, keep_texts
+        )
 
     @classmethod
     def build_rows(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, overload
+from itertools import islice
+from typing import Final, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,12 @@ from tercet._lazy import sparse
 from tercet.errors import InputError
 from tercet.text.analyser import Analyser
 
+_TEXTS_AT_ONCE: Final = 8192
+_DROPPED: Final = -2  # a stop word, which is not counted
+
 
 class WordCounts(NamedTuple):
-    """The distinct words of all texts, text after text. A column of -1 stands for no column."""
+    """The distinct words of all texts, text after text. A column of -1 stands for all words without a column."""
 
     column: NDArray[np.int64]  # (n_entries,)
     times: NDArray[np.float64]  # (n_entries,)
@@ -26,6 +30,12 @@ class WordCounts(NamedTuple):
     def moved(self, to: NDArray[np.int64]) -> WordCounts:
         """The same counts with column `c` called `to[c]`; every column must be known."""
         return self._replace(column=to[self.column])
+
+    def part(self, start: int, stop: int) -> WordCounts:
+        """The counts of some of the texts."""
+        entries = slice(self.indptr[start], self.indptr[stop])
+        indptr = self.indptr[start : stop + 1] - self.indptr[start]
+        return WordCounts(self.column[entries], self.times[entries], indptr, self.n_words[start:stop])
 
     def rows(self, n_columns: int) -> sparse.csr_array:
         """CSR float64 (n_texts, n_columns) with sorted indices; what has no column is left out."""
@@ -39,21 +49,56 @@ class WordCounts(NamedTuple):
         return rows
 
 
-def count_words(analysed: Iterable[list[str]], columns_of: Callable[[Iterable[str]], Iterable[int]]) -> WordCounts:
-    """Count the words of each text; `columns_of` gives the column of each distinct word."""
-    # Growing arrays and a C-level counter: no NumPy call and no Python statement per word.
-    column, times, indptr, n_words = array("i"), array("i"), array("q", [0]), array("q")
-    for words in analysed:
-        counts = Counter(words)
-        column.extend(columns_of(counts))
-        times.extend(counts.values())
-        indptr.append(len(column))
-        n_words.append(len(words))
+class _Numbers(dict[str, int]):
+    """The number of what each word counts as, looked up the first time a word is seen."""
+
+    def __init__(self, term_of: Callable[[str], str | None], number_of: Callable[[str], int]) -> None:
+        super().__init__()
+        self._term_of, self._number_of = term_of, number_of
+
+    def __missing__(self, word: str) -> int:
+        term = self._term_of(word)
+        number = self[word] = _DROPPED if term is None else self._number_of(term)
+        return number
+
+
+def count_words(texts: Iterable[str], analyser: Analyser, number_of: Callable[[str], int]) -> WordCounts:
+    """Count the words of each text; ``number_of`` gives the column of a term, -1 for none.
+
+    A word is stemmed, and looked for among stop words, once for all texts.
+    """
+    plain = analyser.plain
+    numbers = _Numbers(lambda term: term, number_of) if plain is None else _Numbers(analyser.term_of, number_of)
+    texts, find, number = iter(texts), plain or analyser, numbers.__getitem__
+    blocks: list[WordCounts] = []
+    while not blocks or len(blocks[-1].n_words) == _TEXTS_AT_ONCE:
+        columns, ends = array("i"), array("q", [0])
+        for text in islice(texts, _TEXTS_AT_ONCE):
+            columns.extend(map(number, find(text)))
+            ends.append(len(columns))
+        blocks.append(_counted(np.array(columns, dtype=np.int64), np.array(ends, dtype=np.int64)))
+    indptr = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(block.indptr) for block in blocks]))])
+    column, times, n_words = (
+        np.concatenate([getattr(block, name) for block in blocks]) for name in ("column", "times", "n_words")
+    )
+    return WordCounts(column, times, indptr, n_words)
+
+
+def _counted(columns: NDArray[np.int64], ends: NDArray[np.int64]) -> WordCounts:
+    """Count what each text has of each column, by sorting."""
+    n_texts = len(ends) - 1
+    text = np.repeat(np.arange(n_texts), np.diff(ends))
+    kept = columns != _DROPPED
+    columns, text = columns[kept], text[kept]
+    width = int(columns.max(initial=0)) + 2  # one for words without a column
+    keys = np.sort(text * width + columns + 1)
+    first = np.flatnonzero(np.diff(keys, prepend=-1))
+    of_text = keys[first] // width
     return WordCounts(
-        np.array(column, dtype=np.int64),
-        np.array(times, dtype=np.float64),
-        np.array(indptr, dtype=np.int64),
-        np.array(n_words, dtype=np.int64),
+        keys[first] - of_text * width - 1,
+        np.diff(first, append=keys.size).astype(np.float64),
+        np.concatenate([[0], np.cumsum(np.bincount(of_text, minlength=n_texts))]),
+        np.bincount(text, minlength=n_texts),
     )
 
 
@@ -71,9 +116,9 @@ class WordCollector:
         self.texts_with = np.zeros(0, dtype=np.int64)  # (n_numbers,), those of words that only `see` has found left out
         self.times = np.zeros(0, dtype=np.float64)
 
-    def count(self, analysed: Iterable[list[str]]) -> WordCounts:
+    def count(self, texts: Iterable[str], analyser: Analyser) -> WordCounts:
         """The counts of some texts, by the words' numbers."""
-        return self._add(self.see(analysed))
+        return self._add(self.see(texts, analyser))
 
     def take(self, words: Iterable[str], counts: WordCounts) -> WordCounts:
         """The same of texts that were counted before; ``words`` are those of the numbers in their counts."""
@@ -89,9 +134,9 @@ class WordCollector:
         )
         return counts
 
-    def see(self, analysed: Iterable[list[str]]) -> WordCounts:
+    def see(self, texts: Iterable[str], analyser: Analyser) -> WordCounts:
         """The same for texts, such as queries, that only add words."""
-        return count_words(analysed, lambda words: map(self.numbers.__getitem__, words))
+        return count_words(texts, analyser, self.numbers.__getitem__)
 
 
 CountedWords = tuple[list[str], WordCounts]  # the words, and their counts by number
@@ -142,7 +187,7 @@ class CountedTexts(Sequence[str]):
             return None
         if self._plain is None or self._plain[0] != plain:
             collector = WordCollector()
-            counts = collector.count(map(plain, self._texts))
+            counts = collector.count(self._texts, plain)
             self._plain, self._last = (plain, (list(collector.numbers), counts)), None
         if self._last is None or self._last[0] != analyser:
             self._last = analyser, _kept(*self._plain[1], analyser)

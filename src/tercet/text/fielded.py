@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import chain
 from typing import Annotated, Any, Final
 
 import numpy as np
@@ -18,7 +18,6 @@ from tercet.kernels.rows import QueryRow
 from tercet.store.codec import decode, encode
 from tercet.store.schema import OMIT_DEFAULT, Bounds, Shape
 from tercet.text.analyser import Analyser
-from tercet.text.counting import count_words
 from tercet.text.estimator import check_fitted
 from tercet.text.numbers import NumberColumn, parse_number
 from tercet.text.vectoriser import Vectoriser
@@ -358,8 +357,7 @@ def check_names(fields: Iterable[str], features: Iterable[str]) -> None:
 
 def _learned_field(plain: Vectoriser, name: str, texts: Sequence[str]) -> tuple[Vectoriser, sparse.csr_array]:
     """A field's own statistics over the words of the whole text, and its rows."""
-    column_of = plain.index_.get
-    counts = count_words(plain.analysed(texts), lambda words: map(column_of, words, repeat(-1)))
+    counts = plain.counts(texts)
     n_docs = int(np.count_nonzero(counts.n_words))
     if not n_docs:
         raise InputError(f"the field {name!r} has no word in any of the {len(texts)} documents")

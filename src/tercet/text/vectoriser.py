@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise, repeat
+from itertools import islice, pairwise
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -191,7 +191,7 @@ class Vectoriser(TextEstimator):
         check_fitted(self, "words_")
         column_of: defaultdict[str, int] = defaultdict(None, self.index_)
         column_of.default_factory = column_of.__len__  # a new word gets the next column
-        counts = count_words(self.analysed(texts), lambda words: map(column_of.__getitem__, words))
+        counts = count_words(self._checked(texts), self._analyser(), column_of.__getitem__)
         n_known = len(self.words_)
         words = list(islice(column_of, n_known, None))
         if not words:
@@ -327,11 +327,15 @@ class Vectoriser(TextEstimator):
         self._check_parameters()
         collector = WordCollector()
         known = texts.words(self._analyser()) if isinstance(texts, CountedTexts) else None
-        counts = collector.count(self.analysed(texts)) if known is None else collector.take(*known)
-        columns = self.settle(collector, self.analysed(queries))
+        counts = self.count(collector, texts) if known is None else collector.take(*known)
+        columns = self.settle(collector, queries)
         counts = counts.moved(columns)
         self.settle_scale([counts])
         return counts
+
+    def count(self, collector: WordCollector, texts: Iterable[str], only_words: bool = False) -> WordCounts:
+        """Count the words of texts; with ``only_words`` texts such as queries only add words."""
+        return (collector.see if only_words else collector.count)(self._checked(texts), self._analyser())
 
     def adopt(self, other: Vectoriser, counts: WordCounts) -> Vectoriser:
         """Take the words of another that was fitted on texts with these counts, to weight them in an own way.
@@ -342,13 +346,13 @@ class Vectoriser(TextEstimator):
         self.settle_scale([counts])
         return self
 
-    def settle(self, collector: WordCollector, queries: Iterable[list[str]] = ()) -> NDArray[np.int64]:
+    def settle(self, collector: WordCollector, queries: Iterable[str] = ()) -> NDArray[np.int64]:
         """Choose words from those of all documents, and learn their weights; `settle_scale` does what is left.
 
         Parameters
         ----------
         collector : has counted the words of all documents
-        queries : the words of queries, which get columns, too
+        queries : texts whose words get columns, too
 
         Returns
         -------
@@ -361,7 +365,7 @@ class Vectoriser(TextEstimator):
         if not n_in_docs:
             raise InputError(f"fitting needs words, but {self._analyser()} found none in the {collector.n_texts} texts")
         numbers = collector.numbers
-        collector.see(queries)
+        self.count(collector, queries, only_words=True)
         words = sorted(islice(numbers, n_in_docs))
         number = np.array([numbers[word] for word in words])
         frequency = collector.texts_with[number]
@@ -424,18 +428,20 @@ class Vectoriser(TextEstimator):
         if isinstance(texts, CountedTexts) and (known := texts.words(self._analyser())) is not None:
             words, counts = known
             return counts.moved(np.array([column_of(word, -1) for word in words], dtype=np.int64))
-        return count_words(self.analysed(texts), lambda words: map(column_of, words, repeat(-1)))
+        return count_words(self._checked(texts), self._analyser(), lambda term: column_of(term, -1))
 
     def analysed(self, texts: Iterable[str]) -> Iterator[list[str]]:
         """The words of each text, one after the other."""
+        return map(self._analyser(), self._checked(texts))
+
+    def _checked(self, texts: Iterable[str]) -> Iterator[str]:
         if isinstance(texts, (str, bytes, Mapping)):
             hint = "list(texts.values())" if isinstance(texts, Mapping) else "[text]"
             raise InputError(f"texts must be a sequence of strings, found {type(texts).__name__}; pass {hint}")
-        analyse = self._analyser()
         for number, text in enumerate(texts):
             if not isinstance(text, str):
                 raise InputError(f"texts[{number}] must be a string, found {type(text).__name__}")
-            yield analyse(text)
+            yield text
 
     def _analyser(self) -> Analyser:
         return Analyser() if self.analyser is None else self.analyser

@@ -226,10 +226,10 @@ def _learn_and_write(
     collector = WordCollector()
     with Spool(aside) as doc_counts, Spool(aside) as query_counts:
         for ids, texts in _blocks(docs, progress):
-            doc_counts.put(collector.count(vectoriser.analysed(texts)), ids)
+            doc_counts.put(vectoriser.count(collector, texts), ids)
         if queries is not None:
             for ids, texts in _blocks(queries, None):
-                query_counts.put(collector.see(vectoriser.analysed(texts)), ids)
+                query_counts.put(vectoriser.count(collector, texts, only_words=True), ids)
         columns = vectoriser.settle(collector)
         del collector  # the words are the vectoriser's now
         vectoriser.settle_scale(counts.moved(columns) for counts, _ in doc_counts)
