@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 import tercet as tc
 from tercet.cli.main import cli
 from tercet.data import write_beir
-from tercet.text import Analyser, Vectoriser
+from tercet.text import Analyser, FieldedVectoriser, Vectoriser
 
 
 def test_words_are_told_as_they_were_typed() -> None:
@@ -47,3 +48,33 @@ def test_rank_and_eval_and_compare_say_it_in_one_line(tmp_path: Path, model: tc.
         assert result.stderr.splitlines() == expected
     result = CliRunner().invoke(cli, ["compare", str(tmp_path / "data"), *one, *other, "--json"])
     assert json.loads(result.stdout)["queries"] == 4, "something else than JSON is printed with it"
+
+
+@pytest.mark.parametrize("weighting", ["bm25", "tfidf"])
+@pytest.mark.parametrize("ngrams", [(1, 1), (1, 2)])
+def test_the_row_of_a_query_is_that_of_the_matrix(weighting: str, ngrams: tuple[int, int]) -> None:
+    analyser = Analyser(stemmer="english", stop_words="english", ngrams=ngrams)
+    words = Vectoriser(analyser=analyser, weighting=weighting).fit(["running avocado green", "green toast runs", "sky"])
+    for text in ("Green the green runs", "toast", "quagga", "", "quagga toast sky sky sky"):
+        row, unknown = words.query(text)
+        matrix = words.transform_queries([text])
+        assert row.indices.tolist() == matrix.indices.tolist()
+        assert row.data.tobytes() == matrix.data.tobytes()
+        assert row.shape == matrix.shape
+        assert list(unknown) == words.unknown_words(text)
+    columns = FieldedVectoriser(fields=["title"], analyser=analyser, weighting="bm25")
+    docs = [{"id": "a", "text": "green tea", "title": "tea"}, {"id": "b", "text": "green", "title": "b"}]
+    columns.fit(tc.as_documents(docs))
+    for text in ("tea time", "quagga"):
+        row, _ = columns.query(text)
+        matrix = columns.transform_queries([text])
+        assert row.indices.tolist() == matrix.indices.tolist()
+        assert row.data.tolist() == matrix.data.tolist()
+
+
+def test_documents_are_counted_as_their_model_counts_them() -> None:
+    docs = {str(i): " ".join(["the", *("tea" * (i % 3 == 0), "teas", f"w{i % 7}", f"w{i % 7}")]) for i in range(50)}
+    built = tc.Index.build(docs, segment_docs=20)
+    again = tc.Index.build(docs, tc.TextModel.bm25(docs.values()), segment_docs=20)
+    for doc_id in docs:
+        assert built.same_row(again, doc_id)

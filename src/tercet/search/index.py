@@ -118,8 +118,9 @@ class Index(BaseIndex):
         Parameters
         ----------
         docs : anything that `as_documents` takes, id -> text, records or a frame, or an iterable of (id, text) or (id,
-            text, values by column), which is read once; without a model it is read twice, so an iterator is then held
-            in memory. Other columns of a table are stored fields, and hits give them back
+            text, values by column), which is read once; without a model, an iterator is held in memory, and so are
+            the word counts, 12 bytes for each different word of each document. Other columns of a table are stored
+            fields, and hits give them back
         model : tokenises documents and, unless `open` gets another, scores them; None for `TextModel.bm25` of them
         path : a folder to write; an index that is there is replaced. None keeps everything in memory
         analyser : without a model, how texts are tokenised, see `TextModel.bm25`

@@ -12,7 +12,7 @@ from tercet.data.values import timestamp
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
 from tercet.memory import Memory
-from tercet.search import BaseIndex
+from tercet.search import BaseIndex, in_numpy
 from tercet.search.folder import model_fingerprint
 from tercet.weights import Identity, Sparse, Weights
 from tercet.weights.value import unit_of
@@ -102,6 +102,7 @@ class Served:
         n_words = self.model.weights.shape[0]
         if n_words == 0:
             return  # nothing can be found
+        in_numpy.budget.left = 0  # kernels are loaded now, and not within a later request
         # A row instead of a text: a word as the model spells it may be stemmed to one that the model lacks.
         one_word = sparse.csr_array((np.ones(1, np.float32), [0], [0, 1]), shape=(1, n_words))
         for index in (self.index, self.baseline.index):

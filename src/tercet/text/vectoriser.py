@@ -377,7 +377,7 @@ class Vectoriser(TextEstimator):
         column = dict(zip(chosen, range(len(chosen)), strict=True))
         frequencies = np.array([frequency_of[word] for word in chosen], dtype=np.int64)
         self.remember(chosen, frequencies, collector.n_texts, collector.n_words / collector.n_texts, 1.0)
-        return np.array([column.get(word, -1) for word in numbers], dtype=np.int64)
+        return np.array([column.get(word, -1) for word in numbers], dtype=np.int32)
 
     def settle_scale(self, counts: Iterable[WordCounts]) -> None:
         """Learn what BM25 rows are divided by, from the counts of all documents by column."""
