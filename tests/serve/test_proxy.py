@@ -9,17 +9,15 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
-from support.serving import Running, made_index, running
+from support.proxying import CADDYFILE, HOLDER, TOKEN, proxied, strangers, times_in_a_flood, times_of_holder
+from support.serving import Running
 from tercet.serve import read_taught
 
-CADDYFILE = Path(__file__).parents[2] / "deploy" / "Caddyfile"
-TOKEN = "the-teaching-token"
-HOLDER = {"Authorization": f"Bearer {TOKEN}"}
 GIVEN = {"query": "green avocado", "better": "d3", "worse": "d9"}
 MOST_MS = 20_000.0  # a holder who is kept out waits longer; the test is not of speed, and runs beside others
 
@@ -27,43 +25,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("caddy") is None, reason="Caddy is not here; Debian has it: apt-get install caddy"),
 ]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
-
-
-@contextmanager
-def proxied(folder: Path, *options: str) -> Iterator[tuple[Running, Running, int]]:
-    """A service, and the same through Caddy, without TLS so that raw bytes can be sent."""
-    made_index(folder / "index")
-    port = free_port()
-    options = ("--proxy", "127.0.0.1", "--deadline-ms", "20000", *options)
-    with ExitStack() as both:
-        direct = both.enter_context(running(folder / "index", *options, patience=240, TERCET_TEACH_TOKEN=TOKEN))
-        config = folder / "Caddyfile"
-        text = CADDYFILE.read_text().replace("{\n\tservers", "{\n\tadmin off\n\tauto_https off\n\tservers", 1)
-        config.write_text(text.replace("{$TERCET_HOST}", f"http://127.0.0.1:{port}"))
-        environment = {
-            "TERCET_UPSTREAM": urllib.parse.urlsplit(direct.address).netloc,
-            "HOME": str(folder),
-            "PATH": "/usr/bin:/bin",
-        }
-        command = ["caddy", "run", "--config", str(config), "--adapter", "caddyfile"]
-        with open(folder / "caddy.log", "w") as log:
-            caddy = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        both.callback(caddy.wait, 20)
-        both.callback(caddy.terminate)
-        proxy = Running(direct.process, f"http://127.0.0.1:{port}/")
-        end = time.monotonic() + 60
-        while True:
-            with suppress(OSError):
-                if proxy.ask("/ready").status == 200:
-                    break
-            assert time.monotonic() < end, (folder / "caddy.log").read_text()
-            time.sleep(0.05)
-        yield direct, proxy, port
 
 
 @pytest.fixture(scope="module")
@@ -85,27 +46,6 @@ def raw(port: int, sent: bytes, seconds: float = 1.5) -> bytes:
     return received
 
 
-def times_of_holder(proxy: Running, n: int) -> list[float]:
-    """Milliseconds of searches with a token, which must all be answered."""
-    took = []
-    for _ in range(n):
-        began = time.perf_counter()
-        assert proxy.ask("/search?q=green+avocado", headers=HOLDER).status == 200
-        took.append(1000 * (time.perf_counter() - began))
-    return sorted(took)
-
-
-@contextmanager
-def strangers(attack: list[threading.Thread]) -> Iterator[None]:
-    for thread in attack:
-        thread.start()
-    try:
-        yield
-    finally:
-        for thread in attack:
-            thread.join(60)
-
-
 def test_who_comes_through_the_proxy_teaches_with_a_token_alone(site):
     direct, proxy, _, folder = site
     assert proxy.ask("/search?q=green").status == 200
@@ -121,17 +61,7 @@ def test_who_comes_through_the_proxy_teaches_with_a_token_alone(site):
 def test_pipelined_requests_of_strangers_keep_no_holder_waiting(site, path):
     """The attack of the review: 100 connections with 200 requests each, whose answers nobody reads."""
     _, proxy, port, _ = site
-    times_of_holder(proxy, 5)
-    stop = threading.Event()
-
-    def stranger() -> None:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
-            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode() * 200)
-            stop.wait(30)
-
-    with strangers([threading.Thread(target=stranger, daemon=True) for _ in range(100)]):
-        took = times_of_holder(proxy, 100)
-        stop.set()
+    took = times_in_a_flood(proxy, port, path)
     assert took[98] < MOST_MS, f"p50 {took[50]:.0f} ms, p99 {took[98]:.0f} ms, most {took[-1]:.0f} ms"
 
 

@@ -254,7 +254,6 @@ def test_clicks_settle_and_tell_who_wins_also_after_a_restart(tmp_path):
         clock.now += SETTLED
         service.interleaver.count()
         output = api.get("/health").json()["interleaving"]
-        messages.Interleaving.model_validate(output)
         assert output["losses"] > 30
         assert output["wins"] == 0
         assert output["wins"] + output["losses"] + output["ties"] == 40

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, TypeAlias
 
 from tercet.data.taught import Pair
@@ -218,8 +218,3 @@ def document(index: BaseIndex, doc_id: str) -> dict[str, Any]:
     text, stored_fields = index.text(doc_id), index.stored_fields(doc_id)
     title = Cards().card(doc_id, text, stored_fields)["title"]
     return {"id": doc_id, "title": title, "text": text, "stored_fields": stored_fields}
-
-
-def missing(index: BaseIndex, doc_ids: Iterable[str]) -> str | None:
-    """Return the first document that an index lacks, or None."""
-    return next((doc_id for doc_id in doc_ids if doc_id not in index), None)

@@ -21,29 +21,12 @@ from tercet.serve.answers import Deadline
 from tercet.serve.guard import Access, Buckets, Guard, Level, network_of
 from tercet.serve.metrics import TEXT_TYPE
 from tercet.serve.page import ready_pages
-from tercet.serve.problems import PROBLEM_TYPE, HttpProblem, problem_of
+from tercet.serve.problems import PROBLEM_TYPE, TITLES, HttpProblem, problem_of
 from tercet.serve.served import Served
 from tercet.serve.service import Service, check_documents, check_query
 
 BUILD: Final = version("tercet")
 
-_PROBLEMS: Final = {
-    400: "The request is broken.",
-    401: "A token is needed.",
-    403: "The token may not do this, or a page of another site asks.",
-    404: "There is no such document, word, action or list.",
-    405: "The path takes other methods.",
-    409: "It is there already, nothing there can be undone, or nothing is logged.",
-    413: "The body is larger than 1 MB, or 64 KiB without a token.",
-    415: "The body is not sent as application/json.",
-    421: "The service is not known by this host name.",
-    422: "Something is missing, wrong or beyond a limit, which is named.",
-    429: "Too many requests without a token; Retry-After says when.",
-    431: "The head is larger than 16 KiB.",
-    500: "A defect of the service.",
-    503: "Too much to do, or the deadline passed; Retry-After says when.",
-    507: "The store or the index cannot be written, so nothing is kept.",
-}
 _READING: Final = (400, 401, 404, 421, 422, 429, 431, 500, 503)
 _CHANGING: Final = (*_READING, 403, 409, 413, 415, 507)
 _PERFORMED: Final[dict[str, Any]] = {"status_code": 202}
@@ -53,7 +36,7 @@ def _problems(statuses: tuple[int, ...]) -> dict[int | str, dict[str, Any]]:
     reference = {"$ref": "#/components/schemas/ProblemDetails"}
     retry_after = {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}, "example": 1}
     return {
-        status: {"description": _PROBLEMS[status], "content": {PROBLEM_TYPE: {"schema": reference}}}
+        status: {"description": TITLES[status], "content": {PROBLEM_TYPE: {"schema": reference}}}
         | ({"headers": {"Retry-After": retry_after}} if status in (429, 503) else {})
         for status in sorted(statuses)
     }

@@ -150,17 +150,8 @@ class ImpressionLog:
     def _keyed(self, text: str) -> bytes:
         return hmac.new(self._key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
 
-    def renew_key(self) -> None:
-        """Take the key that is there now; where somebody threw it away, a new one is made."""
-        with self._lock:
-            try:
-                self._key = self._kept_key()
-            except (OSError, StoreError) as error:
-                _log.warning("%s cannot be read, so the key stays: %s", self.key_path, error)
-
     def tidy(self) -> None:
-        """Remove what is past its time, and take the key that is there, also where nobody searches."""
-        self.renew_key()
+        """Remove what is past its time, also where nobody searches."""
         try:
             self._remove_before(datetime.fromtimestamp(self.clock(), UTC).date().toordinal() - self.keep_days)
         except OSError as error:
@@ -225,8 +216,6 @@ class ImpressionLog:
         self._files = _opened(paths)
         self._day, self._count = today, count
         sync_folder(self.folder)
-        if not self.key_path.exists():  # thrown away since
-            self._key = self._kept_key()
 
     def _end(self) -> None:
         # Whatever the disk says, no number of a closed file stays here: the next connection may get it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,24 +15,21 @@ VERSION = Field(
 INDEX = Field(description="The index that answered: documents and model, as they were committed.")
 
 
-class LearnedHit(BaseModel):
+class Listed(BaseModel):
     id: str
     rank: int
     score: float
     title: str
     snippet: str = Field(description="Plain text, to be shown as such.")
     stored_fields: dict[str, str | int | float | bool] = STORED_FIELDS
+
+
+class LearnedHit(Listed):
     baseline_rank: int | None = Field(description="Its rank in the other list, looked for down to max(k, 100).")
     moved: int | None = Field(description="By how many ranks it is higher than there.")
 
 
-class BaselineHit(BaseModel):
-    id: str
-    rank: int
-    score: float
-    title: str
-    snippet: str
-    stored_fields: dict[str, str | int | float | bool] = STORED_FIELDS
+class BaselineHit(Listed):
     learned_rank: int | None
 
 
@@ -131,28 +128,6 @@ class ClickLogged(BaseModel):
     rank: int
 
 
-class Interleaving(BaseModel):
-    """Who is compared by lists made of both, and how it stands."""
-
-    served: str | None = Field(description="The model that is served; null while nobody is compared.")
-    challenger: str | None = Field(description="The model of the candidate, or baseline.")
-    refused: str | None = Field(description="Why the candidate is not compared as it is now, where that is so.")
-    promotes: bool = Field(description="Whether a challenger that wins is promoted.")
-    promotion: int | None = Field(description="The last promotion of the index; the duel began with it.")
-    wins: int = Field(description="Clients that prefer what is served, by the lists of their first visit.")
-    losses: int
-    ties: int
-    share: float | None = Field(
-        description="Of the lists that a client decided, those that what is served won; mean of the clients."
-    )
-    low: float = Field(description="The share is between low and high, with the confidence 1 - level at all times.")
-    high: float
-    p_value: float
-    level: float
-    winner: Literal["first", "second"] | None = Field(description="What is served is the first; null: not decided.")
-    to_go: int | None = Field(description="About how many more clients a decision takes; null where nobody leads.")
-
-
 class Health(BaseModel):
     """The service is well. Where what is taught is not learned, the answer is a problem."""
 
@@ -164,7 +139,9 @@ class Health(BaseModel):
     model: str = Field(description="Known by it: the same words and weights have the same.")
     loaded: str = Field(description="When this index and model were taken up.")
     refused: str | None = Field(description="Why what is new on disk is not served, where something is.")
-    interleaving: Interleaving | None = Field(description="Null where lists are not shared.")
+    interleaving: dict[str, Any] | None = Field(
+        description="Who is compared by shared lists, and how it stands; null where lists are not shared."
+    )
     build: str = Field(description="The version of Tercet.")
 
 

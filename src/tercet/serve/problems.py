@@ -113,54 +113,36 @@ def problem_of(error: Exception, method: str, content_type: str) -> HttpProblem:
 
 def limit_problem(name: str, value: int, limit: int, unit: str) -> HttpProblem:
     """More was asked for than is given."""
-    detail = f"{name} has {value:,} {unit}; at most {limit:,} are allowed"
+    detail = f"{name} has {value} {unit}; at most {limit} are allowed"
     return HttpProblem(422, detail, "limit", name=name, limit=limit, value=value)
 
 
-_SUBJECTS = {"q": "the query", "query": "the query", "word": "the word"}
-_AT_MOST, _AT_LEAST = ("le", "max_length"), ("ge", "min_length")
+_LIMITS = ("le", "ge", "max_length", "min_length")
 
 
 def validation_problem(errors: list[Mapping[str, Any]]) -> HttpProblem:
-    """What pydantic found wrong with a request; a limit that was passed is named with the value."""
+    """Return what pydantic found wrong with a request; a limit that was passed is named with the value."""
     faults = [_fault(error) for error in errors[:20]]
-    first = faults[0]
-    members = {key: first[key] for key in ("name", "limit", "value") if key in first}
-    kind = "limit" if "limit" in first else "invalid"
+    members = {key: faults[0][key] for key in ("name", "limit", "value") if key in faults[0]}
     detail = "; ".join(fault["detail"] for fault in faults)
-    return HttpProblem(422, detail, kind, errors=faults, **members)
+    return HttpProblem(422, detail, "limit" if "limit" in members else "invalid", errors=faults, **members)
 
 
 def _fault(error: Mapping[str, Any]) -> dict[str, Any]:
     where = [str(part) for part in error.get("loc", ())]
-    name = ".".join(where[1:]) or (where[0] if where else "request")
+    name = (".".join(where[1:]) or (where[0] if where else "request"))[:200]
+    sent, context = error.get("input"), error.get("ctx") or {}
     if error.get("type") == "json_invalid":
-        reason = (error.get("ctx") or {}).get("error", "it cannot be read")
+        reason = context.get("error", "it cannot be read")
         return {"name": "body", "in": "body", "detail": f"the body is not JSON: {reason} at character {name}"}
-    value_sent, context = error.get("input"), error.get("ctx") or {}
-    fault: dict[str, Any] = {"name": name[:200], "in": where[0] if where else "request"}
-    for key in (*_AT_MOST, *_AT_LEAST):
-        if key in context and isinstance(context[key], int):
-            bound = "at most" if key in _AT_MOST else "at least"
-            if key.endswith("length"):
-                value = len(value_sent) if isinstance(value_sent, str | list | tuple) else 0
-                unit = "character" if isinstance(value_sent, str) else "entry"
-                fault |= {"limit": context[key], "value": value}
-                subject = _SUBJECTS.get(name, name[:200])
-                allowed = f"{bound} {_counted(context[key], unit)} {'is' if context[key] == 1 else 'are'} allowed"
-                fault["detail"] = f"{subject} has {_counted(value, unit)}; {allowed}"
-            else:
-                fault |= {"limit": context[key], "value": _short(value_sent)}
-                fault["detail"] = f"{name[:200]} is {_short(value_sent)}; {bound} {context[key]:,} is allowed"
-            return fault
-    shown = "" if error.get("type") == "missing" else f"; found {_short(value_sent)}"
-    fault["detail"] = f"{name[:200]}: {error.get('msg', 'is wrong')}{shown}"
-    return fault
-
-
-def _counted(n: int, unit: str) -> str:
-    many = "entries" if unit == "entry" else f"{unit}s"
-    return f"{n:,} {unit if n == 1 else many}"
+    fault: dict[str, Any] = {"name": name, "in": where[0] if where else "request"}
+    limit = next((key for key in _LIMITS if isinstance(context.get(key), int)), None)
+    value = _short(sent)
+    if limit is not None:
+        value = len(sent) if limit.endswith("length") and isinstance(sent, str | list) else value
+        fault |= {"limit": context[limit], "value": value}
+    found = "" if error.get("type") == "missing" else f"; found {value}"
+    return fault | {"detail": f"{name}: {error.get('msg', 'is wrong')}{found}"}
 
 
 def _short(value: Any) -> Any:

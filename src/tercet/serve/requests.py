@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import parse_qs
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
 _QUERY_CHARS: Final = 1_000
 _MOST_RESULTS: Final = 1_000  # the largest k
@@ -158,7 +166,18 @@ class Rank(Posted):
     reasons: int = Field(3, ge=0, le=20, description="How many reasons for each document; 0 is fastest.")
 
 
-Number = Annotated[float, Field(allow_inf_nan=False)]
+def _one_fault(given: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    """Have a value of no kind told once, and not once for each kind."""
+    try:
+        return check(given)
+    except ValidationError:
+        raise ValueError("expected a text, true, false, or a finite number from -2^63 to 2^64") from None
+
+
+_Value = Annotated[
+    str | bool | Annotated[int, Field(ge=-(2**63), lt=2**64)] | Annotated[float, Field(allow_inf_nan=False)],
+    WrapValidator(_one_fault),
+]
 
 
 class NewDocument(Posted):
@@ -167,9 +186,7 @@ class NewDocument(Posted):
     model_config = example(id="MED-10", text="Avocados and eye health\nLutein …", stored_fields={"year": 2011})
     id: str = DOC_ID
     text: str
-    stored_fields: dict[str, str | bool | Annotated[int, Field(ge=-(2**63), lt=2**64)] | Number] = Field(
-        default_factory=dict, description="Stored fields, by column."
-    )
+    stored_fields: dict[str, _Value] = Field(default_factory=dict, description="Stored fields, by column.")
 
 
 class NewDocuments(Posted):

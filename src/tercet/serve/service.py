@@ -378,7 +378,7 @@ def check_query(served: Served, query: str) -> None:
 
 def check_documents(index: BaseIndex, doc_ids: Sequence[str]) -> None:
     """Raise a problem for a document that the index lacks."""
-    lacking = answers.missing(index, doc_ids)
+    lacking = next((doc_id for doc_id in doc_ids if doc_id not in index), None)
     if lacking is not None:
         raise HttpProblem(404, f"there is no document {lacking[:80]!r} in the index", "unknown-document")
 
