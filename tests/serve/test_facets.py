@@ -107,7 +107,7 @@ def test_what_is_refused(tmp_path, index):
 
         refused(ask("colour:red"), 422, "no document has a column 'colour'; stored fields: 'shelf', 'price', 'sku'")
         refused(ask("shelf"), 422, "filter 'shelf' has no colon; expected column:value")
-        refused(ask(*["shelf:oak"] * 17), 422, "filter: List should have at most 16 items after validation, not 17; found 17")
+        refused(ask(*["shelf:oak"] * 17), 422, "filter: List should have at most 16 items")
         refused(ask("shelf:" + "x" * 400), 422, "at most 400 characters")
 
 

@@ -352,6 +352,6 @@ def test_no_request_makes_the_service_fail(tmp_path):
                 case.validate_response(response, excluded_checks=[positive_data_acceptance])
 
             answered()
-        assert n_operations == 19
+        assert n_operations == 17
     finally:
         service.close()
