@@ -15,7 +15,7 @@ VERSION = Field(
 INDEX = Field(description="The index that answered: documents and model, as they were committed.")
 
 
-class Listed(BaseModel):
+class ShownHit(BaseModel):
     id: str
     rank: int
     score: float
@@ -24,12 +24,12 @@ class Listed(BaseModel):
     stored_fields: dict[str, str | int | float | bool] = STORED_FIELDS
 
 
-class LearnedHit(Listed):
+class LearnedHit(ShownHit):
     baseline_rank: int | None = Field(description="Its rank in the other list, looked for down to max(k, 100).")
     moved: int | None = Field(description="By how many ranks it is higher than there.")
 
 
-class BaselineHit(Listed):
+class BaselineHit(ShownHit):
     learned_rank: int | None
 
 
