@@ -204,7 +204,7 @@ def test_a_bad_row_is_named_and_may_be_skipped(tmp_path, row, message):
 
 
 def test_columns_can_be_named_and_a_time_that_is_none_is_told(tmp_path):
-    file = written(tmp_path / "c.csv", "who,what,thing,hit,date", "s,tea,a,0,1.5.26", "s,tea,b,1,1.5.26")
+    file = written(tmp_path / "c.csv", "who,what,thing,hit,date", "s,tea,a,0,May", "s,tea,b,1,May")
     with pytest.raises(
         FormatError,
         match=r"hold the query, the document and the clicks\? Name them",
@@ -213,7 +213,7 @@ def test_columns_can_be_named_and_a_time_that_is_none_is_told(tmp_path):
     roles = {"query": "what", "doc": "thing", "clicked": "hit", "session": "who"}
     log = read_click_log(file, columns=roles)
     assert log.impressions == (Impression("tea", ("a", "b"), ("b",)),)
-    assert "'date' holds '1.5.26', which is no time" in log.notes[0]
+    assert "'date' holds 'May', which is no time" in log.notes[0]
     with pytest.raises(FormatError, match=r"There is no column 'where' for position"):
         read_click_log(file, columns={**roles, "position": "where"})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
@@ -143,7 +144,14 @@ def read_documents(path: Path) -> Documents:
         return read_corpus(path)
     with naming_table_options():
         table, roles = _open_documents(path)
-        return gather_documents(table, roles, bad_rows())
+        docs = gather_documents(table, roles, bad_rows())
+    _tell_formats(path, docs.formats)
+    return docs
+
+
+def _tell_formats(path: Path, formats: Mapping[str, str]) -> None:
+    if formats:
+        tell_once(f"{path}: {'; '.join(f'{column}: {name}' for column, name in formats.items())}")
 
 
 def _open_documents(path: Path) -> tuple[DataTable, DocumentRoles]:
@@ -216,7 +224,7 @@ def documents_of(data: Path) -> Iterable[tuple[Any, ...]]:
         if is_beir_texts(data):
             return iter_corpus_with_fields(data)
         with naming_table_options():
-            return DocumentStream(*_open_documents(data), bad_rows())
+            return DocumentStream(*_open_documents(data), bad_rows(), partial(_tell_formats, data))
     if kind == "beir":
         return iter_corpus_with_fields(plain_or_packed(data, "corpus.jsonl"))
     texts = open_data(data, None, None)

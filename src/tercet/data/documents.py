@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
@@ -17,10 +17,11 @@ from tercet.data.frames import IndexedTexts, as_table
 from tercet.data.gathered_columns import GatheredColumns, compact_column
 from tercet.data.json_lines import load_json
 from tercet.data.lines import FilePath, Refused, id_problem, refuse
+from tercet.data.local_formats import NUMBERS, ColumnFormat, column_formats, typed_column, typed_row
 from tercet.data.own_vectors import as_own_vectors
 from tercet.data.roles import DocumentRoles, document_roles
-from tercet.data.tables import NO_ROWS, BadRows, CsvTable, DataTable, number_columns, open_table, typed_row
-from tercet.data.values import Record, Value, number_in
+from tercet.data.tables import NO_ROWS, BadRows, CsvTable, DataTable, open_table
+from tercet.data.values import Record, Value
 from tercet.errors import FormatError, InputError
 
 
@@ -32,6 +33,7 @@ class Documents(Mapping[str, str]):
     text_columns : the columns that the text is made of, the title first
     columns : all columns but the id, one value for each document, in order
     vectors : float32 (n_docs, n_dims), vectors of the user's own, in the same order; None where there are none
+    formats : stored columns of CSV whose texts were converted -> their local format, such as decimal commas
 
     Examples
     --------
@@ -46,12 +48,14 @@ class Documents(Mapping[str, str]):
         columns: Mapping[str, Sequence[Value]],
         text_columns: Sequence[str] = ("text",),
         vectors: NDArray[np.float32] | None = None,
+        formats: Mapping[str, str] | None = None,
     ) -> None:
         self._row_of = {doc_id: row for row, doc_id in enumerate(ids)}
         self.columns: Mapping[str, Sequence[Value]] = MappingProxyType(dict(columns))
         self.text_columns = tuple(text_columns)
         self._texts = [self.columns[name] for name in self.text_columns]
         self.vectors = vectors
+        self.formats = dict(formats or {})
 
     def __getitem__(self, doc_id: str) -> str:
         row = self._row_of[doc_id]
@@ -212,14 +216,18 @@ def gather_documents(table: DataTable, roles: DocumentRoles, refused: Refused | 
         rows.append(row)
     if not ids:
         raise FormatError(table.name, None, NO_ROWS)
-    if not table.is_typed:
-        numbers = number_columns(roles.stored_fields, rows)
-        rows = [typed_row(row, numbers) for row in rows]
+    formats = {} if table.is_typed else column_formats(roles.stored_fields, rows)
+    rows = [typed_row(row, formats) for row in rows]
     gathered = GatheredColumns((*roles.text, *roles.stored_fields))  # keys that only later rows of JSONL have come last
     for row in rows:
         row.pop(roles.id, None)
         gathered.add(row, partial(FormatError, table.name, None))
-    return Documents(ids, gathered.finished(), roles.text)
+    return Documents(
+        ids,
+        gathered.finished(),
+        roles.text,
+        formats=local_names({column: found.name for column, found in formats.items()}),
+    )
 
 
 @collector_paused()
@@ -234,9 +242,16 @@ def _regular_documents(table: CsvTable, roles: DocumentRoles) -> Documents:
             columns[name] += cells
     if not ids or len(set(ids)) < len(ids):
         raise Irregular
+    formats = {}
     for name in roles.stored_fields:
-        columns[name] = as_numbers(columns[name])
-    return Documents(ids, {name: compact_column(columns[name]) for name in names}, roles.text)
+        columns[name], formats[name] = typed_column(columns[name])
+    compact = {name: compact_column(columns[name]) for name in names}
+    return Documents(ids, compact, roles.text, formats=local_names(formats))
+
+
+def local_names(formats: Mapping[str, str | None]) -> dict[str, str]:
+    """Formats of columns that are neither texts nor plain numbers."""
+    return {column: name for column, name in formats.items() if name is not None and name != NUMBERS}
 
 
 def regular_batches(table: CsvTable, roles: DocumentRoles) -> Iterator[tuple[list[str], dict[str, Sequence[Value]]]]:
@@ -253,36 +268,34 @@ def regular_batches(table: CsvTable, roles: DocumentRoles) -> Iterator[tuple[lis
         yield ids, dict(zip(names, batch.columns[1:], strict=True))
 
 
-def as_numbers(cells: list[Value]) -> list[Value]:
-    """Return a column of CSV as numbers, where each of its texts is one; else as it is."""
-    values: dict[Value, Value] = {None: None}
-    for cell in cells:
-        if cell not in values:
-            values[cell] = number_in(str(cell))
-            if values[cell] is None:
-                return cells
-    return [values[cell] for cell in cells]
-
-
 class DocumentStream:
     """Documents of a table as they are read, as often as asked: id, text and stored fields; only ids stay in memory.
 
-    A table of CSV is read once more beforehand: which columns hold numbers is known at the end.
+    A table of CSV is read once more beforehand: the formats of its columns are known at the end, and handed to `tell`,
+    if there is one: stored columns and their local formats.
     """
 
-    def __init__(self, table: DataTable, roles: DocumentRoles, refused: Refused | None = None) -> None:
-        self._table, self._roles, self._refused = table, roles, refused
-        self._numbers: frozenset[str] | None = None
+    def __init__(
+        self,
+        table: DataTable,
+        roles: DocumentRoles,
+        refused: Refused | None = None,
+        tell: Callable[[Mapping[str, str]], None] | None = None,
+    ) -> None:
+        self._table, self._roles, self._refused, self._tell = table, roles, refused, tell
+        self._formats: dict[str, ColumnFormat] | None = None
 
     def __iter__(self) -> Iterator[tuple[str, str, Record]]:
         roles = self._roles
-        if self._numbers is None:
+        if self._formats is None:
             kept = () if self._table.is_typed else document_rows(self._table, roles, self._refused)
-            self._numbers = number_columns(roles.stored_fields, (row for _, _, row in kept))
+            self._formats = column_formats(roles.stored_fields, (row for _, _, row in kept))
+            if self._tell is not None:
+                self._tell(local_names({column: found.name for column, found in self._formats.items()}))
         is_empty = True
         for _, doc_id, row in document_rows(self._table, roles, self._refused):
             stored_fields = {name: value for name, value in row.items() if name != roles.id and name not in roles.text}
-            yield doc_id, joined_text(row.get(name) for name in roles.text), typed_row(stored_fields, self._numbers)
+            yield doc_id, joined_text(row.get(name) for name in roles.text), typed_row(stored_fields, self._formats)
             is_empty = False
         if is_empty:
             raise FormatError(self._table.name, None, NO_ROWS)

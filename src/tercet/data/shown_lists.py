@@ -5,10 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 from tercet.data.clicks import ClickLog, Impression
 from tercet.data.lines import Refused
+from tercet.data.local_formats import DATES, ColumnFormat
 from tercet.data.tables import DataTable
 from tercet.data.values import Record, Value, moment_in, number_in
 from tercet.errors import FormatError
@@ -144,16 +146,23 @@ class ShownLists:
 
 
 class Times:
-    """Reads times, where a column has them: ISO 8601, or seconds or milliseconds since 1970."""
+    """Reads times, where a column has them: ISO 8601, seconds or milliseconds since 1970, or local dates."""
 
     def __init__(self, table: DataTable, column: str | None, is_given: bool) -> None:
         self.table, self.column = table, column
         self.notes: tuple[str, ...] = ()
-        if self.column is None or is_given:
+        self._dates: ColumnFormat | None = None
+        if column is None:
             return
         ignored: Refused = lambda problem: None  # noqa: E731  (told when the rows are read)
-        first = next((row[self.column] for _, row in table.rows(ignored) if row.get(self.column) is not None), None)
-        if first is None or _seconds(first) is None:
+        values = (row[column] for _, row in table.rows(ignored) if row.get(column) is not None)
+        first = next(values, None)
+        if isinstance(first, str) and _seconds(first) is None:
+            dates = ColumnFormat(str(value).strip() for value in chain([first], values))
+            if dates.name in DATES:
+                self._dates, self.notes = dates, (f"click log: {column!r} holds {dates.name}.",)
+                return
+        if not is_given and (first is None or _seconds(first) is None):
             self.notes = (
                 f"click log: {self.column!r} holds {first!r}, which is no time (ISO 8601, or seconds since 1970), so "
                 "the order of the rows stands for it.",
@@ -165,7 +174,8 @@ class Times:
 
     def time_in(self, value: Value, number: int) -> float:
         """The seconds since 1970 in a cell."""
-        seconds = None if value is None else _seconds(value)
+        text = self._dates.convert(str(value).strip()) if self._dates is not None and value is not None else value
+        seconds = None if text is None else _seconds(text)
         if seconds is None:
             raise self.table.error(number, f"{self.column} {value!r}; a time is ISO 8601, or seconds since 1970")
         return seconds

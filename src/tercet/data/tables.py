@@ -34,7 +34,7 @@ from tercet.data.lines import (
     within_a_line,
 )
 from tercet.data.parquet import check_parquet_size, is_parquet
-from tercet.data.values import Record, number_in, plain_record
+from tercet.data.values import Record, plain_record
 from tercet.data.watching import READ_AT_ONCE
 from tercet.errors import FormatError, InputError, MissingExtraError, TercetError
 
@@ -516,24 +516,3 @@ def _opened_parquet(path: FilePath) -> Iterator[tuple[Any, Any]]:
         raise
     except (arrow.ArrowException, OSError, ValueError, OverflowError) as error:  # also text that is not UTF-8
         raise FormatError(path, None, f"the Parquet data cannot be read: {error}") from error
-
-
-# -- columns of numbers in CSV -----------------------------------------------------------------------------------------
-
-
-def number_columns(columns: Iterable[str], rows: Iterable[Record]) -> frozenset[str]:
-    """Those of the columns of CSV whose cells are all numbers, or empty, in rows that are kept."""
-    candidates, filled = set(columns), set()
-    for row in rows:
-        for name in tuple(candidates):
-            cell = row[name]
-            if isinstance(cell, str):
-                filled.add(name)
-                if number_in(cell) is None:
-                    candidates.discard(name)
-    return frozenset(candidates & filled)
-
-
-def typed_row(row: Record, numbers: frozenset[str]) -> Record:
-    """A row of CSV with the cells of these columns as numbers."""
-    return {name: number_in(cell) if name in numbers and isinstance(cell, str) else cell for name, cell in row.items()}
