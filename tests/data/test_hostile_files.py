@@ -22,8 +22,8 @@ from tercet import data
 from tercet.data import limits
 from tercet.data.archives import archive_members
 from tercet.data.clicks import MOST_PREFERENCES, click_preferences, examination_guess
-from tercet.data.gathered_columns import GatheredColumns
 from tercet.data.shown_lists import ListKey, ShownLists
+from tercet.data.values import GatheredColumns
 from tercet.errors import LONGEST_MESSAGE, FormatError, InputError
 
 

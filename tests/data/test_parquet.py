@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from tercet.data.parquet import is_parquet
+from tercet.data.tables import is_parquet
 from tercet.data.triplets import read_triplets
 from tercet.errors import FormatError, MissingExtraError
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import doctest
 import gzip
-import importlib
 import os
 import tempfile
 from pathlib import Path
@@ -14,35 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tercet.data import limits
-from tercet.data.json_lines import parse_json_object
 from tercet.data.lines import (
     open_bytes,
     open_lines,
     parse_float,
     parse_int,
+    parse_json_object,
     split_columns,
     write_atomically,
 )
 from tercet.errors import FormatError, InputError
-
-ROOMS = [
-    "lines",
-    "json_lines",
-    "gathered_columns",
-    "beir",
-    "trec",
-    "preference_files",
-    "labelled",
-    "letor",
-    "recognition",
-]
-
-
-@pytest.mark.parametrize("name", ROOMS)
-def test_every_example_in_a_docstring_runs(name: str) -> None:
-    outcome = doctest.testmod(importlib.import_module(f"tercet.data.{name}"))
-    assert outcome.attempted > 0
-    assert outcome.failed == 0
 
 
 @settings(deadline=None, max_examples=50)

@@ -32,14 +32,13 @@ from tercet.data.click_counts import ClickCounts, read_click_counts
 from tercet.data.click_tables import read_click_log
 from tercet.data.clicks import ClickLog
 from tercet.data.documents import DocumentStream, as_documents, gather_documents
-from tercet.data.json_lines import parse_json_object
 from tercet.data.judgements import JudgedQueries, queries_of_table
 from tercet.data.judgements import read_judgements as read_any_judgements
+from tercet.data.lines import parse_json_object
 from tercet.data.own_vectors import read_own_vectors
-from tercet.data.parquet import is_parquet
 from tercet.data.recognition import TableKind
 from tercet.data.roles import DocumentRoles, document_roles
-from tercet.data.tables import DataTable, first_line
+from tercet.data.tables import DataTable, first_line, is_parquet
 from tercet.engines import open_index
 from tercet.errors import BundleError, InputError
 from tercet.fitting.text_model import TextModel

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tercet.cli.terminal import echo, open_console, plain
-from tercet.data.watching import watch_reading
+from tercet.data.lines import watch_reading
 
 if TYPE_CHECKING:
     from rich.console import Console

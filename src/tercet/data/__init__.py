@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tercet.data.letor_folds import query_folds as query_folds
     from tercet.data.letor_folds import read_letor_folds as read_letor_folds
     from tercet.data.letor_writing import write_letor as write_letor
+    from tercet.data.lines import watch_reading as watch_reading
     from tercet.data.link_tables import ReadLinks as ReadLinks
     from tercet.data.link_tables import read_links as read_links
     from tercet.data.own_vectors import OwnVectors as OwnVectors
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     from tercet.data.trec import read_run as read_run
     from tercet.data.trec import write_qrels as write_qrels
     from tercet.data.trec import write_run as write_run
-    from tercet.data.watching import watch_reading as watch_reading
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
@@ -99,6 +99,6 @@ else:
             "tercet.data.shards": ("MappedRows", "ShardWriter", "write_shards"),
             "tercet.data.tables": ("iter_rows",),
             "tercet.data.trec": ("iter_qrels", "iter_run", "read_qrels", "read_run", "write_qrels", "write_run"),
-            "tercet.data.watching": ("watch_reading",),
+            "tercet.data.lines": ("watch_reading",),
         },
     )

@@ -14,8 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
 from tercet.data import limits
-from tercet.data.lines import PACKING_DAMAGE, FilePath, damage_message, open_bytes
-from tercet.data.watching import READ_AT_ONCE
+from tercet.data.lines import PACKING_DAMAGE, READ_AT_ONCE, FilePath, damage_message, open_bytes
 from tercet.errors import FormatError
 
 _BLOCK = tarfile.BLOCKSIZE

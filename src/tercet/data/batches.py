@@ -16,10 +16,9 @@ from itertools import chain, islice
 from typing import Generic, NamedTuple, TypeVar
 
 from tercet.data import limits
-from tercet.data.lines import PACKING_DAMAGE, FilePath, Refused, id_problem, open_bytes, surrogate_problem
+from tercet.data.lines import PACKING_DAMAGE, READ_AT_ONCE, FilePath, Refused, id_problem, open_bytes, surrogate_problem
 from tercet.data.tables import CsvTable, DataTable, long_cells
 from tercet.data.values import Value
-from tercet.data.watching import READ_AT_ONCE
 from tercet.errors import FormatError
 
 ROWS_AT_ONCE = 1 << 9  # as few as stay in a processor's cache

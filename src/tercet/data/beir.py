@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from tercet.data.documents import Documents, joined_text
-from tercet.data.gathered_columns import GatheredColumns
-from tercet.data.json_lines import json_field, json_text, parse_json_object
 from tercet.data.lines import (
     FilePath,
     find_line,
+    json_field,
+    json_text,
+    parse_json_object,
     parsed_lines,
     read_id,
     surrogate_problem,
@@ -29,7 +30,7 @@ from tercet.data.trec import (
     gather_judgements,
     iterate_judgements,
 )
-from tercet.data.values import Record, plain_record
+from tercet.data.values import GatheredColumns, Record, plain_record
 from tercet.errors import FormatError, InputError
 
 T = TypeVar("T")

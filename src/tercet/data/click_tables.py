@@ -23,10 +23,8 @@ from tercet.data.clicks import (
 )
 from tercet.data.documents import id_in, ids_in
 from tercet.data.frames import as_table, key_id, plain_shown
-from tercet.data.json_lines import load_json
 from tercet.data.judgements import Columns, query_in
-from tercet.data.lines import FilePath, Refused, refuse
-from tercet.data.parquet import is_parquet
+from tercet.data.lines import FilePath, Refused, load_json, refuse
 from tercet.data.roles import RoleGuess, find_roles, guess_roles, kind_of_click_log, plain_name
 from tercet.data.shown_lists import (
     NO_LISTS,
@@ -38,7 +36,7 @@ from tercet.data.shown_lists import (
     log_in_order,
     session_in,
 )
-from tercet.data.tables import DataTable, encoding_of, first_line, open_table, text_lines
+from tercet.data.tables import DataTable, encoding_of, first_line, is_parquet, open_table, text_lines
 from tercet.data.ubi import ATTRIBUTES, INTERLEAVED, ubi_tables
 from tercet.data.values import Record, Value, number_in
 from tercet.errors import FormatError, InputError

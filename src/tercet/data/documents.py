@@ -14,14 +14,12 @@ from numpy.typing import NDArray
 from tercet.data import limits
 from tercet.data.batches import Conversion, Irregular, collector_paused, column_batches
 from tercet.data.frames import IndexedTexts, as_table
-from tercet.data.gathered_columns import GatheredColumns, compact_column
-from tercet.data.json_lines import load_json
-from tercet.data.lines import FilePath, Refused, id_problem, refuse
+from tercet.data.lines import FilePath, Refused, id_problem, load_json, refuse
 from tercet.data.local_formats import NUMBERS, ColumnFormat, column_formats, typed_column, typed_row
 from tercet.data.own_vectors import as_own_vectors
 from tercet.data.roles import DocumentRoles, document_roles
 from tercet.data.tables import NO_ROWS, BadRows, CsvTable, DataTable, open_table
-from tercet.data.values import Record, Value
+from tercet.data.values import GatheredColumns, Record, Value, compact_column
 from tercet.errors import FormatError, InputError
 
 

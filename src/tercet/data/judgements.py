@@ -10,9 +10,8 @@ from tercet.data import limits
 from tercet.data.documents import id_in
 from tercet.data.frames import IndexedTexts, as_table, plain_shown
 from tercet.data.lines import FilePath, LookAlikes, Refused, refuse, split_columns
-from tercet.data.parquet import is_parquet
 from tercet.data.roles import ANSWER_NAMES, QUERY_ID_NAMES, RoleGuess, find_roles, guess_roles, plain_name
-from tercet.data.tables import NO_ROWS, DataTable, LinedFile, first_line, open_table
+from tercet.data.tables import NO_ROWS, DataTable, LinedFile, first_line, is_parquet, open_table
 from tercet.data.trec import BEIR_HEADER, iterate_judgements
 from tercet.data.values import Value, number_in
 from tercet.errors import FormatError, InputError

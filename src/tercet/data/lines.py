@@ -1,4 +1,4 @@
-"""What every reader and writer of text files shares: opening, lines with their numbers, numbers, ids.
+"""Text files: opening, lines with their numbers, progress of reading, JSON, numbers and ids in texts.
 
 Bytes are UTF-8 and nothing else. A file may be packed by gzip or bzip2, whatever its name says, may begin with a byte
 order mark and may end its lines in CRLF. Ids are strings and are never trimmed, folded or converted.
@@ -11,6 +11,7 @@ import codecs
 import gzip
 import hashlib
 import io
+import json
 import math
 import os
 import re
@@ -18,16 +19,18 @@ import stat
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeAlias, TypeVar, cast
 
+from tercet._validate import first_repeated
 from tercet.data import limits
-from tercet.data.watching import READ_AT_ONCE, watched
 from tercet.errors import FormatError, InputError
 from tercet.store import open_atomically
+from tercet.store.canonical import refuse_deep_nesting
 
 FilePath: TypeAlias = str | PathLike[str]
 # Takes what is wrong with a line, which is then left out; without one, a reader raises at the first.
@@ -509,3 +512,167 @@ def write_atomically(path: FilePath) -> Iterator[TextIO]:
     except UnicodeEncodeError as error:
         near = error.object[max(0, error.start - 20) : error.end + 20]
         raise InputError(f"{path}: cannot write {near!r}: it {surrogate_problem(near)}") from error
+
+
+# -- progress of reading ----------------------------------------------------------------------------------------------
+
+
+# Takes a file, how many of its bytes (packed ones, where it is packed) were read, and how many there are.
+Watcher: TypeAlias = Callable[[FilePath, int, int], None]
+READ_AT_ONCE = 1 << 17
+
+_watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watch_reading(watcher: Watcher | None) -> Iterator[None]:
+    """Tell `watcher` how far every file that is opened within the block has been read; None tells nobody.
+
+    It is called about every 128 kB with the file, the bytes read and the size of the file, and a last time, with the
+    size twice, when the file is closed. A watched file costs a call for each 128 kB, and any other nothing.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "ids.txt")
+    ...     _ = file.write_text("007\\n")
+    ...     with watch_reading(lambda path, done, size: print(path.name, done, size)):
+    ...         with watched(open(file, "rb"), file) as stream:
+    ...             _ = stream.read()
+    ids.txt 4 4
+    ids.txt 4 4
+    """
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
+
+
+class _WatchedFile(io.RawIOBase):
+    """A file that tells how far it was read."""
+
+    def __init__(self, raw: io.FileIO, path: FilePath, watcher: Watcher) -> None:
+        self._raw, self._path, self._watcher = raw, path, watcher
+        self._size, self._done = os.fstat(raw.fileno()).st_size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._done = self._raw.seek(offset, whence)
+        return self._done
+
+    def fileno(self) -> int:
+        return self._raw.fileno()
+
+    def readinto(self, buffer: Any) -> int:
+        n_read = self._raw.readinto(buffer)
+        if n_read:
+            self._done += n_read
+            self._watcher(self._path, self._done, max(self._size, self._done))
+        return n_read
+
+    def close(self) -> None:
+        if not self.closed:
+            self._raw.close()
+            size = max(self._size, self._done)
+            self._watcher(self._path, size, size)
+        super().close()
+
+
+def watched(stream: io.BufferedReader, path: FilePath) -> io.BufferedReader:
+    """The same stream, telling the watcher there is, if any, how far it is read."""
+    watcher = _watcher.get()
+    if watcher is None:
+        return stream
+    return io.BufferedReader(_WatchedFile(cast(io.FileIO, stream.detach()), path, watcher), READ_AT_ONCE)
+
+
+# -- JSON -------------------------------------------------------------------------------------------------------------
+
+
+Pairs = Callable[[list[tuple[str, Any]]], dict[str, Any]]
+
+
+def load_json(text: str, pairs: Pairs | None = None) -> Any:
+    """A JSON value; `ValueError` also for one that nests too deeply or holds too much.
+
+    Examples
+    --------
+    >>> load_json("[" * 200)
+    Traceback (most recent call last):
+    ValueError: nested deeper than 100 levels
+    """
+    opened = text.count("[") + text.count("{")
+    if opened > limits.DEEPEST_JSON:
+        refuse_deep_nesting(text, limits.DEEPEST_JSON)
+    if len(text) > limits.MOST_VALUES and opened + text.count(",") > limits.MOST_VALUES:
+        raise ValueError(f"it has more than {limits.MOST_VALUES:,} elements and keys, by its commas and brackets")
+    return json.loads(text, object_pairs_hook=pairs)
+
+
+def parse_json_object(text: str, path: FilePath, line: int) -> dict[str, Any]:
+    """Parse one line that holds one JSON object; a key given twice is an error, since a value would be lost.
+
+    Examples
+    --------
+    >>> parse_json_object('{"query": "007"}', "prefs.jsonl", 1)
+    {'query': '007'}
+    """
+    repeated: str | None = None
+
+    def gather(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        # Objects are finished innermost first, so what the last call leaves belongs to the outer object.
+        nonlocal repeated
+        gathered = dict(pairs)
+        repeated = None if len(gathered) == len(pairs) else first_repeated(key for key, _ in pairs)
+        return gathered
+
+    try:
+        record = load_json(text, gather)
+    except json.JSONDecodeError as error:
+        raise FormatError(path, line, f"column {error.colno}: broken JSON: {error.msg}", "json") from error
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
+        raise FormatError(path, line, f"the JSON cannot be taken in: {error}", "json") from error
+    if not isinstance(record, dict):
+        raise FormatError(path, line, f"found a JSON {_json_name(record)}; each line holds one object, {{…}}")
+    if repeated is not None:
+        raise FormatError(path, line, f'the key "{repeated}" occurs twice')
+    return record
+
+
+def json_field(record: dict[str, Any], key: str, path: FilePath, line: int) -> Any:
+    """Return a key's value; a missing key is an error that lists the keys there are."""
+    if key not in record:
+        keys = ", ".join(f'"{name}"' for name in record) or "none"
+        raise FormatError(path, line, f'the key "{key}" is missing; found {keys}')
+    return record[key]
+
+
+def json_text(record: dict[str, Any], key: str, path: FilePath, line: int) -> str:
+    """Return a key's value, which must be a string of real characters."""
+    value = json_field(record, key, path, line)
+    if not isinstance(value, str):
+        raise FormatError(path, line, f'"{key}" is a JSON {_json_name(value)}; a string is needed')
+    problem = surrogate_problem(value)
+    if problem is not None:
+        raise FormatError(path, line, f'"{key}" {problem}')
+    return value
+
+
+def _json_name(value: object) -> str:
+    names = {
+        type(None): "null",
+        bool: "truth value",
+        str: "string",
+        int: "number",
+        float: "number",
+        list: "array",
+        dict: "object",
+    }
+    return names[type(value)]

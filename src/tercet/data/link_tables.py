@@ -13,9 +13,8 @@ from tercet.data.documents import id_in, ids_in
 from tercet.data.frames import as_table, key_id, plain_shown
 from tercet.data.judgements import UNKNOWN_ID, Columns, unknown_id
 from tercet.data.lines import FilePath, LookAlikes, Refused, id_problem, refuse
-from tercet.data.parquet import is_parquet
 from tercet.data.roles import TARGET_LISTS, RoleGuess, find_roles, kind_of_columns, plain_name
-from tercet.data.tables import DELIMITERS, DataTable, csv_records, encoding_of, open_table, text_lines
+from tercet.data.tables import DELIMITERS, DataTable, csv_records, encoding_of, is_parquet, open_table, text_lines
 from tercet.data.values import Record
 from tercet.errors import FormatError, InputError
 

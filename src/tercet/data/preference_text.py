@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.data import limits
-from tercet.data.json_lines import json_field, parse_json_object
 from tercet.data.lines import (
     FilePath,
     Refused,
+    json_field,
     parse_float,
+    parse_json_object,
     parsed_lines,
     read_id,
 )

@@ -10,15 +10,23 @@ from typing import Literal, TypeAlias, cast
 from tercet.data.archives import archive_members
 from tercet.data.beir import plain_or_packed
 from tercet.data.clicks import CLICK_HEADER, KEYS
-from tercet.data.json_lines import load_json, parse_json_object
 from tercet.data.labelled import NEWSGROUPS_TEST, NEWSGROUPS_TRAIN
 from tercet.data.letor_folds import fold_member, is_fold
-from tercet.data.lines import UTF16_MARKS, FilePath, open_bytes, open_lines, split_columns, within_a_line
+from tercet.data.lines import (
+    UTF16_MARKS,
+    FilePath,
+    load_json,
+    open_bytes,
+    open_lines,
+    parse_json_object,
+    split_columns,
+    within_a_line,
+)
 from tercet.data.mapped_rows import VECTORS_UNFINISHED
-from tercet.data.parquet import MAGIC as PARQUET_MAGIC
 from tercet.data.preference_text import IDS, TSV_HEADER, TSV_HEADERS
 from tercet.data.roles import kind_of_columns
 from tercet.data.tables import DELIMITER_PROBLEM, DataTable, open_table
+from tercet.data.tables import MAGIC as PARQUET_MAGIC
 from tercet.data.trec import BEIR_HEADER
 from tercet.data.ubi import ubi_files
 from tercet.errors import FormatError, InputError

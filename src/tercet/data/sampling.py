@@ -9,14 +9,13 @@ from __future__ import annotations
 from array import array as growing_array
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
-from itertools import islice
-from typing import Any, Literal, Protocol
+from itertools import islice, repeat
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tercet._validate import check_integer, is_integer, is_number
-from tercet.data.lookup import RowLookup, rows_of_ids
 from tercet.errors import InputError, ParameterError
 from tercet.store.digest import digest_of
 
@@ -586,3 +585,37 @@ def check_grade(qid: Hashable, doc_id: Hashable, grade: Any) -> int:
     if not -(2**31) <= grade < 2**31:
         raise InputError(f"the grade of document {doc_id!r} for query {qid!r} is {grade}; grades are small integers")
     return int(grade)
+
+
+# -- ids to row numbers, many at a time -------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class ManyRows(Protocol):
+    """Looks many ids up at once."""
+
+    def get_many(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """The row of each id, -1 for one that has none."""
+        ...
+
+
+class OneRow(Protocol):
+    """Looks ids up one by one, as a dict does."""
+
+    def get(self, key: str, default: int, /) -> int: ...
+
+
+RowLookup = ManyRows | OneRow  # what ids can be looked up in
+
+
+def rows_of_ids(rows: RowLookup, ids: Sequence[str]) -> NDArray[np.int64]:
+    """The row of each id, -1 for one that has none; ``rows`` is a dict, or anything with ``get_many`` or ``get``.
+
+    Examples
+    --------
+    >>> rows_of_ids({"a": 3, "b": 1}, ["b", "a", "x"])
+    array([ 1,  3, -1])
+    """
+    if isinstance(rows, ManyRows):
+        return np.asarray(rows.get_many(ids), dtype=np.int64)
+    return np.fromiter(map(rows.get, ids, repeat(-1)), dtype=np.int64, count=len(ids))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -18,10 +19,9 @@ from itertools import chain, islice
 from typing import Any
 
 from tercet.data import limits
-from tercet.data.gathered_columns import too_many_columns
-from tercet.data.json_lines import parse_json_object
 from tercet.data.lines import (
     PACKING_DAMAGE,
+    READ_AT_ONCE,
     UTF16_MARKS,
     FilePath,
     Refused,
@@ -30,12 +30,11 @@ from tercet.data.lines import (
     decoding_error,
     open_bytes,
     open_lines,
+    parse_json_object,
     refuse,
     within_a_line,
 )
-from tercet.data.parquet import check_parquet_size, is_parquet
-from tercet.data.values import Record, plain_record
-from tercet.data.watching import READ_AT_ONCE
+from tercet.data.values import Record, plain_record, too_many_columns
 from tercet.errors import FormatError, InputError, MissingExtraError, TercetError
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -516,3 +515,28 @@ def _opened_parquet(path: FilePath) -> Iterator[tuple[Any, Any]]:
         raise
     except (arrow.ArrowException, OSError, ValueError, OverflowError) as error:  # also text that is not UTF-8
         raise FormatError(path, None, f"the Parquet data cannot be read: {error}") from error
+
+
+# -- recognising Parquet ----------------------------------------------------------------------------------------------
+
+
+MAGIC = b"PAR1"
+
+
+def is_parquet(path: FilePath) -> bool:
+    """Whether a file begins as Parquet files do; what is no file is none."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False  # whoever reads it says what is wrong
+
+
+def check_parquet_size(file: Any, path: FilePath) -> None:
+    """Refuse a file that says of itself that it unpacks to far more than it is; one that lies is not told by this."""
+    metadata, size = file.metadata, os.path.getsize(path)
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    limits.check_unpacked(path, sum(group.total_byte_size for group in groups), size, "Parquet")
+    if metadata.num_rows > max(1 << 20, limits.MOST_ROWS_PER_BYTE * size):
+        rows = f"{metadata.num_rows:,} rows in {size:,} bytes"
+        raise FormatError(path, None, f"{rows}, as made to fill the memory; are they all the same?", "packing")

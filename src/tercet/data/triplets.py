@@ -11,13 +11,11 @@ import numpy as np
 
 from tercet.data.documents import id_in
 from tercet.data.frames import as_table, key_id
-from tercet.data.json_lines import parse_json_object
 from tercet.data.judgements import UNKNOWN_ID, Columns, QueryLookup, as_judgements, as_queries, query_in, unknown_id
-from tercet.data.lines import FilePath, LookAlikes, Refused, refuse
-from tercet.data.parquet import is_parquet
+from tercet.data.lines import FilePath, LookAlikes, Refused, parse_json_object, refuse
 from tercet.data.preference_text import IDS, NUMBERS, TSV_HEADERS, PreferenceTriples, preference_lines
 from tercet.data.roles import RoleGuess, find_roles, kind_of_columns
-from tercet.data.tables import DataTable, first_line, open_table
+from tercet.data.tables import DataTable, first_line, is_parquet, open_table
 from tercet.data.values import Value, number_in
 from tercet.errors import FormatError, InputError
 

@@ -15,11 +15,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from tercet.data.json_lines import parse_json_object
-from tercet.data.lines import Refused, line_text, raw_line
+from tercet.data.lines import READ_AT_ONCE, Refused, line_text, parse_json_object, raw_line
 from tercet.data.tables import DataTable
 from tercet.data.values import Record, moment_in
-from tercet.data.watching import READ_AT_ONCE
 from tercet.errors import FormatError, InputError
 
 QUERIES, EVENTS = "ubi_queries", "ubi_events"

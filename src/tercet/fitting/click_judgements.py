@@ -10,8 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.click_columns import ClickColumns, Rows, numbered
-from tercet.data.clicks import MOST_PREFERENCES, ClickLog, click_preferences, examination_guess
+from tercet.data.clicks import (
+    MOST_PREFERENCES,
+    ClickColumns,
+    ClickLog,
+    Rows,
+    click_preferences,
+    examination_guess,
+    numbered,
+)
 from tercet.errors import InputError
 
 PRIOR: Final = 1.0  # weight of a query's mean, in expected clicks, and of the log's mean for a query

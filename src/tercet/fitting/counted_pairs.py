@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.click_columns import numbered
 from tercet.data.click_counts import ClickCounts
+from tercet.data.clicks import numbered
 from tercet.errors import InputError
 from tercet.fitting.click_judgements import PRIOR
 from tercet.fitting.leaving_out import Selection

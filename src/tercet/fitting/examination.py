@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from tercet.data.click_columns import ClickColumns, Rows, numbered
-from tercet.data.clicks import ClickLog, examination_guess
+from tercet.data.clicks import ClickColumns, ClickLog, Rows, examination_guess, numbered
 
 Method = Literal["randomised", "interleaved", "harvested"]
 Array = NDArray[np.float64]
