@@ -81,19 +81,19 @@ def weights_of(booster: Any) -> NDArray[np.float64]:
 
 
 def try_settings(settings: list[RivalSetting], fold: RivalFold) -> list[tuple[NDArray[Any], NDArray[Any], float]]:
-    """For each setting: validation scores, test scores, seconds of training.
+    """For each setting: validation scores, test scores, processor seconds of training.
 
     Settings that differ in their rounds only are looked at in one run.
     """
     found = []
     booster, done, seconds = None, 0, 0.0
     for setting in settings:
-        start = time.perf_counter()
+        start = time.process_time()
         if booster is None or setting.rounds <= done:
             booster, done, seconds = xgboost.Booster(setting.parameters(), [fold.train]), 0, 0.0
         while done < setting.rounds:
             booster.update(fold.train, done)
             done += 1
-        seconds += time.perf_counter() - start
+        seconds += time.process_time() - start
         found.append((booster.predict(fold.vali), booster.predict(fold.test), seconds))
     return found
