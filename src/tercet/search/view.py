@@ -105,6 +105,13 @@ class Workspace:
         scores, halves = np.split(doubles[n_words:], 2)
         rows, self.sums = halves[: MOST_DOCS // 2].view(np.int32), halves[MOST_DOCS // 2 :].view(np.float32)
         self.candidates = Candidates(rows, scores)
+        self._scratch, self._scratch_size = _scratch(0, 0), (0, 0)
+
+    def scratch(self, n: int, k: int) -> tuple[NDArray[np.int32], tuple[NDArray[np.generic], ...]]:
+        """`_scratch` for n words at least, kept for the next search; the sample is of k documents."""
+        if n > self._scratch_size[0] or k != self._scratch_size[1]:
+            self._scratch, self._scratch_size = _scratch(n, k), (n, k)
+        return self._scratch
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,9 +248,9 @@ class View:
             return [self._best_by_words(queries.one(i), k) for i in range(len(queries))]
         heaps = Heap(np.empty((len(queries), k)), np.empty((len(queries), k), dtype=np.int32))
         sizes = np.zeros(len(queries), dtype=np.int64)
-        union, scratch = _scratch(queries.most_terms, k)
         query = (queries.starts, queries.stops, queries.terms, queries.weights)
         with self._workspace() as workspace:
+            union, scratch = workspace.scratch(queries.most_terms, k)
             search_segments_for_all(
                 *(*self._table, workspace.words, query, union),
                 *(SearchScratch(workspace.sums, *scratch), heaps, workspace.candidates, sizes),
@@ -344,9 +351,9 @@ class View:
     def _near_by_kernel(self, query: ExpandedQueries, k: int, latent: NDArray[np.float32], slack: float) -> RankedRows:
         """The same; documents that are far below the best are left out."""
         heap, size = Heap(np.empty(k), np.empty(k, dtype=np.int32)), 0
-        _, scratch = _scratch(query.most_terms, k)
         rows, scores = [], []
         with self._workspace() as workspace, _laid_out(query, workspace) as union:
+            _, scratch = workspace.scratch(query.most_terms, k)
             for number, entry in enumerate(self.entries):
                 segment = entry.segment
                 assert entry.factors is not None
