@@ -349,7 +349,6 @@ def test_threads_that_change_one_index_wait_for_each_other(tmp_path: Path, on_di
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda index: index.text("é"),
         lambda index: index.explain("green", "é").pairs,
         lambda index: index.versus("green", "é", "a").pairs,
         lambda index: index.explain_row(index.model.queries(["green"]), "é").contribution.tolist(),
