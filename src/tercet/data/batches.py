@@ -22,7 +22,7 @@ from tercet.data.values import Value
 from tercet.errors import FormatError
 
 ROWS_AT_ONCE = 1 << 9  # as few as stay in a processor's cache
-_MOST_KEPT = 1 << 20  # converted texts of a column
+_MOST_KEPT, _MOST_IDS = 1 << 16, 1 << 20  # converted texts, and ids, of a column
 _TEXTS = {str, type(None)}
 T = TypeVar("T")
 Column = Sequence[Value]
@@ -58,7 +58,7 @@ class Conversion(Generic[T]):
         cells, values = batch.columns[self._column], self._values
         if batch.number or not set(map(type, cells)) <= _TEXTS:  # of numbers, True would be 1
             return [self._convert(cell, batch.number) for cell in cells]
-        if len(values) > _MOST_KEPT:
+        if len(values) > (_MOST_IDS if self._are_ids else _MOST_KEPT):
             values.clear()
         if self._are_ids and plain_ids(cells):
             return list(map(values.setdefault, cells, cells))  # type: ignore[arg-type]  # one object for equal ids

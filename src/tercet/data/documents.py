@@ -209,17 +209,19 @@ def gather_documents(table: DataTable, roles: DocumentRoles, refused: Refused | 
             return _regular_documents(table, roles)
     ids: list[str] = []
     rows: list[Record] = []
+    gathered = GatheredColumns((*roles.text, *roles.stored_fields))  # keys that only later rows of JSONL have come last
     for _, doc_id, row in document_rows(table, roles, refused):
         ids.append(doc_id)
-        rows.append(row)
+        row.pop(roles.id, None)
+        if table.is_typed:
+            gathered.add(row, partial(FormatError, table.name, None))
+        else:
+            rows.append(row)  # columns of CSV are converted when all texts are known
     if not ids:
         raise FormatError(table.name, None, NO_ROWS)
     formats = {} if table.is_typed else column_formats(roles.stored_fields, rows)
-    rows = [typed_row(row, formats) for row in rows]
-    gathered = GatheredColumns((*roles.text, *roles.stored_fields))  # keys that only later rows of JSONL have come last
     for row in rows:
-        row.pop(roles.id, None)
-        gathered.add(row, partial(FormatError, table.name, None))
+        gathered.add(typed_row(row, formats), partial(FormatError, table.name, None))
     return Documents(
         ids,
         gathered.finished(),

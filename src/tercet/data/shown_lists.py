@@ -107,7 +107,7 @@ class ShownLists:
         taken = set(positions) - {None}
         repeats = len(fresh) < len(docs) or (not key.is_id and len(taken) + positions.count(None) < len(docs))
         if shown is not None:
-            repeats |= not fresh.keys().isdisjoint(shown.positions)
+            repeats |= not fresh.keys().isdisjoint(shown.positions.keys())  # goes through the smaller
             repeats |= not key.is_id and not taken.isdisjoint(shown.taken)
         if repeats:
             return None
