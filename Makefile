@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TOOLS := .venv-tools
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # The extras that the tests use; the dependency group `test` has the rest.
-TESTED := serve plot parquet scale qdrant postgres ja ir-datasets
+TESTED := serve plot parquet scale qdrant postgres ja ir-datasets mcp langchain
 COMMA := ,
 SPACE := $(subst ,, )
 TESTS := -e '.[$(subst $(SPACE),$(COMMA),$(TESTED))]' --group test

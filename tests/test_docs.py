@@ -37,6 +37,8 @@ SMALLER = {
 # Commands that are not run: that their options exist is checked all the same.
 NOT_RUN = {
     "tercet serve": "runs until it is stopped",
+    "tercet mcp": "runs until its client ends; tests/adapters/test_mcp.py runs it",
+    "week.py": "takes its time; tests/adapters/test_mcp.py runs it",
     "--url": "needs a server",
     "--device cuda": "needs a GPU",
     "tcp://": "needs a cluster",

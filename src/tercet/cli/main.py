@@ -21,6 +21,7 @@ VERBS = {
     "index": ("tercet.cli.index:index", "Index DATA's documents, or change an index and its model."),
     "search": ("tercet.cli.search:search", "Find the documents of an index that answer a text best."),
     "serve": ("tercet.cli.serve:serve", "Serve an index over HTTP, with a page, and learn meanwhile."),
+    "mcp": ("tercet.cli.mcp:mcp", "Serve a folder or an index to an agent, and learn from its use."),
     "clicks": ("tercet.cli.clicks:clicks", "Describe a click log: what is usable, how far down people look."),
     "report": ("tercet.cli.report:report", "Print what fit said of a MODEL, or write a page or a picture."),
     "explain": ("tercet.cli.explain:explain", "Why a document gets its score, and what counts for a word."),
@@ -48,7 +49,7 @@ EXPORT_VERBS = {
 # In the order of use.
 SECTIONS = {
     "To begin": ("demo", "doctor"),
-    "From texts to a search that learns": ("fit", "index", "search", "serve"),
+    "From texts to a search that learns": ("fit", "index", "search", "serve", "mcp"),
     "What was learned": ("report", "explain"),
     "Measured": ("rank", "eval", "compare"),
     "Data": ("clicks", "export"),

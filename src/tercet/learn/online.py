@@ -245,6 +245,17 @@ class OnlineLearner:
             reach *= prefs.weight
         return first - second, target, reach, length
 
+    def over(self, base: Weights) -> OnlineLearner:
+        """Return a learner that has learned the same over weights with more columns behind these."""
+        other = OnlineLearner(base, self.rule, max_memory=self._max_memory, n_words=self._n_words)
+        keys, levels = self._live()
+        rows, columns = np.divmod(keys, self.base.shape[1])
+        other.unit, other._bounds, other._shrinkage = self.unit, self._bounds, self._shrinkage.copy()
+        other.n_steps, other._n_used = self.n_steps, keys.size
+        other._table = _empty_table(max(LEAST_SLOTS, 1 << int(4 * keys.size).bit_length()))
+        fill_table(other._table, rows * base.shape[1] + columns, levels)
+        return other
+
     def words_of(self, rows: sparse.csr_array) -> sparse.csr_array:
         """The columns that are learned."""
         return rows if self._n_words is None else sparse.csr_array(rows[:, : self._n_words])

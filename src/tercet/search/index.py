@@ -30,7 +30,7 @@ from tercet.search.documents import (
     with_words,
 )
 from tercet.search.folder import Committed, Folder, vectoriser_fingerprint
-from tercet.search.growth import Growth, added_words, fitted_to, scorer_of
+from tercet.search.growth import Growth, added_words, can_grow, fitted_to, scorer_of
 from tercet.search.memory_search import MemorySearch
 from tercet.search.promotions import KEPT_MODELS, KEPT_PROMOTIONS, By, Evidence, Promotion, kept_models, last_to_undo
 from tercet.search.results import DocRows, DocumentView
@@ -248,6 +248,31 @@ class Index(BaseIndex):
         view = View(self._entries_for(scorer), scorer)
         made = Index(IndexState(given, model, view), committed, self._folder)
         made._memory_search = self._memory_search  # where the documents of memory are does not depend on weights
+        return made
+
+    def with_words(self, texts: Sequence[str]) -> Index:
+        """The same documents by a model that also knows the words of some texts, such as queries.
+
+        The index itself where its model knows them, or cannot grow. It is for searching; documents are changed in the
+        index before.
+
+        Examples
+        --------
+        >>> index = Index.build({"a": "invoice"}).with_words(["bill"])
+        >>> index.search("bill").unknown
+        ()
+        """
+        given, model, _ = self._state
+        if not isinstance(model, TextModel) or not can_grow(model):
+            return self
+        growth = Growth(model)
+        growth.rows(texts)
+        if growth.model is model:
+            return self
+        scorer = scorer_of(growth.model)
+        state = IndexState(given, growth.model, View(tuple(widened(self._entries_for(scorer), scorer)), scorer))
+        made = Index(state, replace(self._committed, added=growth.vectoriser.added), self._folder)
+        made._memory_search = self._memory_search
         return made
 
     def _entries_for(self, scorer: Scorer) -> tuple[LiveSegment, ...]:

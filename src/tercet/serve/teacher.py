@@ -39,10 +39,10 @@ class Overlay:
     Actions that the model has learned from are left out, and documents that the index lacks are passed over.
     """
 
-    def __init__(self, base: Served, store: str) -> None:
+    def __init__(self, base: Served, store: str, rule: OnlineRule = RULE) -> None:
         self.base = base
         self._model, self._docs = text_model(base.base), set[str]()
-        self._learner = OnlineLearner(self._model.weights, RULE, max_memory=None, n_words=self._model.n_words)
+        self._learner = OnlineLearner(self._model.weights, rule, max_memory=None, n_words=self._model.n_words)
         self._memory = self._model.memory
         self._best_scores: list[float] = []
         self._first = max((rows.number for rows in self._model.taught if rows.store == store), default=0) + 1
@@ -113,11 +113,21 @@ class Overlay:
         """Return the version with the overlay."""
         return self.base.with_overlay(self._learner.matrix(), self._memory, revision)
 
+    def widened(self, base: Served) -> Overlay:
+        """Return the same fold over the same documents, by a model that knows more words."""
+        other = self._over(base)
+        other._model = text_model(base.base)
+        other._learner = self._learner.over(other._model.weights)
+        return other
+
     def over(self, base: Served) -> Overlay | None:
         """Return the same fold over other documents; None where the model or a document of an action differs."""
         before = self.base.base
         if base.base.model is not before.model or not all(base.base.same_row(before, doc) for doc in self._docs):
             return None
+        return self._over(base)
+
+    def _over(self, base: Served) -> Overlay:
         other = object.__new__(Overlay)
         other.__dict__.update(vars(self), base=base)
         return other
