@@ -11,9 +11,9 @@ from typing import Any, Final
 from tercet.adapters.text_folder import TextFolder
 from tercet.adapters.used_index import UsedIndex
 from tercet.errors import InputError, MissingExtraError, TercetError
-from tercet.search import Hit
+from tercet.search import Hit, Index
 from tercet.serve.snippets import Cards
-from tercet.serve.watched import IndexSource
+from tercet.serve.watched import Watched
 
 _log = logging.getLogger(__name__)
 
@@ -115,9 +115,8 @@ class IndexFolder:
     """An index on disk, which writers may change."""
 
     def __init__(self, path: Path) -> None:
-        self._source = IndexSource(path)
-        self.index = self._source.open()
-        self._seen = self._source.opened_at
+        self._watched = Watched(path, lambda: Index.open(path))
+        self.index = self._watched.open()
 
     @staticmethod
     def content(text: str) -> str:
@@ -126,10 +125,10 @@ class IndexFolder:
 
     def refresh(self) -> bool:
         """Read what changed on disk; return True where anything did."""
-        marks = self._source.marks()
-        if marks == self._seen:
+        if not self._watched.has_news:
             return False
-        self._seen, self.index = marks, self._source.latest(self.index)
+        self._watched.note()
+        self.index = self.index.latest()
         return True
 
 

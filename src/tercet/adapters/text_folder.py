@@ -11,7 +11,7 @@ from typing import Final
 
 from tercet.data.json_lines import parse_json_object
 from tercet.data.lines import open_lines
-from tercet.data.roles import BODIES, IDS, TITLES, plain_name
+from tercet.data.roles import TITLES, plain_name
 from tercet.data.values import Record, plain_value
 from tercet.errors import FormatError, InputError
 from tercet.search import Index
@@ -22,7 +22,8 @@ MOST_BYTES: Final = 2_000_000  # of a file; JSONL may be longer
 JSON_LINES: Final = (".jsonl", ".ndjson")
 _PASSED_OVER: Final = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 _ANEW: Final = 0.25  # share of changed files from which the folder is indexed anew, with new frequencies of words
-_ID_NAMES: Final = frozenset(name for tier in IDS[:3] for name in tier)
+_ID_NAMES: Final = frozenset({"id", "_id", "doc_id", "document_id", "key", "uuid", "slug"})
+_BODIES: Final = frozenset({"text", "content", "body", "description", "summary", "message"})
 _ADDRESSES: Final = frozenset({"url", "uri"})
 _COMPOUND = re.compile(r"\b(?=\w*(?:_|[a-z][A-Z]))[A-Za-z]\w{2,60}\b")
 _PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
@@ -156,11 +157,11 @@ def _of_lines(path: Path, name: str) -> Iterator[Entry]:
             raise FormatError(path, number, f"the id {own!r} is used before; give each line its own")
         ids.add(doc_id)
         titles = [str(value) for key, value in record.items() if plain[key] in TITLES and value]
-        bodies = [str(value) for key, value in record.items() if plain[key] in BODIES and value]
+        bodies = [str(value) for key, value in record.items() if plain[key] in _BODIES and value]
         text = "\n".join([*titles, *bodies]) or "\n".join(value for value in record.values() if isinstance(value, str))
         if not text.strip():
             raise FormatError(path, number, 'no text; give the line a key "text"')
         address = next((str(record[key]) for key, role in plain.items() if role in _ADDRESSES and record[key]), None)
-        stored = {key: value for key, value in record.items() if plain[key] not in (*TITLES, *BODIES, "url")}
+        stored = {key: value for key, value in record.items() if plain[key] not in (*TITLES, *_BODIES, "url")}
         url = address or f"{path.as_uri()}#{number}"
         yield doc_id, f"{searched_line(name, text)}\n{text}", {**stored, "title": (titles or [doc_id])[0], "url": url}

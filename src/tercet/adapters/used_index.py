@@ -72,7 +72,8 @@ class UsedIndex:
         self._lists: OrderedDict[str, _Shown] = OrderedDict()
         self.store = TaughtStore(taught)
         try:
-            self._overlay = self._folded(Served.of(index))
+            self._base = Served.of(index)  # without words of queries
+            self._overlay = self._folded(self._base)
             self._overlay.warm_up()
             self._served = self._overlay.served(self.store.revision)
         except BaseException:
@@ -99,9 +100,11 @@ class UsedIndex:
     def replace(self, index: BaseIndex) -> None:
         """Search other documents or by another model from now on; what was taught stays."""
         revision = self.store.revision
-        overlay = self._folded(Served.of(index))
+        base = Served.of(index)
+        overlay = self._folded(base)
         with self._lock:
-            self._overlay = overlay if self.store.revision == revision else self._folded(overlay.base)
+            self._base = base
+            self._overlay = overlay if self.store.revision == revision else self._folded(base)
             self._served = self._overlay.served(self.store.revision)
 
     # -- searching ----------------------------------------------------------------------------------------------
@@ -214,7 +217,7 @@ class UsedIndex:
         return action.number
 
     def _refold(self) -> None:
-        self._overlay = self._folded(self._overlay.base)
+        self._overlay = self._folded(self._base)
         self._served = self._overlay.served(self.store.revision)
 
     def _know(self, texts: Sequence[str]) -> None:
