@@ -157,7 +157,9 @@ class UsedIndex:
             self._check([*used, *(unused or ())])
             others = [doc_id for doc_id in (shown.ids if unused is None else unused) if doc_id not in used]
             shown.fetched = []
-            return self._learn(shown, used, others or self._another(shown.text, used))
+            if used and not others:
+                others = self._another(shown.text, used)
+            return self._learn(shown, used, others)
 
     def undo(self, numbers: Sequence[int] | None = None) -> list[int]:
         """Undo actions, or the caller's last one; return their numbers."""
