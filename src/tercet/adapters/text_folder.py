@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tercet.data.json_lines import parse_json_object
-from tercet.data.lines import open_lines
+from tercet.data.lines import open_lines, parse_json_object
 from tercet.data.roles import TITLES, plain_name
 from tercet.data.values import Record, plain_value
 from tercet.errors import FormatError, InputError
