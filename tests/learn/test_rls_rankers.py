@@ -59,7 +59,7 @@ def test_scikit_learn_agrees(estimator, check):
 
 @pytest.mark.slow
 @every_ranker
-@pytest.mark.parametrize("basis", ["random", "k-means", "leverage"])
+@pytest.mark.parametrize("basis", ["random", "leverage"])
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix], ids=["dense", "csr"])
 def test_it_learns_what_no_linear_ranker_can(make, basis, form):
     X, y, qid = made_rows(0, 200, 20)
@@ -75,32 +75,14 @@ def test_it_learns_what_no_linear_ranker_can(make, basis, form):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("basis", ["k-means", "leverage"])
 @pytest.mark.parametrize("kernel", ["gaussian", "cosine", "polynomial"])
-def test_a_chosen_basis_looks_into_every_corner(basis, kernel):
+def test_leverage_looks_into_every_corner(kernel):
     rng = np.random.default_rng(0)
     centres = 10 * np.eye(6)
     X = np.vstack([centres[0] + 0.01 * rng.random((300, 6)), *(c + 0.01 * rng.random((4, 6)) for c in centres[1:])])
     y, corner = rng.normal(size=320), np.array([0] * 300 + [i // 4 + 1 for i in range(20)])
-    ranker = RankRLS(kernel=kernel, gamma=0.1, n_basis=16, basis=basis).fit(X, y, group=[320])
+    ranker = RankRLS(kernel=kernel, gamma=0.1, n_basis=16, basis="leverage").fit(X, y, group=[320])
     assert set(corner[ranker.basis_rows_]) == set(range(6))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
-def test_k_means_takes_the_row_in_the_middle(form):
-    rng = np.random.default_rng(0)
-    around = rng.normal(size=(3, 10, 4))
-    middles = 100 * np.eye(4)[:3]
-    X = np.vstack([np.vstack([m + a, m - a, m]) for m, a in zip(middles, around, strict=True)])
-    ranker = RankRLS(kernel="gaussian", n_basis=3, basis="k-means").fit(form(X), rng.normal(size=63), group=[63])
-    assert ranker.basis_rows_.tolist() == [20, 41, 62]
-
-
-def test_centres_that_no_memory_holds_are_refused():
-    X = sparse.csr_array(([1.0, 2.0], ([1, 2], [4, 4])), shape=(200_000, 2_000_000))
-    with pytest.raises(MemoryLimitError, match=r"100,000 centres of 2,000,000 features .* 'leverage' need less"):
-        RankRLS(kernel="gaussian", n_basis=100_000, basis="k-means").fit(X, np.arange(200_000), group=[200_000])
 
 
 def test_leverage_can_be_had_from_a_given_kernel():
@@ -109,8 +91,6 @@ def test_leverage_can_be_had_from_a_given_kernel():
     given = RankRLS(kernel="precomputed", n_basis=10, basis="leverage").fit(K, y, qid=qid)
     usual = RankRLS(n_basis=10, basis="leverage").fit(X, y, qid=qid)
     np.testing.assert_array_equal(given.basis_rows_, usual.basis_rows_)
-    with pytest.raises(ParameterError, match="k-means' needs features"):
-        RankRLS(kernel="precomputed", n_basis=10, basis="k-means").fit(K, y, qid=qid)
 
 
 # -- saving ---------------------------------------------------------------------------------------------------------

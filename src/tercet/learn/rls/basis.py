@@ -1,4 +1,4 @@
-"""Which training rows are basis vectors: drawn at random, near the centres of k-means, or by leverage scores."""
+"""Choice of the training rows that are basis vectors: at random or by leverage scores."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, optimize
 
-from tercet.errors import InputError, MemoryLimitError, ParameterError
-from tercet.learn.rls.kernels import Columns, GivenColumns, Kernel, KernelColumns, squared_norms, unit_rows
+from tercet.errors import InputError, MemoryLimitError
+from tercet.learn.rls.kernels import Columns, GivenColumns, Kernel, KernelColumns
 from tercet.learn.rls.solving import Alone, Vector, check_finite, parts_of
 from tercet.learn.state import physical_memory
 
 Places = NDArray[np.int64]
-
-WAYS = ("random", "k-means", "leverage")
 
 
 def given_rows(n_basis: Any, n_rows: int) -> Places:
@@ -40,7 +38,7 @@ def chosen_rows(way: str, n_basis: int, kernel: Kernel, X: Any, seed: int) -> Pl
 
     Parameters
     ----------
-    way : one of ``WAYS``; k-means costs O(n_rows n_basis n_features), leverage O(n_rows n_basis²)
+    way : "random" or "leverage", which costs O(n_rows n_basis²)
     """
     n_rows = X.shape[0]
     if n_basis > n_rows:
@@ -48,32 +46,7 @@ def chosen_rows(way: str, n_basis: int, kernel: Kernel, X: Any, seed: int) -> Pl
     rng = np.random.default_rng(seed)
     if way == "random" or n_basis == n_rows:
         return np.sort(rng.choice(n_rows, n_basis, replace=False))
-    if way == "k-means":
-        return _near_centres(n_basis, kernel, X, rng)
     return _by_leverage(n_basis, kernel, X, rng)
-
-
-def _near_centres(n_basis: int, kernel: Kernel, X: Any, rng: np.random.Generator) -> Places:
-    if kernel.name == "precomputed":
-        raise ParameterError("basis='k-means' needs features; with kernel='precomputed' use 'random' or 'leverage'")
-    check_centres(n_basis, X.shape[1])
-    from sklearn.cluster import MiniBatchKMeans  # brings much with it that others need not wait for
-
-    points = unit_rows(X) if kernel.name == "cosine" else X
-    seed = int(rng.integers(2**31))
-    means = MiniBatchKMeans(
-        n_basis, random_state=seed, n_init=1, batch_size=max(1024, 2 * n_basis), reassignment_ratio=0.0
-    )
-    label = means.fit(points).labels_
-    # The nearest row of each centre. Centres without rows of their own leave some to be drawn.
-    order = np.argsort(label, kind="stable")
-    norms = squared_norms(points)
-    first = []
-    for members in np.split(order, np.flatnonzero(np.diff(label[order])) + 1):
-        nearness = 2.0 * (points[members] @ means.cluster_centers_[label[members[0]]]) - norms[members]
-        first.append(members[int(nearness.argmax())])
-    others = np.setdiff1d(np.arange(X.shape[0]), first)
-    return np.sort(np.concatenate([np.array(first), rng.choice(others, n_basis - len(first), replace=False)]))
 
 
 def _by_leverage(n_basis: int, kernel: Kernel, X: Any, rng: np.random.Generator) -> Places:
@@ -169,12 +142,6 @@ def check_memory(n: int, n_matrices: int) -> None:
     _check_bytes(
         8 * n_matrices * n * n, f"a kernel of {n:,} basis vectors, or features,", "a smaller n_basis needs less"
     )
-
-
-def check_centres(n_basis: int, n_features: int) -> None:
-    """The same for the centres of k-means, which are dense and held twice."""
-    what = f"k-means with {n_basis:,} centres of {n_features:,} features"
-    _check_bytes(16 * n_basis * n_features, what, "basis='random' and 'leverage' need less")
 
 
 def _check_bytes(needed: int, what: str, instead: str) -> None:

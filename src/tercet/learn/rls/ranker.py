@@ -87,7 +87,7 @@ class KernelLeastSquares(FeatureRanker):
     coef0: NotNegative = 1.0
     l2: Positive = 1.0
     n_basis: Annotated[Any, COUNT, "array-like", None] = None
-    basis: Literal["random", "k-means", "leverage"] = "random"
+    basis: Literal["random", "leverage"] = "random"
     random_state: Seed = 0
 
     coef_: NDArray[np.float64] = field(init=False)
@@ -372,8 +372,7 @@ class RankRLS(KernelLeastSquares):
     l2 : λ, the strength of the penalty; a query of n rows has n² terms, so it goes with the size of queries
     n_basis : how many training rows are basis vectors (r), or their row numbers (R); None for all. A linear kernel with
         fewer features than rows is then solved for a weight of each feature, which is the same function
-    basis : how that many are chosen: "random", "k-means" (the rows nearest to centres, which are dense: two matrices
-        of n_basis × n_features) or "leverage" (drawn by how little the other rows say about a row)
+    basis : how that many are chosen: "random" or "leverage" (drawn by how little the other rows say about a row)
     random_state : seed for the choice of the basis, and of folds
 
     Attributes
