@@ -132,7 +132,7 @@ def job_nothing(n: int, folder: Path, seed: int) -> dict[str, Any]:
 
 
 def job_vectorise(n: int, folder: Path, seed: int) -> dict[str, Any]:
-    """Texts to shards; making up the texts is timed apart and taken off."""
+    """Texts to vectors on disk; making up the texts is timed apart and taken off."""
     started = time.perf_counter()
     characters = sum(len(text) for _, text in texts(n, seed))
     made_up = time.perf_counter() - started
@@ -142,14 +142,14 @@ def job_vectorise(n: int, folder: Path, seed: int) -> dict[str, Any]:
     return {
         "seconds": seconds,
         "text_bytes": characters,
-        "bytes": folder_bytes(folder / "vectors" / "docs"),
-        "entries": int(vectors.docs.column_counts().sum()),
+        "bytes": folder_bytes(folder / "vectors"),
+        "entries": vectors.docs.nnz,
         "words": vectors.docs.shape[1],
     }
 
 
 def job_fit(n: int, folder: Path, seed: int, kind: str) -> dict[str, Any]:
-    """Learning from preferences drawn on the fly, documents from shards."""
+    """Learning from preferences drawn on the fly, documents from mapped rows."""
     vectors = Vectors.open(folder / "vectors")
     y = np.arange(n) % N_CLASSES
     rankers = {
@@ -242,7 +242,7 @@ def job_cold_rows(n: int, folder: Path, seed: int) -> dict[str, Any]:
     """Rows of documents at random places, from memory and after the system was told to drop the files from it."""
     rows = Vectors.open(folder / "vectors").docs
     rng, count, rounds = np.random.default_rng(seed), 4096, 5
-    rows.rows(np.arange(min(count, n)))
+    rows[: min(count, n)]
     times: dict[str, list[float]] = {"warm": [], "cold": []}
     for kind in times:
         for _ in range(rounds):
@@ -255,7 +255,7 @@ def job_cold_rows(n: int, folder: Path, seed: int) -> dict[str, Any]:
                     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
                     os.close(descriptor)
             started = time.perf_counter()
-            rows.rows(numbers)
+            rows[numbers]
             times[kind].append(time.perf_counter() - started)
     return {f"{kind}_seconds_a_row": median(seconds) / count for kind, seconds in times.items()}
 

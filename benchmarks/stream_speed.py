@@ -1,8 +1,9 @@
-"""Learning from vectors on disk against learning from the same vectors in memory: time, memory and bytes.
+"""Learning from mapped rows against learning from the same rows in memory: time, memory and bytes.
 
 Documents are made up: words drawn by Zipf's law from 30,000, about 80 different ones each, tf-idf values of unit
 length; queries are four words of one. Both ways learn from the same preferences, and their weights are compared to the
-bit. Each fit is a process of its own, so that its peak memory is its own.
+bit. Each fit is a process of its own. Its memory is what it holds beside mapped files, whose pages the system takes
+back when anybody needs memory.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from scipy import sparse
 import tercet as tc
 from common import (
     Clock,
+    OwnMemory,
     machine_facts,
     median,
     parse_arguments,
-    peak_memory,
     print_facts,
     print_table,
     say_if_disturbed,
@@ -40,8 +41,8 @@ from common import (
     write_json,
 )
 from search_speed import N_TERMS, documents
+from tercet.data import open_rows, write_rows
 from tercet.data.sampling import JudgementSampler
-from tercet.data.shards import MappedRows, write_shards
 from tercet.learn import SampledSource
 
 DOCS_AT_ONCE = 50_000
@@ -78,7 +79,7 @@ def source_of(n_docs: int, n_steps: int, seed: int) -> SampledSource:
 def make_data(folder: Path, n_docs: int, seed: int) -> dict[str, float]:
     rng = np.random.default_rng(seed)
     first = documents(min(n_docs, DOCS_AT_ONCE), rng)
-    write_shards(folder / "queries", [asked(first, rng)], n_columns=N_TERMS)
+    write_rows(folder / "queries", [asked(first, rng)], n_columns=N_TERMS)
     began, making = time.perf_counter(), 0.0
 
     def blocks() -> Any:
@@ -89,11 +90,11 @@ def make_data(folder: Path, n_docs: int, seed: int) -> dict[str, float]:
             making += time.perf_counter() - started
             yield block
 
-    rows = write_shards(folder / "docs", blocks(), n_columns=N_TERMS)
+    rows = write_rows(folder / "docs", blocks(), n_columns=N_TERMS)
     n_bytes = sum(file.stat().st_size for file in (folder / "docs").rglob("*") if file.is_file())
     return {
         "bytes a document": n_bytes / n_docs,
-        "entries a document": rows.n_entries / n_docs,
+        "entries a document": rows.nnz / n_docs,
         "write s": time.perf_counter() - began - making,
         "gigabytes": n_bytes / 1e9,
     }
@@ -101,23 +102,21 @@ def make_data(folder: Path, n_docs: int, seed: int) -> dict[str, float]:
 
 def fit_here(folder: Path, ranker: str, where: str, n_steps: int, seed: int) -> None:
     """In a process of its own: fit once and say how long it took and what it held."""
-    Q, D = (MappedRows.open(folder / name) for name in ("queries", "docs"))
-    MAKE[ranker]().fit(Q.rows(np.arange(50)), tc.Preferences([0], [1], [2]), D.rows(np.arange(50)))  # compiles
-    source = source_of(len(D), n_steps, seed)
-    before = peak_memory()
-    queries: Any = Q.rows(np.arange(len(Q))) if where == "memory" else Q
-    docs: Any = D.rows(np.arange(len(D))) if where == "memory" else D
-    D.forget()
-    clock = Clock()
-    with clock.running():
-        learner = MAKE[ranker]().fit(queries, source, docs)
+    Q, D = (open_rows(folder / name) for name in ("queries", "docs"))
+    MAKE[ranker]().fit(Q[:50], tc.Preferences([0], [1], [2]), D[:50])  # compiles
+    source = source_of(D.shape[0], n_steps, seed)
+    memory, clock = OwnMemory(), Clock()
+    with memory.watched():
+        queries, docs = (X.copy() if where == "memory" else X for X in (Q, D))
+        with clock.running():
+            learner = MAKE[ranker]().fit(queries, source, docs)
     arrays = learner.weights_.to_state()[1]
     digest = hashlib.sha256(b"".join(array.tobytes() for _, array in sorted(arrays.items()))).hexdigest()
     summary = {
         "wall": clock.wall,
         "processor": clock.processor,
         "machine": clock.machine,
-        "grew": peak_memory() - before,
+        "grew": memory.grew,
     }
     print(json.dumps(summary | {"model": sum(array.nbytes for array in arrays.values()), "digest": digest}))
 
@@ -150,7 +149,7 @@ def main() -> None:
         rows = []
         for ranker, all_steps in STEPS.items():
             n_steps = all_steps // share
-            found: dict[str, list[dict[str, Any]]] = {"memory": [], "shards": []}
+            found: dict[str, list[dict[str, Any]]] = {"memory": [], "disk": []}
             for _ in range(rounds):
                 for where, times in found.items():
                     times.append(fitted(folder, ranker, where, n_steps, arguments.seed))
@@ -158,26 +157,26 @@ def main() -> None:
             micro = {where: 1e6 * median([each["wall"] for each in times]) / n_steps for where, times in found.items()}
             grew = {where: max(each["grew"] for each in times) / 2**20 for where, times in found.items()}
             same = len({each["digest"] for times in found.values() for each in times}) == 1
-            ratio = micro["shards"] / micro["memory"]
+            ratio = micro["disk"] / micro["memory"]
             target = TARGETS.get(ranker)
             rows.append(
                 (
                     ranker,
                     f"{n_steps:,}",
                     f"{micro['memory']:.1f}",
-                    f"{micro['shards']:.1f}",
+                    f"{micro['disk']:.1f}",
                     f"{ratio:.2f}",
                     "" if target is None else verdict(ratio, target, at_most=True),
                     f"{grew['memory']:,.0f}",
-                    f"{grew['shards']:,.0f}",
-                    f"{found['shards'][0]['model'] / 2**20:,.0f}",
+                    f"{grew['disk']:,.0f}",
+                    f"{found['disk'][0]['model'] / 2**20:,.0f}",
                     "yes" if same else "NO",
                 )
             )
             results["fits"][ranker] = {"micro": micro, "grew": grew, "ratio": ratio, "same": same}
         print_table(
             f"Microseconds a preference, median of {rounds}; MB of memory that the fit took, the texts included",
-            ("", "steps", "memory", "shards", "ratio", "≤ 1.3", "MB, memory", "MB, shards", "model MB", "same bits"),
+            ("", "steps", "memory", "disk", "ratio", "≤ 1.3", "MB, memory", "MB, disk", "model MB", "same bits"),
             rows,
         )
         say_if_disturbed(clocks)

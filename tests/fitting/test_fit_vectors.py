@@ -37,8 +37,8 @@ def vectors(home: Path) -> Vectors:
 def test_vectors_are_those_of_the_vectoriser(home, vectors):
     vectoriser = tc.Vectoriser(analyser=tc.Analyser(stop_words="english"))
     D = vectoriser.fit_transform_docs(CORPUS.docs.values(), queries=CORPUS.queries.values())
-    assert (vectors.docs.rows(np.arange(81)) != D).nnz == 0
-    assert (vectors.queries.rows(np.arange(60)) != vectoriser.transform_queries(CORPUS.queries.values())).nnz == 0
+    assert (vectors.docs != D).nnz == 0
+    assert (vectors.queries != vectoriser.transform_queries(CORPUS.queries.values())).nnz == 0
     assert recognise(home / "vectors") == "vectors"
 
 
@@ -120,7 +120,7 @@ def test_verbs_of_texts_take_no_vectors(home, tmp_path):
 
 def test_a_fit_has_the_bits_of_one_in_memory(vectors):
     qrels = CORPUS.part(0, 40)
-    D, Q = vectors.docs.rows(np.arange(81)), vectors.queries.rows(np.arange(60))
+    D, Q = vectors.docs.copy(), vectors.queries.copy()
     rows = [{name: at for at, name in enumerate(names)} for names in (CORPUS.queries, CORPUS.docs)]
     sampler = JudgementSampler.from_qrels(qrels, n_docs=81, query_rows=rows[0], doc_rows=rows[1])
     source = tc.learn.SampledSource(sampler, 5000, random_state=3)
@@ -184,7 +184,7 @@ def test_measuring_by_blocks_is_measuring_the_whole(vectors, monkeypatch):
     test = CORPUS.part(40)
     queries = StoredQueries(vectors, test, parse_measure("AP"))
     whole = queries.evaluate(weights, ["nDCG@10", "AP"])
-    monkeypatch.setattr("tercet.data.mapped_rows.BLOCK_ENTRIES", 20)
+    monkeypatch.setattr("tercet.data.matrix.BLOCK_ENTRIES", 20)
     monkeypatch.setattr("tercet.fitting.stored._QUERIES_AT_ONCE", 3)
     parted = queries.evaluate(weights, ["nDCG@10", "AP"])
     np.testing.assert_array_equal(parted.values, whole.values)

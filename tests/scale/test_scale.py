@@ -14,8 +14,8 @@ import oracles
 import tercet as tc
 from support.learners import same_bits, start_of
 from support.random_data import as_vectors, random_preferences, random_texts
+from tercet.data import write_rows
 from tercet.data.preferences import joined
-from tercet.data.shards import write_shards
 from tercet.errors import DivergedError, InputError, ParameterError
 from tercet.learn.state import rates
 from tercet.scale import Cluster
@@ -317,7 +317,7 @@ def test_of_stored_texts_only_those_of_a_share_travel(ranker, checkerboard, tmp_
     """The texts are on disk, where workers may not reach them, so shares bring theirs along."""
     X, y = checkerboard
     prefs = tc.Preferences.from_labels(y, 600)
-    stored = write_shards(tmp_path / "rows", [X], n_columns=X.shape[1])
+    stored = write_rows(tmp_path / "rows", [X], n_columns=X.shape[1])
     found = []
     for texts in (X, stored):
         with Cluster("here:2") as cluster:

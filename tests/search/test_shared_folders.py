@@ -18,7 +18,7 @@ import pytest
 from support.bundles import posix_only
 from support.indexes import answers, small_model
 from support.random_data import random_texts
-from tercet.data.shards import MappedRows, write_shards
+from tercet.data import write_rows
 from tercet.errors import BundleError
 from tercet.search import Index
 from tercet.store import read_bundle, write_bundle
@@ -156,15 +156,13 @@ def test_forks_share_an_index_and_a_model(tmp_path: Path) -> None:
 
 def test_threads_and_forks_share_stored_rows(tmp_path: Path) -> None:
     X = random_texts(np.random.default_rng(0), 60, 9)
-    write_shards(tmp_path / "rows", [X], n_columns=9, shard_entries=40)
-    rows = MappedRows.open(tmp_path / "rows")
-    rows.kept_bytes = 1  # pages are given back all the time
+    rows = write_rows(tmp_path / "rows", [X], n_columns=9)
 
     def read(seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
         for _ in range(30):
             asked = rng.integers(0, 60, 20)
-            assert (rows.rows(asked) != X[asked]).nnz == 0
+            assert (rows[asked] != X[asked]).nnz == 0
 
     all_together([lambda seed=seed: read(seed) for seed in range(4)])  # type: ignore[misc]
     with siblings(read, read):

@@ -92,9 +92,9 @@ def test_ids_that_are_not_utf_8(saved) -> None:
     def change(meta: dict[str, Any], arrays: dict[str, Any]) -> None:
         arrays["id_letters"][0] = 0xFF
 
-    path = changed(saved("vectors"), change, "docs/shard-000000")
+    path = changed(saved("index"), change, "segments/000000")
     with pytest.raises(BundleError, match="are not UTF-8"):
-        KINDS["vectors"].use(path)
+        KINDS["index"].use(path)
 
 
 @pytest.mark.slow
@@ -114,11 +114,11 @@ def test_every_saved_kind_is_forged(saved) -> None:
 
 def test_unsigned_digests_follow_what_was_forged(saved) -> None:
     """The forger seals whatever names the digest of what was changed, or nothing but digests would be tested."""
-    assert attempt(KINDS["vectors"].use, changed(saved("vectors"), lambda meta, arrays: None)) == "taken"
+    assert attempt(KINDS["index"].use, changed(saved("index"), lambda meta, arrays: None)) == "taken"
 
     def change(meta: dict[str, Any], arrays: dict[str, Any]) -> None:
-        arrays["entries"][0] = np.iinfo(np.int32).max
+        arrays["post_docs"][0] = np.iinfo(np.uint16).max
 
-    path = changed(saved("vectors"), change, "docs/shard-000000")
-    with pytest.raises(BundleError, match="beyond column"):
-        KINDS["vectors"].use(path)
+    path = changed(saved("index"), change, "segments/000000")
+    with pytest.raises(BundleError, match="postings has columns that are not from 0"):
+        KINDS["index"].use(path)

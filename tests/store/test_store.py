@@ -332,8 +332,8 @@ def test_another_kind(saved: Path) -> None:
 
 
 def test_a_newer_version(saved: Path) -> None:
-    reseal(saved, lambda manifest: manifest.update(version=3, something_new=[]))
-    with pytest.raises(VersionError, match="written by format 3; this Tercet reads up to 2"):
+    reseal(saved, lambda manifest: manifest.update(version=2, something_new=[]))
+    with pytest.raises(VersionError, match="written by format 2; this Tercet reads up to 1"):
         read_bundle(saved)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import contextlib
 import json
 import os
 import shutil
@@ -11,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -231,34 +230,6 @@ def test_a_writer_does_not_wait_for_ever(saved: Path, monkeypatch: pytest.Monkey
     with atomic.lock_folder(saved), pytest.raises(BundleError, match="being written by another process"):
         write_bundle(saved, **NEW)
     assert is_same(read_bundle(saved), OLD)
-
-
-@posix_only
-def test_a_claim_is_for_one_at_a_time_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, real, times = tmp_path / "new" / "running", atomic.lock_folder, [0]
-    first, second = (atomic.claim_folder(folder, "first come") for _ in range(2))
-    with first, pytest.raises(BundleError, match="first come"), second:
-        pass
-    assert list(tmp_path.iterdir()) == []
-
-    @contextlib.contextmanager
-    def removed_just_before(path: Path, patience: float | None = None) -> Iterator[None]:
-        with real(path, patience):
-            times[0] += 1
-            if times[0] == 1:
-                path.rmdir()
-            yield
-
-    monkeypatch.setattr(atomic, "lock_folder", removed_just_before)
-    with atomic.claim_folder(folder, "first come"):
-        assert times == [2]
-        assert folder.is_dir()
-        (folder.parent / "kept").touch()
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["kept"]
-    (tmp_path / "file").touch()
-    refused = atomic.claim_folder(tmp_path / "file" / "running", "first come")
-    with pytest.raises(BundleError, match="cannot be made"), refused:
-        pass
 
 
 def test_a_bundle_replaced_after_its_manifest_was_read(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:

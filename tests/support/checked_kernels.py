@@ -24,7 +24,6 @@ from support.learners import LEARNERS, made_data
 from support.letor_data import made_up
 from support.random_data import random_preferences, random_texts
 from tercet.data import iter_letor, read_letor, read_svmlight, write_letor
-from tercet.data.shards import write_shards
 from tercet.errors import FormatError, InputError, MemoryLimitError
 from tercet.kernels import compiler
 from tercet.kernels.deferred import Deferred
@@ -102,14 +101,6 @@ def numbers_in_files(rng: np.random.Generator, folder: Path) -> None:
             assert values[0].tolist() == np.array([float(cell) for cell in cells], np.float32).tolist()
         path.write_text(f"1 qid:1 1:{numeral(rng)[: rng.integers(1, 20)]}")  # ends within a number, without a line end
         read_anyhow(path)
-
-
-def stored_rows(rng: np.random.Generator, folder: Path) -> None:
-    X = random_texts(rng, 40, 20)
-    rows = write_shards(folder / "rows", [X[:7], X[7:]], n_columns=20, shard_entries=30)
-    for _ in range(20):
-        chosen = rng.integers(0, 40, rng.integers(1, 60))
-        assert (rows.rows(chosen) != X[chosen]).nnz == 0
 
 
 # -- scoring, searching and measuring --------------------------------------------------------------------------------
@@ -271,7 +262,6 @@ GROUPS: dict[str, dict[str, Workload]] = {
         "letor": letor_files,
         "orders": orders,
         "ranking": measures,
-        "stored": stored_rows,
     },
     "search": {
         "scoring": scores,

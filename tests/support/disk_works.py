@@ -13,6 +13,7 @@ import tercet as tc
 from support.failing_disk import Work
 from support.indexes import answers, small_model
 from tercet.errors import MissingBundleError, StoreError
+from tercet.learn.matrices import fingerprint
 from tercet.loading import load
 from tercet.search import Index
 from tercet.search.folder import Folder
@@ -116,8 +117,8 @@ WORKS: dict[str, Work] = {
     "take back": _on_index(lambda index: index.take_back(), _promoted),
     "vectorise": Work(
         lambda path: None,
-        lambda path: vectorise(DOCS, {"q": "sky"}, path / "vectors", shard_entries=3),
-        _or_none(lambda path: Vectors.open(path / "vectors", verify="open").docs.fingerprint()),
+        lambda path: vectorise(DOCS, {"q": "sky"}, path / "vectors"),
+        _or_none(lambda path: fingerprint(Vectors.open(path / "vectors").docs)),
     ),
     "serve": Work(_taught, _serve, _served),
 }

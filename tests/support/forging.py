@@ -38,6 +38,8 @@ import tercet as tc
 from support.bundles import canonical
 from support.learners import LEARNERS, N_TERMS
 from support.random_data import random_preferences, random_texts
+from tercet.data import open_rows, write_rows
+from tercet.data.matrix import row_blocks
 from tercet.engines import open_index
 from tercet.engines.postgres_engine import PostgresEngine
 from tercet.engines.qdrant_engine import QdrantEngine
@@ -46,7 +48,6 @@ from tercet.errors import EngineError, TercetError
 from tercet.loading import load
 from tercet.search.folder import vectoriser_fingerprint
 from tercet.store import read_bundle
-from tercet.store.block_sums import BlockSums
 from tercet.store.kinds import POSTGRES_INDEX, QDRANT_INDEX
 from tercet.text import Vectoriser, Vectors, vectorise
 from tercet.weights import Identity, Weights
@@ -144,19 +145,28 @@ def _use_index_of_weights(path: Path) -> None:
 
 def _make_vectors(path: Path) -> None:
     docs = {f"text {i} é": f"green {'avocado ' * (i % 3)} word{i}" for i in range(12)}
-    vectorise(docs, {"q": "green word3"}, path, shard_entries=15)
+    vectorise(docs, {"q": "green word3"}, path)
 
 
 def _use_vectors(path: Path) -> None:
     vectors = Vectors.open(path)
     ids = list(vectors.doc_ids)
-    vectors.docs.rows(np.arange(min(len(vectors.docs), 100)))
+    vectors.docs[np.arange(min(vectors.docs.shape[0], 100))]
     vectors.doc_ids.get_many([*ids[:3], "?"])
     vectors.query_ids.find("q")
     assert vectors.queries is not None
-    vectors.queries.rows(np.arange(min(len(vectors.queries), 100)))
-    list(vectors.docs.blocks())
+    vectors.queries[np.arange(min(vectors.queries.shape[0], 100))]
+    list(row_blocks(vectors.docs))
     vectors.vectoriser.transform_docs(["green avocado"])
+
+
+def _make_rows(path: Path) -> None:
+    write_rows(path, [random_texts(np.random.default_rng(6), 9, N_TERMS)], n_columns=N_TERMS)
+
+
+def _use_rows(path: Path) -> None:
+    rows = open_rows(path)
+    tc.DiagonalRanker().fit(rows, tc.Preferences([0], [1], [rows.shape[0] - 1]))
 
 
 def _checkpointed(name: str, every: int) -> Callable[[Path], None]:
@@ -215,6 +225,7 @@ KINDS: dict[str, Forged] = {
     "index": Forged(_copied(GOLDEN_INDEX), _use_index),
     "index of weights": Forged(_make_index_of_weights, _use_index_of_weights),
     "vectors": Forged(_make_vectors, _use_vectors),
+    "rows": Forged(_make_rows, _use_rows),
     **{
         f"checkpoint of {name}": Forged(_checkpointed(name, 15), _checkpointed(name, 15))
         for name in ("DenseRanker", "SparseRanker", "LowRankRanker", "PrunedRanker")
@@ -317,9 +328,6 @@ def seal(folder: Path, manifest: dict[str, Any], arrays: dict[str, Any]) -> None
     data = safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     sha256 = hashlib.sha256(data).hexdigest()
     file: dict[str, Any] = {"name": f"arrays-{sha256[:16]}.safetensors", "size": len(data), "sha256": sha256}
-    if "blocks" in manifest["file"]:
-        sums = BlockSums.from_parts([memoryview(data)])
-        file["blocks"] = {"size": sums.size, "crc32": sums.crc32}
     specs = {name: {"dtype": array.dtype.name, "shape": list(array.shape)} for name, array in arrays.items()}
     manifest = manifest | {"file": file, "arrays": specs}
     manifest.pop("checksum", None)

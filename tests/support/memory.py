@@ -33,6 +33,37 @@ class Measured:
 '''
 
 
+_LIMITED = '''
+import resource, sys
+
+
+class Limited:
+    """Lets the block have so many bytes more than there are before it; mapped files do not count."""
+
+    def __init__(self, n_bytes):
+        self.n_bytes = n_bytes
+
+    def __enter__(self):
+        with open("/proc/self/status") as file:
+            before = next(int(line.split()[1]) for line in file if line.startswith("VmData")) * 1024
+        resource.setrlimit(resource.RLIMIT_DATA, (before + self.n_bytes, resource.RLIM_INFINITY))
+
+    def __exit__(self, *error):
+        resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+'''
+
+
+def fits_within(program: str, *arguments: object) -> bool:
+    """Whether the block ``with Limited(n_bytes):`` of a program had enough memory; arguments are ``sys.argv[1:]``."""
+    if not os.path.exists("/proc/self/status"):
+        pytest.skip("the system does not tell how much memory a process has")
+    command = [sys.executable, "-c", _LIMITED + program, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0 or "MemoryError" in done.stderr, done.stderr
+    return done.returncode == 0
+
+
 def growth_of(program: str, *arguments: object) -> int:
     """Bytes that the block ``with Measured():`` of a program took; the arguments are ``sys.argv[1:]``."""
     if not os.access("/proc/self/clear_refs", os.W_OK):

@@ -50,9 +50,8 @@ if TYPE_CHECKING:
     from tercet.data.recognition import recognise as recognise
     from tercet.data.sampling import JudgementSampler as JudgementSampler
     from tercet.data.sampling import LabelSampler as LabelSampler
-    from tercet.data.shards import MappedRows as MappedRows
-    from tercet.data.shards import ShardWriter as ShardWriter
-    from tercet.data.shards import write_shards as write_shards
+    from tercet.data.stored_rows import open_rows as open_rows
+    from tercet.data.stored_rows import write_rows as write_rows
     from tercet.data.tables import iter_rows as iter_rows
     from tercet.data.trec import iter_qrels as iter_qrels
     from tercet.data.trec import iter_run as iter_run
@@ -96,7 +95,7 @@ else:
             "tercet.data.preferences": ("Preferences",),
             "tercet.data.recognition": ("recognise",),
             "tercet.data.sampling": ("JudgementSampler", "LabelSampler"),
-            "tercet.data.shards": ("MappedRows", "ShardWriter", "write_shards"),
+            "tercet.data.stored_rows": ("open_rows", "write_rows"),
             "tercet.data.tables": ("iter_rows",),
             "tercet.data.trec": ("iter_qrels", "iter_run", "read_qrels", "read_run", "write_qrels", "write_run"),
             "tercet.data.lines": ("watch_reading",),

@@ -1,17 +1,24 @@
-"""Checking the matrices that come in."""
+"""Checking the matrices that come in, and going through them block by block: they may be mapped from a file."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 import numpy as np
 
 from tercet._lazy import sparse
 from tercet.errors import InputError
+from tercet.store import is_mapped
+
+BLOCK_ENTRIES: Final = 2**20  # about, in a block of rows
 
 
 def check_matrix(matrix: Any, name: str) -> sparse.csr_array:
-    """A canonical CSR float32 copy or view of a two-dimensional matrix, every value finite."""
+    """Return a canonical CSR float32 copy or view of a two-dimensional matrix, every value finite.
+
+    A canonical matrix is not copied, so arrays mapped from a file stay in the file.
+    """
     if matrix is None:
         raise InputError(f"{name} is None; expected a matrix with one text per row")
     try:
@@ -22,12 +29,43 @@ def check_matrix(matrix: Any, name: str) -> sparse.csr_array:
         raise InputError(f"{name} must have rows and columns; got shape {csr.shape}")
     if csr.shape[1] > np.iinfo(np.int32).max:
         raise InputError(f"{name} has {csr.shape[1]} columns; at most {np.iinfo(np.int32).max} are supported")
-    finite = np.isfinite(csr.data)
-    if not finite.all():
-        entry = int((~finite).argmax())
-        row = int(np.searchsorted(csr.indptr, entry, side="right") - 1)
-        raise InputError(f"{name}[{row}, {csr.indices[entry]}] is {csr.data[entry]}; every value must be finite")
+    for start in range(0, csr.nnz, BLOCK_ENTRIES):
+        values, columns = (array[start : min(start + BLOCK_ENTRIES, csr.nnz)] for array in (csr.data, csr.indices))
+        finite = np.isfinite(values)
+        if not finite.all():
+            entry = start + int((~finite).argmax())
+            row = int(np.searchsorted(csr.indptr, csr.indptr.dtype.type(entry), side="right") - 1)
+            raise InputError(f"{name}[{row}, {csr.indices[entry]}] is {csr.data[entry]}; every value must be finite")
+        if columns.min() < 0 or columns.max() >= csr.shape[1]:
+            raise InputError(f"{name} has an entry that is in none of its {csr.shape[1]} columns")
     if not csr.has_canonical_format:
         csr = csr.copy()
         csr.sum_duplicates()
     return csr
+
+
+def row_slices(matrix: sparse.csr_array, n_entries: int | None = None) -> Iterator[slice]:
+    """Slices of consecutive rows, each with at most so many entries (a million), or one row.
+
+    Examples
+    --------
+    >>> [(rows.start, rows.stop) for rows in row_slices(sparse.csr_array(np.ones((5, 3))), 6)]
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    indptr, n, most = matrix.indptr, matrix.shape[0], n_entries or BLOCK_ENTRIES
+    start = 0
+    while start < n:
+        # Of the type of the row pointers, which would else all be copied.
+        last = indptr.dtype.type(min(int(indptr[start]) + most, int(indptr[-1])))
+        stop = min(n, max(int(np.searchsorted(indptr, last, side="right")) - 1, start + 1))
+        yield slice(start, stop)
+        start = stop
+
+
+def row_blocks(matrix: sparse.csr_array) -> Iterator[sparse.csr_array]:
+    """All rows in order: a matrix in memory as a whole, a mapped one a block at a time."""
+    if not is_mapped(matrix.data):
+        yield matrix
+        return
+    for rows in row_slices(matrix):
+        yield matrix[rows]

@@ -22,7 +22,6 @@ from tercet.data.lines import (
     split_columns,
     within_a_line,
 )
-from tercet.data.mapped_rows import VECTORS_UNFINISHED
 from tercet.data.preference_text import IDS, TSV_HEADER, TSV_HEADERS
 from tercet.data.roles import kind_of_columns
 from tercet.data.tables import DELIMITER_PROBLEM, DataTable, open_table
@@ -121,11 +120,6 @@ def _recognise_folder(folder: Path) -> Kind:
         kinds.append("click-log")
     if not kinds and _has_class_folders(folder):  # any of the folders above may have subfolders, too
         kinds.append("labelled-folder")
-    if not kinds and (folder / VECTORS_UNFINISHED).is_dir():
-        raise InputError(
-            f"{folder}: these vectors are not complete; tercet.text.vectorise is still at work, or was stopped and has "
-            "to be called again"
-        )
     if not kinds:
         raise InputError(f"{folder}: this folder is of no known kind; looked for {_FOLDERS}")
     return _the_only(kinds, folder, "give a folder that holds one of them")

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.choose import Gain, Trial, choose, settings_of
-from tercet.data.shards import StoredRows
 from tercet.fitting.judged import Labels
 from tercet.fitting.mixes import Case
 from tercet.fitting.options import FitOptions
@@ -214,7 +213,6 @@ class Appended:
     def values(self, held_out: TextHeldOut, fold: Fold, measures: tuple[Measure, ...]) -> NDArray[np.float64]:
         """Measures (n_queries, n_measures) of a fold's queries, with the past queries of the fold appended."""
         assert fold.past is not None
-        assert not isinstance(held_out.Q, StoredRows)
         positive = fold.past.evidence.copy()
         positive.data = (positive.data > 0).astype(np.float64)
         counts = sparse.csr_array(self._counts + positive.T @ self._asked[fold.past.rows])

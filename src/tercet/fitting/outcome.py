@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.choose import standard_error
-from tercet.data.shards import StoredRows
 from tercet.fitting.baselines import RM3, Appended, Posteriors
 from tercet.fitting.judged import Labels
 from tercet.fitting.mixes import Case, Choice
@@ -52,7 +51,7 @@ class CurveRecorder:
         self.queries = some_queries(held_out, _MOST_CURVE_SCORES, _FEWEST_CURVE_QUERIES)
         self.start = float(self.queries.values(start).mean())
         self.curves: list[Curve] = []
-        is_much = not isinstance(held_out.D, StoredRows) and held_out.D.nnz > _MOST_CURVE_WORDS
+        is_much = held_out.D.nnz > _MOST_CURVE_WORDS
         self._n_points = _CURVE_POINTS // 3 if is_much else _CURVE_POINTS
 
     def callback_for(self, candidate: Candidate, n_steps: int) -> Callable[[Event], None]:
@@ -152,7 +151,7 @@ class Outcome:
     def _measured(self, model: TextModel, held_out: TextHeldOut) -> Evaluation:
         """A whole model on test queries."""
         measures = self.measures if held_out.measure in self.measures else (held_out.measure,)
-        if model.memory is None or isinstance(held_out.Q, StoredRows):
+        if model.memory is None:
             return held_out.evaluate(model.weights, measures)
         rows = model.memory.rows_in(self.task.doc_ids)
         values, margins = [], []

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.shards import StoredRows
 from tercet.fitting.task import EVERY, KNOWN, NEW, Fold, Past, Space, TextHeldOut
 from tercet.kernels.topk import top_k
 from tercet.measure.blocks import measure_block
@@ -113,8 +112,6 @@ class ScoreTerms:
     def dense(self, rows: slice, mixes: Iterable[Mix] | None = None) -> dict[Any, NDArray[np.float32]]:
         """Terms of a block of queries, (n_block, n_docs) each; those that some mixes need, or all."""
         Q, D = self.held_out.Q, self.held_out.D
-        assert not isinstance(Q, StoredRows)
-        assert not isinstance(D, StoredRows)
         Q = Q[rows]
         needed = None if mixes is None else {key for mix in mixes for key in _keys(mix)}
         terms: dict[Any, NDArray[np.float32]] = {"start": self.space.start.score(Q, D).astype(np.float32)}

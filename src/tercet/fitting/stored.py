@@ -11,7 +11,6 @@ import numpy as np
 
 from tercet._validate import check_seed
 from tercet.data import JudgementSampler, Preferences
-from tercet.data.mapped_rows import take
 from tercet.errors import InputError
 from tercet.fitting.against_start import learned_or_start
 from tercet.fitting.judged import Qrels
@@ -65,8 +64,9 @@ def fit_vectors(
 
     Notes
     -----
-    Memory: the model, a chunk of some thousand preferences with their texts, and the cache of ``MappedRows``. The start
-    of "low-rank" finds directions of the documents in four passes over them, and takes several times the model.
+    Memory: the model, a chunk of some thousand preferences with their texts. The system keeps as much of the
+    files in memory as nobody else needs. The start of "low-rank" finds directions of the documents in four passes over
+    them, and takes several times the model.
 
     Examples
     --------
@@ -130,15 +130,15 @@ def fit_vectors(
 def judgement_sampler(vectors: Vectors, qrels: Qrels) -> JudgementSampler:
     """Draw preferences from judgements by id; documents without a judgement count as of grade 0."""
     query_rows, doc_rows = vectors.query_ids, vectors.doc_ids
-    return JudgementSampler.from_qrels(qrels, n_docs=len(vectors.docs), query_rows=query_rows, doc_rows=doc_rows)
+    return JudgementSampler.from_qrels(qrels, n_docs=vectors.docs.shape[0], query_rows=query_rows, doc_rows=doc_rows)
 
 
 def _answerable(vectors: Vectors, evidence: Evidence, name: str) -> list[str]:
     """Check evidence and return the ids of its queries, of judged ones those with an answer."""
     if isinstance(evidence, Preferences):
         assert vectors.queries is not None
-        evidence.check_rows(len(vectors.queries), len(vectors.docs))
-        return vectors.query_ids.many(np.unique(evidence.query))
+        evidence.check_rows(vectors.queries.shape[0], vectors.docs.shape[0])
+        return vectors.query_ids.strings.many(np.unique(evidence.query))
     if not isinstance(evidence, Mapping):
         raise InputError(f"learn_from must be judgements or Preferences; got {type(evidence).__name__}")
     try:
@@ -193,12 +193,12 @@ class StoredQueries(HeldOut):
     def evaluate(self, weights: Weights, measures: Any = None) -> Evaluation:
         vectors, qids = self.vectors, self.qids
         assert vectors.queries is not None
-        Q = take(vectors.queries, vectors.query_ids.get_many(list(qids)))
+        Q = vectors.queries[vectors.query_ids.get_many(qids)]
         docs, scores = rank_texts(weights, Q, vectors.docs, DEPTH)
         blocks = []
         for start in range(0, len(qids), _QUERIES_AT_ONCE):  # ids take ten times the memory of row numbers
             run = {
-                qid: dict(zip(vectors.doc_ids.many(docs[row]), scores[row].tolist(), strict=True))
+                qid: dict(zip(vectors.doc_ids.strings.many(docs[row]), scores[row].tolist(), strict=True))
                 for row, qid in enumerate(qids[start : start + _QUERIES_AT_ONCE], start)
             }
             blocks.append(evaluate({qid: self.qrels[qid] for qid in run}, run, measures or [self.measure]))
@@ -213,5 +213,5 @@ def _held_out(vectors: Vectors, evidence: Evidence, measure: str | None) -> Held
         raise InputError(f"preferences are measured by {HeldOutPreferences.measure}; got {measure!r}")
     assert vectors.queries is not None
     ordered = evidence[np.argsort(evidence.query, kind="stable")]
-    qids = tuple(vectors.query_ids.many(np.unique(ordered.query)))
+    qids = tuple(vectors.query_ids.strings.many(np.unique(ordered.query)))
     return HeldOutPreferences(vectors.queries, vectors.docs, ordered, qids)

@@ -21,7 +21,6 @@ from tercet.data.click_sessions import without_odd_sessions
 from tercet.data.clicks import ClickLog
 from tercet.data.lines import look_alikes
 from tercet.data.sampling import MixtureSampler, Sampler
-from tercet.data.shards import StoredRows
 from tercet.errors import InputError
 from tercet.fitting.click_judgements import end_of
 from tercet.fitting.counted_pairs import CountedPairs
@@ -719,7 +718,6 @@ def evidence_size(held_out: TextHeldOut) -> int:
 
 def some_queries(held_out: TextHeldOut, most_scores: int, fewest: int) -> TextHeldOut:
     """Evenly spaced queries within a number of scores; a long query counts as several."""
-    assert not isinstance(held_out.Q, StoredRows)
     n_words = held_out.Q.nnz / max(1, held_out.Q.shape[0])
     cost = held_out.D.shape[0] * max(1.0, n_words / _USUAL_WORDS)
     return held_out.at_most(max(fewest, int(most_scores / cost)))

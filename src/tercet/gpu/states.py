@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.mapped_rows import Texts
 from tercet.errors import ParameterError
 from tercet.gpu.hardware import Gpu
 from tercet.learn.diagonal import DiagonalState
@@ -140,7 +139,7 @@ class GpuState(ABC, Generic[AnyState]):
         """Take a step for each preference; ``tally`` (n_blocks, 2) on the GPU gains violations and loss."""
         self.take_steps(texts, chunk, first_step, tally)
 
-    def take_as_many_as_texts_allow(self, Q: Texts, D: Texts) -> None:
+    def take_as_many_as_texts_allow(self, Q: sparse.csr_array, D: sparse.csr_array) -> None:
         """Take fewer steps at once where they would change the same weights.
 
         Steps that are under way do not see each other, so that of k which change a weight each takes a step that all of
@@ -150,7 +149,7 @@ class GpuState(ABC, Generic[AnyState]):
         """
         self.n_blocks = max(1, min(self.n_blocks, int(self.most_at_a_weight / max(self._overlap(Q, D), 1e-12))))
 
-    def _overlap(self, Q: Texts, D: Texts) -> float:
+    def _overlap(self, Q: sparse.csr_array, D: sparse.csr_array) -> float:
         """The share of the weights that a step changes which another one changes, too: pairs of words."""
         return shared_words(Q) * shared_words(D)
 
@@ -189,7 +188,7 @@ class GpuState(ABC, Generic[AnyState]):
         return self.gpu.xp.zeros(array.shape, dtype=np.uint64)
 
 
-def shared_words(texts: Texts) -> float:
+def shared_words(texts: sparse.csr_array) -> float:
     """The share of a text's words that another text has, in the mean over pairs of texts."""
     frequency = column_counts(texts) / max(1, texts.shape[0])
     return float((frequency**2).sum() / max(frequency.sum(), 1e-12))
@@ -285,7 +284,7 @@ class GpuLowRank(GpuState[LowRankState]):
         latent = 0 if self.state.learn_documents else 4 * D.shape[0] * self.stride
         return latent + super().bytes_of_texts(Q, D)
 
-    def _overlap(self, Q: Texts, D: Texts) -> float:
+    def _overlap(self, Q: sparse.csr_array, D: sparse.csr_array) -> float:
         return max(shared_words(Q), shared_words(D))
 
     def bring_back(self) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tercet._lazy import sparse
 from tercet.data.counters import Counters, draw_by_counters, drawn_by_counters, placed
-from tercet.data.mapped_rows import StoredRows, Texts, take
 from tercet.data.preferences import Preferences
 from tercet.errors import MemoryLimitError, ParameterError
 from tercet.gpu.all_pairs import GpuDense, GpuSparse, GpuSupport
@@ -26,6 +26,7 @@ from tercet.learn.sources import BLOCK, ArraySource, SampledSource
 from tercet.learn.sparse import OnSupportState, SparseState
 from tercet.learn.state import State, rates
 from tercet.learn.stored import gathered
+from tercet.store import is_mapped
 from tercet.weights import scoring_by
 
 _log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ class GpuStepper(Stepper):
     """Takes the steps of a run on a GPU, a thread block for each, as many at once as the GPU has room for.
 
     Preferences that are drawn at random are drawn on the GPU, by counters; given ones are copied there once. Others
-    are drawn here, and texts that are stored, or too many for the GPU, are gathered here, while it takes the steps
+    are drawn here, and texts that are mapped, or too many for the GPU, are gathered here, while it takes the steps
     before.
     """
 
@@ -214,8 +215,8 @@ class GpuStepper(Stepper):
     def _margins(self, n: int) -> Any:
         return self.gpu.xp.full(n, self.run.sgd.margin, dtype=np.float32)
 
-    def _texts_fit(self, Q: Texts, D: Texts) -> bool:
-        if isinstance(Q, StoredRows) or isinstance(D, StoredRows):
+    def _texts_fit(self, Q: sparse.csr_array, D: sparse.csr_array) -> bool:
+        if is_mapped(Q.data) or is_mapped(D.data):
             return False
         return self._state.bytes_of_texts(Q, D) < _SHARE_FOR_TEXTS * self.gpu.free_bytes()
 
@@ -223,7 +224,7 @@ class GpuStepper(Stepper):
         """Have the kernel compiled, and run once over nothing."""
         xp, run = self.gpu.xp, self.run
         none = xp.zeros(0, dtype=np.int32), xp.zeros(0, dtype=np.float32)
-        texts = self._texts or self._state.lay_out(take(run.Q, []), take(run.D, []))
+        texts = self._texts or self._state.lay_out(run.Q[[]], run.D[[]])
         chunk = GpuChunk(none[0], none[0], none[0], none[1], none[1], none[1])
         self._state.advance(texts, chunk, run.state.step, self._tally)
 
@@ -290,7 +291,7 @@ def seconds_on_a_core(run: Run) -> float:
     """About how long the steps of a run would take one core."""
     if run.total is None:
         return np.inf
-    q, d = (X.nnz / max(1, X.shape[0]) if not isinstance(X, StoredRows) else 100.0 for X in (run.Q, run.D))
+    q, d = (X.nnz / max(1, X.shape[0]) for X in (run.Q, run.D))
     if isinstance(run.state, LowRankState):
         operations = 2 * (q + 2 * d) * run.state.U.shape[1]
     elif isinstance(run.state, DiagonalState):

@@ -28,12 +28,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, InvalidParameterError, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from tercet.data.mapped_rows import Texts, take
+from tercet._lazy import sparse
+from tercet.data.matrix import check_matrix
 from tercet.data.preferences import Preferences, as_preferences
-from tercet.data.shards import StoredRows
 from tercet.errors import BundleError, DamagedBundleError, InputError, ParameterError
 from tercet.learn.loop import Callback, Event, Run, Stopping, current_executor
-from tercet.learn.matrices import check_matrix, check_texts
 from tercet.learn.sources import ArraySource, Source, as_source
 from tercet.learn.state import Schedule, Sgd, State
 from tercet.learn.stored import rank_texts
@@ -226,19 +225,16 @@ class TermPairRanker(Ranker):
         margins = np.empty(len(prefs))
         for start in range(0, len(prefs), 4096):
             part = prefs[start : start + 4096]
-            queries = take(Q, part.query)
+            queries = Q[part.query]
             margins[start : start + 4096] = self.weights_.score_rows(
-                queries, take(D, part.better)
-            ) - self.weights_.score_rows(queries, take(D, part.worse))
+                queries, D[part.better]
+            ) - self.weights_.score_rows(queries, D[part.worse])
         return margins
 
     def score_matrix(self, Q: Any, D: Any) -> NDArray[np.float64]:
         """Scores of all documents for all queries, dense (n_q, n_d); for small blocks."""
         check_is_fitted(self)
         Q, D = self._check_pair(Q, D)
-        for rows, name in ((Q, "Q"), (D, "D")):
-            if isinstance(rows, StoredRows):
-                raise InputError(f"{name} is stored; score_matrix takes matrices. Use rank, or give {name}.rows(…)")
         return self.weights_.score(Q, D)
 
     def rank(self, Q: Any, D: Any, k: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
@@ -270,9 +266,9 @@ class TermPairRanker(Ranker):
 
     # -- checking -----------------------------------------------------------------------------------------------
 
-    def _check_pair(self, Q: Any, D: Any) -> tuple[Texts, Texts]:
-        queries = check_texts(Q, "Q")
-        docs = queries if D is None or D is Q else check_texts(D, "D")
+    def _check_pair(self, Q: Any, D: Any) -> tuple[sparse.csr_array, sparse.csr_array]:
+        queries = check_matrix(Q, "Q")
+        docs = queries if D is None or D is Q else check_matrix(D, "D")
         if hasattr(self, "n_features_in_"):
             for matrix, name, width in (
                 (queries, "Q", self.n_features_in_),
@@ -284,7 +280,7 @@ class TermPairRanker(Ranker):
                     )
         return queries, docs
 
-    def _note_widths(self, Q: Texts, D: Texts) -> None:
+    def _note_widths(self, Q: sparse.csr_array, D: sparse.csr_array) -> None:
         self.n_features_in_ = Q.shape[1]
         self.n_doc_features_ = D.shape[1]
 
@@ -311,7 +307,7 @@ class SgdRanker(TermPairRanker):
     _run_class: ClassVar[type[Run]] = Run
 
     @abstractmethod
-    def _start(self, Q: Texts, D: Texts) -> State:
+    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> State:
         """The state before the first step."""
 
     @classmethod
@@ -331,7 +327,7 @@ class SgdRanker(TermPairRanker):
 
         Parameters
         ----------
-        Q, D : query and document matrices, CSR, or ``MappedRows``; ``D=None`` means D is Q
+        Q, D : query and document matrices, CSR, in memory or mapped; ``D=None`` means D is Q
         prefs : Preferences, or a source of them
         validation : callable ``Weights -> float``, higher is better
             Called every ``validate_every`` steps. The best weights are kept, the start included, and training ends
@@ -343,7 +339,12 @@ class SgdRanker(TermPairRanker):
         self._train(self._start(queries, docs), queries, docs, source, validation, callbacks)
         return self
 
-    def _checked(self, Q: Any, prefs: Preferences | Source, D: Any) -> tuple[Texts, Texts, Source]:
+    def _checked(
+        self,
+        Q: Any,
+        prefs: Preferences | Source,
+        D: Any,
+    ) -> tuple[sparse.csr_array, sparse.csr_array, Source]:
         """What a fit from the start is given, after a look at it and at the parameters."""
         self._check_params()
         current_executor().check(self)
@@ -357,8 +358,8 @@ class SgdRanker(TermPairRanker):
     def _train(
         self,
         state: State,
-        Q: Texts,
-        D: Texts,
+        Q: sparse.csr_array,
+        D: sparse.csr_array,
         source: Source,
         validation: Callable[[Weights], float] | None,
         callbacks: Sequence[Callback],
@@ -399,7 +400,7 @@ class SgdRanker(TermPairRanker):
         self._train_on(self._state_to_go_on(queries, docs), queries, docs, ArraySource(prefs), len(prefs))
         return self
 
-    def _state_to_go_on(self, Q: Texts, D: Texts) -> State:
+    def _state_to_go_on(self, Q: sparse.csr_array, D: sparse.csr_array) -> State:
         if self.schedule == "linear":
             raise ParameterError(
                 "schedule='linear' falls to zero over a known number of steps, which partial_fit does not know; "
@@ -407,7 +408,7 @@ class SgdRanker(TermPairRanker):
             )
         return self._state if hasattr(self, "_state") else self._start(Q, D)
 
-    def _train_on(self, state: State, Q: Texts, D: Texts, source: Source, n_steps: int) -> None:
+    def _train_on(self, state: State, Q: sparse.csr_array, D: sparse.csr_array, source: Source, n_steps: int) -> None:
         """So many steps from where the ranker is."""
         run = Run(state, source, Q, D, self._sgd(), total=n_steps)
         self.__dict__.pop("_snapshot", None)
@@ -424,7 +425,7 @@ class SgdRanker(TermPairRanker):
     def _sgd(self) -> Sgd:
         return Sgd(rate=float(self.rate), schedule=self.schedule, margin=float(self.margin))
 
-    def _keep(self, state: State, Q: Texts, D: Texts) -> None:
+    def _keep(self, state: State, Q: sparse.csr_array, D: sparse.csr_array) -> None:
         self._note_widths(Q, D)
         self._state = state
         self.n_steps_ = state.step

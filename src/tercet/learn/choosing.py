@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.data.mapped_rows import Texts
+from tercet._lazy import sparse
 from tercet.data.preferences import Preferences
-from tercet.data.shards import StoredRows
 from tercet.kernels.scoring import score_listed
 from tercet.learn.stored import gathered
+from tercet.store import is_mapped
 from tercet.weights.scoring import in_double
 
-_AT_ONCE = 4096  # preferences whose texts are fetched together, where texts are stored
+_AT_ONCE = 4096  # preferences whose texts are fetched together, where texts are mapped
 
 
 def rank_loss(margins: NDArray[np.float64], weight: NDArray[np.float32] | None) -> float:
@@ -20,9 +20,9 @@ def rank_loss(margins: NDArray[np.float64], weight: NDArray[np.float32] | None) 
     return float(np.average(margins <= 0, weights=weight))
 
 
-def matching_margins(Q: Texts, D: Texts, prefs: Preferences) -> NDArray[np.float64]:
+def matching_margins(Q: sparse.csr_array, D: sparse.csr_array, prefs: Preferences) -> NDArray[np.float64]:
     """``q·(d+ - d-)`` of each preference. Fastest where preferences of a query stand together."""
-    if isinstance(Q, StoredRows) or isinstance(D, StoredRows):
+    if is_mapped(Q.data) or is_mapped(D.data):
         parts = (gathered(prefs[start : start + _AT_ONCE], Q, D) for start in range(0, len(prefs), _AT_ONCE))
         return np.concatenate([np.empty(0), *(matching_margins(queries, docs, part) for part, queries, docs in parts)])
     queries, docs, scratch = in_double(Q), in_double(D), np.zeros(D.shape[1])

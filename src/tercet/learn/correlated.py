@@ -13,9 +13,8 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from tercet.data.mapped_rows import Texts
+from tercet.data.matrix import check_matrix
 from tercet.data.preferences import Preferences, as_preferences
-from tercet.data.shards import StoredRows
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.kernels.binned import binned_advance
 from tercet.kernels.rows import Chunk
@@ -29,10 +28,9 @@ from tercet.learn.base import (
 )
 from tercet.learn.loop import Callback
 from tercet.learn.lowrank import LowRankRanker, LowRankState
-from tercet.learn.matrices import KernelInput, check_matrix, fingerprint
+from tercet.learn.matrices import KernelInput
 from tercet.learn.offset import OffsetSource, margins_left, seen_whole
 from tercet.learn.sources import Source
-from tercet.learn.stored import ChangedRows
 from tercet.store import Bundle
 from tercet.store.fields import described
 from tercet.store.schema import Bounds
@@ -85,7 +83,7 @@ class BinnedRanker(LowRankRanker):
         made._n_bins = n_bins
         return made
 
-    def _start(self, Q: Texts, D: Texts, *more: Any) -> BinnedState:
+    def _start(self, Q: sparse.csr_array, D: sparse.csr_array, *more: Any) -> BinnedState:
         plain = super()._start(Q, D, *more)
         return BinnedState(
             plain.U, plain.V, plain.diagonal, learn_diagonal=False, scale_documents=False, n_bins=self._n_bins
@@ -227,15 +225,11 @@ class CorrelatedRanker(TermPairRanker):
 
     # -- between all words and frequent ones ----------------------------------------------------------------------
 
-    def _fitted_words(self, Q: Texts, D: Texts) -> CorrelatedWords:
+    def _fitted_words(self, Q: sparse.csr_array, D: sparse.csr_array) -> CorrelatedWords:
         if Q.shape[1] != D.shape[1]:
             raise InputError(f"Q has {Q.shape[1]} columns and D {D.shape[1]}; a CorrelatedRanker needs one vocabulary")
         words = CorrelatedWords() if self.words is None else self.words
         if not hasattr(words, "bins_"):
-            if isinstance(D, StoredRows):
-                raise InputError(
-                    "D is stored, and words are counted in memory; give CorrelatedWords fitted on some rows"
-                )
             words = clone(words).fit(D)
         if words.n_features_in_ != Q.shape[1]:
             raise InputError(f"Q has {Q.shape[1]} columns, but words were fitted with {words.n_features_in_}")
@@ -257,8 +251,8 @@ class CorrelatedRanker(TermPairRanker):
     def _offset(
         self,
         prefs: Any,
-        Q: Texts,
-        D: Texts,
+        Q: sparse.csr_array,
+        D: sparse.csr_array,
         margin: float,
         whole: Callable[[Weights], Weights],
     ) -> Preferences | Source:
@@ -335,21 +329,13 @@ class CorrelatedRanker(TermPairRanker):
         return ranker
 
 
-def _mapped(Q: Texts, D: Texts, maps: list[sparse.csr_array]) -> tuple[Texts, Texts]:
-    """The texts over frequent words; with several maps, a text has a row for each, one after the other.
-
-    Where one of the two is stored both are mapped as they are fetched: by the numbers of texts, not of rows.
-    """
+def _mapped(
+    Q: sparse.csr_array, D: sparse.csr_array, maps: list[sparse.csr_array]
+) -> tuple[sparse.csr_array, sparse.csr_array]:
+    """The texts over frequent words; with several maps, a text has a row for each, one after the other."""
     turned = [M.T.tocsr() for M in maps]
-
-    def mapped(texts: Texts) -> Texts:
-        if isinstance(Q, StoredRows) or isinstance(D, StoredRows):
-            identity = fingerprint(*maps)
-            return ChangedRows(texts, lambda rows: _mapped_rows(rows, turned), identity, maps[0].shape[0], len(maps))
-        return _mapped_rows(texts, turned)
-
-    queries = mapped(Q)
-    return queries, queries if D is Q else mapped(D)
+    queries = _mapped_rows(Q, turned)
+    return queries, queries if D is Q else _mapped_rows(D, turned)
 
 
 def _mapped_rows(texts: sparse.csr_array, turned: list[sparse.csr_array]) -> sparse.csr_array:

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Self
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from tercet.data.matrix import check_matrix
 from tercet.errors import InputError
 from tercet.learn.base import SavedRanker, TermPairRanker
-from tercet.learn.matrices import check_texts
 from tercet.store.codec import decode
 from tercet.store.schema import Bounds
 from tercet.weights import Identity, Weights
@@ -34,8 +34,8 @@ class CosineRanker(TermPairRanker):
         return n_query_words + 2 * n_doc_words
 
     def fit(self, Q: Any, prefs: Any = None, D: Any = None, validation: Any = None, callbacks: Any = ()) -> Self:
-        queries = check_texts(Q, "Q")
-        docs = queries if D is None else check_texts(D, "D")
+        queries = check_matrix(Q, "Q")
+        docs = queries if D is None else check_matrix(D, "D")
         if queries.shape[1] != docs.shape[1]:
             raise InputError(
                 f"Q has {queries.shape[1]} columns and D {docs.shape[1]}; cosine pairs each word with itself, so "

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.mapped_rows import Texts
 from tercet.errors import InputError, MemoryLimitError
 from tercet.kernels.dense import dense_advance
 from tercet.kernels.rows import Chunk
@@ -115,7 +114,7 @@ class DenseRanker(SgdRanker):
     _state_class = DenseState
     _added_parameters: ClassVar[dict[str, Any]] = {"diagonal": "learned", "form": "words"}
 
-    def _start(self, Q: Texts, D: Texts) -> DenseState | DualState:
+    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> DenseState | DualState:
         if self.diagonal == "zero" and Q.shape[1] != D.shape[1]:
             raise InputError(
                 f"Q has {Q.shape[1]} columns and D {D.shape[1]}; diagonal='zero' needs one vocabulary, in which a word "

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.mapped_rows import Texts
 from tercet.errors import InputError
 from tercet.kernels.diagonal import diagonal_advance
 from tercet.kernels.rows import Chunk
@@ -71,7 +70,7 @@ class DiagonalRanker(SgdRanker):
         """Return the words of the three texts."""
         return n_query_words + 2 * n_doc_words
 
-    def _start(self, Q: Texts, D: Texts) -> DiagonalState:
+    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> DiagonalState:
         if Q.shape[1] != D.shape[1]:
             raise InputError(
                 f"Q has {Q.shape[1]} columns and D {D.shape[1]}; a diagonal pairs each word with itself, so they must "

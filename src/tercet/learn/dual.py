@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.mapped_rows import Texts
-from tercet.data.shards import StoredRows
 from tercet.errors import InputError, MemoryLimitError
 from tercet.kernels.dual import dual_advance, inner_products
 from tercet.kernels.rows import Chunk, CsrRows
@@ -56,9 +54,7 @@ class DualState(State):
         self._products: _Products | None = None
 
     @classmethod
-    def start(cls, Q: Texts, D: Texts, *, zero_diagonal: bool = False, max_memory: int) -> Self:
-        if isinstance(Q, StoredRows) or isinstance(D, StoredRows):
-            raise InputError("form='texts' keeps all texts in memory; give matrices, or use form='words'")
+    def start(cls, Q: sparse.csr_array, D: sparse.csr_array, *, zero_diagonal: bool = False, max_memory: int) -> Self:
         n, m = Q.shape[0], D.shape[0]
         has_identity = Q.shape[1] == D.shape[1] and not zero_diagonal
         needed = 12 * n * n if D is Q else bytes_by_texts(n, m, has_identity=has_identity)

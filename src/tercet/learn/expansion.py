@@ -17,9 +17,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, InvalidParameterError, validate_parameter_constraints
 from sklearn.utils.validation import check_is_fitted
 
+from tercet.data.matrix import check_matrix
 from tercet.errors import InputError, ParameterError
 from tercet.learn.base import COUNT
-from tercet.learn.matrices import check_matrix
 from tercet.weights import Identity, Weights
 
 

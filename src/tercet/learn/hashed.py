@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils._param_validation import Interval
 
-from tercet.data.mapped_rows import Texts
 from tercet.errors import InputError, MemoryLimitError
 from tercet.kernels.hashed import hashed_advance
 from tercet.kernels.rows import Chunk
@@ -132,7 +131,7 @@ class HashedRanker(SgdRanker):
         """The amount of the identity, 0 without one."""
         return self.weights_.identity
 
-    def _start(self, Q: Texts, D: Texts) -> HashedState:
+    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> HashedState:
         n, m = Q.shape[1], D.shape[1]
         if n != m and self.identity is not None:
             raise InputError(

@@ -18,8 +18,8 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from tercet.data.matrix import check_matrix
 from tercet.data.preferences import Preferences
-from tercet.data.shards import StoredRows
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.kernels.ftrl import Rules, Sums
 from tercet.kernels.joint import feature_differences, ftrl_preferences
@@ -31,7 +31,7 @@ from tercet.learn.dual import DualState
 from tercet.learn.hashed import HashedRanker
 from tercet.learn.loop import Callback, Checkpoint, current_executor
 from tercet.learn.lowrank import LowRankRanker
-from tercet.learn.matrices import KernelInput, Texts, check_texts
+from tercet.learn.matrices import KernelInput
 from tercet.learn.sources import Source, as_source
 from tercet.learn.sparse import SparseRanker, SparseState
 from tercet.learn.state import State, Steps
@@ -196,7 +196,7 @@ class JointState(State):
     def shape(self) -> tuple[int, int]:
         return self.features.layout.n_columns, self.features.layout.n_columns
 
-    def observe(self, Q: Texts, D: Texts) -> None:
+    def observe(self, Q: sparse.csr_array, D: sparse.csr_array) -> None:
         self.inner.observe(*words_of(self.features.layout, Q, D))
 
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> JointInput:
@@ -284,11 +284,9 @@ class StoredJoint:
     step: Steps
 
 
-def words_of(layout: ColumnLayout, *matrices: Texts) -> tuple[sparse.csr_array, ...]:
+def words_of(layout: ColumnLayout, *matrices: sparse.csr_array) -> tuple[sparse.csr_array, ...]:
     """The columns of words of each matrix."""
-    if any(isinstance(matrix, StoredRows) for matrix in matrices):
-        raise InputError("fields and numbers are learned from matrices in memory, not from stored vectors")
-    return tuple(sparse.csr_array(matrix[:, : layout.n_words]) for matrix in matrices)  # type: ignore[index]
+    return tuple(sparse.csr_array(matrix[:, : layout.n_words]) for matrix in matrices)
 
 
 # -- ranker -----------------------------------------------------------------------------------------------------------
@@ -354,8 +352,8 @@ class JointRanker(TermPairRanker):
         """Learn W and w; see ``DenseRanker.fit``. Validation and callbacks see both, as one W."""
         self._check_params()
         current_executor().check(self)
-        queries = check_texts(Q, "Q")
-        docs = queries if D is None or D is Q else check_texts(D, "D")
+        queries = check_matrix(Q, "Q")
+        docs = queries if D is None or D is Q else check_matrix(D, "D")
         words = words_of(self.layout, queries, docs)
         stepping, inner = self._inner(words, prefs)
         source = as_source(prefs, shuffle=stepping.shuffle, random_state=stepping.random_state)
@@ -388,7 +386,7 @@ class JointRanker(TermPairRanker):
             return ranker, ranker._start(Q, D)
         return DiagonalRanker(verbose=getattr(ranker, "verbose", None)), FixedState(ranker.fit(Q, prefs, D).weights_)
 
-    def _start(self, inner: State, Q: Texts, D: Texts) -> JointState:
+    def _start(self, inner: State, Q: sparse.csr_array, D: sparse.csr_array) -> JointState:
         layout = self.layout
         if not Q.shape[1] == D.shape[1] == layout.n_columns:
             raise InputError(f"Q and D have {Q.shape[1]} and {D.shape[1]} columns; the layout has {layout.n_columns}")

@@ -19,17 +19,16 @@ from weakref import ref
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet._lazy import sparse
 from tercet._validate import check_integer
-from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences, joined
-from tercet.data.shards import StoredRows
 from tercet.errors import DivergedError, InputError, MissingBundleError
 from tercet.learn.matrices import KernelInput, fingerprint
 from tercet.learn.progress import ProgressBar
 from tercet.learn.sources import Source
 from tercet.learn.state import Sgd, State, Steps, rates
 from tercet.learn.stored import gathered
-from tercet.store import check_destination, read_bundle, write_bundle
+from tercet.store import check_destination, is_mapped, read_bundle, write_bundle
 from tercet.store.codec import decode, encode
 from tercet.store.digest import digest_of, state_digest
 from tercet.store.kinds import CHECKPOINT
@@ -207,8 +206,8 @@ class Run:
         self,
         state: State,
         source: Source,
-        Q: Texts,
-        D: Texts,
+        Q: sparse.csr_array,
+        D: sparse.csr_array,
         sgd: Sgd,
         *,
         total: int | None,
@@ -357,7 +356,7 @@ class Looking:
 class LocalStepper(Stepper):
     """Takes steps in this process, one after the other.
 
-    Texts in memory are laid out once. Of stored ones only those of a chunk are fetched, and laid out for that chunk.
+    Texts in memory are laid out once. Of mapped ones the rows of a chunk are copied, and laid out for that chunk.
     """
 
     most_steps = CHUNK
@@ -368,7 +367,7 @@ class LocalStepper(Stepper):
     def begin(self) -> None:
         Q, D = self.run.Q, self.run.D
         self._input: KernelInput | None = None
-        if not (isinstance(Q, StoredRows) or isinstance(D, StoredRows)):
+        if not (is_mapped(Q.data) or is_mapped(D.data)):
             self._input = self.run.state.kernel_input(Q, D)
 
     def step(self, limit: int) -> tuple[float, float]:

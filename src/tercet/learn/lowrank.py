@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.mapped_rows import Texts, take
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError, ParameterError
 from tercet.kernels.lowrank import cosine_advance, lowrank_advance, queries_advance
@@ -76,9 +75,9 @@ class LowRankState(State):
     def shape(self) -> tuple[int, int]:
         return self.U.shape[0], self.V.shape[0]
 
-    def observe(self, Q: Texts, D: Texts) -> None:
+    def observe(self, Q: sparse.csr_array, D: sparse.csr_array) -> None:
         if self.scale_documents:
-            self._sample = take(D, np.arange(0, D.shape[0], -(-D.shape[0] // _LENGTH_SAMPLE)))
+            self._sample = D[np.arange(0, D.shape[0], -(-D.shape[0] // _LENGTH_SAMPLE))]
 
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
         inputs = KernelInput.from_matrices(Q, D)
@@ -380,8 +379,8 @@ class LowRankRanker(SgdRanker):
 
     def _start(
         self,
-        Q: Texts,
-        D: Texts,
+        Q: sparse.csr_array,
+        D: sparse.csr_array,
         translations: Any = None,
         given: Weights | None = None,
         labelled: LabelledRows | None = None,

@@ -14,14 +14,14 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.extmath import randomized_svd
 from sklearn.utils.validation import check_is_fitted
 
-from tercet.data.mapped_rows import Texts, take
+from tercet.data.matrix import row_blocks
 from tercet.data.preferences import Preferences
-from tercet.data.shards import StoredRows
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.learn.base import Count, SavedRanker, Seed, TermPairRanker
 from tercet.learn.choosing import matching_margins, rank_loss
 from tercet.learn.loop import current_executor
 from tercet.learn.stored import leading_directions
+from tercet.store import is_mapped
 from tercet.store.codec import decode, encode
 from tercet.weights import Identity, LowRank, Part, Weights
 
@@ -71,7 +71,7 @@ class LSIRanker(TermPairRanker):
     -----
     Cost: up to 6,000 texts or words are decomposed exactly, from the inner products of all texts, in time of the third
     power of their number (4,600 texts of 900 words: half a minute); more by a randomised decomposition, about 12
-    products of D with ``n_components`` vectors. Stored rows are decomposed a block at a time, in as many passes; sums
+    products of D with ``n_components`` vectors. Mapped rows are decomposed a block at a time, in as many passes; sums
     are then taken in another order, so the last bits are not those of a matrix in memory. A choice adds the latent
     vectors of the texts in the preferences, once each where half a gigabyte holds them.
 
@@ -144,8 +144,6 @@ class LSIRanker(TermPairRanker):
             raise InputError(
                 f"Q has {queries.shape[0]} rows and D {docs.shape[0]}; rows are parallel texts, so they must agree"
             )
-        if isinstance(queries, StoredRows) or isinstance(docs, StoredRows):
-            raise InputError("fit_parallel joins the rows of Q and D in memory; give matrices")
         pairs = None if translations is None else checked_translations(translations, queries.shape[0], docs.shape[0])
         if self.parallel == "ridge":
             same = np.repeat(np.arange(docs.shape[0])[:, None], 2, axis=1) if pairs is None else pairs
@@ -178,8 +176,8 @@ class LSIRanker(TermPairRanker):
         self,
         U: NDArray[np.float32],
         V: NDArray[np.float32],
-        Q: Texts,
-        D: Texts,
+        Q: sparse.csr_array,
+        D: sparse.csr_array,
         prefs: Preferences | None,
     ) -> Self:
         n = V.shape[1]
@@ -245,13 +243,13 @@ class SavedLSI:
     rank_loss: float | None
 
 
-def directions_of(texts: Texts, name: str, n_components: int, seed: int) -> NDArray[np.float32]:
+def directions_of(texts: sparse.csr_array, name: str, n_components: int, seed: int) -> NDArray[np.float32]:
     """Leading right singular vectors, (n_terms, n_components), as many as are asked for and exist."""
     n = min(n_components, *texts.shape)
     seed = int(seed) % 2**32  # scikit-learn takes no larger one
     if min(texts.shape) <= _EXACT_UP_TO:
         size, directions = _exact_directions(texts, n)
-    elif isinstance(texts, StoredRows):
+    elif is_mapped(texts.data):
         size, directions = leading_directions(texts, n, n_iter=5, seed=seed)
     else:  # it fixes the signs, too
         _, size, directions = randomized_svd(texts, n, n_iter=5, random_state=seed)
@@ -290,8 +288,8 @@ def checked_translations(translations: Any, n_queries: int, n_docs: int) -> NDAr
 
 
 def mapped_directions(
-    queries: Texts,
-    docs: Texts,
+    queries: sparse.csr_array,
+    docs: sparse.csr_array,
     translations: NDArray[np.int64],
     n_components: int,
     seed: int,
@@ -309,11 +307,15 @@ def mapped_directions(
 
 
 def mapped_to(
-    A: NDArray[np.float32], B: NDArray[np.float32], queries: Texts, docs: Texts, translations: NDArray[np.int64]
+    A: NDArray[np.float32],
+    B: NDArray[np.float32],
+    queries: sparse.csr_array,
+    docs: sparse.csr_array,
+    translations: NDArray[np.int64],
 ) -> NDArray[np.float32]:
     """``B M``, M of the ridge regression that takes latent vectors of documents to those of their translations."""
-    X = _unit_rows(take(queries, translations[:, 0]).astype(np.float64) @ A.astype(np.float64))
-    Y = _unit_rows(take(docs, translations[:, 1]).astype(np.float64) @ B.astype(np.float64))
+    X = _unit_rows(queries[translations[:, 0]].astype(np.float64) @ A.astype(np.float64))
+    Y = _unit_rows(docs[translations[:, 1]].astype(np.float64) @ B.astype(np.float64))
     return (B @ ridge_map(Y, X)).astype(np.float32)
 
 
@@ -340,19 +342,19 @@ def _unit_rows(latent: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.divide(latent, length, out=np.zeros_like(latent), where=length > 0)
 
 
-def _exact_directions(texts: Texts, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _exact_directions(texts: sparse.csr_array, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The n largest singular values, and the right singular vectors in rows, from the inner products of all texts.
 
     Of hundreds of directions that are nearly as strong as each other, a randomised decomposition finds mixtures.
     """
     by_words = texts.shape[1] <= texts.shape[0]
-    if by_words and isinstance(texts, StoredRows):
+    if by_words and is_mapped(texts.data):
         products = np.zeros(2 * (texts.shape[1],))
-        for block in texts.blocks():
+        for block in row_blocks(texts):
             rows = block.astype(np.float64)
             products += (rows.T @ rows).toarray()
-    else:  # stored ones are few here, and all of them are looked at together
-        X = (take(texts, np.arange(texts.shape[0])) if isinstance(texts, StoredRows) else texts).astype(np.float64)
+    else:  # mapped ones are few here, and all of them are looked at together
+        X = texts.astype(np.float64)
         products = (X.T @ X if by_words else X @ X.T).toarray()
     last = products.shape[0] - 1
     squares, vectors = eigh(products, subset_by_index=[last + 1 - n, last], overwrite_a=True, check_finite=False)
@@ -367,8 +369,8 @@ def _exact_directions(texts: Texts, n: int) -> tuple[NDArray[np.float64], NDArra
 def _losses(
     U: NDArray[np.float32],
     V: NDArray[np.float32],
-    Q: Texts,
-    D: Texts,
+    Q: sparse.csr_array,
+    D: sparse.csr_array,
     prefs: Preferences,
     widths: list[int],
     alphas: list[float],
@@ -388,7 +390,7 @@ def _losses(
         queries_met, query = np.unique(piece.query, return_inverse=True)
         used, doc = np.unique(np.stack([piece.better, piece.worse]), return_inverse=True)
         better, worse = doc.reshape(2, -1)
-        uq, vd = take(Q, queries_met).astype(np.float64) @ U, take(D, used).astype(np.float64) @ V
+        uq, vd = Q[queries_met].astype(np.float64) @ U, D[used].astype(np.float64) @ V
         length, query_length = (np.sqrt(_by_width(latent * latent, starts)) for latent in (vd, uq))  # (n, n_widths)
         for first in range(0, len(piece), _PREFERENCES_AT_ONCE):
             part = slice(first, first + _PREFERENCES_AT_ONCE)

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.mapped_rows import StoredRows, Texts
-from tercet.data.matrix import check_matrix
+from tercet.data.matrix import BLOCK_ENTRIES
 from tercet.kernels.rows import CsrRows, Scratch
 from tercet.store.digest import digest_of
-
-
-def check_texts(texts: Any, name: str) -> Texts:
-    """Stored rows as they are: they were checked when they were written. Else what ``check_matrix`` gives."""
-    return texts if isinstance(texts, StoredRows) else check_matrix(texts, name)
 
 
 def kernel_rows(matrix: sparse.csr_array) -> CsrRows:
@@ -29,14 +22,15 @@ def kernel_rows(matrix: sparse.csr_array) -> CsrRows:
     )
 
 
-def column_counts(texts: Texts) -> NDArray[np.int64]:
+def column_counts(texts: sparse.csr_array) -> NDArray[np.int64]:
     """In how many rows each column has an entry."""
-    if isinstance(texts, StoredRows):
-        return texts.column_counts()
-    return np.bincount(texts.indices, minlength=texts.shape[1])
+    counts = np.zeros(texts.shape[1], dtype=np.int64)
+    for start in range(0, texts.nnz, BLOCK_ENTRIES):  # `bincount` takes a copy
+        counts += np.bincount(texts.indices[start : start + BLOCK_ENTRIES], minlength=texts.shape[1])
+    return counts
 
 
-def by_document_frequency(D: Texts) -> NDArray[np.int32]:
+def by_document_frequency(D: sparse.csr_array) -> NDArray[np.int32]:
     """Columns from the most to the least frequent, ties by column: frequent words share cache lines."""
     return np.argsort(-column_counts(D), kind="stable").astype(np.int32)
 
@@ -73,6 +67,6 @@ class KernelInput:
         return cls(Q, D, Scratch(ints[0], floats[0], ints[1], floats[1]))
 
 
-def fingerprint(*matrices: Texts) -> str:
-    """A digest of the matrices' content; that of stored rows was made when they were written."""
-    return digest_of(*(matrix.fingerprint() if isinstance(matrix, StoredRows) else matrix for matrix in matrices))
+def fingerprint(*matrices: sparse.csr_array) -> str:
+    """A digest of the matrices' content."""
+    return digest_of(*matrices)

@@ -21,14 +21,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from tercet.data.mapped_rows import Texts
+from tercet.data.matrix import check_matrix
 from tercet.data.preferences import Preferences, as_preferences
-from tercet.data.shards import StoredRows
 from tercet.errors import InputError, ParameterError
 from tercet.learn.base import Count, Positive, SgdRanker
 from tercet.learn.loop import Callback, current_executor
 from tercet.learn.lowrank import LowRankState
-from tercet.learn.matrices import check_texts
 from tercet.learn.sources import ArraySource, Source, as_source
 from tercet.learn.starts import (
     ACROSS,
@@ -44,7 +42,6 @@ from tercet.learn.starts import (
     turned,
 )
 from tercet.learn.state import Schedule, State
-from tercet.learn.stored import JoinedRows
 from tercet.store.codec import decode
 from tercet.store.digest import digest_of
 from tercet.store.schema import OMIT_DEFAULT
@@ -164,12 +161,10 @@ def _alternate_given(
     return _alternate([np.full(n, otherwise, dtype=np.float32) if given is None else given for given in columns])
 
 
-def _placed(texts: Sequence[tuple[Texts, int]], width: int) -> Texts:
+def _placed(texts: Sequence[tuple[sparse.csr_array, int]], width: int) -> sparse.csr_array:
     """Texts below each other, the columns of each from a place on."""
     moved = []
     for rows, first in texts:
-        if isinstance(rows, StoredRows):
-            return JoinedRows(list(texts), width)
         indices = rows.indices + np.int32(first)
         moved.append(sparse.csr_array((rows.data, indices, rows.indptr), (rows.shape[0], width)))
     return moved[0] if len(moved) == 1 else sparse.csr_array(sparse.vstack(moved, format="csr"))
@@ -347,14 +342,14 @@ class MultiTaskRanker(SgdRanker):
 
     def _joined(
         self,
-        Q: Texts,
-        D: Texts,
+        Q: sparse.csr_array,
+        D: sparse.csr_array,
         source: Source,
         second: SecondTask | None,
         third: ThirdTask | None,
         reverse: Preferences | Source | None,
         in_order: bool = False,
-    ) -> tuple[Texts, Texts, Source]:
+    ) -> tuple[sparse.csr_array, sparse.csr_array, Source]:
         """Queries of all tasks over the joined vocabulary, the documents, and the preferences in turn."""
         if isinstance(source, ArraySource):
             source.prefs.check_rows(Q.shape[0], D.shape[0])
@@ -364,8 +359,8 @@ class MultiTaskRanker(SgdRanker):
             raise ParameterError("a task that is turned round needs shared='both'")
         n, m = Q.shape[1], D.shape[1]
 
-        def texts_of(texts: Any, name: str, width: int, like: str) -> Texts:
-            rows = check_texts(texts, name)
+        def texts_of(texts: Any, name: str, width: int, like: str) -> sparse.csr_array:
+            rows = check_matrix(texts, name)
             if rows.shape[1] != width:
                 raise InputError(
                     f"{name} has {rows.shape[1]} columns and {like} {width}; both must have one vocabulary"
@@ -375,7 +370,7 @@ class MultiTaskRanker(SgdRanker):
         def source_of(prefs: Any) -> Source:
             return as_source(prefs, shuffle=self.shuffle and not in_order, random_state=self.random_state)
 
-        Q2: Texts = sparse.csr_array((0, m), dtype=np.float32)
+        Q2: sparse.csr_array = sparse.csr_array((0, m), dtype=np.float32)
         queries, docs = [(Q, 0), (Q2, n)], [(D, n)]
         tasks = [Turn(source, Q.shape[0], D.shape[0])]
         if second is not None:
@@ -408,7 +403,9 @@ class MultiTaskRanker(SgdRanker):
         ranker.n_features_in_, ranker.n_doc_features_ = weights.shape
         return ranker
 
-    def _start(self, Q: Texts, D: Texts, translations: Any = None, given: Weights | None = None) -> MultiTaskState:
+    def _start(
+        self, Q: sparse.csr_array, D: sparse.csr_array, translations: Any = None, given: Weights | None = None
+    ) -> MultiTaskState:
         check_start(self.start, translations, given)
         n, m = Q.shape[1], D.shape[1]
         rare: Rare | None = None
@@ -450,6 +447,6 @@ class MultiTaskRanker(SgdRanker):
             state.leave_out((rare_q, rare_q if state.tied else rare[1]))
         return state
 
-    def _keep(self, state: State, Q: Texts, D: Texts) -> None:
+    def _keep(self, state: State, Q: sparse.csr_array, D: sparse.csr_array) -> None:
         super()._keep(state, Q, D)
         self.n_features_in_, self.n_doc_features_ = state.shape  # of the first task, not of what was joined

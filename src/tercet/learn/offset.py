@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tercet.data.mapped_rows import Texts, take
+from tercet._lazy import sparse
 from tercet.data.preferences import Preferences
 from tercet.learn.choosing import matching_margins
 from tercet.learn.loop import CHUNK, Callback, Checkpoint, Event
@@ -44,8 +44,8 @@ class OffsetSource(Source):
     def __init__(
         self,
         source: Source,
-        Q: Texts,
-        D: Texts,
+        Q: sparse.csr_array,
+        D: sparse.csr_array,
         *,
         offset: Weights | None,
         margin: float,
@@ -78,7 +78,9 @@ class OffsetSource(Source):
         self.source.restore(meta, arrays)
 
 
-def margins_left(prefs: Preferences, Q: Texts, D: Texts, *, offset: Weights | None, margin: float) -> Preferences:
+def margins_left(
+    prefs: Preferences, Q: sparse.csr_array, D: sparse.csr_array, *, offset: Weights | None, margin: float
+) -> Preferences:
     """The preferences with the margins that are left to reach beside weights that stay as they are."""
     if offset is None:
         return prefs
@@ -87,10 +89,8 @@ def margins_left(prefs: Preferences, Q: Texts, D: Texts, *, offset: Weights | No
         left = left - offset.identity * matching_margins(Q, D, prefs)
     others = [part for part in offset.parts if part.identity is None]
     if others:
-        fixed, queries = Weights(others), take(Q, prefs.query)
-        left = left - (
-            fixed.score_rows(queries, take(D, prefs.better)) - fixed.score_rows(queries, take(D, prefs.worse))
-        )
+        fixed, queries = Weights(others), Q[prefs.query]
+        left = left - (fixed.score_rows(queries, D[prefs.better]) - fixed.score_rows(queries, D[prefs.worse]))
     return MarginsLeft(prefs.query, prefs.better, prefs.worse, prefs.weight, left)
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet._validate import is_number
+from tercet.data.matrix import check_matrix
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, DivergedError, InputError, MemoryLimitError
 from tercet.kernels.online import (
@@ -27,7 +28,7 @@ from tercet.kernels.online import (
     fill_table,
     online_advance,
 )
-from tercet.learn.matrices import check_matrix, kernel_rows
+from tercet.learn.matrices import kernel_rows
 from tercet.store.codec import decode, encode
 from tercet.store.schema import Shape
 from tercet.weights import Sparse, Weights

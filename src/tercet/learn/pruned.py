@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences
 from tercet.errors import InputError, MemoryLimitError, ParameterError
 from tercet.kernels.rows import Chunk
@@ -254,8 +253,8 @@ class PrunedRanker(SgdRanker):
     def _train(
         self,
         state: State,
-        Q: Texts,
-        D: Texts,
+        Q: sparse.csr_array,
+        D: sparse.csr_array,
         source: Source,
         validation: Callable[[Weights], float] | None,
         callbacks: Sequence[Callback],
@@ -303,7 +302,7 @@ class PrunedRanker(SgdRanker):
         """What W takes until its first pruning, and after it; 0 when there is none."""
         return 4 * n * m, _BYTES_OF_ENTRY * n * max(self._entries_left(m), default=0)
 
-    def _start(self, Q: Texts, D: Texts) -> PrunedState:
+    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> PrunedState:
         dense, left = self._bytes_needed(Q.shape[1], D.shape[1])
         allowed = self.max_memory if self.max_memory is not None else physical_memory() // 2
         if self.form == "texts" and left <= allowed:

@@ -27,13 +27,13 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tercet._lazy import sparse
 from tercet._validate import check_integer, check_seed
 from tercet.data.counters import Counters, draw_by_counters, drawn_by_counters, placed
-from tercet.data.mapped_rows import Texts, take
+from tercet.data.matrix import check_matrix
 from tercet.data.preferences import Preferences, as_preferences
 from tercet.data.sampling import JudgementSampler, LabelSampler, Sampler
 from tercet.errors import DamagedBundleError, InputError
-from tercet.learn.matrices import check_texts
 from tercet.learn.stored import rank_texts
 from tercet.store import take_array
 from tercet.store.codec import decode
@@ -245,7 +245,7 @@ class HardSource(SampledSource):
     def _draw_block(self, block: int, weights: Callable[[], Weights]) -> Preferences:
         refresh = block // self.refresh_blocks
         if refresh != self._ranked_at:
-            self._top, _ = rank_texts(weights(), take(self.Q, self.sampler.queries), self.D, self.depth)
+            self._top, _ = rank_texts(weights(), self.Q[self.sampler.queries], self.D, self.depth)
             self._ranked_at = refresh
         rng = np.random.default_rng([self.random_state, block])
         query, better, worse = self.sampler.draw(rng, BLOCK)
@@ -282,11 +282,11 @@ class StoredRanking:
     ranked_at: int
 
 
-def _texts_of(sampler: JudgementSampler, Q: Any, D: Any) -> tuple[Texts, Texts]:
+def _texts_of(sampler: JudgementSampler, Q: Any, D: Any) -> tuple[sparse.csr_array, sparse.csr_array]:
     """The matrices, when they are those that the sampler's row numbers are of."""
     if sampler.n_docs is None:
         raise InputError("hard negatives are drawn from all documents; the sampler needs n_docs")
-    queries, docs = check_texts(Q, "Q"), check_texts(D, "D")
+    queries, docs = check_matrix(Q, "Q"), check_matrix(D, "D")
     if docs.shape[0] != sampler.n_docs:
         raise InputError(f"D has {docs.shape[0]} rows, but the sampler draws from {sampler.n_docs} documents")
     if sampler.queries.max() >= queries.shape[0]:

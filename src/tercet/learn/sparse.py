@@ -19,7 +19,7 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from tercet.data.mapped_rows import Texts
+from tercet.data.matrix import check_matrix
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, InputError, MemoryLimitError, ParameterError
 from tercet.kernels.rows import Chunk, CsrRows
@@ -51,7 +51,7 @@ from tercet.kernels.support import support_advance
 from tercet.learn.base import Count, NotNegative, Positive, SavedRanker, SgdRanker, TermPairRanker
 from tercet.learn.loop import Callback, Checkpoint, LocalExecutor, Run, Stopping, current_executor
 from tercet.learn.lowrank import LowRankRanker
-from tercet.learn.matrices import KernelInput, by_document_frequency, check_matrix, check_texts, reorder_columns
+from tercet.learn.matrices import KernelInput, by_document_frequency, reorder_columns
 from tercet.learn.sources import Source, as_source
 from tercet.learn.state import Schedule, Sgd, State, Steps, check_order, physical_memory
 from tercet.learn.thin import largest_entries
@@ -785,7 +785,7 @@ class SparseRanker(SgdRanker):
             f"{tried:g}, gave {reached:g}. With few steps the density jumps; give l1 instead"
         )
 
-    def _start(self, Q: Texts, D: Texts) -> SparseState:
+    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> SparseState:
         order = by_document_frequency(D)
         shape = Q.shape[1], D.shape[1]
         around_identity = self.shrink_towards == "identity"
@@ -944,8 +944,8 @@ def check_never(never: Any, Q: Any, D: Any) -> sparse.csr_array | None:
     """Pairs that never have a weight, as a matrix between the words of Q and of D, checked."""
     if never is None:
         return None
-    queries = check_texts(Q, "Q")
-    shape = queries.shape[1], (queries if D is None else check_texts(D, "D")).shape[1]
+    queries = check_matrix(Q, "Q")
+    shape = queries.shape[1], (queries if D is None else check_matrix(D, "D")).shape[1]
     pairs = check_matrix(never, "never")
     if pairs.shape != shape:
         raise InputError(f"never has shape {pairs.shape}; expected {shape}, a row for each query word")

@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.extmath import randomized_svd
 
-from tercet.data.mapped_rows import Texts, take
 from tercet.data.sampling import LabelSampler
-from tercet.data.shards import StoredRows
 from tercet.errors import InputError, ParameterError
 from tercet.learn.base import TermPairRanker
 from tercet.learn.lsi import checked_translations, common_directions, mapped_directions
@@ -22,6 +20,7 @@ from tercet.learn.matrices import by_document_frequency
 from tercet.learn.offset import OffsetSource
 from tercet.learn.sources import SampledSource, Source
 from tercet.learn.stored import leading_directions
+from tercet.store import is_mapped
 from tercet.weights import Diagonal, Identity, LowRank, Weights
 
 Factors = tuple[NDArray[np.float32], NDArray[np.float32]]  # of query and of document words, a word's in one row
@@ -47,7 +46,7 @@ def normal_factors(n: int, m: int | None, n_components: int, spread: float, seed
 
 
 def latent_directions(
-    D: Texts, n_components: int, seed: int, keep: NDArray[np.bool_] | None
+    D: sparse.csr_array, n_components: int, seed: int, keep: NDArray[np.bool_] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The largest singular values of the documents, and their right singular vectors in columns."""
     if n_components >= min(D.shape):
@@ -56,7 +55,7 @@ def latent_directions(
             f"n_components is {n_components}"
         )
     seed = int(seed) % 2**32  # scikit-learn takes no larger one
-    if isinstance(D, StoredRows):
+    if is_mapped(D.data):
         size, directions = leading_directions(D, n_components, n_iter=2, seed=seed, keep=keep)
     else:
         if keep is not None:
@@ -67,7 +66,7 @@ def latent_directions(
     return size, directions.T
 
 
-def shared_arguments(rankers: Iterable[TermPairRanker], D: Texts) -> list[dict[str, Any]]:
+def shared_arguments(rankers: Iterable[TermPairRanker], D: sparse.csr_array) -> list[dict[str, Any]]:
     """Return arguments for the ``fit`` of each ranker on the same documents, which are decomposed once for all."""
 
     @cache
@@ -103,7 +102,7 @@ class LabelledRows(NamedTuple):
 
 
 def class_scores(
-    D: Texts, labelled: LabelledRows, n_components: int, seed: int, keep: NDArray[np.bool_] | None = None
+    D: sparse.csr_array, labelled: LabelledRows, n_components: int, seed: int, keep: NDArray[np.bool_] | None = None
 ) -> NDArray[np.float32]:
     """Factors of words (n_terms, n) whose inner product with a text estimates its classes: ridge regression.
 
@@ -115,7 +114,7 @@ def class_scores(
     """
     from sklearn.linear_model import Ridge  # few start from classes, and it loads much
 
-    texts = sparse.csr_array(take(D, labelled.rows), dtype=np.float64)
+    texts = sparse.csr_array(D[labelled.rows], dtype=np.float64)
     if keep is not None:
         texts.data *= keep[texts.indices]
     length = float(texts.power(2).sum()) / texts.shape[0]
@@ -134,7 +133,13 @@ def class_scores(
 
 
 def directions_of_translations(
-    start: str, Q: Texts, D: Texts, translations: Any, n_components: int, seed: int, rare: Rare | None
+    start: str,
+    Q: sparse.csr_array,
+    D: sparse.csr_array,
+    translations: Any,
+    n_components: int,
+    seed: int,
+    rare: Rare | None,
 ) -> Factors:
     """Factors of ``LSIRanker.fit_parallel``: directions of translations side by side, or a ridge map between two
     spaces.
@@ -143,7 +148,7 @@ def directions_of_translations(
     if start == "ridge":
         U, V = mapped_directions(Q, D, pairs, n_components, seed, rare)
     else:
-        rows = take(Q, pairs[:, 0]), take(D, pairs[:, 1])
+        rows = Q[pairs[:, 0]], D[pairs[:, 1]]
         if rare is not None:
             rows = _without(rows[0], rare[0]), _without(rows[1], rare[1])
         U, V = common_directions(*rows, n_components, seed)
@@ -159,7 +164,7 @@ def _without(texts: sparse.csr_array, words: NDArray[np.uint8]) -> sparse.csr_ar
     return sparse.csr_array((texts.data * (words[texts.indices] == 0), texts.indices, texts.indptr), texts.shape)
 
 
-def rare_words(texts: Texts, n_frequent: int) -> NDArray[np.uint8]:
+def rare_words(texts: sparse.csr_array, n_frequent: int) -> NDArray[np.uint8]:
     """1 for each word that is not among the n in most texts; ties by column."""
     rare = np.zeros(texts.shape[1], dtype=np.uint8)
     rare[by_document_frequency(texts)[n_frequent:]] = 1

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.mapped_rows import Texts
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.rows import Chunk
@@ -43,7 +42,7 @@ class State(ABC):
     def shape(self) -> tuple[int, int]:
         """(n_query_terms, n_doc_terms)"""
 
-    def observe(self, Q: Texts, D: Texts) -> None:
+    def observe(self, Q: sparse.csr_array, D: sparse.csr_array) -> None:
         """Note what must be known of all texts, once, before the first step; most learners need nothing."""
         return
 

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from tercet._lazy import sparse
 from tercet._validate import is_integer
-from tercet.data.mapped_rows import Texts, take
 from tercet.data.preferences import Preferences
 from tercet.data.sampling import check_grade
 from tercet.errors import InputError
@@ -264,7 +263,7 @@ class HeldOutPreferences(HeldOut):
 
     Parameters
     ----------
-    Q, D : query rows and the whole collection, in memory or stored
+    Q, D : query rows and the whole collection, in memory or mapped
     preferences : by rows of Q and D
     qids : a name for each query that has some, by its row in Q, rising
 
@@ -277,8 +276,8 @@ class HeldOutPreferences(HeldOut):
     0.75
     """
 
-    Q: Texts
-    D: Texts
+    Q: sparse.csr_array
+    D: sparse.csr_array
     preferences: Preferences
     qids: tuple[str, ...]
     measure: Measure = _PAIR_ACCURACY
@@ -314,7 +313,7 @@ class HeldOutPreferences(HeldOut):
         rows = np.searchsorted(np.unique(self.preferences.query), taken)
         return replace(
             self,
-            Q=take(self.Q, taken),
+            Q=self.Q[taken],
             preferences=some.renumbered(query.ravel(), some.better, some.worse),
             qids=tuple(self.qids[row] for row in rows),
         )
@@ -323,8 +322,8 @@ class HeldOutPreferences(HeldOut):
         margins = np.empty(len(self.preferences))
         for start in range(0, len(margins), _AT_ONCE):
             some = self.preferences[start : start + _AT_ONCE]
-            queries = take(self.Q, some.query)
-            better, worse = (weights.score_rows(queries, take(self.D, rows)) for rows in (some.better, some.worse))
+            queries = self.Q[some.query]
+            better, worse = (weights.score_rows(queries, self.D[rows]) for rows in (some.better, some.worse))
             margins[start : start + _AT_ONCE] = better - worse
         return margins
 

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from tercet import errors
 from tercet._validate import check_integer
 from tercet.data.preferences import Preferences
-from tercet.data.shards import StoredRows
 from tercet.errors import ParameterError
 from tercet.learn.loop import Run, Stepper
 from tercet.learn.stored import gathered
 from tercet.scale.changes import Piece, add_pieces, pairwise
 from tercet.scale.mixing import Mixer, RoundLength, mixer_of
 from tercet.scale.shares import LaidOut, Share, bytes_of, run_share
+from tercet.store import is_mapped
 
 MOST_STEPS = 1 << 18  # of a share
 FEW_STEPS = 1 << 13  # of a round that is over here before it would have reached the workers
@@ -169,7 +169,7 @@ class Rounds(Stepper):
         self._mixer: Mixer[Any] = mixer_of(run.state)
         self._mixer.neighbours = self._pool.neighbours
         self._texts: LaidOut | None = None
-        if not (isinstance(run.Q, StoredRows) or isinstance(run.D, StoredRows)):
+        if not (is_mapped(run.Q.data) or is_mapped(run.D.data)):
             self._texts = self._mixer.lay_out(run.Q, run.D)
             self._diary.bytes_broadcast += self._pool.n_shares * bytes_of(self._texts)
         self._pool.broadcast(self._texts)

@@ -185,10 +185,9 @@ class Index(BaseIndex):
         model : another model than the one it was made with; its documents must be cut and weighted the same way.
             Latent documents that are not on disk for it are worked out, see `save_factors`
         verify : "open" checks every byte, and whatever leads from one array into another, before anything is answered;
-            "never" opens at once and leaves damage unnoticed. To check as one goes ("touch") is for vectors alone: a
-            search decides within compiled code what it looks at next
+            "never" opens at once and leaves damage unnoticed
         """
-        check_verify(verify, ("open", "never"))
+        check_verify(verify)
         if model is not None:
             check_model(model, TextModel | Weights)
         folder = Folder(path)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tercet.store.atomic import claim_folder, lock_folder, open_atomically, write_file_atomically
-from tercet.store.block_sums import Verify, check_verify
+from tercet.store.arrays import Verify, check_verify
+from tercet.store.atomic import lock_folder, open_atomically, write_file_atomically
 from tercet.store.bundle import MANIFEST_NAME, Bundle, bundle_kind, check_destination, read_bundle, write_bundle
 from tercet.store.canonical import canonical_bytes, check_storable
 from tercet.store.fields import take_array
-from tercet.store.mapping import forget_pages
+from tercet.store.mapping import forget_pages, is_mapped
 
 __all__ = [
     "MANIFEST_NAME",
@@ -18,8 +18,8 @@ __all__ = [
     "check_destination",
     "check_storable",
     "check_verify",
-    "claim_folder",
     "forget_pages",
+    "is_mapped",
     "lock_folder",
     "open_atomically",
     "read_bundle",

@@ -16,17 +16,19 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from tercet.errors import DamagedBundleError, InputError, MemoryLimitError
-from tercet.store.block_sums import BlockSums, MappedBlocks, Verify
 from tercet.store.canonical import MAX_MANIFEST_BYTES, parse_json
 from tercet.store.fields import shortened
 from tercet.store.mapping import map_file
 from tercet.store.schema import Bounds
+
+# When the bytes of a mapped file are checked: all when it is opened, or never.
+Verify: TypeAlias = Literal["open", "never"]
 
 # What a bundle may hold at most; checked before any memory is taken for what a file declares.
 MAX_ARRAYS: Final = 4096
@@ -52,6 +54,21 @@ DTYPE_CODES: Final = {
 }
 
 _RESERVED_NAME: Final = "__metadata__"  # of the safetensors format
+
+
+def check_verify(verify: object) -> None:
+    """Refuse all but the known times of checking.
+
+    Examples
+    --------
+    >>> check_verify("open")
+    >>> check_verify("later")
+    Traceback (most recent call last):
+        ...
+    tercet.errors.InputError: verify is 'later'; expected "open" or "never"
+    """
+    if verify not in get_args(Verify):
+        raise InputError(f"verify is {verify!r}; expected " + " or ".join(f'"{word}"' for word in get_args(Verify)))
 
 
 @dataclass(frozen=True)
@@ -135,19 +152,17 @@ def read_arrays(
     *,
     mapped: bool = False,
     verify: Verify = "open",
-    sums: BlockSums | None = None,
-) -> tuple[dict[str, Any], MappedBlocks | None]:
+) -> dict[str, Any]:
     """Read the arrays file that a manifest describes; the arrays share one block of memory.
 
     Memory is taken only after the declared sizes have been found to add up to the real size of the file.
 
     Parameters
     ----------
-    specs, size, sha256, sums : as the manifest has them
+    specs, size, sha256 : as the manifest has them
     mapped : leave the arrays in the file, so that memory is taken for what is looked at. The file must not be cut short
         while it is mapped; unlinking or replacing the file does no harm
-    verify : of a mapped file: "open" hashes every byte, "touch" leaves the check to the blocks that are returned (a
-        file without ``sums`` is hashed instead), "never" checks only the header
+    verify : of a mapped file: "open" hashes every byte, "never" checks only the header
 
     Raises
     ------
@@ -157,7 +172,7 @@ def read_arrays(
         As the operating system gives it.
     """
     header_size = size - 8 - sum(spec.nbytes for spec in specs.values())
-    lazily = mapped and verify == "touch" and sums is not None
+    checked = not mapped or verify == "open"
     with open_regular_file(path) as file:
         real_size = os.fstat(file.fileno()).st_size
         if real_size != size:
@@ -165,29 +180,20 @@ def read_arrays(
         if not 0 <= header_size <= MAX_HEADER_BYTES:
             raise DamagedBundleError(f"{path} has {size} bytes, which does not fit its header and arrays")
         content = map_file(file, size) if mapped else _read_whole(file, size, path)
-        if not lazily and (not mapped or verify != "never"):
+        if checked:
             digest = hashlib.file_digest(file, "sha256") if mapped else hashlib.sha256(content.data)
             if digest.hexdigest() != sha256:
                 raise DamagedBundleError(f"{path} has other bytes than its manifest says; its SHA-256 differs")
     if int.from_bytes(content[:8].tobytes(), "little") != header_size:
         raise DamagedBundleError(f"{path} declares a header that does not fit its arrays in a file of {size} bytes")
     starts = _check_header(content[8 : 8 + header_size].tobytes(), specs, path)
-    positions = {name: (8 + header_size + starts[name], spec.nbytes) for name, spec in specs.items()}
-    arrays = {name: _array_at(content, positions[name][0], spec) for name, spec in specs.items()}
-    blocks = None
-    if lazily:
-        assert sums is not None
-        blocks = MappedBlocks(path, content, sums.sums(size, str(path)), sums.size, positions)
-        # What is looked at or copied here is checked now.
-        in_place = {name for name, a in arrays.items() if a.dtype != np.bool_ and np.may_share_memory(a, content)}
-        blocks.touch(*(arrays.keys() - in_place))
+    arrays = {name: _array_at(content, 8 + header_size + starts[name], spec) for name, spec in specs.items()}
     for name, array in arrays.items():
         # NumPy takes for granted that a bool is 0 or 1.
-        is_bool = array.dtype == np.bool_ and array.size and verify != "never"
-        if is_bool and array.view(np.uint8).max() > 1:
+        if checked and array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
             raise DamagedBundleError(f"{path}: array {name!r} has bools that are neither 0 nor 1")
         array.flags.writeable = False
-    return arrays, blocks
+    return arrays
 
 
 @contextlib.contextmanager

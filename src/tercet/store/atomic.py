@@ -124,53 +124,6 @@ def lock_folder(folder: Path, patience: float | None = None) -> Iterator[None]:
         os.close(descriptor)
 
 
-@contextlib.contextmanager
-def claim_folder(folder: Path, refusal: str) -> Iterator[None]:
-    """Make a folder, hold its lock without waiting for it, and remove the folder again, with those made above it.
-
-    For work that is to be alone for long, while what it writes is locked for moments. A kill leaves the folder, which
-    does no harm: the lock is what counts. Whatever was put into a folder meanwhile keeps it there.
-
-    Raises
-    ------
-    BundleError
-        When another one holds the lock, with `refusal` as its message; or when the folder cannot be made.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with claim_folder(Path(folder) / "running", "somebody else is at work"):
-    ...         print(os.listdir(folder))
-    ...     print(os.listdir(folder))
-    ['running']
-    []
-    """
-    while True:
-        with contextlib.ExitStack() as stack:
-            made = [parent for parent in folder.parents if not parent.exists()]
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-                before = os.stat(folder)
-                stack.enter_context(lock_folder(folder, patience=0.0))
-                is_there_still = os.path.samestat(before, os.stat(folder))
-            except BundleError as error:
-                raise BundleError(refusal) from error
-            except FileNotFoundError:
-                is_there_still = False
-            except OSError as error:
-                raise BundleError(f"{folder} cannot be made: {error.strerror}") from error
-            if is_there_still:
-                try:
-                    yield
-                finally:
-                    for path in (folder, *made):
-                        with contextlib.suppress(OSError):
-                            path.rmdir()
-                return
-        # Whoever held it removed it just now, so the lock keeps nobody out.
-
-
 def try_lock(descriptor: int) -> bool:
     """Lock an open file or folder, for one process at a time and until it is closed; False where another has it.
 

@@ -26,9 +26,16 @@ from tercet.errors import (
     MissingBundleError,
     TercetError,
 )
-from tercet.store.arrays import arrays_file, open_regular_file, read_arrays, spec_of, storable_arrays
+from tercet.store.arrays import (
+    Verify,
+    arrays_file,
+    check_verify,
+    open_regular_file,
+    read_arrays,
+    spec_of,
+    storable_arrays,
+)
 from tercet.store.atomic import TEMPORARY_NAME, lock_folder, open_atomically, sync_folder, write_file_atomically
-from tercet.store.block_sums import MappedBlocks, Verify, check_verify
 from tercet.store.canonical import MAX_MANIFEST_BYTES, check_storable
 from tercet.store.manifest import ARRAYS_NAME, FORMAT, ArraysFile, Manifest, parse_manifest
 
@@ -53,8 +60,6 @@ class Bundle:
     arrays : read-only, or mapped; `take_array` takes one of them
     path : the folder it was read from
     digest : SHA-256 of the manifest, and so of all there is
-    blocks : checks what is looked at of mapped arrays, where they were read with ``verify="touch"``; None where all was
-        checked, or nothing is to be
 
     Examples
     --------
@@ -73,7 +78,6 @@ class Bundle:
     arrays: dict[str, npt.NDArray[Any]]
     path: Path
     digest: str = ""
-    blocks: MappedBlocks | None = None
 
 
 def write_bundle(
@@ -83,7 +87,6 @@ def write_bundle(
     meta: Mapping[str, Any],
     arrays: Mapping[str, npt.NDArray[Any]],
     siblings: Collection[str] = (),
-    by_block: bool = False,
 ) -> str:
     """Write a bundle, or replace the one at `path`, as a whole or not at all.
 
@@ -98,7 +101,6 @@ def write_bundle(
     meta : JSON values; tuples come back as lists, the order of keys is not kept
     arrays : of bool, integers of 8 to 64 bits and floats of 16 to 64 bits
     siblings : names of what else may stand in the folder before the first bundle is written there
-    by_block : write a checksum for each block of the arrays, too, so that mapped ones are checked as they are looked at
 
     Returns
     -------
@@ -141,7 +143,7 @@ def write_bundle(
             _make_folder(folder, made)
             with lock_folder(folder):
                 _refuse_foreign_folder(folder, siblings, kind)
-                return _replace_bundle(folder, kind, meta, storable, by_block)
+                return _replace_bundle(folder, kind, meta, storable)
         except BaseException:
             for new in reversed(made):
                 # Whoever put something into it meanwhile keeps it.
@@ -183,8 +185,7 @@ def read_bundle(
     path : the folder
     kind : the kind it must be of, or None for any
     mapped : leave the arrays in their file and map them; memory is taken for what is looked at
-    verify : of a mapped file: "open" checks every byte at once, "touch" leaves it to ``Bundle.blocks`` to check what is
-        looked at (where the writer left checksums by block, else it is "open"), "never" leaves damage unnoticed
+    verify : of a mapped file: "open" checks every byte at once, "never" leaves damage unnoticed
 
     Raises
     ------
@@ -221,7 +222,7 @@ def read_bundle(
             file, arrays_path = manifest.file, folder / manifest.file.name
             try:
                 content = arrays_path, manifest.arrays, file.size, file.sha256
-                arrays, blocks = read_arrays(*content, mapped=mapped, verify=verify, sums=file.blocks)
+                arrays = read_arrays(*content, mapped=mapped, verify=verify)
             except FileNotFoundError as error:
                 # Either a writer has replaced the bundle since the manifest was read, or the file is lost.
                 if data == previous:
@@ -229,7 +230,7 @@ def read_bundle(
                 previous = data
             else:
                 digest = hashlib.sha256(data).hexdigest()
-                return Bundle(manifest.kind, manifest.meta, arrays, folder, digest, blocks)
+                return Bundle(manifest.kind, manifest.meta, arrays, folder, digest)
     raise BundleError(f"{folder} was replaced {_READ_ATTEMPTS} times while it was being read")
 
 
@@ -311,11 +312,9 @@ def _refuse_foreign_folder(folder: Path, siblings: Collection[str], kind: str | 
         raise BundleError(f"{folder} holds a bundle of kind {present!r}; expected {kind!r}, so nothing was written")
 
 
-def _replace_bundle(
-    folder: Path, kind: str, meta: dict[str, Any], arrays: dict[str, npt.NDArray[Any]], by_block: bool
-) -> str:
+def _replace_bundle(folder: Path, kind: str, meta: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> str:
     parts = arrays_file(arrays)
-    file = ArraysFile.from_parts(parts, by_block)
+    file = ArraysFile.from_parts(parts)
     sealed = Manifest(kind, meta, {name: spec_of(array) for name, array in arrays.items()}, file).to_bytes()
     arrays_path = folder / file.name
     is_new_file = not os.path.lexists(arrays_path)

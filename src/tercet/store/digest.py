@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from tercet.store.canonical import canonical_bytes
 
+_AT_ONCE = 2**20  # numbers that are brought into another type
+
 
 def digest_of(*values: Any, arrays: Mapping[str, npt.NDArray[Any]] | None = None) -> str:
     """SHA-256 of JSON values, then of arrays by name with their types and shapes, in hexadecimal.
@@ -34,7 +36,7 @@ def digest_of(*values: Any, arrays: Mapping[str, npt.NDArray[Any]] | None = None
         if hasattr(value, "indptr"):
             digest.update(canonical_bytes(value.shape))
             for array, dtype in ((value.indptr, np.int64), (value.indices, np.int32), (value.data, value.data.dtype)):
-                _add_array(digest, "", np.asarray(array, dtype))
+                _add_numbers(digest, "", array, np.dtype(dtype))
         elif isinstance(value, np.ndarray):
             _add_array(digest, "", value)
         else:
@@ -54,6 +56,11 @@ def _add_array(digest: Any, name: str, array: npt.NDArray[Any]) -> None:
     if array.dtype.kind in "UO":  # texts
         digest.update(canonical_bytes(array.tolist()))
         return
-    array = np.ascontiguousarray(array)
-    digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
-    digest.update(array.data if array.size else b"")
+    _add_numbers(digest, name, np.ascontiguousarray(array), array.dtype)
+
+
+def _add_numbers(digest: Any, name: str, array: npt.NDArray[Any], dtype: np.dtype[Any]) -> None:
+    digest.update(f"{name} {dtype.str} {array.shape} ".encode())
+    flat = array.reshape(-1)
+    for start in range(0, flat.size, _AT_ONCE):  # an array may be mapped, and larger than memory
+        digest.update(np.ascontiguousarray(flat[start : start + _AT_ONCE], dtype=dtype).data)

@@ -19,5 +19,3 @@ REMOTE_KINDS: Final = (QDRANT_INDEX, POSTGRES_INDEX)
 
 VECTORS: Final = "vectors"  # rows of documents and queries, and what made them
 ROWS: Final = "rows"
-ROWS_SHARD: Final = "rows-shard"
-ROWS_IDS: Final = "rows-ids"

@@ -11,14 +11,13 @@ from typing import Annotated, Any, Final
 
 from tercet.errors import DamagedBundleError, InputError, VersionError
 from tercet.store.arrays import MAX_ARRAYS, ArraySpec
-from tercet.store.block_sums import BlockSums
 from tercet.store.canonical import MAX_MANIFEST_BYTES, canonical_bytes, parse_json
 from tercet.store.codec import decode
 from tercet.store.fields import described
-from tercet.store.schema import OMIT_DEFAULT, Bounds
+from tercet.store.schema import Bounds
 
 FORMAT: Final = "tercet"
-FORMAT_VERSION: Final = 2  # of what has checksums by block; all else is written as version 1
+FORMAT_VERSION: Final = 1
 
 ARRAYS_NAME: Final = re.compile(r"arrays-[0-9a-f]{16}\.safetensors")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -26,21 +25,19 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class ArraysFile:
-    """Size and checksums of the arrays file."""
+    """Size and checksum of the arrays file."""
 
     name: str
     size: Annotated[int, Bounds(0)]
     sha256: str
-    blocks: Annotated[BlockSums | None, OMIT_DEFAULT] = None
 
     @classmethod
-    def from_parts(cls, parts: Sequence[memoryview], by_block: bool = False) -> ArraysFile:
+    def from_parts(cls, parts: Sequence[memoryview]) -> ArraysFile:
         """Describe a file of these bytes."""
         digest = hashlib.sha256()
         for part in parts:
             digest.update(part)
-        sha256, size = digest.hexdigest(), sum(map(len, parts))
-        return cls(_arrays_name(sha256), size, sha256, BlockSums.from_parts(parts) if by_block else None)
+        return cls(_arrays_name(digest.hexdigest()), sum(map(len, parts)), digest.hexdigest())
 
 
 @dataclass(frozen=True)
@@ -63,16 +60,13 @@ class Manifest:
         InputError
             When it would be larger than a manifest may be, or holds an integer of thousands of digits.
         """
-        file: dict[str, Any] = {"name": self.file.name, "size": self.file.size, "sha256": self.file.sha256}
-        if self.file.blocks is not None:
-            file["blocks"] = vars(self.file.blocks)
         body = {
             "format": FORMAT,
-            "version": 1 if self.file.blocks is None else 2,
+            "version": FORMAT_VERSION,
             "kind": self.kind,
             "meta": self.meta,
             "arrays": {name: vars(spec) for name, spec in self.arrays.items()},
-            "file": file,
+            "file": vars(self.file),
         }
         try:
             data = _sealed(body)
@@ -123,8 +117,6 @@ def parse_manifest(data: bytes, path: Path) -> Manifest:
     # The name is of one form only, so that it cannot lead out of the folder.
     if not _SHA256.fullmatch(file.sha256) or file.name != _arrays_name(file.sha256):
         raise DamagedBundleError(f"{path} names the arrays file {file.name!r} with SHA-256 {file.sha256!r}")
-    if (version == 1) != (file.blocks is None):
-        raise DamagedBundleError(f"{path} is of version {version}, which fits its checksums by block ill")
     return manifest
 
 

@@ -47,6 +47,23 @@ def forget_pages(array: npt.NDArray[Any]) -> None:
         base.forget()
 
 
+def is_mapped(array: npt.NDArray[Any]) -> bool:
+    """Return True if an array lies in a mapped file, such as a `numpy.memmap`; a copy of it does not.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     mapped = np.memmap(file.name, dtype=np.int64, shape=(4,), mode="w+")
+    ...     is_mapped(mapped[1:3]), is_mapped(mapped[[1, 2]])
+    (True, False)
+    """
+    base: Any = array
+    while isinstance(base, np.ndarray | memoryview):
+        base = base.base if isinstance(base, np.ndarray) else base.obj
+    return isinstance(base, _Mapping | mmap.mmap)
+
+
 class _Mapping:
     """Memory that is a file; NumPy keeps it as the base of the arrays that lie in it, and with the last it goes."""
 

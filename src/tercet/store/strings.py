@@ -137,9 +137,14 @@ class PackedIds(Sequence[str]):
     def pack(cls, ids: Sequence[str]) -> PackedIds:
         if isinstance(ids, PackedIds):
             return ids
-        hashes = np.array([hash_of(doc_id) for doc_id in ids], dtype=np.uint64)
+        hashes = np.fromiter(map(hash_of, ids), dtype=np.uint64, count=len(ids))
+        return cls.from_hashes(PackedStrings.pack(ids), hashes)
+
+    @classmethod
+    def from_hashes(cls, strings: PackedStrings, hashes: NDArray[np.uint64]) -> PackedIds:
+        """Return the ids from the hash of each, in the order of the rows."""
         order = np.argsort(hashes, kind="stable")
-        return cls(PackedStrings.pack(ids), hashes[order], order.astype(_row_type(len(ids))))
+        return cls(strings, hashes[order], order.astype(_row_type(len(strings))))
 
     def __len__(self) -> int:
         return len(self.strings)
@@ -169,6 +174,20 @@ class PackedIds(Sequence[str]):
                 return row
             i += 1
         return None
+
+    def get_many(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """The row of each id, -1 for one that has none."""
+        if not len(self):
+            return np.full(len(ids), -1, dtype=np.int64)
+        hashes = np.fromiter(map(hash_of, ids), dtype=np.uint64, count=len(ids))
+        nearest = np.minimum(np.searchsorted(self.hashes, hashes), len(self) - 1)
+        rows = np.where(self.hashes[nearest] == hashes, self.rows[nearest].astype(np.int64), -1)
+        hits = np.flatnonzero(rows >= 0)
+        for i, name in zip(hits.tolist(), self.strings.many(rows[hits]), strict=True):
+            if name != ids[i]:  # another id has the same hash, and may stand before this one
+                row = self.find(ids[i])
+                rows[i] = -1 if row is None else row
+        return rows
 
     def shared(self, other: PackedIds) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows here and there of the ids that both have."""

@@ -1,21 +1,12 @@
 """Documents and queries as vectors on disk, made of texts that may be larger than memory.
 
-::
-
-    vectors/manifest.json, arrays-….safetensors   the vectoriser, or one for each side
-    vectors/docs/                                 rows of the documents, with their ids
-    vectors/queries/                              rows of the queries, where there are any
-    vectors/writing/                              locked by the writer, and gone when it is done
-
-The manifest is written last: a folder without one is being written, or what a killed writer left.
+A folder of vectors is one bundle: the vectoriser, or one for each side; rows of documents and of queries; their ids.
 """
 
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -24,22 +15,20 @@ from typing import Annotated, Any, Final, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet._lazy import sparse
 from tercet.data.lines import surrogate_problem
-from tercet.data.mapped_rows import VECTORS_UNFINISHED
-from tercet.data.shards import SHARD_ENTRIES, MappedRows, ShardWriter, StoredIds, remove_unfinished
-from tercet.errors import BundleError, DamagedBundleError, InputError
-from tercet.store import MANIFEST_NAME, Verify, check_destination, claim_folder, read_bundle, write_bundle
-from tercet.store.bundle import UNCONFIRMED
+from tercet.data.stored_rows import NewFile, RowSpool, mapped_rows, spooling
+from tercet.errors import BundleError, InputError
+from tercet.store import Verify, read_bundle, write_bundle
 from tercet.store.codec import decode, encode
 from tercet.store.kinds import VECTORS
-from tercet.store.schema import OMIT_DEFAULT, SameAs
-from tercet.store.strings import PackedStrings
+from tercet.store.schema import SameAs
+from tercet.store.strings import PackedIds, PackedStrings
 from tercet.text.analyser import Analyser
 from tercet.text.counting import WordCollector, WordCounts
 from tercet.text.vectoriser import Vectoriser
 
-DOCS, QUERIES = "docs", "queries"
-OURS: Final = (DOCS, QUERIES, VECTORS_UNFINISHED)  # beside the manifest
+DOC_ROWS, QUERY_ROWS = "doc_rows.", "query_rows."  # before the names of arrays
 BLOCK_TEXTS: Final = 4096  # at most, that are held at a time
 BLOCK_LETTERS: Final = 2**22  # at most, but for a text that has more by itself
 
@@ -55,8 +44,8 @@ class Vectors:
     Attributes
     ----------
     path : the folder
-    docs : the documents' rows, ``MappedRows``
-    queries : the queries' rows, or None
+    docs, queries : CSR arrays whose arrays are mapped; None without queries
+    doc_ids, query_ids : ``ids[row]``, ``ids.find(id)``, ``ids.get_many(ids)``; none without queries
     query_vectoriser, doc_vectoriser : what made them; the same object where both sides have one vocabulary
 
     Examples
@@ -71,49 +60,38 @@ class Vectors:
     """
 
     path: Path
-    docs: MappedRows
-    queries: MappedRows | None
+    docs: sparse.csr_array
+    doc_ids: PackedIds
+    queries: sparse.csr_array | None
+    query_ids: PackedIds
     query_vectoriser: Vectoriser
     doc_vectoriser: Vectoriser
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], verify: Verify = "touch") -> Vectors:
-        """Open a folder of vectors.
-
-        ``verify`` is "touch": each block of its files is checked when it is first looked at; "open": everything is read
-        once and checked; or "never": damage is not noticed.
-        """
-        bundle = read_bundle(path, kind=VECTORS)
-        saved = decode(_SavedVectors, bundle.meta, bundle.arrays, where=f"{bundle.path}: meta")
-        rows = {}
-        for name, digest, vectoriser in (
-            (DOCS, saved.docs_digest, saved.docs),
-            (QUERIES, saved.queries_digest, saved.queries),
-        ):
-            if digest is not None:
-                rows[name] = opened = MappedRows.open(bundle.path / name, verify)
-                n_words = len(vectoriser.words_)
-                if opened.fingerprint() != digest or opened.shape[1] != n_words or opened.ids is None:
-                    raise DamagedBundleError(f"{opened.path} is not what the vectors in {bundle.path} were made with")
-        return cls(bundle.path, rows[DOCS], rows.get(QUERIES), saved.queries, saved.docs)
+    def open(cls, path: str | os.PathLike[str], verify: Verify = "open") -> Vectors:
+        """Open a folder of vectors; ``verify="open"`` reads and checks every byte, "never" leaves damage unnoticed."""
+        bundle = read_bundle(path, kind=VECTORS, mapped=True, verify=verify)
+        where = str(bundle.path)
+        parts: dict[str, dict[str, NDArray[Any]]] = {"": {}, DOC_ROWS: {}, QUERY_ROWS: {}}
+        for name, array in bundle.arrays.items():
+            prefix = next(prefix for prefix in (DOC_ROWS, QUERY_ROWS, "") if name.startswith(prefix))
+            parts[prefix][name.removeprefix(prefix)] = array
+        saved = decode(_SavedVectors, bundle.meta, parts[""], where=f"{where}: meta")
+        sides: list[tuple[sparse.csr_array | None, PackedIds]] = [(None, PackedIds.pack(()))]
+        for prefix, vectoriser in ((QUERY_ROWS, saved.queries), (DOC_ROWS, saved.docs)):
+            if prefix == DOC_ROWS or saved.has_queries:
+                name = f"{where}: {prefix.removesuffix('.')}"
+                rows = mapped_rows(parts[prefix], len(vectoriser.words_), name, verify)
+                ids = PackedIds.from_arrays(parts[prefix], rows.shape[0], name, verify == "open")
+                sides.append((rows, ids))
+        (docs, doc_ids), (queries, query_ids) = sides[-1], sides[-2]
+        assert docs is not None
+        return cls(bundle.path, docs, doc_ids, queries, query_ids, saved.queries, saved.docs)
 
     @property
     def vectoriser(self) -> Vectoriser:
         """What made the documents' rows, and the queries' where both have one vocabulary."""
         return self.doc_vectoriser
-
-    @property
-    def doc_ids(self) -> StoredIds:
-        """The documents' ids: ``doc_ids[row]``, ``doc_ids.find(id)``, ``doc_ids.get_many(ids)``."""
-        assert self.docs.ids is not None
-        return self.docs.ids
-
-    @property
-    def query_ids(self) -> StoredIds:
-        """The queries' ids, in the same way."""
-        if self.queries is None or self.queries.ids is None:
-            raise InputError(f"{self.path} has no queries; vectorise them together with the documents")
-        return self.queries.ids
 
 
 @dataclass(frozen=True)
@@ -121,8 +99,6 @@ class _SavedVectors:
     queries: Vectoriser
     docs: Annotated[Vectoriser, SameAs("queries", "shared_vocabulary")]
     has_queries: bool
-    docs_digest: str
-    queries_digest: Annotated[str | None, OMIT_DEFAULT] = None
 
 
 def vectorise(
@@ -137,14 +113,13 @@ def vectorise(
     min_df: int | float = 1,
     max_df: int | float = 1.0,
     max_words: int | None = None,
-    shard_entries: int = SHARD_ENTRIES,
     progress: Callable[[int], Any] | None = None,
 ) -> Vectors:
     """Turn texts into vectors on disk: the numbers that ``Vectoriser.fit_transform_docs`` would give, to the bit.
 
-    Texts are read once. Their words are counted, and the counts put aside in a temporary file in ``path``, until the
-    last text has told which words there are. With a fitted vectoriser rows are written at once. After an error nothing
-    is left of them.
+    Texts are read once. Their words are counted, and the counts put aside in a temporary file beside ``path``, until
+    the last text has told which words there are. The folder is written at the end, as a whole; after an error, or a
+    kill, nothing is left.
 
     Parameters
     ----------
@@ -155,16 +130,16 @@ def vectorise(
     analyser, weighting, min_df, max_df : see ``Vectoriser``; words that only queries have get a column, too
     max_words : keep only that many words, those that occur most often. This and ``min_df`` choose among all words at
         the end, so they make the vectors and the model smaller, but not the memory that counting takes
-    shard_entries : see ``ShardWriter``
     progress : called with the number of documents read so far
 
     Notes
     -----
-    Memory: the different words of all documents (about 200 bytes each), a block of texts, and what ``ShardWriter``
-    takes. Disk: 8 bytes for each word of each document, and as much again until the last row is written.
+    Memory: the different words of all documents (about 200 bytes each), 16 bytes for each document, and a block of
+    texts. Disk: 8 bytes for each word of each document, and twice as much again until the folder is written.
 
     Examples
     --------
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     vectors = vectorise({"a": "green fields", "b": "green eyes"}, {"q": "eyes"}, Path(folder, "vectors"))
     ...     vectors.docs.shape, vectors.doc_ids.find("b"), vectors.vectoriser.words_
@@ -173,58 +148,35 @@ def vectorise(
     if vectoriser is None and query_vectoriser is not None:
         raise InputError("query_vectoriser stands beside a given vectoriser; without one, both sides share the new one")
     folder = Path(path)
-    with _alone_in(folder) as aside:
+    with spooling(folder) as new_file:
         if vectoriser is None:
             vectoriser = query_vectoriser = Vectoriser(
                 analyser=analyser, weighting=weighting, min_df=min_df, max_df=max_df, max_features=max_words
             )
-            sides = _learn_and_write(docs, queries, folder, aside, vectoriser, shard_entries, progress)
+            sides = _learn_and_spool(docs, queries, new_file, vectoriser, progress)
         else:
             query_vectoriser = query_vectoriser or vectoriser
             rows = ((vectoriser.transform_docs(block), ids) for ids, block in _blocks(docs, progress))
-            sides = {DOCS: _write(folder / DOCS, len(vectoriser.words_), shard_entries, rows)}
+            sides = {DOC_ROWS: _spooled(new_file, vectoriser, rows)}
             if queries is not None:
                 rows = ((query_vectoriser.transform_queries(block), ids) for ids, block in _blocks(queries, None))
-                sides[QUERIES] = _write(folder / QUERIES, len(query_vectoriser.words_), shard_entries, rows)
-        return _sealed(folder, sides, query_vectoriser, vectoriser)
+                sides[QUERY_ROWS] = _spooled(new_file, query_vectoriser, rows)
+        meta, arrays = encode(_SavedVectors(query_vectoriser, vectoriser, QUERY_ROWS in sides))
+        for prefix, side in sides.items():
+            arrays |= {prefix + name: array for name, array in side.arrays().items()}
+        write_bundle(folder, kind=VECTORS, meta=meta, arrays=arrays)
+    return Vectors.open(folder, verify="never")
 
 
-@contextmanager
-def _alone_in(folder: Path) -> Iterator[Path]:
-    """Let one writer fill a folder, and clear away what it wrote should it fail; gives a folder that will be gone."""
-    check_destination(folder, siblings=OURS)
-    aside = folder / VECTORS_UNFINISHED
-    with claim_folder(aside, f"{folder} is being written by another process; nothing was written"):
-        if (folder / MANIFEST_NAME).exists():
-            raise BundleError(f"{folder} holds vectors already; choose another folder, or remove it first")
-        for name in (DOCS, QUERIES):
-            remove_unfinished(folder / name)  # of a writer that was killed
-        try:
-            yield aside
-        except BaseException as error:
-            is_there = (folder / MANIFEST_NAME).exists()
-            if not is_there:
-                for name in (DOCS, QUERIES):
-                    with suppress(OSError, BundleError):  # the first error is the one to report
-                        remove_unfinished(folder / name)
-            if isinstance(error, BundleError) and isinstance(error.__cause__, OSError):
-                # What is said of a file on the way says nothing of the whole.
-                which = UNCONFIRMED if is_there else "nothing was written"
-                raise BundleError(f"{folder} cannot be written: {error.__cause__}; {which}") from error
-            raise
-
-
-def _learn_and_write(
+def _learn_and_spool(
     docs: Texts,
     queries: Texts | None,
-    folder: Path,
-    aside: Path,
+    new_file: NewFile,
     vectoriser: Vectoriser,
-    shard_entries: int,
     progress: Callable[[int], Any] | None,
-) -> dict[str, MappedRows]:
+) -> dict[str, RowSpool]:
     collector = WordCollector()
-    with Spool(aside) as doc_counts, Spool(aside) as query_counts:
+    with Spool(new_file()) as doc_counts, Spool(new_file()) as query_counts:
         for ids, texts in _blocks(docs, progress):
             doc_counts.put(vectoriser.count(collector, texts), ids)
         if queries is not None:
@@ -233,29 +185,19 @@ def _learn_and_write(
         columns = vectoriser.settle(collector)
         del collector  # the words are the vectoriser's now
         vectoriser.settle_scale(counts.moved(columns) for counts, _ in doc_counts)
-        n_words = len(vectoriser.words_)
         rows = ((vectoriser.doc_rows(counts.moved(columns)), ids) for counts, ids in doc_counts)
-        sides = {DOCS: _write(folder / DOCS, n_words, shard_entries, rows)}
+        sides = {DOC_ROWS: _spooled(new_file, vectoriser, rows)}
         if queries is not None:
             rows = ((vectoriser.query_rows(counts.moved(columns)), ids) for counts, ids in query_counts)
-            sides[QUERIES] = _write(folder / QUERIES, n_words, shard_entries, rows)
+            sides[QUERY_ROWS] = _spooled(new_file, vectoriser, rows)
         return sides
 
 
-def _write(path: Path, n_words: int, shard_entries: int, blocks: Iterable[tuple[Any, list[str]]]) -> MappedRows:
-    with ShardWriter(path, n_columns=n_words, with_ids=True, shard_entries=shard_entries) as writer:
-        for rows, ids in blocks:
-            writer.add(rows, ids)
-        return writer.close()
-
-
-def _sealed(
-    folder: Path, rows: dict[str, MappedRows], query_vectoriser: Vectoriser, doc_vectoriser: Vectoriser
-) -> Vectors:
-    digests = {f"{name}_digest": side.fingerprint() for name, side in rows.items()}
-    meta, arrays = encode(_SavedVectors(query_vectoriser, doc_vectoriser, QUERIES in rows, **digests))
-    write_bundle(folder, kind=VECTORS, meta=meta, arrays=arrays, siblings=OURS)
-    return Vectors(folder, rows[DOCS], rows.get(QUERIES), query_vectoriser, doc_vectoriser)
+def _spooled(new_file: NewFile, vectoriser: Vectoriser, blocks: Iterable[tuple[Any, list[str]]]) -> RowSpool:
+    spool = RowSpool(new_file, len(vectoriser.words_), with_ids=True)
+    for rows, ids in blocks:
+        spool.add(rows, ids)
+    return spool
 
 
 def _blocks(texts: Texts, progress: Callable[[int], Any] | None) -> Iterator[Block]:
@@ -286,15 +228,10 @@ def _blocks(texts: Texts, progress: Callable[[int], Any] | None) -> Iterator[Blo
 
 
 class Spool:
-    """Word counts and ids put aside in a file without a name: it is gone with this process, whatever ends it."""
+    """Word counts and ids put aside in a file."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        # Without a buffer, so that a full disk is noticed at once, and not again when the file is closed.
-        try:
-            self._file: Any = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115
-        except OSError as error:
-            raise BundleError(f"{folder} cannot be written: {error}") from error
+    def __init__(self, file: Any) -> None:
+        self._file = file
 
     def __enter__(self) -> Self:
         return self
@@ -313,13 +250,10 @@ class Spool:
             counts.times.astype(np.int32),
             packed.letters,
         )
-        try:
-            for array in arrays:
-                rest = np.ascontiguousarray(array).view(np.uint8).data
-                while rest:
-                    rest = rest[self._file.write(rest) :]
-        except OSError as error:
-            raise BundleError(f"{self._folder} cannot be written: {error}") from error
+        for array in arrays:
+            rest = np.ascontiguousarray(array).view(np.uint8).data
+            while rest:
+                rest = rest[self._file.write(rest) :]
 
     def __iter__(self) -> Iterator[tuple[WordCounts, list[str]]]:
         """What was put aside, block by block in its order."""
@@ -338,6 +272,6 @@ class Spool:
         while rest:
             count = self._file.readinto(rest)
             if not count:
-                raise BundleError(f"what was put aside in {self._folder} has been cut short")
+                raise BundleError("the temporary file of word counts has been cut short")
             rest = rest[count:]
         return array
