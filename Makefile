@@ -66,6 +66,7 @@ repro: $(VENV)/.bench
 screenshot: $(VENV)/.test
 	@test -d out/demo/index || $(BIN)/tercet demo
 	$(BIN)/python benchmarks/page_screenshot.py
+	$(BIN)/python benchmarks/page_story.py
 
 # The documentation, out/docs/index.html: notebooks run where they or their results are new, warnings are errors, links are
 # checked, and nothing is loaded from elsewhere.

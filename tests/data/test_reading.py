@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from tercet.cli import progress
-from tercet.cli.progress import ReadingBar, show_reading
+from tercet.cli.progress import ReadingBar, ReadingLines, show_reading
 from tercet.data import (
     iter_corpus,
     iter_qrels,
@@ -93,11 +93,18 @@ def test_a_bar_is_drawn_only_for_what_takes_long_and_is_gone_at_the_end(
     assert bar._bar is None
 
 
-def test_nothing_is_shown_where_nobody_looks(corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+def test_a_line_now_and_then_is_shown_where_there_is_no_terminal(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
     monkeypatch.setattr(progress, "SHOW_AFTER_SECONDS", 0.0)
     with show_reading():
         read_corpus(corpus)
     assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(progress, "SAY_EVERY_SECONDS", 0.0)
+    show = ReadingLines()
+    show(corpus, 25, 100)
+    show(corpus, 100, 100)
+    assert capsys.readouterr().err == f"reading {corpus}: 25%\n"
 
 
 # -- bit by bit -------------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def test_flags_go_before_the_environment_and_that_before_the_file(tmp_path, monk
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("prot = 1", "there is no option 'prot'; is it port?"),
+        ("prot = 1", "there is no option 'prot'; did you mean 'port'?"),
         ("port = [1, 2]", "one value is expected"),
         ("[server]\nport = 1", "there is no option 'server'"),
         ("port = ", "is no configuration"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +19,8 @@ from tercet.cli.docstrings import docstring_collection
 from tercet.cli.groups import examples
 from tercet.cli.inputs import open_model
 from tercet.cli.options import NEW, seed_option
+from tercet.cli.story import ANSWER, ARTICLES, OTHERS, tell_story
+from tercet.cli.story import QUERY as ASKED
 from tercet.cli.terminal import open_console
 from tercet.data import JudgedTexts
 from tercet.errors import InputError
@@ -36,12 +39,16 @@ NAME = "docstrings"  # what the report calls the data
 QUERY = "Logistic regression."  # of the test queries; the README shows it, and a test holds it
 
 
-@click.command(epilog=examples("demo", "demo -o try/ --seed 1"))
+@click.command(epilog=examples("demo", "demo --serve"))
 @click.option(
     "-o", "--output", type=NEW, default=Path("out/demo"), show_default=True, help="Folder for the model and the index."
 )
 @seed_option
-def demo(output: Path, seed: int) -> None:
+@click.option(
+    "--serve", "serves", is_flag=True, help="Serve the small help desk of the first story, and print what to do there."
+)
+@click.pass_context
+def demo(context: click.Context, output: Path, seed: int, serves: bool) -> None:
     """Learn to find numpy, scipy and scikit-learn functions by description, show what was learned, and index them.
 
     Nothing is downloaded: documents are the installed packages' docstrings, queries the descriptions in their "See
@@ -50,6 +57,10 @@ def demo(output: Path, seed: int) -> None:
     began = time.perf_counter()
     _refuse_others(output)
     console = open_console(width=None if sys.stdout.isatty() else 110, highlight=False)
+    if serves:
+        _serve_story(context, console, output / "help-desk")
+        return
+    tell_story(console)
     collection = docstring_collection(random_state=seed)
     sizes = ", ".join(f"{len(judged)} {split}" for split, judged in collection.qrels.items())
     console.print(
@@ -90,6 +101,17 @@ def demo(output: Path, seed: int) -> None:
         console.print(f"    {install_command('serve')}", markup=False, soft_wrap=True)
     console.print(f"    {tercet} serve {folder}/index", markup=False, soft_wrap=True)
     console.print(f"{time.perf_counter() - began:.1f} s in all, {model.report.seconds:.1f} s of it learning.")
+
+
+def _serve_story(context: click.Context, console: Console, folder: Path) -> None:
+    """Serve the help desk, where everything that was taught is forgotten at the end."""
+    from tercet.cli.serve import serve
+
+    Index.build(ARTICLES, path=folder)
+    title = ARTICLES[ANSWER].splitlines()[0]
+    console.print(f'Ask "{ASKED}", drag "{title}" to the top, then ask "{OTHERS[1]}". Undo takes it back. The page:')
+    with tempfile.TemporaryDirectory() as taught:
+        context.invoke(serve, index=folder, taught=Path(taught) / "taught.db")
 
 
 def _start(model: TextModel) -> TextModel:

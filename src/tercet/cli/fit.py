@@ -20,6 +20,7 @@ from tercet.cli.inputs import (
     read_clicks,
     read_evidence,
     read_judgements,
+    with_columns,
 )
 from tercet.cli.options import (
     ANY,
@@ -152,7 +153,8 @@ def fit(data: Path, queries: Path | None, qrels: Path | None, output: Path, devi
         next_step(model), next_step(model, command, f"{command} --parts {','.join(model.unused_parts)}")
     )
     report = replace(report, decision=decision)
-    replace(model, report=report).save(output)
+    model = replace(model, report=report)
+    (with_columns(model, data) if isinstance(texts, JudgedTexts) else model).save(output)
     if report.systems:
         write_report_page(report, output / PAGE_NAME)
     echo(str(report))
@@ -189,6 +191,7 @@ def _fit_texts(
         "vocabulary": None if vocabulary is None else open_model(vocabulary),
         "n_steps": steps,
         "budget": budget,
+        "verbose": True,
         "name": name,
     }
     settings: dict[str, Any] = {"ranker": list(rankers), "random_state": seed, "options": options}
@@ -280,7 +283,7 @@ def _read_links(paths: tuple[Path, ...], texts: JudgedTexts) -> dict[str, list[s
     links: dict[str, list[str]] = {}
     for path in preference_paths(paths, LINK_FILE_ENDINGS):
         with naming_table_options():
-            part = read_links(path, texts.docs, **evidence_settings())
+            part = read_links(path, texts.docs, **evidence_settings(path))
         echo(f"{path}: {part.form}")
         for source, targets in part.links.items():
             links.setdefault(source, []).extend(targets)
@@ -308,7 +311,7 @@ def _read_triplets(paths: tuple[Path, ...], texts: JudgedTexts) -> list[Triplet]
     queries = None if all(qid == text for qid, text in texts.queries.items()) else texts.queries
     for path in preference_paths(paths):
         with naming_table_options():
-            part = read_triplets(path, queries, texts.docs, **evidence_settings())
+            part = read_triplets(path, queries, texts.docs, **evidence_settings(path))
         echo(f"{path}: {part.form}")
         if part.has_margins:
             echo(

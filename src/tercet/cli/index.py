@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from tercet.cli.groups import SectionedCommand, examples
-from tercet.cli.inputs import analyser_of, documents_for, documents_of, open_model
+from tercet.cli.inputs import analyser_of, documents_for, documents_of, open_model, with_columns
 from tercet.cli.options import (
     DATA,
     FILE,
@@ -20,6 +20,7 @@ from tercet.cli.options import (
     doc_vectors_option,
     language_option,
     refuse_given,
+    remember_columns,
     replace_option,
     table_options,
 )
@@ -90,6 +91,8 @@ def index(
     if parts is not None and model is None:
         raise click.UsageError("--parts chooses learned parts of a --model")
     text_model = None if model is None else _with_parts(open_model(model), parts)
+    if text_model is not None:
+        remember_columns(text_model)
     new, changes = ({name: how[name] for name in names if name in how} for names in (NEW_INDEX, CHANGES))
     if output is not None:
         refuse_given(context, CHANGES, f"changes an index that is there: tercet index {output} …, without -o")
@@ -138,6 +141,7 @@ def _build(
     analyser = analyser_of(language)
     if text_model is None and isinstance(docs, Iterator):  # of a file, which is read once more
         text_model, analyser = TextModel.bm25((document[1] for document in docs), analyser), None
+        text_model = with_columns(text_model, data)
         docs = documents_of(data)
     settings: dict[str, Any] = {"analyser": analyser, "keep_texts": not no_texts, "progress": DocumentCount()}
     built: BaseIndex
@@ -200,6 +204,8 @@ def _change(
         opened.remove(gone)
     if update is not None:
         model = opened.model
+        if isinstance(model, TextModel):
+            remember_columns(model)
         docs = documents_for(model, update, doc_vectors) if isinstance(model, TextModel) else documents_of(update)
         lost_words: Counter[str] = Counter()
         grows = isinstance(opened, Index) and isinstance(model, TextModel) and can_grow(model)

@@ -14,7 +14,7 @@ import click
 import numpy as np
 
 from tercet.adapters.ir_datasets import PREFIX, read_ir_datasets
-from tercet.cli.options import bad_rows, evidence_settings, naming_table_options, table_settings
+from tercet.cli.options import bad_rows, evidence_settings, naming_table_options, project_of, table_settings
 from tercet.cli.terminal import echo
 from tercet.data import (
     Documents,
@@ -72,7 +72,7 @@ def kind_of(data: Path) -> str:
     """What DATA is: a kind that `recognise` knows, or ``"ir_datasets"``; a file of which more is said is a table."""
     if is_ir_datasets(data):
         return "ir_datasets"
-    if data.is_file() and replace(table_settings(), columns={}):
+    if data.is_file() and replace(table_settings(data), columns={}):
         return "documents"
     with naming_table_options():
         return recognise(data)
@@ -154,25 +154,36 @@ def _tell_formats(path: Path, formats: Mapping[str, str]) -> None:
 
 
 def _open_documents(path: Path) -> tuple[DataTable, DocumentRoles]:
-    said = table_settings()
+    said = table_settings(path)
     table = said.open(path)
     roles = document_roles(table, said.id, said.text)
+    private = project_of(click.get_current_context()).private
+    kept = tuple(name for name in roles.stored_fields if name not in private)
+    roles = replace(roles, stored_fields=kept, left_out=private)
     tell_once(f"{path}: {table.form}; {roles}")
     return table, roles
+
+
+def with_columns(model: TextModel, data: Path) -> TextModel:
+    """The model with the columns of its documents, which it was learned from."""
+    if kind_of(data) not in TABLES or is_beir_texts(data):
+        return model
+    _, roles = _open_documents(data)
+    return replace(model, id_column=roles.id, text_columns=roles.text)
 
 
 def read_query_texts(path: Path) -> dict[str, str]:
     """The queries of a file of BEIR or of a table."""
     if is_beir_texts(path):
         return read_queries(path)
-    said = table_settings()
+    said = table_settings(path)
     with naming_table_options():
         return queries_of_table(said.open(path), bad_rows(), columns=said.columns)
 
 
 def is_beir_texts(path: Path) -> bool:
     """Whether a file is the corpus or the queries of a BEIR folder, of which nothing else is said."""
-    if replace(table_settings(), columns={}) or is_parquet(path):
+    if replace(table_settings(path), columns={}) or is_parquet(path):
         return False
     with naming_table_options():
         line, first = first_line(path)
@@ -191,7 +202,7 @@ def tell_once(message: str) -> None:
 def read_judgements(path: Path, queries: Mapping[str, str] | None, docs: Container[str] | None = None) -> JudgedQueries:
     """Judgements of any kind, and what was left out of them; without queries, those are that it names by texts."""
     with naming_table_options():
-        judged = read_any_judgements(path, queries, docs, **evidence_settings())
+        judged = read_any_judgements(path, queries, docs, **evidence_settings(path))
     if judged.form:
         echo(f"{path}: {judged.form}")
     if judged.n_ungraded:
@@ -288,7 +299,7 @@ def open_model(path: Path) -> TextModel:
 def read_clicks(paths: tuple[Path, ...]) -> ClickLog:
     """A click log, in one file or in the two of UBI."""
     with naming_table_options():
-        log = read_click_log(paths, **evidence_settings())
+        log = read_click_log(paths, **evidence_settings(paths[0]))
     echo(f"{', '.join(map(str, paths))}: {log.form}")
     n_clicked = sum(bool(impression.clicked) for impression in log.impressions)
     lists = "1 list" if len(log.impressions) == 1 else f"{len(log.impressions):,} lists"
@@ -299,7 +310,7 @@ def read_clicks(paths: tuple[Path, ...]) -> ClickLog:
 def read_evidence(path: Path) -> ClickCounts:
     """Aggregated clicks."""
     with naming_table_options():
-        counts = read_click_counts(path, **evidence_settings())
+        counts = read_click_counts(path, **evidence_settings(path))
     echo(f"{path}: {counts.form}")
     echo(f"{len(counts.queries):,} pairs of a query and a document, {counts.clicked.sum():,.0f} clicks")
     return counts

@@ -6,6 +6,7 @@ import io
 import logging
 import sys
 import traceback
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,6 +18,7 @@ from tercet.cli.terminal import echo
 from tercet.errors import TercetError
 
 VERBS = {
+    "up": ("tercet.cli.up:up", "From files to a page that learns; again: with new files and clicks."),
     "fit": ("tercet.cli.fit:fit", "Learn from DATA, print the result, and write the model."),
     "index": ("tercet.cli.index:index", "Index DATA's documents, or change an index and its model."),
     "search": ("tercet.cli.search:search", "Find the documents of an index that answer a text best."),
@@ -48,7 +50,7 @@ EXPORT_VERBS = {
 }
 # In the order of use.
 SECTIONS = {
-    "To begin": ("demo", "doctor"),
+    "To begin": ("up", "demo", "doctor"),
     "From texts to a search that learns": ("fit", "index", "search", "serve", "mcp"),
     "What was learned": ("report", "explain"),
     "Measured": ("rank", "eval", "compare"),
@@ -59,6 +61,20 @@ SECTIONS = {
 
 class Tercet(LazyGroup):
     """Exit code 1 and one line for a failure, 2 for wrong usage; a traceback only when asked for."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and Path("tercet.toml").is_file():
+            from tercet.cli.options import remember_project
+            from tercet.cli.project import NAME, Project, option_defaults
+
+            project = Project.read(VERBS)
+            remember_project(ctx, project)
+            values = project.options.get(str(name), {})
+            ctx.default_map = {str(name): option_defaults(command, values, f"{NAME}: [{name}]")}
+        return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -87,7 +103,7 @@ class Tercet(LazyGroup):
     cls=Tercet,
     verbs=VERBS,
     sections=SECTIONS,
-    epilog=examples("fit products.csv --clicks clicks.csv -o model/", "index products.csv --model model/ -o index/"),
+    epilog=examples("up products.csv --clicks clicks.csv", "fit products.csv --clicks clicks.csv -o model/"),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="tercet")

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from tercet.adapters.ir_datasets import PREFIX
+from tercet.cli.project import Project
 from tercet.cli.terminal import echo
 from tercet.data.judgements import UNKNOWN_ID
 from tercet.data.roles import ColumnsError, TableSettings
 from tercet.data.tables import DELIMITER_PROBLEM, ENCODING_PROBLEM, BadRows
 from tercet.errors import FormatError, InputError
 from tercet.store import bundle_kind, check_destination
+
+if TYPE_CHECKING:
+    from tercet.fitting import TextModel
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -111,6 +116,7 @@ def check_output(context: click.Context, output: Path, kind: str | None) -> None
 
 _TABLES = "tercet.tables"  # where a context keeps what was said of tables
 _BAD_ROWS = "tercet.bad-rows"
+_PROJECT, _REMEMBERED = "tercet.project", "tercet.remembered"
 ROLES = ("query", "query-id", "doc", "grade", "better", "worse", "weight", "source", "target")
 CLICK_ROLES = ("shown", "clicked", "position", "list", "session", "time", "action", "randomised", "expected")
 
@@ -156,10 +162,47 @@ def _bad_rows(context: click.Context, parameter: click.Parameter, value: int) ->
     context.call_on_close(tell)
 
 
-def table_settings() -> TableSettings:
-    """What was said of tables on the command line."""
+def project_of(context: click.Context) -> Project:
+    """The settings of the current folder."""
+    project = context.meta.get(_PROJECT)
+    return project if isinstance(project, Project) else Project()
+
+
+def remember_project(context: click.Context, project: Project) -> None:
+    """Take the settings of a folder wherever none are typed."""
+    context.meta[_PROJECT] = project
+    context.meta[_REMEMBERED] = project.tables
+
+
+def remember_columns(model: TextModel) -> None:
+    """Take the columns of the documents of a model where the folder names none."""
+    meta = click.get_current_context().meta
+    kept = meta.get(_REMEMBERED, TableSettings())
+    if model.text_columns and not kept.text:
+        meta[_REMEMBERED] = replace(kept, id=model.id_column, text=model.text_columns)
+
+
+def table_settings(path: Path | None = None) -> TableSettings:
+    """Return what was typed of tables; of a table at a path, also what is remembered of the columns that it has."""
     context = click.get_current_context(silent=True)
-    return TableSettings(**(context.meta.get(_TABLES, {}) if context is not None else {}))
+    meta = {} if context is None else context.meta
+    typed = TableSettings(**meta.get(_TABLES, {}))
+    kept = meta.get(_REMEMBERED, TableSettings())
+    if path is None or not kept or not path.is_file():
+        return typed
+    encoding = typed.encoding or kept.encoding
+    try:
+        columns = set(replace(typed, encoding=encoding).open(path).columns)
+    except FormatError:  # no table, or one that its reader says more of
+        return typed
+    known = {role: column for role, column in kept.columns.items() if column in columns}
+    text = kept.text if kept.text and columns.issuperset(kept.text) else None
+    return TableSettings(
+        typed.id or (kept.id if kept.id in columns else None),
+        typed.text or text,
+        {**known, **typed.columns},
+        encoding,
+    )
 
 
 def bad_rows() -> BadRows:
@@ -169,9 +212,9 @@ def bad_rows() -> BadRows:
     return bad if bad is not None else BadRows()
 
 
-def evidence_settings() -> dict[str, Any]:
+def evidence_settings(path: Path) -> dict[str, Any]:
     """The same for readers of evidence, by the names of their parameters."""
-    said = table_settings()
+    said = table_settings(path)
     return {"columns": said.columns, "encoding": said.encoding, "refused": bad_rows()}
 
 

@@ -62,9 +62,10 @@ class ReadingBar:
 
 @contextmanager
 def show_reading() -> Iterator[None]:
-    """Show a bar for each large file read within the block, when standard error is a terminal."""
+    """Show a bar for each large file read within the block, or a line now and then where there is no terminal."""
     if not sys.stderr.isatty():
-        yield
+        with watch_reading(ReadingLines()):
+            yield
         return
     bar = ReadingBar(open_console(stderr=True))
     try:
@@ -72,6 +73,18 @@ def show_reading() -> Iterator[None]:
             yield
     finally:
         bar.close()
+
+
+class ReadingLines:
+    """Says how much of a file is read, every few seconds."""
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + SAY_EVERY_SECONDS
+
+    def __call__(self, path: str | PathLike[str], done: int, size: int) -> None:
+        if done < size and time.monotonic() >= self._next:
+            self._next = time.monotonic() + SAY_EVERY_SECONDS
+            echo(f"reading {path}: {done / size:.0%}", err=True)
 
 
 class DocumentCount:

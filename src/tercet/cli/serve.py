@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from difflib import get_close_matches
 from pathlib import Path
 
 import click
@@ -11,6 +10,7 @@ import click
 from tercet.cli.groups import examples
 from tercet.cli.inputs import open_model
 from tercet.cli.options import FILE, FOLDER, verify_option
+from tercet.cli.project import option_defaults
 from tercet.cli.terminal import echo
 from tercet.data.ubi import CLICK_SECONDS
 from tercet.engines import open_index
@@ -31,20 +31,7 @@ def configured(context: click.Context, _: click.Parameter, path: Path | None) ->
         values = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
         raise click.UsageError(f"{path} is no configuration: {error}") from error
-    names = {
-        option.removeprefix("--"): parameter
-        for parameter in context.command.params
-        for option in parameter.opts
-        if option.startswith("--") and parameter.name != "config"
-    }
-    for key, value in values.items():
-        if key not in names:
-            near = get_close_matches(key, names, 1)
-            hint = f"; is it {near[0]}?" if near else f"; expected one of {', '.join(sorted(names))}"
-            raise click.UsageError(f"{path}: there is no option {key!r}{hint}")
-        if isinstance(value, dict) or (isinstance(value, list) and not names[key].multiple):
-            raise click.UsageError(f"{path}: {key} is {value!r}; one value is expected")
-    context.default_map = {str(names[key].name): value for key, value in values.items()}
+    context.default_map = {**(context.default_map or {}), **option_defaults(context.command, values, str(path))}
     return path
 
 

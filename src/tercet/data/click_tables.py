@@ -43,8 +43,8 @@ from tercet.errors import FormatError, InputError
 
 CLICK_ACTIONS = frozenset(("click", "clicked", "click_through", "item_click", "product_click", "result_click"))
 SHOW_ACTIONS = frozenset(("impression", "shown", "view", "item_impression", "product_impression", "result_impression"))
-_YES = frozenset(("1", "true", "t", "yes", "y"))
-_NO = frozenset(("0", "false", "f", "no", "n"))
+YES = frozenset(("1", "true", "t", "yes", "y", "ja", "j", "oui", "si", "sí", "sim"))
+NO = frozenset(("0", "false", "f", "no", "n", "nein", "non", "não"))
 
 
 def read_click_log(
@@ -310,9 +310,9 @@ def _truth_in(value: Value, table: DataTable, number: int, column: str) -> bool:
         return False
     if isinstance(value, str):
         text = value.strip().lower()
-        if text in _NO or not text:
+        if text in NO or not text:
             return False
-        if text in _YES:
+        if text in YES:
             return True
         count = number_in(text)
     else:

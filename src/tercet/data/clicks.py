@@ -116,6 +116,37 @@ class ClickLog:
             interleaved=tuple(self.interleaved[row] for row in kept) if self.interleaved else (),
         )
 
+    @classmethod
+    def joined(cls, logs: Sequence[ClickLog]) -> ClickLog:
+        """Join logs, the earliest first; what only some of them know is left out.
+
+        Examples
+        --------
+        >>> one = ClickLog((Impression("tea", ("a", "b"), ("b",)),), randomised=(True,))
+        >>> ClickLog.joined([one, ClickLog((Impression("milk", ("c",), ()),))]).randomised
+        (True, False)
+        """
+        if len(logs) == 1:
+            return logs[0]
+        lists = tuple(chain.from_iterable(log.impressions for log in logs))
+
+        def flags(name: str) -> tuple[bool, ...]:
+            known: list[tuple[bool, ...]] = [getattr(log, name) for log in logs]
+            columns = (flags or (False,) * len(log.impressions) for flags, log in zip(known, logs, strict=True))
+            return tuple(chain.from_iterable(columns)) if any(known) else ()
+
+        return cls(
+            lists,
+            is_timed=all(log.is_timed for log in logs),
+            notes=tuple(chain.from_iterable(log.notes for log in logs)),
+            form="; ".join(log.form for log in logs),
+            sessions=tuple(chain.from_iterable(log.sessions for log in logs))
+            if all(log.sessions for log in logs)
+            else (),
+            randomised=flags("randomised"),
+            interleaved=flags("interleaved"),
+        )
+
     def __repr__(self) -> str:
         n_clicked = sum(bool(impression.clicked) for impression in self.impressions)
         lists = "1 list" if len(self.impressions) == 1 else f"{len(self.impressions):,} lists"

@@ -318,6 +318,8 @@ def document_rows(table: DataTable, roles: DocumentRoles, refused: Refused | Non
             refuse(problem, refused)
         else:
             number_of[doc_id] = number
+            for name in roles.left_out:
+                row.pop(name, None)
             yield number, doc_id, row
 
 

@@ -427,11 +427,13 @@ class DocumentRoles:
     id : the column of ids
     text : the columns that are searched, the title first
     stored_fields : the others
+    left_out : columns that are not kept
     """
 
     id: str
     text: tuple[str, ...]
     stored_fields: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         stored_fields = f"; stored: {', '.join(self.stored_fields)}" if self.stored_fields else ""

@@ -162,7 +162,7 @@ class TextModel:
     their own. ``words`` is the map behind correlated weights, where there is one: the weights do not need it, `nearest`
     reads it. ``taught`` names rows of files of taught actions that the model has learned from. ``memory``
     adds to the score of documents that answered past queries, and of those that never did. ``learned`` has learned
-    parts that are not in use.
+    parts that are not in use. ``id_column`` and ``text_columns`` are those of the table of documents.
 
     Examples
     --------
@@ -180,6 +180,8 @@ class TextModel:
     taught: tuple[TaughtRows, ...] = ()
     memory: Memory | None = None
     learned: LearnedParts | None = None
+    id_column: str = ""
+    text_columns: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         n_queries, n_docs = (len(one.words_) for one in (self.query_vectoriser, self.doc_vectoriser))
@@ -513,7 +515,8 @@ class TextModel:
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a folder; ``tc.load`` gives it back."""
         sides = (self.query_vectoriser, self.doc_vectoriser)
-        saved = _SavedTextModel(*sides, self.weights, self.report, self.words, self.taught, self.memory, self.learned)
+        others = (getattr(self, name) for name in list(_SavedTextModel.__dataclass_fields__)[2:])
+        saved = _SavedTextModel(*sides, *others)
         meta, arrays = encode(saved)
         write_bundle(path, kind=TEXT_MODEL, meta=meta, arrays=arrays)
 
@@ -537,3 +540,5 @@ class _SavedTextModel:
     taught: Annotated[tuple[TaughtRows, ...], OMIT_DEFAULT] = ()
     memory: Annotated[Memory | None, OMIT_DEFAULT] = None
     learned: Annotated[LearnedParts | None, OMIT_DEFAULT] = None
+    id_column: Annotated[str, OMIT_DEFAULT] = ""
+    text_columns: Annotated[tuple[str, ...], OMIT_DEFAULT] = ()

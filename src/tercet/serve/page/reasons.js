@@ -3,6 +3,7 @@
 import { ask } from "./api.js";
 import { counted, el, hiddenText, number, quoted, signed } from "./dom.js";
 import { openGraph } from "./graph.js";
+import { state } from "./state.js";
 
 const SHOWN = 8; // pairs before "show all"
 const ANY_QUERY = "any query"; // the word of all queries, by which numbers of documents count
@@ -14,6 +15,11 @@ function word(text) {
     el("bdi", null, text),
   );
 }
+
+export const pairName = (pair) => `${pair.query_word} → ${pair.doc_word}`;
+
+// Whether an action on this page changed what the pair adds.
+const isTaught = (pair) => [...state.taught.values()].some((names) => names.has(pairName(pair)));
 
 function words(pair) {
   if (pair.query_word === pair.doc_word) return [word(pair.query_word)];
@@ -70,7 +76,11 @@ function table(found, all, showAll, caption) {
   const values = [...shown.map((pair) => pair.contribution), restValue, 0];
   const low = Math.min(...values);
   const high = Math.max(...values);
-  const rows = shown.map((pair) => row(pair.label ?? words(pair), pair.contribution, low, high));
+  const rows = shown.map((pair) => {
+    const taught = !pair.label && isTaught(pair);
+    const label = taught ? [...words(pair), el("span", { class: "soft" }, " learned just now")] : words(pair);
+    return row(pair.label ?? label, pair.contribution, low, high, taught ? "taught" : null);
+  });
   if (restCount) {
     const label = counted(restCount, "more pair");
     rows.push(

@@ -8,6 +8,7 @@ export const state = {
   all: false, // whether those below the last match are shown, too
   filters: [], // "column:value"
   dismissed: new Map(), // what was called not relevant here, by query and document, and the actions that say so
+  taught: new Map(), // by action, the pairs of words that it changed
 };
 
 const keyOf = (id) => `${state.answer?.query}\n${id}`;

@@ -6,7 +6,8 @@
 import { ask, send } from "./api.js";
 import { byId, counted, say } from "./dom.js";
 import { nameOf } from "./names.js";
-import { flash, rowOf, rowsOf, sayMoves, setWorking } from "./results.js";
+import { pairName } from "./reasons.js";
+import { flash, isOpen, rowOf, rowsOf, sayMoves, setWorking } from "./results.js";
 import { dismiss, readmitBy, state } from "./state.js";
 
 const MOST_PASSED = 9; // results that one move is compared with; more of those that were passed are skipped evenly
@@ -53,8 +54,29 @@ async function showLearned(revision, said, outcome) {
     tell(`${said} It is kept, but the list could not be asked for again. ${problem.message}`);
     return;
   }
-  const outcomes = moves === null ? "It is kept, and counts soon." : outcome(moves);
+  const outcomes = moves === null ? "It is kept, and counts soon." : await outcome(moves);
   tell(`${said} ${outcomes}`, moves ? sayMoves(moves) : "");
+}
+
+// What each pair of words adds to the score of a result; nothing where that cannot be asked for.
+async function pairsOf(id) {
+  try {
+    const found = await ask("explain", { q: state.answer.query, doc: id, system: "learned" });
+    return new Map(found.pairs.map((pair) => [pairName(pair), pair.contribution]));
+  } catch {
+    return new Map();
+  }
+}
+
+// Notes the pairs that an action changed, so that reasons show them, and says which changed most.
+async function noteTaught(action, id, before) {
+  const after = await pairsOf(id);
+  const change = (name) => Math.abs(after.get(name) - (before.get(name) ?? 0));
+  const changed = [...after.keys()].filter((name) => change(name) > 1e-6).sort((a, b) => change(b) - change(a));
+  if (before.size + after.size === 0 || !changed.length) return "";
+  state.taught.set(action, new Set(changed));
+  if (rowsOf("learned").some(isOpen)) display(state.answer, true); // open reasons mark them
+  return ` What did it most: ${changed[0]}.`;
 }
 
 function refusal(what, problem) {
@@ -70,10 +92,11 @@ async function teach(result, other, label, path, body, key = null) {
   about = result.id;
   setWorking(result.id);
   try {
+    const before = await pairsOf(result.id);
     const taken = await send(path, { query: state.answer.query, ...body });
     last = { actions: [taken.action], label, id: result.id, key };
     if (key !== null) state.dismissed.set(key, last.actions);
-    await showLearned(taken.revision, `You said: ${label}.`, () => outcomeOf(result, other, taken.effect));
+    await showLearned(taken.revision, `You said: ${label}.`, async () => outcomeOf(result, other, taken.effect) + (await noteTaught(taken.action, result.id, before)));
     flash(result.id);
     return true;
   } catch (problem) {
@@ -172,6 +195,7 @@ export async function undo(actions, label, id = null, key = null) {
     const taken = await send("undo", { actions });
     if (last?.actions.some((action) => actions.includes(action))) last = null;
     readmitBy(actions);
+    for (const action of actions) state.taught.delete(action);
     about = id;
     const ranked = () => {
       const now = state.answer?.learned.find((result) => result.id === id)?.rank;

@@ -1,0 +1,76 @@
+"""One gesture of a teacher on a small help desk, told in the terminal: what moved, by which words, and undone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from tercet.data import Preferences
+from tercet.fitting import TextModel
+from tercet.learn.online import OnlineLearner, OnlineRule
+from tercet.search import Index
+from tercet.weights import Sparse, Weights
+
+ARTICLES: Final = {
+    "display": "My display hangs\nRestart the graphics driver.",
+    "saver": "Change my screen saver\nMy settings, then screen saver. It is shown on the screen when nobody types.",
+    "canteen": "Frozen meals in the canteen\nFrozen food is in the left freezer. The microwave is next to it.",
+    "film": "Privacy film for a screen\nA film for a laptop screen is in the shop on floor two.",
+    "printer": "The printer is out of paper\nPaper is in the cupboard. Open tray two.",
+    "password": "Reset my password\nMy account, then password. A code is sent to my phone.",
+    "vpn": "Connect from home\nStart the VPN, then sign in with a code.",
+    "projector": "Projector in a meeting room\nPlug the cable into the laptop, then choose the source.",
+    "badge": "Lost badge\nThe front desk has spare badges for one day.",
+    "mail": "My mailbox is full\nMove old mail to the archive, then empty the bin.",
+}
+QUERY, ANSWER = "my screen is frozen", "display"
+OTHERS: Final = ("black screen", "screen frozen after lunch", "frozen laptop")
+_RULE: Final = OnlineRule(rate=50.0, l1=0.0, pairs=1024, step=1.0, weight=1.0)  # as of the service
+_ROUNDS: Final = 10
+
+
+def moved_to_top(index: Index, query: str, doc_id: str) -> TextModel:
+    """Return the model of an index after a document was dragged over all that were above it."""
+    model = index.model
+    assert isinstance(model, TextModel)
+    ids = [hit.doc_id for hit in index.search(query, len(index), cutoff=False)]
+    passed = ids[: ids.index(doc_id)]
+    D = model.docs({one: index.text(one) for one in (doc_id, *passed)})
+    learner = OnlineLearner(model.weights, _RULE)
+    n = len(passed)
+    learner.learn(
+        model.queries([query]), Preferences([0] * n * _ROUNDS, [0] * n * _ROUNDS, [*range(1, n + 1)] * _ROUNDS), D
+    )
+    return replace(model, weights=Weights([*model.weights.parts, Sparse(weights=learner.matrix())]))
+
+
+def tell_story(console: Console) -> None:
+    """Print the ranks of the answer before a gesture and after it, and the pair of words that moved it most."""
+    before = Index.build(ARTICLES)
+    after = before.with_model(moved_to_top(before, QUERY, ANSWER))
+    console.print(f'[bold]One gesture.[/] A help desk of {len(ARTICLES)} articles is asked "{QUERY}", and BM25 finds:')
+    for rank, hit in enumerate(before.search(QUERY, 6, cutoff=False), 1):
+        drag = "   [bold]← you drag this one to the top[/]" if hit.doc_id == ANSWER else ""
+        console.print(f"    {rank}. {(hit.text or '').splitlines()[0]}{drag}")
+    table = Table("query", "rank before", "now", "moved most by", title_justify="left")
+    for query in (QUERY, *OTHERS):
+        added: dict[str, list[tuple[str, float]]] = {}
+        for word, other, weight in after.explain(query, ANSWER).pairs:
+            if word != other:
+                added.setdefault(word, []).append((other, weight))
+        word, pairs = max(added.items(), key=lambda item: sum(weight for _, weight in item[1]))
+        others = ", ".join(other for other, _ in pairs[:2])
+        why = f"{word} → {others}, … {sum(weight for _, weight in pairs):+.2f}"
+        table.add_row(query, _rank(before, query), _rank(after, query), f"[reverse]{why}[/]")
+    console.print("It counts for this query, and for others with its words:")
+    console.print(table)
+    back = ", ".join(_rank(before.with_model(before.model), query) for query in (QUERY, *OTHERS))
+    console.print(f"Undo takes back exactly that: the ranks are {back} again.\n")
+
+
+def _rank(index: Index, query: str) -> str:
+    ids = [hit.doc_id for hit in index.search(query, len(index))]
+    return str(ids.index(ANSWER) + 1) if ANSWER in ids else "not found"
