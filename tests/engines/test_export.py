@@ -19,8 +19,6 @@ from support.exports import DOCS, Messages, one, read_synonyms, small_model
 from tercet.cli.main import cli
 from tercet.engines import (
     boosted_query,
-    positive_query,
-    positive_query_string,
     write_anserini,
     write_ciff,
     write_synonyms,
@@ -78,15 +76,6 @@ def test_synonyms_in_an_engine_rank_as_the_model(tmp_path):
         assert theirs / theirs.max() == pytest.approx(ours / ours.max(), rel=1e-2)
 
 
-def test_elasticsearch_lines_have_no_weights_and_say_so(tmp_path):
-    model = small_model({("hockey", "puck"): 0.8, ("hockey", "stick"): 0.3})
-    output = write_synonyms(tmp_path / "s.txt", model, engine="elasticsearch", min_boost=0.2, max_words=1)
-    comments, found = read_synonyms(tmp_path / "s.txt")
-    assert found == {"hockey": [("hockey", None), ("puck", None)]}
-    assert output.n_below == 1
-    assert "no weights in synonym files" in " ".join(comments)
-
-
 def test_words_that_a_synonym_file_cannot_hold_are_counted_and_others_escaped(tmp_path):
     words = tc.Vectoriser(analyser=tc.Analyser(pattern=r"\S+", lowercase=False)).fit(
         ["a|b #c d,e f=>g h\\i =>x y=> \\\\, plain"]
@@ -104,7 +93,6 @@ def test_words_that_a_synonym_file_cannot_hold_are_counted_and_others_escaped(tm
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"engine": "sphinx"}, "engine must be 'solr' or 'elasticsearch'"),
         ({"min_boost": 0}, "min_boost must be a number above 0"),
         ({"max_words": 0}, "max_words must be an integer from 1"),
     ],
@@ -134,11 +122,6 @@ def test_a_query_has_boosts_that_rank_as_the_model():
     engine = bm25_of(words, list(DOCS.values())) @ boosts
     ours = model.weights.score(model.queries(["hockey puck"]), model.docs(list(DOCS.values())))[0]
     assert engine / engine.max() == pytest.approx(ours / ours.max(), abs=1e-5)
-    impact = boosted_query(model, "hockey puck", index="impact")
-    weights = np.zeros(len(words.words_))
-    for word, boost in (*impact.clauses, *impact.negative):
-        weights[words.index_[word]] = boost
-    assert model.docs(list(DOCS.values())) @ weights == pytest.approx(ours, abs=1e-6)
 
 
 def test_clauses_beyond_the_most_are_counted():
@@ -222,15 +205,6 @@ def test_quantised_impacts_are_within_half_a_step_and_nothing_is_lost_uncounted(
     output = rows.summary()
     assert output.n_postings + output.n_left_out + output.n_rounded == int((exact > 0).sum())
     assert output.n_negative == int((exact < 0).sum())
-
-
-def test_without_expansion_documents_carry_their_own_words():
-    model = small_model({("hockey", "puck"): 0.8})
-    D = model.docs(list(DOCS.values()))
-    for at, (doc_id, columns, impacts) in enumerate(ImpactRows(model, DOCS, expand=False, bits=16)):
-        assert doc_id == list(DOCS)[at]
-        assert columns.tolist() == sorted(D[[at]].indices.tolist())
-        assert impacts.min() > 0
 
 
 def test_a_ciff_file_read_back_has_the_same_impacts(tmp_path):
@@ -340,11 +314,11 @@ def saved_small(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "model", folder
 
 
-@pytest.mark.parametrize("form", ["solr", "elasticsearch", "anserini", "ciff"])
+@pytest.mark.parametrize("form", ["solr", "anserini", "ciff"])
 def test_the_command_writes_each_form(saved_small, tmp_path, form):
     model, folder = saved_small
     documents = ["documents", str(folder), "--form", form]
-    command = documents if form in ("anserini", "ciff") else ["synonyms", "--engine", form]
+    command = documents if form in ("anserini", "ciff") else ["synonyms"]
     out = tmp_path / "out"
     done = CliRunner().invoke(cli, ["export", *command, "--model", str(model), "-o", str(out)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -359,17 +333,6 @@ def test_the_command_prints_a_query_and_what_is_negative(saved_small):
     assert done.stdout == boosted_query(tc.load(model), "hockey unheard").text + "\n"
     assert "most negative: bat -" in done.stderr
     assert "the model does not know: unheard" in done.stderr
-
-
-def test_a_query_string_with_nothing_left_out(saved_small):
-    model = tc.load(saved_small[0])
-    query = positive_query_string(model, "hockey puck", "body")
-    clauses = dict(clause.split("^") for clause in query.text.removeprefix("body:(")[:-1].split(" OR "))
-    expected = positive_query(model, "hockey puck").weights
-    assert {word: np.float32(boost) for word, boost in clauses.items()} == {
-        word: np.float32(weight) for word, weight in expected.items()
-    }
-    assert query.n_left_out == 0
 
 
 @pytest.mark.parametrize(

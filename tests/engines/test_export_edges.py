@@ -70,11 +70,9 @@ def test_what_a_word_counts_for_itself_is_in_solr_lines_also_without_other_words
     _, found = read_synonyms(tmp_path / "s.txt")
     assert found == {"hockey": [("hockey", 2.5)], "ice": [("ice", 0.0)], "bat": [("bat", 0.0)]}
     assert (output.n_words, output.n_pairs, output.n_negative) == (3, 0, 1)
-    output = write_synonyms(tmp_path / "s.txt", model, engine="elasticsearch")
-    assert output.n_words == 0
 
 
-def test_terms_of_several_words_are_for_the_form_that_can_hold_them(tmp_path):
+def test_terms_of_several_words_are_counted_as_unwritable(tmp_path):
     words = tc.Vectoriser(analyser=tc.Analyser(ngrams=(1, 2))).fit(["ice hockey", "puck"])
     n = len(words.words_)
     W = sparse.csr_array(np.where(np.eye(n), 0.0, 0.5).astype(np.float32))
@@ -85,10 +83,6 @@ def test_terms_of_several_words_are_for_the_form_that_can_hold_them(tmp_path):
     assert set(found) == {"ice", "hockey", "puck"}
     assert all(" " not in word for line in found.values() for word, _ in line)
     assert output.n_unwritable == 1
-    output = write_synonyms(tmp_path / "s.txt", model, engine="elasticsearch")
-    _, found = read_synonyms(tmp_path / "s.txt")
-    assert ("ice hockey", None) in found["puck"]
-    assert output.n_unwritable == 0
 
 
 def test_forms_of_text_are_packed_where_the_name_says_so(tmp_path):
@@ -115,13 +109,11 @@ def positions(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "model", tmp_path
 
 
-@pytest.mark.parametrize("form", ["solr", "elasticsearch", "query", "anserini", "ciff"])
+@pytest.mark.parametrize("form", ["solr", "query", "anserini", "ciff"])
 def test_a_place_that_cannot_be_written_is_named_and_nothing_is_left_behind(positions, form):
     model, folder = positions
     documents = ["documents", str(folder / "corpus.jsonl"), "--form", form]
-    command = {"query": ["query", "hockey"], "anserini": documents, "ciff": documents}.get(
-        form, ["synonyms", "--engine", form]
-    )
+    command = {"query": ["query", "hockey"], "solr": ["synonyms"]}.get(form, documents)
     before = sorted(folder.iterdir())
     missing = folder / "nowhere" / "x"
     for position, why in (

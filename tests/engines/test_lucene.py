@@ -13,14 +13,11 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import tercet as tc
-from oracles.engines import lucene_bm25, lucene_synonym_query
-from support.exports import read_synonyms
+from oracles.engines import lucene_bm25
 from support.lucene import lucene, missing
 from support.ranked_texts import QUERIES, model_of, texts
 from tercet.engines import (
     boosted_query,
-    certified_search,
-    positive_query_string,
     write_anserini,
     write_ciff,
     write_synonyms,
@@ -28,7 +25,6 @@ from tercet.engines import (
 from tercet.engines.impacts import ImpactRows
 from tercet.engines.query_strings import quoted, written_boost
 from tercet.fitting.text_model import ordinary_analyser
-from tercet.search import Index
 from tercet.weights import Identity, Sparse
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
@@ -123,46 +119,6 @@ def test_a_ciff_file_gives_the_same_sums_in_lucene(impacts, tmp_path):
         assert scores_of(answer, docs).tolist() == summed
 
 
-class Anserini:
-    """Documents in their own words, as an engine for `certified_search`; ``step`` is what an impact of 1 stands for."""
-
-    def __init__(self, target: str, docs: Mapping[str, str], model: tc.TextModel, step: float) -> None:
-        self.target, self.ids, self.step = target, list(docs), step
-        self.D = model.docs(list(docs.values()))
-
-    def top(self, weights: Mapping[str, float], n: int) -> Sequence[tuple[str, float]]:
-        text = " OR ".join(f"{quoted(word)}^{written_boost(weight, 9)}" for word, weight in weights.items())
-        [answer] = lucene()("anserini_parsed", target=self.target, queries=[text], k=n)
-        return [(doc_id, score * self.step) for doc_id, score in answer["hits"]]
-
-    def documents(self, doc_ids: Sequence[str]) -> tuple[Sequence[int], sparse.csr_array]:
-        positions = [self.ids.index(doc_id) for doc_id in doc_ids]
-        return positions, self.D[positions]
-
-
-def test_boosted_queries_over_impacts_and_exact_answers(tmp_path):
-    """``--no-expand`` documents: weights of the query times impacts; certified, the answer of all signed weights."""
-    docs = texts(1)
-    model = model_of(docs, signed=True, seed=1)
-    (tmp_path / "docs").mkdir()
-    output = write_anserini(tmp_path / "docs" / "docs.jsonl", model, docs, expand=False, bits=12, max_terms=1000)
-    target = str(tmp_path / "index")
-    lucene()("anserini", folder=str(tmp_path / "docs"), target=target)
-    D = model.docs(list(docs.values())).toarray()
-    index = Index.build(docs, model)
-    for query in QUERIES:
-        boosted = positive_query_string(model, query)
-        [answer] = lucene()("anserini_parsed", target=target, queries=[boosted.text], k=len(docs))
-        weights = np.zeros(D.shape[1])
-        for word, boost in boosted.clauses:
-            weights[model.doc_vectoriser.index_[word]] = boost
-        error = output.max_error * weights.sum() + SINGLE
-        assert np.abs(scores_of(answer, docs) * output.step - D @ weights).max() <= error
-        engine = Anserini(target, docs, model, output.step)
-        found = certified_search(model, query, engine, k=5, value_error=output.max_error)
-        assert list(found.hits) == [(hit.doc_id, hit.score) for hit in index.search(query, 5)]
-
-
 # -- a boosted query over BM25 ----------------------------------------------------------------------------------------
 
 
@@ -242,25 +198,6 @@ def test_solr_synonyms_with_boosts_score_as_the_model(tmp_path):
         )
         found, ours = scores_of(answer, docs), exact_scores(model, query, docs)
         assert found / found.max() == pytest.approx(ours / ours.max(), abs=5e-3)  # boosts have three digits
-
-
-def test_elasticsearch_synonyms_count_alike_as_one_word(tmp_path):
-    docs = texts(4)
-    model = model_of(docs, seed=4)
-    write_synonyms(tmp_path / "synonyms.txt", model, engine="elasticsearch", min_boost=0.3, max_words=5)
-    _, written = read_synonyms(tmp_path / "synonyms.txt")
-    asked = chain(tmp_path, synonym_filter("synonyms.txt"))
-    bm25_index("elasticsearch", docs, analyzer=chain(tmp_path), search_analyzer=asked)
-    words = model.query_vectoriser
-    assert any(len(others) > 1 for others in written.values())
-    for query in QUERIES:
-        [answer] = lucene()("search", name="elasticsearch", bodies=[{"query": {"match": {"body": query}}, "size": 100}])
-        expected = np.zeros(len(docs))
-        for word in words.analyser(query):
-            listed = [other for other, _ in written.get(word, [(word, None)])]
-            columns = [words.index_[other] for other in listed if other in words.index_]
-            expected += lucene_synonym_query(words, list(docs.values()), columns)
-        assert scores_of(answer, docs) == pytest.approx(expected, rel=1e-5)
 
 
 def test_awkward_words_of_a_synonym_file_are_read_as_they_are(tmp_path):

@@ -16,7 +16,7 @@ from oracles.memory import kernel_term, pooled_rows, score
 from support.corpora import Corpus, synonyms
 from support.indexes import random_part
 from tercet.data.documents import as_documents
-from tercet.engines import QdrantIndex, boosted_query
+from tercet.engines import boosted_query
 from tercet.errors import BundleError, DamagedBundleError, InputError
 from tercet.fitting.text_model import TextExplanation, past_name
 from tercet.learn.joint import joined
@@ -550,11 +550,9 @@ def test_damaged_memory_is_refused(remembering, tmp_path):
         tc.load(tmp_path / "other")
 
 
-def test_what_can_only_take_words_refuses_memory(remembering, tmp_path):
+def test_what_can_only_take_words_refuses_memory(remembering):
     with pytest.raises(InputError, match="memory besides"):
         boosted_query(remembering, "tea")
-    with pytest.raises(InputError, match="memory besides"):
-        QdrantIndex.build_rows(["a"], remembering.docs(["tea"]), remembering, tmp_path, url="http://localhost:1")
     assert remembering.words_alone().memory is None
 
 

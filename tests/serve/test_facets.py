@@ -9,7 +9,7 @@ import pytest
 
 import tercet as tc
 from support.serving import made_docs, made_index, refused, served
-from tercet.engines.remote_view import RemoteView
+from tercet.engines.engine_view import EngineView
 from tercet.errors import InputError
 from tercet.serve import messages
 from tercet.serve.facets import facets
@@ -123,7 +123,7 @@ def test_where_nothing_is_carried_there_is_nothing_to_choose(tmp_path):
 
 def test_qdrant_says_that_it_cannot():
     engine: Any = SimpleNamespace(name="Qdrant")
-    view = RemoteView(engine, *[None] * 3)
+    view = EngineView(engine, *[None] * 2)
     assert not view.has_column("shelf")
     with pytest.raises(InputError, match="Qdrant keeps cannot be filtered by stored fields; asked for 'shelf'"):
         view.filter({"shelf": ["oak"]})

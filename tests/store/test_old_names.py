@@ -6,14 +6,13 @@ from dataclasses import fields
 
 import pytest
 
-from tercet.engines.records import Upload
 from tercet.report import Report
 from tercet.search.segment import StoredSegment
 from tercet.store.codec import decode, encode
 from tercet.store.old_names import OLD_FIELDS, with_new_arrays
 from tercet.text import Analyser
 
-CLASSES = {cls.__name__: cls for cls in (Analyser, Report, StoredSegment, Upload)}
+CLASSES = {cls.__name__: cls for cls in (Analyser, Report, StoredSegment)}
 
 
 def test_fields_of_an_old_file_are_those_of_the_class():

@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 import tercet as tc
 from support.corpora import Corpus, synonyms
-from support.exports import PositiveOnly
-from support.indexes import small_model
 from support.letor_data import made_up
 from support.linked_corpus import write_linked_corpus
 from support.random_data import random_preferences, random_texts
@@ -223,8 +220,4 @@ def names(document: str) -> dict[str, Any]:
     }
     if document == "docs/guides/kernels.md":
         taken |= {"X": rows.X, "y": rows.y, "qid": rows.qid, "X_new": rows.X}
-    if document in ("docs/guides/certified.md", "docs/guides/elasticsearch.md"):
-        model = small_model(corpus.docs)
-        D = model.docs(corpus.docs.values())
-        taken |= {"model": model, "engine": PositiveOnly(list(corpus.docs), sparse.csr_array(D), model)}
     return taken

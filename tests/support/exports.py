@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 import struct
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 
 import tercet as tc
-from tercet.search import Index
-from tercet.weights import Identity, Sparse, Weights
+from tercet.weights import Identity, Sparse
 
 DOCS = {
     "d1": "ice hockey puck",
@@ -108,38 +105,6 @@ class Messages:
 def one(fields: dict[int, list], number: int, default: object = 0) -> object:
     [value] = fields.get(number, [default])
     return value
-
-
-class PositiveOnly:
-    """An engine that refuses negative weights, played by an embedded index that only matches words."""
-
-    def __init__(self, ids: Sequence[str], D: sparse.csr_array, model: tc.TextModel, step: float = 0.0) -> None:
-        self.ids, self.D, self.step = list(ids), D, step
-        self.words = model.doc_vectoriser.index_
-        stored = D if not step else sparse.csr_array(np.rint(D.toarray() / step) * step)
-        self.index = Index.build_rows(self.ids, stored, Weights([Identity(n_terms=D.shape[1])]))
-        self.deepest = 0
-
-    def top(self, weights: Mapping[str, float], n: int) -> Sequence[tuple[str, float]]:
-        assert weights
-        assert min(weights.values()) > 0
-        row = np.zeros((1, self.D.shape[1]))
-        for word, weight in weights.items():
-            row[0, self.words[word]] = weight
-        self.deepest = max(self.deepest, n)
-        return [(hit.doc_id, float(np.float32(hit.score))) for hit in self.index.search_row(row, n)]
-
-    def documents(self, doc_ids: Sequence[str]) -> tuple[Sequence[int], sparse.csr_array]:
-        positions = [self.ids.index(doc_id) for doc_id in doc_ids]
-        return positions, self.D[positions]
-
-
-def read_bulk(path: Path) -> dict[str, dict]:
-    """A bulk request as the engines read it: what to do and to which document, then with what."""
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    assert all(update["doc_as_upsert"] is True for update in lines[1::2])
-    pairs = zip(lines[::2], lines[1::2], strict=True)
-    return {action["update"]["_id"]: update["doc"] for action, update in pairs}
 
 
 def engine_chain(settings: dict, folder: Path) -> dict:

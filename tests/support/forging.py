@@ -41,13 +41,21 @@ from support.random_data import random_preferences, random_texts
 from tercet.data import open_rows, write_rows
 from tercet.data.matrix import row_blocks
 from tercet.engines import open_index
-from tercet.engines.postgres_engine import PostgresEngine
-from tercet.engines.qdrant_engine import QdrantEngine
-from tercet.engines.records import Location, RemoteFolder
+from tercet.engines.engine_index import Location
+from tercet.engines.opensearch import OpenSearchEngine
+from tercet.engines.postgres import PostgresEngine
+from tercet.engines.qdrant import QdrantEngine
 from tercet.errors import EngineError, TercetError
 from tercet.loading import load
+<<<<<<< HEAD
 from tercet.search.folder import vectoriser_fingerprint
 from tercet.store import read_bundle
+=======
+from tercet.search.folder import MODELS, Folder, vectoriser_fingerprint
+from tercet.store import read_bundle, write_bundle
+from tercet.store.block_sums import BlockSums
+from tercet.store.codec import encode
+>>>>>>> 6731e90a (Public names)
 from tercet.store.kinds import POSTGRES_INDEX, QDRANT_INDEX
 from tercet.text import Vectoriser, Vectors, vectorise
 from tercet.weights import Identity, Weights
@@ -196,10 +204,10 @@ def _make_remote(kind: str, url: str) -> Callable[[Path], None]:
 
     def make(path: Path) -> None:
         model, _ = _small_model()
-        folder = RemoteFolder(path, kind)
-        folder.prepare()
-        name, digest = folder.write_model(model)
-        folder.commit_location(Location(url, "tercet-index", "0" * 32, vectoriser_fingerprint(model), "", name, digest))
+        (path / MODELS).mkdir(parents=True)
+        name, digest = Folder(path).write_model(model)
+        location = Location(url, "tercet-index", "0" * 32, vectoriser_fingerprint(model), name, digest, True)
+        write_bundle(path, kind=kind, meta=encode(location)[0], arrays={}, siblings=(MODELS,))
 
     return make
 
@@ -211,6 +219,7 @@ def _use_remote(path: Path) -> None:
         raise EngineError("nobody answers")
 
     with (
+        mock.patch.object(OpenSearchEngine, "check_version", nobody),
         mock.patch.object(PostgresEngine, "check_version", nobody),
         mock.patch.object(QdrantEngine, "check_version", nobody),
         contextlib.suppress(EngineError),

@@ -9,15 +9,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from support.indexes import DOCS, small_model
-from tercet.engines import QdrantIndex
-
-NAME = "tercet-index"  # of the collection of `build`
 
 Fault = Callable[[str, str], int | str | None]  # method and path -> a status to answer, "lost" for no answer, or None
 
@@ -29,8 +23,8 @@ class Collection:
     """Points in memory, and the configuration the collection was created with."""
 
     def __init__(self, config: Json) -> None:
-        self.config, self.indexed = config, set[str]()
-        self.points: dict[int, Json] = {}
+        self.config = config
+        self.points: dict[str, Json] = {}
 
     def put(self, points: Sequence[Json]) -> None:
         self.points |= {point["id"]: point for point in points}
@@ -56,15 +50,10 @@ class Collection:
                 listed.append((point, single(sum(products))))
         return sorted(listed, key=lambda pair: -pair[1])[:limit]
 
-    def scroll(self, first: int, limit: int, must: Sequence[Json]) -> tuple[list[Json], int | None]:
-        """A page of the points that have one of the wanted values, by id, and the id that the next page begins with."""
-        wanted = [(each["key"], set(each["match"]["any"])) for each in must]
-        fitting = [
-            point
-            for row, point in sorted(self.points.items())
-            if row >= first and all(point["payload"].get(key) in values for key, values in wanted)
-        ]
-        return fitting[:limit], fitting[limit]["id"] if len(fitting) > limit else None
+    def scroll(self, first: str, limit: int) -> tuple[list[Json], str | None]:
+        """A page of points by id, and the id that the next page begins with."""
+        listed = [point for key, point in sorted(self.points.items()) if key >= first]
+        return listed[:limit], listed[limit]["id"] if len(listed) > limit else None
 
 
 def _chosen(part: Json, names: bool | list[str]) -> Json:
@@ -105,6 +94,8 @@ class FakeQdrant(ThreadingHTTPServer):
         if found is None:
             return 404, "Not found"
         name, rest = found.group(1), found.group(2) or ""
+        if rest == "/exists":
+            return 200, {"exists": name in self.collections}
         if not rest and method == "PUT":
             if name in self.collections:
                 return 409, f"Collection `{name}` already exists!"
@@ -122,9 +113,6 @@ class FakeQdrant(ThreadingHTTPServer):
 
     def points(self, collection: Collection, method: str, rest: str, body: Json) -> tuple[int, Any]:
         done = {"operation_id": 0, "status": "completed"}
-        if (method, rest) == ("PUT", "/index"):
-            collection.indexed.add(body["field_name"])
-            return 200, done
         if (method, rest) == ("PUT", "/points"):
             collection.put(body["points"])
             return 200, done
@@ -139,8 +127,7 @@ class FakeQdrant(ThreadingHTTPServer):
         if rest == "/points/query/batch":
             return 200, [{"points": self.nearest(collection, each)} for each in body["searches"]]
         if rest == "/points/scroll":
-            must = (body.get("filter") or {}).get("must", ())
-            page, following = collection.scroll(body.get("offset") or 0, body["limit"], must)
+            page, following = collection.scroll(body.get("offset") or "", body["limit"])
             return 200, {"points": collection.records(page, *shown), "next_page_offset": following}
         if rest == "/points/count":
             return 200, {"count": len(collection.points)}
@@ -148,7 +135,9 @@ class FakeQdrant(ThreadingHTTPServer):
 
     def nearest(self, collection: Collection, body: Json) -> list[Json]:
         listed = collection.nearest(body["using"], body["query"]["nearest"], body["limit"])
-        records = collection.records((point for point, _ in listed), body["with_payload"], body["with_vector"])
+        records = collection.records(
+            (point for point, _ in listed), body["with_payload"], body.get("with_vector", False)
+        )
         found = [record | {"score": score, "version": 0} for record, (_, score) in zip(records, listed, strict=True)]
         if body["limit"] >= 128 and not body["params"]["exact"]:
             return found[::2]  # servers of several shards leave some out, though not as many
@@ -229,20 +218,10 @@ def fake_qdrant() -> Iterator[FakeQdrant]:
         thread.join(timeout=10)
 
 
-def build(server: FakeQdrant, folder: Path, docs: Any = DOCS, **options: Any) -> QdrantIndex:
-    """An index in ``folder / "index"``, in batches of two."""
-    options = {"model": small_model(DOCS, latent=True), "batch_docs": 2} | options
-    return QdrantIndex.build(docs, options.pop("model"), folder / "index", url=server.url, **options)
-
-
 def changes(server: FakeQdrant) -> list[tuple[str, str]]:
     """The requests that change something."""
     reading = ("/points", "/points/query/batch", "/points/scroll", "/points/count")
     return [each for each in server.seen if each[0] != "GET" and not (each[0] == "POST" and each[1].endswith(reading))]
-
-
-def puts(server: FakeQdrant) -> int:
-    return sum(method == "PUT" and path.endswith("/points") for method, path in server.seen)
 
 
 class Spoil:

@@ -26,14 +26,15 @@ from tercet.cli.terminal import echo
 from tercet.data.lines import write_atomically
 from tercet.engines import (
     boosted_query,
+    search_body,
     write_adapted_vectors,
     write_anserini,
     write_ciff,
-    write_rank_features,
+    write_memory_updates,
     write_synonyms,
 )
-from tercet.engines.elasticsearch import rewrite
 from tercet.engines.linear_models import FEATURES_NAME, MODEL_NAME, write_ltr
+from tercet.engines.lucene_query import FORMS, MEMORY_FIELD, TEXT_FIELD
 from tercet.errors import InputError
 
 LTR_ADDRESSES = {
@@ -52,17 +53,16 @@ text_model_option = click.option("--model", type=FOLDER, required=True, help="A 
 @click.command(
     epilog=examples(
         "export synonyms --model model/ -o synonyms.txt",
-        "export synonyms --model model/ --engine elasticsearch --min-boost .3 -o synonyms.txt",
+        "export synonyms --model model/ --min-boost .3 -o synonyms.txt",
     )
 )
 @text_model_option
 @output_options("File to write.", required=True)
-@engine_option
 @click.option("--min-boost", default=0.1, show_default=True, type=float, help="The smallest boost to list.")
 @click.option("--max-words", default=10, show_default=True, type=click.IntRange(min=1), help="Most for a word.")
-def synonyms(model: Path, output: Path, engine: Any, min_boost: float, max_words: int) -> None:
-    """Write the document words that count for each query word as a file of synonyms."""
-    written = write_synonyms(output, open_model(model), engine=engine, min_boost=min_boost, max_words=max_words)
+def synonyms(model: Path, output: Path, min_boost: float, max_words: int) -> None:
+    """Write the document words that count for each query word as a synonym file of Solr, with weights."""
+    written = write_synonyms(output, open_model(model), min_boost=min_boost, max_words=max_words)
     echo(f"{output}: {written.n_pairs:,} words for {written.n_words:,} query words")
     echo(
         f"left out: {written.n_below:,} smaller and {written.n_negative:,} negative weights, "
@@ -73,30 +73,32 @@ def synonyms(model: Path, output: Path, engine: Any, min_boost: float, max_words
 @click.command(
     epilog=examples(
         'export query "avocado toast" --model model/ --field text',
-        'export query "avocado toast" --model model/ --form rescore -o body.json',
+        'export query "avocado toast" --model model/ --form memory -o body.json',
     )
 )
 @click.argument("text")
 @text_model_option
 @output_options("File to write; without one the query is printed.")
-@click.option("--field", help="The field to search in.")
+@click.option("--field", help="Field to search in.  [default: text]")
 @click.option(
     "--form",
-    type=click.Choice(["string", "boosted", "impacts", "folded", "rescore"]),
+    type=click.Choice(["string", *FORMS]),
     default="string",
     show_default=True,
-    help="Lucene's query syntax, or the body of a search of Elasticsearch or OpenSearch.",
+    help="Lucene's query syntax; or the body of a search of OpenSearch or Elasticsearch: by the text alone, also by "
+    "past queries, or by the weighted words of the model.",
 )
 @click.option("--clauses", default=32, show_default=True, type=click.IntRange(min=1), help="Most clauses.")
 def query(text: str, model: Path, output: Path | None, field: str | None, form: Any, clauses: int) -> None:
-    """Write TEXT as the boosted query that a model makes of it, for an engine that scores by BM25 or by impacts."""
-    if form == "boosted" and field is None:
-        raise click.UsageError("--form boosted needs --field, the text to search in")
+    """Write TEXT as a query for an engine that scores by BM25: words with weights, and past queries."""
     text_model = open_model(model)
     if form != "string":
-        body = rewrite(text_model, text, form=form, text_field=field, max_terms=clauses)
+        body = search_body(text_model, text, form=form, text_field=field or TEXT_FIELD, max_clauses=clauses)
         _write(output, json.dumps(body, ensure_ascii=False))
         return
+    if text_model.memory is not None:
+        echo("note: the syntax has no place for memory; --form memory and --form words have past queries", err=True)
+        text_model = text_model.words_alone()
     boosted = boosted_query(text_model, text, max_terms=clauses, field=field)
     if not boosted.clauses:
         unknown = f"; the model does not know: {', '.join(boosted.unknown)}" if boosted.unknown else ""
@@ -117,6 +119,21 @@ def _write(output: Path | None, text: str) -> None:
     else:
         with write_atomically(output) as stream:
             stream.write(f"{text}\n")
+
+
+@click.command(
+    epilog=examples(
+        "export memory --model model/ -o memory.ndjson",
+        "export memory --model model/ --field asked -o memory.ndjson",
+    )
+)
+@text_model_option
+@click.option("--field", default=MEMORY_FIELD, show_default=True, help="Field of past queries.")
+@output_options("File to write.", required=True)
+def memory(model: Path, field: str, output: Path) -> None:
+    """Write the past queries of documents as partial updates for the _bulk endpoint of OpenSearch or Elasticsearch."""
+    n = write_memory_updates(output, open_model(model), field)
+    echo(f"{output}: past queries of {n:,} documents, in the field {field}")
 
 
 @click.command(
@@ -170,7 +187,7 @@ def vectors(model: Path, query_vectors: Path | None, output: Path, only_map: boo
 @click.command(
     epilog=examples(
         "export documents nfcorpus/ --model model/ -o documents.jsonl",
-        "export documents products.csv --model model/ --form elasticsearch -o bulk.ndjson",
+        "export documents products.csv --model model/ --form ciff -o products.ciff",
     )
 )
 @click.argument("data", type=DATA)
@@ -179,10 +196,10 @@ def vectors(model: Path, query_vectors: Path | None, output: Path, only_map: boo
 @output_options("File to write.", required=True)
 @click.option(
     "--form",
-    type=click.Choice([*IMPACT_WRITERS, "elasticsearch"]),
+    type=click.Choice(list(IMPACT_WRITERS)),
     default="anserini",
     show_default=True,
-    help="JSON vectors for Anserini; CIFF, which PISA and others read; bulk updates for Elasticsearch and OpenSearch.",
+    help="JSON vectors for Anserini; CIFF, which PISA and others read.",
 )
 @click.option("--queries", type=FILE, help="Queries as people ask them: what they ask for is kept. Not test queries.")
 @click.option(
@@ -198,14 +215,6 @@ def documents(data: Path, model: Path, output: Path, form: str, queries: Path | 
     docs = open_judged(data).docs
     kept: dict[str, Any] = {"queries": asked, "max_terms": terms or MOST_TERMS, "mean_terms": terms or MEAN_TERMS}
     words = f"{terms or MOST_TERMS} words of a document" if asked is None else f"{terms or MEAN_TERMS} words a document"
-    if form == "elasticsearch":
-        features = write_rank_features(output, text_model, docs, **kept)
-        echo(
-            f"{output}: {features.n_docs:,} documents for _bulk, {features.n_impacts:,} impacts, "
-            f"{features.n_folded:,} folded features, each off by at most {features.relative_error:.2g} of itself"
-        )
-        echo(f"left out of the impacts: {features.n_left_out:,} beyond {words}, {features.n_negative:,} negative")
-        return
     written = IMPACT_WRITERS[form](output, text_model, docs, **kept)
     echo(f"{output}: {written.n_docs:,} documents, {written.n_postings:,} impacts")
     echo(f"an impact of 1 is {written.step:.4g} of a score, off by at most {written.max_error:.4g}")

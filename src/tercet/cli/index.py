@@ -28,12 +28,12 @@ from tercet.cli.progress import DocumentCount
 from tercet.cli.serve import taught_of
 from tercet.cli.terminal import echo
 from tercet.data.lines import open_lines
+from tercet.engines.engine_index import is_interrupted
 from tercet.engines.opening import BACKENDS, open_index
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
 from tercet.search import BaseIndex, Index
 from tercet.search.base import n_terms
-from tercet.search.folder import UPLOAD
 from tercet.search.growth import can_grow
 from tercet.store import MANIFEST_NAME
 from tercet.store.kinds import INDEX
@@ -99,7 +99,7 @@ def index(
         _build(context, source, output, text_model, doc_vectors, **new)
         return
     refuse_given(context, ("replace", *NEW_INDEX[1:]), f"is for a new index; to make one of {source}, add -o INDEX")
-    if not (source / MANIFEST_NAME).is_file() and not (source / UPLOAD).is_file():
+    if not (source / MANIFEST_NAME).is_file():
         raise click.UsageError(f"{source} is no index; to make one of it, add -o INDEX")
     if model is not None and changes["undo"]:
         raise click.UsageError("--undo switches back to the model before; leave out --model")
@@ -130,8 +130,11 @@ def _build(
     if (backend is None) != (url is None) or (collection is not None and url is None):
         named = ", ".join(BACKENDS)
         raise click.UsageError(f"--backend (one of {named}) and --url go together; --collection is for them")
-    if not (output / UPLOAD).is_file():  # else an upload goes on
-        check_output(context, output, INDEX if backend is None else BACKENDS[backend].kind)
+    if backend is not None and no_texts:
+        raise click.UsageError(f"--no-texts is for an embedded index; {backend} scores candidates by their texts")
+    kind = INDEX if backend is None else BACKENDS[backend].kind
+    if backend is None or not is_interrupted(output, kind):  # else an upload goes on
+        check_output(context, output, kind)
     is_bm25 = text_model is None
     if not is_bm25 and language is not None:
         raise click.UsageError("--language is for BM25; --model has its own")
@@ -143,10 +146,10 @@ def _build(
         text_model, analyser = TextModel.bm25((document[1] for document in docs), analyser), None
         text_model = with_columns(text_model, data)
         docs = documents_of(data)
-    settings: dict[str, Any] = {"analyser": analyser, "keep_texts": not no_texts, "progress": DocumentCount()}
+    settings: dict[str, Any] = {"analyser": analyser, "progress": DocumentCount()}
     built: BaseIndex
     if backend is None or url is None:
-        built = Index.build(docs, text_model, output, **settings)
+        built = Index.build(docs, text_model, output, keep_texts=not no_texts, **settings)
     else:
         built = BACKENDS[backend].build(docs, text_model, output, url=url, collection=collection, **settings)
     how = "" if not is_bm25 else f", BM25 {_words(language)}"

@@ -42,11 +42,12 @@ LETOR_VERBS = {
     "compare": ("tercet.cli.letor:compare", "Compare models on a LETOR file by paired tests."),
 }
 EXPORT_VERBS = {
-    "synonyms": ("tercet.cli.export:synonyms", "Synonym files for Solr and Elasticsearch."),
-    "query": ("tercet.cli.export:query", "One query as boosted clauses."),
+    "synonyms": ("tercet.cli.export:synonyms", "Synonym files for Solr."),
+    "query": ("tercet.cli.export:query", "One query, for OpenSearch and others."),
+    "memory": ("tercet.cli.export:memory", "Past queries of documents, for OpenSearch."),
     "ltr": ("tercet.cli.export:ltr", "Linear feature models for Solr and Elasticsearch LTR."),
     "vectors": ("tercet.cli.export:vectors", "Own vectors of queries, adapted, for vector engines."),
-    "documents": ("tercet.cli.export:documents", "Documents as impacts, for Anserini, PISA and Elasticsearch."),
+    "documents": ("tercet.cli.export:documents", "Documents as impacts, for Anserini and PISA."),
 }
 # In the order of use.
 SECTIONS = {

@@ -33,8 +33,6 @@ def write_ciff(
     model: TextModel,
     docs: Mapping[str, str],
     *,
-    expand: bool = True,
-    fold: bool = False,
     max_terms: int = 256,
     bits: int = 10,
     queries: Iterable[str] | None = None,
@@ -58,9 +56,7 @@ def write_ciff(
     ...     write_ciff(f"{folder}/index.ciff", TextModel.bm25(docs.values()), docs).n_docs
     2
     """
-    rows = ImpactRows(
-        model, docs, expand=expand, fold=fold, max_terms=max_terms, bits=bits, queries=queries, mean_terms=mean_terms
-    )
+    rows = ImpactRows(model, docs, max_terms=max_terms, bits=bits, queries=queries, mean_terms=mean_terms)
     all_columns, all_impacts, sizes, lengths, ids = [], [], [], [], []
     for doc_id, columns, impacts in rows:
         all_columns.append(columns.astype(np.int32))

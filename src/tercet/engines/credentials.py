@@ -10,7 +10,8 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from tercet.errors import InputError
 
@@ -74,3 +75,33 @@ def check_encrypted(hosts: Sequence[str], is_encrypted: bool, what: str, remedy:
     away = [host for host in hosts if not is_loopback(host)]
     if away and not is_encrypted:
         raise InputError(f"{what} would go to {away[0]} without encryption; {remedy}")
+
+
+def http_url(url: Any, port: int, variable: str) -> str:
+    """Check the URL of a server and return it as a folder keeps it.
+
+    Parameters
+    ----------
+    url : as the user gave it
+    port : of the example in error messages
+    variable : variable of the environment that holds the secret
+
+    Examples
+    --------
+    >>> http_url("http://localhost:6333/", 6333, "QDRANT_API_KEY")
+    'http://localhost:6333'
+    """
+    expected = f"expected one like http://localhost:{port}"
+    if not isinstance(url, str) or not url:
+        raise InputError(f"url is {url!r}; {expected}")
+    try:
+        parts = urlsplit(url)
+        hostname = parts.hostname
+        _ = parts.port
+    except ValueError as error:
+        raise InputError(f"url is {url!r}, which is none: {error}") from error
+    if parts.username is not None or parts.password is not None:
+        raise InputError(f"url must not hold a password, since it is written to disk; set {variable} instead")
+    if parts.scheme not in ("http", "https") or not hostname or parts.query or parts.fragment:
+        raise InputError(f"url is {url!r}; {expected}")
+    return url.rstrip("/")

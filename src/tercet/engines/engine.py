@@ -1,8 +1,8 @@
-"""What an index asks of an engine that keeps its documents: one collection of points, sparse vectors with payloads.
+"""Interface of an engine that keeps documents and lists candidates for a query.
 
-A point is a document, or the marker that makes a collection ours. Each engine says how its points are written, searched
-and listed; what an index makes of that is the same for all of them, in the files beside this one. What a network or a
-busy server spoils is tried again, see `retried`.
+An engine stores each document with its text, its stored fields and, where the engine can use them, its words as a
+sparse vector and the past queries that it answered. An engine lists candidates; `tercet.engines.engine_view` scores
+them. Failures that may pass are tried again, see `retried`.
 """
 
 from __future__ import annotations
@@ -11,32 +11,32 @@ import logging
 import random
 import re
 import time
+import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
-from typing import Any, Final, Self, TypeVar
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tercet.errors import EngineAwayError, InputError
+from tercet.fitting.text_model import TextModel
 
-DOC_ID, TEXT, STORED_FIELDS = "doc_id", "text", "stored_fields"  # the payload of a document; stored fields are JSON
-MISSING: Final = "is not there"
-PAGE: Final = 1024  # points that are read, listed or removed by one request
-
-Terms = NDArray[np.int64]
-Values = NDArray[np.float32]
-Query = tuple[Terms, Values]
+PAGE: Final = 1024  # documents that one request reads, lists or removes
 T = TypeVar("T")
+
+_NO_TERMS: Final = np.empty(0, dtype=np.int64)
+_NO_VALUES: Final = np.empty(0, dtype=np.float32)
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How often something is tried, and the seconds in between: ``first``, twice that, and so on up to ``most``."""
+    """Number of attempts, and the seconds between them: ``first``, doubled each time, up to ``most``."""
 
     attempts: int
     first: float
@@ -44,11 +44,11 @@ class Patience:
 
 
 READING: Final = Patience(3, 0.1, 1.0)  # somebody waits for an answer
-WRITING: Final = Patience(10, 0.5, 20.0)  # a long upload sits out the restart of a server
+WRITING: Final = Patience(10, 0.5, 20.0)  # a long upload outlasts the restart of a server
 
 
 class Passing(Exception):
-    """A failure that may be gone at the next attempt; ``after`` is how many seconds the server asked to wait."""
+    """A failure that may be gone at the next attempt; ``after`` is the number of seconds that the server asks for."""
 
     def __init__(self, problem: str, after: float = 0.0) -> None:
         super().__init__(problem)
@@ -56,10 +56,7 @@ class Passing(Exception):
 
 
 def retried(call: Callable[[], T], purpose: str, where: str, patience: Patience) -> T:
-    """Exponential backoff: ``call()``, tried again after each `Passing` failure; the last is an `EngineAwayError`.
-
-    The pauses double from one to the next, see `Patience`.
-    """
+    """Call with exponential backoff after each `Passing` failure; the last failure is an `EngineAwayError`."""
     waited = 0.0
     for attempt in range(1, patience.attempts + 1):
         try:
@@ -70,7 +67,7 @@ def retried(call: Callable[[], T], purpose: str, where: str, patience: Patience)
                     f"{where} does not answer: {purpose} was tried {patience.attempts} times, with {waited:.1f} s of "
                     f"waiting in between; the last time: {problem}"
                 ) from problem
-            # Many clients of a server that comes back must not all ask at the same moment.
+            # Clients of a server that comes back must not all ask at the same moment.
             seconds = min(patience.most, patience.first * 2 ** (attempt - 1)) * random.uniform(0.75, 1.0)
             seconds = max(seconds, min(problem.after, patience.most))
             _log.info("%s: %s: %s; trying again in %.2f s", where, purpose, problem, seconds)
@@ -84,48 +81,64 @@ def pause(seconds: float) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
-    """A document on its way in, or the marker: a number, a sparse vector (empty for none) and its payload."""
-
-    row: int
-    terms: Terms
-    values: Values
-    payload: Mapping[str, Any]
-
-
-@dataclass(frozen=True, eq=False)
-class StoredPoint:
-    """A document as it comes back. ``score`` is 0 where it was not searched for."""
-
-    row: int
-    doc_id: str
-    score: float
-    read_vector: Callable[[], tuple[Terms, Values]]  # most documents of a search are remembered, so few are converted
-
-    def vector(self) -> tuple[Terms, Values]:
-        """Its dimensions in ascending order, and their values."""
-        terms, values = self.read_vector()
-        if (terms[1:] > terms[:-1]).all():
-            return terms, values
-        order = np.argsort(terms)
-        return terms[order], values[order]
-
-
-class Engine(ABC):
-    """One collection. Every method may raise `EngineError`, after trying again where that may help.
+class EngineDocument:
+    """A document in an engine.
 
     Attributes
     ----------
-    name : of the engine, as people know it
-    most_dimensions : that the vector of a document may have; None where any number will do
-    url : as errors name it, without user and password
-    collection : its name
+    doc_id : id outside of the engine
+    text : text
+    stored_fields : other columns as a JSON object; empty for none
+    position : number that orders documents of equal scores
+    digest : hash of all that was written for the document
+    terms, values : words as columns of the model; empty in documents that are read
+    past_queries : past queries that the document answered, strongest first; empty in documents that are read
+    score : score that the engine gave a candidate; 0 for other documents
     """
 
-    name: str
-    most_dimensions: int | None = None
+    doc_id: str
+    text: str
+    stored_fields: str
+    position: int
+    digest: str = ""
+    terms: NDArray[np.int64] = field(default_factory=lambda: _NO_TERMS)
+    values: NDArray[np.float32] = field(default_factory=lambda: _NO_VALUES)
+    past_queries: tuple[str, ...] = ()
+    score: float = 0.0
 
-    def __init__(self, url: str, collection: str, patience: Patience) -> None:
+
+@dataclass(frozen=True, eq=False)
+class CandidateQuery:
+    """An expanded query.
+
+    Attributes
+    ----------
+    terms, weights : columns of the model in ascending order and their weights, which may be negative
+    words : (word, boost) for engines that score words by BM25; positive boosts, the strongest first
+    """
+
+    terms: NDArray[np.int64]
+    weights: NDArray[np.float32]
+    words: tuple[tuple[str, float], ...]
+
+
+class Engine(ABC):
+    """One collection of documents. A method raises `EngineError` once trying again does not help.
+
+    Attributes
+    ----------
+    name : name that people know
+    most_terms : largest number of different words of a document, or terms of a query
+    sums_products : whether a candidate's score is the inner product of its words and the query in single precision
+    url : address as errors show it, without user and password
+    collection : name of the collection
+    """
+
+    name: ClassVar[str]
+    most_terms: ClassVar[int] = 16_000
+    sums_products: ClassVar[bool] = True
+
+    def __init__(self, url: str, collection: str, patience: Patience = READING) -> None:
         self.url, self.collection, self._patience = url, collection, patience
 
     @property
@@ -133,75 +146,82 @@ class Engine(ABC):
         """The collection, as errors name it."""
         return f"{self.url}, collection {self.collection!r}"
 
-    def patient(self, patience: Patience) -> Self:
-        """Return the same collection with other pauses between attempts."""
+    def patient(self) -> Self:
+        """Return the same collection with the patience of an upload."""
         engine = copy(self)
-        engine._patience = patience
+        engine._patience = WRITING
         return engine
 
     # -- the collection -----------------------------------------------------------------------------------------
 
     @abstractmethod
     def check_version(self) -> None:
-        """Reach the engine; an error where it is of a version that is not supported."""
+        """Reach the engine; raise an error where its version is not supported."""
 
     @abstractmethod
-    def problem(self) -> str | None:
-        """Why this collection cannot be one of ours, by its configuration; `MISSING` where there is none."""
+    def owner(self) -> str | None:
+        """Return the name of the index that owns the collection: empty for a foreign one, None where there is none."""
 
     @abstractmethod
-    def create(self) -> None: ...
+    def create(self, owner: str, model: TextModel) -> None:
+        """Create the collection for an index; may be called again after an interruption."""
 
     @abstractmethod
-    def index_ids(self) -> None:
-        """Index the ids, so that no search by id scans all documents; may be asked for again."""
+    def drop(self) -> None:
+        """Remove the collection with all documents."""
+
+    # -- documents ----------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def drop(self) -> None: ...
-
-    # -- points -------------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def put(self, points: Sequence[Point]) -> None:
-        """Write points, also over others of the same number."""
+    def put(self, documents: Sequence[EngineDocument]) -> None:
+        """Write documents, in the place of those with the same ids."""
 
     @abstractmethod
-    def delete(self, rows: Sequence[int]) -> None: ...
+    def delete(self, doc_ids: Sequence[str]) -> None:
+        """Remove documents; ids that are not there are ignored."""
 
     @abstractmethod
     def count(self) -> int:
-        """How many points there are."""
+        """Return the number of documents."""
 
     @abstractmethod
-    def payload(self, row: int) -> Mapping[str, Any] | None:
-        """The payload of one point; None where it is not there."""
+    def fetch(self, doc_ids: Sequence[str]) -> list[EngineDocument]:
+        """Read documents by id, in any order; ids that are not there are left out."""
 
     @abstractmethod
-    def nearest(self, queries: Sequence[Query], n: int) -> list[list[StoredPoint]]:
-        """For each query the n documents with the largest inner products, largest first, in single precision.
-
-        Those whose inner product is zero are left out.
-        """
+    def digests(self, doc_ids: Sequence[str]) -> dict[str, str]:
+        """Return the digest of each document that is there, by id."""
 
     @abstractmethod
-    def nearest_rows(self, query: Query, n: int) -> NDArray[np.int64]:
-        """The same for one query, numbers only."""
+    def ids(self) -> Iterator[str]:
+        """Return all ids in the order of positions."""
 
     @abstractmethod
-    def fetch(self, rows: Sequence[int]) -> list[StoredPoint]:
-        """Documents by number, in any order; those that are not there are left out."""
+    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[list[EngineDocument]]:
+        """List for each query the n best documents that have a word of the query, best first."""
 
-    @abstractmethod
-    def contents(self, rows: Sequence[int]) -> dict[int, Mapping[str, Any]]:
-        """The texts and stored fields of documents, by number, each where it is kept."""
+    def finish(self) -> None:  # noqa: B027  # most engines need not do anything
+        """Make all writes visible to searches; called at the end of each change."""
 
-    @abstractmethod
-    def rows_of(self, doc_ids: Collection[str]) -> list[tuple[int, str]]:
-        """Numbers and ids of the documents with some ids."""
+    def remember(self, past_queries: Iterable[tuple[str, Sequence[str]]]) -> None:  # noqa: B027
+        """Replace the past queries of documents, by id, where the engine keeps some."""
 
-    @abstractmethod
-    def ids_from(self, row: int, n: int) -> list[tuple[int, str]]:
-        """Numbers and ids of the first n documents from a number on."""
+
+def key_of(doc_id: str) -> uuid.UUID:
+    """Return the key of a document in engines whose own ids are short.
+
+    Examples
+    --------
+    >>> key_of("007")
+    UUID('b797c0db-213d-0981-f111-d755b86ab03b')
+    """
+    return uuid.UUID(bytes=blake2b(doc_id.encode("utf-8"), digest_size=16).digest())
+
+
+def pages(entries: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Split into slices of at most `PAGE`."""
+    for start in range(0, len(entries), PAGE):
+        yield entries[start : start + PAGE]
 
 
 def shown_url(url: str) -> str:
@@ -216,7 +236,24 @@ def shown_url(url: str) -> str:
 
 
 def check_collection(name: Any, most: int = 200) -> None:
-    """A name that every engine takes: it may be part of a URL, the name of a folder or of a table."""
+    """Refuse a name that is not safe as a part of a URL, a folder or a table."""
     right = isinstance(name, str) and 0 < len(name) <= most and name.replace("-", "").replace("_", "").isalnum()
     if not right or not name.isascii():
         raise InputError(f"collection is {name!r}; expected letters, digits, - and _, at most {most}")
+
+
+def payload_of(document: EngineDocument) -> dict[str, Any]:
+    """The fields of a document that every engine stores."""
+    return {
+        "doc_id": document.doc_id,
+        "text": document.text,
+        "stored_fields": document.stored_fields,
+        "position": document.position,
+        "digest": document.digest,
+    }
+
+
+def document_of(payload: Mapping[str, Any], score: float = 0.0) -> EngineDocument:
+    """A document from the fields that `payload_of` gave."""
+    text, stored_fields = payload["text"], payload.get("stored_fields") or ""
+    return EngineDocument(payload["doc_id"], text, stored_fields, int(payload["position"]), score=score)

@@ -1,4 +1,4 @@
-"""Learned pairs as a synonym file of Solr or Elasticsearch."""
+"""Learned pairs as a synonym file of Solr, with weights."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +17,11 @@ from tercet.engines.weighting import own_weight, rarity_left_to_engine
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
 
-SynonymEngine = Literal["solr", "elasticsearch"]
-
 _BLOCK = 256  # query words looked at together
 _SPECIAL: Final = re.compile(r"([\\,=>])")
-# A line that starts with # is a comment, and | sets off the weight; neither can be escaped everywhere.
-_UNWRITABLE: Final[dict[str, re.Pattern[str]]] = {
-    # Solr cuts an entry at blanks, so of a term of several words only the last would get its weight.
-    "solr": re.compile(r"^#|\||[\x00-\x1f]|\s|^$"),
-    "elasticsearch": re.compile(r"^#|\||[\x00-\x1f]|^\s|\s$|^$"),
-}
+# A line that starts with # is a comment, | sets off the weight and cannot be escaped everywhere, and Solr splits an
+# entry at blanks, so that of a term of several words only the last would get its weight.
+_UNWRITABLE: Final = re.compile(r"^#|\||[\x00-\x1f]|\s|^$")
 
 
 @dataclass(frozen=True)
@@ -36,7 +31,7 @@ class Expansions:
     Attributes
     ----------
     n_words, n_pairs : query words with a line, and other words in those lines; a word that counts more or less than
-        its plain match, by ``min_boost`` or more, has a line in Solr's form even where no other word counts for it
+        its plain match, by ``min_boost`` or more, has a line even where no other word counts for it
     n_below : positive weights that were left out: below ``min_boost``, or beyond the ``max_words`` of a word
     n_negative : negative weights of at least ``min_boost`` in size, also of a word on itself; a synonym file cannot
         express them
@@ -59,22 +54,20 @@ def write_synonyms(
     path: str | PathLike[str],
     model: TextModel,
     *,
-    engine: SynonymEngine = "solr",
     min_boost: float = 0.1,
     max_words: int = 10,
 ) -> Expansions:
     """Write each query word with the document words that count for it.
 
-    Solr lines carry weights, ``hockey => hockey|1, puck|0.4``, for a query analyser that ends in
-    ``solr.DelimitedBoostTokenFilterFactory`` (Solr 8.5 or later). Elasticsearch has no weights in synonym files, so
-    there every word that reaches ``min_boost`` counts alike. A weight is a boost of that word's BM25 score, where 1 is
-    what a word counts that nothing was learned about.
+    Lines carry weights, ``hockey => hockey|1, puck|0.4``, for a query analyser that ends in
+    ``solr.DelimitedBoostTokenFilterFactory`` (Solr 8.5 or later). A weight is a boost of that word's BM25 score; a word
+    about which nothing was learned has 1. OpenSearch and Elasticsearch have no weights in synonym files: there,
+    `search_body` writes a query of weighted words.
 
     Parameters
     ----------
     path : file to write; it is there as a whole or not at all
     model : a text model
-    engine : ``"solr"`` or ``"elasticsearch"``
     min_boost : smallest boost of another word to be written
     max_words : most other words for one query word, those of largest boost
 
@@ -97,19 +90,16 @@ def write_synonyms(
     hockey => hockey|1, puck|0.4
     """
     model.check_words_only("a file of synonyms")
-    if engine not in ("solr", "elasticsearch"):
-        raise InputError(f"engine must be 'solr' or 'elasticsearch'; got {engine!r}")
     if not min_boost > 0 or not np.isfinite(min_boost):
         raise InputError(f"min_boost must be a number above 0; got {min_boost!r}")
     check_integer(max_words, "max_words")
     query_words, doc_words = model.query_vectoriser.words_, model.doc_vectoriser.words_
     shared = model.query_vectoriser is model.doc_vectoriser
-    unwritable = _UNWRITABLE[engine]
-    writable = np.array([not unwritable.search(word) for word in doc_words], dtype=bool)
+    writable = np.array([not _UNWRITABLE.search(word) for word in doc_words], dtype=bool)
     lines: list[str] = []
     n_pairs = n_below = n_negative = n_unwritable = 0
     for term, boosts in _rows(model, shared):
-        if unwritable.search(query_words[term]):
+        if _UNWRITABLE.search(query_words[term]):
             n_unwritable += 1
             continue
         n_negative += int(np.count_nonzero(boosts <= -min_boost))
@@ -120,17 +110,17 @@ def write_synonyms(
         enough = np.flatnonzero(boosts >= min_boost)
         best = enough[np.lexsort((enough, -boosts[enough]))][:max_words]
         n_below += int(np.count_nonzero(boosts > 0)) - best.size
-        alone = engine == "solr" and shared and abs(own_boost - 1) >= min_boost  # without a line it would count as 1
+        alone = shared and abs(own_boost - 1) >= min_boost  # without a line it would count as 1
         if not best.size and not alone:
             continue
         n_pairs += best.size
         listed = [(query_words[term], own_boost)] if own_boost > 0 or not best.size else []
         listed += [(doc_words[j], float(boosts[j])) for j in best]
-        lines.append(f"{_escaped(query_words[term])} => {', '.join(_written(w, b, engine) for w, b in listed)}")
+        lines.append(f"{_escaped(query_words[term])} => {', '.join(_written(w, b) for w, b in listed)}")
     n_unwritable += int(np.count_nonzero(~writable)) if not shared else 0
     summary = Expansions(len(lines), n_pairs, n_below, n_negative, n_unwritable)
     with write_atomically(path) as stream:
-        stream.writelines(f"{line}\n" for line in (*_header(summary, engine, min_boost, max_words), *lines))
+        stream.writelines(f"{line}\n" for line in (*_header(summary, min_boost, max_words), *lines))
     return summary
 
 
@@ -146,23 +136,18 @@ def _rows(model: TextModel, shared: bool) -> Iterator[tuple[int, NDArray[np.floa
         yield from zip(terms.tolist(), block, strict=True)
 
 
-def _header(done: Expansions, engine: SynonymEngine, min_boost: float, max_words: int) -> list[str]:
-    weights = (
-        "Weights are boosts: the query analyser needs solr.DelimitedBoostTokenFilterFactory after the synonyms."
-        if engine == "solr"
-        else "Elasticsearch has no weights in synonym files: every word listed counts alike."
-    )
+def _header(done: Expansions, min_boost: float, max_words: int) -> list[str]:
     return [
-        f"# Learned expansions, written by Tercet for {engine}.",
-        f"# {weights}",
+        "# Learned expansions, written by Tercet for Solr.",
+        "# Weights are boosts: the query analyser needs solr.DelimitedBoostTokenFilterFactory after the synonyms.",
         f"# {done.n_pairs} words for {done.n_words} query words: boosts from {min_boost:g}, at most {max_words} each.",
         f"# Left out: {done.n_below} smaller positive weights; {done.n_negative} negative ones, which no synonym file",
         f"# can express; {done.n_unwritable} words that this format cannot hold.",
     ]
 
 
-def _written(word: str, boost: float, engine: SynonymEngine) -> str:
-    return f"{_escaped(word)}|{boost:.3g}" if engine == "solr" else _escaped(word)
+def _written(word: str, boost: float) -> str:
+    return f"{_escaped(word)}|{boost:.3g}"
 
 
 def _escaped(word: str) -> str:

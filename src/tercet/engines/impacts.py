@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from typing import NamedTuple
@@ -17,7 +17,6 @@ from tercet.data.lines import write_atomically
 from tercet.engines.weighting import weight_in_query
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
-from tercet.search.scorer import Scorer
 
 _BLOCK_BYTES = 64 * 2**20
 _MOST_BITS = 16
@@ -67,20 +66,16 @@ class ImpactRow(NamedTuple):
 
 
 class ImpactRows:
-    """Quantised documents, computed anew at each pass, so that no pass holds more than a block of them.
+    """Quantized documents, computed anew at each pass, so that no pass holds more than a block of them.
+
+    Documents carry what was learned, and queries are plain words: the sum over a query's words is its score up to a
+    factor of the query. The sum is only nearly the score where a cosine of latent vectors is one of several parts,
+    since each word is then taken as a query of its own.
 
     Parameters
     ----------
     model, docs : a text model and id -> text
-    expand : documents carry what was learned, and queries are plain words: the sum over a query's words is its score
-        up to a factor of the query; only nearly so where a cosine of latent vectors is one of several parts, since each
-        word is then taken as a query of its own. Without it they carry their own words only, and queries are to be
-        expanded (`boosted_query` with ``index="impact"``).
-    fold : instead, documents carry their own words and the latent vectors of the model's low-rank parts, all of them,
-        folded: component c as two features, ``s_c + v_c`` and ``s_c - v_c``, with ``s_c`` the largest ``|v_c|``. A
-        query asks for one of the two with weight ``|u_c|`` (`boosted_query` with ``index="folded"``), and gets
-        ``u_c v_c + |u_c| s_c``: nothing is negative, and what is added is the same for every document.
-    max_terms : most words of one document, those of largest impact; not of folded ones
+    max_terms : most words of one document, those of largest impact
     bits : the largest impact is ``2**bits - 1``
     queries : texts as people ask them. Impacts are then left out by word and not by document: a word keeps as many
         documents as it is often asked, those of largest impact, and documents always keep their own words. Not the
@@ -93,8 +88,6 @@ class ImpactRows:
         model: TextModel,
         docs: Mapping[str, str],
         *,
-        expand: bool = True,
-        fold: bool = False,
         max_terms: int = 256,
         bits: int = 10,
         queries: Iterable[str] | None = None,
@@ -108,17 +101,10 @@ class ImpactRows:
             raise InputError(f"bits must be at most {_MOST_BITS}; got {bits}")
         if not docs:
             raise InputError("there are no documents to export")
-        if queries is not None and (fold or not expand):
-            raise InputError("queries say which learned impacts to keep; documents in their own words keep all")
         self.model, self.docs = model, docs
-        self.expand, self.fold = expand and not fold, fold
-        self.max_terms: int | None = None if fold or queries is not None else max_terms
-        self.words = list((model.query_vectoriser if self.expand else model.doc_vectoriser).words_)
+        self.max_terms: int | None = None if queries is not None else max_terms
+        self.words = list(model.query_vectoriser.words_)
         self.n_left_out = self.n_negative = self.n_rounded = self.n_postings = 0
-        self._scorer = Scorer(model.weights)
-        if fold:
-            self.words += folded_names(self.words, self._scorer.n_components)
-            self._shift = self._largest_latent()
         self._least = None if queries is None else self._least_impacts(queries, mean_terms)
         largest = max((float(values.max()) for _, _, values in self.exact() if values.size), default=0.0)
         self.step = largest / (2**bits - 1) if largest else 1.0
@@ -178,12 +164,6 @@ class ImpactRows:
             yield block, self.model.docs([self.docs[doc_id] for doc_id in block])
 
     def _impacts(self, D: sparse.csr_array) -> sparse.csr_array:
-        if self.fold:
-            latent = self._scorer.factors(D).astype(np.float64) if self._shift.size else np.empty((D.shape[0], 0))
-            folded = np.stack([self._shift + latent, self._shift - latent], axis=2).reshape(D.shape[0], -1)
-            return sparse.csr_array(sparse.hstack([sparse.csr_array(D, dtype=np.float64), sparse.csr_array(folded)]))
-        if not self.expand:
-            return sparse.csr_array(D, dtype=np.float64)
         return sparse.csr_array(self._asked_alone(0, len(self.words), D).T)
 
     def _asked_alone(self, start: int, stop: int, D: sparse.csr_array) -> NDArray[np.float64]:
@@ -196,14 +176,6 @@ class ImpactRows:
         if scale is not None:  # a word alone is no query here; the length of a query is a factor of all its scores
             weight = np.divide(weight, scale, out=np.zeros_like(weight), where=scale > 0)
         return np.asarray(self.model.weights.score(alone, D)) * weight[:, None]
-
-    def _largest_latent(self) -> NDArray[np.float64]:
-        """For each latent component, the size of the largest value of a document."""
-        largest = np.zeros(self._scorer.n_components)
-        if largest.size:
-            for _, D in self._blocks():
-                np.maximum(largest, np.abs(self._scorer.factors(D)).max(axis=0), out=largest)
-        return largest
 
     def _least_impacts(self, queries: Iterable[str], mean_terms: int) -> NDArray[np.float64]:
         """For each word, the smallest impact to keep, from evenly spaced documents."""
@@ -238,27 +210,11 @@ def _filled(often: NDArray[np.float64], total: float) -> NDArray[np.float64]:
         full |= share > 1
 
 
-def folded_names(words: Sequence[str], n_components: int) -> list[str]:
-    """Names of the two features of each latent component, in order; none is a word.
-
-    Examples
-    --------
-    >>> folded_names(["ice"], 2)
-    ['§0+', '§0-', '§1+', '§1-']
-    """
-    names = [f"§{c}{sign}" for c in range(n_components) for sign in "+-"]
-    if taken := set(words).intersection(names):
-        raise InputError(f"the word {min(taken)!r} has the name of a latent feature; such a model cannot be folded")
-    return names
-
-
 def write_anserini(
     path: str | PathLike[str],
     model: TextModel,
     docs: Mapping[str, str],
     *,
-    expand: bool = True,
-    fold: bool = False,
     max_terms: int = 256,
     bits: int = 10,
     queries: Iterable[str] | None = None,
@@ -278,9 +234,7 @@ def write_anserini(
     ...     write_anserini(f"{folder}/docs.jsonl", TextModel.bm25(docs.values()), docs).n_postings
     4
     """
-    rows = ImpactRows(
-        model, docs, expand=expand, fold=fold, max_terms=max_terms, bits=bits, queries=queries, mean_terms=mean_terms
-    )
+    rows = ImpactRows(model, docs, max_terms=max_terms, bits=bits, queries=queries, mean_terms=mean_terms)
     split = next((word for word in rows.words if len(word.split()) != 1), None)
     if split is not None:
         raise InputError(

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from os import PathLike
-from pathlib import Path
 from typing import Final
 
+from tercet.engines.engine_index import EngineIndex
+from tercet.engines.opensearch import OpenSearchIndex
 from tercet.engines.postgres import PostgresIndex
 from tercet.engines.qdrant import QdrantIndex
-from tercet.engines.remote_index import RemoteIndex
-from tercet.errors import MissingBundleError
 from tercet.fitting.text_model import TextModel
 from tercet.search import BaseIndex, Index
-from tercet.search.folder import UPLOAD
 from tercet.store import Verify, read_bundle
 from tercet.weights import Weights
 
-BACKENDS: Final[dict[str, type[RemoteIndex]]] = {"qdrant": QdrantIndex, "postgres": PostgresIndex}
+BACKENDS: Final[dict[str, type[EngineIndex]]] = {
+    "opensearch": OpenSearchIndex,
+    "postgres": PostgresIndex,
+    "qdrant": QdrantIndex,
+}
 
 
 def open_index(
@@ -39,12 +41,7 @@ def open_index(
     ...     open_index(f"{folder}/index").search("tea")[0].doc_id
     'a'
     """
-    try:
-        kind = read_bundle(folder).kind
-    except MissingBundleError:
-        if (Path(folder) / UPLOAD).is_file():  # an upload to some engine, which RemoteFolder says has not ended
-            return QdrantIndex.open(folder, model)
-        raise
+    kind = read_bundle(folder).kind
     for backend in BACKENDS.values():
         if backend.kind == kind:
             return backend.open(folder, model)

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tercet._validate import check_integer
-from tercet.engines.certified import positive_query
-from tercet.engines.impacts import folded_names
 from tercet.engines.weighting import own_weight, rarity_left_to_engine
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
-from tercet.search.scorer import ExactScores, Scorer
 
 _BARE: Final = re.compile(r"\w+")
 _OPERATORS: Final = frozenset({"AND", "OR", "NOT", "TO"})
 _FIELD: Final = re.compile(r"[\w.]+")
-_ALL_DIGITS: Final = 9  # which tell all float32 numbers apart
 
 
 @dataclass(frozen=True)
@@ -30,7 +25,7 @@ class BoostedQuery:
     Attributes
     ----------
     text : the clauses, as in ``(hockey^1.2 OR puck^0.4)``; empty where no word has a positive weight
-    clauses : (word, boost), largest first; then those of latent components, in order
+    clauses : (word, boost), largest first
     negative : (word, boost) below zero, most negative first; boosts cannot be negative, so they are not in ``text``
     n_left_out : further words of positive weight, beyond ``max_terms``
     share : of the sum of all weights by size, what ``clauses`` hold
@@ -57,7 +52,6 @@ def boosted_query(
     *,
     max_terms: int | None = 32,
     field: str | None = None,
-    index: Literal["bm25", "impact", "folded"] = "bm25",
     digits: int = 4,
 ) -> BoostedQuery:
     """Expand a query by what was learned and write it for Lucene, Solr or Elasticsearch (``query_string``).
@@ -68,9 +62,6 @@ def boosted_query(
     query : its text
     max_terms : most clauses, those of largest boost; the others are counted. None keeps all
     field : to search in, as in ``body:(…)``
-    index : what the engine multiplies boosts with: its own ``"bm25"`` score of a word, the ``"impact"`` that our
-        document vectors hold, or those of ``"folded"`` documents, where low-rank parts have clauses of their own, all
-        of which are kept
     digits : of a boost
 
     Notes
@@ -91,32 +82,22 @@ def boosted_query(
     check_integer(digits, "digits")
     if field is not None and not _FIELD.fullmatch(field):
         raise InputError(f"field must be a name of letters, digits, _ and dots; got {field!r}")
-    if index not in ("bm25", "impact", "folded"):
-        raise InputError(f"index must be 'bm25', 'impact' or 'folded'; got {index!r}")
     row = model.queries([query])
     boosts = np.zeros(model.weights.shape[1])
-    latent: list[tuple[str, float]] = []
-    if row.nnz and index == "folded":
-        scorer = Scorer(model.weights)
-        [expanded_row] = scorer.expand(row)
-        words_asked = ExactScores(scorer, expanded_row)
-        boosts[words_asked.terms] = words_asked.totals
-        latent = _latent_clauses(model, np.hstack([np.empty((1, 0)), *expanded_row.latent])[0])
-    elif row.nnz:
+    if row.nnz:
         expanded = model.weights.expand(row)
         boosts[expanded.indices] = expanded.data
-        if index == "bm25":
-            boosts *= rarity_left_to_engine(model.doc_vectoriser)
-            # One occurrence of a word that nothing was learned about is 1; a query's length changes no order.
-            once = row.data.astype(np.float64) * rarity_left_to_engine(model.query_vectoriser)[row.indices]
-            boosts /= once.min() * own_weight(model)
+        boosts *= rarity_left_to_engine(model.doc_vectoriser)
+        # One occurrence of a word that nothing was learned about is 1; a query's length changes no order.
+        once = row.data.astype(np.float64) * rarity_left_to_engine(model.query_vectoriser)[row.indices]
+        boosts /= once.min() * own_weight(model)
     words = model.doc_vectoriser.words_
     order = np.lexsort((np.arange(boosts.size), -boosts))
     positive, negative = order[boosts[order] > 0], order[::-1][boosts[order[::-1]] < 0]
     kept = positive[:max_terms]
-    clauses = (*((words[j], float(boosts[j])) for j in kept), *latent)
+    clauses = tuple((words[j], float(boosts[j])) for j in kept)
     text = " OR ".join(f"{quoted(word)}^{written_boost(boost, digits)}" for word, boost in clauses)
-    total = float(np.abs(boosts).sum()) + sum(boost for _, boost in latent)
+    total = float(np.abs(boosts).sum())
     return BoostedQuery(
         text="" if not clauses else f"{field}:({text})" if field else f"({text})",
         clauses=clauses,
@@ -125,33 +106,6 @@ def boosted_query(
         share=sum(boost for _, boost in clauses) / total if total else 1.0,
         unknown=tuple(model.query_vectoriser.unknown_words(query)),
     )
-
-
-def _latent_clauses(model: TextModel, u: NDArray[np.float64]) -> list[tuple[str, float]]:
-    """For each component the feature of its sign, which adds ``|u_c| s_c`` to what it counts."""
-    names = folded_names(model.doc_vectoriser.words_, u.size)
-    return [(names[2 * c + (u[c] < 0)], abs(float(u[c]))) for c in np.flatnonzero(u)]
-
-
-def positive_query_string(model: TextModel, text: str, field: str | None = None) -> BoostedQuery:
-    """`positive_query` in Lucene's query-string syntax, for documents exported as impacts.
-
-    Parameters
-    ----------
-    model : without low-rank parts; thin it first
-    text : the query
-    field : to search in, as in ``body:(…)``
-
-    Examples
-    --------
-    >>> from tercet import TextModel, Vectoriser, Weights
-    >>> from tercet.weights import Identity
-    >>> words = Vectoriser().fit(["ice hockey"])
-    >>> positive_query_string(TextModel(words, words, Weights([Identity(n_terms=2)])), "ice", "body").text
-    'body:(ice^1)'
-    """
-    positive_query(model, text)  # refuses what words cannot bound
-    return boosted_query(model, text, max_terms=None, field=field, index="impact", digits=_ALL_DIGITS)
 
 
 def written_boost(boost: float, digits: int = 4) -> str:

@@ -27,13 +27,3 @@ def own_weight(model: TextModel) -> float:
     """What a word that nothing was learned about counts for itself: the identity, or 1 where there is none."""
     identity = model.weights.identity
     return identity if identity > 0 else 1.0
-
-
-def words_asked(model: TextModel, query: str) -> dict[str, float]:
-    """What each known word of a query weighs over impacts of expanded documents, for scores in the model's units."""
-    row = model.queries([query])
-    if not row.nnz:
-        return {}
-    weight = weight_in_query(model.query_vectoriser)[row.indices]
-    words = model.query_vectoriser.words_
-    return {words[j]: float(value) for j, value in zip(row.indices.tolist(), row.data / weight, strict=True)}

@@ -21,6 +21,7 @@ from tercet.search.filtering import Where, checked_where
 from tercet.search.promotions import By, Evidence, Promotion
 from tercet.search.results import DocRows, DocumentView, Hit, Results, SearchedQuery, SearchRun, text_of
 from tercet.search.scorer import ExpandedQueries
+from tercet.search.view import View
 from tercet.weights import Explanation, Weights
 from tercet.weights.scoring import Matrix
 
@@ -231,11 +232,11 @@ class BaseIndex(ABC):
         hits = [Hit(doc_id, score, searched, row) for doc_id, score, row in kept]
         return Results(hits, searched.unknown, missed is None, missed or 0.0, len(rows) - n)
 
+    @abstractmethod
     def _best(
         self, view: DocumentView, Q: Matrix | QueryRow, queries: ExpandedQueries, k: int, max_terms: int | None
     ) -> list[Best]:
         """The best documents of each query; Q are the same queries before they were expanded."""
-        return best_rows(view, queries, k, max_terms)
 
     def _scores(
         self, view: DocumentView, Q: Matrix | QueryRow, query: ExpandedQueries, rows: DocRows, doc_ids: Sequence[str]
@@ -330,14 +331,14 @@ def same_columns(searched: SearchedQuery) -> bool:
     return n == m if model is None else model.query_vectoriser is model.doc_vectoriser
 
 
-def best_rows(view: DocumentView, queries: ExpandedQueries, k: int, max_terms: int | None) -> list[Best]:
+def best_rows(view: View, queries: ExpandedQueries, k: int, max_terms: int | None) -> list[Best]:
     """Rows and exact scores of the best, and, where words were left out, by how much a missing one may be better."""
     if max_terms is None:
         return [(rows, scores, None) for rows, scores in view.search(queries, k)]
     return [_best_by_few(view, queries.one(i), k, max_terms) for i in range(len(queries))]
 
 
-def _best_by_few(view: DocumentView, query: ExpandedQueries, k: int, max_terms: int) -> Best:
+def _best_by_few(view: View, query: ExpandedQueries, k: int, max_terms: int) -> Best:
     entries = query.entries()
     largest = view.largest_values(query.terms[entries])
     counting = (query.weights[entries] != 0) & (largest != 0)  # others find nothing, whether they are kept or not

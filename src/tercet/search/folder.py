@@ -53,7 +53,6 @@ from tercet.weights import Weights
 
 T = TypeVar("T")
 
-UPLOAD: Final = "upload.json"  # an upload to another engine that has not ended
 SEGMENTS, FACTORS, MODELS = "segments", "factors", "models"
 FOLDERS: Final = (SEGMENTS, FACTORS, MODELS)
 

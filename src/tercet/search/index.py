@@ -18,7 +18,7 @@ from tercet.data.values import timestamp
 from tercet.errors import InputError, MissingBundleError
 from tercet.fitting.text_model import TextModel
 from tercet.kernels.rows import QueryRow
-from tercet.search.base import BaseIndex, Best, listed_ids, n_terms, row_of, same_words
+from tercet.search.base import BaseIndex, Best, best_rows, listed_ids, n_terms, row_of, same_words
 from tercet.search.documents import (
     Docs,
     Progress,
@@ -207,7 +207,8 @@ class Index(BaseIndex):
     ) -> list[Best]:
         searched = self._searched_by_memory(view)
         if searched is None:
-            return super()._best(view, Q, queries, k, max_terms)
+            assert isinstance(view, View)
+            return best_rows(view, queries, k, max_terms)
         return searched.best(as_matrix(Q), queries, k, max_terms)
 
     def _scores(

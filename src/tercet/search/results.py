@@ -74,16 +74,8 @@ class DocumentView(Protocol):
         """The words of a document, (1, n_terms)."""
         ...
 
-    def search(self, queries: ExpandedQueries, k: int) -> Sequence[tuple[DocRows, NDArray[np.float64]]]:
-        """Rows and exact scores of the k best of each query, best first, ties by lower row."""
-        ...
-
     def rescore(self, query: ExpandedQueries, rows: Any) -> NDArray[np.float64]:
         """Exact scores of documents for a lone query."""
-        ...
-
-    def largest_values(self, terms: NDArray[np.int32]) -> NDArray[np.float64]:
-        """By how much at most each term occurs in a document, by size."""
         ...
 
 

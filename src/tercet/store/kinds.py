@@ -15,7 +15,8 @@ INDEX_SEGMENT: Final = "index-segment"
 INDEX_FACTORS: Final = "index-factors"  # latent documents of a segment
 QDRANT_INDEX: Final = "qdrant-index"  # whose documents are in Qdrant
 POSTGRES_INDEX: Final = "postgres-index"  # in PostgreSQL
-REMOTE_KINDS: Final = (QDRANT_INDEX, POSTGRES_INDEX)
+OPENSEARCH_INDEX: Final = "opensearch-index"  # in OpenSearch
+REMOTE_KINDS: Final = (QDRANT_INDEX, POSTGRES_INDEX, OPENSEARCH_INDEX)
 
 VECTORS: Final = "vectors"  # rows of documents and queries, and what made them
 ROWS: Final = "rows"

@@ -12,7 +12,6 @@ OLD_FIELDS: Final[dict[str, dict[str, str]]] = {
     "Analyser": {"cut": "tokenizer"},
     "Report": {"declined": "rejected"},
     "StoredSegment": {"carried": "stored_fields"},
-    "Upload": {"place": "location"},
 }
 # Old beginning of the names of arrays -> beginning.
 OLD_ARRAYS: Final = {"carried_": "stored_fields_"}

@@ -1,0 +1,542 @@
+"""An index whose documents are kept by another engine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import threading
+import time
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tercet.data.values import timestamp
+from tercet.engines.engine import Engine, EngineDocument, check_collection, pages, shown_url
+from tercet.engines.engine_view import EngineView, check_documents
+from tercet.engines.lucene_query import check_columns, memory_updates
+from tercet.errors import BundleError, EngineError, InputError
+from tercet.fitting.text_model import TextModel
+from tercet.kernels.rows import QueryRow
+from tercet.search.base import BaseIndex, Best, listed_ids, n_terms, same_words
+from tercet.search.documents import (
+    Docs,
+    Progress,
+    canonical,
+    check_model,
+    listed_one_by_one,
+    next_documents,
+    with_words,
+)
+from tercet.search.folder import MODELS, Folder, check_fits, vectoriser_fingerprint
+from tercet.search.promotions import By, Evidence, Promotion, kept_models, last_to_undo
+from tercet.search.results import DocRows, DocumentView
+from tercet.search.scorer import ExpandedQueries, Scorer
+from tercet.store import MANIFEST_NAME, check_destination, lock_folder, read_bundle, write_bundle
+from tercet.store.codec import decode, encode
+from tercet.text import Analyser
+from tercet.weights import Weights
+from tercet.weights.scoring import Matrix
+
+_BATCH_DOCS: Final = 256  # tokenized and compared together
+_REQUEST_BYTES: Final = 8 * 2**20
+_BYTES_OF_A_TERM: Final = 32  # in a request
+
+
+@dataclass(frozen=True)
+class Location:
+    """Manifest of the folder: the collection, the model, and whether all documents have been written once.
+
+    ``owner`` is the random name by which the collection knows its index; ``vectorizer`` is the fingerprint of the
+    vocabulary and weights of words.
+    """
+
+    url: str
+    collection: str
+    owner: str
+    vectorizer: str
+    model: str
+    model_digest: str
+    is_complete: bool
+    promotions: tuple[Promotion, ...] = ()
+
+    def __str__(self) -> str:
+        return f"the collection {self.collection!r} at {shown_url(self.url)}"
+
+
+class EngineIndex(BaseIndex):
+    """Documents in a collection of an engine, searched, explained and changed like those of an `Index`.
+
+    The engine lists at least 100 candidates for a query; the model scores candidates here, with memory, to the bits of
+    an embedded index. `Results.exact` says whether a document that is no candidate could belong among the hits.
+
+    The folder holds the model and the address of the documents. A build that was interrupted goes on when it is asked
+    for again. Changes of documents are seen at once by all who search; one writer at a time may change an index.
+
+    Attributes
+    ----------
+    kind : of the folder
+    longest_name : largest number of letters of a collection's name
+    """
+
+    can_filter = False  # engines keep stored fields as one text
+    kind: ClassVar[str]
+    longest_name: ClassVar[int] = 200
+
+    def __init__(self, model: TextModel, folder: Path, location: Location, view: EngineView) -> None:
+        self._model: TextModel = model
+        self._folder, self._location = folder, location
+        self._view: EngineView = view
+        self._changing = threading.Lock()
+
+    # -- where engines differ -----------------------------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def connect(cls, url: str, collection: str, secret: str | None, *, is_named: bool = False) -> Engine:
+        """Return a collection, which need not exist; ``is_named`` says that the user named the server."""
+
+    @classmethod
+    @abstractmethod
+    def kept_url(cls, url: Any) -> str:
+        """Check a URL and return it as the folder keeps it, without what is secret."""
+
+    # -- making and opening -------------------------------------------------------------------------------------
+
+    @classmethod
+    def build(
+        cls,
+        docs: Docs,
+        model: TextModel | None,
+        path: str | PathLike[str],
+        *,
+        url: str,
+        analyser: Analyser | None = None,
+        collection: str | None = None,
+        secret: str | None = None,
+        progress: Progress | None = None,
+        **settings: Any,
+    ) -> Self:
+        """Write documents to a new collection.
+
+        Parameters
+        ----------
+        docs, model, analyser : as `Index.build` takes them
+        path : folder for the model and the address; an index in the folder is replaced together with its collection
+        url : address of the engine
+        collection : name of the collection; None takes the name of the folder. A collection of somebody else is an
+            error
+        secret : key or password of the server; None takes it from the environment. It is not written to disk
+        progress : called with the number of documents so far
+        settings : of the engine, see its class
+        """
+        docs, model = with_words(docs, model, analyser)
+        check_columns(model)
+        root = Path(path)
+        name = default_collection(root) if collection is None else collection
+        kept_url = cls.kept_url(url)
+        engine = cls._reached(url, name, secret, is_named=True, **settings)
+        _prepare(root, cls.kind)
+        with _writing(root):
+            before = _location_or_none(root, cls.kind)
+            model_name, digest = Folder(root).write_model(model)
+            fits = vectoriser_fingerprint(model)
+            location = Location(kept_url, name, secrets.token_hex(16), fits, model_name, digest, False)
+            patient = engine.patient()
+            location = _begin(root, location, before, patient, cls.kind)
+            patient.create(location.owner, model)
+            view = EngineView(patient, model, Scorer(model.weights))
+            written: set[str] = set()
+            Upload(view, "build").run(docs, written, progress)
+            leftover = [doc_id for doc_id in patient.ids() if doc_id not in written]
+            for page in pages(leftover):  # of a run that was interrupted and had other documents
+                patient.delete(page)
+            patient.finish()
+            location = replace(location, is_complete=True)
+            _commit(root, location, cls.kind)
+        return cls._opened(model, root, location, engine)
+
+    @classmethod
+    def open(
+        cls, path: str | PathLike[str], model: TextModel | Weights | None = None, secret: str | None = None
+    ) -> Self:
+        """Read the folder of an index and reach its collection.
+
+        Parameters
+        ----------
+        path : folder
+        model : another model than the one that the index was made with, see `with_model`
+        secret : key or password of the server; None takes it from the environment, for hosts of TERCET_SECRET_HOSTS
+            and for this machine, since the folder, which may be anybody's, says where the server is
+        """
+        root = Path(path)
+        location = _read_location(root, cls.kind)
+        if not location.is_complete:
+            raise BundleError(f"the upload of the index at {path} has not ended; give the same command again")
+        if model is None:
+            model = Folder(root).read_model(location.model, location.model_digest)
+        check_model(model, TextModel)
+        assert isinstance(model, TextModel)
+        check_columns(model)
+        check_fits(model, location.vectorizer, str(path))
+        engine = cls._reached(location.url, location.collection, secret)
+        _check_owner(engine, location)
+        return cls._opened(model, root, location, engine)
+
+    @classmethod
+    def _reached(
+        cls, url: str, collection: str, secret: str | None, *, is_named: bool = False, **settings: Any
+    ) -> Engine:
+        check_collection(collection, cls.longest_name)  # also of a folder, which may be anybody's
+        engine = cls.connect(url, collection, secret, is_named=is_named, **settings)
+        engine.check_version()
+        return engine
+
+    @classmethod
+    def _opened(cls, model: TextModel, folder: Path, location: Location, engine: Engine) -> Self:
+        return cls(model, folder, location, EngineView(engine, model, Scorer(model.weights)))
+
+    def with_model(self, model: TextModel | Weights) -> Self:
+        """The same documents for another model over the same vocabulary; only queries change."""
+        check_model(model, TextModel)
+        assert isinstance(model, TextModel)
+        check_columns(model)
+        if not same_words(model, self._model):
+            check_fits(model, self._location.vectorizer, "the index")
+        view = EngineView(self._view.engine, model, Scorer(model.weights), self._view.row_cache)
+        return type(self)(model, self._folder, self._location, view)
+
+    def refresh(self) -> bool:
+        """Take up a model that was promoted since; documents are always those of the engine."""
+        location = _read_location(self._folder, self.kind)
+        if location == self._location:
+            return False
+        fresh = type(self).open(self._folder)
+        self._model, self._location, self._view = fresh._model, fresh._location, fresh._view
+        return True
+
+    # -- what is in it ------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        return self._location.url
+
+    @property
+    def collection(self) -> str:
+        return self._location.collection
+
+    def __repr__(self) -> str:
+        where = str(self._location).removeprefix("the collection ")
+        return f"{type(self).__name__}({len(self):,} documents, {n_terms(self._model):,} words, {where})"
+
+    # -- searching ----------------------------------------------------------------------------------------------
+
+    def _current(self) -> tuple[TextModel | Weights, DocumentView]:
+        return self._model, self._view.for_search()
+
+    def _best(
+        self, view: DocumentView, Q: Matrix | QueryRow, queries: ExpandedQueries, k: int, max_terms: int | None
+    ) -> list[Best]:
+        assert isinstance(view, EngineView)
+        return view.best(Q, queries, k, max_terms)
+
+    def _scores(
+        self, view: DocumentView, Q: Matrix | QueryRow, query: ExpandedQueries, rows: DocRows, doc_ids: Sequence[str]
+    ) -> NDArray[np.float64]:
+        assert isinstance(view, EngineView)
+        return view.scores(Q, query, rows)
+
+    # -- changing -----------------------------------------------------------------------------------------------
+
+    def add(self, docs: Docs, progress: Progress | None = None) -> None:
+        """Add documents; one whose id is there with other contents is refused, and those before it are there."""
+        self._upload("add", docs, progress)
+
+    def replace(self, docs: Docs, progress: Progress | None = None) -> None:
+        """Add documents in the place of those with the same ids, where there are any."""
+        self._upload("replace", docs, progress)
+
+    def remove(self, doc_ids: Iterable[str]) -> None:
+        """Remove documents; an id that is not there is refused, and then none is removed."""
+        listed = list(dict.fromkeys(listed_ids(doc_ids)))
+        with self._writing() as engine:
+            for page in pages(listed):
+                there = engine.digests(page)
+                missing = next((doc_id for doc_id in page if doc_id not in there), None)
+                if missing is not None:
+                    raise InputError(f"there is no document {missing!r} among the {len(self):,} of the index")
+            for page in pages(listed):
+                engine.delete(page)
+            engine.finish()
+
+    def promote(
+        self, model: TextModel | Weights, by: By = "hand", evidence: Evidence | None = None, over: str | None = None
+    ) -> Promotion:
+        """Make a model over the same words the index's own, and write its past queries to the engine.
+
+        Parameters
+        ----------
+        model, by, evidence, over : as `Index.promote` takes them
+        """
+        check_model(model, TextModel)
+        assert isinstance(model, TextModel)
+        check_columns(model)
+        check_fits(model, self._location.vectorizer, "the index")
+        with self._writing() as engine:
+            if over is not None and over != self._location.model:
+                raise InputError(f"the model of {self._folder} is {self._location.model} by now, no longer {over}")
+            name, digest = Folder(self._folder).write_model(model)
+            if name == self._location.model:
+                raise InputError(f"{name} is the model of {self._folder} already; nothing was changed")
+            return self._promoted(engine, model, name, digest, by, None, evidence)
+
+    def take_back(self) -> Promotion:
+        """Undo the last promotion that counts."""
+        with self._writing() as engine:
+            last = last_to_undo(self._location.promotions)
+            if last is None:
+                raise InputError(f"{self._folder} has no promotion to take back")
+            model = Folder(self._folder).read_model(last.before, last.before_digest)
+            assert isinstance(model, TextModel)
+            return self._promoted(engine, model, last.before, last.before_digest, "hand", last.number, None)
+
+    def _promoted(
+        self,
+        engine: Engine,
+        model: TextModel,
+        name: str,
+        digest: str,
+        by: By,
+        undoes: int | None,
+        evidence: Evidence | None,
+    ) -> Promotion:
+        before = self._location
+        number = before.promotions[-1].number + 1 if before.promotions else 1
+        entry = Promotion(number, timestamp(), by, before.model, before.model_digest, name, digest, undoes, evidence)
+        engine.remember(_changed_memory(self._model, model))
+        engine.finish()
+        location = replace(before, model=name, model_digest=digest, promotions=(*before.promotions, entry))
+        _commit(self._folder, location, self.kind)
+        view = EngineView(self._view.engine, model, Scorer(model.weights), self._view.row_cache)
+        self._model, self._location, self._view = model, location, view
+        return entry
+
+    @property
+    def promotions(self) -> tuple[Promotion, ...]:
+        return self._location.promotions
+
+    def former_model(self) -> TextModel | Weights | None:
+        last = last_to_undo(self.promotions)
+        return None if last is None else Folder(self._folder).read_model(last.before, last.before_digest)
+
+    def _upload(self, kind: str, docs: Docs, progress: Progress | None) -> None:
+        with self._writing() as engine:
+            Upload(replace(self._view, engine=engine), kind).run(docs, set(), progress)
+            engine.finish()
+
+    @contextmanager
+    def _writing(self) -> Iterator[Engine]:
+        with self._changing, _writing(self._folder):
+            engine = self._view.engine.patient()
+            _check_owner(engine, self._location)
+            yield engine
+
+
+class Upload:
+    """Writes documents in batches. Documents that the engine has already, letter by letter, are not sent again.
+
+    ``kind`` is ``"build"``, ``"add"`` or ``"replace"``.
+    """
+
+    def __init__(self, view: EngineView, kind: str) -> None:
+        self.engine, self.model, self.kind = view.engine, view.model, kind
+        self.past_queries = dict(memory_updates(view.model))
+        # Later uploads get larger positions, so that documents of equal scores stay in the order in which they came.
+        self.next_position = time.time_ns() // 1000
+
+    def run(self, docs: Docs, written: set[str], progress: Progress | None) -> None:
+        """Write all documents, and note their ids."""
+        entries = listed_one_by_one(docs)
+        while block := next_documents(entries, _BATCH_DOCS, len(written)):
+            ids = [doc_id for doc_id, _, _ in block]
+            last = {doc_id: i for i, doc_id in enumerate(ids)}
+            twice = next((doc_id for i, doc_id in enumerate(ids) if doc_id in written or last[doc_id] != i), None)
+            if twice is not None:
+                raise InputError(f"document {twice!r} is there twice; ids must differ")
+            self._write(block)
+            written.update(ids)
+            if progress is not None:
+                progress(len(written))
+
+    def _write(self, block: Sequence[tuple[str, str, str]]) -> None:
+        digests = [_digest_of(*entry, *self.past_queries.get(entry[0], ())) for entry in block]
+        there = self.engine.digests([doc_id for doc_id, _, _ in block])
+        new = [i for i, (doc_id, _, _) in enumerate(block) if there.get(doc_id) != digests[i]]
+        clash = next((block[i][0] for i in new if block[i][0] in there), None)
+        if clash is not None and self.kind == "add":
+            raise InputError(f"document {clash!r} is in the index already; replace takes it")
+        D = canonical(self.model.docs([block[i][1] for i in new])) if new else None
+        documents = []
+        for number, i in enumerate(new):
+            assert D is not None
+            entries = slice(D.indptr[number], D.indptr[number + 1])
+            documents.append(
+                EngineDocument(
+                    *block[i],
+                    self.next_position + i,
+                    digests[i],
+                    D.indices[entries].astype(np.int64),
+                    D.data[entries].astype(np.float32),
+                    self.past_queries.get(block[i][0], ()),
+                )
+            )
+        self.next_position += len(block)
+        check_documents(self.engine, documents)
+        for request in _requests(documents):
+            self.engine.put(request)
+
+
+def _changed_memory(before: TextModel, after: TextModel) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Past queries of the documents for which two models differ."""
+    old, new = dict(memory_updates(before)), dict(memory_updates(after))
+    for doc_id in {**old, **new}:
+        if old.get(doc_id) != new.get(doc_id):
+            yield doc_id, new.get(doc_id, ())
+
+
+def _requests(documents: Sequence[EngineDocument]) -> Iterator[Sequence[EngineDocument]]:
+    """Split documents into requests that a server accepts: long texts fill a request early."""
+    start, size = 0, 0
+    for i, document in enumerate(documents):
+        n_characters = len(document.text) + len(document.stored_fields) + sum(map(len, document.past_queries))
+        n_bytes = _BYTES_OF_A_TERM * document.terms.size + 4 * n_characters
+        if i > start and size + n_bytes > _REQUEST_BYTES:
+            yield documents[start:i]
+            start, size = i, 0
+        size += n_bytes
+    if start < len(documents):
+        yield documents[start:]
+
+
+def _digest_of(*parts: str) -> str:
+    """Hash of strings that differs wherever a string does."""
+    digest = blake2b(digest_size=16)
+    for part in parts:
+        encoded = part.encode("utf-8")
+        digest.update(len(encoded).to_bytes(8, "little"))
+        digest.update(encoded)
+    return digest.hexdigest()
+
+
+def default_collection(path: Path) -> str:
+    """A collection named after a folder.
+
+    Examples
+    --------
+    >>> default_collection(Path("my index"))
+    'tercet-my-index'
+    """
+    return "tercet-" + (re.sub(r"[^a-z0-9_-]+", "-", path.resolve().name.lower()).strip("-") or "index")
+
+
+# -- the folder -----------------------------------------------------------------------------------------------------
+
+
+def is_interrupted(path: Path, kind: str) -> bool:
+    """Whether a folder holds an index of this kind whose build has not ended."""
+    location = _location_or_none(path, kind)
+    return location is not None and not location.is_complete
+
+
+def _read_location(folder: Path, kind: str) -> Location:
+    bundle = read_bundle(folder, kind=kind)
+    return decode(Location, bundle.meta, where=f"{folder}: meta")
+
+
+def _location_or_none(folder: Path, kind: str) -> Location | None:
+    return _read_location(folder, kind) if os.path.lexists(folder / MANIFEST_NAME) else None
+
+
+def _prepare(folder: Path, kind: str) -> None:
+    """Make the folder, refusing a place that holds something else."""
+    check_destination(folder, siblings=(MODELS,))
+    if os.path.lexists(folder / MANIFEST_NAME):
+        read_bundle(folder, kind=kind)  # a model, or another index, is not to be overwritten
+    try:
+        (folder / MODELS).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BundleError(f"{folder} cannot be written: {error}") from error
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Let one writer at a time change the index from this machine."""
+    try:
+        (folder / MODELS).mkdir(exist_ok=True)  # empty ones get lost where an index is copied by file
+    except OSError as error:
+        raise BundleError(f"{folder} cannot be written: {error}") from error
+    with lock_folder(folder / MODELS):
+        yield
+
+
+def _commit(folder: Path, location: Location, kind: str) -> None:
+    write_bundle(folder, kind=kind, meta=encode(location)[0], arrays={}, siblings=(MODELS,))
+    kept = kept_models(location.promotions, location.model)
+    for entry in os.listdir(folder / MODELS):
+        if entry not in kept:
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(folder / MODELS / entry)
+
+
+def _begin(folder: Path, location: Location, before: Location | None, engine: Engine, kind: str) -> Location:
+    """Go on with a build that was interrupted, or take the place of a collection that is this folder's own."""
+    if before is not None and (before.url, before.collection) != (location.url, location.collection):
+        raise BundleError(f"{folder} is an index in {before}; name that one to replace it, or another folder")
+    owner = engine.owner()
+    if owner == "" and before is not None and not before.is_complete and engine.count() <= 0:
+        engine.drop()  # made for this index by a run that ended before it could say so
+        owner = None
+    if owner is not None and (before is None or owner != before.owner):
+        of = "was not made by Tercet" if owner == "" else "is that of another index"
+        if before is None:
+            _remove_unfinished(folder)
+        raise EngineError(
+            f"{engine.url} has a collection {engine.collection!r} already, which {of}; nothing in it was changed. "
+            "Name another collection, or remove that one"
+        )
+    is_same = before is not None and before.vectorizer == location.vectorizer
+    if before is not None and is_same and not before.is_complete:
+        location = replace(location, owner=before.owner)
+    elif owner is not None:
+        engine.drop()
+    _commit(folder, location, kind)  # before the collection, so that one without documents is known to be ours
+    return location
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove what a refused build left, and the folder where nothing else is in it."""
+    for entry in os.listdir(folder / MODELS):
+        shutil.rmtree(folder / MODELS / entry)
+    for path in (folder / MODELS, folder):
+        with contextlib.suppress(OSError):  # somebody may have put a file there
+            path.rmdir()
+
+
+def _check_owner(engine: Engine, location: Location) -> None:
+    """Refuse a collection that is not the one of this index."""
+    owner = engine.owner()
+    if owner is None:
+        raise EngineError(f"{engine.where}, is not there")
+    if owner != location.owner:
+        of = "was not made by Tercet" if owner == "" else "belongs to another index of Tercet"
+        raise EngineError(f"{engine.where}, {of}; this one's is gone or was replaced")

@@ -1,0 +1,258 @@
+"""Queries, settings and past queries for OpenSearch, Elasticsearch and Solr, without a plugin.
+
+`index_settings` makes an engine tokenize as the model does. `search_body` writes a query: the text alone, with the
+past queries of documents as a second field, or as the weighted words that the model makes of it. `memory_updates`
+fills the field of past queries.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from os import PathLike
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tercet._validate import check_integer
+from tercet.data.lines import write_atomically
+from tercet.engines.weighting import own_weight, rarity_left_to_engine
+from tercet.errors import InputError
+from tercet.fitting.text_model import TextModel
+from tercet.memory import Memory
+from tercet.text.analyser import DEFAULT_PATTERN, Analyser
+from tercet.text.stop_words import ENGLISH
+
+Form = Literal["bm25", "memory", "words"]
+
+FORMS: Final = ("bm25", "memory", "words")
+TEXT_FIELD: Final = "text"
+MEMORY_FIELD: Final = "past_queries"
+MOST_CLAUSES: Final = 64  # of words; engines refuse a query of more than 1,024 clauses
+MOST_PAST_QUERIES: Final = 100  # of a document
+_SAMPLE: Final = 1000  # past queries from which the boost of memory is estimated
+_JAVA_WORDS: Final = r"(?U)\b\w\w+\b"  # DEFAULT_PATTERN; the flag is Java's for Unicode
+
+
+def search_body(
+    model: TextModel,
+    query: str,
+    *,
+    form: Form = "words",
+    size: int = 10,
+    text_field: str = TEXT_FIELD,
+    memory_field: str = MEMORY_FIELD,
+    max_clauses: int = MOST_CLAUSES,
+) -> dict[str, Any]:
+    """Write the body of a search request of OpenSearch or Elasticsearch.
+
+    Parameters
+    ----------
+    model : a text model
+    query : text of the query
+    form : ``"bm25"``: the words of the query. ``"memory"``: also in the past queries of documents. ``"words"``: the
+        weighted words that the model makes of the query, and past queries where the model has memory
+    size : number of documents
+    text_field, memory_field : fields, as `index_settings` describes them
+    max_clauses : largest number of weighted words
+
+    Examples
+    --------
+    >>> model = TextModel.bm25(["ice hockey", "puck"])
+    >>> search_body(model, "hockey", form="bm25")["query"]
+    {'match': {'text': {'query': 'hockey'}}}
+    """
+    if form not in FORMS:
+        raise InputError(f"form must be one of {', '.join(map(repr, FORMS))}; got {form!r}")
+    if not isinstance(query, str):
+        raise InputError(f"the query is of type {type(query).__name__}; expected a string")
+    check_integer(size, "size")
+    check_integer(max_clauses, "max_clauses", 1, 900)
+    plain = {"match": {text_field: {"query": query}}}
+    if form == "bm25":
+        return {"query": plain, "size": size}
+    check_columns(model)
+    if form == "memory" and model.memory is None:
+        raise InputError("the model has no memory; use the form 'words' or 'bm25'")
+    should: list[dict[str, Any]] = [plain]
+    if form == "words":
+        row = model.queries([query])
+        words = boosted_words(model, row, model.weights.expand(row))[:max_clauses]
+        should = term_clauses(text_field, words)
+    if model.memory is not None:
+        should += memory_clauses(model, model.memory, query, text_field, memory_field)
+    return {"query": {"bool": {"should": should}} if should else {"match_none": {}}, "size": size}
+
+
+def term_clauses(field: str, words: tuple[tuple[str, float], ...]) -> list[dict[str, Any]]:
+    """One clause for each weighted word."""
+    return [{"term": {field: {"value": word, "boost": boost}}} for word, boost in words]
+
+
+def memory_clauses(
+    model: TextModel, memory: Memory, query: str, text_field: str, memory_field: str
+) -> list[dict[str, Any]]:
+    """Clauses of memory: past queries, and an extra weight on matching words for documents that have none."""
+    clauses: list[dict[str, Any]] = [{"match": {memory_field: {"query": query, "boost": memory_boost(model)}}}]
+    if memory.settings.unseen:
+        extra = {"query": query, "boost": memory.settings.unseen / own_weight(model)}
+        has_none = [{"exists": {"field": memory_field}}]
+        clauses.append({"bool": {"must": [{"match": {text_field: extra}}], "must_not": has_none}})
+    return clauses
+
+
+def boosted_words(model: TextModel, q: sparse.csr_array, expanded: sparse.csr_array) -> tuple[tuple[str, float], ...]:
+    """Words of an expanded query with positive boosts over an engine's BM25, strongest first.
+
+    A word of the query about which nothing was learned has the boost 1 times its number of occurrences.
+    """
+    if not q.nnz:
+        return ()
+    vectorizer = model.doc_vectoriser
+    once = q.data.astype(np.float64) * rarity_left_to_engine(model.query_vectoriser)[q.indices]
+    boosts = expanded.data * rarity_left_to_engine(vectorizer)[expanded.indices] / (once.min() * own_weight(model))
+    strength = boosts * vectorizer.idf_[expanded.indices]
+    order = np.lexsort((expanded.indices, -strength))
+    words = vectorizer.words_
+    return tuple((words[expanded.indices[i]], float(f"{boosts[i]:.4g}")) for i in order if boosts[i] > 0)
+
+
+def memory_boost(model: TextModel) -> float:
+    """Boost of a match in the field of past queries.
+
+    The boost is the mean ratio of what memory adds to a document for one of its past queries to the BM25 of these past
+    queries, in units of plain matching.
+    """
+    memory = model.memory
+    if memory is None:
+        raise InputError("the model has no memory")
+    past_queries = dict(_asked_of(memory))
+    texts = [" ".join(queries) for queries in past_queries.values()]
+    plain = TextModel.bm25(texts, model.doc_vectoriser.analyser)
+    sample = np.linspace(0, len(memory.texts) - 1, min(_SAMPLE, len(memory.texts))).astype(int)
+    asked = [memory.texts[int(i)] for i in sample]
+    Q, columns = model.queries(asked), list(past_queries)
+    answered = memory.evidence[sample][:, columns] > 0
+    amounts = memory.scores(Q)[:, columns].multiply(answered).sum(axis=1) * _engine_units(model, Q) / own_weight(model)
+    rows = plain.queries(asked)
+    matches = (rows @ plain.docs(texts).T).multiply(answered).sum(axis=1) * _engine_units(plain, rows)
+    return float(f"{amounts.sum() / matches.sum():.4g}") if matches.sum() > 0 else 1.0
+
+
+def _engine_units(model: TextModel, Q: sparse.csr_array) -> NDArray[np.float64]:
+    """Factor of each query from the model's plain score to the BM25 of an engine."""
+    words = model.doc_vectoriser
+    once = Q.data.astype(np.float64) * rarity_left_to_engine(model.query_vectoriser)[Q.indices]
+    lengths = np.array([1 / once[a:b].min() if b > a else 0.0 for a, b in pairwise(Q.indptr)])
+    return lengths * (words.doc_scale_ / (words.k1 + 1) if words.weighting == "bm25" else 1.0)
+
+
+def memory_updates(model: TextModel) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each document id with the past queries that it answered, those with most evidence first.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from tercet.memory import MemorySettings, remember
+    >>> model = TextModel.bm25(["green tea", "black tea"])
+    >>> memory = remember({"q": {"a": 1}}, {"q": "sencha tea"}, model.queries(["sencha tea"]), MemorySettings())
+    >>> list(memory_updates(replace(model, memory=memory)))
+    [('a', ('sencha tea',))]
+    """
+    if model.memory is None:
+        return
+    for column, queries in _asked_of(model.memory):
+        yield model.memory.doc_ids[column], queries
+
+
+def write_memory_updates(path: str | PathLike[str], model: TextModel, memory_field: str = MEMORY_FIELD) -> int:
+    """Write past queries for the ``_bulk`` endpoint, as partial updates of documents; return their number.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_memory_updates(f"{folder}/memory.ndjson", TextModel.bm25(["ice hockey"]))
+    Traceback (most recent call last):
+    ...
+    tercet.errors.InputError: the model has no memory; fit it with clicks, judgements or preferences
+    """
+    if model.memory is None:
+        raise InputError("the model has no memory; fit it with clicks, judgements or preferences")
+    n = 0
+    with write_atomically(path) as stream:
+        for doc_id, queries in memory_updates(model):
+            for line in ({"update": {"_id": doc_id, "retry_on_conflict": 3}}, {"doc": {memory_field: list(queries)}}):
+                stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+            n += 1
+    return n
+
+
+def _asked_of(memory: Memory) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Columns of documents with their past queries of positive evidence."""
+    by_document = memory.evidence.T.tocsr()
+    for column in range(by_document.shape[0]):
+        entries = slice(by_document.indptr[column], by_document.indptr[column + 1])
+        evidence, rows = by_document.data[entries], by_document.indices[entries]
+        order = np.lexsort((rows, -evidence))
+        listed = dict.fromkeys(memory.texts[int(rows[i])] for i in order if evidence[i] > 0)
+        if listed:
+            yield column, tuple(listed)[:MOST_PAST_QUERIES]
+
+
+def index_settings(
+    model: TextModel, *, text_field: str = TEXT_FIELD, memory_field: str = MEMORY_FIELD
+) -> dict[str, Any]:
+    """Settings and mappings of an index that tokenizes and weighs words as the model does.
+
+    Raises
+    ------
+    InputError
+        Where the engine cannot tokenize as the model does: patterns of one's own, n-grams, other tokenizers.
+
+    Examples
+    --------
+    >>> index_settings(TextModel.bm25(["ice hockey"]))["mappings"]["properties"]["text"]["analyzer"]
+    'tercet'
+    """
+    words = model.doc_vectoriser
+    field: dict[str, Any] = {"type": "text", "analyzer": "tercet"}
+    settings: dict[str, Any] = {"analysis": _analysis(words.analyser or Analyser())}
+    if words.weighting == "bm25":
+        settings["similarity"] = {"tercet": {"type": "BM25", "k1": words.k1, "b": words.b}}
+        field["similarity"] = "tercet"
+    return {"settings": settings, "mappings": {"properties": {text_field: field, memory_field: dict(field)}}}
+
+
+def _analysis(analyse: Analyser) -> dict[str, Any]:
+    if analyse.tokenizer != "words" or analyse.pattern != DEFAULT_PATTERN or analyse.ngrams != (1, 1):
+        raise InputError(
+            f"an engine cannot tokenize texts as {analyse} does; words by the ordinary pattern, without n-grams, can be"
+        )
+    filters: dict[str, Any] = {}
+    names = ["lowercase"] if analyse.lowercase else []
+    if analyse.stop_words is not None:
+        listed = sorted(ENGLISH) if analyse.stop_words == "english" else list(analyse.stop_words)
+        if analyse.lowercase:  # the engine compares stop words with words in lower case
+            listed = [word.lower() for word in listed]
+        filters["tercet_stop"] = {"type": "stop", "stopwords": listed}
+    if analyse.stemmer is not None:
+        filters["tercet_stems"] = {"type": "snowball", "language": analyse.stemmer.capitalize()}
+    analyzer: dict[str, Any] = {"type": "custom", "tokenizer": "tercet_words", "filter": [*names, *filters]}
+    if analyse.html:
+        analyzer["char_filter"] = ["html_strip"]
+    return {
+        "tokenizer": {"tercet_words": {"type": "pattern", "pattern": _JAVA_WORDS, "group": 0}},
+        "filter": filters,
+        "analyzer": {"tercet": analyzer},
+    }
+
+
+def check_columns(model: TextModel) -> None:
+    """Refuse a model that scores fields or numbers, for an engine that keeps words alone."""
+    if model.n_words is not None:
+        others = "own vectors" if model.n_dims else "fields or numbers of documents"
+        raise InputError(f"engines keep words alone, and the model has {others} besides; use an embedded index")
