@@ -6,11 +6,7 @@ BIN := $(VENV)/bin
 TOOLS := .venv-tools
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # The extras that the tests use; the dependency group `test` has the rest.
-<<<<<<< HEAD
-TESTED := serve plot parquet scale qdrant postgres ja ir-datasets mcp langchain
-=======
-TESTED := serve plot parquet scale opensearch qdrant postgres ja ir-datasets
->>>>>>> 79198669 (An index in OpenSearch; engines list candidates and the model scores them here, with memory; past queries as a field; certified search, rank features and unweighted synonyms go)
+TESTED := serve plot parquet scale opensearch qdrant postgres ja ir-datasets mcp langchain
 COMMA := ,
 SPACE := $(subst ,, )
 TESTS := -e '.[$(subst $(SPACE),$(COMMA),$(TESTED))]' --group test
