@@ -90,7 +90,8 @@ def among_many(small: Collection, n: int, seed: int) -> Collection:
     words = small.model.doc_vectoriser
     counted = Vectoriser(weighting="bm25", analyser=words.analyser).fit(docs.values())
     # W keeps its columns; only the statistics of words are those of all documents.
-    frequency = np.array([counted.document_frequency_[counted.index_[word]] for word in words.words_])
+    at = [counted.index_.get(word, -1) for word in words.words_]  # some words are in queries alone
+    frequency = np.array([counted.document_frequency_[i] if i >= 0 else 0 for i in at])
     known = copy(words)
     known.remember(words.words_, frequency, len(docs), counted.mean_length_, words.doc_scale_, 0)
     model = replace(small.model, query_vectoriser=known, doc_vectoriser=known)
