@@ -140,7 +140,8 @@ class EngineIndex(BaseIndex):
         progress : called with the number of documents so far
         settings : of the engine, see its class
         """
-        docs, model = with_words(docs, model, analyser)
+        docs, growth = with_words(docs, model, analyser)
+        model = growth.model
         check_columns(model)
         root = Path(path)
         name = default_collection(root) if collection is None else collection
