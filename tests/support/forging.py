@@ -47,15 +47,9 @@ from tercet.engines.postgres import PostgresEngine
 from tercet.engines.qdrant import QdrantEngine
 from tercet.errors import EngineError, TercetError
 from tercet.loading import load
-<<<<<<< HEAD
-from tercet.search.folder import vectoriser_fingerprint
-from tercet.store import read_bundle
-=======
 from tercet.search.folder import MODELS, Folder, vectoriser_fingerprint
 from tercet.store import read_bundle, write_bundle
-from tercet.store.block_sums import BlockSums
 from tercet.store.codec import encode
->>>>>>> 6731e90a (Public names)
 from tercet.store.kinds import POSTGRES_INDEX, QDRANT_INDEX
 from tercet.text import Vectoriser, Vectors, vectorise
 from tercet.weights import Identity, Weights
