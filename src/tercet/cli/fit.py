@@ -116,7 +116,7 @@ SECTIONS = {
     "--new-documents",
     type=click.FloatRange(0, 1),
     metavar="SHARE",
-    help="Expected share of answers that are new; 0: closed catalogue.  [default: estimated]",
+    help="Share of new answers, from 0.  [default: estimated]",
 )
 @click.option(
     "--budget",

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tercet.cli.terminal import echo, open_console, plain
-from tercet.data.lines import watch_reading
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,6 +62,8 @@ class ReadingBar:
 @contextmanager
 def show_reading() -> Iterator[None]:
     """Show a bar for each large file read within the block, or a line now and then where there is no terminal."""
+    from tercet.data.lines import watch_reading  # loads NumPy, which a help text need not wait for
+
     if not sys.stderr.isatty():
         with watch_reading(ReadingLines()):
             yield
