@@ -28,8 +28,7 @@ from tercet.cli.progress import DocumentCount
 from tercet.cli.serve import taught_of
 from tercet.cli.terminal import echo
 from tercet.data.lines import open_lines
-from tercet.engines.engine_index import is_interrupted
-from tercet.engines.opening import BACKENDS, open_index
+from tercet.engines.opening import BACKENDS, engine_index, open_index
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
 from tercet.search import BaseIndex, Index
@@ -132,9 +131,10 @@ def _build(
         raise click.UsageError(f"--backend (one of {named}) and --url go together; --collection is for them")
     if backend is not None and no_texts:
         raise click.UsageError(f"--no-texts is for an embedded index; {backend} scores candidates by their texts")
-    kind = INDEX if backend is None else BACKENDS[backend].kind
-    if backend is None or not is_interrupted(output, kind):  # else an upload goes on
-        check_output(context, output, kind)
+    if backend is None:
+        check_output(context, output, INDEX)
+    elif not engine_index(backend).is_interrupted(output):  # else an upload goes on
+        check_output(context, output, engine_index(backend).kind)
     is_bm25 = text_model is None
     if not is_bm25 and language is not None:
         raise click.UsageError("--language is for BM25; --model has its own")
@@ -151,7 +151,7 @@ def _build(
     if backend is None or url is None:
         built = Index.build(docs, text_model, output, keep_texts=not no_texts, **settings)
     else:
-        built = BACKENDS[backend].build(docs, text_model, output, url=url, collection=collection, **settings)
+        built = engine_index(backend).build(docs, text_model, output, url=url, collection=collection, **settings)
     how = "" if not is_bm25 else f", BM25 {_words(language)}"
     echo(f"{output}: {_size(built)}{how}")
     _tell_taught(output)

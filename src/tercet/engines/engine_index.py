@@ -207,6 +207,12 @@ class EngineIndex(BaseIndex):
     def _opened(cls, model: TextModel, folder: Path, location: Location, engine: Engine) -> Self:
         return cls(model, folder, location, EngineView(engine, model, Scorer(model.weights)))
 
+    @classmethod
+    def is_interrupted(cls, path: str | PathLike[str]) -> bool:
+        """Whether a folder holds an index of this engine whose build has not ended."""
+        location = _location_or_none(Path(path), cls.kind)
+        return location is not None and not location.is_complete
+
     def with_model(self, model: TextModel | Weights) -> Self:
         """The same documents for another model over the same vocabulary; only queries change."""
         check_model(model, TextModel)
@@ -451,12 +457,6 @@ def default_collection(path: Path) -> str:
 
 
 # -- the folder -----------------------------------------------------------------------------------------------------
-
-
-def is_interrupted(path: Path, kind: str) -> bool:
-    """Whether a folder holds an index of this kind whose build has not ended."""
-    location = _location_or_none(path, kind)
-    return location is not None and not location.is_complete
 
 
 def _read_location(folder: Path, kind: str) -> Location:

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Final
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Final, cast
 
-from tercet.engines.engine_index import EngineIndex
-from tercet.engines.opensearch import OpenSearchIndex
-from tercet.engines.postgres import PostgresIndex
-from tercet.engines.qdrant import QdrantIndex
-from tercet.fitting.text_model import TextModel
 from tercet.search import BaseIndex, Index
-from tercet.store import Verify, read_bundle
-from tercet.weights import Weights
+from tercet.store import Verify, bundle_kind
+from tercet.store.kinds import OPENSEARCH_INDEX, POSTGRES_INDEX, QDRANT_INDEX
 
-BACKENDS: Final[dict[str, type[EngineIndex]]] = {
-    "opensearch": OpenSearchIndex,
-    "postgres": PostgresIndex,
-    "qdrant": QdrantIndex,
+if TYPE_CHECKING:
+    from tercet.engines.engine_index import EngineIndex
+    from tercet.fitting.text_model import TextModel
+    from tercet.weights import Weights
+
+# Kind of the folder, and class; an engine is imported when it is used.
+_ENGINES: Final = {
+    "opensearch": (OPENSEARCH_INDEX, "tercet.engines.opensearch:OpenSearchIndex"),
+    "postgres": (POSTGRES_INDEX, "tercet.engines.postgres:PostgresIndex"),
+    "qdrant": (QDRANT_INDEX, "tercet.engines.qdrant:QdrantIndex"),
 }
+BACKENDS: Final = tuple(_ENGINES)
+
+
+def engine_index(name: str) -> type[EngineIndex]:
+    """Return the class of indexes in an engine, one of `BACKENDS`."""
+    return cast("type[EngineIndex]", resolve_name(_ENGINES[name][1]))
 
 
 def open_index(
@@ -41,8 +49,8 @@ def open_index(
     ...     open_index(f"{folder}/index").search("tea")[0].doc_id
     'a'
     """
-    kind = read_bundle(folder).kind
-    for backend in BACKENDS.values():
-        if backend.kind == kind:
-            return backend.open(folder, model)
+    kind = bundle_kind(folder)
+    for name, (own_kind, _) in _ENGINES.items():
+        if kind == own_kind:
+            return engine_index(name).open(folder, model)
     return Index.open(folder, model, verify)
