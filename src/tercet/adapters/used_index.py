@@ -97,6 +97,11 @@ class UsedIndex:
         """The index with what was taught."""
         return self._served.index
 
+    @property
+    def base(self) -> BaseIndex:
+        """The index without what was taught."""
+        return self._base.base
+
     def replace(self, index: BaseIndex) -> None:
         """Search other documents or by another model from now on; what was taught stays."""
         revision = self.store.revision
