@@ -162,7 +162,7 @@ def test_fit_takes_a_collection_of_ir_datasets(monkeypatch, tmp_path):
     report = tc.load(tmp_path / "model").report
     assert report.details.name == "ir_datasets:made/up"
     same = tc.fit({d.doc_id: d.default_text() for d in docs}, corpus.queries, corpus.qrels, options={"n_steps": 1000})
-    assert report.decision == same.report.decision
+    assert report.decision.partition(" Next: ")[0] == same.report.decision.partition(" Next: ")[0]
 
 
 @pytest.mark.slow
