@@ -17,11 +17,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.preprocessing import normalize
 
-from tercet._validate import check_integer
 from tercet.errors import InputError, ParameterError
-from tercet.learn.rls.kernels import Matrix, unit_rows
+
+Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -122,13 +124,13 @@ def graph_kernel(
     """
     if not 0.0 < decay < np.inf:
         raise ParameterError(f"decay is {decay!r}; a number above 0 is needed")
-    if max_length is not None:
-        check_integer(max_length, "max_length", error=ParameterError)
+    if max_length is not None and (not isinstance(max_length, int) or max_length < 1):
+        raise ParameterError(f"max_length is {max_length!r}; a whole number from 1 is needed")
     number: dict[tuple[str, str], int] = {}
     parts = [_features(part, decay, max_length, number) for part in ([graphs] if others is None else [graphs, others])]
     for part in parts:
         part.resize((part.shape[0], max(1, len(number))))
-    sides = [unit_rows(part) if normalise else part for part in parts]
+    sides = [normalize(part) if normalise else part for part in parts]
     return np.asarray((sides[0] @ sides[-1].T).toarray(), dtype=np.float64)
 
 

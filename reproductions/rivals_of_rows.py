@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from reproductions.folds import QueryRows
 from tercet.errors import DivergedError, InputError, MissingExtraError
-from tercet.learn.base import NotNegative, Positive
+from tercet.learn import NotNegative, Positive
 from tercet.learn.linear import ProximalRanker
 
 Vector = NDArray[np.float64]

@@ -48,6 +48,8 @@ def test_the_tutorial_works_up_to_serve(bare: BareInstall) -> None:
     verbs = ["" if isinstance(job, str) else job[1] for job in jobs]
     n_jobs = verbs.index("serve") + 1
     assert {"fit", "index", "search"} <= set(verbs[:n_jobs])
+    up = next(job for job in jobs if job[1] == "up")
+    up += ["--yes", "--no-serve"]  # nobody answers, and the service is not installed
     bare.check(jobs[:n_jobs])
 
 

@@ -20,6 +20,7 @@ TEXTS = {doc_id: text for doc_id, text in DOCS.items() if text}
 # These say themselves what becomes of what is there.
 OF_THEIR_OWN = {
     "demo": "writes over a demo only",
+    "up": "brings its own folder up to date",
 }
 
 

@@ -164,7 +164,7 @@ def test_what_is_not_fitted_is_no_model():
         FeatureModel(FTRLRanker())
     failed = FTRLRanker()
     with pytest.raises(InputError, match="nothing to learn from"):
-        failed.fit([[1.0], [2.0]], [1, 1])
+        failed.fit([[1.0], [2.0]], [1, 1], qid=[0, 0])
     with pytest.raises(InputError, match="FTRLRanker is not fitted"):
         FeatureModel(failed)
 

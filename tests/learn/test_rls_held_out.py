@@ -17,7 +17,7 @@ from tercet import Preferences
 from tercet.data.letor_folds import query_folds
 from tercet.errors import InputError, ParameterError
 from tercet.learn.linear import FTRLRanker
-from tercet.learn.rls import RankRLS, RLSPath, RLSRegressor, choose_rls, choosing, columns, comparisons
+from tercet.learn.rls import RankRLS, RLSPath, RLSRegressor, choose_rls, choosing, kernels, solving
 from tercet.learn.rls.kernels import KernelColumns
 
 L2S = [1e-3, 0.1, 2.0, 50.0]
@@ -264,7 +264,7 @@ def test_the_grid_keeps_what_is_shared_of_one_basis_at_a_time(monkeypatch):
     X, y, qid = made_rows(9)
     kept, alive = [], []
 
-    class Watched(columns.Shared):
+    class Watched(kernels.Shared):
         def columns(self, kernel, X, vectors):
             made = super().columns(kernel, X, vectors)
             if all(one() is not self._kept[0] for one in kept):
@@ -288,10 +288,10 @@ def test_the_grid_keeps_what_is_shared_of_one_basis_at_a_time(monkeypatch):
 def test_the_size_of_blocks_changes_nothing_of_what_is_left_out(cls, gamma, folds, monkeypatch):
     X, y, qid = made_rows(10, n=300, n_queries=40)
     grids = []
-    for size in (comparisons.BYTES_AT_ONCE, 8 * 12 * 64, 1):  # all rows, some 64, 64 at least
+    for size in (solving.BYTES_AT_ONCE, 8 * 12 * 64, 1):  # all rows, some 64, 64 at least
         with monkeypatch.context() as patch:
-            patch.setattr(comparisons, "BYTES_AT_ONCE", size)
-            patch.setattr(columns, "KEPT_AT_MOST", 0 if size == 1 else 2**28)
+            patch.setattr(solving, "BYTES_AT_ONCE", size)
+            patch.setattr(kernels, "KEPT_AT_MOST", 0 if size == 1 else 2**28)
             ranker = cls(kernel="gaussian", gamma=gamma, n_basis=12).fit(X, y, qid=qid)
             found = ranker.leave_query_out(L2S) if folds is None else ranker.cross_validated(L2S, folds)
             pattern = cls(kernel="gaussian", n_basis=12)
@@ -305,8 +305,8 @@ def test_the_size_of_blocks_changes_nothing_of_what_is_left_out(cls, gamma, fold
 @pytest.mark.slow
 def test_memory_does_not_go_with_rows_times_basis_vectors(monkeypatch):
     X, y, qid = made_rows(11, n=12_000, n_queries=200)
-    monkeypatch.setattr(comparisons, "BYTES_AT_ONCE", 2**18)
-    monkeypatch.setattr(columns, "KEPT_AT_MOST", 2**20)
+    monkeypatch.setattr(solving, "BYTES_AT_ONCE", 2**18)
+    monkeypatch.setattr(kernels, "KEPT_AT_MOST", 2**20)
     pattern = RankRLS(kernel="gaussian", n_basis=100)
     choose_rls(X[:300], y[:300], qid[:300], l2s=[1.0], ranker=pattern)  # compiles
     tracemalloc.start()

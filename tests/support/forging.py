@@ -50,7 +50,7 @@ from tercet.loading import load
 from tercet.search.folder import MODELS, Folder, vectoriser_fingerprint
 from tercet.store import read_bundle, write_bundle
 from tercet.store.codec import encode
-from tercet.store.kinds import POSTGRES_INDEX, QDRANT_INDEX
+from tercet.store.kinds import OPENSEARCH_INDEX, POSTGRES_INDEX, QDRANT_INDEX
 from tercet.text import Vectoriser, Vectors, vectorise
 from tercet.weights import Identity, Weights
 
@@ -233,6 +233,7 @@ KINDS: dict[str, Forged] = {
         f"checkpoint of {name}": Forged(_checkpointed(name, 15), _checkpointed(name, 15))
         for name in ("DenseRanker", "SparseRanker", "LowRankRanker", "PrunedRanker")
     },
+    "index in OpenSearch": Forged(_make_remote(OPENSEARCH_INDEX, "http://127.0.0.1:9200"), _use_remote),
     "index in Qdrant": Forged(_make_remote(QDRANT_INDEX, "http://127.0.0.1:6333"), _use_remote),
     "index in PostgreSQL": Forged(_make_remote(POSTGRES_INDEX, "postgresql://me@127.0.0.1:5432/tercet"), _use_remote),
     "checkpoint of a stream": Forged(_stream, _stream),

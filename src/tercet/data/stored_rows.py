@@ -85,6 +85,14 @@ def open_rows(path: str | os.PathLike[str], verify: Verify = "open") -> sparse.c
         When there are no rows.
     DamagedBundleError
         When the files are not as they were written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = write_rows(f"{folder}/rows", [[[1.0, 0.0], [0.0, 2.0]]], n_columns=2)
+    ...     open_rows(f"{folder}/rows").toarray().tolist()
+    [[1.0, 0.0], [0.0, 2.0]]
     """
     bundle = read_bundle(path, kind=ROWS, mapped=True, verify=verify)
     where = str(bundle.path)

@@ -1,6 +1,6 @@
 """Learning W from preferences: one file per method, one training loop."""
 
-from tercet.learn.base import TermPairRanker
+from tercet.learn.base import NotNegative, Positive, TermPairRanker
 from tercet.learn.correlated import CorrelatedRanker
 from tercet.learn.cosine import CosineRanker
 from tercet.learn.dense import DenseRanker
@@ -46,6 +46,8 @@ __all__ = [
     "LSIRanker",
     "LowRankRanker",
     "MultiTaskRanker",
+    "NotNegative",
+    "Positive",
     "PrunedRanker",
     "RM3Expansion",
     "SampledSource",
