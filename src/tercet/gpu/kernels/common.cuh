@@ -5,6 +5,8 @@
 
 #ifdef __CUDACC__
 #define KERNEL extern "C" __global__ void
+// Few enough registers for so many blocks of so many threads on a processor: blocks of a launch are all there at once.
+#define RESIDENT(n_threads, n_blocks) __launch_bounds__(n_threads, n_blocks)
 #define DEVICE static __device__ __forceinline__
 #define THREAD ((int)threadIdx.x)
 #define N_THREADS ((int)blockDim.x)
@@ -21,6 +23,7 @@ struct alignas(16) float4 {
   float x, y, z, w;
 };
 #define KERNEL extern "C" void
+#define RESIDENT(n_threads, n_blocks)
 #define DEVICE static inline
 #define THREAD 0
 #define N_THREADS 1

@@ -71,8 +71,10 @@ KERNEL latent_vectors(const float* V, int stride, const long long* d_indptr, con
 //
 // Races: a block reads factors while others change them, so that it may see some of another's step and not all of it.
 // Changes are atomic, so none is lost.
-KERNEL lowrank_advance(float* U, float* V, float* diagonal, fixed_point* sums_u, fixed_point* sums_v,
-                       fixed_point* sums_d, int stride, int learn_diagonal, const unsigned char* rare_q, const unsigned char* rare_d,
+KERNEL RESIDENT(128, 8)
+lowrank_advance(float* U, float* V, float* diagonal, fixed_point* sums_u, fixed_point* sums_v,
+                       fixed_point* sums_d, int stride, int learn_diagonal, const unsigned char* rare_q,
+                       const unsigned char* rare_d,
                        const float* latent, float* kept, const long long* q_indptr, const int* q_indices,
                        const float* q_data, const long long* d_indptr, const int* d_indices, const float* d_data,
                        const int* query, const int* better, const int* worse, const float* step_size,
