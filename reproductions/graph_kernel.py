@@ -125,7 +125,7 @@ def graph_kernel(
     if not 0.0 < decay < np.inf:
         raise ParameterError(f"decay is {decay!r}; a number above 0 is needed")
     if max_length is not None and (not isinstance(max_length, int) or max_length < 1):
-        raise ParameterError(f"max_length is {max_length!r}; a whole number from 1 is needed")
+        raise ParameterError(f"max_length must be an integer from 1; got {max_length!r}")
     number: dict[tuple[str, str], int] = {}
     parts = [_features(part, decay, max_length, number) for part in ([graphs] if others is None else [graphs, others])]
     for part in parts:

@@ -170,7 +170,7 @@ def test_what_starts_from_more_directions_than_there_are_starts_at_random():
     [
         (RM3Expansion(), "ranker is a RM3Expansion; expected a term-pair ranker, one of low-rank"),
         (MultiTaskRanker(), "MultiTaskRanker learns two tasks, and a fit has one"),
-        ("spares", "ranker is 'spares'; expected a term-pair ranker, or one of low-rank, sparse, dense"),
+        ("spares", "ranker is 'spares'; did you mean 'sparse'"),
         (tc.SparseRanker, r"ranker is the class SparseRanker; give an estimator, SparseRanker\(\)"),
         (tc.FTRLRanker(), r"FTRLRanker learns from rows of features \(tc.fit_letor\); texts need a term-pair ranker"),
         (3, "ranker is a int; expected a term-pair ranker, one of low-rank"),

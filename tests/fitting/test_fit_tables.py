@@ -142,7 +142,10 @@ def test_texts_of_queries_may_stand_in_the_judgements():
             {"qrels": pd.DataFrame({"query": ["q0", "q0"], "doc": ["a", "a"], "grade": [1, 2]})},
             r"qrels\[1\]: query 'q0', document 'a' has grade 2 here and 1 at qrels\[0\]",
         ),
-        ({"qrels": [{"query": "q0", "doc": "a", "points": 1}]}, "the columns are query, doc, points: name the one"),
+        (
+            {"qrels": [{"query": "q0", "doc": "a", "points": 1}]},
+            r"Which column holds the grade\?",
+        ),
         ({"qrels": grades("qid"), "queries": None}, "qrels name queries by their ids, in 'qid'; give queries"),
         (
             {"preferences": [{"query": "q0", "better": "a", "worse": "a"}], "qrels": None},

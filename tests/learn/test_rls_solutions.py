@@ -204,7 +204,7 @@ def test_of_the_kernel_of_all_rows_with_the_basis_only_blocks_are_held(basis, mo
     monkeypatch.setattr(solving, "BYTES_AT_ONCE", 2**18)
     X, y, _ = made_rows(0, n=20_000)
     ranker = RankRLS(kernel="gaussian", n_basis=100, basis=basis)
-    for qid in (np.arange(20_000) // 10, None):  # many queries, and one that is larger than a block
+    for qid in (np.arange(20_000) // 10, np.zeros(20_000)):  # many queries, and one that is larger than a block
         with peak_memory() as peak:
             ranker.fit(X, y, qid=qid).predict(X)
         assert peak.megabytes < 8, "all of it would be 16 MB"
