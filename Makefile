@@ -10,6 +10,9 @@ TESTED := serve plot parquet scale opensearch qdrant postgres ja ir-datasets mcp
 COMMA := ,
 SPACE := $(subst ,, )
 TESTS := -e '.[$(subst $(SPACE),$(COMMA),$(TESTED))]' --group test
+# The engines that exports and indexes in other engines are tested in. Where one cannot be had, its tests are skipped and
+# say what is missing.
+ENGINES := $(VENV)/.lucene $(VENV)/.databases $(VENV)/.opensearch
 # Without bytecode on disk, every process that a test starts would compile all modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -43,10 +46,6 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-
-# The engines that exports and indexes in other engines are tested in. Where one cannot be had, its tests are skipped and
-# say what is missing.
-ENGINES := $(VENV)/.lucene $(VENV)/.databases $(VENV)/.opensearch
 
 # What is kept of a model in OpenSearch: make engines TERCET_DATA=/path/to/data
 engines: $(ENGINES)
