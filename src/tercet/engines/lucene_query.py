@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from os import PathLike
 from typing import Any, Final, Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ MEMORY_FIELD: Final = "past_queries"
 MOST_CLAUSES: Final = 64  # of words; engines refuse a query of more than 1,024 clauses
 MOST_PAST_QUERIES: Final = 100  # of a document
 _SAMPLE: Final = 1000  # past queries from which the boost of memory is estimated
+_BOOSTS: Final[WeakKeyDictionary[TextModel, float]] = WeakKeyDictionary()  # estimated once for a model
 _JAVA_WORDS: Final = r"(?U)\b\w\w+\b"  # DEFAULT_PATTERN; the flag is Java's for Unicode
 
 
@@ -126,9 +128,14 @@ def memory_boost(model: TextModel) -> float:
     The boost is the mean ratio of what memory adds to a document for one of its past queries to the BM25 of these past
     queries, in units of plain matching.
     """
-    memory = model.memory
-    if memory is None:
+    if model.memory is None:
         raise InputError("the model has no memory")
+    if model not in _BOOSTS:
+        _BOOSTS[model] = _estimated_boost(model, model.memory)
+    return _BOOSTS[model]
+
+
+def _estimated_boost(model: TextModel, memory: Memory) -> float:
     past_queries = dict(_asked_of(memory))
     texts = [" ".join(queries) for queries in past_queries.values()]
     plain = TextModel.bm25(texts, model.doc_vectoriser.analyser)
