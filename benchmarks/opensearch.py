@@ -131,6 +131,7 @@ def measure(collection: Collection, url: str) -> list[list[Any]]:
         for name in (PLAIN, WITH_MEMORY):
             client.indices.forcemerge(index=name, max_num_segments=1)
             client.indices.refresh(index=name)
+            client.indices.flush(index=name, wait_if_ongoing=True)  # else merged segments count as well
             sizes[name] = client.indices.stats(index=name)["_all"]["primaries"]["store"]["size_in_bytes"] / 1e6
 
         def by_engine(name: str, form: Any) -> Callable[[str], dict[str, float]]:

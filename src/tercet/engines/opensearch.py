@@ -159,7 +159,6 @@ class OpenSearchEngine(Engine):
         if self.owner() == owner:
             return
         body = index_settings(model)
-        # A search that lacks a shard is an error, which is tried again, and no shorter answer.
         body["settings"] |= {"number_of_shards": self._shards, "number_of_replicas": self._replicas}
         body["mappings"] |= {"_meta": {"tercet": {"owner": owner}}, "dynamic": False}
         body["mappings"]["properties"] |= _KEPT_AS_THEY_ARE
@@ -278,6 +277,7 @@ class OpenSearchEngine(Engine):
         return [[document_of(hit["_source"], hit["_score"]) for hit in each["hits"]["hits"]] for each in answers]
 
     def _search(self, purpose: str, body: dict[str, Any]) -> list[Any]:
+        # A search that lacks a shard is an error, which is tried again, and no shorter answer.
         options = {"index": self.collection, "body": body, "allow_partial_search_results": False}
         hits: list[Any] = self._ask(purpose, self._client.search, **options)["hits"]["hits"]
         return hits
