@@ -107,7 +107,7 @@ def neighbours(task: LinkTask, seed: int, quick: bool) -> list[list[str]]:
 
     known = np.repeat(task.parallel()[:, None], 2, axis=1)
     validation = over(task.validation)
-    tested = over(task._test)
+    tested = over(task.held_out)
     began = time.process_time()
     better, starts = best_starts(Q, D, known, validation, seed, WIDTHS[:1])
     seconds = time.process_time() - began

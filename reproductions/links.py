@@ -71,7 +71,7 @@ class LinkTask:
             "training links": len(self.train_links),
             "validation links": len(self.validation_links),
             "test links": len(self.test_links),
-            "test queries": len(self._test.qids),
+            "test queries": len(self.held_out.qids),
             "words of queries": self.Q.shape[1],
             "words of documents": self.D.shape[1],
             "words in a document": round(self.D.nnz / self.D.shape[0]),
@@ -105,7 +105,7 @@ class LinkTask:
         Queries are places among the test queries, documents places among those that are ranked.
         """
         rng = np.random.default_rng(TEST_SEED + seed)
-        grades, hidden = self._test.grades, self._test.hidden
+        grades, hidden = self.held_out.grades, self.held_out.hidden
         assert hidden is not None
         relevant = grades.tocoo()
         drawn = rng.integers(0, relevant.nnz, n)
@@ -130,25 +130,21 @@ class LinkTask:
         """
         if not self.hides_itself:
             return np.unique(self.train_links[:, 0])
-        asked = np.array([int(name) for name in (*self._test.qids, *self._validation.qids)])
+        asked = np.array([int(name) for name in (*self.held_out.qids, *self.validation.qids)])
         return np.setdiff1d(np.arange(self.n_articles), asked)
 
     # -- measuring ----------------------------------------------------------------------------------------------
 
     @cached_property
-    def _test(self) -> HeldOutQueries:
+    def held_out(self) -> HeldOutQueries:
         known = np.concatenate([self.train_links, self.validation_links])
         return self._held_out(self.test_links, known, self.test_queries, self.first_test_doc)
 
     @cached_property
-    def _validation(self) -> HeldOutQueries:
+    def validation(self) -> HeldOutQueries:
         return self._held_out(
             self.validation_links, self.train_links, self.validation_queries, self.first_validation_doc
         )
-
-    @property
-    def validation(self) -> HeldOutQueries:
-        return self._validation
 
     def _held_out(self, links: Links, known: Links, n_queries: int, first_doc: int) -> HeldOutQueries:
         """Some of the articles with such links, against all documents but themselves and those they are known to
@@ -175,7 +171,7 @@ class LinkTask:
         )
 
     def measure(self, match: WeightedMatch, prefs: Preferences) -> Measured:
-        held_out = self._test
+        held_out = self.held_out
         Q, D = match.queries(held_out.Q), match.docs(held_out.D)
         blocks, wrong = [], np.empty(len(prefs), dtype=bool)
         for block, scores in match.weights.score_blocks(Q, D):
@@ -189,7 +185,7 @@ class LinkTask:
         return Measured(means | {"error": float(wrong.mean())}, by_query, np.flatnonzero(wrong).tolist())
 
     def wrong(self, match: WeightedMatch, prefs: Preferences) -> NDArray[np.bool_]:
-        return wrong_preferences(match, self._test.Q, self._test.D, prefs)
+        return wrong_preferences(match, self.held_out.Q, self.held_out.D, prefs)
 
     # -- words --------------------------------------------------------------------------------------------------
 

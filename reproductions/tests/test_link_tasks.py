@@ -104,7 +104,7 @@ def test_documents_set_aside_are_never_drawn_in_training_and_ranked_alone(linked
     prefs = task.train(2000, 0)
     assert max(prefs.query.max(), prefs.better.max(), prefs.worse.max()) < task.first_validation_doc < first
     assert task.validation.D.shape[0] == first - task.first_validation_doc
-    assert task._test.D.shape[0] == task.D.shape[0] - first
+    assert task.held_out.D.shape[0] == task.D.shape[0] - first
     found = task.measure(WeightedMatch(Weights([Identity(n_terms=task.D.shape[1])])), task.test(100, 0))
     assert found.means["map"] > 0.5
 
@@ -176,7 +176,7 @@ def test_two_languages(linked_home):
     english = task.word_map(Map(block="en"))
     scores = english.lift(Weights([Identity(n_terms=task.D.shape[1])])).score(task.Q, task.D)
     np.testing.assert_allclose(scores, (task.D @ task.D.T).toarray(), atol=1e-6)
-    asked = {int(name) for name in (*task._test.qids, *task._validation.qids)}
+    asked = {int(name) for name in (*task.held_out.qids, *task.validation.qids)}
     assert set(task.parallel().tolist()) == set(range(N)) - asked
     translations = load_task(Data("K", "kyoto", ("kyoto-ja-en",), relevant="translation"), linked_home)
     every = np.concatenate([translations.train_links, translations.validation_links, translations.test_links])
