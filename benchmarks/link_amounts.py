@@ -75,7 +75,7 @@ def wikispeedia(arguments: argparse.Namespace) -> Study:
 
 def topics(arguments: argparse.Namespace) -> Study:
     small = arguments.quick
-    n_docs, n_words, n_topics, n_queries = (2_000, 2_000, 20, 100) if small else (40_000, 10_000, 100, 1_000)
+    n_docs, n_words, n_topics, n_queries = (2_000, 2_000, 20, 100) if small else (40_000, 10_000, 100, 500)
     rng = np.random.default_rng(arguments.seed)
     X, topic = topical_texts(rng, n_docs + 2 * n_queries, n_words, n_topics)
     docs, new = X[:n_docs], topic[n_docs:]
@@ -116,7 +116,7 @@ def topics(arguments: argparse.Namespace) -> Study:
         preferences=10_000 if small else arguments.preferences or 4_000_000,
         n_components=100,
         spreads=(0.1, 1.0),
-        validate=lambda weights: float(average_precision(0, weights, min(200, n_queries)).mean()),
+        validate=lambda weights: float(average_precision(0, weights, min(100, n_queries)).mean()),
         test=lambda weights: average_precision(n_queries, weights, n_queries),
     )
 
@@ -138,7 +138,7 @@ def topical_texts(
     return sparse.csr_array(X.astype(np.float32)), topic
 
 
-def compare(study: Study, n_seeds: int) -> list[dict[str, Any]]:
+def compare(study: Study, n_seeds: int, amounts: list[int] | None) -> list[dict[str, Any]]:
     every = study.preferences // 6
 
     def low_rank(spread: float, tied: bool) -> Callable[..., Any]:
@@ -155,7 +155,9 @@ def compare(study: Study, n_seeds: int) -> list[dict[str, Any]]:
     start = study.test(Weights([Identity(n_terms=study.X.shape[1])])).mean()
     print(f"\n{study.title}, {study.preferences:,} preferences each; tf-idf: {start:.4f}", flush=True)
     found: list[dict[str, Any]] = []
-    for n_links, sampler in study.samplers.items():
+    for number, (n_links, sampler) in enumerate(study.samplers.items(), start=1):
+        if amounts and number not in amounts:
+            continue
         by_query = {}
         for name, (kind, make) in models.items():
             rate, values, steps, seconds = 0.0, [], [], 0.0
@@ -172,12 +174,12 @@ def compare(study: Study, n_seeds: int) -> list[dict[str, Any]]:
                     seconds += time.perf_counter() - began
                     value = max(event.validation for event in ranker.history_ if event.validation is not None)
                     if best is None or value > best[0]:
-                        best = value, candidate, study.test(ranker.weights_), ranker.n_steps_
+                        best = value, candidate, ranker
                 if best is None:
                     break
                 rate = best[1]
-                values.append(best[2])
-                steps.append(best[3])
+                values.append(study.test(best[2].weights_))
+                steps.append(best[2].n_steps_)
             if not values:
                 print(f"{n_links:,} {name}: diverged at every rate", flush=True)
                 continue
@@ -212,12 +214,13 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=10_000, help="most frequent words of Wikispeedia (default 10,000)")
     parser.add_argument("--seeds", type=int, default=3, help="fits of each model at its chosen rate (default 3)")
     parser.add_argument("--preferences", type=int, help="preferences of a fit (default 600,000; topics: 4,000,000)")
+    parser.add_argument("--amount", type=int, action="append", help="1, 2 or 3: this amount of links alone; repeatable")
     arguments = parser.parse_args()
     check_data_home(parser, arguments)
     print_facts(machine_facts())
     study = wikispeedia(arguments) if arguments.study == "wikispeedia" else topics(arguments)
     with device(arguments.device, strict=arguments.device == "cuda"):
-        found = compare(study, 1 if arguments.quick else arguments.seeds)
+        found = compare(study, 1 if arguments.quick else arguments.seeds, arguments.amount)
     write_json(arguments.output, {"study": study.title, "rows": found})
 
 
