@@ -33,7 +33,7 @@ from tercet.data.clicks import examination_guess
 from tercet.fitting.examination import choose_examination, estimate_examination
 from tercet.measure import paired_test
 from tercet.simulate import Traffic, Visitors, simulate_clicks
-from tercet.text import Analyser, Vectoriser
+from tercet.text import Analyzer, Vectorizer
 from tercet.weights import Identity, Weights
 
 SHOWN = 10
@@ -110,7 +110,7 @@ def rankings(shop: Path, sizes: list[int], output: Path) -> None:
     def values_of(model: tc.TextModel) -> list[float]:
         return tc.evaluate(truth, model.rank(queries, docs), "nDCG@10")["nDCG@10"].tolist()
 
-    words = Vectoriser(analyser=Analyser(stop_words="english"), weighting="bm25").fit(docs.values())
+    words = Vectorizer(analyzer=Analyzer(stop_words="english"), weighting="bm25").fit(docs.values())
     base = values_of(tc.TextModel(words, words, Weights([Identity(n_terms=len(words.words_))])))
     made = {(one.n_lists, one.curve): one for one in earlier(output)}
     for n_lists in sizes:

@@ -100,11 +100,11 @@ def load_newsgroups(data_home: Path, n_words: int = N_WORDS) -> Newsgroups:
 
 
 def newsgroups_rows(train: LabelledTexts, test: LabelledTexts, n_words: int = N_WORDS) -> Newsgroups:
-    vectoriser = tc.Vectoriser(
-        analyser=tc.Analyser(stop_words="english", html=False), max_features=n_words, sublinear_tf=True
+    vectorizer = tc.Vectorizer(
+        analyzer=tc.Analyzer(stop_words="english", html=False), max_features=n_words, sublinear_tf=True
     )
-    X = vectoriser.fit_transform_docs(train.texts)
-    X_test = vectoriser.transform_docs(test.texts)
+    X = vectorizer.fit_transform_docs(train.texts)
+    X_test = vectorizer.transform_docs(test.texts)
     return Newsgroups(sparse.csr_array(X), np.array(train.labels), sparse.csr_array(X_test), np.array(test.labels))
 
 

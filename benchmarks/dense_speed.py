@@ -247,7 +247,7 @@ def main() -> None:
     print_facts(facts)
     with (loading := Clock()).running():
         data = load_newsgroups(arguments.data_home)
-    print(f"20 Newsgroups read and vectorised in {loading.wall:.1f} s.")
+    print(f"20 Newsgroups read and vectorized in {loading.wall:.1f} s.")
     with (whole := Clock()).running():
         results = compare(data, arguments.seed, arguments.quick)
     print(f"\nThe whole comparison took {whole.wall:.0f} s.")

@@ -363,7 +363,7 @@ def main() -> None:
     print_facts(facts)
     with (loading := Clock()).running():
         data = load_newsgroups(arguments.data_home)
-    print(f"20 Newsgroups read and vectorised in {loading.wall:.1f} s.")
+    print(f"20 Newsgroups read and vectorized in {loading.wall:.1f} s.")
     with (equal := Clock()).running():
         curves = equal_quality(data, arguments.seed, arguments.quick)
     compared = compare(data, arguments.seed, arguments.quick)

@@ -119,7 +119,7 @@ def measure(case: Case, seed: int, what: str, **settings: Any) -> Outcome:
 
 def stemmed_bm25(docs: Docs) -> tc.TextModel:
     """BM25 as engines have it: k1 1.2, b .75, English stems, English stop words left out."""
-    return tc.TextModel.bm25(docs.values(), tc.Analyser(stop_words="english", stemmer="english"))
+    return tc.TextModel.bm25(docs.values(), tc.Analyzer(stop_words="english", stemmer="english"))
 
 
 def variants(model: tc.TextModel) -> Iterator[tuple[str, tc.TextModel]]:

@@ -220,7 +220,7 @@ def main() -> None:
     print_facts(facts)
     with (loading := Clock()).running():
         data = load_newsgroups(arguments.data_home)
-    print(f"20 Newsgroups read and vectorised in {loading.wall:.1f} s.")
+    print(f"20 Newsgroups read and vectorized in {loading.wall:.1f} s.")
     seeds = range(arguments.seed, arguments.seed + (1 if arguments.quick else 3))
     rate, errors = choose_diagonal_rate(data, 10_000 if arguments.quick else 100_000, seeds)
     rows = run(data, seeds, rate, arguments.quick)

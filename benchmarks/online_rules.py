@@ -87,14 +87,14 @@ def made_up(rng: np.random.Generator, quick: bool) -> World:
         " ".join([*rng.choice(words[topic, :8], 2, replace=False), *rng.choice(common, 1, p=popularity)])
         for topic in query_topics
     ]
-    vectoriser = tc.Vectoriser(weighting="bm25", min_df=1).fit(docs)
+    vectorizer = tc.Vectorizer(weighting="bm25", min_df=1).fit(docs)
     grades = np.where(query_topics[:, None] == topics[:, 0], 2, 0)
     grades = np.where((grades == 0) & (query_topics[:, None] == topics[:, 1]), 1, grades).astype(np.int8)
     clicked_for = query_topics < n_topics // 2
     first_half = np.arange(query_topics.size) % per_topic < per_topic // 2
     return World(
-        sparse.csr_array(vectoriser.transform_queries(queries)),
-        sparse.csr_array(vectoriser.transform_docs(docs)),
+        sparse.csr_array(vectorizer.transform_queries(queries)),
+        sparse.csr_array(vectorizer.transform_docs(docs)),
         grades,
         np.flatnonzero(clicked_for & first_half),
         np.flatnonzero(clicked_for & ~first_half),
@@ -107,14 +107,14 @@ def nfcorpus(rng: np.random.Generator, folder: Path, quick: bool) -> World:
     collection = read_beir(folder)
     judged = collection.qrels["train"]
     qids = rng.permutation(sorted(judged))[: 200 if quick else 1200].tolist()
-    vectoriser = tc.Vectoriser(weighting="bm25").fit(collection.docs.values())
+    vectorizer = tc.Vectorizer(weighting="bm25").fit(collection.docs.values())
     grades = np.zeros((len(qids), len(collection.docs)), np.int8)
     columns = {doc_id: column for column, doc_id in enumerate(collection.docs)}
     for row, qid in enumerate(qids):
         for doc_id, grade in judged[qid].items():
             grades[row, columns[doc_id]] = grade
-    Q = sparse.csr_array(vectoriser.transform_queries([collection.queries[qid] for qid in qids]))
-    D = sparse.csr_array(vectoriser.transform_docs(list(collection.docs.values())))
+    Q = sparse.csr_array(vectorizer.transform_queries([collection.queries[qid] for qid in qids]))
+    D = sparse.csr_array(vectorizer.transform_docs(list(collection.docs.values())))
     half = len(qids) // 2
     return World(Q, D, grades, np.arange(half), np.arange(half, len(qids)), np.empty(0, np.int64))
 

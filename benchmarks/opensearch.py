@@ -33,7 +33,7 @@ import tercet as tc
 from common import add_shared_options, check_data_home, machine_facts, print_facts, print_table, write_json
 from tercet.data import read_beir
 from tercet.engines import OpenSearchIndex, index_settings, search_body
-from tercet.text import Vectoriser
+from tercet.text import Vectorizer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -87,14 +87,14 @@ def among_many(small: Collection, n: int, seed: int) -> Collection:
     docs = dict(small.docs)
     for i in range(n - len(docs)):
         docs[f"made{i}"] = ". ".join(sentences[j] for j in rng.integers(0, len(sentences), 8))
-    words = small.model.doc_vectoriser
-    counted = Vectoriser(weighting="bm25", analyser=words.analyser).fit(docs.values())
+    words = small.model.doc_vectorizer
+    counted = Vectorizer(weighting="bm25", analyzer=words.analyzer).fit(docs.values())
     # W keeps its columns; only the statistics of words are those of all documents.
     at = [counted.index_.get(word, -1) for word in words.words_]  # some words are in queries alone
     frequency = np.array([counted.document_frequency_[i] if i >= 0 else 0 for i in at])
     known = copy(words)
     known.remember(words.words_, frequency, len(docs), counted.mean_length_, words.doc_scale_, 0)
-    model = replace(small.model, query_vectoriser=known, doc_vectoriser=known)
+    model = replace(small.model, query_vectorizer=known, doc_vectorizer=known)
     return Collection(f"nfcorpus among {n:,}", small.measure, docs, small.queries, small.qrels, model)
 
 

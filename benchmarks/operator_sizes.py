@@ -26,7 +26,7 @@ import numpy as np
 
 from common import machine_facts, parse_arguments, print_facts, print_table, write_json
 from tercet.fitting import TextModel
-from tercet.text import Vectoriser
+from tercet.text import Vectorizer
 from tercet.weights import Identity, LowRank, Weights
 
 WORDS, LENGTH, LATENT, QUERIES, BLOCK = 50_000, 40, 50, 200, 10_000
@@ -52,11 +52,11 @@ def write_documents(path: Path, n: int, seed: int) -> None:
 
 
 def save_model(path: Path, n: int, seed: int) -> None:
-    vectoriser = Vectoriser(weighting="bm25").fit(list(texts(min(n, 100_000), seed)))
-    n_words = vectoriser.n_features_in_
+    vectorizer = Vectorizer(weighting="bm25").fit(list(texts(min(n, 100_000), seed)))
+    n_words = vectorizer.n_features_in_
     U, V = np.random.default_rng(seed).normal(0, 0.1, (2, n_words, LATENT)).astype(np.float32)
     weights = Weights([Identity(n_terms=n_words), LowRank(query_factors=U, doc_factors=V)])
-    TextModel(vectoriser, vectoriser, weights).save(path)
+    TextModel(vectorizer, vectorizer, weights).save(path)
 
 
 def build(documents: Path, index: Path, *options: str) -> dict[str, float]:

@@ -86,7 +86,7 @@ def main() -> None:
         Q, D = model.queries(list(asked_of.values()), own), model.docs(tested)
         return HeldOutQueries.from_qrels(dev, Q, D, *rows)
 
-    layout = tc.text.FieldedVectoriser.with_dims(words.doc_vectoriser, doc_vectors.n_dims)
+    layout = tc.text.FieldedVectorizer.with_dims(words.doc_vectorizer, doc_vectors.n_dims)
     side_by_side = tc.TextModel(
         layout, layout, vector_map(np.eye(doc_vectors.n_dims, dtype=np.float32), layout.layout_)
     )

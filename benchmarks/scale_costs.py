@@ -35,7 +35,7 @@ import tercet as tc
 from common import Clock, machine_facts, median, parse_arguments, peak_memory, print_facts, print_table, write_json
 from tercet.data.sampling import LabelSampler
 from tercet.learn import SampledSource
-from tercet.text.vectors import Vectors, vectorise
+from tercet.text.vectors import Vectors, vectorize
 from tercet.weights import Identity, LowRank, Sparse, Weights
 
 N_WORDS, WORDS_A_DOC, N_CLASSES = 200_000, 120, 50
@@ -110,7 +110,7 @@ def folder_bytes(path: Path) -> int:
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
 
 
-def made_up_model(words: tc.Vectoriser, kind: str, rng: np.random.Generator) -> tc.TextModel:
+def made_up_model(words: tc.Vectorizer, kind: str, rng: np.random.Generator) -> tc.TextModel:
     n = len(words.words_)
     if kind == "low rank":
         U, V = rng.normal(0, 0.05, (2, n, N_COMPONENTS)).astype(np.float32)
@@ -131,13 +131,13 @@ def job_nothing(n: int, folder: Path, seed: int) -> dict[str, Any]:
     return {}
 
 
-def job_vectorise(n: int, folder: Path, seed: int) -> dict[str, Any]:
+def job_vectorize(n: int, folder: Path, seed: int) -> dict[str, Any]:
     """Texts to vectors on disk; making up the texts is timed apart and taken off."""
     started = time.perf_counter()
     characters = sum(len(text) for _, text in texts(n, seed))
     made_up = time.perf_counter() - started
     started = time.perf_counter()
-    vectors = vectorise(Texts(n, seed), question_texts(seed), folder / "vectors")
+    vectors = vectorize(Texts(n, seed), question_texts(seed), folder / "vectors")
     seconds = time.perf_counter() - started - made_up
     return {
         "seconds": seconds,
@@ -177,7 +177,7 @@ def job_fit(n: int, folder: Path, seed: int, kind: str) -> dict[str, Any]:
 
 
 def job_index(n: int, folder: Path, seed: int) -> dict[str, Any]:
-    words = Vectors.open(folder / "vectors").vectoriser
+    words = Vectors.open(folder / "vectors").vectorizer
     model = made_up_model(words, "identity", np.random.default_rng(seed))
     made_up = seconds_of_reading(n, seed)
     started = time.perf_counter()
@@ -188,7 +188,7 @@ def job_index(n: int, folder: Path, seed: int) -> dict[str, Any]:
 
 def job_query(n: int, folder: Path, seed: int, kind: str) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
-    words = Vectors.open(folder / "vectors").vectoriser
+    words = Vectors.open(folder / "vectors").vectorizer
     index = tc.Index.open(folder / "index", made_up_model(words, kind, rng), verify="never")
     latent = 4 * N_COMPONENTS * n if kind == "low rank" else 0
     return {**percentiles(index, seed), "latent_bytes": latent}
@@ -263,7 +263,7 @@ def job_cold_rows(n: int, folder: Path, seed: int) -> dict[str, Any]:
 def job_pieces(n: int, folder: Path, seed: int) -> dict[str, Any]:
     """One index against ten of a tenth each, whose best ten are merged: same answers, and what merging costs."""
     vectors = Vectors.open(folder / "vectors")
-    model = made_up_model(vectors.vectoriser, "identity", np.random.default_rng(seed))
+    model = made_up_model(vectors.vectorizer, "identity", np.random.default_rng(seed))
     whole = tc.Index.open(folder / "index", model, verify="never")
     n_pieces = 10
     every = -(-n // n_pieces)
@@ -301,7 +301,7 @@ def job_pieces(n: int, folder: Path, seed: int) -> dict[str, Any]:
 
 JOBS: dict[str, Callable[..., dict[str, Any]]] = {
     "nothing": job_nothing,
-    "vectorise": job_vectorise,
+    "vectorize": job_vectorize,
     "fit low rank": lambda n, folder, seed: job_fit(n, folder, seed, "low rank"),
     "fit sparse": lambda n, folder, seed: job_fit(n, folder, seed, "sparse"),
     "fit diagonal": lambda n, folder, seed: job_fit(n, folder, seed, "diagonal"),
@@ -346,10 +346,10 @@ def print_costs(results: dict[str, dict[str, dict[str, Any]]], sizes: Iterable[i
         "Per document",
         head,
         [
-            row("vectorise, µs", lambda c, n: f"{1e6 * c['vectorise']['seconds'] / n:.0f}"),
-            row("vectors on disk, bytes", lambda c, n: f"{c['vectorise']['bytes'] / n:.0f}"),
-            row("text, bytes", lambda c, n: f"{c['vectorise']['text_bytes'] / n:.0f}"),
-            row("different words", lambda c, n: f"{c['vectorise']['entries'] / n:.0f}"),
+            row("vectorize, µs", lambda c, n: f"{1e6 * c['vectorize']['seconds'] / n:.0f}"),
+            row("vectors on disk, bytes", lambda c, n: f"{c['vectorize']['bytes'] / n:.0f}"),
+            row("text, bytes", lambda c, n: f"{c['vectorize']['text_bytes'] / n:.0f}"),
+            row("different words", lambda c, n: f"{c['vectorize']['entries'] / n:.0f}"),
             row("index, µs", lambda c, n: f"{1e6 * c['index']['seconds'] / n:.0f}"),
             row("index on disk, bytes", lambda c, n: f"{c['index']['bytes'] / n:.0f}"),
         ],

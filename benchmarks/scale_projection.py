@@ -40,7 +40,7 @@ class Costs:
     """Measured at the largest size: seconds and bytes, per entry (a word of a document), step and query."""
 
     docs: int
-    vectorise_entry: float
+    vectorize_entry: float
     vector_bytes_entry: float
     index_entry: float
     index_bytes_entry: float
@@ -58,14 +58,14 @@ class Costs:
         sizes = [int(name) for name in results if name.isdigit()]
         n = max(sizes)
         at = results[str(n)]
-        entries = at["vectorise"]["entries"]
+        entries = at["vectorize"]["entries"]
         step = at["fit low rank"]["seconds"] / at["fit low rank"]["steps"]
         by_words = {int(v): job["seconds"] / job["steps"] for v, job in results["vocabulary"].items()}
         smaller = sorted(by_words)[-2]
         return cls(
             docs=n,
-            vectorise_entry=at["vectorise"]["seconds"] / entries,
-            vector_bytes_entry=at["vectorise"]["bytes"] / entries,
+            vectorize_entry=at["vectorize"]["seconds"] / entries,
+            vector_bytes_entry=at["vectorize"]["bytes"] / entries,
             index_entry=at["index"]["seconds"] / entries,
             index_bytes_entry=at["index"]["bytes"] / entries,
             step_entry=step / (3 * entries / n),
@@ -90,7 +90,7 @@ def projection(of: Collection, costs: Costs) -> list[tuple[str, str]]:
     searching, with_latent = max(1.0, index / room), max(1.0, (index + latent) / room)
     piece, latent_piece = of.docs / searching, of.docs / with_latent
     return [
-        ("vectorise, core-hours", f"{entries * costs.vectorise_entry / HOUR:,.1f}"),
+        ("vectorize, core-hours", f"{entries * costs.vectorize_entry / HOUR:,.1f}"),
         ("vectors on disk, GiB", f"{vectors / GIB:,.0f}"),
         ("index, core-hours", f"{entries * costs.index_entry / HOUR:,.1f}"),
         ("index on disk, GiB", f"{index / GIB:,.0f}"),

@@ -179,9 +179,9 @@ def against_bm25s(n_docs: int, n_queries: int, rng: np.random.Generator, clock: 
         made: list[Index] = []
 
         def index() -> None:
-            vectoriser = tc.Vectoriser(weighting="bm25", k1=0.9, b=0.4)
-            D = vectoriser.fit_transform_docs(texts)
-            model = tc.TextModel(vectoriser, vectoriser, Weights([Identity(n_terms=D.shape[1])]))
+            vectorizer = tc.Vectorizer(weighting="bm25", k1=0.9, b=0.4)
+            D = vectorizer.fit_transform_docs(texts)
+            model = tc.TextModel(vectorizer, vectorizer, Weights([Identity(n_terms=D.shape[1])]))
             made[:] = [Index.build_rows(ids, D, model)]
 
         return index, lambda: made[0].search_many(asked, K)

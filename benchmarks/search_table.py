@@ -123,15 +123,15 @@ def scipy_search(columns: sparse.csc_array) -> Callable[[NDArray[Any]], Any]:
 
 def whole_processes(docs: dict[str, str], folder: Path, quick: bool) -> dict[str, Times]:
     """``tercet search`` with a warm and an empty cache of kernels, and what compiling adds to the first demo."""
-    tc.Index.build(docs, path=folder / "tercet", analyser=english())
+    tc.Index.build(docs, path=folder / "tercet", analyzer=english())
     retriever = bm25s_index(list(docs.values()), Stemmer.Stemmer("english"), "numpy")  # which starts sooner
     retriever.save(folder / "bm25s", corpus=list(docs), show_progress=False)
     (folder / "tantivy").mkdir()
     tantivy_index(docs.items(), "en_stem", folder / "tantivy")
-    vectoriser = tc.Vectoriser(weighting="bm25")
+    vectorizer = tc.Vectorizer(weighting="bm25")
     (folder / "scipy").mkdir()
-    sparse.save_npz(folder / "scipy" / "columns.npz", vectoriser.fit_transform_docs(docs.values()).tocsc())
-    (folder / "scipy" / "words.json").write_text(json.dumps(vectoriser.index_))
+    sparse.save_npz(folder / "scipy" / "columns.npz", vectorizer.fit_transform_docs(docs.values()).tocsc())
+    (folder / "scipy" / "words.json").write_text(json.dumps(vectorizer.index_))
     commands = {OURS: [*TERCET, "search", str(folder / "tercet"), QUERY]}
     for name, program in (("bm25s", BM25S), ("tantivy", TANTIVY), ("scipy", SCIPY)):
         commands[name] = [*PYTHON, program, str(folder / name), QUERY]
@@ -155,10 +155,10 @@ def whole_processes(docs: dict[str, str], folder: Path, quick: bool) -> dict[str
 def one_text_query(docs: dict[str, str], queries: list[str], clock: Clock) -> Times:
     """Microseconds of a query from its text to the ids of the ten best."""
     ids, stemmer = list(docs), Stemmer.Stemmer("english")
-    index = tc.Index.build(docs, analyser=english())
+    index = tc.Index.build(docs, analyzer=english())
     retriever, engine = bm25s_index(list(docs.values()), stemmer), tantivy_index(docs.items(), "en_stem")
-    vectoriser = index.model.query_vectoriser
-    by_columns = scipy_search(vectoriser.transform_docs(docs.values()).tocsc())
+    vectorizer = index.model.query_vectorizer
+    by_columns = scipy_search(vectorizer.transform_docs(docs.values()).tocsc())
     by_tantivy = tantivy_search(engine)
 
     def by_bm25s(text: str) -> list[str]:
@@ -169,7 +169,7 @@ def one_text_query(docs: dict[str, str], queries: list[str], clock: Clock) -> Ti
         OURS: lambda text: [hit.doc_id for hit in index.search(text, K)],
         "bm25s": by_bm25s,
         "tantivy": lambda text: by_tantivy("".join(c if c.isalnum() else " " for c in text)),
-        "scipy": lambda text: [ids[d] for d in by_columns(vectoriser.transform_queries([text]).indices)],
+        "scipy": lambda text: [ids[d] for d in by_columns(vectorizer.transform_queries([text]).indices)],
     }
     times = in_turn(engines, queries, 5, clock, time.process_time)
     return {name: 1000 * median(each) for name, each in times.items()}
@@ -196,7 +196,7 @@ def indexing(n_docs: int, rng: np.random.Generator, folder: Path) -> Times:
     docs = {f"d{number}": text for number, text in enumerate(texts)}
     (folder / "texts").mkdir()
     engines: dict[str, Callable[[], Any]] = {
-        OURS: lambda: tc.Index.build(docs, path=folder / "texts-tercet", analyser=english()),
+        OURS: lambda: tc.Index.build(docs, path=folder / "texts-tercet", analyzer=english()),
         "bm25s": lambda: bm25s_index(texts, Stemmer.Stemmer("english")),
         "tantivy": lambda: tantivy_index(docs.items(), "en_stem", folder / "texts"),
     }
@@ -250,8 +250,8 @@ def growth(n_docs: int, n_queries: int, seed: int, folder: Path, clock: Clock) -
     return {name: float(each.mean()) for name, each in times.items()}
 
 
-def english() -> tc.Analyser:
-    return tc.Analyser(stop_words="english", stemmer="english")
+def english() -> tc.Analyzer:
+    return tc.Analyzer(stop_words="english", stemmer="english")
 
 
 # -- the table --------------------------------------------------------------------------------------------------------

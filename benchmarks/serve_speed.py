@@ -134,7 +134,7 @@ def made_collection(folder: Path, n: int, seed: int) -> tuple[dict[str, str], li
     n_words = model.weights.shape[0]
     factors = (np.random.default_rng(seed).normal(size=(n_words, 50)) / 50).astype(np.float32)
     learned = Weights([Identity(n_terms=n_words, scale=15.0), LowRank(query_factors=factors, doc_factors=factors)])
-    words = model.doc_vectoriser
+    words = model.doc_vectorizer
     Index.build(docs, tc.TextModel(words, words, learned), folder / "made-learned")
     return docs, [folder / "made-bm25", folder / "made-learned"]
 

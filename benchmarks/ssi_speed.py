@@ -323,7 +323,7 @@ def main() -> None:
     print_facts(facts)
     with (loading := Clock()).running():
         task = load_links(arguments.data_home, arguments.quick)
-    print(f"Wikispeedia read and vectorised in {loading.wall:.1f} s.")
+    print(f"Wikispeedia read and vectorized in {loading.wall:.1f} s.")
     trained, clocks = training(task, arguments.seed, arguments.quick)
     tested, more_clocks = test_time(task.Q, task.D, arguments.seed, arguments.quick)
     print()

@@ -21,7 +21,7 @@ from common import machine_facts, parse_arguments, print_facts, print_table, ver
 from tercet.data import LetorData, write_beir, write_letor
 from tercet.fitting import TextModel
 from tercet.search import Index
-from tercet.text import Vectoriser
+from tercet.text import Vectorizer
 from tercet.weights import Identity, LowRank, Weights
 
 PYTHON = [sys.executable, "-c"]
@@ -58,12 +58,12 @@ def write_inputs(folder: Path) -> None:
     X = rng.random((400, 12), dtype=np.float32)
     y = np.clip(np.rint(4 * X[:, 0] + rng.normal(0, 0.3, len(X))), 0, 4).astype(np.int64)
     write_letor(folder / "rows.txt", LetorData(X, y, np.repeat(np.arange(40), 10).astype(str)))
-    vectoriser = Vectoriser(weighting="bm25").fit(docs.values())
-    n = vectoriser.n_features_in_
+    vectorizer = Vectorizer(weighting="bm25").fit(docs.values())
+    n = vectorizer.n_features_in_
     U, V = rng.normal(0, 0.1, (2, n, 4)).astype(np.float32)
     low_rank = Weights([Identity(n_terms=n), LowRank(query_factors=U, doc_factors=V)])
     for name, weights in (("bm25", Weights([Identity(n_terms=n)])), ("lowrank", low_rank)):
-        Index.build(docs, TextModel(vectoriser, vectoriser, weights), folder / name)
+        Index.build(docs, TextModel(vectorizer, vectorizer, weights), folder / name)
 
 
 def main() -> None:

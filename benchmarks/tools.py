@@ -34,7 +34,7 @@ from common import add_shared_options, check_data_home, machine_facts, print_fac
 from tercet.data import JudgedTexts, read_beir
 from tercet.search import Confidence
 
-STEMS = tc.Analyser(stop_words="english", stemmer="english")
+STEMS = tc.Analyzer(stop_words="english", stemmer="english")
 CALIBRATED_BY = 300  # requests
 PAST = (0, 100, 500, 2_000, 100_000)
 Scores = Callable[[str], NDArray[np.float64]]  # of all tools for a request
@@ -78,17 +78,17 @@ def searched(index: tc.Index) -> Scores:
 
 
 def bm25(past: Past) -> Scores:
-    return searched(tc.Index.build(past.docs, analyser=STEMS))
+    return searched(tc.Index.build(past.docs, analyzer=STEMS))
 
 
 def bm25_appended(past: Past) -> Scores:
-    return searched(tc.Index.build(past.appended(), analyser=STEMS))
+    return searched(tc.Index.build(past.appended(), analyzer=STEMS))
 
 
 def our_index(past: Past) -> tc.Index:
     """The model of `tercet.fit`; BM25 where there is nothing to learn from."""
     if not past.queries:
-        return tc.Index.build(past.docs, analyser=STEMS)
+        return tc.Index.build(past.docs, analyzer=STEMS)
     return tc.Index.build(past.docs, tc.fit(past.docs, past.queries, past.qrels, new_documents=0))
 
 

@@ -27,7 +27,7 @@ from reproductions.readers import (
 from reproductions.tasks import ClassTask
 from tercet.data import LetorData, read_20newsgroups, read_letor_folds, read_svmlight
 from tercet.errors import MissingDataError, MissingExtraError
-from tercet.text import Analyser, Vectoriser
+from tercet.text import Analyzer, Vectorizer
 
 _MOST_MENTIONED = 0.01  # articles that a larger share mentions, such as Kyoto itself, say little about who does
 _FEW = 10  # mentions are never too many
@@ -184,15 +184,15 @@ def _class_task(data: Data, home: Path) -> ClassTask:
 def _newsgroups(data: Data, home: Path) -> ClassTask:
     [path, *_] = _files(home, data.files, one_is_enough=True)
     train, test = read_20newsgroups(path.parent if path.is_dir() else path)
-    vectoriser = _vectoriser(data, Analyser(html=False, stop_words=data.stop_words))
-    X = vectoriser.fit_transform_docs(train.texts)
-    X_test = vectoriser.transform_docs(test.texts)
+    vectorizer = _vectorizer(data, Analyzer(html=False, stop_words=data.stop_words))
+    X = vectorizer.fit_transform_docs(train.texts)
+    X_test = vectorizer.transform_docs(test.texts)
     y, y_test = np.array(train.labels), np.array(test.labels)
-    return ClassTask(X, y, X_test, y_test, vectoriser.words_, data.test_queries)
+    return ClassTask(X, y, X_test, y_test, vectorizer.words_, data.test_queries)
 
 
-def _vectoriser(data: Data, analyser: Analyser) -> Vectoriser:
-    return Vectoriser(analyser=analyser, max_features=data.max_features, sublinear_tf=data.sublinear_tf)
+def _vectorizer(data: Data, analyzer: Analyzer) -> Vectorizer:
+    return Vectorizer(analyzer=analyzer, max_features=data.max_features, sublinear_tf=data.sublinear_tf)
 
 
 def _finished(X: Any, data: Data, columns: NDArray[Any] | None = None) -> sparse.csr_array:
@@ -230,16 +230,16 @@ def _wikispeedia(data: Data, path: Path, most: int | None) -> LinkTask:
     links = articles.links[~is_year[articles.links[:, 1]]]
     order = _order(len(articles.texts), data, most)
     texts, links = [articles.texts[row] for row in order], _renumbered(links, order)
-    analyser = Analyser(html=False, stop_words=data.stop_words)
-    shown = texts if data.doc_words is None else [_beginning(text, analyser, data.doc_words) for text in texts]
-    vectoriser = _vectoriser(data, analyser)
+    analyzer = Analyzer(html=False, stop_words=data.stop_words)
+    shown = texts if data.doc_words is None else [_beginning(text, analyzer, data.doc_words) for text in texts]
+    vectorizer = _vectorizer(data, analyzer)
     # Where documents are cut, the words of whole articles still have columns: queries use them.
-    Q = vectoriser.fit_transform_docs(texts)
-    D = Q if shown is texts else vectoriser.transform_docs(shown)
-    words, blocks = vectoriser.words_, {}
+    Q = vectorizer.fit_transform_docs(texts)
+    D = Q if shown is texts else vectorizer.transform_docs(shown)
+    words, blocks = vectorizer.words_, {}
     if data.bigrams:
-        pairs = Vectoriser(
-            analyser=Analyser(html=False, stop_words=data.stop_words, ngrams=(2, 2)),
+        pairs = Vectorizer(
+            analyzer=Analyzer(html=False, stop_words=data.stop_words, ngrams=(2, 2)),
             sublinear_tf=data.sublinear_tf,
             min_df=2,
         )
@@ -248,7 +248,7 @@ def _wikispeedia(data: Data, path: Path, most: int | None) -> LinkTask:
         Q = D = sparse.csr_array(sparse.hstack([D, bigrams], format="csr"))
         words = [*words, *pairs.words_]
     if data.query_words is not None:
-        Q = _keywords(Q, vectoriser.idf_, data.query_words, data.query_draws)
+        Q = _keywords(Q, vectorizer.idf_, data.query_words, data.query_draws)
     return _split_task(data, Q, D, links, words, query_blocks=blocks, doc_blocks=blocks)
 
 
@@ -267,24 +267,24 @@ def _kyoto(data: Data, path: Path, most: int | None) -> LinkTask:
     blocks: dict[str, slice] = {}
     sides: list[sparse.csr_array] = []
     words: list[str] = []
-    for name, texts, analyser in (
-        ("ja", japanese, japanese_analyser()),
-        ("en", english, Analyser(html=False, stop_words=data.stop_words)),
+    for name, texts, analyzer in (
+        ("ja", japanese, japanese_analyzer()),
+        ("en", english, Analyzer(html=False, stop_words=data.stop_words)),
     ):
-        vectoriser = _vectoriser(data, analyser)
-        sides.append(vectoriser.fit_transform_docs(texts))
+        vectorizer = _vectorizer(data, analyzer)
+        sides.append(vectorizer.fit_transform_docs(texts))
         blocks[name] = slice(len(words), len(words) + sides[-1].shape[1])
-        words += vectoriser.words_
+        words += vectorizer.words_
     Q = sparse.csr_array(sparse.hstack(sides, format="csr"))
     return _split_task(data, Q, sides[1], links, words, query_blocks=blocks, doc_blocks={})
 
 
-def japanese_analyser() -> Analyser:
+def japanese_analyzer() -> Analyzer:
     """Words where the extra ``ja`` is installed, else pairs of characters."""
     try:
-        return Analyser(tokenizer="japanese")
+        return Analyzer(tokenizer="japanese")
     except MissingExtraError:
-        return Analyser(tokenizer="characters")
+        return Analyzer(tokenizer="characters")
 
 
 def _split_task(
@@ -323,8 +323,8 @@ def _renumbered(links: Links, order: Sequence[int]) -> Links:
     return np.asarray(renumbered[(renumbered >= 0).all(axis=1)], dtype=np.int64)
 
 
-def _beginning(text: str, analyser: Analyser, n_words: int) -> str:
-    return " ".join(analyser(text)[:n_words])
+def _beginning(text: str, analyzer: Analyzer, n_words: int) -> str:
+    return " ".join(analyzer(text)[:n_words])
 
 
 def _keywords(Q: sparse.csr_array, idf: Any, n_words: int, draws: int) -> sparse.csr_array:

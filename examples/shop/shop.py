@@ -35,7 +35,7 @@ import tercet as tc
 from tercet.data import ClickLog, read_table
 from tercet.measure import paired_test
 from tercet.simulate import Visitors, simulate_clicks
-from tercet.text import Analyser, Vectoriser
+from tercet.text import Analyzer, Vectorizer
 from tercet.weights import Identity, Weights
 
 N_PACKAGES, N_QUERIES, N_LISTS, N_JUDGED = 5_000, 1_600, 30_000, 300
@@ -174,7 +174,7 @@ def product_rows(goods: Iterable[Package]) -> Iterator[tuple[object, ...]]:
 
 def make_queries(goods: list[Package], n_queries: int, rng: np.random.Generator) -> dict[str, str]:
     """Queries in random order, each with the tag it was made from."""
-    cut = Analyser(stop_words="english")
+    cut = Analyzer(stop_words="english")
     words = [frozenset(cut(f"{good.name} {good.description}")) for good in goods]
     n_with = Counter(word for some in words for word in some)
     tags = Counter(tag for good in goods for tag in good.tags)
@@ -207,7 +207,7 @@ def make_queries(goods: list[Package], n_queries: int, rng: np.random.Generator)
 def best_of(goods: list[Package], queries: list[str], depth: int, weighting: str) -> list[list[int]]:
     """The rows that a weighting of words finds first for each query."""
     texts = [f"{good.name.replace('-', ' ')}\n{good.description}" for good in goods]
-    words = Vectoriser(analyser=Analyser(stop_words="english"), weighting=weighting)
+    words = Vectorizer(analyzer=Analyzer(stop_words="english"), weighting=weighting)
     D = words.fit_transform_docs(texts)
     start = Weights([Identity(n_terms=D.shape[1])])
     docs, _ = start.rank(words.transform_queries(queries), D, depth)
@@ -273,7 +273,7 @@ def compare(folder: Path) -> None:
     docs = read_table(folder / "products.csv")
     truth = read_truth(folder)
     queries = {query: query for query in truth}
-    words = Vectoriser(analyser=tc.load(folder / "both").doc_vectoriser.analyser, weighting="bm25").fit(docs.values())
+    words = Vectorizer(analyzer=tc.load(folder / "both").doc_vectorizer.analyzer, weighting="bm25").fit(docs.values())
     models = {"BM25": tc.TextModel(words, words, Weights([Identity(n_terms=len(words.words_))]))}
     models |= {name: tc.load(folder / name.partition(" ")[0]) for name in FITS}
     values = {

@@ -8,7 +8,7 @@ first used.
 
 >>> import tercet as tc
 >>> docs = {"a": "cheap flights to rome", "b": "roman history"}
->>> round(tc.Vectoriser().fit(docs.values()).transform_docs(["rome"]).nnz)
+>>> round(tc.Vectorizer().fit(docs.values()).transform_docs(["rome"]).nnz)
 1
 """
 
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from tercet.scale import Cluster as Cluster
     from tercet.search import Index as Index
     from tercet.search import rerank as rerank
-    from tercet.text import Analyser as Analyser
-    from tercet.text import Vectoriser as Vectoriser
+    from tercet.text import Analyzer as Analyzer
+    from tercet.text import Vectorizer as Vectorizer
     from tercet.weights import Weights as Weights
 else:
     __getattr__, __dir__, __all__ = lazy_names(
@@ -94,7 +94,7 @@ else:
             "tercet.pictures": ("picture",),
             "tercet.scale": ("Cluster",),
             "tercet.search": ("Index", "rerank"),
-            "tercet.text": ("Analyser", "Vectoriser"),
+            "tercet.text": ("Analyzer", "Vectorizer"),
             "tercet.weights": ("Weights",),
         },
         packages=(

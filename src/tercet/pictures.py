@@ -189,7 +189,7 @@ def _take_apart(
         if vocabulary is not None:
             raise InputError("a text model has its own words; leave 'vocabulary' out")
         thing = thing.words_alone()
-        queries, docs = thing.query_vectoriser, thing.doc_vectoriser
+        queries, docs = thing.query_vectorizer, thing.doc_vectorizer
         return thing.weights, queries.words_, docs.words_, queries is docs
     weights = thing.weights_ if isinstance(thing, TermPairRanker) else thing
     if not isinstance(weights, Weights):

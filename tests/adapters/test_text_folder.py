@@ -82,7 +82,7 @@ def test_many_changes_index_the_folder_anew(folder):
     for number in range(20):
         (folder / f"other{number}.txt").write_text(f"page number {number}")
     assert read.refresh()
-    assert read.index.model.doc_vectoriser.n_docs_ == 24
+    assert read.index.model.doc_vectorizer.n_docs_ == 24
 
 
 def test_a_folder_without_texts_is_refused(tmp_path):

@@ -24,7 +24,7 @@ from tercet.learn.linear import FTRLRanker
 from tercet.learn.rls import RankRLS, choose_rls
 from tercet.measure import Evaluation, measure_rows
 from tercet.report import shown_interval
-from tercet.text import Vectoriser
+from tercet.text import Vectorizer
 from tercet.weights import Identity, Weights
 
 NAMES = [f"name {j}" for j in range(1, 11)]
@@ -315,7 +315,7 @@ def test_failures_are_one_line_that_says_what_is_wrong(files, beir, model, tmp_p
     (tmp_path / "plain.txt").write_text("1 1:0.5\n0 1:2\n")
     (tmp_path / "names.txt").write_text("1 a\n1 b\n")
     text_model = tmp_path / "texts"
-    words = Vectoriser().fit(["cats purr"])
+    words = Vectorizer().fit(["cats purr"])
     TextModel(words, words, Weights([Identity(n_terms=2)])).save(text_model)
     for arguments, message in (
         (("letor", "fit", tmp_path / "broken.txt"), "broken.txt:2: feature id 0; ids start at 1"),

@@ -127,7 +127,7 @@ def test_another_model_searches_the_same_index(index: Path, tmp_path: Path) -> N
     assert "  4  " in ok("search", index, "sky", "--all")
     assert "no more matches; --all shows 2 hits without a word of the query" in ok("search", index, "sky")
     small_model({"z": "other words"}).save(tmp_path / "other")
-    assert "another vectoriser" in run("search", index, "sky", "--model", tmp_path / "other").output
+    assert "another vectorizer" in run("search", index, "sky", "--model", tmp_path / "other").output
 
 
 @pytest.mark.slow
@@ -148,7 +148,7 @@ def test_what_is_learned_with_the_words_of_an_index_searches_it(data: Path, tmp_
         100,
     )
     assert ok("search", index, "avocado", "--model", tmp_path / "model")
-    assert tc.load(tmp_path / "model").doc_vectoriser.words_ == Index.open(index).model.doc_vectoriser.words_
+    assert tc.load(tmp_path / "model").doc_vectorizer.words_ == Index.open(index).model.doc_vectorizer.words_
 
 
 def test_a_long_build_says_how_far_it_is(
@@ -178,13 +178,13 @@ def test_without_a_model_it_is_bm25(data: Path, tmp_path: Path) -> None:
     assert "nothing found" in ok("search", tmp_path / "written", "avocados")
     german = ok("index", data, "-o", tmp_path / "german", "--language", "german")
     assert "words reduced to their german stems" in german
-    assert Index.open(tmp_path / "german").model.doc_vectoriser.analyser.stemmer == "german"
+    assert Index.open(tmp_path / "german").model.doc_vectorizer.analyzer.stemmer == "german"
     ok("rank", data, "--model", tmp_path / "bm25", "-o", tmp_path / "run")  # an index stands for its model
     assert "avocado +1.000" in ok("explain", tmp_path / "bm25", "--word", "avocado")
 
 
 def test_a_stop_word_is_called_one(tmp_path: Path) -> None:
-    tc.Index.build(TEXTS, path=tmp_path / "bm25", analyser=tc.Analyser(stop_words="english"))
+    tc.Index.build(TEXTS, path=tmp_path / "bm25", analyzer=tc.Analyzer(stop_words="english"))
     assert "'the' is a stop word" in ok("search", tmp_path / "bm25", "the")
     assert "stop word" not in ok("search", tmp_path / "bm25", "the avocado")
 
@@ -207,7 +207,7 @@ def test_new_words_are_counted_and_found(index: Path, model: Path, tmp_path: Pat
 
 
 def test_words_that_a_model_cannot_take_in_are_told(tmp_path: Path) -> None:
-    words = tc.Vectoriser(max_features=3).fit(TEXTS.values())
+    words = tc.Vectorizer(max_features=3).fit(TEXTS.values())
     limited = tc.TextModel(words, words, tc.Weights([Identity(n_terms=3)]))
     Index.build(TEXTS, limited, tmp_path / "index")
     added = ok("index", tmp_path / "index", "--update", corpus(tmp_path / "more.jsonl", {"x": "guava"}))

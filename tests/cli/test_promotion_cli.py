@@ -44,7 +44,7 @@ def test_what_is_no_promotion(index: Path, tmp_path: Path) -> None:
     tc.TextModel.bm25(["other words"]).save(tmp_path / "other")
     result = run("index", index, "--model", tmp_path / "other")
     assert result.exit_code == 1
-    assert "another vectoriser" in result.output
+    assert "another vectorizer" in result.output
     assert run("index", index, "--undo").exit_code == 1
     assert run("index", index, "--model", tmp_path / "plain", "--undo").exit_code == 2
     assert run("index", tmp_path / "plain").exit_code == 1

@@ -65,7 +65,7 @@ def test_every_verb_prints_through_one_module(path: Path) -> None:
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     docs = {DOC: f"green tea {ATTACK}", "d2": "black tea", "d3": "milk"}
-    words = tc.Vectoriser().fit(docs.values())
+    words = tc.Vectorizer().fit(docs.values())
     model = tc.TextModel(words, words, tc.Weights([tc.weights.Identity(n_terms=len(words.words_))]))
     folder = tmp_path_factory.mktemp("terminal")
     stored_fields = {doc_id: {"id": doc_id, "text": text, f"colour{ATTACK}": ATTACK} for doc_id, text in docs.items()}

@@ -31,7 +31,7 @@ from tercet.engines.engine_index import EngineIndex
 from tercet.errors import BundleError, EngineAwayError, EngineError, InputError
 from tercet.memory import MemorySettings, remember
 from tercet.store import read_bundle, write_bundle
-from tercet.text import FieldedVectoriser
+from tercet.text import FieldedVectorizer
 from tercet.weights import Identity, Sparse, Weights
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not
@@ -94,7 +94,7 @@ def documents(n: int = 200) -> dict[str, str]:
 def learned(docs: dict[str, str], seed: int = 0, is_signed: bool = False) -> tc.TextModel:
     """BM25 with learned pairs of words, positive unless signed, and memory."""
     model = tc.TextModel.bm25(docs.values())
-    n, rng = len(model.doc_vectoriser.words_), np.random.default_rng(seed)
+    n, rng = len(model.doc_vectorizer.words_), np.random.default_rng(seed)
     pairs = rng.normal(size=(n, n)) * (rng.random((n, n)) < 0.2)
     pairs = pairs if is_signed else np.abs(pairs)
     weights = Weights([Identity(n_terms=n), Sparse(weights=sparse.csr_array(pairs.astype(np.float32)))])
@@ -310,7 +310,7 @@ def test_a_folder_that_names_no_collection(backend: Backend, tmp_path: Path, col
 
 def test_columns_are_refused(backend: Backend, tmp_path: Path) -> None:
     docs = as_documents({"a": {"text": "green tea", "price": 2}, "b": {"text": "black tea", "price": 1}})
-    words = FieldedVectoriser(features=["price"]).fit(docs)
+    words = FieldedVectorizer(features=["price"]).fit(docs)
     model = tc.TextModel(words, words, Weights([Identity(n_terms=len(words.words_))]))
     with pytest.raises(InputError, match="engines keep words alone"):
         backend.build(docs, model, tmp_path)

@@ -30,7 +30,7 @@ from tercet.errors import InputError
 from tercet.weights import Identity, LowRank, Sparse
 
 
-def bm25_of(words: tc.Vectoriser, texts: list[str]) -> np.ndarray:
+def bm25_of(words: tc.Vectorizer, texts: list[str]) -> np.ndarray:
     """Each word's BM25 score in each document, as an engine computes it."""
     counts = np.array([[t.split().count(w) for w in words.words_] for t in texts])
     length = np.array([len(t.split()) for t in texts]) / words.mean_length_
@@ -53,7 +53,7 @@ def test_solr_lines_have_the_weights_and_say_what_they_leave_out(tmp_path):
     assert "1 negative ones" in " ".join(comments)
     assert "DelimitedBoost" in " ".join(comments)
     # A boost times the engine's own score of the word is what the model adds, up to what a plain match adds.
-    words = model.query_vectoriser
+    words = model.query_vectorizer
     idf = dict(zip(words.words_, words.idf_, strict=True))
     assert dict(found["hockey"])["puck"] == pytest.approx(0.8 * np.sqrt(idf["hockey"] / idf["puck"]), rel=1e-2)
     assert dict(found["hockey"])["hockey"] == 1.0
@@ -64,7 +64,7 @@ def test_synonyms_in_an_engine_rank_as_the_model(tmp_path):
     model = small_model({("hockey", "puck"): 0.8, ("hockey", "ball"): 0.3, ("ball", "bat"): 0.5}, identity=2.0)
     write_synonyms(tmp_path / "s.txt", model, min_boost=1e-3)
     _, synonyms = read_synonyms(tmp_path / "s.txt")
-    words = model.query_vectoriser
+    words = model.query_vectorizer
     engine = bm25_of(words, list(DOCS.values()))
     for query in ("hockey", "hockey ball", "ball library"):
         boosts = np.zeros(len(words.words_))
@@ -77,7 +77,7 @@ def test_synonyms_in_an_engine_rank_as_the_model(tmp_path):
 
 
 def test_words_that_a_synonym_file_cannot_hold_are_counted_and_others_escaped(tmp_path):
-    words = tc.Vectoriser(analyser=tc.Analyser(pattern=r"\S+", lowercase=False)).fit(
+    words = tc.Vectorizer(analyzer=tc.Analyzer(pattern=r"\S+", lowercase=False)).fit(
         ["a|b #c d,e f=>g h\\i =>x y=> \\\\, plain"]
     )
     n = len(words.words_)
@@ -115,7 +115,7 @@ def test_a_query_has_boosts_that_rank_as_the_model():
     assert "bat" not in found.text
     clauses = dict(re.findall(r"(\w+)\^([\d.]+)", found.text))
     assert {word: float(boost) for word, boost in clauses.items()} == pytest.approx(dict(found.clauses), rel=1e-3)
-    words = model.query_vectoriser
+    words = model.query_vectorizer
     boosts = np.zeros(len(words.words_))
     for word, boost in (*found.clauses, *found.negative):
         boosts[words.index_[word]] = boost
@@ -154,7 +154,7 @@ def test_a_word_in_a_query_string_is_never_syntax(word):
 
 def dense_impacts(model: tc.TextModel, docs: dict[str, str]) -> np.ndarray:
     """What each query word alone adds to each document, times its weight in a query (n_docs, n_words)."""
-    words = model.query_vectoriser
+    words = model.query_vectorizer
     weight = words.idf_**words.idf_power if words.weighting == "bm25" else words.idf_
     return (model.weights.score(np.eye(len(words.words_)), model.docs(list(docs.values()))) * weight[:, None]).T
 
@@ -179,7 +179,7 @@ def test_the_impacts_of_a_cosine_add_up_to_the_score_times_the_length_of_the_que
     n = plain.weights.shape[0]
     U, V = (rng.random((n, 3)) ** 4 * 10.0 ** rng.integers(-1, 2, (n, 1)) for _ in range(2))
     cosine = LowRank(query_factors=np.float32(U), doc_factors=np.float32(V), typical_length=1.0, unit_queries=True)
-    model = tc.TextModel(plain.query_vectoriser, plain.doc_vectoriser, tc.Weights([cosine]))
+    model = tc.TextModel(plain.query_vectorizer, plain.doc_vectorizer, tc.Weights([cosine]))
     output = write_anserini(tmp_path / "d.jsonl", model, DOCS, bits=16, queries=queries)
     lines = [json.loads(line) for line in (tmp_path / "d.jsonl").read_text(encoding="utf-8").splitlines()]
     for query in ("hockey", "ball puck", "quiet hockey bat"):
@@ -192,7 +192,7 @@ def test_the_impacts_of_a_cosine_add_up_to_the_score_times_the_length_of_the_que
 @given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 9))
 def test_quantised_impacts_are_within_half_a_step_and_nothing_is_lost_uncounted(seed, bits, max_terms):
     rng = np.random.default_rng(seed)
-    words = tc.Vectoriser(weighting="bm25").fit(DOCS.values())
+    words = tc.Vectorizer(weighting="bm25").fit(DOCS.values())
     n = len(words.words_)
     U, V = (rng.normal(size=(n, 3)).astype(np.float32) for _ in range(2))
     model = tc.TextModel(words, words, tc.Weights([LowRank(query_factors=U, doc_factors=V), Identity(n_terms=n)]))
@@ -212,7 +212,7 @@ def test_a_ciff_file_read_back_has_the_same_impacts(tmp_path):
     docs = DOCS | {"d5": "hockey ball puck", "é": "puck bat"}  # words in three documents: a gap is not a number
     output = write_ciff(tmp_path / "i.ciff", model, docs, bits=8)
     expected = {
-        (model.query_vectoriser.words_[j], at): n
+        (model.query_vectorizer.words_[j], at): n
         for at, (_, columns, impacts) in enumerate(ImpactRows(model, docs, bits=8))
         for j, n in zip(columns.tolist(), impacts.tolist(), strict=True)
     }
@@ -289,7 +289,7 @@ def test_wrong_options_of_documents_are_named_and_nothing_is_written(tmp_path, w
 
 
 def test_n_grams_are_refused_where_blanks_part_words(tmp_path):
-    words = tc.Vectoriser(analyser=tc.Analyser(ngrams=(1, 2))).fit(DOCS.values())
+    words = tc.Vectorizer(analyzer=tc.Analyzer(ngrams=(1, 2))).fit(DOCS.values())
     model = tc.TextModel(words, words, tc.Weights([Identity(n_terms=len(words.words_))]))
     with pytest.raises(InputError, match="has a blank in it"):
         write_anserini(tmp_path / "d.jsonl", model, DOCS)

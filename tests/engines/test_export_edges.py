@@ -62,7 +62,7 @@ def test_a_negative_weight_of_a_word_on_itself_is_counted(tmp_path):
 
 
 def test_what_a_word_counts_for_itself_is_in_solr_lines_also_without_other_words(tmp_path):
-    words = tc.Vectoriser(weighting="bm25").fit(DOCS.values())
+    words = tc.Vectorizer(weighting="bm25").fit(DOCS.values())
     counts = {"hockey": 2.5, "puck": 1.05, "ice": 0.0, "bat": -1.0}
     values = np.array([counts.get(word, 1.0) for word in words.words_], dtype=np.float32)
     model = tc.TextModel(words, words, tc.Weights([Diagonal(weights=values)]))
@@ -73,7 +73,7 @@ def test_what_a_word_counts_for_itself_is_in_solr_lines_also_without_other_words
 
 
 def test_terms_of_several_words_are_counted_as_unwritable(tmp_path):
-    words = tc.Vectoriser(analyser=tc.Analyser(ngrams=(1, 2))).fit(["ice hockey", "puck"])
+    words = tc.Vectorizer(analyzer=tc.Analyzer(ngrams=(1, 2))).fit(["ice hockey", "puck"])
     n = len(words.words_)
     W = sparse.csr_array(np.where(np.eye(n), 0.0, 0.5).astype(np.float32))
     model = tc.TextModel(words, words, tc.Weights([Identity(n_terms=n), Sparse(weights=W)]))

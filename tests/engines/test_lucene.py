@@ -24,7 +24,7 @@ from tercet.engines import (
 )
 from tercet.engines.impacts import ImpactRows
 from tercet.engines.query_strings import quoted, written_boost
-from tercet.fitting.text_model import ordinary_analyser
+from tercet.fitting.text_model import ordinary_analyzer
 from tercet.weights import Identity, Sparse
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
@@ -33,7 +33,7 @@ SINGLE = 1e-5  # Lucene sums up in single precision
 
 
 def chain(folder: Path, *more: Sequence) -> dict:
-    """The analysis of `ordinary_analyser`, in Lucene's words."""
+    """The analysis of `ordinary_analyzer`, in Lucene's words."""
     return {
         "folder": str(folder),
         "tokenizer": ["pattern", {"pattern": r"(?U)\b\w\w+\b", "group": "0"}],
@@ -56,14 +56,14 @@ def exact_scores(model: tc.TextModel, query: str, docs: Mapping[str, str]) -> np
 
 
 def test_the_analysis_chain_of_lucene_gives_our_words(tmp_path):
-    analyse = ordinary_analyser()
+    analyze = ordinary_analyzer()
     lines = [
         *texts().values(),
         "Naïve c++ x86_64 e.g. U.S.A. don't — Ärzte 12,5 % ﬁne",
         "generically communities happy",
     ]
-    found = lucene()("analysed", chain=chain(tmp_path), texts=lines)
-    assert [[term for term, _, _ in line] for line in found] == [analyse(line) for line in lines]
+    found = lucene()("analyzed", chain=chain(tmp_path), texts=lines)
+    assert [[term for term, _, _ in line] for line in found] == [analyze(line) for line in lines]
 
 
 # -- documents as impacts ---------------------------------------------------------------------------------------------
@@ -83,9 +83,9 @@ def impacts(tmp_path_factory: pytest.TempPathFactory) -> dict:
 
 def test_anserini_sums_the_impacts_that_were_written(impacts):
     docs, model, output = impacts["docs"], impacts["model"], impacts["told"]
-    words = model.query_vectoriser
-    analyse = words.analyser or tc.Analyser()
-    asked = [[word for word in analyse(query) if word in words.index_] for query in QUERIES]
+    words = model.query_vectorizer
+    analyze = words.analyzer or tc.Analyzer()
+    asked = [[word for word in analyze(query) if word in words.index_] for query in QUERIES]
     answers = lucene()("anserini_search", target=impacts["target"], queries=[" ".join(q) for q in asked], k=len(docs))
     exact = model.weights.score(np.eye(len(words.words_)), model.docs(list(docs.values())))
     exact = np.maximum(exact * (words.idf_**words.idf_power)[:, None], 0.0)  # negative impacts are left out
@@ -106,11 +106,11 @@ def test_a_ciff_file_gives_the_same_sums_in_lucene(impacts, tmp_path):
     docs, model = impacts["docs"], impacts["model"]
     write_ciff(tmp_path / "index.ciff", model, docs, bits=8)
     lucene()("ciff", name="ciff", path=str(tmp_path / "index.ciff"), field="vector")
-    words = model.query_vectoriser
+    words = model.query_vectorizer
     bodies = [
         {"query": {"sparse_vector": {"field": "vector", "query_vector": Counter(known)}}, "size": len(docs)}
         for query in QUERIES
-        if (known := [word for word in words.analyser(query) if word in words.index_])
+        if (known := [word for word in words.analyzer(query) if word in words.index_])
     ]
     rows = list(ImpactRows(model, docs, bits=8))
     for body, answer in zip(bodies, lucene()("search", name="ciff", bodies=bodies), strict=True):
@@ -134,15 +134,15 @@ def test_boosted_clauses_over_bm25_score_as_the_model(tmp_path):
     # Stems are stems already, so the field is searched without stemming again.
     asked = {"tokenizer": ["keyword", {}]}
     bm25_index("bm25", docs, analyzer=chain(tmp_path), search_analyzer=asked)
-    engine_bm25 = lucene_bm25(model.query_vectoriser, list(docs.values()))
+    engine_bm25 = lucene_bm25(model.query_vectorizer, list(docs.values()))
     for query in QUERIES:
         boosted = boosted_query(model, query, max_terms=None)
         body = {"query": {"query_string": {"query": boosted.text, "default_field": "body"}}, "size": len(docs)}
         [answer] = lucene()("search", name="bm25", bodies=[body])
         found, ours = scores_of(answer, docs), exact_scores(model, query, docs)
-        boosts = np.zeros(len(model.doc_vectoriser.words_))
+        boosts = np.zeros(len(model.doc_vectorizer.words_))
         for word, boost in boosted.clauses:
-            boosts[model.doc_vectoriser.index_[word]] = boost
+            boosts[model.doc_vectorizer.index_[word]] = boost
         assert found == pytest.approx(engine_bm25 @ boosts, rel=5e-4)  # boosts have four digits
         assert found / found.max() == pytest.approx(ours / ours.max(), abs=1e-3)
 
@@ -201,7 +201,7 @@ def test_solr_synonyms_with_boosts_score_as_the_model(tmp_path):
 
 
 def test_awkward_words_of_a_synonym_file_are_read_as_they_are(tmp_path):
-    words = tc.Vectoriser(analyser=tc.Analyser(pattern=r"\S+", lowercase=False)).fit(
+    words = tc.Vectorizer(analyzer=tc.Analyzer(pattern=r"\S+", lowercase=False)).fit(
         ["a|b #c d,e f=>g h\\i =>x y=> \\\\, plain"]
     )
     n = len(words.words_)
@@ -214,7 +214,7 @@ def test_awkward_words_of_a_synonym_file_are_read_as_they_are(tmp_path):
         "filter": [synonym_filter("synonyms.txt"), ["delimitedBoost", {}]],
     }
     held = [word for word in words.words_ if "|" not in word and not word.startswith("#")]
-    for word, line in zip(held, lucene()("analysed", chain=asked, texts=held), strict=True):
+    for word, line in zip(held, lucene()("analyzed", chain=asked, texts=held), strict=True):
         assert {term: boost for term, _, boost in line} == {
             other: pytest.approx(1 if other == word else 0.5, rel=1e-2) for other in held
         }

@@ -66,7 +66,7 @@ def documents(n: int = 60) -> dict[str, str]:
 
 def learned(docs: dict[str, str], **settings: Any) -> tc.TextModel:
     model = tc.TextModel.bm25(docs.values())
-    n, rng = len(model.doc_vectoriser.words_), np.random.default_rng(0)
+    n, rng = len(model.doc_vectorizer.words_), np.random.default_rng(0)
     pairs = np.abs(rng.normal(size=(n, n))) * (rng.random((n, n)) < 0.2)
     weights = Weights([Identity(n_terms=n), Sparse(weights=sparse.csr_array(pairs.astype(np.float32)))])
     ids = list(docs)
@@ -131,7 +131,7 @@ def test_forms_that_a_model_cannot_have_are_refused() -> None:
     with pytest.raises(InputError, match="form must be one of 'bm25', 'memory', 'words'; got 'x'"):
         search_body(plain, "tea", form="x")  # type: ignore[arg-type]
     assert search_body(plain, "unheard")["query"] == {"match_none": {}}
-    ngrams = tc.TextModel.bm25(docs.values(), tc.Analyser(ngrams=(1, 2)))
+    ngrams = tc.TextModel.bm25(docs.values(), tc.Analyzer(ngrams=(1, 2)))
     with pytest.raises(InputError, match="an engine cannot tokenize texts as"):
         index_settings(ngrams)
 

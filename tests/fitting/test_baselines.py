@@ -33,14 +33,14 @@ def one_answer_each(text: Callable[[int], str], asked: Callable[[int], str], oth
 def test_the_ordinary_start_is_bm25_over_stems_and_what_it_is():
     corpus = synonyms(3, n_pairs=12, n_docs=40, n_queries=20)
     shown, start = choose_start(task_of(one_answer_each(ROOTS.__getitem__, ROOTS.__getitem__, (), 20)), FitOptions())
-    words = start.vectoriser
+    words = start.vectorizer
     assert start.name == ORDINARY == "BM25"
     assert (words.weighting, words.k1, words.b) == ("bm25", 1.2, 0.75)
-    assert (words.analyser.stemmer, words.analyser.stop_words) == ("english", None)
+    assert (words.analyzer.stemmer, words.analyzer.stop_words) == ("english", None)
     assert {space.name for space in shown} == {"BM25", "tf-idf"}
-    own = tc.Analyser()
-    _, given_analyser = choose_start(task_of(corpus), FitOptions(analyser=own))
-    assert given_analyser.vectoriser.analyser is own
+    own = tc.Analyzer()
+    _, given_analyzer = choose_start(task_of(corpus), FitOptions(analyzer=own))
+    assert given_analyzer.vectorizer.analyzer is own
 
 
 @pytest.mark.parametrize(("n_confused", "n_helped", "is_clear"), [(8, 0, True), (3, 1, False), (0, 4, False)])
@@ -50,7 +50,7 @@ def test_words_as_they_are_need_a_clear_win(n_confused, n_helped, is_clear):
     ending = dict.fromkeys(range(20 - n_helped, 20), "ed")
     corpus = one_answer_each(lambda i: f"{ROOTS[i]}{ending.get(i, 'ing')}", lambda i: f"{ROOTS[i]}ing", others, 20)
     shown, start = choose_start(task_of(corpus), FitOptions())
-    assert start.vectoriser.analyser.stemmer == (None if is_clear else "english")
+    assert start.vectorizer.analyzer.stemmer == (None if is_clear else "english")
     assert (start.name == ORDINARY) == (not is_clear)
     names = ["BM25", "BM25 unstemmed", "tf-idf unstemmed"] if is_clear else ["BM25", "tf-idf"]
     assert [space.name for space in shown] == names
@@ -61,7 +61,7 @@ def test_stop_words_stay_where_queries_are_made_of_them():
     words = ["who", "it", "there", "he", "me", "we", "they", "she", "you", "us", "him", "her"]
     corpus = one_answer_each(lambda i: f"{words[i]} band", lambda i: words[i], ["band"] * 3, 12)
     _, start = choose_start(task_of(corpus), FitOptions())
-    assert start.vectoriser.analyser.stop_words is None
+    assert start.vectorizer.analyzer.stop_words is None
 
 
 @pytest.mark.slow
@@ -75,12 +75,12 @@ def test_the_weighting_is_the_best_where_that_is_clearly_better_than_the_ordinar
     queries = {f"q{i}": " ".join(rng.choice(words, 3)) for i in range(12)}
     qrels: Qrels = {qid: {f"d{rng.integers(12)}": 1} for qid in queries}
     task = task_of(Corpus(docs, queries, qrels))
-    analyser = tc.Analyser(stemmer="english")
-    shown, start = choose_start(task, FitOptions(analyser=analyser))
+    analyzer = tc.Analyzer(stemmer="english")
+    shown, start = choose_start(task, FitOptions(analyzer=analyzer))
     values = {
         name: space.queries.values(space.start)
         for name, own in WEIGHTINGS.items()
-        for space in task.spaces({name: tc.Vectoriser(analyser=analyser, **own)})
+        for space in task.spaces({name: tc.Vectorizer(analyzer=analyzer, **own)})
     }
     gain = {name: own - values[ORDINARY] for name, own in values.items()}
     n = len(queries)
@@ -104,15 +104,15 @@ def test_the_weighting_is_the_best_where_that_is_clearly_better_than_the_ordinar
     st.floats(0.1, 3.0),
     st.floats(0.0, 1.0),
 )
-def test_words_taken_from_another_vectoriser_weigh_the_same_bits(docs, queries, weighting, k1, b):
+def test_words_taken_from_another_vectorizer_weigh_the_same_bits(docs, queries, weighting, k1, b):
     texts, asked = ([" ".join(words) for words in listed] for listed in (docs, queries))
     if not any(texts):
         texts.append("a")
-    analyse = tc.Analyser(pattern=r"\w")
-    first = tc.Vectoriser(analyser=analyse, weighting="bm25")
+    analyze = tc.Analyzer(pattern=r"\w")
+    first = tc.Vectorizer(analyzer=analyze, weighting="bm25")
     counts = first.fit_counts(texts, asked)
-    own = {"analyser": analyse, "weighting": weighting, "k1": k1, "b": b}
-    adopted, fitted = tc.Vectoriser(**own).adopt(first, counts), tc.Vectoriser(**own)
+    own = {"analyzer": analyze, "weighting": weighting, "k1": k1, "b": b}
+    adopted, fitted = tc.Vectorizer(**own).adopt(first, counts), tc.Vectorizer(**own)
     D = fitted.fit_transform_docs(texts, queries=asked)
     for ours, expected in (
         (adopted.doc_rows(counts), D),

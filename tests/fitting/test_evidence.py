@@ -23,7 +23,7 @@ from tercet.fitting.task import EVERY, KNOWN, NEW, REPEATED, Fold, HeldOutPart, 
 from tercet.measure.held_out import HeldOutPreferences
 from tercet.report import Report
 from tercet.report.page import make_report_page
-from tercet.text import Analyser, Vectoriser
+from tercet.text import Analyzer, Vectorizer
 from tercet.weights import Identity
 
 LAST_CLICKS = "clicks, the last tenth of the log"
@@ -58,7 +58,7 @@ def drawn_queries(sampler, n: int = 20_000) -> set[int]:
 
 
 def built(task):
-    [(Q, D)] = task.build([Vectoriser(analyser=Analyser(stop_words="english"), weighting="bm25")])
+    [(Q, D)] = task.build([Vectorizer(analyzer=Analyzer(stop_words="english"), weighting="bm25")])
     return Q, D
 
 

@@ -15,7 +15,7 @@ from tercet.data import JudgementSampler, recognise
 from tercet.errors import InputError
 from tercet.fitting.stored import StoredQueries, fit_vectors, judgement_sampler
 from tercet.measure import parse_measure
-from tercet.text.vectors import Vectors, vectorise
+from tercet.text.vectors import Vectors, vectorize
 from tercet.weights import Identity, Weights
 
 CORPUS = synonyms(0, n_pairs=20, n_docs=80, n_queries=60)
@@ -25,7 +25,7 @@ CORPUS = synonyms(0, n_pairs=20, n_docs=80, n_queries=60)
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of vectors."""
     folder = tmp_path_factory.mktemp("home")
-    vectorise(CORPUS.docs, CORPUS.queries, folder / "vectors", analyser=tc.Analyser(stop_words="english"))
+    vectorize(CORPUS.docs, CORPUS.queries, folder / "vectors", analyzer=tc.Analyzer(stop_words="english"))
     return folder
 
 
@@ -34,11 +34,11 @@ def vectors(home: Path) -> Vectors:
     return Vectors.open(home / "vectors", verify="open")
 
 
-def test_vectors_are_those_of_the_vectoriser(home, vectors):
-    vectoriser = tc.Vectoriser(analyser=tc.Analyser(stop_words="english"))
-    D = vectoriser.fit_transform_docs(CORPUS.docs.values(), queries=CORPUS.queries.values())
+def test_vectors_are_those_of_the_vectorizer(home, vectors):
+    vectorizer = tc.Vectorizer(analyzer=tc.Analyzer(stop_words="english"))
+    D = vectorizer.fit_transform_docs(CORPUS.docs.values(), queries=CORPUS.queries.values())
     assert (vectors.docs != D).nnz == 0
-    assert (vectors.queries != vectoriser.transform_queries(CORPUS.queries.values())).nnz == 0
+    assert (vectors.queries != vectorizer.transform_queries(CORPUS.queries.values())).nnz == 0
     assert recognise(home / "vectors") == "vectors"
 
 
@@ -107,7 +107,7 @@ def test_a_fit_goes_on_from_its_checkpoint(vectors, tmp_path):
 
 
 def test_verbs_of_texts_take_no_vectors(home, tmp_path):
-    words = tc.Vectoriser().fit(["cats purr"])
+    words = tc.Vectorizer().fit(["cats purr"])
     tc.TextModel(words, words, Weights([Identity(n_terms=2)])).save(tmp_path / "words")
     for command in (("index", home / "vectors", "--model", tmp_path / "words"), ("fit", home / "vectors")):
         result = run(*command, "-o", tmp_path / "x")
@@ -171,8 +171,8 @@ def test_preferences_of_a_query_are_held_out_together(vectors):
 
 
 def test_two_vocabularies_are_learned_and_measured(tmp_path):
-    queries, docs = (tc.Vectoriser().fit(side.values()) for side in (CORPUS.queries, CORPUS.docs))
-    two = vectorise(CORPUS.docs, CORPUS.queries, tmp_path / "two", vectoriser=docs, query_vectoriser=queries)
+    queries, docs = (tc.Vectorizer().fit(side.values()) for side in (CORPUS.queries, CORPUS.docs))
+    two = vectorize(CORPUS.docs, CORPUS.queries, tmp_path / "two", vectorizer=docs, query_vectorizer=queries)
     model = fit_vectors(two, CORPUS.part(0, 40), n_steps=2000, test=CORPUS.part(40), verbose=False)
     assert model.weights.shape == (len(queries.words_), len(docs.words_))
     assert [system.name for system in model.report.systems] == ["learned"]
@@ -190,7 +190,7 @@ def test_measuring_by_blocks_is_measuring_the_whole(vectors, monkeypatch):
     np.testing.assert_array_equal(parted.values, whole.values)
     assert parted.qids == whole.qids == tuple(test)
     asked = {qid: CORPUS.queries[qid] for qid in test}
-    everything = tc.TextModel(vectors.vectoriser, vectors.vectoriser, weights).rank(asked, CORPUS.docs, k=81)
+    everything = tc.TextModel(vectors.vectorizer, vectors.vectorizer, weights).rank(asked, CORPUS.docs, k=81)
     np.testing.assert_allclose(parted.values, tc.evaluate(test, everything, ["nDCG@10", "AP"]).values)
 
 
@@ -215,6 +215,6 @@ def test_what_cannot_be_learned_says_why(vectors, tmp_path):
         fit_vectors(vectors, tc.learn.SampledSource(judgement_sampler(vectors, CORPUS.part(0, 40)), 2000))
     with pytest.raises(InputError, match="n_steps is for preferences drawn"):
         fit_vectors(vectors, tc.Preferences([0], [1], [2]), n_steps=10)
-    without = vectorise(CORPUS.docs, None, tmp_path / "vectors")
+    without = vectorize(CORPUS.docs, None, tmp_path / "vectors")
     with pytest.raises(InputError, match="has no queries"):
         fit_vectors(without, CORPUS.part(0, 40))

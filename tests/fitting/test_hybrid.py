@@ -11,11 +11,11 @@ from tercet.cli.main import cli
 from tercet.data import write_qrels
 from tercet.engines import write_adapted_vectors
 from tercet.errors import InputError
-from tercet.text import Analyser, FieldedVectoriser
+from tercet.text import Analyzer, FieldedVectorizer
 
 K = 4
-ANALYSER = Analyser()
-QUICK = {"ranker": "diagonal", "options": {"analyser": ANALYSER, "n_steps": 3000, "verbose": False}}
+ANALYZER = Analyzer()
+QUICK = {"ranker": "diagonal", "options": {"analyzer": ANALYZER, "n_steps": 3000, "verbose": False}}
 
 
 def collection(seed=0, n_docs=120, n_queries=30, *, summary_by="vectors"):
@@ -64,7 +64,7 @@ def test_what_vectors_do_not_say_is_left_out():
     docs, queries, qrels, doc_vectors, query_vectors = collection(summary_by="words")
     model = tc.fit(docs, queries, qrels, doc_vectors=doc_vectors, query_vectors=query_vectors, **QUICK)
     assert model.n_dims == 0
-    assert not isinstance(model.doc_vectoriser, FieldedVectoriser)
+    assert not isinstance(model.doc_vectorizer, FieldedVectorizer)
     assert any("were left out" in note for note in model.report.notes)
     assert tc.Index.build(docs, model).search(queries["q0"])  # documents need no vectors
 
@@ -117,11 +117,11 @@ def test_a_query_without_a_vector_is_asked_by_its_words_and_one_without_words_by
     assert all(pair[0] != "own vectors" for hit in by_words for pair in hit.why.pairs)
     assert not index.search("unheard")
     by_vector = index.search("unheard", k=3, vector=X[0])
-    layout = model.doc_vectoriser.layout_
+    layout = model.doc_vectorizer.layout_
     expected = docs.vectors.astype(float) @ model.adapted_vectors(X[:1])[0].astype(float)
     assert [hit.doc_id for hit in by_vector] == [f"d{i}" for i in np.argsort(-expected)[:3]]
     assert [hit.score for hit in by_vector] == pytest.approx(np.sort(expected)[::-1][:3], rel=1e-5)
-    assert layout.n_columns == len(model.doc_vectoriser.words_)
+    assert layout.n_columns == len(model.doc_vectorizer.words_)
 
 
 def test_documents_are_added_and_replaced_with_vectors(fitted):

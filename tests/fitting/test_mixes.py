@@ -31,7 +31,7 @@ MEASURES = parse_measures(["nDCG@10", "AP", "RR"])
 
 def judged(measure: str = "nDCG@10") -> tuple[Task, Space]:
     task = Task.from_evidence(CORPUS.docs, CORPUS.queries, qrels=CORPUS.qrels, measure=measure)
-    [space] = task.spaces({"BM25": tc.Vectoriser(weighting="bm25")})
+    [space] = task.spaces({"BM25": tc.Vectorizer(weighting="bm25")})
     return task, space
 
 
@@ -46,7 +46,7 @@ def preferred() -> tuple[Task, Space]:
         if worse not in grades
     ]
     task = Task.from_evidence(CORPUS.docs, CORPUS.queries, preferences=triplets)
-    [space] = task.spaces({"BM25": tc.Vectoriser(weighting="bm25")})
+    [space] = task.spaces({"BM25": tc.Vectorizer(weighting="bm25")})
     return task, space
 
 
@@ -192,7 +192,7 @@ def test_a_model_of_a_mix_has_its_scores_in_the_unit_of_its_words(tasks, mix, un
         memory = make_memory(
             fold.past, space.Q, space.D.shape[1], texts, task.doc_ids, settings_of_memory(mix, SCALE, unit)
         )
-    model = tc.TextModel(space.vectoriser, space.vectoriser, words * unit, memory=memory)
+    model = tc.TextModel(space.vectorizer, space.vectorizer, words * unit, memory=memory)
     expected = unit * oracle(mix, fold, terms)
     queries = {qid: CORPUS.queries[qid] for qid in terms.held_out.qids}
     run = model.rank(queries, CORPUS.docs, k=len(CORPUS.docs))
@@ -296,7 +296,7 @@ def test_a_query_is_in_one_group_whatever_the_case():
     ]
     order = np.random.default_rng(0).permutation(len(log))
     task = Task.from_evidence(CORPUS.docs, None, clicks=ClickLog(tuple(log[i] for i in order)))
-    [space] = task.spaces({"BM25": tc.Vectoriser(weighting="bm25")})
+    [space] = task.spaces({"BM25": tc.Vectorizer(weighting="bm25")})
     search = search_of(task, space)
     assert REPEATED in search.cases
     group_of: dict[str, int] = {}

@@ -62,7 +62,7 @@ def test_unknown_words_are_told_once_each_and_in_order(model):
 
 
 def test_related_words_are_a_row_of_w(model):
-    words = model.query_vectoriser.words_
+    words = model.query_vectorizer.words_
     W = model.weights.query_factors[words.index("ask05")].astype(float) @ model.weights.doc_factors.T
     W[words.index("ask05")] += model.weights.identity
     order = sorted(range(len(words)), key=lambda j: -abs(W[j]))[:6]
@@ -88,7 +88,7 @@ def test_what_is_no_word_of_the_model_has_no_related_words(model, word):
 
 
 def test_weights_must_fit_the_vocabularies():
-    words = tc.Vectoriser().fit(["green avocado", "green eyes"])
+    words = tc.Vectorizer().fit(["green avocado", "green eyes"])
     with pytest.raises(InputError, match=r"weights have shape \(2, 2\), the vocabularies \(3, 3\)"):
         tc.TextModel(words, words, tc.Weights([Identity(n_terms=2)]))
 
@@ -97,7 +97,7 @@ def test_weights_must_fit_the_vocabularies():
 
 
 def two_vocabularies() -> tc.TextModel:
-    french, english = tc.Vectoriser().fit(["le chat", "le chien"]), tc.Vectoriser().fit(["cat", "dog", "bird"])
+    french, english = tc.Vectorizer().fit(["le chat", "le chien"]), tc.Vectorizer().fit(["cat", "dog", "bird"])
     W = np.arange(9, dtype=np.float32).reshape(3, 3) / 7
     return tc.TextModel(french, english, tc.Weights([Dense(weights=W)]))
 
@@ -109,9 +109,9 @@ def test_saved_and_loaded_it_is_the_same(kind, model, corpus, tmp_path):
     loaded = tc.load(tmp_path / "model")
     assert isinstance(loaded, tc.TextModel)
     assert bits(loaded.weights) == bits(saved.weights)
-    assert loaded.query_vectoriser.words_ == saved.query_vectoriser.words_
-    assert loaded.doc_vectoriser.words_ == saved.doc_vectoriser.words_
-    assert (loaded.doc_vectoriser is loaded.query_vectoriser) == (kind == "learned")
+    assert loaded.query_vectorizer.words_ == saved.query_vectorizer.words_
+    assert loaded.doc_vectorizer.words_ == saved.doc_vectorizer.words_
+    assert (loaded.doc_vectorizer is loaded.query_vectorizer) == (kind == "learned")
     assert loaded.report == saved.report
     assert str(loaded.report) == str(saved.report)
     queries = dict(list(corpus.queries.items())[:5]) | {"x": "chat cat"}

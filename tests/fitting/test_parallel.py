@@ -167,9 +167,9 @@ def test_one_start_alone_is_taken_where_it_is_clearly_better(bonus, chosen):
 
 
 def test_languages_without_blanks_are_cut_into_pairs_of_characters():
-    assert parallel._analyser_for(["東京都は日本の首都です。"]).tokenizer == "characters"
-    assert parallel._analyser_for(["Tōkyō ist die Hauptstadt Japans (東京都)."]).tokenizer == "words"
-    assert parallel._analyser_for(["Столица", ""]).tokenizer == "words"
+    assert parallel._analyzer_for(["東京都は日本の首都です。"]).tokenizer == "characters"
+    assert parallel._analyzer_for(["Tōkyō ist die Hauptstadt Japans (東京都)."]).tokenizer == "words"
+    assert parallel._analyzer_for(["Столица", ""]).tokenizer == "words"
 
 
 def test_what_is_wrong_with_mates_is_said():

@@ -27,7 +27,7 @@ def fit(prior=None, ranker=None):
 
 
 def weight(model, query_word, doc_word):
-    words = model.query_vectoriser.index_
+    words = model.query_vectorizer.index_
     return model.weights.rows(np.array([words[query_word]]))[0, words[doc_word]]
 
 
@@ -75,9 +75,9 @@ def test_words_are_cut_as_texts_are_and_unknown_ones_are_named():
     texts = {"a": "running shoes", "b": "sprint spikes", "c": "swimming pool"}
     queries = {str(i): text for i, text in enumerate(["running", "sprints", "pools"] * 4)}
     qrels = {q: {"abc"[int(q) % 3]: 1} for q in queries}
-    analyser = tc.Analyser(stop_words="english", stemmer="english")
+    analyzer = tc.Analyzer(stop_words="english", stemmer="english")
     prior = [("Runs", "sprinting", 0.5), ("running", "glory", 1.0), ("ice cream", "pool", 1.0)]
-    model = tc.fit(texts, queries, qrels, options={"prior": prior, "analyser": analyser, "n_steps": 500})
+    model = tc.fit(texts, queries, qrels, options={"prior": prior, "analyzer": analyzer, "n_steps": 500})
     assert model.report.details.data["n_known_pairs"] == 1
     assert "words of the prior that the texts do not have as one word: glory, ice cream." in str(model.report)
     assert weight(model, "run", "sprint") >= 0.5

@@ -57,8 +57,8 @@ def stems(text: str) -> list[str]:
 
 
 def tfidf_scores(docs: list[str], queries: list[str]) -> np.ndarray:
-    vectoriser = TfidfVectorizer(sublinear_tf=True, analyzer=stems, dtype=np.float32).fit(docs)
-    return (vectoriser.transform(queries) @ vectoriser.transform(docs).T).toarray()
+    vectorizer = TfidfVectorizer(sublinear_tf=True, analyzer=stems, dtype=np.float32).fit(docs)
+    return (vectorizer.transform(queries) @ vectorizer.transform(docs).T).toarray()
 
 
 def bm25_scores(docs: list[str], queries: list[str], k1: float = 1.2, b: float = 0.75) -> np.ndarray:
@@ -245,7 +245,7 @@ def test_words_of_training_queries_have_columns_and_words_of_held_out_queries_ha
     model = tc.fit(
         small.docs, queries, small.part(0, 60), validation=small.part(60, 80), test=small.part(80), options=QUICK
     )
-    own = {word for word in model.query_vectoriser.words_ if word.startswith("only")}
+    own = {word for word in model.query_vectorizer.words_ if word.startswith("only")}
     assert own == {f"only{q}" for q in small.part(0, 60)}
 
 
@@ -311,7 +311,7 @@ def tiny(**changes):
         ({"options": {"steps": 3}}, "options: .*'steps'.* n_steps"),
         ({"new_documents": 1.1}, r"new_documents .* got 1\.1"),
         ({"new_documents": "few"}, "new_documents .* got 'few'"),
-        ({"options": {"analyser": "english"}}, "The 'analyser' parameter of Vectoriser must be None or an Analyser"),
+        ({"options": {"analyzer": "english"}}, "The 'analyzer' parameter of Vectorizer must be None or an Analyzer"),
         ({"qrels": {q: {"a": 1, "b": 1, "c": 1} for q in TINY.qrels}}, "no judgement can be the better side"),
     ],
 )
@@ -420,7 +420,7 @@ def test_test_texts_give_no_words_and_all_others_are_learned_from():
     texts, labels = labelled(0, 60)
     own_words = [f"{text} own{i}" for i, text in enumerate(texts)]
     model = tc.fit_labelled(own_words[:40], labels[:40], test=(own_words[40:], labels[40:]), options=QUICK)
-    own = {word for word in model.query_vectoriser.words_ if word.startswith("own")}
+    own = {word for word in model.query_vectorizer.words_ if word.startswith("own")}
     assert own == {f"own{i}" for i in range(40)}
     assert (model.report.n_train, model.report.n_validation, model.report.n_test) == (40, 40, 20)
     without = tc.fit_labelled(own_words[:40], labels[:40], options=QUICK).report
@@ -485,14 +485,14 @@ def test_links_are_learned_and_no_document_finds_itself():
         docs[f"d{i}"] = " ".join(f"topic{topic}{side}{word}" for word in words)
     for i in range(0, 120, 2):
         links[f"d{i}"] = [f"d{j}" for j in range(1, 120, 2) if j // 2 % 6 == i // 2 % 6]
-    model = tc.fit_linked(docs, links, options=QUICK | {"analyser": tc.Analyser()})
+    model = tc.fit_linked(docs, links, options=QUICK | {"analyzer": tc.Analyzer()})
     assert model.report.accepted
     start, learned = model.report.systems[-2], model.report.systems[-1]
     assert learned.values["AP"][0] > start.values["AP"][0] + 0.3
     again = tc.fit_linked(
         docs,
         {source: [source, *targets] for source, targets in links.items()},
-        options=QUICK | {"analyser": tc.Analyser()},
+        options=QUICK | {"analyzer": tc.Analyzer()},
     )
     assert bits(again.weights) == bits(model.weights)  # a link to itself says nothing
 

@@ -16,7 +16,7 @@ from tercet.fitting.task import Task
 from tercet.measure.names import parse_measures
 from tercet.report.page import make_report_page
 from tercet.search import Index
-from tercet.text import Vectoriser
+from tercet.text import Vectorizer
 from tercet.weights import Identity, Weights
 
 QUICK = {"n_steps": 300}
@@ -35,7 +35,7 @@ def inflected(ending: str, n: int = 60) -> tuple[dict[str, str], dict[str, str],
 def test_words_are_cut_to_their_stems_as_a_rule(ending):
     docs, queries, qrels = inflected(ending)
     model = tc.fit(docs, queries, qrels, options=QUICK)
-    assert model.query_vectoriser.analyser.stemmer == "english"
+    assert model.query_vectorizer.analyzer.stemmer == "english"
     assert model.report.systems[0].values["nDCG@10"][0] == 1.0  # every document is found
 
 
@@ -60,13 +60,13 @@ def test_words_stay_as_they_are_only_where_that_is_clearly_better_on_queries_tha
     docs, queries, qrels = stems_matter(wins, losses, alike=20)
     part = [{q: qrels[q] for q in list(qrels)[start:stop]} for start, stop in ((0, -12), (-12, -6), (-6, None))]
     chosen = tc.fit(docs, queries, part[1], validation=part[0], test=part[2], options=QUICK)
-    assert chosen.query_vectoriser.analyser.stemmer == stemmer
+    assert chosen.query_vectorizer.analyzer.stemmer == stemmer
     # What happens on the queries of the report is nobody's business.
     unseen = tc.fit(docs, queries, part[1], validation=part[2], test=part[0], options=QUICK)
-    assert unseen.query_vectoriser.analyser.stemmer == "english"
+    assert unseen.query_vectorizer.analyzer.stemmer == "english"
     # Without validation queries, all that are learned from choose.
     everyone = tc.fit(docs, queries, part[0] | part[1], test=part[2], options=QUICK)
-    assert everyone.query_vectoriser.analyser.stemmer == stemmer
+    assert everyone.query_vectorizer.analyzer.stemmer == stemmer
 
 
 @pytest.mark.slow
@@ -75,16 +75,16 @@ def test_stems_are_chosen_for_labelled_texts_too():
     endings = ["", "s", "ed", "ing"]
     texts = [f"{root}{endings[i % 4]}" for i in range(40) for root in [("bolant", "dumirt")[i // 4 % 2]]]
     labels = ["ab"[i // 4 % 2] for i in range(40)]
-    assert tc.fit_labelled(texts, labels, options=QUICK).query_vectoriser.analyser.stemmer == "english"
+    assert tc.fit_labelled(texts, labels, options=QUICK).query_vectorizer.analyzer.stemmer == "english"
     apart = [f"bolant{endings[2 + i // 4 % 2]}" for i in range(40)]
-    assert tc.fit_labelled(apart, labels, options=QUICK).query_vectoriser.analyser.stemmer is None
+    assert tc.fit_labelled(apart, labels, options=QUICK).query_vectorizer.analyzer.stemmer is None
 
 
 @pytest.mark.slow
-def test_an_analyser_that_is_given_is_taken():
+def test_an_analyzer_that_is_given_is_taken():
     docs, queries, qrels = inflected("ing")
-    model = tc.fit(docs, queries, qrels, options=QUICK | {"analyser": tc.Analyser()})
-    assert model.query_vectoriser.analyser == tc.Analyser()
+    model = tc.fit(docs, queries, qrels, options=QUICK | {"analyzer": tc.Analyzer()})
+    assert model.query_vectorizer.analyzer == tc.Analyzer()
 
 
 @pytest.mark.slow
@@ -93,24 +93,24 @@ def test_words_of_a_model_are_kept_so_that_its_index_takes_what_is_learned():
     queries = {qid: f"{text} unheardof" for qid, text in corpus.queries.items()}
     given = tc.TextModel.bm25(list(corpus.docs.values())[:50])  # ten have come since
     model = tc.fit(corpus.docs, queries, corpus.part(0), options=QUICK | {"vocabulary": given})
-    assert model.doc_vectoriser is given.doc_vectoriser
+    assert model.doc_vectorizer is given.doc_vectorizer
     index = Index.build(corpus.docs, given)
     some = dict(list(queries.items())[:5])
     taken = index.with_model(model)
     assert taken.given_model is model  # the index adds words that only later documents have
     found, ranked = taken.search_many(some, 5), taken.model.rank(some, corpus.docs, 5)
     assert all(list(found[qid]) == list(ranked[qid]) for qid in some)
-    with pytest.raises(InputError, match="another vectoriser than the model's"):
+    with pytest.raises(InputError, match="another vectorizer than the model's"):
         index.with_model(tc.fit(corpus.docs, queries, corpus.part(0), options=QUICK))  # knows "unheardof"
 
 
 @pytest.mark.slow
 def test_words_weighted_by_tfidf_are_kept_and_have_no_rm3():
     corpus = synonyms(4, n_pairs=12, n_docs=60, n_queries=60)
-    words = Vectoriser(weighting="tfidf").fit(corpus.docs.values())
+    words = Vectorizer(weighting="tfidf").fit(corpus.docs.values())
     given = tc.TextModel(words, words, Weights([Identity(n_terms=len(words.words_))]))
     model = tc.fit(corpus.docs, corpus.queries, corpus.part(0), options=QUICK | {"vocabulary": given})
-    assert model.doc_vectoriser is words
+    assert model.doc_vectorizer is words
     assert model.report.systems[0].name == "tf-idf"
     assert "RM3" not in [rival.name for rival in model.report.rivals]
     assert "RM3" not in make_report_page(model.report)
@@ -121,14 +121,14 @@ def test_words_that_cannot_be_kept_are_refused():
     with pytest.raises(InputError, match=r"vocabulary is a text model, as index\.model is; got str"):
         tc.fit(docs, queries, qrels, options={"vocabulary": "index/"})
     given = tc.TextModel.bm25(docs.values())
-    with pytest.raises(InputError, match="leave out analyser, fields and features"):
-        tc.fit(docs, queries, qrels, options={"vocabulary": given, "analyser": tc.Analyser()})
+    with pytest.raises(InputError, match="leave out analyzer, fields and features"):
+        tc.fit(docs, queries, qrels, options={"vocabulary": given, "analyzer": tc.Analyzer()})
     with pytest.raises(InputError, match="this model has other words for queries"):
         tc.fit(
             docs,
             queries,
             qrels,
-            options={"vocabulary": replace(given, query_vectoriser=deepcopy(given.query_vectoriser))},
+            options={"vocabulary": replace(given, query_vectorizer=deepcopy(given.query_vectorizer))},
         )
 
 
@@ -141,9 +141,9 @@ def test_rm3_has_the_setting_that_is_best_on_the_queries_that_choose(seed):
     corpus = synonyms(seed, n_pairs=12, n_docs=60, n_queries=60)
     parts = {"validation": corpus.part(20, 40), "test": corpus.part(40)}
     task = Task.from_evidence(corpus.docs, corpus.queries, qrels=corpus.part(0, 20), **parts)
-    [space] = task.spaces({"BM25": tc.Vectoriser(weighting="bm25", k1=1.2, b=0.75)})
+    [space] = task.spaces({"BM25": tc.Vectorizer(weighting="bm25", k1=1.2, b=0.75)})
     test = space.test[0].held_out
-    words = space.vectoriser
+    words = space.vectorizer
     ranker_of = {
         values: tc.learn.RM3Expansion(**dict(zip(RM3_GRID, values, strict=True))).fit(
             space.D, task.counts(words), words.idf_**words.idf_power
@@ -165,7 +165,7 @@ def test_rm3_has_the_setting_that_is_best_on_the_queries_that_choose(seed):
     assert values.mean() == pytest.approx(mean(best, test), abs=1e-12)
     # The row of the report is that, over BM25 whatever learning starts from.
     report = tc.fit(
-        corpus.docs, corpus.queries, corpus.part(0, 20), **parts, options=QUICK | {"analyser": tc.Analyser()}
+        corpus.docs, corpus.queries, corpus.part(0, 20), **parts, options=QUICK | {"analyzer": tc.Analyzer()}
     ).report
     assert report.details.rival_settings == {"RM3": expansion.setting}
     assert report.rivals[0].values["nDCG@10"][0] == pytest.approx(values.mean(), abs=1e-12)

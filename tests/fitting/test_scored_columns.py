@@ -11,9 +11,9 @@ from tercet.errors import InputError
 from tercet.fitting.scored_columns import ALONE, ScoredColumns, weights_by_name
 from tercet.fitting.text_model import pair_name
 from tercet.learn.joint import taken_apart
-from tercet.text import Analyser, FieldedVectoriser
+from tercet.text import Analyzer, FieldedVectorizer
 
-ANALYSER = Analyser()
+ANALYZER = Analyzer()
 QUICK = {"n_steps": 2000, "verbose": False}
 
 
@@ -55,7 +55,7 @@ def fitted():
         options={
             "fields": {"title": 1.0},
             "features": ["price", "log:downloads"],
-            "analyser": ANALYSER,
+            "analyzer": ANALYZER,
             "n_steps": 8000,
             "verbose": False,
         },
@@ -93,8 +93,8 @@ def test_a_saved_model_ranks_alike(fitted, tmp_path):
     docs, queries, model = fitted
     model.save(tmp_path / "model")
     again = tc.load(tmp_path / "model")
-    assert isinstance(again.doc_vectoriser, FieldedVectoriser)
-    assert again.doc_vectoriser is again.query_vectoriser
+    assert isinstance(again.doc_vectorizer, FieldedVectorizer)
+    assert again.doc_vectorizer is again.query_vectorizer
     assert again.rank(queries, as_documents(docs), k=5) == model.rank(queries, as_documents(docs), k=5)
     assert again.report == model.report
 
@@ -123,17 +123,17 @@ def test_words_alone_score_as_the_model_does_without_numbers(fitted):
     alone = model.words_alone()
     assert alone.words_alone() is alone
     D = alone.docs(list(as_documents(docs).values()))
-    word = alone.query_vectoriser.words_[0]
+    word = alone.query_vectorizer.words_[0]
     score = alone.weights.score(alone.queries([word]), D)
-    expected = taken_apart(model.weights, model.doc_vectoriser.layout_)[0].score(alone.queries([word]), D)
+    expected = taken_apart(model.weights, model.doc_vectorizer.layout_)[0].score(alone.queries([word]), D)
     assert np.array_equal(score, expected)
 
 
 def test_a_thin_model_keeps_fields_and_numbers(fitted):
     docs, queries, model = fitted
     thin = model.thin(0.1)
-    assert weights_by_name(thin.doc_vectoriser, thin.weights) == pytest.approx(
-        weights_by_name(model.doc_vectoriser, model.weights)
+    assert weights_by_name(thin.doc_vectorizer, thin.weights) == pytest.approx(
+        weights_by_name(model.doc_vectorizer, model.weights)
     )
     assert thin.weights.n_stored <= 0.1 * model.n_words**2 + model.n_words + 4
     hits = tc.Index.build(docs, thin).search(queries["q0"], k=3)
@@ -148,10 +148,10 @@ def test_where_learning_does_not_help_documents_need_no_columns():
         doc["downloads"] = int(rng.integers(1000))
     # Judged at random: nothing can be learned.
     qrels = {qid: dict.fromkeys(rng.choice(list(docs), 3).tolist(), 1) for qid in qrels}
-    model = tc.fit(docs, queries, qrels, options=QUICK | {"features": ["downloads"], "analyser": ANALYSER})
+    model = tc.fit(docs, queries, qrels, options=QUICK | {"features": ["downloads"], "analyzer": ANALYZER})
     assert not model.report.accepted
     assert not any("beside words" in note for note in model.report.notes)  # of what was rejected, the model has nothing
-    assert not isinstance(model.doc_vectoriser, FieldedVectoriser)
+    assert not isinstance(model.doc_vectorizer, FieldedVectorizer)
     assert model.rank({"q": "word1"}, {"a": "word1", "b": "word2"}, k=1)["q"].keys() == {"a"}
 
 
@@ -169,7 +169,7 @@ def test_preferences_and_other_rankers_learn_numbers_too():
         docs,
         preferences=triplets,
         ranker=["sparse", tc.LSIRanker(n_components=5)],
-        options={"features": ["log:downloads"], "analyser": ANALYSER, "n_steps": 3000, "verbose": False},
+        options={"features": ["log:downloads"], "analyzer": ANALYZER, "n_steps": 3000, "verbose": False},
     )
     assert model.report.chosen["weight of log:downloads"] > 0
     assert model.report.chosen["ranker"] in ("sparse", "LSIRanker", ALONE)
@@ -179,7 +179,7 @@ def test_preferences_and_other_rankers_learn_numbers_too():
 def test_the_same_seed_gives_the_same_bits(fitted):
     docs, queries, qrels = shop()
     fits = [
-        tc.fit(docs, queries, qrels, options=QUICK | {"features": ["log:downloads"], "analyser": ANALYSER})
+        tc.fit(docs, queries, qrels, options=QUICK | {"features": ["log:downloads"], "analyzer": ANALYZER})
         for _ in range(2)
     ]
     runs = [model.rank(queries, as_documents(docs), k=5) for model in fits]
@@ -219,5 +219,5 @@ def test_clicks_teach_numbers_too():
         wanted = str(rng.choice(list(qrels[qid])))
         shown = list(dict.fromkeys([*map(str, rng.choice(list(docs), 5)), wanted]))
         log.append(tc.data.Impression(queries[qid], tuple(shown), (wanted,)))
-    model = tc.fit(docs, clicks=log, options=QUICK | {"features": ["log:downloads"], "analyser": ANALYSER})
+    model = tc.fit(docs, clicks=log, options=QUICK | {"features": ["log:downloads"], "analyzer": ANALYZER})
     assert model.report.chosen["weight of log:downloads"] > 0

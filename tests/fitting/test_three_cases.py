@@ -18,7 +18,7 @@ CURVE = (1.0, 0.6, 0.3)
 
 
 def matrices(task: Task) -> tuple[sparse.csr_array, sparse.csr_array]:
-    [both] = task.build([tc.Vectoriser(weighting="bm25")])
+    [both] = task.build([tc.Vectorizer(weighting="bm25")])
     return both
 
 

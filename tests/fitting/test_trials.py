@@ -157,7 +157,7 @@ def test_documents_that_are_judged_to_answer_nothing_teach(ranker):
     docs = {f"{word} {size}": f"{word} {size}" for word in words for size in ("small", "large")}
     queries = {word: f"{word} please" for word in words}
     qrels = {word: {f"{word} large": 1, f"{word} small": 0} for word in words}
-    model = tc.fit(docs, queries, qrels, ranker=ranker, options=QUICK | {"analyser": tc.Analyser()})
+    model = tc.fit(docs, queries, qrels, ranker=ranker, options=QUICK | {"analyzer": tc.Analyzer()})
     assert model.report.accepted
     assert model.report.systems[-1].values["RR"][0] > model.report.systems[-2].values["RR"][0] + 0.3
 

@@ -19,7 +19,7 @@ from tercet.gpu.all_pairs import GpuPairs
 from tercet.gpu.states import GpuLowRank, shared_words
 from tercet.gpu.stepper import GpuStepper
 from tercet.learn import HardSource, MultiTaskRanker, SampledSource
-from tercet.text import vectorise
+from tercet.text import vectorize
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler builds the kernels for this machine")
 
@@ -259,7 +259,7 @@ def test_vectors_on_disk_are_learned_from_on_a_card(tmp_path, monkeypatch):
     docs = {f"d{at}": f"w{at % 5} w{at % 7} w{at % 11}" for at in range(60)}
     queries = {f"q{at}": f"w{at % 5} w{at % 11}" for at in range(40)}
     qrels = {f"q{at}": {f"d{at}": 1} for at in range(40)}
-    vectors = vectorise(docs, queries, tmp_path / "vectors")
+    vectors = vectorize(docs, queries, tmp_path / "vectors")
     gpu = HostGpu()
     monkeypatch.setattr("tercet.gpu.find_gpu", lambda: gpu)
     here, there = tc.LowRankRanker(n_components=5), tc.LowRankRanker(n_components=5)

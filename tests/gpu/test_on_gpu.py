@@ -21,7 +21,7 @@ from tercet.gpu.scoring import GpuScorer
 from tercet.gpu.stepper import GpuExecutor, GpuStepper
 from tercet.learn import HardSource, SampledSource
 from tercet.learn.loop import executing_on
-from tercet.text import vectorise
+from tercet.text import vectorize
 from tercet.weights import Dense, Diagonal, Identity, LowRank, Sparse, Weights, scoring_by
 
 try:
@@ -217,7 +217,7 @@ def test_what_there_is_no_memory_to_score_is_scored_here(monkeypatch):
 def test_vectors_on_disk_are_learned_from(tmp_path):
     docs = {f"d{at}": f"w{at % 5} w{at % 7} w{at % 11}" for at in range(60)}
     queries = {f"q{at}": f"w{at % 5} w{at % 11}" for at in range(40)}
-    vectors = vectorise(docs, queries, tmp_path / "vectors")
+    vectors = vectorize(docs, queries, tmp_path / "vectors")
     qrels = {f"q{at}": {f"d{at}": 1} for at in range(40)}
     here, there = (tc.LowRankRanker(n_components=5) for _ in range(2))
     tc.fit_vectors(vectors, qrels, here, n_steps=2000)

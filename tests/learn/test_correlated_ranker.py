@@ -227,12 +227,12 @@ def test_the_whole_story_is_short(tmp_path):
         "fish sea boat",
         "boat sea wind",
     ]
-    vectoriser = tc.Vectoriser().fit(texts)
-    words = tc.text.CorrelatedWords(n_frequent=6, n_bins=2).fit(texts, vectoriser=vectoriser)
-    X = vectoriser.transform_docs(texts)
+    vectorizer = tc.Vectorizer().fit(texts)
+    words = tc.text.CorrelatedWords(n_frequent=6, n_bins=2).fit(texts, vectorizer=vectorizer)
+    X = vectorizer.transform_docs(texts)
     prefs = tc.Preferences.from_labels([0, 0, 0, 1, 1, 1], 300)
     ranker = tc.learn.CorrelatedRanker(words=words, ranker=low_rank(epochs=3)).fit(X, prefs)
-    model = tc.TextModel(vectoriser, vectoriser, ranker.weights_, words=words)
+    model = tc.TextModel(vectorizer, vectorizer, ranker.weights_, words=words)
     model.save(tmp_path / "model")
     again = tc.load(tmp_path / "model")
     assert again.nearest("automobile", 1) == model.nearest("automobile", 1)
@@ -241,7 +241,7 @@ def test_the_whole_story_is_short(tmp_path):
     assert again.rank({"q": "automobile"}, docs, 3) == model.rank({"q": "automobile"}, docs, 3)
     assert set(again.rank({"q": "automobile"}, docs, 3)["q"]) == {"0", "1", "2"}
     with pytest.raises(InputError, match="no word map"):
-        tc.TextModel(vectoriser, vectoriser, ranker.weights_).nearest("automobile")
+        tc.TextModel(vectorizer, vectorizer, ranker.weights_).nearest("automobile")
     with pytest.raises(InputError, match="does not know the word 'zebra'"):
         model.nearest("zebra")
 

@@ -84,11 +84,11 @@ def test_rm3_gives_probabilities(seed, original_weight):
 
 def test_rm3_on_bm25_finds_a_synonym():
     texts = ["car automobile road", "car automobile engine", "automobile wheel", "fish swim", "car park"]
-    vectoriser = tc.Vectoriser(weighting="bm25").fit(texts)
-    D, Q = vectoriser.transform_docs(texts), vectoriser.transform_queries(["car"])
+    vectorizer = tc.Vectorizer(weighting="bm25").fit(texts)
+    D, Q = vectorizer.transform_docs(texts), vectorizer.transform_queries(["car"])
     rows = [Counter(text.split()) for text in texts]
-    counts = sparse.csr_array(np.array([[row[word] for word in vectoriser.words_] for row in rows], dtype=float))
-    weight = vectoriser.idf_**vectoriser.idf_power
+    counts = sparse.csr_array(np.array([[row[word] for word in vectorizer.words_] for row in rows], dtype=float))
+    weight = vectorizer.idf_**vectorizer.idf_power
     expanded = tc.learn.RM3Expansion(n_found=3, n_terms=5).fit(D, counts, weight).transform(Q)
     scores = tc.CosineRanker().fit(Q, D=D).score_matrix
     assert scores(Q, D)[0, 2] == 0 < scores(expanded, D)[0, 2]

@@ -19,7 +19,7 @@ LAYOUT = ColumnLayout(6, 2, 3)
 
 
 def made(n_queries=8, n_docs=12, n_prefs=90, seed=0, layout=LAYOUT):
-    """Queries, documents and preferences; Q and D as a FieldedVectoriser lays them out."""
+    """Queries, documents and preferences; Q and D as a FieldedVectorizer lays them out."""
     rng = np.random.default_rng(seed)
     Q, D = np.zeros((n_queries, layout.n_columns)), np.zeros((n_docs, layout.n_columns))
     Q[:, : layout.n_words] = rng.random((n_queries, layout.n_words)) * (rng.random((n_queries, layout.n_words)) < 0.5)

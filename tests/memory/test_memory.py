@@ -23,7 +23,7 @@ from tercet.learn.joint import joined
 from tercet.memory import Memory, MemorySettings, PastQuery, remember
 from tercet.search.folder import model_name
 from tercet.store import read_bundle, write_bundle
-from tercet.text import FieldedVectoriser
+from tercet.text import FieldedVectorizer
 from tercet.weights import Identity, Sparse, Weights
 
 N_TERMS, N_PAST, N_DOCS = 9, 8, 5
@@ -293,14 +293,14 @@ def random_model(rng: np.random.Generator, kinds: list[str], n_docs: int, n_know
     """Documents with a column to filter by, and a model whose memory knows some of them and one that is gone."""
     texts = random_texts(rng, n_docs)
     records = [{"id": f"d{i}", "text": text, "half": str(i % 2)} for i, text in enumerate(texts)]
-    vectoriser = tc.Vectoriser().fit([" ".join(WORDS), *texts])
-    weights = Weights([random_part(rng, kind, len(vectoriser.words_)) for kind in kinds])
+    vectorizer = tc.Vectorizer().fit([" ".join(WORDS), *texts])
+    weights = Weights([random_part(rng, kind, len(vectorizer.words_)) for kind in kinds])
     past = random_texts(rng, 7)
     doc_ids = [*(f"d{i}" for i in rng.choice(n_docs, n_known, replace=False)), "gone"]
     R = rng.normal(size=(7, n_known + 1)) * (rng.random((7, n_known + 1)) < 0.5)
-    P = vectoriser.transform_queries(past)
+    P = vectorizer.transform_queries(past)
     memory = Memory(past, P, sparse.csr_array(R), doc_ids, shape)
-    return records, tc.TextModel(vectoriser, vectoriser, weights, memory=memory)
+    return records, tc.TextModel(vectorizer, vectorizer, weights, memory=memory)
 
 
 def expected_scores(model: tc.TextModel, texts: dict[str, str], query: str) -> dict[str, float]:
@@ -420,10 +420,10 @@ def test_fields_and_numbers_are_no_matching_words():
     docs = as_documents(
         {f"d{i}": {"title": f"w{i % 3}", "text": f"w{i % 4} w{i % 5}", "price": float(i)} for i in range(20)}
     )
-    vectoriser = FieldedVectoriser(fields=["title"], features=["price"]).fit(docs)
-    n = vectoriser.layout_.n_words
-    weights = joined(Weights([Identity(n_terms=n)]), np.array([1.5, 0.3, 0.2]), vectoriser.layout_)
-    words = tc.TextModel(vectoriser, vectoriser, weights)
+    vectorizer = FieldedVectorizer(fields=["title"], features=["price"]).fit(docs)
+    n = vectorizer.layout_.n_words
+    weights = joined(Weights([Identity(n_terms=n)]), np.array([1.5, 0.3, 0.2]), vectorizer.layout_)
+    words = tc.TextModel(vectorizer, vectorizer, weights)
     P = words.queries(["w1 w2"])[:, :n]
     memory = Memory(["w1 w2"], P, [[1.0]], ["d3"], MemorySettings(weight=9.0, unseen=2.0))
     model = replace(words, memory=memory)
@@ -441,10 +441,10 @@ def test_fields_and_numbers_are_no_matching_words():
 
 def test_a_document_that_memory_alone_finds_is_a_match_also_where_numbers_count():
     docs = as_documents({f"d{i}": {"title": "", "text": f"w{i}", "price": float(i)} for i in range(4)})
-    vectoriser = FieldedVectoriser(fields=[], features=["price"]).fit(docs)
-    n = vectoriser.layout_.n_words
-    weights = joined(Weights([Identity(n_terms=n)]), np.array([0.01, 0.01]), vectoriser.layout_)
-    words = tc.TextModel(vectoriser, vectoriser, weights)
+    vectorizer = FieldedVectorizer(fields=[], features=["price"]).fit(docs)
+    n = vectorizer.layout_.n_words
+    weights = joined(Weights([Identity(n_terms=n)]), np.array([0.01, 0.01]), vectorizer.layout_)
+    words = tc.TextModel(vectorizer, vectorizer, weights)
     memory = Memory(["w1"], words.queries(["w1"])[:, :n], [[1.0]], ["d3"], MemorySettings(weight=0.2))
     index = tc.Index.build(docs, replace(words, memory=memory))
     assert [hit.doc_id for hit in index.search("w1")] == ["d1", "d3"]
@@ -557,7 +557,7 @@ def test_what_can_only_take_words_refuses_memory(remembering):
 
 
 def test_two_vocabularies_have_no_matching_words():
-    sides = [tc.Vectoriser().fit(texts) for texts in (["green tea"], ["grüner Tee aus Japan"])]
+    sides = [tc.Vectorizer().fit(texts) for texts in (["green tea"], ["grüner Tee aus Japan"])]
     weights = Weights([Sparse(weights=sparse.csr_array(np.ones((2, 4))))])
     memory = Memory(["tea"], sides[0].transform_queries(["tea"]), [[1.0]], ["a"], MemorySettings())
     model = tc.TextModel(*sides, weights, memory=memory)

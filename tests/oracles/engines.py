@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 import tercet as tc
 
 
-def counts_of(words: tc.Vectoriser, texts: list[str]) -> tuple[NDArray, NDArray]:
+def counts_of(words: tc.Vectorizer, texts: list[str]) -> tuple[NDArray, NDArray]:
     """How often each document has each word, and how many words it has."""
-    cut = [(words.analyser or tc.Analyser())(text) for text in texts]
+    cut = [(words.analyzer or tc.Analyzer())(text) for text in texts]
     counts = np.array([[line.count(word) for word in words.words_] for line in cut], dtype=float)
     return counts, np.array([len(line) for line in cut], dtype=float)
 
 
-def lucene_bm25(words: tc.Vectoriser, texts: list[str]) -> NDArray:
+def lucene_bm25(words: tc.Vectorizer, texts: list[str]) -> NDArray:
     """Lucene's BM25 of each word in each document (n_docs, n_words): idf tf / (tf + k1 (1 - b + b length / mean))."""
     counts, lengths = counts_of(words, texts)
     df = (counts > 0).sum(axis=0)
@@ -24,7 +24,7 @@ def lucene_bm25(words: tc.Vectoriser, texts: list[str]) -> NDArray:
     return idf * counts / (counts + held_back[:, None])
 
 
-def lucene_synonym_query(words: tc.Vectoriser, texts: list[str], columns: list[int]) -> NDArray:
+def lucene_synonym_query(words: tc.Vectorizer, texts: list[str], columns: list[int]) -> NDArray:
     """Lucene's SynonymQuery: several words as one, as often as all of them together, as rare as the least rare one."""
     if not columns:
         return np.zeros(len(texts))

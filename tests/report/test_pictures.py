@@ -132,7 +132,7 @@ def test_the_heat_map_shows_the_weights_centred_at_zero_with_words():
 @pytest.mark.slow
 def test_a_text_model_is_drawn_with_its_words(model, tmp_path):
     seen = picture(model, tmp_path / "pairs.svg")
-    words = model.query_vectoriser.words_
+    words = model.query_vectorizer.words_
     assert seen.query_names == tuple(words[i] for i in seen.query_terms)
     # Queries say ask07 where documents say say07; that is what there is to learn.
     best = {q: seen.doc_names[row.argmax()] for q, row in zip(seen.query_names, seen.block, strict=True)}

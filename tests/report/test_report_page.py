@@ -80,7 +80,7 @@ def test_the_details_are_what_the_table_says(model, corpus: Corpus):
     assert details.random_state == 0
     assert details.data["n_docs"] == len(corpus.docs)
     assert details.data["n_judgements"] == sum(map(len, corpus.part(0, 200).values()))
-    assert details.data["n_words"] == len(model.query_vectoriser.words_)
+    assert details.data["n_words"] == len(model.query_vectorizer.words_)
     assert (details.size.n_query_words, details.size.n_doc_words) == model.weights.shape
     assert details.size.n_stored == model.weights.n_stored
     assert details.size.n_bytes == sum(a.nbytes for a in model.weights.to_state()[1].values())
@@ -145,22 +145,22 @@ def test_rm3_is_chosen_on_validation_and_measured_as_anyone_would(model, corpus:
     """Relevance model by the definition, over dense BM25 scores of raw counts."""
     setting = model.report.details.rival_settings["RM3"]
     assert all(setting[name] in values for name, values in RM3_GRID.items())
-    words = tc.Vectoriser(
-        analyser=tc.Analyser(stop_words="english", stemmer="english"), weighting="bm25", k1=1.2, b=0.75
+    words = tc.Vectorizer(
+        analyzer=tc.Analyzer(stop_words="english", stemmer="english"), weighting="bm25", k1=1.2, b=0.75
     )
     docs = list(corpus.docs.values())
     test = corpus.part(240, 280)
     D = words.fit_transform_docs(docs, queries=[corpus.queries[q] for q in corpus.part(0, 200)]).toarray().astype(float)
-    analyser = words.analyser
+    analyzer = words.analyzer
     counts = np.zeros_like(D)
     for row, text in enumerate(docs):
-        for word in analyser(text):
+        for word in analyzer(text):
             counts[row, words.index_[word]] += 1
     own_weight = words.idf_**words.idf_power
     rankings = {}
     for qid in test:
         asked = np.zeros(len(words.words_))
-        for word in analyser(corpus.queries[qid]):
+        for word in analyzer(corpus.queries[qid]):
             if word in words.index_:
                 asked[words.index_[word]] += 1
         scores = D @ (asked * own_weight)

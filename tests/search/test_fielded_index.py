@@ -14,7 +14,7 @@ from tercet.engines import boosted_query, write_synonyms
 from tercet.errors import InputError
 from tercet.learn.joint import joined
 from tercet.search import Index
-from tercet.text import FieldedVectoriser
+from tercet.text import FieldedVectorizer
 from tercet.weights import Identity, LowRank, Part, Sparse, Weights
 
 WORDS = [f"w{i}" for i in range(12)]
@@ -34,10 +34,10 @@ def records(n, seed):
 
 
 def model_of(docs, parts: list[Part] | None = None, w=(1.5, -0.7, 0.2, 0.4, -0.1), features=("price", "log:downloads")):
-    vectoriser = FieldedVectoriser(fields=["title"], features=list(features)).fit(docs)
-    n = vectoriser.layout_.n_words
+    vectorizer = FieldedVectorizer(fields=["title"], features=list(features)).fit(docs)
+    n = vectorizer.layout_.n_words
     weights = Weights(parts or [Identity(n_terms=n, scale=2.0)])
-    return tc.TextModel(vectoriser, vectoriser, joined(weights, np.array(w, dtype=float), vectoriser.layout_))
+    return tc.TextModel(vectorizer, vectorizer, joined(weights, np.array(w, dtype=float), vectorizer.layout_))
 
 
 def brute_force(model, docs, query, k):
@@ -61,7 +61,7 @@ def brute_force(model, docs, query, k):
 def test_answers_are_those_of_scoring_every_document(n, seed, w, kind, k):
     docs = as_documents(records(n, seed))
     rng = np.random.default_rng(seed)
-    n_words = FieldedVectoriser(fields=[], features=[]).fit(docs).layout_.n_words
+    n_words = FieldedVectorizer(fields=[], features=[]).fit(docs).layout_.n_words
     parts: dict[str, list[Part]] = {
         "identity": [Identity(n_terms=n_words, scale=2.0)],
         "sparse": [Sparse(weights=sparse.random_array((n_words, n_words), density=0.3, rng=rng, format="csr"))],
@@ -119,10 +119,10 @@ def test_numbers_alone_make_no_match():
         "none": {"title": "water", "text": "still", "downloads": 0},
     }
     documents = as_documents(docs)
-    vectoriser = FieldedVectoriser(fields=["title"], features=["log:downloads"]).fit(documents)
-    match = Weights([Identity(n_terms=vectoriser.layout_.n_words)])
+    vectorizer = FieldedVectorizer(fields=["title"], features=["log:downloads"]).fit(documents)
+    match = Weights([Identity(n_terms=vectorizer.layout_.n_words)])
     weak, strong = (
-        tc.TextModel(vectoriser, vectoriser, joined(match, np.array([0.5, w, 0.0]), vectoriser.layout_))
+        tc.TextModel(vectorizer, vectorizer, joined(match, np.array([0.5, w, 0.0]), vectorizer.layout_))
         for w in (0.1, 5.0)
     )
     index = Index.build(docs, weak)
@@ -152,9 +152,9 @@ def test_an_index_on_disk_takes_more_documents(shelf, tmp_path):
 
 def test_documents_one_after_the_other_carry_their_numbers(shelf):
     docs, _ = shelf
-    vectoriser = FieldedVectoriser(features=["price"]).fit(docs)
-    match = Weights([Identity(n_terms=vectoriser.layout_.n_words)])
-    model = tc.TextModel(vectoriser, vectoriser, joined(match, np.array([0.5, 0.1]), vectoriser.layout_))
+    vectorizer = FieldedVectorizer(features=["price"]).fit(docs)
+    match = Weights([Identity(n_terms=vectorizer.layout_.n_words)])
+    model = tc.TextModel(vectorizer, vectorizer, joined(match, np.array([0.5, 0.1]), vectorizer.layout_))
     index = Index.build(((doc_id, text, docs.stored_fields(doc_id)) for doc_id, text in docs.items()), model)
     whole = Index.build(docs, model)
     assert [(hit.doc_id, hit.score) for hit in index.search("w1 w2")] == [

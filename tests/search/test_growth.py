@@ -15,7 +15,7 @@ from tercet.data.documents import as_documents
 from tercet.errors import DamagedBundleError, InputError
 from tercet.memory.value import MemorySettings, remember
 from tercet.search import Index
-from tercet.text import FieldedVectoriser, Vectoriser
+from tercet.text import FieldedVectorizer, Vectorizer
 from tercet.weights import Identity, LowRank, Weights
 
 WORDS = [f"w{i:02d}" for i in range(N_TERMS)]
@@ -29,7 +29,7 @@ def old_docs(n: int = 30) -> dict[str, str]:
 
 
 def made_model(*kinds: str, weighting: str = "bm25") -> tc.TextModel:
-    words = tc.Vectoriser(weighting=weighting).fit(old_docs().values())
+    words = tc.Vectorizer(weighting=weighting).fit(old_docs().values())
     parts = random_weights(np.random.default_rng(3), list(kinds)).parts
     same = Identity(n_terms=N_TERMS)
     return tc.TextModel(words, words, Weights([same if part.kind == "identity" else part for part in parts]))
@@ -65,7 +65,7 @@ def test_a_new_word_ranks_as_bm25_ranks_it(tmp_path: Path) -> None:
     index = Index.build(old_docs(), path=tmp_path / "index")
     index.add(NEW)
     assert [hit.doc_id for hit in index.search("kiwi guava")] == ["y", "z", "x"]
-    words = index.model.query_vectoriser
+    words = index.model.query_vectorizer
     assert words.words_[-2:] == ["guava", "kiwi"]
     assert words.document_frequency_[-2:].tolist() == [3, 1]
     assert words.n_docs_ == 31
@@ -85,7 +85,7 @@ def test_words_survive_more_documents_merging_removal_and_copies(tmp_path: Path)
         assert {hit.doc_id for hit in opened.search("lime")} == {"x", "d3"}
         assert {hit.doc_id for hit in opened.search("guava")} == {"x", "z"}
         assert not opened.search("kiwi")
-        assert opened.model.query_vectoriser.words_[-3:] == ["guava", "kiwi", "lime"]
+        assert opened.model.query_vectorizer.words_[-3:] == ["guava", "kiwi", "lime"]
     rebuilt = Index.build(NEW, index.model, tmp_path / "rebuilt")  # the vocabulary of the grown model
     assert {hit.doc_id for hit in Index.open(tmp_path / "rebuilt").search("kiwi")} == {"y"}
     assert rebuilt.model is index.model
@@ -114,7 +114,7 @@ def test_models_from_before_take_in_the_words_of_an_index(tmp_path: Path) -> Non
     assert answers(Index.open(tmp_path / "index"), ASKED) == answers(index, ASKED)
     elsewhere = Index.build(old_docs(), model)
     elsewhere.add({"other": "mango"})
-    with pytest.raises(InputError, match="another vectoriser"):
+    with pytest.raises(InputError, match="another vectorizer"):
         index.with_model(elsewhere.model)
 
 
@@ -174,26 +174,26 @@ def test_threads_may_search_while_words_come(tmp_path: Path) -> None:
 
 
 def test_some_models_keep_their_words() -> None:
-    words = Vectoriser(max_features=5).fit(old_docs().values())
+    words = Vectorizer(max_features=5).fit(old_docs().values())
     index = Index.build(old_docs(), tc.TextModel(words, words, Weights([Identity(n_terms=5)])))
     index.add(NEW)
     assert index.search("guava").unknown == ("guava",)
     rows = as_documents({"a": {"title": "tea", "text": "green"}, "b": {"title": "cake", "text": "sweet"}})
-    fielded = FieldedVectoriser(fields=["title"]).fit(rows)
+    fielded = FieldedVectorizer(fields=["title"]).fit(rows)
     model = tc.TextModel(fielded, fielded, Weights([Identity(n_terms=len(fielded.words_))]))
     columns = Index.build(rows, model)
     columns.add(as_documents({"c": {"title": "guava", "text": "guava"}}))
     assert columns.search("guava").unknown == ("guava",)
 
 
-def test_a_grown_vectoriser_is_saved_whole() -> None:
-    words, _ = Vectoriser().fit(["green tea", "tea"]).grow(["apple tea", "zebra apple"])
+def test_a_grown_vectorizer_is_saved_whole() -> None:
+    words, _ = Vectorizer().fit(["green tea", "tea"]).grow(["apple tea", "zebra apple"])
     meta, arrays = words.to_state()
-    again = Vectoriser.from_state(meta, arrays)
+    again = Vectorizer.from_state(meta, arrays)
     assert again.words_ == words.words_ == ["green", "tea", "apple", "zebra"]
     assert again.added.frequency.tolist() == [2, 1]
     assert again.as_fitted().words_ == ["green", "tea"]
     assert (again.transform_docs(["zebra tea"]) != words.transform_docs(["zebra tea"])).nnz == 0
     for n_added in (1, 4, 5):
         with pytest.raises(DamagedBundleError):
-            Vectoriser.from_state(meta | {"n_added": n_added}, arrays)
+            Vectorizer.from_state(meta | {"n_added": n_added}, arrays)

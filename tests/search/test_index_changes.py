@@ -141,7 +141,7 @@ def test_building_again_replaces_and_readers_keep_what_they_have(tmp_path: Path)
     other = Index.build({"x": "green sky"}, small_model({"x": "green sky"}), path)
     assert answers(reader) == before
     assert reader.search("green")[0].text == "green avocado"
-    with pytest.raises(InputError, match="another vectoriser"):
+    with pytest.raises(InputError, match="another vectorizer"):
         reader.refresh()
     assert list(Index.open(path)) == ["x"] == list(other)
     assert len(list((path / "segments").iterdir())) == len(list((path / "models").iterdir())) == 1
@@ -236,11 +236,11 @@ def test_one_index_serves_other_models(tmp_path: Path) -> None:
     assert answers(Index.open(path, latent)) == answers(served)
     assert answers(Index.open(path)) == answers(Index.build(DOCS, plain))
     for stranger in (small_model(DOCS | {"z": "zebra"}), plain.weights):
-        with pytest.raises(InputError, match="another vectoriser"):
+        with pytest.raises(InputError, match="another vectorizer"):
             Index.open(path, stranger)
     # The same words, weighted another way.
-    weighting = tc.Vectoriser(weighting="bm25").fit(DOCS.values())
-    with pytest.raises(InputError, match="another vectoriser"):
+    weighting = tc.Vectorizer(weighting="bm25").fit(DOCS.values())
+    with pytest.raises(InputError, match="another vectorizer"):
         Index.open(path, tc.TextModel(weighting, weighting, plain.weights))
 
 

@@ -239,7 +239,7 @@ def test_another_model_over_the_same_words() -> None:
     assert other.search_many({"q": "green"}, 5) == Index.build(DOCS, latent).search_many({"q": "green"}, 5)
     assert other.search_many({"q": "green"}, 5) != index.search_many({"q": "green"}, 5)
     stranger = small_model(DOCS | {"z": "zebra"})
-    with pytest.raises(InputError, match="another vectoriser"):
+    with pytest.raises(InputError, match="another vectorizer"):
         index.with_model(stranger)
 
 
@@ -448,7 +448,7 @@ def test_few_terms_say_what_a_candidate_that_was_not_looked_at_may_score() -> No
 
 def tailed_model(latent: float) -> tc.TextModel:
     """Words match themselves, and every document a little: a low-rank part of one dimension."""
-    words = tc.Vectoriser().fit(DOCS.values())
+    words = tc.Vectorizer().fit(DOCS.values())
     ones = np.full((len(words.words_), 1), latent, dtype=np.float32)
     parts = [Identity(n_terms=len(words.words_)), LowRank(query_factors=ones, doc_factors=ones)]
     return tc.TextModel(words, words, Weights(parts))
@@ -483,7 +483,7 @@ def lifted() -> Sparse:
 
 
 def test_two_vocabularies_have_no_words_in_common() -> None:
-    english, german = (tc.Vectoriser().fit([text]) for text in ("green sky", "gruen himmel"))
+    english, german = (tc.Vectorizer().fit([text]) for text in ("green sky", "gruen himmel"))
     factors = [np.array(values, dtype=np.float32) for values in ([[1.0], [0.0]], [[1.0], [0.01]])]
     model = tc.TextModel(english, german, Weights([LowRank(query_factors=factors[0], doc_factors=factors[1])]))
     index = Index.build({"x": "gruen", "y": "himmel"}, model)

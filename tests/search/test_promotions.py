@@ -69,9 +69,9 @@ def test_taking_back_goes_back_step_by_step_and_ends(tmp_path: Path) -> None:
 def test_what_cannot_be_promoted_changes_nothing(tmp_path: Path) -> None:
     index = Index.build(DOCS, small_model(DOCS), tmp_path / "index")
     files = {path: path.read_bytes() for path in (tmp_path / "index").rglob("*") if path.is_file()}
-    with pytest.raises(InputError, match=r"another vectoriser.*Index the documents again"):
+    with pytest.raises(InputError, match=r"another vectorizer.*Index the documents again"):
         index.promote(tc.TextModel.bm25(["quite other words"]))
-    with pytest.raises(InputError, match="another vectoriser"):
+    with pytest.raises(InputError, match="another vectorizer"):
         index.promote(Weights([Identity(n_terms=3)]))
     with pytest.raises(InputError, match="already; nothing was changed"):
         index.promote(small_model(DOCS))

@@ -11,7 +11,7 @@ import tercet as tc
 from tercet.errors import InputError
 from tercet.learn.joint import joined
 from tercet.memory import Memory, MemorySettings
-from tercet.text import FieldedVectoriser
+from tercet.text import FieldedVectorizer
 from tercet.weights import Identity, Weights
 
 DOCS = {
@@ -82,11 +82,11 @@ def test_records_bring_fields_numbers_and_stored_columns():
         {"id": f"d{i}", "title": f"w{i % 3}", "text": f"w{i % 4} w{i % 5}", "price": float(i), "shop": "x" if i else ""}
         for i in range(20)
     ]
-    vectoriser = FieldedVectoriser(fields=["title"], features=["price"]).fit(tc.as_documents(records))
+    vectorizer = FieldedVectorizer(fields=["title"], features=["price"]).fit(tc.as_documents(records))
     weights = joined(
-        Weights([Identity(n_terms=vectoriser.layout_.n_words)]), np.array([1.5, 0.3, 0.2]), vectoriser.layout_
+        Weights([Identity(n_terms=vectorizer.layout_.n_words)]), np.array([1.5, 0.3, 0.2]), vectorizer.layout_
     )
-    model = tc.TextModel(vectoriser, vectoriser, weights)
+    model = tc.TextModel(vectorizer, vectorizer, weights)
     hits = tc.rerank(model, "w1", records)
     assert {hit.doc_id: hit.score for hit in hits} == model.rank({"q": "w1"}, records)["q"]
     assert hits[0].score > hits[-1].score

@@ -12,7 +12,7 @@ from tercet.search import Index
 from tercet.serve.answers import Deadline, explain, search
 from tercet.serve.served import Served
 from tercet.serve.teacher import Overlay
-from tercet.text import FieldedVectoriser
+from tercet.text import FieldedVectorizer
 from tercet.weights import Identity, Weights
 
 DOCS = tc.as_documents(
@@ -26,7 +26,7 @@ DOCS = tc.as_documents(
 
 @pytest.fixture
 def index():
-    words = FieldedVectoriser(fields=["title"], features=["log:downloads"]).fit(DOCS)
+    words = FieldedVectorizer(fields=["title"], features=["log:downloads"]).fit(DOCS)
     weights = joined(Weights([Identity(n_terms=words.layout_.n_words)]), np.array([0.5, 0.2, 0.0]), words.layout_)
     return Index.build(DOCS, tc.TextModel(words, words, weights))
 

@@ -42,7 +42,7 @@ def test_search_gives_both_lists_as_the_index_ranks(api):
     found = checked(api.get("/search", params={"q": QUERY, "k": 7, "compare": True}), messages.SearchAnswer)
     base = INDEX.search(QUERY, 100)
     n = INDEX.model.weights.shape[0]
-    words = INDEX.model.query_vectoriser
+    words = INDEX.model.query_vectorizer
     plain = INDEX.with_model(tc.TextModel(words, words, Weights([Identity(n_terms=n)]))).search(QUERY, 100)
     assert [(hit["id"], hit["score"]) for hit in found["learned"]] == [(hit.doc_id, hit.score) for hit in base[:7]]
     assert [(hit["id"], hit["score"]) for hit in found["baseline"]] == [(hit.doc_id, hit.score) for hit in plain[:7]]
@@ -194,8 +194,8 @@ def made_docs_iter() -> dict[str, str]:
 
 @pytest.mark.slow
 def test_vocabularies_of_their_own_are_compared_with_the_model_before(tmp_path):
-    queries = tc.Vectoriser().fit(["grün avocado"])
-    docs = tc.Vectoriser(weighting="bm25").fit(made_docs_iter().values())
+    queries = tc.Vectorizer().fit(["grün avocado"])
+    docs = tc.Vectorizer(weighting="bm25").fit(made_docs_iter().values())
     W = [[float(word in ("green", "avocado")) for word in docs.words_]] * len(queries.words_)
     index = Index.build(made_docs_iter(), tc.TextModel(queries, docs, Weights([Sparse(weights=W)])))
     with served(tmp_path / "taught.db", index) as (api, _):
@@ -219,8 +219,8 @@ def test_a_service_that_cannot_begin_lets_the_store_go(tmp_path, monkeypatch):
 
 
 def test_the_search_that_warms_up_looks_for_a_word(tmp_path, monkeypatch):
-    plurals = tc.Analyser(pattern=r"(\w+)s\b")  # no word of the model is known as it is spelled there
-    words = tc.Vectoriser(weighting="bm25", analyser=plurals).fit(["greens avocados"])
+    plurals = tc.Analyzer(pattern=r"(\w+)s\b")  # no word of the model is known as it is spelled there
+    words = tc.Vectorizer(weighting="bm25", analyzer=plurals).fit(["greens avocados"])
     index = Index.build({"a": "greens avocados"}, tc.TextModel(words, words, Weights([Identity(n_terms=2)])))
     assert not index.model.queries([words.words_[0]]).nnz
     found = []

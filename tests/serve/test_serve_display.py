@@ -69,7 +69,7 @@ def test_a_bm25_index_has_one_list_until_it_is_taught(tmp_path):
 
 
 def test_both_lists_are_on_one_scale(tmp_path):
-    words = tc.Vectoriser(weighting="bm25").fit(made_docs().values())
+    words = tc.Vectorizer(weighting="bm25").fit(made_docs().values())
     n = len(words.words_)
     pair = sparse.csr_array(
         (np.ones(1, np.float32), ([words.index_["avocado"]], [words.index_["toast"]])), shape=(n, n)
@@ -87,7 +87,7 @@ def test_both_lists_are_on_one_scale(tmp_path):
 
 
 def test_learned_lists_end_at_the_last_match(tmp_path):
-    words = tc.Vectoriser(weighting="bm25").fit(made_docs().values())
+    words = tc.Vectorizer(weighting="bm25").fit(made_docs().values())
     n = len(words.words_)
     faint = np.full((n, 1), 0.05, dtype=np.float32)
     parts = [Identity(n_terms=n), LowRank(query_factors=faint, doc_factors=faint)]
@@ -101,7 +101,7 @@ def test_learned_lists_end_at_the_last_match(tmp_path):
 
 
 def test_stop_words_are_told(tmp_path):
-    index = tc.Index.build({"a": "tea of the hills"}, analyser=tc.Analyser(stop_words="english"))
+    index = tc.Index.build({"a": "tea of the hills"}, analyzer=tc.Analyzer(stop_words="english"))
     with served(tmp_path / "taught.db", index) as (api, _):
         found = api.get("/search", params={"q": "the The of zebra"}).json()
         assert (found["learned"], found["stop_words"], found["unknown"]) == ([], ["the", "of"], ["zebra"])

@@ -10,16 +10,16 @@ from tercet.report import Report
 from tercet.search.segment import StoredSegment
 from tercet.store.codec import decode, encode
 from tercet.store.old_names import OLD_FIELDS, with_new_arrays
-from tercet.text import Analyser
+from tercet.text import Analyzer
 
-CLASSES = {cls.__name__: cls for cls in (Analyser, Report, StoredSegment)}
+CLASSES = {cls.__name__: cls for cls in (Analyzer, Report, StoredSegment)}
 
 
 def test_fields_of_an_old_file_are_those_of_the_class():
-    analyser = Analyser(tokenizer="characters")
-    meta, _ = encode(analyser)
+    analyzer = Analyzer(tokenizer="characters")
+    meta, _ = encode(analyzer)
     meta["cut"] = meta.pop("tokenizer")
-    assert decode(Analyser, meta) == analyser
+    assert decode(Analyzer, meta) == analyzer
     segment = StoredSegment("v", 1, 1, texts=True, limits=(1, 1.0), stored_fields=True)
     meta, _ = encode(segment)
     meta["carried"] = meta.pop("stored_fields")

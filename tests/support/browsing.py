@@ -42,7 +42,7 @@ PATIENCE = 90.0  # seconds for a service to begin: the first one on a machine co
 
 
 def build_index(path: Path) -> Path:
-    words = tc.Vectoriser(weighting="bm25").fit(DOCS.values())
+    words = tc.Vectorizer(weighting="bm25").fit(DOCS.values())
     n = len(words.words_)
     weights = np.zeros((n, n), dtype=np.float32)
     for (query_word, doc_word), weight in LEARNED.items():

@@ -22,7 +22,7 @@ from tercet.serve.problems import HttpProblem
 from tercet.serve.service import Service
 from tercet.store import read_bundle
 from tercet.store.digest import state_digest
-from tercet.text import Vectors, vectorise
+from tercet.text import Vectors, vectorize
 
 DOCS = {"a": "green sky", "b": "blue sky", "c": "avocado toast"}
 MODEL = small_model(DOCS, latent=True)
@@ -115,9 +115,9 @@ WORKS: dict[str, Work] = {
     "merge": _on_index(lambda index: index.merge(), _removed),
     "promote": _on_index(lambda index: index.promote(OTHER)),
     "take back": _on_index(lambda index: index.take_back(), _promoted),
-    "vectorise": Work(
+    "vectorize": Work(
         lambda path: None,
-        lambda path: vectorise(DOCS, {"q": "sky"}, path / "vectors"),
+        lambda path: vectorize(DOCS, {"q": "sky"}, path / "vectors"),
         _or_none(lambda path: fingerprint(Vectors.open(path / "vectors").docs)),
     ),
     "serve": Work(_taught, _serve, _served),

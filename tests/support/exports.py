@@ -21,7 +21,7 @@ DOCS = {
 
 
 def small_model(pairs: dict[tuple[str, str], float], *, weighting: str = "bm25", identity: float = 1.0) -> tc.TextModel:
-    words = tc.Vectoriser(weighting=weighting).fit(DOCS.values())
+    words = tc.Vectorizer(weighting=weighting).fit(DOCS.values())
     n = len(words.words_)
     W = sparse.lil_array((n, n), dtype=np.float32)
     for (query_word, doc_word), weight in pairs.items():
@@ -108,7 +108,7 @@ def one(fields: dict[int, list], number: int, default: object = 0) -> object:
 
 
 def engine_chain(settings: dict, folder: Path) -> dict:
-    """The analyser that `index_settings` tells Elasticsearch of, by Lucene's factories."""
+    """The analyzer that `index_settings` tells Elasticsearch of, by Lucene's factories."""
     analysis = settings["settings"]["analysis"]
     words = analysis["tokenizer"]["tercet_words"]
     filters = []

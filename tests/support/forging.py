@@ -47,11 +47,11 @@ from tercet.engines.postgres import PostgresEngine
 from tercet.engines.qdrant import QdrantEngine
 from tercet.errors import EngineError, TercetError
 from tercet.loading import load
-from tercet.search.folder import MODELS, Folder, vectoriser_fingerprint
+from tercet.search.folder import MODELS, Folder, vectorizer_fingerprint
 from tercet.store import read_bundle, write_bundle
 from tercet.store.codec import encode
 from tercet.store.kinds import OPENSEARCH_INDEX, POSTGRES_INDEX, QDRANT_INDEX
-from tercet.text import Vectoriser, Vectors, vectorise
+from tercet.text import Vectorizer, Vectors, vectorize
 from tercet.weights import Identity, Weights
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "0.1.0"
@@ -147,7 +147,7 @@ def _use_index_of_weights(path: Path) -> None:
 
 def _make_vectors(path: Path) -> None:
     docs = {f"text {i} é": f"green {'avocado ' * (i % 3)} word{i}" for i in range(12)}
-    vectorise(docs, {"q": "green word3"}, path)
+    vectorize(docs, {"q": "green word3"}, path)
 
 
 def _use_vectors(path: Path) -> None:
@@ -159,7 +159,7 @@ def _use_vectors(path: Path) -> None:
     assert vectors.queries is not None
     vectors.queries[np.arange(min(vectors.queries.shape[0], 100))]
     list(row_blocks(vectors.docs))
-    vectors.vectoriser.transform_docs(["green avocado"])
+    vectors.vectorizer.transform_docs(["green avocado"])
 
 
 def _make_rows(path: Path) -> None:
@@ -181,7 +181,7 @@ def _checkpointed(name: str, every: int) -> Callable[[Path], None]:
 
 def _small_model() -> tuple[tc.TextModel, dict[str, str]]:
     docs = {"a": "green avocado", "b": "avocado toast with oil", "c": "green sky"}
-    words = Vectoriser(min_df=1).fit(docs.values())
+    words = Vectorizer(min_df=1).fit(docs.values())
     return tc.TextModel(words, words, Weights([Identity(n_terms=len(words.words_))])), docs
 
 
@@ -200,7 +200,7 @@ def _make_remote(kind: str, url: str) -> Callable[[Path], None]:
         model, _ = _small_model()
         (path / MODELS).mkdir(parents=True)
         name, digest = Folder(path).write_model(model)
-        location = Location(url, "tercet-index", "0" * 32, vectoriser_fingerprint(model), name, digest, True)
+        location = Location(url, "tercet-index", "0" * 32, vectorizer_fingerprint(model), name, digest, True)
         write_bundle(path, kind=kind, meta=encode(location)[0], arrays={}, siblings=(MODELS,))
 
     return make

@@ -95,7 +95,7 @@ def assert_same_answer(found: Any, ids: list[str], scores: np.ndarray, counts: n
 
 def small_model(docs: dict[str, str], *, latent: bool = False, seed: int = 0) -> tc.TextModel:
     """tf-idf, or tf-idf and a low-rank part that nobody trained."""
-    words = tc.Vectoriser().fit(docs.values())
+    words = tc.Vectorizer().fit(docs.values())
     n = len(words.words_)
     parts: list[Part] = [Identity(n_terms=n)]
     if latent:

@@ -42,7 +42,7 @@ def lucene(name: str) -> Any:
 # -- analysis ---------------------------------------------------------------------------------------------------------
 
 
-def analyser(chain: dict[str, Any]) -> Any:
+def analyzer(chain: dict[str, Any]) -> Any:
     """A chain as Solr and Elasticsearch make it: ``{"tokenizer": [name, {…}], "filter": [[name, {…}], …]}``.
 
     Names and parameters are those of Lucene's factories. Parameters that name files are read from ``folder``.
@@ -95,9 +95,9 @@ class Index:
     """Documents in memory; fields are ``text`` with a chain, ``double``, or ``rank_features``."""
 
     def __init__(self, fields: dict[str, Any], docs: list[dict[str, Any]], k1: float, b: float) -> None:
-        self.chains = {name: analyser(field["analyzer"]) for name, field in fields.items() if "analyzer" in field}
+        self.chains = {name: analyzer(field["analyzer"]) for name, field in fields.items() if "analyzer" in field}
         self.asked = self.chains | {
-            name: analyser(field["search_analyzer"]) for name, field in fields.items() if "search_analyzer" in field
+            name: analyzer(field["search_analyzer"]) for name, field in fields.items() if "search_analyzer" in field
         }
         self.directory = lucene("store.ByteBuffersDirectory")()
         by_field = java("java.util.HashMap")()
@@ -254,8 +254,8 @@ def parsed(name: str, body: dict[str, Any]) -> Any:
     return str(INDEXES[name].query(body).toString())
 
 
-def analysed(chain: dict[str, Any], texts: list[str]) -> Any:
-    made = analyser(chain)
+def analyzed(chain: dict[str, Any], texts: list[str]) -> Any:
+    made = analyzer(chain)
     return [tokens(made, text) for text in texts]
 
 
@@ -328,7 +328,7 @@ def ciff(name: str, path: str, field: str) -> Any:
 
 REQUESTS: dict[str, Callable[..., Any]] = {
     each.__name__: each
-    for each in (index, search, parsed, terms, analysed, anserini, anserini_search, anserini_parsed, ciff)
+    for each in (index, search, parsed, terms, analyzed, anserini, anserini_search, anserini_parsed, ciff)
 }
 
 

@@ -92,7 +92,7 @@ def as_before_verdicts(report: Any) -> str:
 def text_answers(model: tc.TextModel, asked: dict[str, Any]) -> dict[str, Any]:
     queries, docs = asked["queries"], asked["docs"]  # all documents, since near ties make the last place a toss-up
     return {
-        "words": model.query_vectoriser.words_,
+        "words": model.query_vectorizer.words_,
         "run": model.rank(queries, docs, k=len(docs)),
         "report": as_before_verdicts(model.report),
         "related": {word: model.related(word, 5) for word, _ in SYNONYMS},

@@ -33,7 +33,7 @@ ASKED = ("green avocado", "sky eyes guava", "toast", "guava")
 
 def model() -> tc.TextModel:
     """A sparse part, the identity and a low-rank part with a per-document scale; numbers that float32 holds exactly."""
-    words = tc.Vectoriser(weighting="bm25").fit(DOCS.values())
+    words = tc.Vectorizer(weighting="bm25").fit(DOCS.values())
     n = len(words.words_)
     rng = np.random.default_rng(2010)
     W = np.where(rng.random((n, n)) < 0.2, rng.integers(-8, 9, (n, n)) / 16, 0).astype(np.float32)

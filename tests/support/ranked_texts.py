@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 import tercet as tc
-from tercet.fitting.text_model import ordinary_analyser
+from tercet.fitting.text_model import ordinary_analyzer
 from tercet.weights import Identity, LowRank, Sparse
 
 SPOKEN = (
@@ -33,7 +33,7 @@ def texts(seed: int = 0, n: int = 60) -> dict[str, str]:
 def model_of(docs: Mapping[str, str], *, signed: bool = False, low_rank: bool = False, seed: int = 0) -> tc.TextModel:
     """Stems, as `tc.fit` begins with, and a random W."""
     rng = np.random.default_rng(seed)
-    words = tc.Vectoriser(analyser=ordinary_analyser(), weighting="bm25", k1=1.2, b=0.75).fit(docs.values())
+    words = tc.Vectorizer(analyzer=ordinary_analyzer(), weighting="bm25", k1=1.2, b=0.75).fit(docs.values())
     n = len(words.words_)
     if low_rank:
         U, V = (rng.normal(scale=0.4, size=(n, 4)).astype(np.float32) for _ in range(2))

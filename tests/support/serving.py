@@ -47,7 +47,7 @@ def made_docs(n: int = 60, seed: int = 0) -> dict[str, str]:
 def made_index(path: Path | None = None, *, latent: bool = False, docs: dict[str, str] | None = None) -> Index:
     """BM25 and a few learned pairs, or a low-rank part as well."""
     docs = made_docs() if docs is None else docs
-    words = tc.Vectoriser(weighting="bm25", analyser=tc.Analyser(html=False)).fit(made_docs().values())
+    words = tc.Vectorizer(weighting="bm25", analyzer=tc.Analyzer(html=False)).fit(made_docs().values())
     n = len(words.words_)
     rng = np.random.default_rng(1)
     pairs = rng.normal(size=(n, n)) * (rng.random((n, n)) < 0.05) / 4

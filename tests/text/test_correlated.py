@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 import oracles
 from tercet.errors import DamagedBundleError, InputError, ParameterError
-from tercet.text import Analyser, CorrelatedWords, Vectoriser
+from tercet.text import Analyzer, CorrelatedWords, Vectorizer
 from tercet.weights import Dense, Mapped, Weights
 
 
@@ -80,32 +80,32 @@ TEXTS = [
 
 
 def test_units_are_documents():
-    vectoriser = Vectoriser(analyser=Analyser(stop_words="english")).fit(TEXTS)
-    star, trek, shines = (vectoriser.index_[word] for word in ("star", "trek", "shines"))
-    by_document = CorrelatedWords().fit(TEXTS, vectoriser=vectoriser)
+    vectorizer = Vectorizer(analyzer=Analyzer(stop_words="english")).fit(TEXTS)
+    star, trek, shines = (vectorizer.index_[word] for word in ("star", "trek", "shines"))
+    by_document = CorrelatedWords().fit(TEXTS, vectorizer=vectorizer)
     assert by_document.occur_[[star, trek, shines]].tolist() == [3, 3, 1]
     assert dict(by_document.nearest(trek))[star] == 1.0
-    same = CorrelatedWords().fit(vectoriser.transform_docs(TEXTS))  # rows are the units
+    same = CorrelatedWords().fit(vectorizer.transform_docs(TEXTS))  # rows are the units
     assert same.bins_.tolist() == by_document.bins_.tolist()
 
 
 def test_two_words_in_a_row_are_matched_with_single_words():
-    vectoriser = Vectoriser(analyser=Analyser(stop_words="english", ngrams=(1, 2))).fit(TEXTS)
-    words = CorrelatedWords(n_frequent=3, n_bins=2).fit(TEXTS, vectoriser=vectoriser)
-    assert [vectoriser.words_[column] for column in words.frequent_] == ["star", "trek", "starfleet"]
-    found = words.nearest(vectoriser.index_["star trek"])
-    assert [(vectoriser.words_[column], round(dice, 3)) for column, dice in found] == [("starfleet", 1), ("star", 0.8)]
-    matrix = vectoriser.transform_docs(TEXTS)
+    vectorizer = Vectorizer(analyzer=Analyzer(stop_words="english", ngrams=(1, 2))).fit(TEXTS)
+    words = CorrelatedWords(n_frequent=3, n_bins=2).fit(TEXTS, vectorizer=vectorizer)
+    assert [vectorizer.words_[column] for column in words.frequent_] == ["star", "trek", "starfleet"]
+    found = words.nearest(vectorizer.index_["star trek"])
+    assert [(vectorizer.words_[column], round(dice, 3)) for column, dice in found] == [("starfleet", 1), ("star", 0.8)]
+    matrix = vectorizer.transform_docs(TEXTS)
     for again in (
-        CorrelatedWords(n_frequent=3, n_bins=2).fit(matrix, vectoriser=vectoriser),
+        CorrelatedWords(n_frequent=3, n_bins=2).fit(matrix, vectorizer=vectorizer),
         CorrelatedWords(n_frequent=3, n_bins=2).fit(
-            matrix, among=[i for i, word in enumerate(vectoriser.words_) if " " not in word]
+            matrix, among=[i for i, word in enumerate(vectorizer.words_) if " " not in word]
         ),
     ):
         np.testing.assert_array_equal(again.bins_, words.bins_)
-    pairs_only = Vectoriser(analyser=Analyser(ngrams=(2, 2))).fit(TEXTS)
+    pairs_only = Vectorizer(analyzer=Analyzer(ngrams=(2, 2))).fit(TEXTS)
     with pytest.raises(InputError, match=r"no single words .* ngrams=\(2, 2\)"):
-        CorrelatedWords().fit(TEXTS, vectoriser=pairs_only)
+        CorrelatedWords().fit(TEXTS, vectorizer=pairs_only)
 
 
 def test_the_matrix_given_stays_as_it_is():
@@ -173,11 +173,11 @@ def test_wrong_parameters(parameters, name):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: CorrelatedWords().fit(TEXTS), "pass vectoriser="),
+        (lambda: CorrelatedWords().fit(TEXTS), "pass vectorizer="),
         (lambda: CorrelatedWords().fit(sparse.csr_array((3, 4))), "none of the words"),
         (lambda: CorrelatedWords().fit(random_units(5), among=[11]), "integers from 0 to 10"),
         (lambda: CorrelatedWords().fit(random_units(5), among=[True]), "integers from 0 to 10"),
-        (lambda: CorrelatedWords().fit(random_units(5), vectoriser=Vectoriser().fit(TEXTS[2:])), "11 columns"),
+        (lambda: CorrelatedWords().fit(random_units(5), vectorizer=Vectorizer().fit(TEXTS[2:])), "11 columns"),
         (lambda: CorrelatedWords(n_bins=2).fit(random_units(5)).nearest(11), "column 11 does not exist"),
         (lambda: CorrelatedWords(n_bins=2).fit(random_units(5)).nearest(0, 3), "from 1 to the 2 bins"),
     ],

@@ -1,4 +1,4 @@
-"""Texts that are counted once give every vectoriser the rows of texts that are read again."""
+"""Texts that are counted once give every vectorizer the rows of texts that are read again."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tercet.errors import InputError
-from tercet.text import Analyser, Vectoriser
+from tercet.text import Analyzer, Vectorizer
 from tercet.text.counting import CountedTexts
 
-ANALYSERS = [
-    Analyser(stop_words="english", stemmer="english"),
-    Analyser(stop_words="english"),
-    Analyser(stemmer="english"),
-    Analyser(),
-    Analyser(stop_words=["avocado"], lowercase=False),
-    Analyser(ngrams=(1, 2)),
-    Analyser(tokenizer="characters"),
+ANALYZERS = [
+    Analyzer(stop_words="english", stemmer="english"),
+    Analyzer(stop_words="english"),
+    Analyzer(stemmer="english"),
+    Analyzer(),
+    Analyzer(stop_words=["avocado"], lowercase=False),
+    Analyzer(ngrams=(1, 2)),
+    Analyzer(tokenizer="characters"),
 ]
 WORDS = ["avocado", "Avocados", "the", "of", "green", "greens", "running", "runs", "x", "007", "é́tude", "İzmir"]
 TEXTS = st.lists(st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join), min_size=1, max_size=6)
@@ -31,12 +31,12 @@ def same(one, other):
 
 
 @given(
-    TEXTS, st.lists(st.sampled_from(range(len(ANALYSERS))), min_size=1, max_size=4), st.sampled_from(["tfidf", "bm25"])
+    TEXTS, st.lists(st.sampled_from(range(len(ANALYZERS))), min_size=1, max_size=4), st.sampled_from(["tfidf", "bm25"])
 )
 def test_rows_are_the_same_bits(texts, numbers, weighting):
     counted = CountedTexts([*texts, "green avocados"])
     for number in numbers:  # one after the other, by the same counts
-        plain, other = (Vectoriser(analyser=ANALYSERS[number], weighting=weighting) for _ in range(2))
+        plain, other = (Vectorizer(analyzer=ANALYZERS[number], weighting=weighting) for _ in range(2))
         rows = plain.fit_transform_docs(list(counted), queries=["a new word"])
         assert same(other.fit_transform_docs(counted, queries=["a new word"]), rows)
         assert other.words_ == plain.words_
@@ -47,13 +47,13 @@ def test_rows_are_the_same_bits(texts, numbers, weighting):
 
 def test_texts_are_cut_once(monkeypatch):
     times = []
-    call = Analyser.__call__
-    monkeypatch.setattr(Analyser, "__call__", lambda self, text: times.append(text) or call(self, text))
+    call = Analyzer.__call__
+    monkeypatch.setattr(Analyzer, "__call__", lambda self, text: times.append(text) or call(self, text))
     texts = CountedTexts(["green avocados", "the greens"])
-    for analyser in ANALYSERS[:4]:
-        vectoriser = Vectoriser(analyser=analyser)
-        vectoriser.fit_transform_docs(texts)
-        vectoriser.transform_queries(texts)
+    for analyzer in ANALYZERS[:4]:
+        vectorizer = Vectorizer(analyzer=analyzer)
+        vectorizer.fit_transform_docs(texts)
+        vectorizer.transform_queries(texts)
     assert times == list(texts)
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tercet.data.documents import Documents, as_documents
 from tercet.errors import DamagedBundleError, InputError
-from tercet.text import Analyser, Vectoriser
-from tercet.text.fielded import ANY_QUERY, FieldedVectoriser
+from tercet.text import Analyzer, Vectorizer
+from tercet.text.fielded import ANY_QUERY, FieldedVectorizer
 from tercet.text.numbers import NumberColumn, parse_number
 
 RECORDS = {
@@ -26,38 +26,38 @@ DOCS = as_documents(RECORDS, text=["title", "text"])
 
 def fitted(weighting="bm25"):
     fields, features = ["title", "tags"], ["price", "log:downloads"]
-    return FieldedVectoriser(fields=fields, features=features, weighting=weighting).fit(DOCS, queries=["quick snack"])
+    return FieldedVectorizer(fields=fields, features=features, weighting=weighting).fit(DOCS, queries=["quick snack"])
 
 
 def test_columns_are_words_fields_numbers_and_what_all_queries_have():
-    vectoriser = fitted()
-    layout, n = vectoriser.layout_, len(vectoriser.plain_.words_)
+    vectorizer = fitted()
+    layout, n = vectorizer.layout_, len(vectorizer.plain_.words_)
     assert (layout.n_words, layout.n_fields, layout.n_numbers) == (n, 2, 4)
-    assert vectoriser.words_[:n] == vectoriser.plain_.words_
-    assert vectoriser.words_[n] == f"title: {vectoriser.words_[0]}"
-    assert vectoriser.words_[-5:] == ["price", "price missing", "log:downloads", "downloads missing", ANY_QUERY]
-    assert len(vectoriser.words_) == layout.n_columns == len(vectoriser.document_frequency_)
-    assert "food" in vectoriser.index_  # a word of a field that is no part of the text
-    assert "snack" in vectoriser.index_  # and one of queries
+    assert vectorizer.words_[:n] == vectorizer.plain_.words_
+    assert vectorizer.words_[n] == f"title: {vectorizer.words_[0]}"
+    assert vectorizer.words_[-5:] == ["price", "price missing", "log:downloads", "downloads missing", ANY_QUERY]
+    assert len(vectorizer.words_) == layout.n_columns == len(vectorizer.document_frequency_)
+    assert "food" in vectorizer.index_  # a word of a field that is no part of the text
+    assert "snack" in vectorizer.index_  # and one of queries
 
 
 @pytest.mark.parametrize("weighting", ["bm25", "tfidf"])
-def test_words_are_those_of_a_vectoriser_of_texts(weighting):
-    vectoriser = fitted(weighting)
-    plain = Vectoriser(weighting=weighting).fit(list(DOCS.values()), queries=["quick snack", "food bird"])
-    n = vectoriser.layout_.n_words
-    assert (vectoriser.transform_docs(DOCS)[:, :n] != plain.transform_docs(list(DOCS.values()))).nnz == 0
-    assert (vectoriser.transform_queries(["green bird"])[:, :n] != plain.transform_queries(["green bird"])).nnz == 0
+def test_words_are_those_of_a_vectorizer_of_texts(weighting):
+    vectorizer = fitted(weighting)
+    plain = Vectorizer(weighting=weighting).fit(list(DOCS.values()), queries=["quick snack", "food bird"])
+    n = vectorizer.layout_.n_words
+    assert (vectorizer.transform_docs(DOCS)[:, :n] != plain.transform_docs(list(DOCS.values()))).nnz == 0
+    assert (vectorizer.transform_queries(["green bird"])[:, :n] != plain.transform_queries(["green bird"])).nnz == 0
 
 
 def test_a_field_is_weighted_by_its_own_statistics():
-    vectoriser = fitted()
-    title, plain = vectoriser.fields_["title"], vectoriser.plain_
+    vectorizer = fitted()
+    title, plain = vectorizer.fields_["title"], vectorizer.plain_
     assert title.n_docs_ == 2  # those that have one
     assert title.mean_length_ == 1.5
     green = plain.index_["green"]
     assert (title.document_frequency_[green], plain.document_frequency_[green]) == (1, 2)
-    D, n = vectoriser.transform_docs(DOCS), vectoriser.layout_.n_words
+    D, n = vectorizer.transform_docs(DOCS), vectorizer.layout_.n_words
     alone = title.transform_docs(["Green avocado", "Kiwi", ""])
     assert np.array_equal(D[:, n : 2 * n].toarray(), alone.toarray())
     assert not D[[2], n : 3 * n].nnz  # a document without the field
@@ -79,29 +79,29 @@ def test_a_query_without_known_words_asks_for_nothing():
 
 @pytest.mark.parametrize("weighting", ["bm25", "tfidf"])
 def test_what_is_saved_gives_the_same_rows(weighting):
-    vectoriser = fitted(weighting)
-    again = Vectoriser.from_state(*vectoriser.to_state())
-    assert isinstance(again, FieldedVectoriser)
-    assert again.words_ == vectoriser.words_
+    vectorizer = fitted(weighting)
+    again = Vectorizer.from_state(*vectorizer.to_state())
+    assert isinstance(again, FieldedVectorizer)
+    assert again.words_ == vectorizer.words_
     for make in (lambda v: v.transform_docs(DOCS), lambda v: v.transform_queries(["green kiwi"])):
-        assert (make(again) != make(vectoriser)).nnz == 0
-    assert type(Vectoriser.from_state(*Vectoriser().fit(["a text"]).to_state())) is Vectoriser
+        assert (make(again) != make(vectorizer)).nnz == 0
+    assert type(Vectorizer.from_state(*Vectorizer().fit(["a text"]).to_state())) is Vectorizer
 
 
 def test_damage_is_noticed():
     meta, arrays = fitted().to_state()
     arrays["fields.0.document_frequency"] = arrays["fields.0.document_frequency"][:-1]
     with pytest.raises(DamagedBundleError, match="'title' has other words"):
-        Vectoriser.from_state(meta, arrays)
+        Vectorizer.from_state(meta, arrays)
 
 
-def test_a_shared_analyser_cuts_fields_and_texts_alike():
-    analyser = Analyser(stemmer="english")
-    vectoriser = FieldedVectoriser(fields=["title"], analyser=analyser).fit(
+def test_a_shared_analyzer_cuts_fields_and_texts_alike():
+    analyzer = Analyzer(stemmer="english")
+    vectorizer = FieldedVectorizer(fields=["title"], analyzer=analyzer).fit(
         as_documents({"a": {"title": "Avocados", "text": "fruits"}, "b": {"title": "Kiwi", "text": "fruit"}})
     )
-    Q = vectoriser.transform_queries(["avocado"])
-    assert [vectoriser.words_[j] for j in Q.indices] == ["avocado", ANY_QUERY]
+    Q = vectorizer.transform_queries(["avocado"])
+    assert [vectorizer.words_[j] for j in Q.indices] == ["avocado", ANY_QUERY]
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
@@ -195,14 +195,14 @@ def test_names_of_numbers():
 
 def test_missing_columns_and_plain_texts_are_refused():
     with pytest.raises(InputError, match="no column 'tags'; they have 'text'"):
-        FieldedVectoriser(fields=["tags"]).fit(as_documents({"a": "text"}))
+        FieldedVectorizer(fields=["tags"]).fit(as_documents({"a": "text"}))
     with pytest.raises(InputError, match="scored by 'title', 'tags', 'price' and 'downloads' besides their texts"):
         fitted().transform_docs(["a text"])
     with pytest.raises(InputError, match="document 'a' has 3 for the field 'tags'"):
-        FieldedVectoriser(fields=["tags"]).fit(Documents(["a"], {"text": ["x y"], "tags": [3]}))
+        FieldedVectorizer(fields=["tags"]).fit(Documents(["a"], {"text": ["x y"], "tags": [3]}))
     with pytest.raises(InputError, match="the field 'tags' has no word in any of the 1 documents"):
-        FieldedVectoriser(fields=["tags"]).fit(Documents(["a"], {"text": ["xy"], "tags": [None]}))
+        FieldedVectorizer(fields=["tags"]).fit(Documents(["a"], {"text": ["xy"], "tags": [None]}))
     with pytest.raises(InputError, match="'price' is twice among the features"):
-        FieldedVectoriser(features=["price", "price"])
+        FieldedVectorizer(features=["price", "price"])
     with pytest.raises(InputError, match=r"pass \['title'\]"):
-        FieldedVectoriser(fields="title")
+        FieldedVectorizer(fields="title")

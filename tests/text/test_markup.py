@@ -12,7 +12,7 @@ from tercet.store.codec import decode, encode
 from tercet.text.counting import CountedTexts
 from tercet.text.markup import plain_text
 
-analyse = tc.Analyser(pattern=r"\w+")
+analyze = tc.Analyzer(pattern=r"\w+")
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ analyse = tc.Analyser(pattern=r"\w+")
     ],
 )
 def test_html_is_no_word(text, words):
-    assert analyse(text) == words.split()
+    assert analyze(text) == words.split()
 
 
 @pytest.mark.parametrize(
@@ -64,33 +64,33 @@ pieces = st.one_of(
 
 @given(st.lists(pieces).map("".join))
 def test_any_text_is_read(text):
-    words = tc.Analyser()(text)
+    words = tc.Analyzer()(text)
     assert all(isinstance(word, str) for word in words)
 
 
 @given(st.lists(st.sampled_from(["word", "tea", "x9"]), min_size=1), st.sampled_from(["p", "div", "h1", "td", "SPAN"]))
 def test_words_between_tags_are_found(words, name):
     text = "".join(f'<{name} class="a">{word}</{name}>' for word in words)
-    assert analyse(text) == words
+    assert analyze(text) == words
 
 
-def test_every_way_to_tokenise_removes_html():
+def test_every_way_to_tokenize_removes_html():
     texts = ["<p>green tea</p>", "tea &amp; cake", "<b>tea</b>"]
-    kept = tc.Analyser(html=False)
+    kept = tc.Analyzer(html=False)
     assert kept("<div>tea</div>") == ["div", "tea", "div"]
-    for analyser in (tc.Analyser(stemmer="english"), kept):
-        listed, counted = (tc.Vectoriser(analyser=analyser).fit(one) for one in (texts, CountedTexts(texts)))
+    for analyzer in (tc.Analyzer(stemmer="english"), kept):
+        listed, counted = (tc.Vectorizer(analyzer=analyzer).fit(one) for one in (texts, CountedTexts(texts)))
         assert listed.words_ == counted.words_
-        assert ("amp" in listed.words_) == (not analyser.html)
-    assert tc.Analyser(tokenizer="characters")("<p>東京都</p>") == ["東京", "京都"]
+        assert ("amp" in listed.words_) == (not analyzer.html)
+    assert tc.Analyzer(tokenizer="characters")("<p>東京都</p>") == ["東京", "京都"]
 
 
-def test_analysers_saved_before_html_was_removed_keep_it():
-    meta, _ = encode(tc.Analyser())
+def test_analyzers_saved_before_html_was_removed_keep_it():
+    meta, _ = encode(tc.Analyzer())
     assert meta.pop("html")
-    assert decode(tc.Analyser, meta) == tc.Analyser(html=False)
-    assert encode(tc.Analyser(html=False))[0] == meta
-    assert decode(tc.Analyser, encode(tc.Analyser())[0]) == tc.Analyser()
+    assert decode(tc.Analyzer, meta) == tc.Analyzer(html=False)
+    assert encode(tc.Analyzer(html=False))[0] == meta
+    assert decode(tc.Analyzer, encode(tc.Analyzer())[0]) == tc.Analyzer()
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Words to vectors: the analyser, tf-idf against scikit-learn, BM25 against its formula, saving."""
+"""Words to vectors: the analyzer, tf-idf against scikit-learn, BM25 against its formula, saving."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.store.codec import decode, encode
-from tercet.text import Analyser, Vectoriser
+from tercet.text import Analyzer, Vectorizer
 from tercet.text.stop_words import ENGLISH
 
 TEXTS = [
@@ -41,14 +41,14 @@ def made_corpus(n_texts: int = 300, n_words: int = 2_000, seed: int = 0) -> list
 
 def bm25_scores(queries: list[str], docs: list[str], fitted: list[str], k1: float, b: float) -> np.ndarray:
     """BM25 as it is written in books, one pair and one word at a time."""
-    analyse = Analyser()
-    collection = [analyse(text) for text in fitted]
+    analyze = Analyzer()
+    collection = [analyze(text) for text in fitted]
     mean_length = sum(len(words) for words in collection) / len(collection)
     scores = np.zeros((len(queries), len(docs)))
     for row, query in enumerate(queries):
         for column, doc in enumerate(docs):
-            words = analyse(doc)
-            for word in analyse(query):
+            words = analyze(doc)
+            for word in analyze(query):
                 df = sum(word in other for other in collection)
                 tf = words.count(word)
                 if df and tf:
@@ -63,10 +63,10 @@ def bm25_scores(queries: list[str], docs: list[str], fitted: list[str], k1: floa
 )
 def test_a_text_alone_has_the_bits_that_it_has_among_many(settings):
     texts = made_corpus()  # together they have more entries than there are words, alone fewer
-    vectoriser = Vectoriser(**settings).fit(texts)
-    for transform in (vectoriser.transform_queries, vectoriser.transform_docs):
+    vectorizer = Vectorizer(**settings).fit(texts)
+    for transform in (vectorizer.transform_queries, vectorizer.transform_docs):
         together = transform(texts)
-        assert together.nnz > len(vectoriser.words_)
+        assert together.nnz > len(vectorizer.words_)
         for number in range(0, len(texts), 7):
             alone = transform([texts[number]])
             assert alone.indices.tobytes() == together[[number]].indices.tobytes()
@@ -79,48 +79,48 @@ def test_english_stop_words_are_those_of_scikit_learn():
     assert ENGLISH == ENGLISH_STOP_WORDS
 
 
-class TestAnalyser:
+class TestAnalyzer:
     @pytest.mark.parametrize("ngrams", [(1, 1), (1, 2), (2, 3), (4, 40)])
     @pytest.mark.parametrize("stop_words", [None, "english", ["green", "the"]])
     @pytest.mark.parametrize("lowercase", [True, False])
     def test_equals_scikit_learns(self, ngrams, stop_words, lowercase):
         theirs = CountVectorizer(ngram_range=ngrams, stop_words=stop_words, lowercase=lowercase)
-        ours = Analyser(ngrams=ngrams, stop_words=stop_words, lowercase=lowercase)
+        ours = Analyzer(ngrams=ngrams, stop_words=stop_words, lowercase=lowercase)
         assert [ours(text) for text in TEXTS] == [theirs.build_analyzer()(text) for text in TEXTS]
 
     def test_stop_words_go_before_stemming_and_ngrams(self):
-        analyser = Analyser(stop_words=["runs", "the"], stemmer="english", ngrams=(1, 2))
+        analyzer = Analyzer(stop_words=["runs", "the"], stemmer="english", ngrams=(1, 2))
         # "running" stems to what "runs" would, and stays; "cat" and "mouse" become neighbours.
-        assert analyser("cat runs the mouse running") == ["cat", "mous", "run", "cat mous", "mous run"]
+        assert analyzer("cat runs the mouse running") == ["cat", "mous", "run", "cat mous", "mous run"]
 
     def test_stop_words_match_whatever_their_case(self):
-        assert Analyser(stop_words=["The"])("THE cat") == ["cat"]
-        assert Analyser(stop_words=["The"], lowercase=False)("The the") == ["the"]
+        assert Analyzer(stop_words=["The"])("THE cat") == ["cat"]
+        assert Analyzer(stop_words=["The"], lowercase=False)("The the") == ["the"]
 
     def test_group_and_empty_matches(self):
-        assert Analyser(pattern=r"#(\w*)")("#one # two #three") == ["one", "three"]
-        assert Analyser(pattern=r"\w*")("one two") == ["one", "two"]
+        assert Analyzer(pattern=r"#(\w*)")("#one # two #three") == ["one", "three"]
+        assert Analyzer(pattern=r"\w*")("one two") == ["one", "two"]
 
     def test_stems_are_cached_and_right(self):
-        analyser = Analyser(stemmer="english")
-        assert analyser("running runs") == analyser("running runs") == ["run", "run"]
-        assert Analyser(stemmer="german")("häuser") == ["haus"]
+        analyzer = Analyzer(stemmer="english")
+        assert analyzer("running runs") == analyzer("running runs") == ["run", "run"]
+        assert Analyzer(stemmer="german")("häuser") == ["haus"]
 
     def test_is_a_value(self):
         words = ["the"]
-        analyser = Analyser(stop_words=words)
+        analyzer = Analyzer(stop_words=words)
         words.append("cat")
-        assert analyser("the cat") == ["cat"]
-        assert analyser == Analyser(stop_words=("the",))
-        assert hash(analyser) == hash(Analyser(stop_words=["the"]))
+        assert analyzer("the cat") == ["cat"]
+        assert analyzer == Analyzer(stop_words=("the",))
+        assert hash(analyzer) == hash(Analyzer(stop_words=["the"]))
         with pytest.raises(AttributeError):
-            analyser.lowercase = False
+            analyzer.lowercase = False
 
     def test_copies_after_use(self):
-        analyser = Analyser(stemmer="english", stop_words="english")
-        analyser("the cats")
-        other = copy.deepcopy(analyser)
-        assert other == analyser
+        analyzer = Analyzer(stemmer="english", stop_words="english")
+        analyzer("the cats")
+        other = copy.deepcopy(analyzer)
+        assert other == analyzer
         assert other("the cats") == ["cat"]
 
     @pytest.mark.parametrize(
@@ -143,34 +143,34 @@ class TestAnalyser:
         ],
     )
     def test_refuses_wrong_parameters(self, name, value):
-        with pytest.raises(ParameterError, match=rf"The '{name}.*' parameter of Analyser must be"):
-            Analyser(**{name: value})
+        with pytest.raises(ParameterError, match=rf"The '{name}.*' parameter of Analyzer must be"):
+            Analyzer(**{name: value})
 
     @pytest.mark.parametrize(
-        "analyser",
+        "analyzer",
         [
-            Analyser(),
-            Analyser(stop_words="english", ngrams=(1, 3), lowercase=False),
-            Analyser(stop_words=["a", "b"], stemmer="french", pattern=r"\S+"),
-            Analyser(stop_words=[]),
+            Analyzer(),
+            Analyzer(stop_words="english", ngrams=(1, 3), lowercase=False),
+            Analyzer(stop_words=["a", "b"], stemmer="french", pattern=r"\S+"),
+            Analyzer(stop_words=[]),
         ],
     )
-    def test_meta_round_trip_through_json(self, analyser):
-        assert decode(Analyser, json.loads(json.dumps(encode(analyser)[0]))) == analyser
+    def test_meta_round_trip_through_json(self, analyzer):
+        assert decode(Analyzer, json.loads(json.dumps(encode(analyzer)[0]))) == analyzer
 
     @pytest.mark.parametrize("key", ["lowercase", "pattern", "stop_words", "stemmer", "ngrams"])
     def test_meta_with_a_missing_or_wrong_key_is_damaged(self, key):
-        meta = encode(Analyser())[0]
+        meta = encode(Analyzer())[0]
         with pytest.raises(DamagedBundleError, match=key):
-            decode(Analyser, {name: value for name, value in meta.items() if name != key})
+            decode(Analyzer, {name: value for name, value in meta.items() if name != key})
         with pytest.raises(DamagedBundleError, match=key):
-            decode(Analyser, meta | {key: -1})
+            decode(Analyzer, meta | {key: -1})
 
     def test_meta_with_an_unknown_key_is_damaged(self):
         with pytest.raises(DamagedBundleError, match="accents"):
-            decode(Analyser, encode(Analyser())[0] | {"accents": True})
+            decode(Analyzer, encode(Analyzer())[0] | {"accents": True})
         with pytest.raises(DamagedBundleError, match="mapping"):
-            decode(Analyser, [])
+            decode(Analyzer, [])
 
 
 class TestTfidf:
@@ -189,7 +189,7 @@ class TestTfidf:
         texts = made_corpus()
         theirs = TfidfVectorizer(**{"sublinear_tf": True, **options})
         expected = theirs.fit_transform(texts)
-        ours = Vectoriser(**options).fit(texts)
+        ours = Vectorizer(**options).fit(texts)
         assert ours.words_ == theirs.get_feature_names_out().tolist()
         np.testing.assert_allclose(ours.transform_docs(texts).toarray(), expected.toarray(), atol=1e-6)
 
@@ -198,7 +198,7 @@ class TestTfidf:
         texts = [*made_corpus(n_texts=1500, n_words=30_000), *TEXTS]
         theirs = TfidfVectorizer(max_features=10_000, sublinear_tf=True, stop_words="english")
         expected = theirs.fit_transform(texts)
-        ours = Vectoriser(analyser=Analyser(stop_words="english"), max_features=10_000)
+        ours = Vectorizer(analyzer=Analyzer(stop_words="english"), max_features=10_000)
         D = ours.fit_transform_docs(texts)
         assert len(theirs.vocabulary_) == 10_000  # so that ties were in fact settled
         assert ours.index_ == theirs.vocabulary_
@@ -207,8 +207,8 @@ class TestTfidf:
         assert abs(ours.transform_queries(unseen) - theirs.transform(unseen)).max() < 1e-6
 
     def test_queries_and_documents_are_alike_and_of_unit_length(self):
-        vectoriser = Vectoriser().fit(TEXTS)
-        D, Q = vectoriser.transform_docs(TEXTS), vectoriser.transform_queries(TEXTS)
+        vectorizer = Vectorizer().fit(TEXTS)
+        D, Q = vectorizer.transform_docs(TEXTS), vectorizer.transform_queries(TEXTS)
         assert (D != Q).nnz == 0
         np.testing.assert_allclose(np.linalg.norm(D.toarray(), axis=1), [1, 1, 1, 0, 1], rtol=1e-6)
 
@@ -220,8 +220,8 @@ class TestBm25:
         docs = made_corpus(n_texts=40, n_words=50)
         queries = ["w1 w2 w3", "w4 w4 w4 w5 unheard", "wa"]
         unseen = made_corpus(n_texts=10, n_words=60, seed=1)
-        vectoriser = Vectoriser(weighting="bm25", k1=k1, b=b, idf_power=idf_power).fit(docs)
-        Q, D = vectoriser.transform_queries(queries), vectoriser.transform_docs([*docs, *unseen])
+        vectorizer = Vectorizer(weighting="bm25", k1=k1, b=b, idf_power=idf_power).fit(docs)
+        Q, D = vectorizer.transform_queries(queries), vectorizer.transform_docs([*docs, *unseen])
         found = (Q.astype(np.float64) @ D.astype(np.float64).T).toarray()
         expected = bm25_scores(queries, [*docs, *unseen], docs, k1, b)
         assert (expected.max(axis=1) > 0).all()
@@ -230,23 +230,23 @@ class TestBm25:
 
     def test_lengths(self):
         docs = made_corpus(n_texts=100, n_words=300)
-        vectoriser = Vectoriser(weighting="bm25").fit(docs)
-        D, Q = vectoriser.transform_docs(docs).toarray(), vectoriser.transform_queries(docs[:20]).toarray()
+        vectorizer = Vectorizer(weighting="bm25").fit(docs)
+        D, Q = vectorizer.transform_docs(docs).toarray(), vectorizer.transform_queries(docs[:20]).toarray()
         np.testing.assert_allclose(np.linalg.norm(D, axis=1).mean(), 1, rtol=1e-5)
         has_words = [bool(text) for text in docs[:20]]
         np.testing.assert_allclose(np.linalg.norm(Q, axis=1), has_words, rtol=1e-5)
 
     def test_length_counts_words_without_a_column(self):
         texts = ["cat cat", "cat mouse lion tiger", "mouse"]
-        vectoriser = Vectoriser(weighting="bm25", max_features=1, b=1.0).fit(texts)
-        assert vectoriser.words_ == ["cat"]
-        assert vectoriser.mean_length_ == 7 / 3
-        short, long = vectoriser.transform_docs(["cat", "cat unheard of thing"]).toarray()
+        vectorizer = Vectorizer(weighting="bm25", max_features=1, b=1.0).fit(texts)
+        assert vectorizer.words_ == ["cat"]
+        assert vectorizer.mean_length_ == 7 / 3
+        short, long = vectorizer.transform_docs(["cat", "cat unheard of thing"]).toarray()
         assert short > long
 
     def test_sublinear_tf_is_for_tfidf_alone(self):
         rows = [
-            Vectoriser(weighting="bm25", sublinear_tf=sublinear).fit_transform_docs(TEXTS)
+            Vectorizer(weighting="bm25", sublinear_tf=sublinear).fit_transform_docs(TEXTS)
             for sublinear in (True, False)
         ]
         assert (rows[0] != rows[1]).nnz == 0
@@ -256,11 +256,11 @@ class TestBm25:
 class TestEveryWeighting:
     def test_rows_are_canonical_float32(self, weighting):
         texts = [*made_corpus(), "", "nothing known"]
-        vectoriser = Vectoriser(weighting=weighting).fit(texts[:200])
-        for rows in (vectoriser.transform_docs(texts), vectoriser.transform_queries(texts)):
+        vectorizer = Vectorizer(weighting=weighting).fit(texts[:200])
+        for rows in (vectorizer.transform_docs(texts), vectorizer.transform_queries(texts)):
             assert rows.format == "csr"
             assert rows.dtype == np.float32
-            assert rows.shape == (len(texts), len(vectoriser.words_))
+            assert rows.shape == (len(texts), len(vectorizer.words_))
             assert rows[-2:].nnz == 0
             for start, end in zip(rows.indptr[:-1], rows.indptr[1:], strict=True):
                 assert (np.diff(rows.indices[start:end]) > 0).all()
@@ -268,40 +268,40 @@ class TestEveryWeighting:
 
     def test_fit_transform_is_fit_and_transform(self, weighting):
         texts = made_corpus()
-        vectoriser = Vectoriser(weighting=weighting, max_features=500)
-        once = vectoriser.fit_transform_docs(texts)
-        assert (once != vectoriser.fit(texts).transform_docs(texts)).nnz == 0
+        vectorizer = Vectorizer(weighting=weighting, max_features=500)
+        once = vectorizer.fit_transform_docs(texts)
+        assert (once != vectorizer.fit(texts).transform_docs(texts)).nnz == 0
 
     def test_a_row_does_not_depend_on_its_neighbours(self, weighting):
         texts = made_corpus(n_texts=30)
-        vectoriser = Vectoriser(weighting=weighting).fit(texts)
-        together = vectoriser.transform_docs(texts)
+        vectorizer = Vectorizer(weighting=weighting).fit(texts)
+        together = vectorizer.transform_docs(texts)
         for row, text in enumerate(texts):
-            assert (together[[row]] != vectoriser.transform_docs([text])).nnz == 0
+            assert (together[[row]] != vectorizer.transform_docs([text])).nnz == 0
 
     def test_words_and_frequencies(self, weighting):
-        vectoriser = Vectoriser(weighting=weighting).fit(iter(TEXTS))
-        assert vectoriser.words_ == sorted(vectoriser.words_)
-        assert vectoriser.index_ == {word: column for column, word in enumerate(vectoriser.words_)}
-        assert vectoriser.n_docs_ == 5
-        expected = Counter(word for text in TEXTS for word in set(Analyser()(text)))
-        assert dict(zip(vectoriser.words_, vectoriser.document_frequency_, strict=True)) == expected
+        vectorizer = Vectorizer(weighting=weighting).fit(iter(TEXTS))
+        assert vectorizer.words_ == sorted(vectorizer.words_)
+        assert vectorizer.index_ == {word: column for column, word in enumerate(vectorizer.words_)}
+        assert vectorizer.n_docs_ == 5
+        expected = Counter(word for text in TEXTS for word in set(Analyzer()(text)))
+        assert dict(zip(vectorizer.words_, vectorizer.document_frequency_, strict=True)) == expected
 
     def test_unknown_words(self, weighting):
-        analyser = Analyser(stop_words="english")
-        vectoriser = Vectoriser(weighting=weighting, analyser=analyser).fit(["green avocado"])
-        assert vectoriser.unknown_words("the zebra eats green avocado, zebra!") == ["zebra", "eats"]
-        assert vectoriser.unknown_words("") == []
+        analyzer = Analyzer(stop_words="english")
+        vectorizer = Vectorizer(weighting=weighting, analyzer=analyzer).fit(["green avocado"])
+        assert vectorizer.unknown_words("the zebra eats green avocado, zebra!") == ["zebra", "eats"]
+        assert vectorizer.unknown_words("") == []
 
     def test_no_texts_to_transform(self, weighting):
-        vectoriser = Vectoriser(weighting=weighting).fit(["one two"])
-        assert vectoriser.transform_docs([]).shape == (0, 2)
-        assert vectoriser.transform_queries([]).shape == (0, 2)
+        vectorizer = Vectorizer(weighting=weighting).fit(["one two"])
+        assert vectorizer.transform_docs([]).shape == (0, 2)
+        assert vectorizer.transform_queries([]).shape == (0, 2)
 
     def test_clone_keeps_parameters_and_forgets_words(self, weighting):
-        vectoriser = Vectoriser(weighting=weighting, analyser=Analyser(stemmer="english"), k1=1.5).fit(TEXTS)
-        copied = clone(vectoriser)
-        assert copied.get_params() == vectoriser.get_params()
+        vectorizer = Vectorizer(weighting=weighting, analyzer=Analyzer(stemmer="english"), k1=1.5).fit(TEXTS)
+        copied = clone(vectorizer)
+        assert copied.get_params() == vectorizer.get_params()
         with pytest.raises(NotFittedError):
             copied.transform_docs(TEXTS)
 
@@ -309,29 +309,29 @@ class TestEveryWeighting:
     @given(texts=st.lists(st.text(max_size=40), min_size=1, max_size=8), data=st.data())
     def test_state_round_trip_is_exact(self, weighting, texts, data):
         ngrams = data.draw(st.sampled_from([(1, 1), (1, 2)]))
-        analyser = Analyser(pattern=r"\w+", ngrams=ngrams)
-        vectoriser = Vectoriser(weighting=weighting, analyser=analyser, max_features=np.int64(10)).fit(
+        analyzer = Analyzer(pattern=r"\w+", ngrams=ngrams)
+        vectorizer = Vectorizer(weighting=weighting, analyzer=analyzer, max_features=np.int64(10)).fit(
             ["somewhere a word", *texts]
         )
-        meta, arrays = vectoriser.to_state()
+        meta, arrays = vectorizer.to_state()
         assert arrays["words"].dtype == np.uint8
         assert arrays["word_offsets"].dtype == np.int64
-        again = Vectoriser.from_state(json.loads(json.dumps(meta)), {k: v.copy() for k, v in arrays.items()})
-        assert again.get_params() == vectoriser.get_params()
-        assert (again.words_, again.index_) == (vectoriser.words_, vectoriser.index_)
-        assert again.n_docs_ == vectoriser.n_docs_
+        again = Vectorizer.from_state(json.loads(json.dumps(meta)), {k: v.copy() for k, v in arrays.items()})
+        assert again.get_params() == vectorizer.get_params()
+        assert (again.words_, again.index_) == (vectorizer.words_, vectorizer.index_)
+        assert again.n_docs_ == vectorizer.n_docs_
         for method in ("transform_docs", "transform_queries"):
-            before, after = getattr(vectoriser, method)(texts), getattr(again, method)(texts)
+            before, after = getattr(vectorizer, method)(texts), getattr(again, method)(texts)
             assert before.shape == after.shape
             assert (before != after).nnz == 0
 
     @settings(deadline=None, max_examples=30)
     @given(texts=st.lists(st.text(alphabet="ab cé", max_size=30), min_size=1, max_size=6))
     def test_entries_stand_where_the_words_are(self, weighting, texts):
-        vectoriser = Vectoriser(weighting=weighting, analyser=Analyser(pattern=r"\w+")).fit(["ab b", *texts])
-        for rows in (vectoriser.transform_docs(texts), vectoriser.transform_queries(texts)):
+        vectorizer = Vectorizer(weighting=weighting, analyzer=Analyzer(pattern=r"\w+")).fit(["ab b", *texts])
+        for rows in (vectorizer.transform_docs(texts), vectorizer.transform_queries(texts)):
             for row, text in enumerate(texts):
-                found = {vectoriser.words_[column] for column in rows[[row]].indices}
+                found = {vectorizer.words_[column] for column in rows[[row]].indices}
                 assert found == set(text.split())
 
 
@@ -339,7 +339,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("name", "value"),
         [
-            ("analyser", str.split),
+            ("analyzer", str.split),
             ("weighting", "bm26"),
             ("max_features", 0),
             ("max_features", 1.5),
@@ -358,10 +358,10 @@ class TestRefusals:
         ],
     )
     def test_wrong_parameters(self, name, value):
-        with pytest.raises(ParameterError, match=f"The '{name}' parameter of Vectoriser must be"):
-            Vectoriser(**{name: value})
+        with pytest.raises(ParameterError, match=f"The '{name}' parameter of Vectorizer must be"):
+            Vectorizer(**{name: value})
         with pytest.raises(ParameterError, match=f"The '{name}' parameter"):
-            Vectoriser().set_params(**{name: value}).fit(TEXTS)
+            Vectorizer().set_params(**{name: value}).fit(TEXTS)
 
     @pytest.mark.parametrize(
         ("texts", "message"),
@@ -377,23 +377,23 @@ class TestRefusals:
     )
     def test_wrong_texts_when_fitting(self, texts, message):
         with pytest.raises(InputError, match=message):
-            Vectoriser().fit(texts)
+            Vectorizer().fit(texts)
 
     def test_wrong_texts_when_transforming(self):
-        vectoriser = Vectoriser().fit(TEXTS)
-        for method in (vectoriser.transform_docs, vectoriser.transform_queries):
+        vectorizer = Vectorizer().fit(TEXTS)
+        for method in (vectorizer.transform_docs, vectorizer.transform_queries):
             with pytest.raises(InputError, match=r"texts\[1\] must be a string, found float"):
                 method(["fine", 0.5])
         with pytest.raises(InputError, match="must be a string"):
-            vectoriser.unknown_words(None)
+            vectorizer.unknown_words(None)
 
     def test_limits_that_leave_no_word(self):
         with pytest.raises(InputError, match=r"min_df=3 and max_df=1.0 leave no word"):
-            Vectoriser(min_df=3).fit(["one two", "two three"])
+            Vectorizer(min_df=3).fit(["one two", "two three"])
 
     def test_half_a_surrogate_pair(self):
         with pytest.raises(InputError, match=r"\\ud83d"):
-            Vectoriser(analyser=Analyser(pattern=r"\S+")).fit(["fine", "cut off \ud83d"])
+            Vectorizer(analyzer=Analyzer(pattern=r"\S+")).fit(["fine", "cut off \ud83d"])
 
     def test_not_fitted(self):
         for use in (
@@ -403,17 +403,17 @@ class TestRefusals:
             lambda v: v.to_state(),
         ):
             with pytest.raises(NotFittedError):
-                use(Vectoriser())
+                use(Vectorizer())
 
 
 class TestDamage:
     def state(self):
-        meta, arrays = Vectoriser().fit(["bee ant", "ant cow"]).to_state()
+        meta, arrays = Vectorizer().fit(["bee ant", "ant cow"]).to_state()
         return meta, {name: array.copy() for name, array in arrays.items()}
 
     def refused(self, meta, arrays, message):
         with pytest.raises(DamagedBundleError, match=message):
-            Vectoriser.from_state(meta, arrays)
+            Vectorizer.from_state(meta, arrays)
 
     def test_every_missing_and_an_unknown_key(self):
         meta, arrays = self.state()
@@ -422,7 +422,7 @@ class TestDamage:
         for key in arrays:
             rest = {name: arrays[name] for name in arrays if name != key}
             self.refused(meta, rest, f"has no array '{key}'")
-        self.refused(meta | {"colour": 1}, arrays, "vectoriser.colour is unknown")
+        self.refused(meta | {"colour": 1}, arrays, "vectorizer.colour is unknown")
         self.refused(meta, arrays | {"colour": arrays["words"]}, "unexpected arrays .*colour")
 
     @pytest.mark.parametrize(
@@ -443,10 +443,10 @@ class TestDamage:
         meta, arrays = self.state()
         self.refused(meta | {key: value}, arrays, key)
 
-    def test_wrong_analyser(self):
+    def test_wrong_analyzer(self):
         meta, arrays = self.state()
-        self.refused(meta | {"analyser": meta["analyser"] | {"ngrams": [2, 1]}}, arrays, "ngrams")
-        self.refused(meta | {"analyser": None}, arrays, "analyser is None; expected a mapping")
+        self.refused(meta | {"analyzer": meta["analyzer"] | {"ngrams": [2, 1]}}, arrays, "ngrams")
+        self.refused(meta | {"analyzer": None}, arrays, "analyzer is None; expected a mapping")
 
     @pytest.mark.parametrize(
         ("name", "wrong"),
@@ -487,7 +487,7 @@ class TestDamage:
         meta, arrays = self.state()
         arrays["words"][at] = byte
         try:
-            words = Vectoriser.from_state(meta, arrays).words_
+            words = Vectorizer.from_state(meta, arrays).words_
         except DamagedBundleError:
             return
         assert words == sorted(set(words))
@@ -501,8 +501,8 @@ class TestQueryWords:
 
     @pytest.mark.parametrize("weighting", ["tfidf", "bm25"])
     def test_they_get_a_column_and_change_no_document(self, weighting):
-        plain = Vectoriser(weighting=weighting).fit(self.DOCS)
-        wider = Vectoriser(weighting=weighting).fit(self.DOCS, queries=["green guacamole", "zebra eyes"])
+        plain = Vectorizer(weighting=weighting).fit(self.DOCS)
+        wider = Vectorizer(weighting=weighting).fit(self.DOCS, queries=["green guacamole", "zebra eyes"])
         assert wider.words_ == ["avocado", "eyes", "green", "guacamole", "zebra"]
         assert wider.document_frequency_.tolist() == [1, 1, 2, 0, 0]
         before, after = plain.transform_docs(self.DOCS).toarray(), wider.transform_docs(self.DOCS).toarray()
@@ -513,17 +513,17 @@ class TestQueryWords:
         assert np.isfinite(row).all()
 
     def test_words_cut_from_the_documents_stay_cut(self):
-        vectoriser = Vectoriser(max_features=1).fit(self.DOCS, queries=["avocado guacamole"])
-        assert vectoriser.words_ == ["green", "guacamole"]
+        vectorizer = Vectorizer(max_features=1).fit(self.DOCS, queries=["avocado guacamole"])
+        assert vectorizer.words_ == ["green", "guacamole"]
 
     def test_fitted_and_transformed_at_once_it_is_the_same(self):
         queries = ["guacamole"]
-        at_once = Vectoriser(weighting="bm25").fit_transform_docs(self.DOCS, queries=queries)
-        in_steps = Vectoriser(weighting="bm25").fit(self.DOCS, queries=queries).transform_docs(self.DOCS)
+        at_once = Vectorizer(weighting="bm25").fit_transform_docs(self.DOCS, queries=queries)
+        in_steps = Vectorizer(weighting="bm25").fit(self.DOCS, queries=queries).transform_docs(self.DOCS)
         np.testing.assert_array_equal(at_once.toarray(), in_steps.toarray())
 
     def test_they_are_saved(self):
-        vectoriser = Vectoriser().fit(self.DOCS, queries=["guacamole"])
-        again = Vectoriser.from_state(*vectoriser.to_state())
-        assert again.words_ == vectoriser.words_
-        assert again.document_frequency_.tolist() == vectoriser.document_frequency_.tolist()
+        vectorizer = Vectorizer().fit(self.DOCS, queries=["guacamole"])
+        again = Vectorizer.from_state(*vectorizer.to_state())
+        assert again.words_ == vectorizer.words_
+        assert again.document_frequency_.tolist() == vectorizer.document_frequency_.tolist()

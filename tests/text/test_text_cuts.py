@@ -17,21 +17,21 @@ from tercet._installed import install_command
 from tercet.cli.main import cli
 from tercet.errors import DamagedBundleError, MissingExtraError, ParameterError
 from tercet.store.codec import decode, encode
-from tercet.text import Analyser, Vectoriser
+from tercet.text import Analyzer, Vectorizer
 from tercet.text import japanese as japanese_words
 
 
 @pytest.fixture(scope="module")
-def japanese() -> Analyser:
+def japanese() -> Analyzer:
     pytest.importorskip("fugashi")
     pytest.importorskip("unidic_lite")
-    return Analyser(tokenizer="japanese")
+    return Analyzer(tokenizer="japanese")
 
 
 class TestWords:
     def test_is_the_default_and_saved_as_before(self):
-        assert Analyser() == Analyser(tokenizer="words")
-        assert encode(Analyser(tokenizer="words"))[0] == {
+        assert Analyzer() == Analyzer(tokenizer="words")
+        assert encode(Analyzer(tokenizer="words"))[0] == {
             "lowercase": True,
             "pattern": r"(?u)\b\w\w+\b",
             "stop_words": None,
@@ -39,15 +39,15 @@ class TestWords:
             "ngrams": [1, 1],
             "html": True,
         }
-        assert decode(Analyser, {**encode(Analyser())[0], "tokenizer": "words"}) == Analyser()
+        assert decode(Analyzer, {**encode(Analyzer())[0], "tokenizer": "words"}) == Analyzer()
 
     def test_an_unknown_cut_is_refused(self):
         with pytest.raises(
-            ParameterError, match=r"The 'tokenizer' parameter of Analyser must be one of 'words', 'japanese'"
+            ParameterError, match=r"The 'tokenizer' parameter of Analyzer must be one of 'words', 'japanese'"
         ):
-            Analyser(tokenizer="klingon")
+            Analyzer(tokenizer="klingon")
         with pytest.raises(DamagedBundleError, match="tokenizer"):
-            decode(Analyser, {**encode(Analyser())[0], "tokenizer": 3})
+            decode(Analyzer, {**encode(Analyzer())[0], "tokenizer": 3})
 
 
 class TestCharacters:
@@ -64,13 +64,13 @@ class TestCharacters:
         ],
     )
     def test_bigrams_within_runs_of_letters(self, text, terms):
-        assert Analyser(tokenizer="characters")(text) == terms
+        assert Analyzer(tokenizer="characters")(text) == terms
 
     def test_ngrams_count_characters(self):
-        assert Analyser(tokenizer="characters").ngrams == (2, 2)
-        assert Analyser(tokenizer="characters", ngrams=(1, 1))("東京 A") == ["東", "京", "a"]
-        assert Analyser(tokenizer="characters", ngrams=(1, 3))("東京") == ["東", "京", "東京"]
-        assert Analyser(tokenizer="characters", ngrams=(3, 3), lowercase=False)("Kyoto 京") == [
+        assert Analyzer(tokenizer="characters").ngrams == (2, 2)
+        assert Analyzer(tokenizer="characters", ngrams=(1, 1))("東京 A") == ["東", "京", "a"]
+        assert Analyzer(tokenizer="characters", ngrams=(1, 3))("東京") == ["東", "京", "東京"]
+        assert Analyzer(tokenizer="characters", ngrams=(3, 3), lowercase=False)("Kyoto 京") == [
             "Kyo",
             "yot",
             "oto",
@@ -82,24 +82,24 @@ class TestCharacters:
     )
     def test_refuses_what_belongs_to_words(self, name, value):
         with pytest.raises(ParameterError, match=rf"The '{name}' parameter .* with tokenizer='characters'"):
-            Analyser(tokenizer="characters", **{name: value})
+            Analyzer(tokenizer="characters", **{name: value})
 
     def test_round_trip_and_copy(self):
-        analyser = Analyser(tokenizer="characters", ngrams=(1, 2))
-        meta = json.loads(json.dumps(encode(analyser)[0]))
+        analyzer = Analyzer(tokenizer="characters", ngrams=(1, 2))
+        meta = json.loads(json.dumps(encode(analyzer)[0]))
         assert meta["tokenizer"] == "characters"
-        assert decode(Analyser, meta) == analyser == copy.deepcopy(analyser)
-        assert analyser != Analyser(ngrams=(1, 2))
+        assert decode(Analyzer, meta) == analyzer == copy.deepcopy(analyzer)
+        assert analyzer != Analyzer(ngrams=(1, 2))
 
-    def test_a_vectoriser_takes_it(self):
-        vectoriser = Vectoriser(analyser=Analyser(tokenizer="characters")).fit(["東京都", "京都府"])
-        assert vectoriser.words_ == ["京都", "東京", "都府"]
+    def test_a_vectorizer_takes_it(self):
+        vectorizer = Vectorizer(analyzer=Analyzer(tokenizer="characters")).fit(["東京都", "京都府"])
+        assert vectorizer.words_ == ["京都", "東京", "都府"]
 
     @settings(deadline=None, max_examples=50)
     @given(st.text(), st.integers(1, 3), st.integers(0, 2))
     def test_every_letter_is_in_a_term_and_every_term_in_the_text(self, text, fewest, more):
         normal = normalize("NFKC", text).lower()
-        terms = Analyser(tokenizer="characters", ngrams=(fewest, fewest + more))(text)
+        terms = Analyzer(tokenizer="characters", ngrams=(fewest, fewest + more))(text)
         assert all(term in normal and term.isalnum() for term in terms)
         assert set("".join(terms)) == {letter for letter in normal if letter.isalnum()}
         assert all(len(term) <= fewest + more for term in terms)
@@ -114,28 +114,28 @@ class TestJapanese:
         assert japanese("") == japanese(" 。\n\n") == []
 
     def test_case_stop_words_and_ngrams(self, japanese):
-        assert Analyser(tokenizer="japanese", lowercase=False)("Kyoto") == ["Kyoto"]
-        assert Analyser(tokenizer="japanese", stop_words=["の", "KYOTO"])("Kyotoの寺") == ["寺"]
-        assert Analyser(tokenizer="japanese", ngrams=(1, 2))("寺の門") == ["寺", "の", "門", "寺 の", "の 門"]
+        assert Analyzer(tokenizer="japanese", lowercase=False)("Kyoto") == ["Kyoto"]
+        assert Analyzer(tokenizer="japanese", stop_words=["の", "KYOTO"])("Kyotoの寺") == ["寺"]
+        assert Analyzer(tokenizer="japanese", ngrams=(1, 2))("寺の門") == ["寺", "の", "門", "寺 の", "の 門"]
 
     def test_lines_are_cut_one_by_one(self, japanese):
         assert japanese("東\n京都") == [*japanese("東"), *japanese("京都")] != japanese("東京都")
 
     def test_round_trip_and_copy_after_use(self, japanese):
         japanese("寺")
-        assert decode(Analyser, json.loads(json.dumps(encode(japanese)[0]))) == japanese
+        assert decode(Analyzer, json.loads(json.dumps(encode(japanese)[0]))) == japanese
         assert copy.deepcopy(japanese)("寺の門") == ["寺", "の", "門"]
 
     @pytest.mark.parametrize(("name", "value"), [("pattern", r"\S+"), ("stemmer", "english")])
     def test_refuses_what_belongs_to_words(self, name, value):
         with pytest.raises(ParameterError, match=rf"The '{name}' parameter .* with tokenizer='japanese'"):
-            Analyser(tokenizer="japanese", **{name: value})
+            Analyzer(tokenizer="japanese", **{name: value})
 
     @pytest.mark.parametrize("package", ["fugashi", "unidic_lite"])
     def test_missing_extra_says_what_to_install(self, monkeypatch, package):
         monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(MissingExtraError, match=re.escape(install_command("ja"))):
-            Analyser(tokenizer="japanese")
+            Analyzer(tokenizer="japanese")
 
     def test_what_the_tagger_cannot_take_separates_words(self, japanese):
         assert japanese("寺\0門\ud800寺") == ["寺", "門", "寺"]
@@ -181,4 +181,4 @@ class TestCommandLine:
         arguments = ["fit", str(folder / "data"), "-o", str(folder / "model"), "--language", "klingon"]
         done = CliRunner().invoke(cli, arguments)
         assert done.exit_code == 1
-        assert "The 'stemmer' parameter of Analyser must be" in done.output
+        assert "The 'stemmer' parameter of Analyzer must be" in done.output

@@ -11,13 +11,13 @@ from click.testing import CliRunner
 import tercet as tc
 from tercet.cli.main import cli
 from tercet.data import write_beir
-from tercet.text import Analyser, FieldedVectoriser, Vectoriser
+from tercet.text import Analyzer, FieldedVectorizer, Vectorizer
 
 
 def test_words_are_told_as_they_were_typed() -> None:
-    stems = Vectoriser(analyser=Analyser(stemmer="english", ngrams=(1, 2))).fit(["running avocado"])
+    stems = Vectorizer(analyzer=Analyzer(stemmer="english", ngrams=(1, 2))).fit(["running avocado"])
     assert stems.unknown_words("Runs happily, runs happily") == ["happily", "runs happily", "happily runs"]
-    words = Vectoriser(analyser=Analyser(stemmer="english", stop_words="english")).fit(["running avocado"])
+    words = Vectorizer(analyzer=Analyzer(stemmer="english", stop_words="english")).fit(["running avocado"])
     assert words.unknown_words("The quaggas runs to the Quaggas") == ["quaggas"]
 
 
@@ -53,8 +53,8 @@ def test_rank_and_eval_and_compare_say_it_in_one_line(tmp_path: Path, model: tc.
 @pytest.mark.parametrize("weighting", ["bm25", "tfidf"])
 @pytest.mark.parametrize("ngrams", [(1, 1), (1, 2)])
 def test_the_row_of_a_query_is_that_of_the_matrix(weighting: str, ngrams: tuple[int, int]) -> None:
-    analyser = Analyser(stemmer="english", stop_words="english", ngrams=ngrams)
-    words = Vectoriser(analyser=analyser, weighting=weighting).fit(["running avocado green", "green toast runs", "sky"])
+    analyzer = Analyzer(stemmer="english", stop_words="english", ngrams=ngrams)
+    words = Vectorizer(analyzer=analyzer, weighting=weighting).fit(["running avocado green", "green toast runs", "sky"])
     for text in ("Green the green runs", "toast", "quagga", "", "quagga toast sky sky sky"):
         row, unknown = words.query(text)
         matrix = words.transform_queries([text])
@@ -62,7 +62,7 @@ def test_the_row_of_a_query_is_that_of_the_matrix(weighting: str, ngrams: tuple[
         assert row.data.tobytes() == matrix.data.tobytes()
         assert row.shape == matrix.shape
         assert list(unknown) == words.unknown_words(text)
-    columns = FieldedVectoriser(fields=["title"], analyser=analyser, weighting="bm25")
+    columns = FieldedVectorizer(fields=["title"], analyzer=analyzer, weighting="bm25")
     docs = [{"id": "a", "text": "green tea", "title": "tea"}, {"id": "b", "text": "green", "title": "b"}]
     columns.fit(tc.as_documents(docs))
     for text in ("tea time", "quagga"):

@@ -1,4 +1,4 @@
-"""Texts to vectors on disk: the numbers of the vectoriser in memory, to the bit, in one pass over the texts."""
+"""Texts to vectors on disk: the numbers of the vectorizer in memory, to the bit, in one pass over the texts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tercet.errors import BundleError, InputError, MissingBundleError
 from tercet.learn.matrices import column_counts
 from tercet.text import vectors as module
 from tercet.text.counting import SumByBlocks
-from tercet.text.vectors import Vectors, vectorise
+from tercet.text.vectors import Vectors, vectorize
 
 DOCS = {f"d{i}": " ".join(f"w{(i * k * k) % 37}" for k in range(i % 9)) for i in range(60)}
 QUERIES = {"q0": "w3 asked", "q1": "w9 w9 w12", "q2": "nothing known"}
@@ -46,30 +46,30 @@ WORDS = st.lists(st.sampled_from(["ab", "cd", "ef", "gh", "é1", "ij"]), max_siz
     min_df=st.sampled_from([1, 2]),
     block=st.integers(1, 5),
 )
-def test_vectors_have_the_bits_of_the_vectoriser_in_memory(
+def test_vectors_have_the_bits_of_the_vectorizer_in_memory(
     tmp_path, monkeypatch, texts, asked, weighting, max_words, min_df, block
 ):
     monkeypatch.setattr(module, "BLOCK_TEXTS", block)
     shutil.rmtree(tmp_path / "vectors", ignore_errors=True)
-    vectoriser = tc.Vectoriser(weighting=weighting, max_features=max_words, min_df=min_df)
+    vectorizer = tc.Vectorizer(weighting=weighting, max_features=max_words, min_df=min_df)
     options = {"weighting": weighting, "max_words": max_words, "min_df": min_df}
     docs, queries = ({f"{k}{i}": t for i, t in enumerate(side)} for k, side in (("d", texts), ("q", asked)))
     if max(Counter(word for text in texts for word in set(text.split())).values()) < min_df:
         with pytest.raises(InputError, match="leave no word"):
-            vectorise(docs, queries, tmp_path / "vectors", **options)
+            vectorize(docs, queries, tmp_path / "vectors", **options)
         return
-    D = vectoriser.fit_transform_docs(texts, queries=asked)
-    vectorise(docs, queries or None, tmp_path / "vectors", **options)
+    D = vectorizer.fit_transform_docs(texts, queries=asked)
+    vectorize(docs, queries or None, tmp_path / "vectors", **options)
     vectors = Vectors.open(tmp_path / "vectors", verify="open")
     assert same(vectors.docs, D)
     assert list(vectors.doc_ids) == list(docs)
     if queries:
-        assert same(vectors.queries, vectoriser.transform_queries(asked))
+        assert same(vectors.queries, vectorizer.transform_queries(asked))
         assert list(vectors.query_ids) == list(queries)
     for name in ("words_", "index_", "n_docs_", "mean_length_", "doc_scale_"):
-        assert getattr(vectors.vectoriser, name) == getattr(vectoriser, name)
-    np.testing.assert_array_equal(vectors.vectoriser.document_frequency_, vectoriser.document_frequency_)
-    np.testing.assert_array_equal(column_counts(vectors.docs), vectoriser.document_frequency_)
+        assert getattr(vectors.vectorizer, name) == getattr(vectorizer, name)
+    np.testing.assert_array_equal(vectors.vectorizer.document_frequency_, vectorizer.document_frequency_)
+    np.testing.assert_array_equal(column_counts(vectors.docs), vectorizer.document_frequency_)
 
 
 @pytest.mark.slow
@@ -77,10 +77,10 @@ def test_many_texts_in_many_blocks_have_the_same_bits(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     docs = {f"d{i}": " ".join(f"w{w}" for w in rng.integers(0, 500, rng.integers(1, 30))) for i in range(9000)}
     monkeypatch.setattr(module, "BLOCK_LETTERS", 10_000)
-    vectoriser = tc.Vectoriser(weighting="bm25")
-    D = vectoriser.fit_transform_docs(docs.values())
-    vectors = vectorise(docs, None, tmp_path / "vectors", weighting="bm25")
-    assert vectors.vectoriser.doc_scale_ == vectoriser.doc_scale_
+    vectorizer = tc.Vectorizer(weighting="bm25")
+    D = vectorizer.fit_transform_docs(docs.values())
+    vectors = vectorize(docs, None, tmp_path / "vectors", weighting="bm25")
+    assert vectors.vectorizer.doc_scale_ == vectorizer.doc_scale_
     assert same(vectors.docs, D)
     assert vectors.queries is None
 
@@ -104,32 +104,32 @@ def test_texts_are_read_once_and_may_be_a_stream(tmp_path):
             yield pair
 
     said: list[int] = []
-    vectors = vectorise(stream(), iter(QUERIES.items()), tmp_path / "vectors", progress=said.append)
+    vectors = vectorize(stream(), iter(QUERIES.items()), tmp_path / "vectors", progress=said.append)
     assert seen == list(DOCS) == list(vectors.doc_ids)
     assert said == [60]
     assert vectors.query_ids.find("q1") == 1
-    assert vectors.query_vectoriser is vectors.doc_vectoriser
-    assert "asked" in vectors.vectoriser.index_
+    assert vectors.query_vectorizer is vectors.doc_vectorizer
+    assert "asked" in vectors.vectorizer.index_
 
 
-def test_a_fitted_vectoriser_writes_at_once(tmp_path):
-    fitted = tc.Vectoriser(weighting="bm25", analyser=tc.Analyser(stop_words="english")).fit(["w1 w2 w3", "w3 w9"])
-    other = tc.Vectoriser().fit(["w1 asked"])
-    one = vectorise(DOCS, QUERIES, tmp_path / "one", vectoriser=fitted)
+def test_a_fitted_vectorizer_writes_at_once(tmp_path):
+    fitted = tc.Vectorizer(weighting="bm25", analyzer=tc.Analyzer(stop_words="english")).fit(["w1 w2 w3", "w3 w9"])
+    other = tc.Vectorizer().fit(["w1 asked"])
+    one = vectorize(DOCS, QUERIES, tmp_path / "one", vectorizer=fitted)
     assert same(one.docs, fitted.transform_docs(DOCS.values()))
     assert same(one.queries, fitted.transform_queries(QUERIES.values()))
-    two = vectorise(DOCS, QUERIES, tmp_path / "two", vectoriser=fitted, query_vectoriser=other)
+    two = vectorize(DOCS, QUERIES, tmp_path / "two", vectorizer=fitted, query_vectorizer=other)
     assert same(two.queries, other.transform_queries(QUERIES.values()))
     reopened = Vectors.open(tmp_path / "two")
-    assert reopened.query_vectoriser.words_ == other.words_
-    assert reopened.doc_vectoriser.words_ == reopened.vectoriser.words_ == fitted.words_
-    assert Vectors.open(tmp_path / "one").query_vectoriser is not None
+    assert reopened.query_vectorizer.words_ == other.words_
+    assert reopened.doc_vectorizer.words_ == reopened.vectorizer.words_ == fitted.words_
+    assert Vectors.open(tmp_path / "one").query_vectorizer is not None
 
 
 # -- wrong use, damage and kills ------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_vectorised_says_why(tmp_path):
+def test_what_cannot_be_vectorized_says_why(tmp_path):
     for docs, match in (
         ([("a", "w1"), ("b", None)], "the text of text 1 is None"),
         ([(1, "w1")], "the id of text 0 is 1"),
@@ -141,28 +141,28 @@ def test_what_cannot_be_vectorised_says_why(tmp_path):
         ([("a", "w1"), ("\ud800", "w2")], "the id of text 1 holds half a surrogate pair"),
     ):
         with pytest.raises(InputError, match=match):
-            vectorise(docs, None, tmp_path / "vectors")
+            vectorize(docs, None, tmp_path / "vectors")
         assert not (tmp_path / "vectors").exists()  # nothing is left
-    with pytest.raises(InputError, match="stands beside a given vectoriser"):
-        vectorise(DOCS, None, tmp_path / "vectors", query_vectoriser=tc.Vectoriser().fit(["w1"]))
-    assert list(vectorise(DOCS, None, tmp_path / "vectors").doc_ids) == list(DOCS)  # nothing stood in the way
+    with pytest.raises(InputError, match="stands beside a given vectorizer"):
+        vectorize(DOCS, None, tmp_path / "vectors", query_vectorizer=tc.Vectorizer().fit(["w1"]))
+    assert list(vectorize(DOCS, None, tmp_path / "vectors").doc_ids) == list(DOCS)  # nothing stood in the way
 
 
 def test_vectors_are_written_once_and_into_no_foreign_folder(tmp_path):
-    vectorise(DOCS, None, tmp_path / "vectors")
+    vectorize(DOCS, None, tmp_path / "vectors")
     with pytest.raises(BundleError, match="holds something already"):
-        vectorise(DOCS, None, tmp_path / "vectors")
+        vectorize(DOCS, None, tmp_path / "vectors")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
     with pytest.raises(BundleError, match="not a Tercet bundle"):
-        vectorise(DOCS, None, tmp_path / "mine")
+        vectorize(DOCS, None, tmp_path / "mine")
     assert (tmp_path / "mine" / "letter.txt").exists()
 
 
 @pytest.mark.parametrize("fitted", [False, True], ids=["counting", "writing"])
 def test_a_kill_leaves_nothing(fitted, tmp_path):
     folder, sign = tmp_path / "vectors", tmp_path / "sign"
-    vectoriser = tc.Vectoriser().fit(["w1 w2"]) if fitted else None
+    vectorizer = tc.Vectorizer().fit(["w1 w2"]) if fitted else None
 
     def endless() -> Iterator[tuple[str, str]]:
         for i in count():
@@ -170,7 +170,7 @@ def test_a_kill_leaves_nothing(fitted, tmp_path):
                 sign.touch()
             yield f"d{i}", f"w{i % 50}"
 
-    kill_while(lambda: vectorise(endless(), None, folder, vectoriser=vectoriser), sign.exists, 0.05)
+    kill_while(lambda: vectorize(endless(), None, folder, vectorizer=vectorizer), sign.exists, 0.05)
     assert list(tmp_path.iterdir()) == [sign]
     with pytest.raises(MissingBundleError):
         Vectors.open(folder)
@@ -183,17 +183,17 @@ def test_an_error_late_on_leaves_nothing_but_what_was_there(tmp_path, monkeypatc
     (tmp_path / "vectors").mkdir()
     monkeypatch.setattr(module, "write_bundle", fails)  # the last thing that is written
     with pytest.raises(BundleError, match="no"):
-        vectorise(DOCS, QUERIES, tmp_path / "vectors")
+        vectorize(DOCS, QUERIES, tmp_path / "vectors")
     assert list((tmp_path / "vectors").iterdir()) == []
 
 
 FILLING = """
 import sys, resource
 from tercet.errors import BundleError
-from tercet.text import vectorise
+from tercet.text import vectorize
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 try:
-    vectorise(((f"d{i}", f"w{i}") for i in range(int(sys.argv[2]))), None, sys.argv[1])
+    vectorize(((f"d{i}", f"w{i}") for i in range(int(sys.argv[2]))), None, sys.argv[1])
 except BundleError as error:
     print(error)
 """
@@ -211,7 +211,7 @@ def test_a_full_disk_is_an_error_that_names_the_folder(n_texts, tmp_path):
 
 # -- memory ---------------------------------------------------------------------------------------------------------
 
-VECTORISING = """
+VECTORIZING = """
 import numpy as np
 from tercet.text import vectors
 
@@ -226,14 +226,14 @@ def stream(n):
             yield f"document {start + at}", " ".join(words[row])
 
 
-vectors.vectorise(stream(500), None, sys.argv[1] + "/small")
+vectors.vectorize(stream(500), None, sys.argv[1] + "/small")
 with Limited(int(sys.argv[2])):
-    vectors.vectorise(stream(16_000), None, sys.argv[1] + "/large", weighting="bm25")
+    vectors.vectorize(stream(16_000), None, sys.argv[1] + "/large", weighting="bm25")
 """
 ALLOWED = 12 * 2**20  # of blocks of texts and their counts, and what Python rounds up
 
 
 @pytest.mark.slow
 def test_memory_is_some_blocks_however_many_texts_there_are(tmp_path):
-    assert fits_within(VECTORISING, tmp_path, ALLOWED)
+    assert fits_within(VECTORIZING, tmp_path, ALLOWED)
     assert sum(file.stat().st_size for file in (tmp_path / "large").iterdir()) > ALLOWED

@@ -74,7 +74,7 @@ class Library:
 
     def _stems(self, query: str) -> list[str]:
         model = self._index.index.model
-        words = model.query_vectoriser  # type: ignore[union-attr]
+        words = model.query_vectorizer  # type: ignore[union-attr]
         return [words.words_[column] for column in model.queries([query]).indices.tolist()]  # type: ignore[union-attr]
 
     def _result(self, hit: Hit, cards: Cards) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def _serve_story(context: click.Context, console: Console, folder: Path) -> None
 def _start(model: TextModel) -> TextModel:
     """The model before learning: plain matching of the same words."""
     weights = Weights([Identity(n_terms=model.weights.shape[0])])
-    return TextModel(model.query_vectoriser, model.doc_vectoriser, weights)
+    return TextModel(model.query_vectorizer, model.doc_vectorizer, weights)
 
 
 def _print_hits(console: Console, index: Index, start: TextModel, collection: JudgedTexts) -> None:

@@ -13,7 +13,7 @@ from tercet.cli.groups import SectionedCommand, examples
 from tercet.cli.inputs import (
     ONLY_SPLIT,
     Labelled,
-    analyser_of,
+    analyzer_of,
     is_ir_datasets,
     open_data,
     open_model,
@@ -187,7 +187,7 @@ def _fit_texts(
     """Learn from the evidence that there is; evidence of two kinds that do not go together is an error."""
     options: dict[str, Any] = {
         "prior": prior,
-        "analyser": analyser_of(language),  # None is left to the recipe
+        "analyzer": analyzer_of(language),  # None is left to the recipe
         "vocabulary": None if vocabulary is None else open_model(vocabulary),
         "n_steps": steps,
         "budget": budget,

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from tercet.cli.groups import SectionedCommand, examples
-from tercet.cli.inputs import analyser_of, documents_for, documents_of, open_model, with_columns
+from tercet.cli.inputs import analyzer_of, documents_for, documents_of, open_model, with_columns
 from tercet.cli.options import (
     DATA,
     FILE,
@@ -141,12 +141,12 @@ def _build(
     if text_model is None and doc_vectors is not None:
         raise click.UsageError("--doc-vectors are for a --model that was learned with some")
     docs = documents_of(data) if text_model is None else documents_for(text_model, data, doc_vectors)
-    analyser = analyser_of(language)
+    analyzer = analyzer_of(language)
     if text_model is None and isinstance(docs, Iterator):  # of a file, which is read once more
-        text_model, analyser = TextModel.bm25((document[1] for document in docs), analyser), None
+        text_model, analyzer = TextModel.bm25((document[1] for document in docs), analyzer), None
         text_model = with_columns(text_model, data)
         docs = documents_of(data)
-    settings: dict[str, Any] = {"analyser": analyser, "progress": DocumentCount()}
+    settings: dict[str, Any] = {"analyzer": analyzer, "progress": DocumentCount()}
     built: BaseIndex
     if backend is None or url is None:
         built = Index.build(docs, text_model, output, keep_texts=not no_texts, **settings)
@@ -183,7 +183,7 @@ def _segments(index: BaseIndex) -> str:
 
 
 def _switch(folder: Path, opened: BaseIndex, model: TextModel | None) -> None:
-    """Promote a model, which must tokenise documents alike; without one, take the last promotion back."""
+    """Promote a model, which must tokenize documents alike; without one, take the last promotion back."""
     entry = opened.take_back() if model is None else opened.promote(model)
     took_back = "" if entry.undoes is None else f", promotion {entry.undoes} is taken back"
     echo(f"{folder}: promotion {entry.number}, {entry.before} -> {entry.after}{took_back}")
@@ -235,7 +235,7 @@ def _words(language: str | None) -> str:
 def _with_words_noted(docs: Iterable[Any], model: TextModel, new: Counter[str]) -> Iterator[Any]:
     """Documents as they are, while it is noted which of their words the model of the index does not know."""
     for document in docs:
-        new.update(model.doc_vectoriser.unknown_words(document[1]))
+        new.update(model.doc_vectorizer.unknown_words(document[1]))
         yield document
 
 

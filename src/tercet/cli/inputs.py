@@ -46,7 +46,7 @@ from tercet.loading import load
 from tercet.search import BaseIndex
 from tercet.store import bundle_kind
 from tercet.store.kinds import REMOTE_KINDS
-from tercet.text import TOKENIZERS, Analyser
+from tercet.text import TOKENIZERS, Analyzer
 
 ONLY_SPLIT = "train"  # what judgements named by --judgements are called, so that `fit` learns from them
 Qrels = dict[str, dict[str, int]]
@@ -276,13 +276,13 @@ def _with_columns(data: Path) -> Documents:
     return read_documents(data)
 
 
-def analyser_of(language: str | None) -> Analyser | None:
-    """The analyser of a --language; None where none was named."""
+def analyzer_of(language: str | None) -> Analyzer | None:
+    """The analyzer of a --language; None where none was named."""
     if language is None:
         return None
     if language in TOKENIZERS:
-        return Analyser(tokenizer=language)
-    return Analyser(stemmer=None if language == "none" else language)
+        return Analyzer(tokenizer=language)
+    return Analyzer(stemmer=None if language == "none" else language)
 
 
 def open_model(path: Path) -> TextModel:
@@ -318,7 +318,7 @@ def read_evidence(path: Path) -> ClickCounts:
 
 def tell_unknown(model: TextModel, queries: Mapping[str, str], path: Path | None = None) -> None:
     """Print a line about words of queries that a model does not know, if there are any."""
-    words = model.query_vectoriser
+    words = model.query_vectorizer
     unknown = [words.unknown_words(text) for text in queries.values()]
     n_affected = sum(map(bool, unknown))
     n_lost = int((np.diff(words.transform_queries(list(queries.values())).indptr) == 0).sum())

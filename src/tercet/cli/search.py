@@ -89,7 +89,7 @@ def search(
         echo(json.dumps(_answer(text, hits, why), ensure_ascii=False))
     else:
         if isinstance(opened.model, TextModel):
-            words = opened.model.query_vectoriser
+            words = opened.model.query_vectorizer
             if hits.unknown:
                 listed = ", ".join(f"{word}{words.spelt_like(word)}" for word in hits.unknown)
                 echo(f"the model does not know: {listed}", err=True)

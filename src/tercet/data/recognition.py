@@ -85,7 +85,7 @@ def recognise(path: FilePath) -> Kind:
     """Return the kind of data at a path, or raise `InputError` saying what was looked for.
 
     Folders: ``"beir"``, ``"20newsgroups"``, ``"letor-folds"``, ``"labelled-folder"``, ``"vectors"`` (as
-    ``tercet.text.vectorise`` writes them), ``"click-log"`` (UBI's queries and events). Files:
+    ``tercet.text.vectorize`` writes them), ``"click-log"`` (UBI's queries and events). Files:
     ``"letor"``, ``"svmlight"`` (the same without qid), ``"qrels"``, ``"run"``,
     ``"preferences"``, ``"clicks"``, ``"20newsgroups"`` and ``"letor-folds"`` (their archives), and tables, by the names
     of their columns: ``"documents"``, ``"judgements"``, ``"triplets"``, ``"click-log"`` and ``"links"``. Looks at a few

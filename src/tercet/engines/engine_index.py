@@ -38,13 +38,13 @@ from tercet.search.documents import (
     next_documents,
     with_words,
 )
-from tercet.search.folder import MODELS, Folder, check_fits, vectoriser_fingerprint
+from tercet.search.folder import MODELS, Folder, check_fits, vectorizer_fingerprint
 from tercet.search.promotions import By, Evidence, Promotion, kept_models, last_to_undo
 from tercet.search.results import DocRows, DocumentView
 from tercet.search.scorer import ExpandedQueries, Scorer
 from tercet.store import MANIFEST_NAME, check_destination, lock_folder, read_bundle, write_bundle
 from tercet.store.codec import decode, encode
-from tercet.text import Analyser
+from tercet.text import Analyzer
 from tercet.weights import Weights
 from tercet.weights.scoring import Matrix
 
@@ -121,7 +121,7 @@ class EngineIndex(BaseIndex):
         path: str | PathLike[str],
         *,
         url: str,
-        analyser: Analyser | None = None,
+        analyzer: Analyzer | None = None,
         collection: str | None = None,
         secret: str | None = None,
         progress: Progress | None = None,
@@ -131,7 +131,7 @@ class EngineIndex(BaseIndex):
 
         Parameters
         ----------
-        docs, model, analyser : as `Index.build` takes them
+        docs, model, analyzer : as `Index.build` takes them
         path : folder for the model and the address; an index in the folder is replaced together with its collection
         url : address of the engine
         collection : name of the collection; None takes the name of the folder. A collection of somebody else is an
@@ -140,7 +140,7 @@ class EngineIndex(BaseIndex):
         progress : called with the number of documents so far
         settings : of the engine, see its class
         """
-        docs, growth = with_words(docs, model, analyser)
+        docs, growth = with_words(docs, model, analyzer)
         model = growth.model
         check_columns(model)
         root = Path(path)
@@ -151,7 +151,7 @@ class EngineIndex(BaseIndex):
         with _writing(root):
             before = _location_or_none(root, cls.kind)
             model_name, digest = Folder(root).write_model(model)
-            fits = vectoriser_fingerprint(model)
+            fits = vectorizer_fingerprint(model)
             location = Location(kept_url, name, secrets.token_hex(16), fits, model_name, digest, False)
             patient = engine.patient()
             location = _begin(root, location, before, patient, cls.kind)

@@ -224,7 +224,7 @@ class QueryScores:
 def candidate_query(model: TextModel, weights: Weights, q: sparse.csr_array, most: int) -> CandidateQuery:
     """Expand a query to at most so many words, those that can count most."""
     expanded = weights.expand(q)
-    vectorizer = model.doc_vectoriser
+    vectorizer = model.doc_vectorizer
     terms, values = expanded.indices.astype(np.int64), expanded.data.astype(np.float32)
     if terms.size > most:
         strength = np.abs(values) * vectorizer.idf_[terms]

@@ -59,7 +59,7 @@ def write_synonyms(
 ) -> Expansions:
     """Write each query word with the document words that count for it.
 
-    Lines carry weights, ``hockey => hockey|1, puck|0.4``, for a query analyser that ends in
+    Lines carry weights, ``hockey => hockey|1, puck|0.4``, for a query analyzer that ends in
     ``solr.DelimitedBoostTokenFilterFactory`` (Solr 8.5 or later). A weight is a boost of that word's BM25 score; a word
     about which nothing was learned has 1. OpenSearch and Elasticsearch have no weights in synonym files: there,
     `search_body` writes a query of weighted words.
@@ -79,9 +79,9 @@ def write_synonyms(
     --------
     >>> import pathlib, tempfile
     >>> from scipy import sparse
-    >>> from tercet import TextModel, Vectoriser, Weights
+    >>> from tercet import TextModel, Vectorizer, Weights
     >>> from tercet.weights import Identity, Sparse
-    >>> words = Vectoriser(weighting="bm25").fit(["hockey puck"])
+    >>> words = Vectorizer(weighting="bm25").fit(["hockey puck"])
     >>> learned = Sparse(weights=sparse.csr_array(np.array([[0, 0.4], [0, 0]], dtype=np.float32)))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = pathlib.Path(folder, "synonyms.txt")
@@ -93,8 +93,8 @@ def write_synonyms(
     if not min_boost > 0 or not np.isfinite(min_boost):
         raise InputError(f"min_boost must be a number above 0; got {min_boost!r}")
     check_integer(max_words, "max_words")
-    query_words, doc_words = model.query_vectoriser.words_, model.doc_vectoriser.words_
-    shared = model.query_vectoriser is model.doc_vectoriser
+    query_words, doc_words = model.query_vectorizer.words_, model.doc_vectorizer.words_
+    shared = model.query_vectorizer is model.doc_vectorizer
     writable = np.array([not _UNWRITABLE.search(word) for word in doc_words], dtype=bool)
     lines: list[str] = []
     n_pairs = n_below = n_negative = n_unwritable = 0
@@ -126,8 +126,8 @@ def write_synonyms(
 
 def _rows(model: TextModel, shared: bool) -> Iterator[tuple[int, NDArray[np.float64]]]:
     """Each query word's boosts of all document words."""
-    left = rarity_left_to_engine(model.doc_vectoriser)
-    own_left = left if shared else rarity_left_to_engine(model.query_vectoriser)
+    left = rarity_left_to_engine(model.doc_vectorizer)
+    own_left = left if shared else rarity_left_to_engine(model.query_vectorizer)
     scale = own_weight(model)
     for start in range(0, model.weights.shape[0], _BLOCK):
         terms = np.arange(start, min(start + _BLOCK, model.weights.shape[0]))
@@ -139,7 +139,7 @@ def _rows(model: TextModel, shared: bool) -> Iterator[tuple[int, NDArray[np.floa
 def _header(done: Expansions, min_boost: float, max_words: int) -> list[str]:
     return [
         "# Learned expansions, written by Tercet for Solr.",
-        "# Weights are boosts: the query analyser needs solr.DelimitedBoostTokenFilterFactory after the synonyms.",
+        "# Weights are boosts: the query analyzer needs solr.DelimitedBoostTokenFilterFactory after the synonyms.",
         f"# {done.n_pairs} words for {done.n_words} query words: boosts from {min_boost:g}, at most {max_words} each.",
         f"# Left out: {done.n_below} smaller positive weights; {done.n_negative} negative ones, which no synonym file",
         f"# can express; {done.n_unwritable} words that this format cannot hold.",

@@ -103,7 +103,7 @@ class ImpactRows:
             raise InputError("there are no documents to export")
         self.model, self.docs = model, docs
         self.max_terms: int | None = None if queries is not None else max_terms
-        self.words = list(model.query_vectoriser.words_)
+        self.words = list(model.query_vectorizer.words_)
         self.n_left_out = self.n_negative = self.n_rounded = self.n_postings = 0
         self._least = None if queries is None else self._least_impacts(queries, mean_terms)
         largest = max((float(values.max()) for _, _, values in self.exact() if values.size), default=0.0)
@@ -152,7 +152,7 @@ class ImpactRows:
         if self._least is None:
             return np.lexsort((columns, -values))[: self.max_terms]
         large = values >= self._least[columns]
-        if self.model.query_vectoriser is self.model.doc_vectoriser:
+        if self.model.query_vectorizer is self.model.doc_vectorizer:
             large |= np.isin(columns, own)
         return np.flatnonzero(large)
 
@@ -170,7 +170,7 @@ class ImpactRows:
         """What some query words add to documents, each asked by itself (n, n_docs): columns of W, seen from those."""
         n = len(self.words)
         alone = sparse.csr_array(sparse.eye_array(n, dtype=np.float32))[start:stop]
-        weight = weight_in_query(self.model.query_vectoriser)[start:stop]
+        weight = weight_in_query(self.model.query_vectorizer)[start:stop]
         parts = self.model.weights.parts
         scale = parts[0].query_scale(alone) if len(parts) == 1 else None
         if scale is not None:  # a word alone is no query here; the length of a query is a factor of all its scores

@@ -24,7 +24,7 @@ from tercet.engines.weighting import own_weight, rarity_left_to_engine
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
 from tercet.memory import Memory
-from tercet.text.analyser import DEFAULT_PATTERN, Analyser
+from tercet.text.analyzer import DEFAULT_PATTERN, Analyzer
 from tercet.text.stop_words import ENGLISH
 
 Form = Literal["bm25", "memory", "words"]
@@ -113,8 +113,8 @@ def boosted_words(model: TextModel, q: sparse.csr_array, expanded: sparse.csr_ar
     """
     if not q.nnz:
         return ()
-    vectorizer = model.doc_vectoriser
-    once = q.data.astype(np.float64) * rarity_left_to_engine(model.query_vectoriser)[q.indices]
+    vectorizer = model.doc_vectorizer
+    once = q.data.astype(np.float64) * rarity_left_to_engine(model.query_vectorizer)[q.indices]
     boosts = expanded.data * rarity_left_to_engine(vectorizer)[expanded.indices] / (once.min() * own_weight(model))
     strength = boosts * vectorizer.idf_[expanded.indices]
     order = np.lexsort((expanded.indices, -strength))
@@ -138,7 +138,7 @@ def memory_boost(model: TextModel) -> float:
 def _estimated_boost(model: TextModel, memory: Memory) -> float:
     past_queries = dict(_asked_of(memory))
     texts = [" ".join(queries) for queries in past_queries.values()]
-    plain = TextModel.bm25(texts, model.doc_vectoriser.analyser)
+    plain = TextModel.bm25(texts, model.doc_vectorizer.analyzer)
     sample = np.linspace(0, len(memory.texts) - 1, min(_SAMPLE, len(memory.texts))).astype(int)
     asked = [memory.texts[int(i)] for i in sample]
     Q, columns = model.queries(asked), list(past_queries)
@@ -151,8 +151,8 @@ def _estimated_boost(model: TextModel, memory: Memory) -> float:
 
 def _engine_units(model: TextModel, Q: sparse.csr_array) -> NDArray[np.float64]:
     """Factor of each query from the model's plain score to the BM25 of an engine."""
-    words = model.doc_vectoriser
-    once = Q.data.astype(np.float64) * rarity_left_to_engine(model.query_vectoriser)[Q.indices]
+    words = model.doc_vectorizer
+    once = Q.data.astype(np.float64) * rarity_left_to_engine(model.query_vectorizer)[Q.indices]
     lengths = np.array([1 / once[a:b].min() if b > a else 0.0 for a, b in pairwise(Q.indptr)])
     return lengths * (words.doc_scale_ / (words.k1 + 1) if words.weighting == "bm25" else 1.0)
 
@@ -225,31 +225,31 @@ def index_settings(
     >>> index_settings(TextModel.bm25(["ice hockey"]))["mappings"]["properties"]["text"]["analyzer"]
     'tercet'
     """
-    words = model.doc_vectoriser
+    words = model.doc_vectorizer
     field: dict[str, Any] = {"type": "text", "analyzer": "tercet"}
-    settings: dict[str, Any] = {"analysis": _analysis(words.analyser or Analyser())}
+    settings: dict[str, Any] = {"analysis": _analysis(words.analyzer or Analyzer())}
     if words.weighting == "bm25":
         settings["similarity"] = {"tercet": {"type": "BM25", "k1": words.k1, "b": words.b}}
         field["similarity"] = "tercet"
     return {"settings": settings, "mappings": {"properties": {text_field: field, memory_field: dict(field)}}}
 
 
-def _analysis(analyse: Analyser) -> dict[str, Any]:
-    if analyse.tokenizer != "words" or analyse.pattern != DEFAULT_PATTERN or analyse.ngrams != (1, 1):
+def _analysis(analyze: Analyzer) -> dict[str, Any]:
+    if analyze.tokenizer != "words" or analyze.pattern != DEFAULT_PATTERN or analyze.ngrams != (1, 1):
         raise InputError(
-            f"an engine cannot tokenize texts as {analyse} does; words by the ordinary pattern, without n-grams, can be"
+            f"an engine cannot tokenize texts as {analyze} does; words by the ordinary pattern, without n-grams, can be"
         )
     filters: dict[str, Any] = {}
-    names = ["lowercase"] if analyse.lowercase else []
-    if analyse.stop_words is not None:
-        listed = sorted(ENGLISH) if analyse.stop_words == "english" else list(analyse.stop_words)
-        if analyse.lowercase:  # the engine compares stop words with words in lower case
+    names = ["lowercase"] if analyze.lowercase else []
+    if analyze.stop_words is not None:
+        listed = sorted(ENGLISH) if analyze.stop_words == "english" else list(analyze.stop_words)
+        if analyze.lowercase:  # the engine compares stop words with words in lower case
             listed = [word.lower() for word in listed]
         filters["tercet_stop"] = {"type": "stop", "stopwords": listed}
-    if analyse.stemmer is not None:
-        filters["tercet_stems"] = {"type": "snowball", "language": analyse.stemmer.capitalize()}
+    if analyze.stemmer is not None:
+        filters["tercet_stems"] = {"type": "snowball", "language": analyze.stemmer.capitalize()}
     analyzer: dict[str, Any] = {"type": "custom", "tokenizer": "tercet_words", "filter": [*names, *filters]}
-    if analyse.html:
+    if analyze.html:
         analyzer["char_filter"] = ["html_strip"]
     return {
         "tokenizer": {"tercet_words": {"type": "pattern", "pattern": _JAVA_WORDS, "group": 0}},

@@ -70,9 +70,9 @@ def boosted_query(
 
     Examples
     --------
-    >>> from tercet import TextModel, Vectoriser, Weights
+    >>> from tercet import TextModel, Vectorizer, Weights
     >>> from tercet.weights import Identity
-    >>> words = Vectoriser(weighting="bm25").fit(["ice hockey", "puck"])
+    >>> words = Vectorizer(weighting="bm25").fit(["ice hockey", "puck"])
     >>> boosted_query(TextModel(words, words, Weights([Identity(n_terms=3)])), "hockey puck").text
     '(hockey^1 OR puck^1)'
     """
@@ -87,11 +87,11 @@ def boosted_query(
     if row.nnz:
         expanded = model.weights.expand(row)
         boosts[expanded.indices] = expanded.data
-        boosts *= rarity_left_to_engine(model.doc_vectoriser)
+        boosts *= rarity_left_to_engine(model.doc_vectorizer)
         # One occurrence of a word that nothing was learned about is 1; a query's length changes no order.
-        once = row.data.astype(np.float64) * rarity_left_to_engine(model.query_vectoriser)[row.indices]
+        once = row.data.astype(np.float64) * rarity_left_to_engine(model.query_vectorizer)[row.indices]
         boosts /= once.min() * own_weight(model)
-    words = model.doc_vectoriser.words_
+    words = model.doc_vectorizer.words_
     order = np.lexsort((np.arange(boosts.size), -boosts))
     positive, negative = order[boosts[order] > 0], order[::-1][boosts[order[::-1]] < 0]
     kept = positive[:max_terms]
@@ -104,7 +104,7 @@ def boosted_query(
         negative=tuple((words[j], float(boosts[j])) for j in negative),
         n_left_out=positive.size - kept.size,
         share=sum(boost for _, boost in clauses) / total if total else 1.0,
-        unknown=tuple(model.query_vectoriser.unknown_words(query)),
+        unknown=tuple(model.query_vectorizer.unknown_words(query)),
     )
 
 

@@ -6,15 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.fitting.text_model import TextModel
-from tercet.text import Vectoriser
+from tercet.text import Vectorizer
 
 
-def weight_in_query(words: Vectoriser) -> NDArray[np.float64]:
+def weight_in_query(words: Vectorizer) -> NDArray[np.float64]:
     """What one occurrence of each word weighs in a query, before the query is scaled to unit length."""
     return words.idf_**words.idf_power if words.weighting == "bm25" else words.idf_
 
 
-def rarity_left_to_engine(words: Vectoriser) -> NDArray[np.float64]:
+def rarity_left_to_engine(words: Vectorizer) -> NDArray[np.float64]:
     """For each document word, our weight of an occurrence over that of an engine with BM25.
 
     BM25 shares idf out between query and document, so a document has ``idf^(1 - p)`` where the engine has ``idf``. A

@@ -14,12 +14,12 @@ from tercet.fitting.mixes import Decision
 from tercet.fitting.text_model import TextModel
 from tercet.measure.held_out import HeldOut
 from tercet.report import Report, SystemResult, changes_between
-from tercet.text import Vectoriser
+from tercet.text import Vectorizer
 from tercet.weights import Weights
 
 
 def learned_or_start(
-    vectorisers: tuple[Vectoriser, Vectoriser],
+    vectorizers: tuple[Vectorizer, Vectorizer],
     learned: Weights,
     starts: Mapping[str, Weights],
     validation: HeldOut,
@@ -32,7 +32,7 @@ def learned_or_start(
 
     Parameters
     ----------
-    vectorisers : of queries and of documents
+    vectorizers : of queries and of documents
     starts : weights by name that learning could start from, the actual start last; none for two vocabularies
     measures : of the table, on test queries
     began : time at which the fit began
@@ -65,7 +65,7 @@ def learned_or_start(
         seconds=time.perf_counter() - began,
         **facts,
     )
-    return TextModel(*vectorisers, weights, report)
+    return TextModel(*vectorizers, weights, report)
 
 
 def decide(

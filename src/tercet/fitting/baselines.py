@@ -16,10 +16,10 @@ from tercet.fitting.mixes import Case
 from tercet.fitting.options import FitOptions
 from tercet.fitting.score_terms import Mix, ScoreTerms, words_of
 from tercet.fitting.task import Fold, Space, Task, TextHeldOut, some_queries
-from tercet.fitting.text_model import ORDINARY_BM25, ordinary_analyser
+from tercet.fitting.text_model import ORDINARY_BM25, ordinary_analyzer
 from tercet.learn import RM3Expansion
 from tercet.measure.names import Measure
-from tercet.text import Analyser, Vectoriser
+from tercet.text import Analyzer, Vectorizer
 from tercet.weights import Identity, Weights
 
 # -- the start --------------------------------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ _USUAL_MEMORY: Final = (Mix(), Mix(shape=1, weight=1.0), Mix(shape=1, weight=4.0
 
 
 def choose_start(task: Task, how: FitOptions) -> tuple[list[Space], Space]:
-    """Choose how words are tokenised and weighted: the spaces that a report shows, and the space to start from.
+    """Choose how words are tokenized and weighted: the spaces that a report shows, and the space to start from.
 
     The tokenizer is chosen first, by BM25 with and without memory on left-out queries: words that match documents badly
     may tell queries apart well. Then the weighting is chosen by plain matching. The ordinary start is BM25 over stems;
@@ -54,22 +54,22 @@ def choose_start(task: Task, how: FitOptions) -> tuple[list[Space], Space]:
         space = ordinary_start(task, how)
         return [space], space
     ordinary = "tf-idf" if task.labelled else ORDINARY
-    analysers = (
-        {"": how.analyser}
-        if how.analyser is not None
-        else {suffix: replace(ordinary_analyser(), **changes) for suffix, changes in TOKENIZERS.items()}
+    analyzers = (
+        {"": how.analyzer}
+        if how.analyzer is not None
+        else {suffix: replace(ordinary_analyzer(), **changes) for suffix, changes in TOKENIZERS.items()}
     )
     first = {
-        suffix: _spaces(task, how, {f"{ordinary}{suffix}": ordinary}, one)[-1] for suffix, one in analysers.items()
+        suffix: _spaces(task, how, {f"{ordinary}{suffix}": ordinary}, one)[-1] for suffix, one in analyzers.items()
     }
     beside = {suffix: _beside_memory(task, space) for suffix, space in first.items()}
-    tokenised = _best({suffix: values[:, values.mean(axis=0).argmax()] for suffix, values in beside.items()}, "")
+    tokenized = _best({suffix: values[:, values.mean(axis=0).argmax()] for suffix, values in beside.items()}, "")
     names = (ordinary,) if task.labelled else WEIGHTINGS if how.columns is None else _WITH_FIELDS
-    named = {f"{name}{tokenised}": name for name in names}
-    spaces = {space.name: space for space in _spaces(task, how, named, analysers[tokenised])}
+    named = {f"{name}{tokenized}": name for name in names}
+    spaces = {space.name: space for space in _spaces(task, how, named, analyzers[tokenized])}
     values = {name: _values(space.queries, space.start) for name, space in spaces.items()}
-    best = _best(values, f"{ordinary}{tokenised}")
-    shown = {ordinary: first[""]} if tokenised else {}
+    best = _best(values, f"{ordinary}{tokenized}")
+    shown = {ordinary: first[""]} if tokenized else {}
     shown |= {name: space for name, space in spaces.items() if name == best or named.get(name) in (None, *_WITH_FIELDS)}
     return list(shown.values()), spaces[best]
 
@@ -79,7 +79,7 @@ def ordinary_start(task: Task, how: FitOptions) -> Space:
     if how.words is not None:
         [space] = task.spaces({ORDINARY if how.words.weighting == "bm25" else "tf-idf": how.words})
         return space
-    return _spaces(task, how, {ORDINARY: ORDINARY}, how.analyser or ordinary_analyser())[-1]
+    return _spaces(task, how, {ORDINARY: ORDINARY}, how.analyzer or ordinary_analyzer())[-1]
 
 
 def first_look(task: Task, space: Space) -> str:
@@ -134,18 +134,18 @@ def _is_worth_it(ordinary: NDArray[np.float64], other: NDArray[np.float64]) -> b
     return gain.mean > max(clear, _LEAST_GAIN * abs(float(ordinary.mean())))
 
 
-def _spaces(task: Task, how: FitOptions, named: Mapping[str, str], analyser: Analyser) -> list[Space]:
+def _spaces(task: Task, how: FitOptions, named: Mapping[str, str], analyzer: Analyzer) -> list[Space]:
     """Spaces by name and weighting; with fields also BM25 with the expected weights of the fields, last."""
     if how.columns is None:
-        return task.spaces({name: Vectoriser(analyser=analyser, **WEIGHTINGS[one]) for name, one in named.items()})
-    weighted = task.spaces({name: how.columns.vectoriser(analyser, **WEIGHTINGS[one]) for name, one in named.items()})
+        return task.spaces({name: Vectorizer(analyzer=analyzer, **WEIGHTINGS[one]) for name, one in named.items()})
+    weighted = task.spaces({name: how.columns.vectorizer(analyzer, **WEIGHTINGS[one]) for name, one in named.items()})
     fielded = how.columns.with_fields(weighted[0])
     return weighted if fielded is None else [*weighted, fielded]
 
 
 def start_summary(space: Space) -> dict[str, Any]:
     """Describe tokenizer and weighting for the report."""
-    words = space.vectoriser
+    words = space.vectorizer
     summary: dict[str, Any] = {"vectors": space.name}
     if words.weighting == "bm25":
         summary |= {"k1": words.k1, "b": words.b}
@@ -182,7 +182,7 @@ class RM3:
     """
 
     def __init__(self, space: Space, counts: sparse.csr_array) -> None:
-        words, self._start = space.vectoriser, space.start
+        words, self._start = space.vectorizer, space.start
         self._expansion = RM3Expansion().fit(space.D, counts, words.idf_**words.idf_power)
         some = some_queries(space.queries, _MOST_SCORES, _FEWEST_QUERIES)
         trials = [Trial(one, np.array(self._expanded(some, one)(self._start))) for one in settings_of(RM3_GRID)]

@@ -20,7 +20,7 @@ from tercet.errors import InputError
 from tercet.fitting.task import Space, Task
 from tercet.learn.joint import widened
 from tercet.learn.vector_map import MapSetting, learned_map, vector_map
-from tercet.text.fielded import OWN_VECTORS, FieldedVectoriser
+from tercet.text.fielded import OWN_VECTORS, FieldedVectorizer
 from tercet.weights import Weights
 
 SETTINGS: Final = (MapSetting(0.0), MapSetting(100.0), MapSetting(200.0), MapSetting(100.0, against="own"))
@@ -75,7 +75,7 @@ class VectorMaps:
         self.vectors, self._seed = vectors, random_state
         most = int(np.clip(_STEPS_PER_JUDGEMENT * task.size, _FEWEST_STEPS, _MOST_STEPS))
         self._n_steps = most if n_steps is None else n_steps
-        words = FieldedVectoriser.with_dims(space.vectoriser, vectors.n_dims)
+        words = FieldedVectorizer.with_dims(space.vectorizer, vectors.n_dims)
         self._layout = words.layout_
         Q = self._with_vectors(space.Q, vectors.queries, words.layout_.query_dims)
         D = self._with_vectors(space.D, vectors.docs, words.layout_.doc_dims)

@@ -12,8 +12,8 @@ from tercet.data.word_pairs import WordPair, as_word_pairs
 from tercet.errors import InputError
 from tercet.fitting.scored_columns import Fields, ScoredColumns
 from tercet.fitting.text_model import TextModel
-from tercet.text import Analyser, Vectoriser
-from tercet.text.fielded import FieldedVectoriser
+from tercet.text import Analyzer, Vectorizer
+from tercet.text.fielded import FieldedVectorizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class FitOptions:
 
     Parameters
     ----------
-    analyser : tokenizer; by default words of two letters or more, reduced to their English stems, unless words as they
+    analyzer : tokenizer; by default words of two letters or more, reduced to their English stems, unless words as they
         are written or words without English stop words are clearly better
     vocabulary : text model, such as that of an index, whose words and weights are kept, so that the result can be
         served over that index; None takes the words of documents and training queries
@@ -47,7 +47,7 @@ class FitOptions:
     2
     """
 
-    analyser: Analyser | None = None
+    analyzer: Analyzer | None = None
     vocabulary: Any = None
     fields: Fields | None = None
     features: Iterable[str] | None = None
@@ -69,9 +69,9 @@ class FitOptions:
         check_integer(self.min_sessions, "min_sessions")
         if self.pairs is not None and self.columns is not None:
             raise InputError("a prior is between words alone; leave out fields and features")
-        if self.words is not None and (self.analyser is not None or self.columns is not None):
+        if self.words is not None and (self.analyzer is not None or self.columns is not None):
             raise InputError(
-                "vocabulary says how texts are tokenised and weighted; leave out analyser, fields and features"
+                "vocabulary says how texts are tokenized and weighted; leave out analyzer, fields and features"
             )
 
     @cached_property
@@ -85,16 +85,16 @@ class FitOptions:
         return None if self.prior is None else as_word_pairs(self.prior)
 
     @cached_property
-    def words(self) -> Vectoriser | None:
-        """The vectoriser of the vocabulary to keep, which must serve queries and documents alike."""
+    def words(self) -> Vectorizer | None:
+        """The vectorizer of the vocabulary to keep, which must serve queries and documents alike."""
         model = self.vocabulary
         if model is None:
             return None
         if not isinstance(model, TextModel):
             raise InputError(f"vocabulary is a text model, as index.model is; got {type(model).__name__}")
-        words = model.doc_vectoriser
-        if words is not model.query_vectoriser or isinstance(words, FieldedVectoriser):
-            what = "fields or numbers" if isinstance(words, FieldedVectoriser) else "other words for queries"
+        words = model.doc_vectorizer
+        if words is not model.query_vectorizer or isinstance(words, FieldedVectorizer):
+            what = "fields or numbers" if isinstance(words, FieldedVectorizer) else "other words for queries"
             raise InputError(
                 f"a vocabulary can be kept where queries and documents share it alone; this model has {what}"
             )

@@ -23,7 +23,7 @@ from tercet.measure.names import PAIR_ACCURACY, Measure, parse_measure, parse_me
 from tercet.report import Report, SystemResult, changes_between
 from tercet.report.details import ByQuery, Curve, Details, Learning, QueryChange, Size, SystemComparison
 from tercet.report.value import EvidenceResult
-from tercet.text import Analyser, Vectoriser
+from tercet.text import Analyzer, Vectorizer
 from tercet.weights import Weights
 from tercet.weights.survey import is_sparse, n_entries
 
@@ -201,11 +201,11 @@ def make_report(
     if isinstance(labels, Labels):
         rivals[POSTERIORS] = outcome.evaluate(space, Posteriors(space, labels, task.qids).values)
     else:
-        for bm25 in [words_alone(one) for one in spaces if one.vectoriser.weighting == "bm25"][:1]:
-            expansion = RM3(bm25, task.counts(bm25.vectoriser))
+        for bm25 in [words_alone(one) for one in spaces if one.vectorizer.weighting == "bm25"][:1]:
+            expansion = RM3(bm25, task.counts(bm25.vectorizer))
             rivals["RM3"], settings["RM3"] = outcome.evaluate(bm25, expansion.values), expansion.setting
     if task.past is not None and task.past.rows.size:
-        appended = Appended(space, task.counts(space.vectoriser))
+        appended = Appended(space, task.counts(space.vectorizer))
         rivals[APPENDED] = outcome.evaluate(space, appended.values)
     learned_parts = {name: found for name, found in parts.items() if found is not None}
     if len(learned_parts) > 1:
@@ -216,7 +216,7 @@ def make_report(
     _, final = others.popitem()
     details = Details(
         name=_clean(name),
-        data=facts.data | _facts_of_words(space.vectoriser),
+        data=facts.data | _facts_of_words(space.vectorizer),
         random_state=random_state,
         learning=_learning(choice, curves),
         rival_settings=settings,
@@ -240,7 +240,7 @@ def make_report(
         seconds=seconds,
         rivals=tuple(SystemResult.from_evaluation(name, evaluation) for name, evaluation in rivals.items()),
         details=details,
-        notes=(*facts.notes, *columns_notes(model.doc_vectoriser, model.weights)),
+        notes=(*facts.notes, *columns_notes(model.doc_vectorizer, model.weights)),
         rejected=None if accepted else SystemResult.from_evaluation("learned", learned),
         evidence=outcome.evidence(),
         crossed=not outcome.is_given,
@@ -253,18 +253,18 @@ def next_step(model: TextModel, serve: str = "tc.Index.build(docs, model)", use:
     return f"To use it anyway: {use or f'model.with_parts({list(rejected)})'}." if rejected else f"Next: {serve}."
 
 
-def _facts_of_words(words: Vectoriser) -> dict[str, Any]:
-    analyser = words.analyser or Analyser()
+def _facts_of_words(words: Vectorizer) -> dict[str, Any]:
+    analyzer = words.analyzer or Analyzer()
     stop_words = (
-        analyser.stop_words if isinstance(analyser.stop_words, str | None) else f"{len(analyser.stop_words)} words"
+        analyzer.stop_words if isinstance(analyzer.stop_words, str | None) else f"{len(analyzer.stop_words)} words"
     )
     return {
         "n_words": len(words.index_),
         "mean_length": words.mean_length_,
-        "tokenizer": analyser.tokenizer,
+        "tokenizer": analyzer.tokenizer,
         "stop_words": stop_words or "none",
-        "stemmer": analyser.stemmer or "none",
-        "ngrams": list(analyser.ngrams),
+        "stemmer": analyzer.stemmer or "none",
+        "ngrams": list(analyzer.ngrams),
     }
 
 
@@ -322,7 +322,7 @@ def _by_query(space: Space, final: Evaluation, start: Evaluation, measure: str, 
 
 def _pairs(model: TextModel) -> tuple[tuple[str, str, float], ...]:
     """The strongest pairs, sought among the words in most documents where there are many words."""
-    words = model.doc_vectoriser
+    words = model.doc_vectorizer
     frequency = np.sort(words.document_frequency_)[::-1]
     min_docs = 10 if words.n_docs_ >= 1000 else max(1, words.n_docs_ // 100)
     if frequency.size > _MOST_PAIRED_WORDS:

@@ -21,7 +21,7 @@ from tercet.fitting.cross_language import best_starts, learn
 from tercet.fitting.rankers import n_steps_for
 from tercet.fitting.text_model import TextModel
 from tercet.measure import HeldOutQueries, parse_measure
-from tercet.text import Analyser, Vectoriser
+from tercet.text import Analyzer, Vectorizer
 
 _STEPS_PER_TRANSLATION, _FEWEST_STEPS, _MOST_STEPS = 16, 16_384, 131_072
 _FEWEST = 20
@@ -37,8 +37,8 @@ def fit_parallel(
     *,
     qrels: Any = None,
     measure: str = "nDCG@10",
-    query_analyser: Analyser | None = None,
-    doc_analyser: Analyser | None = None,
+    query_analyzer: Analyzer | None = None,
+    doc_analyzer: Analyzer | None = None,
     n_steps: int | None = None,
     random_state: int = 0,
     verbose: bool | None = None,
@@ -59,7 +59,7 @@ def fit_parallel(
     qrels : qid -> doc_id -> grade, optional: relevant documents besides translations, such as linked pages. A query's
         own translation is then left out of its ranking, unless it is judged
     measure : measure of judgements; translations are measured by the reciprocal rank (RR) of a text's translation
-    query_analyser, doc_analyser : tokenizers; by default words of two letters or more, and pairs of characters for
+    query_analyzer, doc_analyzer : tokenizers; by default words of two letters or more, and pairs of characters for
         languages written without blanks
     n_steps : preferences to learn from; default 16 for each translation, 16,384 to 131,072, or as in ``fit`` for
         judgements
@@ -68,7 +68,7 @@ def fit_parallel(
     Returns
     -------
     TextModel
-        With a vectoriser for each side. Its ``report`` has all starts and the learned model on untouched queries.
+        With a vectorizer for each side. Its ``report`` has all starts and the learned model on untouched queries.
 
     Notes
     -----
@@ -102,8 +102,8 @@ def fit_parallel(
         judged = {qids[query]: {doc_ids[doc]: 1} for query, doc in pairs.tolist()}
     sampler = JudgementSampler.from_qrels(judged, n_docs=len(doc_ids), query_rows=query_rows, doc_rows=doc_rows)
     query_words, doc_words = (
-        Vectoriser(analyser=analyser or _analyser_for(texts), max_features=_MOST_WORDS)
-        for analyser, texts in ((query_analyser, list(query_texts.values())), (doc_analyser, list(doc_texts.values())))
+        Vectorizer(analyzer=analyzer or _analyzer_for(texts), max_features=_MOST_WORDS)
+        for analyzer, texts in ((query_analyzer, list(query_texts.values())), (doc_analyzer, list(doc_texts.values())))
     )
     Q = query_words.fit_transform_docs(query_texts.values())
     D = doc_words.fit_transform_docs(doc_texts.values())
@@ -166,11 +166,11 @@ def _pairs(translations: Any, query_rows: Mapping[str, int], doc_rows: Mapping[s
     return array
 
 
-def _analyser_for(texts: list[str]) -> Analyser:
-    """Tokenise words, or pairs of characters if most of a sample of the texts is written without blanks."""
+def _analyzer_for(texts: list[str]) -> Analyzer:
+    """Tokenize words, or pairs of characters if most of a sample of the texts is written without blanks."""
     sample = "".join(text[:500] for text in texts[:: max(1, len(texts) // 200)])
     letters = sum(map(str.isalpha, sample))
-    return Analyser(tokenizer="characters" if 2 * len(_WITHOUT_BLANKS.findall(sample)) > letters else "words")
+    return Analyzer(tokenizer="characters" if 2 * len(_WITHOUT_BLANKS.findall(sample)) > letters else "words")
 
 
 def _split(rows: NDArray[Any], seed: int) -> list[NDArray[Any]]:

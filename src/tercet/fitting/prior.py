@@ -17,7 +17,7 @@ from tercet.fitting.rankers import Candidate
 from tercet.fitting.task import Facts, Space
 from tercet.learn import Source, TermPairRanker
 from tercet.learn.offset import OffsetSource, seen_whole
-from tercet.text import Vectoriser
+from tercet.text import Vectorizer
 from tercet.weights import Sparse, Weights
 
 _MOST_NAMED = 20  # words in a note
@@ -42,12 +42,12 @@ class KnownWords:
     unknown: tuple[str, ...]
 
     @classmethod
-    def between(cls, pairs: Sequence[WordPair], words: Vectoriser) -> KnownWords:
-        """Return the pairs as matrices between the words of a vocabulary, tokenised as its texts are."""
+    def between(cls, pairs: Sequence[WordPair], words: Vectorizer) -> KnownWords:
+        """Return the pairs as matrices between the words of a vocabulary, tokenized as its texts are."""
         texts = list(dict.fromkeys(word for pair in pairs for word in (pair.query_word, pair.doc_word)))
         columns = {
             text: words.index_.get(tokens[0]) if len(tokens) == 1 else None
-            for text, tokens in zip(texts, words.analysed(texts), strict=True)
+            for text, tokens in zip(texts, words.analyzed(texts), strict=True)
         }
         weights: dict[Any, float] = {}
         never: dict[Any, float] = {}

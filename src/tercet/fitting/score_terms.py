@@ -25,7 +25,7 @@ from tercet.measure.held_out import HeldOutPreferences, HeldOutQueries
 from tercet.measure.names import Measure
 from tercet.memory import MemorySettings
 from tercet.memory.value import kernel_values, pooled_rows, saturated, unit_rows
-from tercet.text.fielded import FieldedVectoriser
+from tercet.text.fielded import FieldedVectorizer
 from tercet.weights import Weights
 
 SHAPES: Final = ((0.0, 2.0), (0.3, 2.0), (0.0, 3.0), (0.3, 1.0), (0.5, 1.0))  # threshold and power of the similarity
@@ -254,8 +254,8 @@ def _keys(mix: Mix) -> list[Any]:
 
 def words_of(space: Space) -> int:
     """Number of columns that are words; those of fields, numbers and vectors stand behind them."""
-    words = space.vectoriser
-    return words.layout_.n_words if isinstance(words, FieldedVectoriser) else space.D.shape[1]
+    words = space.vectorizer
+    return words.layout_.n_words if isinstance(words, FieldedVectorizer) else space.D.shape[1]
 
 
 def _pooled_columns(terms: Mapping[Any, NDArray[np.float32]], held_out: TextHeldOut, block: slice) -> NDArray[np.int32]:

@@ -16,7 +16,7 @@ from tercet.fitting.rankers import FOR_JUDGEMENTS, Candidate
 from tercet.fitting.task import Fold, Space, TextHeldOut
 from tercet.learn import SampledSource
 from tercet.learn.joint import JointRanker, joined, taken_apart, words_of
-from tercet.text import Analyser, FieldedVectoriser, Vectoriser
+from tercet.text import Analyzer, FieldedVectorizer, Vectorizer
 from tercet.text.fielded import check_names
 from tercet.weights import Identity, Weights
 
@@ -51,8 +51,8 @@ class ScoredColumns:
                 raise InputError(f"the weight of the field {name!r} must be a number from 0; got {weight!r}")
         return cls(weights, tuple(listed)) if weights or listed else None
 
-    def vectoriser(self, analyser: Analyser, **weighting: Any) -> FieldedVectoriser:
-        return FieldedVectoriser(fields=list(self.fields), features=list(self.features), analyser=analyser, **weighting)
+    def vectorizer(self, analyzer: Analyzer, **weighting: Any) -> FieldedVectorizer:
+        return FieldedVectorizer(fields=list(self.fields), features=list(self.features), analyzer=analyzer, **weighting)
 
     def prior(self, unit: float) -> list[float]:
         """Weights to start from where a match of the whole text counts ``unit``."""
@@ -60,8 +60,8 @@ class ScoredColumns:
 
     def with_fields(self, space: Space) -> Space | None:
         """Return a start with the expected weights of fields, which learning has to beat; None without fields."""
-        words = space.vectoriser
-        if not self.fields or not isinstance(words, FieldedVectoriser):
+        words = space.vectorizer
+        if not self.fields or not isinstance(words, FieldedVectorizer):
             return None
         match = Weights([Identity(n_terms=words.layout_.n_words)])
         start = joined(match, np.array(self.prior(1.0)), words.layout_)
@@ -75,8 +75,8 @@ class ScoredColumns:
         All have the same penalty, and start from the expected weights of fields or from nothing: the best on a fold
         where words match themselves and these weights alone are learned, which takes a moment for each setting.
         """
-        words = space.vectoriser
-        assert isinstance(words, FieldedVectoriser)
+        words = space.vectorizer
+        assert isinstance(words, FieldedVectorizer)
         layout, unit = words.layout_, float(FOR_JUDGEMENTS[0]["identity_weight"])
         held_out = fold.parts(space.Q, space.D)[0].held_out
         n_pilot = min(n_steps, _PILOT_STEPS)
@@ -107,9 +107,9 @@ class ScoredColumns:
         return candidates
 
 
-def weights_by_name(words: Vectoriser, weights: Weights) -> dict[str, float]:
+def weights_by_name(words: Vectorizer, weights: Weights) -> dict[str, float]:
     """Weight of each field and each number that has one, by name."""
-    if not isinstance(words, FieldedVectoriser):
+    if not isinstance(words, FieldedVectorizer):
         return {}
     _, w = taken_apart(weights, words.layout_)
     numbers = words.words_[words.layout_.first_number : words.layout_.any_query]
@@ -117,14 +117,14 @@ def weights_by_name(words: Vectoriser, weights: Weights) -> dict[str, float]:
     return {name: weight for name, weight in named.items() if weight}
 
 
-def chosen_weights(words: Vectoriser, weights: Weights) -> dict[str, float]:
+def chosen_weights(words: Vectorizer, weights: Weights) -> dict[str, float]:
     """Weights of fields and numbers among the chosen settings of a report."""
     return {f"weight of {name}": round(weight, 4) for name, weight in weights_by_name(words, weights).items()}
 
 
-def columns_notes(words: Vectoriser, weights: Weights) -> tuple[str, ...]:
+def columns_notes(words: Vectorizer, weights: Weights) -> tuple[str, ...]:
     """Weights of fields and numbers in a sentence, if there are fields or numbers."""
-    if not isinstance(words, FieldedVectoriser) or not words.layout_.n_features:
+    if not isinstance(words, FieldedVectorizer) or not words.layout_.n_features:
         return ()
     named = ", ".join(f"{name} {weight:+.3g}" for name, weight in weights_by_name(words, weights).items())
     match = f"beside words, of which a match counts {weights.identity:.3g}: "
@@ -133,8 +133,8 @@ def columns_notes(words: Vectoriser, weights: Weights) -> tuple[str, ...]:
 
 def words_alone(space: Space) -> Space:
     """Return the space without fields and numbers."""
-    words = space.vectoriser
-    if not isinstance(words, FieldedVectoriser):
+    words = space.vectorizer
+    if not isinstance(words, FieldedVectorizer):
         return space
 
     def plain(held_out: TextHeldOut) -> TextHeldOut:

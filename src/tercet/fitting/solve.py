@@ -39,7 +39,7 @@ def solve(
     spaces, space = choose_start(task, how)
     if sys.stderr.isatty() if how.verbose is None else how.verbose:
         print(first_look(task, space), file=sys.stderr, flush=True)
-    known = None if how.pairs is None else KnownWords.between(how.pairs, space.vectoriser)
+    known = None if how.pairs is None else KnownWords.between(how.pairs, space.vectorizer)
     if known is not None:
         plain, space = space, known.start(space)
         spaces = spaces if space is plain else [*spaces, space]
@@ -116,7 +116,7 @@ class _ModelBuilder:
     def learned(self, mix: Mix, own: VectorMaps | None) -> tuple[TextModel, dict[str, Any]]:
         """The model of a mix, and a summary of its settings; with ``own``, texts have columns for own vectors."""
         mixed = self.space if own is None else own.space
-        words, unit = mixed.vectoriser, self.unit(mix)
+        words, unit = mixed.vectorizer, self.unit(mix)
         weights, word_map, summary = mixed.start, None, start_summary(self.space)
         if mix.words is not None:
             candidate = self.trials.candidates[mix.words]
@@ -151,8 +151,8 @@ class _ModelBuilder:
             start = self.space.start if mix.vectors is None or self.own is None else self.own.space.start
             return replace(learned, learned=LearnedParts(used, start * self.unit(mix) if has_words else None)), summary
         plain = self.space if self.space.given_start is not None else words_alone(self.space)
-        model = TextModel(plain.vectoriser, plain.vectoriser, plain.start)
-        if plain.vectoriser is not learned.doc_vectoriser:
+        model = TextModel(plain.vectorizer, plain.vectorizer, plain.start)
+        if plain.vectorizer is not learned.doc_vectorizer:
             return model, summary  # documents need no columns, or vectors, to be searched
         other, memory = learned.weights * (1 / self.unit(mix)) if has_words else None, learned.memory
         if memory is not None:

@@ -71,12 +71,12 @@ def fit_vectors(
     Examples
     --------
     >>> import tempfile
-    >>> from tercet.text import vectorise
+    >>> from tercet.text import vectorize
     >>> docs = {"a": "cats purr", "b": "dogs bark", "c": "fish swim"}
     >>> queries = {f"{word}{i}": word for i in range(5) for word in ("feline", "canine")}
     >>> qrels = {qid: {"b" if word == "canine" else "a": 1} for qid, word in queries.items()}
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     vectors = vectorise(docs, queries, f"{folder}/vectors")
+    ...     vectors = vectorize(docs, queries, f"{folder}/vectors")
     ...     model = fit_vectors(vectors, qrels, n_steps=5000, random_state=3)
     >>> next(iter(model.rank({"q": "canine"}, docs, k=1)["q"]))
     'b'
@@ -84,8 +84,8 @@ def fit_vectors(
     began = time.perf_counter()
     seed = check_seed(random_state)
     if vectors.queries is None:
-        raise InputError(f"{vectors.path} has no queries; vectorise them together with the documents")
-    shared = vectors.query_vectoriser is vectors.doc_vectoriser
+        raise InputError(f"{vectors.path} has no queries; vectorize them together with the documents")
+    shared = vectors.query_vectorizer is vectors.doc_vectorizer
     learner = ranker
     if not isinstance(learner, TermPairRanker):
         learner = term_pair_ranker(ranker or "low-rank", vectors.docs.shape, seed, shared=shared)
@@ -107,13 +107,13 @@ def fit_vectors(
         steps = n_steps_for(sum(map(len, source.values()))) if n_steps is None else n_steps
         source = SampledSource(judgement_sampler(vectors, source), steps, random_state=seed)
     learner.fit(vectors.queries, source, vectors.docs, callbacks=callbacks)
-    start = {"tfidf": "tf-idf", "bm25": "BM25"}[vectors.vectoriser.weighting]
+    start = {"tfidf": "tf-idf", "bm25": "BM25"}[vectors.vectorizer.weighting]
     measures, notes = [str(to_report.measure)], []
     if isinstance(to_report, StoredQueries):
         measures = list(dict.fromkeys([*measures, "nDCG@10", "AP"]))
         notes = [f"the best {DEPTH:,} documents of each query count."]
     return learned_or_start(
-        (vectors.query_vectoriser, vectors.doc_vectoriser),
+        (vectors.query_vectorizer, vectors.doc_vectorizer),
         learner.weights_,
         {start: Weights([Identity(n_terms=vectors.docs.shape[1])])} if shared else {},
         to_choose,

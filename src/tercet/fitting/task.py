@@ -38,9 +38,9 @@ from tercet.fitting.leaving_out import (
 from tercet.fitting.preference_pairs import ClickPairs, PreferredPairs, QueryNames, Triplets, by_known_names
 from tercet.measure.held_out import HeldOutPreferences, HeldOutQueries
 from tercet.measure.names import PAIR_ACCURACY, Measure, parse_measure
-from tercet.text import Vectoriser
+from tercet.text import Vectorizer
 from tercet.text.counting import CountedTexts
-from tercet.text.fielded import FieldedVectoriser, docs_for
+from tercet.text.fielded import FieldedVectorizer, docs_for
 from tercet.weights import Identity, Weights
 
 TextHeldOut = HeldOutQueries | HeldOutPreferences
@@ -134,7 +134,7 @@ class Space:
     """One way to weight words: matrices of all texts, queries to choose among spaces, and test queries if given."""
 
     name: str
-    vectoriser: Vectoriser
+    vectorizer: Vectorizer
     Q: sparse.csr_array
     D: sparse.csr_array
     queries: TextHeldOut
@@ -358,14 +358,14 @@ class Task:
     def _counted(self) -> CountedTexts:
         return CountedTexts(self.docs.values())
 
-    def build(self, vectorisers: Sequence[Vectoriser]) -> list[tuple[sparse.csr_array, sparse.csr_array]]:
-        """Q and D for each of several vectorisers that tokenise alike; a fitted one keeps its words."""
+    def build(self, vectorizers: Sequence[Vectorizer]) -> list[tuple[sparse.csr_array, sparse.csr_array]]:
+        """Q and D for each of several vectorizers that tokenize alike; a fitted one keeps its words."""
         asked = list(self.texts.values())
         taught = [asked[row] for row in np.flatnonzero(self.free)]
-        if not self.linked and any(isinstance(words, FieldedVectoriser) for words in vectorisers):
-            rows = [words.fit_transform_docs(docs_for(words, self.docs), queries=taught) for words in vectorisers]
-            return [(words.transform_queries(asked), D) for words, D in zip(vectorisers, rows, strict=True)]
-        first, *others = vectorisers
+        if not self.linked and any(isinstance(words, FieldedVectorizer) for words in vectorizers):
+            rows = [words.fit_transform_docs(docs_for(words, self.docs), queries=taught) for words in vectorizers]
+            return [(words.transform_queries(asked), D) for words, D in zip(vectorizers, rows, strict=True)]
+        first, *others = vectorizers
         if hasattr(first, "words_"):
             counts = first.counts(self._counted)
         else:
@@ -373,24 +373,24 @@ class Task:
         asked_counts = counts if self.linked else first.counts(asked)
         for words in others:
             words.adopt(first, counts)
-        return [(words.query_rows(asked_counts), words.doc_rows(counts)) for words in vectorisers]
+        return [(words.query_rows(asked_counts), words.doc_rows(counts)) for words in vectorizers]
 
-    def spaces(self, vectorisers: Mapping[str, Vectoriser]) -> list[Space]:
-        """Build a space for each named vectoriser."""
-        matrices = self.build(list(vectorisers.values()))
+    def spaces(self, vectorizers: Mapping[str, Vectorizer]) -> list[Space]:
+        """Build a space for each named vectorizer."""
+        matrices = self.build(list(vectorizers.values()))
         return [
-            self.space(name, words, Q, D) for (name, words), (Q, D) in zip(vectorisers.items(), matrices, strict=True)
+            self.space(name, words, Q, D) for (name, words), (Q, D) in zip(vectorizers.items(), matrices, strict=True)
         ]
 
     def space(
-        self, name: str, words: Vectoriser, Q: sparse.csr_array, D: sparse.csr_array, start: Weights | None = None
+        self, name: str, words: Vectorizer, Q: sparse.csr_array, D: sparse.csr_array, start: Weights | None = None
     ) -> Space:
         """A space of given rows."""
         return Space(name, words, Q, D, self._choosing(Q, D), tuple(self._test_parts(words, Q, D)), start)
 
-    def counts(self, words: Vectoriser) -> sparse.csr_array:
+    def counts(self, words: Vectorizer) -> sparse.csr_array:
         """Word counts of documents, (n_docs, n_words)."""
-        plain = words.plain_ if isinstance(words, FieldedVectoriser) else words
+        plain = words.plain_ if isinstance(words, FieldedVectorizer) else words
         return plain.counts(self._counted).rows(len(plain.words_))
 
     # -- learning ----------------------------------------------------------------------------------------------------
@@ -605,7 +605,7 @@ class Task:
         queries = self._main(self.free | self.validation).held_out(Q, D, self.qids)
         return some_queries(queries, _MOST_SCORES, _FEWEST_CHOOSING).at_most(_MOST_CHOOSING)
 
-    def _test_parts(self, words: Vectoriser, Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
+    def _test_parts(self, words: Vectorizer, Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
         """Parts to report on, if given."""
         if self.other_texts is not None:
             texts, labels = self.other_texts

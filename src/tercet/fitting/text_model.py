@@ -1,4 +1,4 @@
-"""A model of texts: vectorisers, weights and the report of how they were chosen."""
+"""A model of texts: vectorizers, weights and the report of how they were chosen."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tercet.store import Bundle, write_bundle
 from tercet.store.codec import decode, encode
 from tercet.store.kinds import TEXT_MODEL
 from tercet.store.schema import OMIT_DEFAULT, Bounds, SameAs
-from tercet.text import Analyser, CorrelatedWords, Vectoriser
-from tercet.text.fielded import ANY_QUERY, ColumnLayout, FieldedVectoriser, docs_for
+from tercet.text import Analyzer, CorrelatedWords, Vectorizer
+from tercet.text.fielded import ANY_QUERY, ColumnLayout, FieldedVectorizer, docs_for
 from tercet.weights import Explanation, Identity, Pairs, Sparse, Weights
 from tercet.weights.explanation import merge_pairs
 
@@ -34,9 +34,9 @@ from tercet.weights.explanation import merge_pairs
 ORDINARY_BM25: Final[dict[str, Any]] = {"weighting": "bm25", "k1": 1.2, "b": 0.75}
 
 
-def ordinary_analyser() -> Analyser:
+def ordinary_analyzer() -> Analyzer:
     """Words of two letters or more, reduced to their English stems; stop words are kept."""
-    return Analyser(stemmer="english")
+    return Analyzer(stemmer="english")
 
 
 @dataclass(frozen=True)
@@ -156,9 +156,9 @@ class LearnedParts:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TextModel:
-    """Scores texts: query and document vectorisers around a weights value.
+    """Scores texts: query and document vectorizers around a weights value.
 
-    ``doc_vectoriser`` is the same object as ``query_vectoriser`` unless queries and documents have vocabularies of
+    ``doc_vectorizer`` is the same object as ``query_vectorizer`` unless queries and documents have vocabularies of
     their own. ``words`` is the map behind correlated weights, where there is one: the weights do not need it, `nearest`
     reads it. ``taught`` names rows of files of taught actions that the model has learned from. ``memory``
     adds to the score of documents that answered past queries, and of those that never did. ``learned`` has learned
@@ -172,8 +172,8 @@ class TextModel:
     ['b']
     """
 
-    query_vectoriser: Vectoriser
-    doc_vectoriser: Vectoriser
+    query_vectorizer: Vectorizer
+    doc_vectorizer: Vectorizer
     weights: Weights
     report: Report | None = None
     words: CorrelatedWords | None = None
@@ -184,8 +184,8 @@ class TextModel:
     text_columns: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        n_queries, n_docs = (len(one.words_) for one in (self.query_vectoriser, self.doc_vectoriser))
-        words = f"{n_queries:,}" if self.query_vectoriser is self.doc_vectoriser else f"{n_queries:,} and {n_docs:,}"
+        n_queries, n_docs = (len(one.words_) for one in (self.query_vectorizer, self.doc_vectorizer))
+        words = f"{n_queries:,}" if self.query_vectorizer is self.doc_vectorizer else f"{n_queries:,} and {n_docs:,}"
         memory = "" if self.memory is None else f", {self.memory!r}"
         return f"TextModel({words} words, {self.weights!r}{memory})"
 
@@ -197,14 +197,14 @@ class TextModel:
         raise AttributeError(f"a TextModel has no {name!r}{hint}", name=name, obj=self)
 
     def __post_init__(self) -> None:
-        shape = (len(self.query_vectoriser.words_), len(self.doc_vectoriser.words_))
+        shape = (len(self.query_vectorizer.words_), len(self.doc_vectorizer.words_))
         if self.weights.shape != shape:
             raise InputError(f"weights have shape {self.weights.shape}, the vocabularies {shape}; they must agree")
         if self.words is not None and self.words.n_features_in_ != shape[0]:
             raise InputError(f"the word map has {self.words.n_features_in_} words, the vocabulary {shape[0]}")
         if self.memory is not None and self.memory.n_terms > shape[0]:
             raise InputError(f"memory has {self.memory.n_terms} words, the vocabulary {shape[0]}")
-        shares_words = self.query_vectoriser is self.doc_vectoriser
+        shares_words = self.query_vectorizer is self.doc_vectorizer
         if self.memory is not None and self.memory.settings.unseen and not shares_words:
             raise InputError(
                 "memory gives matching words a weight, and queries and documents have vocabularies of their own, in "
@@ -212,13 +212,13 @@ class TextModel:
             )
 
     @classmethod
-    def bm25(cls, texts: Iterable[str], analyser: Analyser | None = None) -> TextModel:
+    def bm25(cls, texts: Iterable[str], analyzer: Analyzer | None = None) -> TextModel:
         """BM25 over the words of documents: a start without judgements, from which others learn on.
 
         Parameters
         ----------
         texts : the documents, read once; memory for one number per distinct word of each
-        analyser : how texts are tokenised; by default words of two letters or more, reduced to their English stems.
+        analyzer : how texts are tokenized; by default words of two letters or more, reduced to their English stems.
             `tc.fit` takes the same where judgements do not clearly say otherwise
 
         Examples
@@ -227,11 +227,11 @@ class TextModel:
         >>> TextModel.bm25(docs.values()).rank({"q": "the eye"}, docs, k=1)["q"].keys()
         dict_keys(['b'])
         """
-        return cls.of_words(Vectoriser(analyser=analyser or ordinary_analyser(), **ORDINARY_BM25).fit(texts))
+        return cls.of_words(Vectorizer(analyzer=analyzer or ordinary_analyzer(), **ORDINARY_BM25).fit(texts))
 
     @classmethod
-    def of_words(cls, words: Vectoriser) -> TextModel:
-        """Matching of words by a fitted vectoriser."""
+    def of_words(cls, words: Vectorizer) -> TextModel:
+        """Matching of words by a fitted vectorizer."""
         return cls(words, words, Weights([Identity(n_terms=len(words.words_))]))
 
     @property
@@ -286,34 +286,34 @@ class TextModel:
     def queries(self, texts: Sequence[str], vectors: Any = None) -> sparse.csr_array:
         """Query rows of texts; with their own vectors, (n, n_dims), where the model has some: else by words alone."""
         if vectors is None:
-            return self.query_vectoriser.transform_queries(texts)
+            return self.query_vectorizer.transform_queries(texts)
         if not self.n_dims:
             raise InputError("the model has no own vectors; it was learned from words alone")
-        assert isinstance(self.query_vectoriser, FieldedVectoriser)
-        return self.query_vectoriser.transform_queries(texts, vectors)
+        assert isinstance(self.query_vectorizer, FieldedVectorizer)
+        return self.query_vectorizer.transform_queries(texts, vectors)
 
     def docs(self, docs: Sequence[str] | Mapping[str, str]) -> sparse.csr_array:
         """Document rows of texts, or of documents by id; `Documents` where the model has fields or numbers."""
-        return self.doc_vectoriser.transform_docs(
-            docs_for(self.doc_vectoriser, docs) if isinstance(docs, Mapping) else docs
+        return self.doc_vectorizer.transform_docs(
+            docs_for(self.doc_vectorizer, docs) if isinstance(docs, Mapping) else docs
         )
 
     @property
     def n_words(self) -> int | None:
         """How many columns are words, where those of fields and numbers stand behind them; None where all are words."""
-        words = self.doc_vectoriser
-        return words.layout_.n_words if isinstance(words, FieldedVectoriser) else None
+        words = self.doc_vectorizer
+        return words.layout_.n_words if isinstance(words, FieldedVectorizer) else None
 
     @property
     def any_query(self) -> int | None:
         """The column that all queries have, by which numbers of documents count; None where all columns are words."""
-        return self._layout.any_query if isinstance(self.doc_vectoriser, FieldedVectoriser) else None
+        return self._layout.any_query if isinstance(self.doc_vectorizer, FieldedVectorizer) else None
 
     @property
     def n_dims(self) -> int:
         """How many numbers the own vectors have that documents and queries must come with; 0 where there are none."""
-        words = self.doc_vectoriser
-        return words.layout_.n_dims if isinstance(words, FieldedVectoriser) else 0
+        words = self.doc_vectorizer
+        return words.layout_.n_dims if isinstance(words, FieldedVectorizer) else 0
 
     def adapted_vectors(self, vectors: Any) -> NDArray[np.float32]:
         """Own vectors of queries as a vector engine is to be asked: ``M'x`` (n, n_dims).
@@ -331,14 +331,14 @@ class TextModel:
 
     @property
     def _layout(self) -> ColumnLayout:
-        assert isinstance(self.doc_vectoriser, FieldedVectoriser)
-        return self.doc_vectoriser.layout_
+        assert isinstance(self.doc_vectorizer, FieldedVectorizer)
+        return self.doc_vectorizer.layout_
 
     def words_alone(self) -> TextModel:
         """The same without fields, numbers, own vectors and memory, and without a report, which is of all; itself where
         it has none."""
-        words = self.doc_vectoriser
-        if not isinstance(words, FieldedVectoriser):
+        words = self.doc_vectorizer
+        if not isinstance(words, FieldedVectorizer):
             if self.memory is None:
                 return self
             kept = self.learned and replace(self.learned, used=tuple(part for part in self.parts if part != "memory"))
@@ -349,7 +349,7 @@ class TextModel:
 
     def check_words_only(self, what: str) -> None:
         """Refuse, for what can do nothing with them, a model that has fields, numbers or memory."""
-        if isinstance(self.doc_vectoriser, FieldedVectoriser):
+        if isinstance(self.doc_vectorizer, FieldedVectorizer):
             others = "own vectors" if self.n_dims else "fields or numbers of documents"
             raise InputError(f"{what} is of words alone, and the model has {others} besides")
         if self.memory is not None:
@@ -387,7 +387,7 @@ class TextModel:
         if not isinstance(doc, str | Documents):
             doc = as_documents({"document": doc})
         row, Q = self.docs([doc] if isinstance(doc, str) else doc), self.queries([query])
-        unknown = tuple(self.query_vectoriser.unknown_words(query))
+        unknown = tuple(self.query_vectorizer.unknown_words(query))
         why = self.worded(self.explained(self.weights, Q, row), unknown, row)
         return why if doc_id is None else self.with_memory_reasons(why, Q, doc_id, row)
 
@@ -397,7 +397,7 @@ class TextModel:
         """Add memory to an explanation by words; ``Q`` and ``D`` are the rows of the query and of the document."""
         if self.memory is None:
             return why
-        reasons, words = self.memory.explain(Q, doc_id, D, self.n_words), self.query_vectoriser.words_
+        reasons, words = self.memory.explain(Q, doc_id, D, self.n_words), self.query_vectorizer.words_
         added = [
             *((words[column], f"past queries: {words[column]}", amount) for column, amount in reasons.pooled),
             *((words[column], f"new document: {words[column]}", amount) for column, amount in reasons.matches),
@@ -429,28 +429,28 @@ class TextModel:
     ) -> TextExplanation:
         """An explanation in words; with the document's row, numbers are told as the document has them."""
         value_of = {} if doc is None else dict(zip(doc.indices.tolist(), doc.data.tolist(), strict=True))
-        query_words, describe = self.query_vectoriser.words_, self.doc_vectoriser.described
+        query_words, describe = self.query_vectorizer.words_, self.doc_vectorizer.described
         pairs = tuple((query_words[a], describe(b, value_of.get(b)), contribution) for a, b, contribution in why)
         return TextExplanation(why.score, pairs, unknown)
 
     def related(self, word: str, k: int = 10) -> list[tuple[str, float]]:
         """The k document words that count most for a query word, by size of weight, sign kept."""
-        return [(self.doc_vectoriser.words_[j], weight) for j, weight in self.weights.related(self._column(word), k)]
+        return [(self.doc_vectorizer.words_[j], weight) for j, weight in self.weights.related(self._column(word), k)]
 
     def nearest(self, word: str, k: int | None = None) -> list[tuple[str, float]]:
         """The k frequent words that a word is replaced by, and their DICE; all of them without k."""
         if self.words is None:
             raise InputError("the model has no word map; only one with correlated words has")
-        return [(self.query_vectoriser.words_[j], dice) for j, dice in self.words.nearest(self._column(word), k)]
+        return [(self.query_vectorizer.words_[j], dice) for j, dice in self.words.nearest(self._column(word), k)]
 
     def _column(self, word: str) -> int:
-        column = self.query_vectoriser.index_.get(word)
+        column = self.query_vectorizer.index_.get(word)
         if column is None:
-            # Tokenise it as a query: "Hockey" and a stemmed model's "running" are known that way.
+            # Tokenize it as a query: "Hockey" and a stemmed model's "running" are known that way.
             row = self.queries([word])
-            known = row.indices[row.indices < len(self.query_vectoriser.index_)]
+            known = row.indices[row.indices < len(self.query_vectorizer.index_)]
             if known.size != 1:
-                raise InputError(f"the model does not know the word {word!r}{self.query_vectoriser.spelt_like(word)}")
+                raise InputError(f"the model does not know the word {word!r}{self.query_vectorizer.spelt_like(word)}")
             column = int(known[0])
         return column
 
@@ -461,7 +461,7 @@ class TextModel:
         than ``min_docs`` documents are left out, and each word is shown at most ``per_word`` times on each side. W is
         looked at block by block, never as a whole.
         """
-        sides = (self.query_vectoriser, self.doc_vectoriser)
+        sides = (self.query_vectorizer, self.doc_vectorizer)
         query_rarity, doc_rarity = (np.where(v.document_frequency_ >= min_docs, v.idf_, 0.0) for v in sides)
         query_words, doc_words = (v.words_ for v in sides)
         rows, columns = np.flatnonzero(query_rarity), np.flatnonzero(doc_rarity)
@@ -500,10 +500,10 @@ class TextModel:
         from tercet.learn.joint import joined, taken_apart
         from tercet.learn.thin import largest_entries
 
-        if isinstance(self.doc_vectoriser, FieldedVectoriser):
+        if isinstance(self.doc_vectorizer, FieldedVectorizer):
             from tercet.learn.vector_map import is_vector_map
 
-            layout = self.doc_vectoriser.layout_
+            layout = self.doc_vectorizer.layout_
             words, w = taken_apart(self.weights, layout)
             thinned = joined(Weights([Sparse(weights=largest_entries(words, density))]), w, layout)
             maps = [part for part in self.weights.parts if is_vector_map(part, layout)]
@@ -514,7 +514,7 @@ class TextModel:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a folder; ``tc.load`` gives it back."""
-        sides = (self.query_vectoriser, self.doc_vectoriser)
+        sides = (self.query_vectorizer, self.doc_vectorizer)
         others = (getattr(self, name) for name in list(_SavedTextModel.__dataclass_fields__)[2:])
         saved = _SavedTextModel(*sides, *others)
         meta, arrays = encode(saved)
@@ -532,8 +532,8 @@ class TextModel:
 
 @dataclass(frozen=True)
 class _SavedTextModel:
-    queries: Vectoriser
-    docs: Annotated[Vectoriser, SameAs("queries", "shared_vocabulary")]
+    queries: Vectorizer
+    docs: Annotated[Vectorizer, SameAs("queries", "shared_vocabulary")]
     weights: Weights
     report: Report | None
     words: Annotated[CorrelatedWords | None, OMIT_DEFAULT] = None  # files from before there was one have none

@@ -26,11 +26,11 @@ def remember(task: Task, how: FitOptions, began: float) -> TextModel:
     space = ordinary_start(task, how)
     start = space.start
     if how.pairs is not None:
-        start = KnownWords.between(how.pairs, space.vectoriser).start(space).start
+        start = KnownWords.between(how.pairs, space.vectorizer).start(space).start
     settings = settings_of_memory(_USUAL, typical_best(space.queries, start), 1.0)
     texts = list(task.texts.values())
     memory = make_memory(task.past, space.Q, words_of(space), texts, task.doc_ids, settings)
-    facts, words = task.facts, space.vectoriser
+    facts, words = task.facts, space.vectorizer
     few = "1 query is" if facts.n_train == 1 else f"{facts.n_train:,} queries are"
     why = "" if task.can_validate else f": {few} too few; of {FEWEST_QUERIES} or more, some are left out in turn"
     untold = ("Test queries are not reported on; tc.evaluate measures them.",) if task.is_tested else ()

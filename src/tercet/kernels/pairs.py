@@ -196,7 +196,7 @@ def pair_curvature(scores, direction, grades, n_grades, margin):
 def listnet_slopes(scores, labels, slopes):
     """ListNet's loss of one query: the cross entropy of softmax(labels) and softmax(scores), and its derivative."""
     # No loop both sums and writes: where arrays stand close to each other such a loop is run one by one instead of
-    # vectorised, and the last bits would depend on where the arrays happen to be.
+    # vectorized, and the last bits would depend on where the arrays happen to be.
     n = scores.size
     highest, highest_label = scores.max(), labels.max()
     wanted = np.exp(labels - highest_label)

@@ -64,7 +64,7 @@ class RM3Expansion(BaseEstimator):
         counts : how often each word occurs in each document, CSR of the same shape; default D itself, whose weights
             then stand in for counts
         query_weight : positive (n_terms,), what one occurrence of a word weighs in a query, such as
-            ``vectoriser.idf_ ** vectoriser.idf_power`` for BM25; default 1. Queries are divided by it to get at their
+            ``vectorizer.idf_ ** vectorizer.idf_power`` for BM25; default 1. Queries are divided by it to get at their
             words, and the expanded ones are multiplied by it.
         """
         try:

@@ -1,6 +1,6 @@
 """Words and features in one model: ``score = q'Wd + w · phi(q, d)``, both learned from the same preferences.
 
-``phi`` are the matches of fields and the numbers of documents, as `FieldedVectoriser` lays them out behind the words.
+``phi`` are the matches of fields and the numbers of documents, as `FieldedVectorizer` lays them out behind the words.
 W learns as its ranker does, by the margin that features leave to it; w by FTRL-proximal with L1 (Cheng et al. 2018), by
 the margin that W leaves to it. Both are one bilinear form over all columns: a field is a diagonal block of it, a number
 an entry in the row of the column that all queries have.
@@ -296,7 +296,7 @@ def words_of(layout: ColumnLayout, *matrices: sparse.csr_array) -> tuple[sparse.
 class JointRanker(TermPairRanker):
     """``q'Wd + w · phi(q, d)``: any ranker's W on words, and a weight for each field and each number of documents.
 
-    Q and D are as `FieldedVectoriser` makes them. W of the rankers of `STEP_BY_STEP`, and that of a `SparseRanker` with
+    Q and D are as `FieldedVectorizer` makes them. W of the rankers of `STEP_BY_STEP`, and that of a `SparseRanker` with
     a penalty, its refit included, is learned side by side with w: the margin of a preference is that of both together,
     and one that misses it gives its step to both. W of another ranker is learned first, by itself, and w on top of it.
 

@@ -268,7 +268,7 @@ class BaseIndex(ABC):
         if not isinstance(text, str):
             many = "; search_many takes several" if isinstance(text, list | tuple | dict) else ""
             raise InputError(f"the query is of type {type(text).__name__}; expected a string{many}")
-        row, unknown = model.query_vectoriser.query(text)
+        row, unknown = model.query_vectorizer.query(text)
         if vector is not None:
             row = query_row(model.queries([text], [vector]))
         return SearchedQuery(_among(view, where), model, row, unknown)
@@ -328,7 +328,7 @@ def same_columns(searched: SearchedQuery) -> bool:
     """Whether a column is the same word for queries and documents; a model across languages has two vocabularies."""
     model = searched.model
     n, m = searched.view.scorer.weights.shape
-    return n == m if model is None else model.query_vectoriser is model.doc_vectoriser
+    return n == m if model is None else model.query_vectorizer is model.doc_vectorizer
 
 
 def best_rows(view: View, queries: ExpandedQueries, k: int, max_terms: int | None) -> list[Best]:
@@ -380,9 +380,9 @@ def weights_of(model: TextModel | Weights) -> Weights:
 
 
 def same_words(one: TextModel | Weights, other: TextModel | Weights) -> bool:
-    """Whether two models have the very same document vectoriser, so that nothing needs to be compared."""
+    """Whether two models have the very same document vectorizer, so that nothing needs to be compared."""
     if isinstance(one, TextModel) and isinstance(other, TextModel):
-        return one.doc_vectoriser is other.doc_vectoriser
+        return one.doc_vectorizer is other.doc_vectorizer
     return False
 
 

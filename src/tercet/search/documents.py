@@ -13,13 +13,13 @@ from tercet.data.documents import Documents, as_documents
 from tercet.data.frames import as_table
 from tercet.data.lines import id_problem, surrogate_problem
 from tercet.errors import InputError
-from tercet.fitting.text_model import ORDINARY_BM25, TextModel, ordinary_analyser
+from tercet.fitting.text_model import ORDINARY_BM25, TextModel, ordinary_analyzer
 from tercet.search.growth import Growth
 from tercet.search.segment import Segment
 from tercet.search.stored_fields import packed_record, unpacked_record
 from tercet.search.view import LiveSegment
 from tercet.store.strings import PackedIds
-from tercet.text import Analyser, FieldedVectoriser, Vectoriser
+from tercet.text import Analyzer, FieldedVectorizer, Vectorizer
 
 # Anything that `as_documents` takes, or (id, text) or (id, text, stored fields) one after the other.
 Docs = Any
@@ -29,15 +29,15 @@ _TEXTS_AT_ONCE = 8192
 _TIER = 8  # segments of documents up to one power of this are joined when they hold that many together
 
 
-def with_words(docs: Docs, model: TextModel | None, analyser: Analyser | None) -> tuple[Docs, Growth]:
-    """Documents and what tokenises them: the model that is given, or BM25 of the documents, whose words are counted."""
+def with_words(docs: Docs, model: TextModel | None, analyzer: Analyzer | None) -> tuple[Docs, Growth]:
+    """Documents and what tokenizes them: the model that is given, or BM25 of the documents, whose words are counted."""
     if model is not None:
-        if analyser is not None:
-            raise InputError("the model has an analyser of its own; give a model or an analyser")
+        if analyzer is not None:
+            raise InputError("the model has an analyzer of its own; give a model or an analyzer")
         check_model(model, TextModel)
         return docs, Growth(model)
     docs = list(docs) if isinstance(docs, Iterator) else in_columns(docs)
-    words = Vectoriser(analyser=analyser or ordinary_analyser(), **ORDINARY_BM25)
+    words = Vectorizer(analyzer=analyzer or ordinary_analyzer(), **ORDINARY_BM25)
     counts = words.fit_counts(_texts(listed_one_by_one(docs)))
     return docs, Growth(TextModel.of_words(words), counts)
 
@@ -117,7 +117,7 @@ def _rows(
     growth: Growth, docs: Docs, ids: Sequence[str], texts: Sequence[str], stored_fields: Sequence[str]
 ) -> sparse.csr_array:
     """The rows of some documents, with the columns that the model scores."""
-    if not isinstance(growth.vectoriser, FieldedVectoriser):
+    if not isinstance(growth.vectorizer, FieldedVectorizer):
         return growth.rows(texts)
     model = growth.model
     if isinstance(docs, Documents):

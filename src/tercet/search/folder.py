@@ -48,7 +48,7 @@ from tercet.store.fields import csr_problem
 from tercet.store.kinds import INDEX, INDEX_FACTORS, INDEX_SEGMENT, TEXT_MODEL, WEIGHTS
 from tercet.store.schema import OMIT_DEFAULT, Bounds, Shape
 from tercet.store.strings import PackedStrings
-from tercet.text.vectoriser import AddedWords
+from tercet.text.vectorizer import AddedWords
 from tercet.weights import Weights
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class Listed:
 class IndexSettings:
     """What the manifest says of the whole index, in memory and on disk alike."""
 
-    vectoriser: str
+    vectorizer: str
     model: str
     model_digest: str
     segment_docs: Annotated[int, Bounds(1, MOST_DOCS)]
@@ -229,11 +229,11 @@ class Folder:
             return Weights.from_state(bundle.meta, bundle.arrays)
         raise DamagedBundleError(f"{bundle.path} holds a {bundle.kind!r}; expected a text model or weights")
 
-    def read_segment(self, listed: Listed, vectoriser: str, verify: Verify) -> Segment:
+    def read_segment(self, listed: Listed, vectorizer: str, verify: Verify) -> Segment:
         bundle = self._sealed(SEGMENTS, listed.name, listed.digest, verify)
         if bundle.kind != INDEX_SEGMENT:
             raise DamagedBundleError(f"{bundle.path} holds a {bundle.kind!r}; expected a segment of an index")
-        segment = Segment.from_bundle(bundle, listed.name, vectoriser, verify != "never")
+        segment = Segment.from_bundle(bundle, listed.name, vectorizer, verify != "never")
         if listed.dead.size and listed.dead[-1] >= segment.n_docs:
             raise DamagedBundleError(f"{self.path} has removed a document that {bundle.path} does not have")
         return segment
@@ -314,10 +314,10 @@ class Folder:
                     return
             # While this writer waited, another one removed the folder, so the lock keeps nobody out.
 
-    def write_segment(self, segment: Segment, name: str, vectoriser: str) -> str:
+    def write_segment(self, segment: Segment, name: str, vectorizer: str) -> str:
         """Write a segment; returns its digest."""
         path = self.path / SEGMENTS / name
-        return write_bundle(path, kind=INDEX_SEGMENT, meta=segment.meta(vectoriser), arrays=segment.arrays())
+        return write_bundle(path, kind=INDEX_SEGMENT, meta=segment.meta(vectorizer), arrays=segment.arrays())
 
     def write_factors(self, segment: Segment, weights: str, factors: Factors) -> None:
         meta, _ = encode(_StoredFactors(segment.digest, weights, factors.max_length))
@@ -360,7 +360,7 @@ def model_fingerprint(model: TextModel | Weights) -> str:
     """Digest of everything that a model scores with, by which an index knows the model."""
     if isinstance(model, Weights):
         return state_digest(model)
-    sides = [state_digest(value) for value in (model.query_vectoriser, model.doc_vectoriser, model.weights)]
+    sides = [state_digest(value) for value in (model.query_vectorizer, model.doc_vectorizer, model.weights)]
     taught = {"taught": [f"{rows.number}:{rows.store}" for rows in model.taught]} if model.taught else {}
     memory = {} if model.memory is None else {"memory": state_digest(model.memory)}
     return digest_of({"of": sides, "report": repr(model.report)} | taught | memory)
@@ -371,24 +371,24 @@ def model_name(model: TextModel | Weights) -> str:
     return model_fingerprint(model)[:16]
 
 
-def vectoriser_fingerprint(model: TextModel | Weights, fitted: bool = False) -> str:
-    """What document rows depend on: all of the document vectoriser, or the number of columns where there is none.
+def vectorizer_fingerprint(model: TextModel | Weights, fitted: bool = False) -> str:
+    """What document rows depend on: all of the document vectorizer, or the number of columns where there is none.
 
     With ``fitted``, words that came after fitting are left out.
     """
     if isinstance(model, Weights):
         return digest_of({"n_terms": model.shape[1]})
-    return state_digest(model.doc_vectoriser.as_fitted() if fitted else model.doc_vectoriser)
+    return state_digest(model.doc_vectorizer.as_fitted() if fitted else model.doc_vectorizer)
 
 
-def check_fits(model: TextModel | Weights, vectoriser: str, where: str, fitted: bool = False) -> None:
+def check_fits(model: TextModel | Weights, vectorizer: str, where: str, fitted: bool = False) -> None:
     """Refuse a model whose document rows are not those of the index."""
-    if vectoriser_fingerprint(model, fitted) != vectoriser:
+    if vectorizer_fingerprint(model, fitted) != vectorizer:
         raise does_not_fit(where)
 
 
 def does_not_fit(where: str) -> InputError:
     return InputError(
-        f"{where} was made with another vectoriser than the model's: vocabulary, analyser or term weights differ. "
+        f"{where} was made with another vectorizer than the model's: vocabulary, analyzer or term weights differ. "
         "Index the documents again with this model, or learn it with the words of the index"
     )

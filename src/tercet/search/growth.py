@@ -16,12 +16,12 @@ from tercet.fitting.text_model import TextModel
 from tercet.search.folder import Committed, check_fits, does_not_fit
 from tercet.search.scorer import Scorer
 from tercet.text.counting import WordCounts
-from tercet.text.vectoriser import AddedWords, Vectoriser
+from tercet.text.vectorizer import AddedWords, Vectorizer
 from tercet.weights import Weights
 
 
 class Growth:
-    """Tokenises documents for an index, and gives new words a column.
+    """Tokenizes documents for an index, and gives new words a column.
 
     Models with fields, with word maps, with a vocabulary for each side or with limits on words do not grow.
 
@@ -33,64 +33,64 @@ class Growth:
 
     def __init__(self, model: TextModel, counts: WordCounts | None = None) -> None:
         self._model, self._counts, self._n_counted = model, counts, 0
-        self.vectoriser = model.doc_vectoriser
+        self.vectorizer = model.doc_vectorizer
         self.grows = can_grow(model)
 
     def rows(self, texts: Sequence[str]) -> sparse.csr_array:
         """The rows of documents over all words so far."""
         if self._counts is not None:
             start, self._n_counted = self._n_counted, self._n_counted + len(texts)
-            return self.vectoriser.doc_rows(self._counts.part(start, self._n_counted))
+            return self.vectorizer.doc_rows(self._counts.part(start, self._n_counted))
         if not self.grows:
             return self._model.docs(texts)
-        self.vectoriser, rows = self.vectoriser.grow(texts)
+        self.vectorizer, rows = self.vectorizer.grow(texts)
         return rows
 
     @property
     def model(self) -> TextModel:
         """The model over all words so far."""
-        if self._model.doc_vectoriser is not self.vectoriser:
-            self._model = _grown(self._model, self.vectoriser)
+        if self._model.doc_vectorizer is not self.vectorizer:
+            self._model = _grown(self._model, self.vectorizer)
         return self._model
 
 
 def can_grow(model: TextModel) -> bool:
     """Whether words of new documents can be added to a model."""
-    return model.query_vectoriser is model.doc_vectoriser and model.words is None and model.doc_vectoriser.can_grow
+    return model.query_vectorizer is model.doc_vectorizer and model.words is None and model.doc_vectorizer.can_grow
 
 
 def fitted_to(model: TextModel | Weights, committed: Committed, where: str) -> TextModel | Weights:
     """Return a model over the words of an index, grown by those that are new since; refuse one over other words."""
-    check_fits(model, committed.vectoriser, where, fitted=True)
+    check_fits(model, committed.vectorizer, where, fitted=True)
     if isinstance(model, Weights):
         return model
-    known, added = model.doc_vectoriser.added, committed.added
+    known, added = model.doc_vectorizer.added, committed.added
     n = len(known.words)
     if known.words != added.words[:n] or not np.array_equal(known.frequency, added.frequency[:n]):
         raise does_not_fit(where)
     if n == len(added.words):
         return model
     more = AddedWords(added.words[n:], added.frequency[n:])
-    return _grown(model, model.doc_vectoriser.with_added(more))
+    return _grown(model, model.doc_vectorizer.with_added(more))
 
 
 def scorer_of(model: TextModel | Weights) -> Scorer:
     """The scorer of a model, whose latent documents are those of the model before it grew."""
     if isinstance(model, Weights):
         return Scorer(model)
-    return Scorer(model.weights, model.doc_vectoriser.n_added_)
+    return Scorer(model.weights, model.doc_vectorizer.n_added_)
 
 
 def added_words(model: TextModel | Weights) -> AddedWords:
     """The words of a model that came after it was fitted."""
-    return AddedWords([], np.empty(0, np.int64)) if isinstance(model, Weights) else model.doc_vectoriser.added
+    return AddedWords([], np.empty(0, np.int64)) if isinstance(model, Weights) else model.doc_vectorizer.added
 
 
-def _grown(model: TextModel, vectoriser: Vectoriser) -> TextModel:
-    shared = model.query_vectoriser is model.doc_vectoriser
-    n_more = len(vectoriser.words_) - len(model.doc_vectoriser.words_)
+def _grown(model: TextModel, vectorizer: Vectorizer) -> TextModel:
+    shared = model.query_vectorizer is model.doc_vectorizer
+    n_more = len(vectorizer.words_) - len(model.doc_vectorizer.words_)
     weights = model.weights.grown(n_more if shared else 0, n_more)
     if not shared:
-        return replace(model, doc_vectoriser=vectoriser, weights=weights)
+        return replace(model, doc_vectorizer=vectorizer, weights=weights)
     # A map of words knows none of the new ones; the weights do not need it.
-    return replace(model, query_vectoriser=vectoriser, doc_vectoriser=vectoriser, weights=weights, words=None)
+    return replace(model, query_vectorizer=vectorizer, doc_vectorizer=vectorizer, weights=weights, words=None)

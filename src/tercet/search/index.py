@@ -29,7 +29,7 @@ from tercet.search.documents import (
     tiered,
     with_words,
 )
-from tercet.search.folder import Committed, Folder, vectoriser_fingerprint
+from tercet.search.folder import Committed, Folder, vectorizer_fingerprint
 from tercet.search.growth import Growth, added_words, can_grow, fitted_to, scorer_of
 from tercet.search.memory_search import MemorySearch
 from tercet.search.promotions import KEPT_MODELS, KEPT_PROMOTIONS, By, Evidence, Promotion, kept_models, last_to_undo
@@ -39,7 +39,7 @@ from tercet.search.segment import MOST_DOCS, Segment
 from tercet.search.view import LiveSegment, View
 from tercet.search.writing import Writer, added, kept_or_made_factors, opened, widened, writing
 from tercet.store import Verify, check_verify
-from tercet.text import Analyser
+from tercet.text import Analyzer
 from tercet.weights import Weights
 from tercet.weights.scoring import Matrix, as_matrix
 
@@ -108,7 +108,7 @@ class Index(BaseIndex):
         model: TextModel | None = None,
         path: str | PathLike[str] | None = None,
         *,
-        analyser: Analyser | None = None,
+        analyzer: Analyzer | None = None,
         segment_docs: int = MOST_DOCS,
         keep_texts: bool = True,
         progress: Progress | None = None,
@@ -121,15 +121,15 @@ class Index(BaseIndex):
             text, values by column), which is read once; without a model, an iterator is held in memory, and so are
             the word counts, 12 bytes for each different word of each document. Other columns of a table are stored
             fields, and hits give them back
-        model : tokenises documents and, unless `open` gets another, scores them; None for `TextModel.bm25` of them
+        model : tokenizes documents and, unless `open` gets another, scores them; None for `TextModel.bm25` of them
         path : a folder to write; an index that is there is replaced. None keeps everything in memory
-        analyser : without a model, how texts are tokenised, see `TextModel.bm25`
+        analyzer : without a model, how texts are tokenized, see `TextModel.bm25`
         segment_docs : documents in a segment, up to 65,536; so many texts are in memory at a time
         keep_texts : whether hits can give their texts
         progress : called with the number of documents so far
         """
         check_integer(segment_docs, "segment_docs", 1, MOST_DOCS)
-        docs, growth = with_words(docs, model, analyser)
+        docs, growth = with_words(docs, model, analyzer)
         segments = segments_of_texts(docs, growth, segment_docs, keep_texts, progress)
         return cls._made(
             lambda writer: writer.with_words(segments, growth), growth.model, path, segment_docs, keep_texts
@@ -162,7 +162,7 @@ class Index(BaseIndex):
         segment_docs: int,
         keeps_texts: bool,
     ) -> Index:
-        fingerprint, words = vectoriser_fingerprint(model, fitted=True), added_words(model)
+        fingerprint, words = vectorizer_fingerprint(model, fitted=True), added_words(model)
         committed = Committed(fingerprint, "", "", segment_docs, keeps_texts, 0, (), added=words)
         folder = None if path is None else Folder(path)
         scorer = scorer_of(model)
@@ -271,7 +271,7 @@ class Index(BaseIndex):
             return self
         scorer = scorer_of(growth.model)
         state = IndexState(given, growth.model, View(tuple(widened(self._entries_for(scorer), scorer)), scorer))
-        made = Index(state, replace(self._committed, added=growth.vectoriser.added), self._folder)
+        made = Index(state, replace(self._committed, added=growth.vectorizer.added), self._folder)
         made._memory_search = self._memory_search
         return made
 
@@ -314,7 +314,7 @@ class Index(BaseIndex):
 
     def _with_own_model(self, committed: Committed) -> Index:
         assert self._folder is not None
-        if committed.vectoriser != self._committed.vectoriser:  # it was made anew
+        if committed.vectorizer != self._committed.vectorizer:  # it was made anew
             return Index.open(self._folder.path)
         given = self._folder.read_model(committed.model, committed.model_digest)
         model = fitted_to(given, committed, str(self._folder.path))

@@ -46,7 +46,7 @@ def rerank(model: TextModel, query: str, docs: Any) -> Results:
     if not isinstance(query, str):
         raise InputError(f"the query is of type {type(query).__name__}; expected a string")
     documents = as_documents(docs) if not isinstance(docs, dict | list) or docs else Documents([], {"text": []})
-    unknown = tuple(model.query_vectoriser.unknown_words(query))
+    unknown = tuple(model.query_vectorizer.unknown_words(query))
     if not documents:
         return Results(unknown=unknown)
     candidates = _Candidates(model, query, documents, tuple(documents))

@@ -244,7 +244,7 @@ class SearchRun(dict[str, dict[str, float]]):
     @cached_property
     def unknown(self) -> dict[str, tuple[str, ...]]:
         """The words that the model does not know, of each query that has some; worked out when asked for."""
-        unknown_words = self._model.query_vectoriser.unknown_words
+        unknown_words = self._model.query_vectorizer.unknown_words
         unknown = {qid: tuple(unknown_words(text)) for qid, text in self._queries.items()}
         return {qid: words for qid, words in unknown.items() if words}
 

@@ -32,7 +32,7 @@ MOST_SEGMENTS: Final = 2**15 - 1  # of an index, so that four bytes name a segme
 class StoredSegment:
     """What stands beside the arrays of a segment on disk; those may be mapped, and are looked at one by one."""
 
-    vectoriser: str
+    vectorizer: str
     n_docs: Annotated[int, Bounds(1, MOST_DOCS)]
     n_terms: Annotated[int, Bounds(1, below=2**31)]
     texts: bool
@@ -149,9 +149,9 @@ class Segment:
 
     # -- saving -------------------------------------------------------------------------------------------------
 
-    def meta(self, vectoriser: str) -> dict[str, Any]:
+    def meta(self, vectorizer: str) -> dict[str, Any]:
         kept = (self.texts is not None, self.limits, self.stored_fields is not None)
-        return encode(StoredSegment(vectoriser, self.n_docs, self.n_terms, *kept))[0]
+        return encode(StoredSegment(vectorizer, self.n_docs, self.n_terms, *kept))[0]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         names = ("post_starts", "post_docs", "post_values", "row_starts", "row_terms", "row_values")
@@ -162,13 +162,13 @@ class Segment:
         return arrays
 
     @classmethod
-    def from_bundle(cls, bundle: Bundle, name: str, vectoriser: str, verify: bool) -> Segment:
+    def from_bundle(cls, bundle: Bundle, name: str, vectorizer: str, verify: bool) -> Segment:
         """The segment that a mapped bundle holds; with ``verify`` every number that leads somewhere is looked at."""
         where = str(bundle.path)
         stored = decode(StoredSegment, bundle.meta, where=where)
         n, n_terms = stored.n_docs, stored.n_terms
-        if stored.vectoriser != vectoriser:
-            raise DamagedBundleError(f"{where} was made by another vectoriser than its index")
+        if stored.vectorizer != vectorizer:
+            raise DamagedBundleError(f"{where} was made by another vectorizer than its index")
         arrays = with_new_arrays(bundle.arrays)
 
         def take(array: str, dtype: Any, shape: int | tuple[int | None, ...]) -> NDArray[Any]:

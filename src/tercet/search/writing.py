@@ -33,7 +33,7 @@ class Writer:
     def with_words(self, segments: Iterable[Segment], growth: Growth) -> Iterator[Segment]:
         """Segments to put, each after the words that its documents bring are taken in."""
         for segment in segments:
-            words = growth.vectoriser.added
+            words = growth.vectorizer.added
             if len(words.words) > len(self.committed.added.words):
                 self.committed = replace(self.committed, added=words)
                 self.model = growth.model
@@ -47,8 +47,8 @@ class Writer:
             return LiveSegment(segment, factors=factors)
         name = f"{self.next_segment:06d}"
         self.next_segment += 1
-        digest = self.folder.write_segment(segment, name, self.committed.vectoriser)
-        segment = self.folder.read_segment(Listed(name, digest, _NONE_DEAD), self.committed.vectoriser, verify="never")
+        digest = self.folder.write_segment(segment, name, self.committed.vectorizer)
+        segment = self.folder.read_segment(Listed(name, digest, _NONE_DEAD), self.committed.vectorizer, verify="never")
         return LiveSegment(segment, factors=self.keep_factors(segment, factors))
 
     def put_new(self, pieces: Iterable[LiveSegment | Segment]) -> list[LiveSegment]:
@@ -149,7 +149,7 @@ def opened(
     for listed in committed.segments:
         entry = by_name.get((listed.name, listed.digest))
         if entry is None:
-            segment = folder.read_segment(listed, committed.vectoriser, verify)
+            segment = folder.read_segment(listed, committed.vectorizer, verify)
             entry = LiveSegment(segment, factors=kept_or_made_factors(folder, segment, scorer, verify))
         entries.append(replace(entry, dead=listed.dead))
     return View(tuple(widened(entries, scorer)), scorer)

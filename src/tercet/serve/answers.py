@@ -14,7 +14,7 @@ from tercet.search.filtering import Where
 from tercet.serve.facets import facets
 from tercet.serve.served import Served
 from tercet.serve.snippets import Cards
-from tercet.text.analyser import Analyser
+from tercet.text.analyzer import Analyzer
 
 Mixed: TypeAlias = Callable[[Sequence[str], int, bool, Where | None], Sequence[str] | None]
 
@@ -86,7 +86,7 @@ def search(
         "k": k,
         "version": served.version,
         "unknown": list(learned.unknown),
-        "stop_words": served.model.query_vectoriser.stop_words_in(query),
+        "stop_words": served.model.query_vectorizer.stop_words_in(query),
         "compared": compares,
         "left_off": max(0, min(k, len(learned) + learned.left_off) - len(listed)),
         "interleaved": mixture is not None,
@@ -180,9 +180,9 @@ def _move(doc: str, before: int | None, after: int | None) -> str:
 
 
 def words_of(served: Served, text: str) -> list[str]:
-    """Tokenise a text as the model tokenises queries."""
-    analyse = served.model.query_vectoriser.analyser or Analyser()
-    return analyse(text)
+    """Tokenize a text as the model tokenizes queries."""
+    analyze = served.model.query_vectorizer.analyzer or Analyzer()
+    return analyze(text)
 
 
 def explain(
@@ -208,7 +208,7 @@ def explain(
 def related(served: Served, word: str, k: int) -> dict[str, Any]:
     """Return the document words that count most for a query word, and how the model spells that word."""
     words_and_weights = [{"word": other, "weight": weight} for other, weight in served.model.related(word, k)]
-    words = served.model.query_vectoriser
+    words = served.model.query_vectorizer
     known_as = word if word in words.index_ else words.words_[int(served.model.queries([word]).indices[0])]
     return {"word": word, "known_as": known_as, "related": words_and_weights, "version": served.version}
 

@@ -33,7 +33,7 @@ class Baseline:
         n, m = model.weights.shape
         self.name, self.index = "base model", base
         if n == m:
-            self.name = {"bm25": "BM25", "tfidf": "tf-idf"}[model.query_vectoriser.weighting]
+            self.name = {"bm25": "BM25", "tfidf": "tf-idf"}[model.query_vectorizer.weighting]
             scale = sum(part.scale for part in model.weights.parts if isinstance(part, Identity))
             identity = Identity(n_terms=n, scale=scale if scale > 0 else unit_of(model.weights))
             self.index = base.with_model(replace(model, weights=Weights([identity]), memory=None))

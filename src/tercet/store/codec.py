@@ -247,7 +247,7 @@ def _plan_of(cls: Any) -> _Plan:
         tuple(rest),
         tuple(lengths),
         shape_lengths,
-        OLD_FIELDS.get(cls.__name__, {}),
+        {old: new for old, new in OLD_FIELDS.items() if new in hints and old not in hints},
     )
 
 

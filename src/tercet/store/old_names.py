@@ -7,11 +7,13 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-# Class name -> old field name -> field name.
-OLD_FIELDS: Final[dict[str, dict[str, str]]] = {
-    "Analyser": {"cut": "tokenizer"},
-    "Report": {"declined": "rejected"},
-    "StoredSegment": {"carried": "stored_fields"},
+# Old field name -> field name, for classes that have the field.
+OLD_FIELDS: Final = {
+    "analyser": "analyzer",
+    "carried": "stored_fields",
+    "cut": "tokenizer",
+    "declined": "rejected",
+    "vectoriser": "vectorizer",
 }
 # Old beginning of the names of arrays -> beginning.
 OLD_ARRAYS: Final = {"carried_": "stored_fields_"}

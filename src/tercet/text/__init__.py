@@ -1,17 +1,17 @@
 """Words to vectors: how a text is split into words, how words are weighted, and which words go together."""
 
-from tercet.text.analyser import TOKENIZERS, Analyser
+from tercet.text.analyzer import TOKENIZERS, Analyzer
 from tercet.text.correlated import CorrelatedWords
-from tercet.text.fielded import FieldedVectoriser
-from tercet.text.vectoriser import Vectoriser
-from tercet.text.vectors import Vectors, vectorise
+from tercet.text.fielded import FieldedVectorizer
+from tercet.text.vectorizer import Vectorizer
+from tercet.text.vectors import Vectors, vectorize
 
 __all__ = [
     "TOKENIZERS",
-    "Analyser",
+    "Analyzer",
     "CorrelatedWords",
-    "FieldedVectoriser",
-    "Vectoriser",
+    "FieldedVectorizer",
+    "Vectorizer",
     "Vectors",
-    "vectorise",
+    "vectorize",
 ]

@@ -16,7 +16,7 @@ from tercet.kernels.correlated import best_by_dice
 from tercet.store.codec import decode, encode
 from tercet.store.schema import Bounds, Shape
 from tercet.text.estimator import TextEstimator, check_fitted
-from tercet.text.vectoriser import Vectoriser
+from tercet.text.vectorizer import Vectorizer
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +82,11 @@ class CorrelatedWords(TextEstimator):
     Examples
     --------
     >>> texts = ["pearl harbor battleship", "battleship carriers", "pearl necklace"]
-    >>> vectoriser = Vectoriser().fit(texts)
-    >>> words = CorrelatedWords(n_frequent=3, n_bins=2).fit(texts, vectoriser=vectoriser)
-    >>> [vectoriser.words_[column] for column in words.frequent_]
+    >>> vectorizer = Vectorizer().fit(texts)
+    >>> words = CorrelatedWords(n_frequent=3, n_bins=2).fit(texts, vectorizer=vectorizer)
+    >>> [vectorizer.words_[column] for column in words.frequent_]
     ['battleship', 'pearl', 'carriers']
-    >>> [(vectoriser.words_[column], round(dice, 2)) for column, dice in words.nearest(vectoriser.index_["harbor"])]
+    >>> [(vectorizer.words_[column], round(dice, 2)) for column, dice in words.nearest(vectorizer.index_["harbor"])]
     [('battleship', 0.67), ('pearl', 0.67)]
     """
 
@@ -102,7 +102,7 @@ class CorrelatedWords(TextEstimator):
         self._check_parameters()
 
     def fit(
-        self, units: Any, y: None = None, *, vectoriser: Vectoriser | None = None, among: Any = None
+        self, units: Any, y: None = None, *, vectorizer: Vectorizer | None = None, among: Any = None
     ) -> CorrelatedWords:
         """Count what occurs together.
 
@@ -110,24 +110,24 @@ class CorrelatedWords(TextEstimator):
         ----------
         units : texts, or a sparse matrix with a row for each unit and a column for each word (or other feature), not
             zero where it occurs
-        vectoriser : gives texts their columns; fitted
-        among : columns that may serve as frequent words; by default all, but of a vectoriser with n-grams only those
+        vectorizer : gives texts their columns; fitted
+        among : columns that may serve as frequent words; by default all, but of a vectorizer with n-grams only those
             of single words
         """
         self._check_parameters()
         if sparse.issparse(units):
             occurs = sparse.csr_array(units, dtype=bool, copy=True)
         else:
-            if vectoriser is None:
-                raise InputError("texts have no columns without a fitted vectoriser; pass vectoriser=, or a matrix")
-            occurs = vectoriser.transform_docs(units).astype(bool)
+            if vectorizer is None:
+                raise InputError("texts have no columns without a fitted vectorizer; pass vectorizer=, or a matrix")
+            occurs = vectorizer.transform_docs(units).astype(bool)
         occurs.sum_duplicates()
         occurs.eliminate_zeros()
         n_words = occurs.shape[1]
-        if vectoriser is not None and n_words != vectoriser.n_features_in_:
-            raise InputError(f"the matrix has {n_words} columns and the vectoriser {vectoriser.n_features_in_} words")
+        if vectorizer is not None and n_words != vectorizer.n_features_in_:
+            raise InputError(f"the matrix has {n_words} columns and the vectorizer {vectorizer.n_features_in_} words")
         occur = np.bincount(occurs.indices, minlength=n_words).astype(np.int64)
-        candidates = _candidates(among, vectoriser, n_words)
+        candidates = _candidates(among, vectorizer, n_words)
         candidates = candidates[occur[candidates] > 0]
         if not candidates.size:
             raise InputError("none of the words that may serve as frequent words occurs")
@@ -233,19 +233,19 @@ def _best_by_dice(
     return bins, dice
 
 
-def _candidates(among: Any, vectoriser: Vectoriser | None, n_words: int) -> NDArray[np.int64]:
+def _candidates(among: Any, vectorizer: Vectorizer | None, n_words: int) -> NDArray[np.int64]:
     """The columns that may serve as frequent words."""
     if among is not None:
         columns = np.asarray(among)
         if columns.ndim != 1 or columns.dtype.kind not in "iu" or not _within(columns, 0, n_words):
             raise InputError(f"among must be columns, integers from 0 to {n_words - 1} in a row")
         return np.unique(columns).astype(np.int64)
-    if vectoriser is None or vectoriser.analyser is None or vectoriser.analyser.ngrams == (1, 1):
+    if vectorizer is None or vectorizer.analyzer is None or vectorizer.analyzer.ngrams == (1, 1):
         return np.arange(n_words)
-    single = np.flatnonzero([" " not in word for word in vectoriser.words_])
+    single = np.flatnonzero([" " not in word for word in vectorizer.words_])
     if not single.size:
         raise InputError(
-            f"the vectoriser has no single words to serve as frequent words, but ngrams={vectoriser.analyser.ngrams}; "
+            f"the vectorizer has no single words to serve as frequent words, but ngrams={vectorizer.analyzer.ngrams}; "
             "begin with 1, or pass among="
         )
     return single

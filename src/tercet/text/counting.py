@@ -1,4 +1,4 @@
-"""Counting the words of many texts into one sparse matrix, once for all analysers that keep and stem them."""
+"""Counting the words of many texts into one sparse matrix, once for all analyzers that keep and stem them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tercet._lazy import sparse
 from tercet.errors import InputError
-from tercet.text.analyser import Analyser
+from tercet.text.analyzer import Analyzer
 
 _TEXTS_AT_ONCE: Final = 8192
 _DROPPED: Final = -2  # a stop word, which is not counted
@@ -62,14 +62,14 @@ class _Numbers(dict[str, int]):
         return number
 
 
-def count_words(texts: Iterable[str], analyser: Analyser, number_of: Callable[[str], int]) -> WordCounts:
+def count_words(texts: Iterable[str], analyzer: Analyzer, number_of: Callable[[str], int]) -> WordCounts:
     """Count the words of each text; ``number_of`` gives the column of a term, -1 for none.
 
     A word is stemmed, and looked for among stop words, once for all texts.
     """
-    plain = analyser.plain
-    numbers = _Numbers(lambda term: term, number_of) if plain is None else _Numbers(analyser.term_of, number_of)
-    texts, find, number = iter(texts), plain or analyser, numbers.__getitem__
+    plain = analyzer.plain
+    numbers = _Numbers(lambda term: term, number_of) if plain is None else _Numbers(analyzer.term_of, number_of)
+    texts, find, number = iter(texts), plain or analyzer, numbers.__getitem__
     blocks: list[WordCounts] = []
     while not blocks or len(blocks[-1].n_words) == _TEXTS_AT_ONCE:
         columns, ends = array("i"), array("q", [0])
@@ -116,9 +116,9 @@ class WordCollector:
         self.texts_with = np.zeros(0, dtype=np.int64)  # (n_numbers,), those of words that only `see` has found left out
         self.times = np.zeros(0, dtype=np.float64)
 
-    def count(self, texts: Iterable[str], analyser: Analyser) -> WordCounts:
+    def count(self, texts: Iterable[str], analyzer: Analyzer) -> WordCounts:
         """The counts of some texts, by the words' numbers."""
-        return self._add(self.see(texts, analyser))
+        return self._add(self.see(texts, analyzer))
 
     def take(self, words: Iterable[str], counts: WordCounts) -> WordCounts:
         """The same of texts that were counted before; ``words`` are those of the numbers in their counts."""
@@ -134,24 +134,24 @@ class WordCollector:
         )
         return counts
 
-    def see(self, texts: Iterable[str], analyser: Analyser) -> WordCounts:
+    def see(self, texts: Iterable[str], analyzer: Analyzer) -> WordCounts:
         """The same for texts, such as queries, that only add words."""
-        return count_words(texts, analyser, self.numbers.__getitem__)
+        return count_words(texts, analyzer, self.numbers.__getitem__)
 
 
 CountedWords = tuple[list[str], WordCounts]  # the words, and their counts by number
 
 
 class CountedTexts(Sequence[str]):
-    """Texts for vectorisers of several analysers: they are tokenised once, and counts are kept.
+    """Texts for vectorizers of several analyzers: they are tokenized once, and counts are kept.
 
-    A text counts as a bag of words, so that stop words can be dropped, and stems joined, in the counts. Vectorisers
+    A text counts as a bag of words, so that stop words can be dropped, and stems joined, in the counts. Vectorizers
     give the same rows as for a list of the texts. Memory: 16 bytes for each different word of each text.
 
     Examples
     --------
     >>> texts = CountedTexts(["Green avocados", "the greens"])
-    >>> words, counts = texts.words(Analyser(stop_words="english", stemmer="english"))
+    >>> words, counts = texts.words(Analyzer(stop_words="english", stemmer="english"))
     >>> words, counts.rows(len(words)).toarray().tolist()
     (['green', 'avocado'], [[1.0, 1.0], [1.0, 0.0]])
     """
@@ -161,8 +161,8 @@ class CountedTexts(Sequence[str]):
         for number, text in enumerate(self._texts):
             if not isinstance(text, str):
                 raise InputError(f"texts[{number}] must be a string, found {type(text).__name__}")
-        self._plain: tuple[Analyser, CountedWords] | None = None
-        self._last: tuple[Analyser, CountedWords] | None = None  # what documents and queries both ask for
+        self._plain: tuple[Analyzer, CountedWords] | None = None
+        self._last: tuple[Analyzer, CountedWords] | None = None  # what documents and queries both ask for
 
     @overload
     def __getitem__(self, number: int) -> str: ...
@@ -177,29 +177,29 @@ class CountedTexts(Sequence[str]):
     def __iter__(self) -> Iterator[str]:
         return iter(self._texts)
 
-    def words(self, analyser: Analyser) -> CountedWords | None:
-        """The words that an analyser finds, in the order they come, and their counts by number in each text.
+    def words(self, analyzer: Analyzer) -> CountedWords | None:
+        """The words that an analyzer finds, in the order they come, and their counts by number in each text.
 
         None where its terms are no single words, so that texts have to be read again.
         """
-        plain = analyser.plain
+        plain = analyzer.plain
         if plain is None:
             return None
         if self._plain is None or self._plain[0] != plain:
             collector = WordCollector()
             counts = collector.count(self._texts, plain)
             self._plain, self._last = (plain, (list(collector.numbers), counts)), None
-        if self._last is None or self._last[0] != analyser:
-            self._last = analyser, _kept(*self._plain[1], analyser)
+        if self._last is None or self._last[0] != analyzer:
+            self._last = analyzer, _kept(*self._plain[1], analyzer)
         return self._last[1]
 
 
-def _kept(words: list[str], counts: WordCounts, analyser: Analyser) -> CountedWords:
-    """Counts of what an analyser makes of words that are all there."""
+def _kept(words: list[str], counts: WordCounts, analyzer: Analyzer) -> CountedWords:
+    """Counts of what an analyzer makes of words that are all there."""
     number_of: dict[str, int] = {}
     numbers = np.full(len(words), -1)
     for number, word in enumerate(words):
-        term = analyser.term_of(word)
+        term = analyzer.term_of(word)
         if term is not None:
             numbers[number] = number_of.setdefault(term, len(number_of))
     rows = counts.moved(numbers).rows(len(number_of))

@@ -17,10 +17,10 @@ from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.rows import QueryRow
 from tercet.store.codec import decode, encode
 from tercet.store.schema import OMIT_DEFAULT, Bounds, Shape
-from tercet.text.analyser import Analyser
+from tercet.text.analyzer import Analyzer
 from tercet.text.estimator import check_fitted
 from tercet.text.numbers import NumberColumn, parse_number
-from tercet.text.vectoriser import Vectoriser
+from tercet.text.vectorizer import Vectorizer
 
 ANY_QUERY: Final = "any query"  # what the column is called that all queries have
 OWN_VECTORS: Final = "own vectors"  # what the columns of vectors are called that documents and queries come with
@@ -81,13 +81,13 @@ class _SavedField:
 
 @dataclass(frozen=True, eq=False)
 class _SavedFielded:
-    words: Vectoriser
+    words: Vectorizer
     fields: tuple[_SavedField, ...]
     numbers: tuple[NumberColumn, ...]
     n_dims: Annotated[int, Bounds(least=0), OMIT_DEFAULT] = 0
 
 
-class FieldedVectoriser(Vectoriser):
+class FieldedVectorizer(Vectorizer):
     """Turns documents with columns into rows: words of the whole text, words of each field, and numbers.
 
     A field is weighted as the whole text is, by statistics of its own: in how many documents' titles a word is, how
@@ -101,12 +101,12 @@ class FieldedVectoriser(Vectoriser):
     fields : columns of text with a match of their own
     features : columns of numbers, each as it is or by a transform: ``"price"``, ``"log:downloads"``
     n_dims : how many numbers own vectors have; 0 where there are none
-    analyser, weighting : as in `Vectoriser`
+    analyzer, weighting : as in `Vectorizer`
 
     Attributes
     ----------
-    plain_ : the vectoriser of the whole text
-    fields_ : the vectoriser of each field, over the same words
+    plain_ : the vectorizer of the whole text
+    fields_ : the vectorizer of each field, over the same words
     numbers_ : the columns of numbers
     layout_ : what the columns are
     words_ : a name for each column; ``index_`` and the statistics are of words of the whole text only
@@ -116,16 +116,16 @@ class FieldedVectoriser(Vectoriser):
     >>> from tercet.data.documents import as_documents
     >>> docs = as_documents({"a": {"title": "Avocado", "text": "green fruit", "price": 2}, "b": {"title": "Kiwi",
     ...                      "text": "green fruit", "price": 1}})
-    >>> vectoriser = FieldedVectoriser(fields=["title"], features=["price"]).fit(docs)
-    >>> D, Q = vectoriser.transform_docs(docs), vectoriser.transform_queries(["avocado"])
-    >>> [vectoriser.described(int(j), x) for j, x in zip(D.indices[:5], D.data[:5])]
+    >>> vectorizer = FieldedVectorizer(fields=["title"], features=["price"]).fit(docs)
+    >>> D, Q = vectorizer.transform_docs(docs), vectorizer.transform_queries(["avocado"])
+    >>> [vectorizer.described(int(j), x) for j, x in zip(D.indices[:5], D.data[:5])]
     ['avocado', 'fruit', 'green', 'title: avocado', 'price 2']
-    >>> [vectoriser.words_[j] for j in Q.indices]
+    >>> [vectorizer.words_[j] for j in Q.indices]
     ['avocado', 'any query']
     """
 
-    plain_: Vectoriser
-    fields_: dict[str, Vectoriser]
+    plain_: Vectorizer
+    fields_: dict[str, Vectorizer]
     numbers_: tuple[NumberColumn, ...]
     layout_: ColumnLayout
 
@@ -135,12 +135,12 @@ class FieldedVectoriser(Vectoriser):
         fields: Sequence[str] = (),
         features: Sequence[str] = (),
         n_dims: int = 0,
-        analyser: Analyser | None = None,
+        analyzer: Analyzer | None = None,
         weighting: str = "bm25",
         k1: float = 0.9,
         b: float = 0.4,
     ) -> None:
-        super().__init__(analyser=analyser, weighting=weighting, k1=k1, b=b)
+        super().__init__(analyzer=analyzer, weighting=weighting, k1=k1, b=b)
         self.fields = fields
         self.features = features
         self.n_dims = n_dims
@@ -148,7 +148,7 @@ class FieldedVectoriser(Vectoriser):
 
     # -- learning -----------------------------------------------------------------------------------------------
 
-    def fit(self, texts: Iterable[str], y: None = None, *, queries: Iterable[str] = ()) -> FieldedVectoriser:
+    def fit(self, texts: Iterable[str], y: None = None, *, queries: Iterable[str] = ()) -> FieldedVectorizer:
         """Learn words, their weights and what numbers are like, from `Documents`."""
         self.fit_transform_docs(texts, queries=queries)
         return self
@@ -156,7 +156,7 @@ class FieldedVectoriser(Vectoriser):
     def fit_transform_docs(self, texts: Iterable[str], *, queries: Iterable[str] = ()) -> sparse.csr_array:
         docs = self._documents(texts)
         columns = {name: _texts_of(docs, name) for name in self.fields}
-        plain = Vectoriser(analyser=self.analyser, weighting=self.weighting, k1=self.k1, b=self.b)
+        plain = Vectorizer(analyzer=self.analyzer, weighting=self.weighting, k1=self.k1, b=self.b)
         # Words of a field that is no part of the text get a column, too.
         apart = [column for name, column in columns.items() if name not in docs.text_columns]
         rows = plain.fit_transform_docs(list(docs.values()), queries=chain(queries, *apart))
@@ -172,7 +172,7 @@ class FieldedVectoriser(Vectoriser):
         return self._joined([rows, *blocks], docs)
 
     def _put_together(
-        self, plain: Vectoriser, fields: dict[str, Vectoriser], numbers: tuple[NumberColumn, ...]
+        self, plain: Vectorizer, fields: dict[str, Vectorizer], numbers: tuple[NumberColumn, ...]
     ) -> None:
         self.plain_, self.fields_, self.numbers_ = plain, fields, numbers
         layout = self.layout_ = ColumnLayout(len(plain.words_), len(fields), 2 * len(numbers), self.n_dims)
@@ -190,22 +190,22 @@ class FieldedVectoriser(Vectoriser):
         self.n_features_in_ = layout.n_columns
 
     @classmethod
-    def with_dims(cls, words: Vectoriser, n_dims: int) -> FieldedVectoriser:
-        """What a fitted vectoriser knows, with columns for own vectors behind its own."""
-        of_columns = words if isinstance(words, FieldedVectoriser) else None
+    def with_dims(cls, words: Vectorizer, n_dims: int) -> FieldedVectorizer:
+        """What a fitted vectorizer knows, with columns for own vectors behind its own."""
+        of_columns = words if isinstance(words, FieldedVectorizer) else None
         plain = words if of_columns is None else of_columns.plain_
-        vectoriser = cls(
+        vectorizer = cls(
             fields=() if of_columns is None else of_columns.fields,
             features=() if of_columns is None else of_columns.features,
             n_dims=n_dims,
-            analyser=plain.analyser,
+            analyzer=plain.analyzer,
             weighting=plain.weighting,
             k1=plain.k1,
             b=plain.b,
         )
         fields, numbers = ({}, ()) if of_columns is None else (of_columns.fields_, of_columns.numbers_)
-        vectoriser._put_together(plain, fields, numbers)
-        return vectoriser
+        vectorizer._put_together(plain, fields, numbers)
+        return vectorizer
 
     # -- vectors ------------------------------------------------------------------------------------------------
 
@@ -307,18 +307,18 @@ class FieldedVectoriser(Vectoriser):
         return encode(_SavedFielded(self.plain_, fields, self.numbers_, self.n_dims))
 
     @classmethod
-    def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> FieldedVectoriser:
-        """The vectoriser that `to_state` described; anything else raises `DamagedBundleError`."""
-        saved = decode(_SavedFielded, meta, arrays, where="vectoriser")
+    def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> FieldedVectorizer:
+        """The vectorizer that `to_state` described; anything else raises `DamagedBundleError`."""
+        saved = decode(_SavedFielded, meta, arrays, where="vectorizer")
         plain = saved.words
         for field in saved.fields:
             if field.document_frequency.shape != plain.document_frequency_.shape:
-                raise DamagedBundleError(f"vectoriser: the field {field.name!r} has other words than the text")
-        vectoriser = cls(
+                raise DamagedBundleError(f"vectorizer: the field {field.name!r} has other words than the text")
+        vectorizer = cls(
             fields=[field.name for field in saved.fields],
             features=[number.name for number in saved.numbers],
             n_dims=saved.n_dims,
-            analyser=plain.analyser,
+            analyzer=plain.analyzer,
             weighting=plain.weighting,
             k1=plain.k1,
             b=plain.b,
@@ -327,16 +327,16 @@ class FieldedVectoriser(Vectoriser):
             field.name: _field(plain, field.document_frequency.copy(), field.n_docs, field.mean_length, field.doc_scale)
             for field in saved.fields
         }
-        vectoriser._put_together(plain, fields, saved.numbers)
-        return vectoriser
+        vectorizer._put_together(plain, fields, saved.numbers)
+        return vectorizer
 
 
-Vectoriser._of_columns = FieldedVectoriser
+Vectorizer._of_columns = FieldedVectorizer
 
 
-def docs_for(vectoriser: Vectoriser, docs: Mapping[str, str]) -> Iterable[str]:
-    """Documents as a vectoriser takes them: with their columns where it reads those, else their texts."""
-    return docs if isinstance(vectoriser, FieldedVectoriser) else list(docs.values())
+def docs_for(vectorizer: Vectorizer, docs: Mapping[str, str]) -> Iterable[str]:
+    """Documents as a vectorizer takes them: with their columns where it reads those, else their texts."""
+    return docs if isinstance(vectorizer, FieldedVectorizer) else list(docs.values())
 
 
 def check_names(fields: Iterable[str], features: Iterable[str]) -> None:
@@ -355,7 +355,7 @@ def check_names(fields: Iterable[str], features: Iterable[str]) -> None:
             seen.add(name)
 
 
-def _learned_field(plain: Vectoriser, name: str, texts: Sequence[str]) -> tuple[Vectoriser, sparse.csr_array]:
+def _learned_field(plain: Vectorizer, name: str, texts: Sequence[str]) -> tuple[Vectorizer, sparse.csr_array]:
     """A field's own statistics over the words of the whole text, and its rows."""
     counts = plain.counts(texts)
     n_docs = int(np.count_nonzero(counts.n_words))
@@ -369,9 +369,9 @@ def _learned_field(plain: Vectoriser, name: str, texts: Sequence[str]) -> tuple[
 
 
 def _field(
-    plain: Vectoriser, frequency: NDArray[np.int64], n_docs: int, mean_length: float, scale: float
-) -> Vectoriser:
-    field = Vectoriser(analyser=plain.analyser, weighting=plain.weighting, k1=plain.k1, b=plain.b)
+    plain: Vectorizer, frequency: NDArray[np.int64], n_docs: int, mean_length: float, scale: float
+) -> Vectorizer:
+    field = Vectorizer(analyzer=plain.analyzer, weighting=plain.weighting, k1=plain.k1, b=plain.b)
     field.remember(plain.words_, frequency, n_docs, mean_length, scale)
     return field
 

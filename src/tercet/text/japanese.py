@@ -78,7 +78,7 @@ def require_japanese() -> None:
         import fugashi  # noqa: F401
         import unidic_lite  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError("fugashi and unidic-lite", "ja", "Analyser(tokenizer='japanese')") from error
+        raise MissingExtraError("fugashi and unidic-lite", "ja", "Analyzer(tokenizer='japanese')") from error
 
 
 def _open_tagger() -> Callable[[str], str]:

@@ -1,6 +1,6 @@
 """Documents and queries as vectors on disk, made of texts that may be larger than memory.
 
-A folder of vectors is one bundle: the vectoriser, or one for each side; rows of documents and of queries; their ids.
+A folder of vectors is one bundle: the vectorizer, or one for each side; rows of documents and of queries; their ids.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tercet.store.codec import decode, encode
 from tercet.store.kinds import VECTORS
 from tercet.store.schema import SameAs
 from tercet.store.strings import PackedIds, PackedStrings
-from tercet.text.analyser import Analyser
+from tercet.text.analyzer import Analyzer
 from tercet.text.counting import WordCollector, WordCounts
-from tercet.text.vectoriser import Vectoriser
+from tercet.text.vectorizer import Vectorizer
 
 DOC_ROWS, QUERY_ROWS = "doc_rows.", "query_rows."  # before the names of arrays
 BLOCK_TEXTS: Final = 4096  # at most, that are held at a time
@@ -39,21 +39,21 @@ _END: Final = object()  # behind the last text
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """A folder of vectors. Open it with ``Vectors.open``, make it with ``vectorise``.
+    """A folder of vectors. Open it with ``Vectors.open``, make it with ``vectorize``.
 
     Attributes
     ----------
     path : the folder
     docs, queries : CSR arrays whose arrays are mapped; None without queries
     doc_ids, query_ids : ``ids[row]``, ``ids.find(id)``, ``ids.get_many(ids)``; none without queries
-    query_vectoriser, doc_vectoriser : what made them; the same object where both sides have one vocabulary
+    query_vectorizer, doc_vectorizer : what made them; the same object where both sides have one vocabulary
 
     Examples
     --------
     >>> import tempfile
-    >>> from tercet.text import vectorise
+    >>> from tercet.text import vectorize
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = vectorise({"a": "green tea", "b": "black tea"}, {"q": "tea"}, f"{folder}/vectors")
+    ...     _ = vectorize({"a": "green tea", "b": "black tea"}, {"q": "tea"}, f"{folder}/vectors")
     ...     vectors = Vectors.open(f"{folder}/vectors")
     ...     vectors.docs.shape, vectors.doc_ids[1]
     ((2, 3), 'b')
@@ -64,8 +64,8 @@ class Vectors:
     doc_ids: PackedIds
     queries: sparse.csr_array | None
     query_ids: PackedIds
-    query_vectoriser: Vectoriser
-    doc_vectoriser: Vectoriser
+    query_vectorizer: Vectorizer
+    doc_vectorizer: Vectorizer
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], verify: Verify = "open") -> Vectors:
@@ -78,10 +78,10 @@ class Vectors:
             parts[prefix][name.removeprefix(prefix)] = array
         saved = decode(_SavedVectors, bundle.meta, parts[""], where=f"{where}: meta")
         sides: list[tuple[sparse.csr_array | None, PackedIds]] = [(None, PackedIds.pack(()))]
-        for prefix, vectoriser in ((QUERY_ROWS, saved.queries), (DOC_ROWS, saved.docs)):
+        for prefix, vectorizer in ((QUERY_ROWS, saved.queries), (DOC_ROWS, saved.docs)):
             if prefix == DOC_ROWS or saved.has_queries:
                 name = f"{where}: {prefix.removesuffix('.')}"
-                rows = mapped_rows(parts[prefix], len(vectoriser.words_), name, verify)
+                rows = mapped_rows(parts[prefix], len(vectorizer.words_), name, verify)
                 ids = PackedIds.from_arrays(parts[prefix], rows.shape[0], name, verify == "open")
                 sides.append((rows, ids))
         (docs, doc_ids), (queries, query_ids) = sides[-1], sides[-2]
@@ -89,33 +89,33 @@ class Vectors:
         return cls(bundle.path, docs, doc_ids, queries, query_ids, saved.queries, saved.docs)
 
     @property
-    def vectoriser(self) -> Vectoriser:
+    def vectorizer(self) -> Vectorizer:
         """What made the documents' rows, and the queries' where both have one vocabulary."""
-        return self.doc_vectoriser
+        return self.doc_vectorizer
 
 
 @dataclass(frozen=True)
 class _SavedVectors:
-    queries: Vectoriser
-    docs: Annotated[Vectoriser, SameAs("queries", "shared_vocabulary")]
+    queries: Vectorizer
+    docs: Annotated[Vectorizer, SameAs("queries", "shared_vocabulary")]
     has_queries: bool
 
 
-def vectorise(
+def vectorize(
     docs: Texts,
     queries: Texts | None,
     path: str | os.PathLike[str],
     *,
-    vectoriser: Vectoriser | None = None,
-    query_vectoriser: Vectoriser | None = None,
-    analyser: Analyser | None = None,
+    vectorizer: Vectorizer | None = None,
+    query_vectorizer: Vectorizer | None = None,
+    analyzer: Analyzer | None = None,
     weighting: str = "tfidf",
     min_df: int | float = 1,
     max_df: int | float = 1.0,
     max_words: int | None = None,
     progress: Callable[[int], Any] | None = None,
 ) -> Vectors:
-    """Turn texts into vectors on disk: the numbers that ``Vectoriser.fit_transform_docs`` would give, to the bit.
+    """Turn texts into vectors on disk: the numbers that ``Vectorizer.fit_transform_docs`` would give, to the bit.
 
     Texts are read once. Their words are counted, and the counts put aside in a temporary file beside ``path``, until
     the last text has told which words there are. The folder is written at the end, as a whole; after an error, or a
@@ -125,9 +125,9 @@ def vectorise(
     ----------
     docs, queries : id -> text, or pairs (id, text) in any iterable; queries may be None
     path : a folder that is new or empty
-    vectoriser : fitted, such as that of a model; without it, words and weights are learned from the documents
-    query_vectoriser : fitted, for queries that have a vocabulary of their own
-    analyser, weighting, min_df, max_df : see ``Vectoriser``; words that only queries have get a column, too
+    vectorizer : fitted, such as that of a model; without it, words and weights are learned from the documents
+    query_vectorizer : fitted, for queries that have a vocabulary of their own
+    analyzer, weighting, min_df, max_df : see ``Vectorizer``; words that only queries have get a column, too
     max_words : keep only that many words, those that occur most often. This and ``min_df`` choose among all words at
         the end, so they make the vectors and the model smaller, but not the memory that counting takes
     progress : called with the number of documents read so far
@@ -141,27 +141,27 @@ def vectorise(
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     vectors = vectorise({"a": "green fields", "b": "green eyes"}, {"q": "eyes"}, Path(folder, "vectors"))
-    ...     vectors.docs.shape, vectors.doc_ids.find("b"), vectors.vectoriser.words_
+    ...     vectors = vectorize({"a": "green fields", "b": "green eyes"}, {"q": "eyes"}, Path(folder, "vectors"))
+    ...     vectors.docs.shape, vectors.doc_ids.find("b"), vectors.vectorizer.words_
     ((2, 3), 1, ['eyes', 'fields', 'green'])
     """
-    if vectoriser is None and query_vectoriser is not None:
-        raise InputError("query_vectoriser stands beside a given vectoriser; without one, both sides share the new one")
+    if vectorizer is None and query_vectorizer is not None:
+        raise InputError("query_vectorizer stands beside a given vectorizer; without one, both sides share the new one")
     folder = Path(path)
     with spooling(folder) as new_file:
-        if vectoriser is None:
-            vectoriser = query_vectoriser = Vectoriser(
-                analyser=analyser, weighting=weighting, min_df=min_df, max_df=max_df, max_features=max_words
+        if vectorizer is None:
+            vectorizer = query_vectorizer = Vectorizer(
+                analyzer=analyzer, weighting=weighting, min_df=min_df, max_df=max_df, max_features=max_words
             )
-            sides = _learn_and_spool(docs, queries, new_file, vectoriser, progress)
+            sides = _learn_and_spool(docs, queries, new_file, vectorizer, progress)
         else:
-            query_vectoriser = query_vectoriser or vectoriser
-            rows = ((vectoriser.transform_docs(block), ids) for ids, block in _blocks(docs, progress))
-            sides = {DOC_ROWS: _spooled(new_file, vectoriser, rows)}
+            query_vectorizer = query_vectorizer or vectorizer
+            rows = ((vectorizer.transform_docs(block), ids) for ids, block in _blocks(docs, progress))
+            sides = {DOC_ROWS: _spooled(new_file, vectorizer, rows)}
             if queries is not None:
-                rows = ((query_vectoriser.transform_queries(block), ids) for ids, block in _blocks(queries, None))
-                sides[QUERY_ROWS] = _spooled(new_file, query_vectoriser, rows)
-        meta, arrays = encode(_SavedVectors(query_vectoriser, vectoriser, QUERY_ROWS in sides))
+                rows = ((query_vectorizer.transform_queries(block), ids) for ids, block in _blocks(queries, None))
+                sides[QUERY_ROWS] = _spooled(new_file, query_vectorizer, rows)
+        meta, arrays = encode(_SavedVectors(query_vectorizer, vectorizer, QUERY_ROWS in sides))
         for prefix, side in sides.items():
             arrays |= {prefix + name: array for name, array in side.arrays().items()}
         write_bundle(folder, kind=VECTORS, meta=meta, arrays=arrays)
@@ -172,29 +172,29 @@ def _learn_and_spool(
     docs: Texts,
     queries: Texts | None,
     new_file: NewFile,
-    vectoriser: Vectoriser,
+    vectorizer: Vectorizer,
     progress: Callable[[int], Any] | None,
 ) -> dict[str, RowSpool]:
     collector = WordCollector()
     with Spool(new_file()) as doc_counts, Spool(new_file()) as query_counts:
         for ids, texts in _blocks(docs, progress):
-            doc_counts.put(vectoriser.count(collector, texts), ids)
+            doc_counts.put(vectorizer.count(collector, texts), ids)
         if queries is not None:
             for ids, texts in _blocks(queries, None):
-                query_counts.put(vectoriser.count(collector, texts, only_words=True), ids)
-        columns = vectoriser.settle(collector)
-        del collector  # the words are the vectoriser's now
-        vectoriser.settle_scale(counts.moved(columns) for counts, _ in doc_counts)
-        rows = ((vectoriser.doc_rows(counts.moved(columns)), ids) for counts, ids in doc_counts)
-        sides = {DOC_ROWS: _spooled(new_file, vectoriser, rows)}
+                query_counts.put(vectorizer.count(collector, texts, only_words=True), ids)
+        columns = vectorizer.settle(collector)
+        del collector  # the words are the vectorizer's now
+        vectorizer.settle_scale(counts.moved(columns) for counts, _ in doc_counts)
+        rows = ((vectorizer.doc_rows(counts.moved(columns)), ids) for counts, ids in doc_counts)
+        sides = {DOC_ROWS: _spooled(new_file, vectorizer, rows)}
         if queries is not None:
-            rows = ((vectoriser.query_rows(counts.moved(columns)), ids) for counts, ids in query_counts)
-            sides[QUERY_ROWS] = _spooled(new_file, vectoriser, rows)
+            rows = ((vectorizer.query_rows(counts.moved(columns)), ids) for counts, ids in query_counts)
+            sides[QUERY_ROWS] = _spooled(new_file, vectorizer, rows)
         return sides
 
 
-def _spooled(new_file: NewFile, vectoriser: Vectoriser, blocks: Iterable[tuple[Any, list[str]]]) -> RowSpool:
-    spool = RowSpool(new_file, len(vectoriser.words_), with_ids=True)
+def _spooled(new_file: NewFile, vectorizer: Vectorizer, blocks: Iterable[tuple[Any, list[str]]]) -> RowSpool:
+    spool = RowSpool(new_file, len(vectorizer.words_), with_ids=True)
     for rows, ids in blocks:
         spool.add(rows, ids)
     return spool

@@ -46,7 +46,7 @@ function storedFieldParts(system, result) {
   });
 }
 
-// Words of the query in a snippet; the service's analyser decides what matches, this only helps the eye.
+// Words of the query in a snippet; the service's analyzer decides what matches, this only helps the eye.
 function marked(text, query) {
   const sought = wordsOf(query);
   if (!sought.length) return [text];

@@ -26,10 +26,10 @@ _MOST_CACHED_STEMS = 200_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Analyser:
+class Analyzer:
     """Turns a text into the list of its words.
 
-    In this order: remove HTML, to lower case, tokenise, drop stop words, stem, form n-grams.
+    In this order: remove HTML, to lower case, tokenize, drop stop words, stem, form n-grams.
 
     Parameters
     ----------
@@ -49,11 +49,11 @@ class Analyser:
 
     Examples
     --------
-    >>> Analyser(stop_words="english", ngrams=(1, 2))("The avocado and the eyes")
+    >>> Analyzer(stop_words="english", ngrams=(1, 2))("The avocado and the eyes")
     ['avocado', 'eyes', 'avocado eyes']
-    >>> Analyser()("<p>fish &amp; chips<br>x<y")
+    >>> Analyzer()("<p>fish &amp; chips<br>x<y")
     ['fish', 'chips']
-    >>> Analyser(tokenizer="characters")("東京都 1999年")
+    >>> Analyzer(tokenizer="characters")("東京都 1999年")
     ['東京', '京都', '19', '99', '99', '9年']
     """
 
@@ -111,12 +111,12 @@ class Analyser:
         return terms
 
     @cached_property
-    def unstemmed(self) -> Analyser:
+    def unstemmed(self) -> Analyzer:
         """The one that finds the same words and stems none."""
         return self if self.stemmer is None else replace(self, stemmer=None)
 
     @property
-    def plain(self) -> Analyser | None:
+    def plain(self) -> Analyzer | None:
         """The one that finds the same words and keeps all of them as they are; None where terms are not words."""
         if self.tokenizer == "characters" or self.ngrams != (1, 1):
             return None
@@ -128,9 +128,9 @@ class Analyser:
             return None
         return word if self._stems is None else self._stems[word]
 
-    def __reduce__(self) -> tuple[Callable[[dict[str, Any]], Analyser], tuple[dict[str, Any]]]:
+    def __reduce__(self) -> tuple[Callable[[dict[str, Any]], Analyzer], tuple[dict[str, Any]]]:
         # A copy, also one in another process, rebuilds its caches: a Snowball stemmer cannot be copied.
-        return _analyser_of, (encode(self)[0],)
+        return _analyzer_of, (encode(self)[0],)
 
     @cached_property
     def _find_words(self) -> Callable[[str], list[str]]:
@@ -152,8 +152,8 @@ class Analyser:
         return None if self.stemmer is None else _Stems(_snowball(self.stemmer))
 
 
-def _analyser_of(meta: dict[str, Any]) -> Analyser:
-    return decode(Analyser, meta)
+def _analyzer_of(meta: dict[str, Any]) -> Analyzer:
+    return decode(Analyzer, meta)
 
 
 class _Stems(dict[str, str]):
@@ -231,4 +231,4 @@ def _checked_ngrams(ngrams: object) -> tuple[int, int]:
 
 
 def _wrong(name: str, allowed: str, got: object) -> ParameterError:
-    return wrong_parameter("Analyser", name, allowed, got)
+    return wrong_parameter("Analyzer", name, allowed, got)

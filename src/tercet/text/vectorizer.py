@@ -19,7 +19,7 @@ from tercet.kernels.rows import QueryRow
 from tercet.store.codec import decode, encode
 from tercet.store.schema import OMIT_DEFAULT, Bounds, Shape
 from tercet.store.strings import PackedStrings
-from tercet.text.analyser import Analyser
+from tercet.text.analyzer import Analyzer
 from tercet.text.counting import CountedTexts, SumByBlocks, WordCollector, WordCounts, count_words
 from tercet.text.estimator import TextEstimator, check_fitted
 
@@ -34,10 +34,10 @@ class AddedWords(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _SavedVectoriser:
-    """What is saved of a vectoriser: its parameters and what it has learned; words as bytes and offsets."""
+class _SavedVectorizer:
+    """What is saved of a vectorizer: its parameters and what it has learned; words as bytes and offsets."""
 
-    analyser: Analyser
+    analyser: Analyzer  # spelled as in earlier files: fingerprints of vectorizers depend on the name
     weighting: str
     max_features: int | None
     min_df: int | float
@@ -60,7 +60,7 @@ class _SavedVectoriser:
             raise InputError(f"'document_frequency' is not a number up to {self.n_docs} for each of {n_words} words")
 
 
-class Vectoriser(TextEstimator):
+class Vectorizer(TextEstimator):
     """Turns texts into the rows of a sparse matrix with one column per word, words in alphabetical order.
 
     Words that `grow` added are last, in the order in which they came.
@@ -72,7 +72,7 @@ class Vectoriser(TextEstimator):
 
     Parameters
     ----------
-    analyser : how a text becomes words; None for ``Analyser()``
+    analyzer : how a text becomes words; None for ``Analyzer()``
     weighting : ``"tfidf"`` or ``"bm25"``
     max_features : keep only that many words, those that occur most often; None for all
     min_df, max_df : keep words in at least and at most so many documents; a float is a share of the documents
@@ -93,21 +93,21 @@ class Vectoriser(TextEstimator):
 
     Notes
     -----
-    Time is linear in the total length of the texts, about that of scikit-learn's vectoriser.
+    Time is linear in the total length of the texts, about that of scikit-learn's vectorizer.
 
     Examples
     --------
     >>> texts = ["green avocado", "green eyes"]
-    >>> vectoriser = Vectoriser(weighting="bm25").fit(texts)
-    >>> vectoriser.words_
+    >>> vectorizer = Vectorizer(weighting="bm25").fit(texts)
+    >>> vectorizer.words_
     ['avocado', 'eyes', 'green']
-    >>> Q, D = vectoriser.transform_queries(["avocado"]), vectoriser.transform_docs(texts)
+    >>> Q, D = vectorizer.transform_queries(["avocado"]), vectorizer.transform_docs(texts)
     >>> (Q @ D.T).toarray().round(2)
     array([[0.89, 0.  ]], dtype=float32)
     """
 
-    # What reads documents with columns: `FieldedVectoriser`, a vectoriser itself, which puts itself here.
-    _of_columns: ClassVar[type[Vectoriser]]
+    # What reads documents with columns: `FieldedVectorizer`, a vectorizer itself, which puts itself here.
+    _of_columns: ClassVar[type[Vectorizer]]
 
     words_: list[str]
     index_: dict[str, int]
@@ -121,7 +121,7 @@ class Vectoriser(TextEstimator):
     def __init__(
         self,
         *,
-        analyser: Analyser | None = None,
+        analyzer: Analyzer | None = None,
         weighting: str = "tfidf",
         max_features: int | None = None,
         min_df: int | float = 1,
@@ -131,7 +131,7 @@ class Vectoriser(TextEstimator):
         b: float = 0.4,
         idf_power: float = 0.5,
     ) -> None:
-        self.analyser = analyser
+        self.analyzer = analyzer
         self.weighting = weighting
         self.max_features = max_features
         self.min_df = min_df
@@ -142,7 +142,7 @@ class Vectoriser(TextEstimator):
         self.idf_power = idf_power
         self._check_parameters()
 
-    def fit(self, texts: Iterable[str], y: None = None, *, queries: Iterable[str] = ()) -> Vectoriser:
+    def fit(self, texts: Iterable[str], y: None = None, *, queries: Iterable[str] = ()) -> Vectorizer:
         """Learn the words and their weights from documents.
 
         Words that only the `queries` have get a column too: they match no document by themselves, but a ranker can
@@ -152,7 +152,7 @@ class Vectoriser(TextEstimator):
         return self
 
     def fit_transform_docs(self, texts: Iterable[str], *, queries: Iterable[str] = ()) -> sparse.csr_array:
-        """The same as `fit` and then `transform_docs` on the same texts, but analyses them once."""
+        """The same as `fit` and then `transform_docs` on the same texts, but analyzes them once."""
         return self.doc_rows(self.fit_counts(texts, queries))
 
     def transform_docs(self, texts: Iterable[str]) -> sparse.csr_array:
@@ -169,29 +169,29 @@ class Vectoriser(TextEstimator):
     def can_grow(self) -> bool:
         """Whether all words of the documents that it was fitted on have a column, so that new words get one, too."""
         keeps_all = self.max_features is None and self.max_df == 1.0 and not is_integer(self.max_df)
-        return type(self) is Vectoriser and keeps_all and is_integer(self.min_df) and self.min_df == 1
+        return type(self) is Vectorizer and keeps_all and is_integer(self.min_df) and self.min_df == 1
 
-    def grow(self, texts: Iterable[str]) -> tuple[Vectoriser, sparse.csr_array]:
+    def grow(self, texts: Iterable[str]) -> tuple[Vectorizer, sparse.csr_array]:
         """Add columns for the new words of documents, and return the rows of these documents.
 
         Existing columns stay as they are, and so do their weights. The idf of a new word is that of its frequency in
-        these documents, among as many documents as the vectoriser was fitted on. It stays when the word comes again.
+        these documents, among as many documents as the vectorizer was fitted on. It stays when the word comes again.
 
         Returns
         -------
-        A vectoriser with these words, or itself where no word is new; and rows, as its `transform_docs` gives them.
+        A vectorizer with these words, or itself where no word is new; and rows, as its `transform_docs` gives them.
 
         Examples
         --------
-        >>> vectoriser = Vectoriser(weighting="bm25").fit(["green avocado", "green eyes"])
-        >>> grown, D = vectoriser.grow(["green guava"])
+        >>> vectorizer = Vectorizer(weighting="bm25").fit(["green avocado", "green eyes"])
+        >>> grown, D = vectorizer.grow(["green guava"])
         >>> grown.words_, D.indices.tolist()
         (['avocado', 'eyes', 'green', 'guava'], [2, 3])
         """
         check_fitted(self, "words_")
         column_of: defaultdict[str, int] = defaultdict(None, self.index_)
         column_of.default_factory = column_of.__len__  # a new word gets the next column
-        counts = count_words(self._checked(texts), self._analyser(), column_of.__getitem__)
+        counts = count_words(self._checked(texts), self._analyzer(), column_of.__getitem__)
         n_known = len(self.words_)
         words = list(islice(column_of, n_known, None))
         if not words:
@@ -207,22 +207,22 @@ class Vectoriser(TextEstimator):
         n_fitted = len(self.words_) - self.n_added_
         return AddedWords(self.words_[n_fitted:], self.document_frequency_[n_fitted:])
 
-    def with_added(self, more: AddedWords) -> Vectoriser:
-        """Return the same vectoriser with more words behind its own."""
+    def with_added(self, more: AddedWords) -> Vectorizer:
+        """Return the same vectorizer with more words behind its own."""
         return self._with_words(
             [*self.words_, *more.words],
             np.concatenate([self.document_frequency_, more.frequency]),
             self.n_added_ + len(more.words),
         )
 
-    def as_fitted(self) -> Vectoriser:
-        """Return the same vectoriser without the words that `grow` added; itself where there are none."""
+    def as_fitted(self) -> Vectorizer:
+        """Return the same vectorizer without the words that `grow` added; itself where there are none."""
         if not self.n_added_:
             return self
         n_fitted = len(self.words_) - self.n_added_
         return self._with_words(self.words_[:n_fitted], self.document_frequency_[:n_fitted], 0)
 
-    def _with_words(self, words: list[str], frequency: NDArray[np.int64], n_added: int) -> Vectoriser:
+    def _with_words(self, words: list[str], frequency: NDArray[np.int64], n_added: int) -> Vectorizer:
         other = copy(self)
         other.remember(words, frequency, self.n_docs_, self.mean_length_, self.doc_scale_, n_added)
         return other
@@ -238,12 +238,12 @@ class Vectoriser(TextEstimator):
 
         Examples
         --------
-        >>> row, unknown = Vectoriser().fit(["green avocado"]).query("green guava")
+        >>> row, unknown = Vectorizer().fit(["green avocado"]).query("green guava")
         >>> row.indices.tolist(), unknown
         ([1], ('guava',))
         """
         check_fitted(self, "words_")
-        [terms], column_of = self.analysed([text]), self.index_
+        [terms], column_of = self.analyzed([text]), self.index_
         times: dict[int, int] = {}
         for term in terms:
             if (column := column_of.get(term)) is not None:
@@ -251,7 +251,7 @@ class Vectoriser(TextEstimator):
         unknown: tuple[str, ...] = ()
         if sum(times.values()) < len(terms):
             # Stemming changes each word where it stands, so the two lists go side by side.
-            typed = zip(self._analyser().unstemmed(text), terms, strict=True)
+            typed = zip(self._analyzer().unstemmed(text), terms, strict=True)
             unknown = tuple(dict.fromkeys(word for word, term in typed if term not in column_of))
         columns = np.array(sorted(times), dtype=np.int32)
         values = np.array([times[column] for column in columns.tolist()], dtype=np.float64)
@@ -269,35 +269,35 @@ class Vectoriser(TextEstimator):
         return self.words_[column]
 
     def stop_words_in(self, text: str) -> list[str]:
-        """The words of a text that the analyser drops, since they are in too many texts, each once, in order.
+        """The words of a text that the analyzer drops, since they are in too many texts, each once, in order.
 
         Examples
         --------
-        >>> Vectoriser(analyser=Analyser(stop_words="english")).stop_words_in("The best of the avocados")
+        >>> Vectorizer(analyzer=Analyzer(stop_words="english")).stop_words_in("The best of the avocados")
         ['the', 'of']
         """
-        analyse = self._analyser()
-        if analyse.stop_words is None or analyse.tokenizer != "words":
+        analyze = self._analyzer()
+        if analyze.stop_words is None or analyze.tokenizer != "words":
             return []
-        analyse = replace(analyse, stemmer=None, ngrams=(1, 1))
-        kept = set(analyse(text))
-        return [word for word in dict.fromkeys(replace(analyse, stop_words=None)(text)) if word not in kept]
+        analyze = replace(analyze, stemmer=None, ngrams=(1, 1))
+        kept = set(analyze(text))
+        return [word for word in dict.fromkeys(replace(analyze, stop_words=None)(text)) if word not in kept]
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """All that was learned, as JSON values and as arrays.
 
         Examples
         --------
-        >>> vectoriser = Vectoriser().fit(["green avocado", "green eyes"])
-        >>> Vectoriser.from_state(*vectoriser.to_state()).words_
+        >>> vectorizer = Vectorizer().fit(["green avocado", "green eyes"])
+        >>> Vectorizer.from_state(*vectorizer.to_state()).words_
         ['avocado', 'eyes', 'green']
         """
         check_fitted(self, "words_")
         parameters = {name: getattr(self, name) for name in _PARAMETERS}
         learned = {name: getattr(self, f"{name}_") for name in ("n_docs", "mean_length", "doc_scale")}
         words = PackedStrings.pack(self.words_)
-        saved = _SavedVectoriser(
-            analyser=self._analyser(),
+        saved = _SavedVectorizer(
+            analyser=self._analyzer(),
             **parameters,
             **learned,
             words=words.letters,
@@ -308,25 +308,25 @@ class Vectoriser(TextEstimator):
         return encode(saved)
 
     @classmethod
-    def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Vectoriser:
-        """The vectoriser that `to_state` described; anything else raises `DamagedBundleError`."""
-        if cls is Vectoriser and "numbers" in meta:
+    def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Vectorizer:
+        """The vectorizer that `to_state` described; anything else raises `DamagedBundleError`."""
+        if cls is Vectorizer and "numbers" in meta:
             return cls._of_columns.from_state(meta, arrays)
-        saved = decode(_SavedVectoriser, meta, arrays, where="vectoriser")
+        saved = decode(_SavedVectorizer, meta, arrays, where="vectorizer")
         try:
-            vectoriser = cls(analyser=saved.analyser, **{name: getattr(saved, name) for name in _PARAMETERS})
+            vectorizer = cls(analyzer=saved.analyser, **{name: getattr(saved, name) for name in _PARAMETERS})
         except ParameterError as error:
-            raise DamagedBundleError(f"saved vectoriser: {error}") from error
+            raise DamagedBundleError(f"saved vectorizer: {error}") from error
         words = _saved_words(PackedStrings(saved.words, saved.word_offsets), saved.n_added)
         frequency = saved.document_frequency.copy()
-        vectoriser.remember(words, frequency, saved.n_docs, saved.mean_length, saved.doc_scale, saved.n_added)
-        return vectoriser
+        vectorizer.remember(words, frequency, saved.n_docs, saved.mean_length, saved.doc_scale, saved.n_added)
+        return vectorizer
 
     def fit_counts(self, texts: Iterable[str], queries: Iterable[str] = ()) -> WordCounts:
         """Fit, and return the word counts of the same texts, of which `doc_rows` makes rows."""
         self._check_parameters()
         collector = WordCollector()
-        known = texts.words(self._analyser()) if isinstance(texts, CountedTexts) else None
+        known = texts.words(self._analyzer()) if isinstance(texts, CountedTexts) else None
         counts = self.count(collector, texts) if known is None else collector.take(*known)
         columns = self.settle(collector, queries)
         counts = counts.moved(columns)
@@ -335,12 +335,12 @@ class Vectoriser(TextEstimator):
 
     def count(self, collector: WordCollector, texts: Iterable[str], only_words: bool = False) -> WordCounts:
         """Count the words of texts; with ``only_words`` texts such as queries only add words."""
-        return (collector.see if only_words else collector.count)(self._checked(texts), self._analyser())
+        return (collector.see if only_words else collector.count)(self._checked(texts), self._analyzer())
 
-    def adopt(self, other: Vectoriser, counts: WordCounts) -> Vectoriser:
+    def adopt(self, other: Vectorizer, counts: WordCounts) -> Vectorizer:
         """Take the words of another that was fitted on texts with these counts, to weight them in an own way.
 
-        The same as fitting on these texts, which need not be read again; both tokenise and keep words alike.
+        The same as fitting on these texts, which need not be read again; both tokenize and keep words alike.
         """
         self.remember(other.words_, other.document_frequency_, other.n_docs_, other.mean_length_, 1.0, other.n_added_)
         self.settle_scale([counts])
@@ -363,7 +363,7 @@ class Vectoriser(TextEstimator):
             raise InputError("texts is empty; fitting needs at least one text")
         n_in_docs = len(collector.texts_with)
         if not n_in_docs:
-            raise InputError(f"fitting needs words, but {self._analyser()} found none in the {collector.n_texts} texts")
+            raise InputError(f"fitting needs words, but {self._analyzer()} found none in the {collector.n_texts} texts")
         numbers = collector.numbers
         self.count(collector, queries, only_words=True)
         words = sorted(islice(numbers, n_in_docs))
@@ -425,14 +425,14 @@ class Vectoriser(TextEstimator):
         """The word counts of texts, of which `doc_rows` and `query_rows` make rows."""
         check_fitted(self, "words_")
         column_of = self.index_.get
-        if isinstance(texts, CountedTexts) and (known := texts.words(self._analyser())) is not None:
+        if isinstance(texts, CountedTexts) and (known := texts.words(self._analyzer())) is not None:
             words, counts = known
             return counts.moved(np.array([column_of(word, -1) for word in words], dtype=np.int64))
-        return count_words(self._checked(texts), self._analyser(), lambda term: column_of(term, -1))
+        return count_words(self._checked(texts), self._analyzer(), lambda term: column_of(term, -1))
 
-    def analysed(self, texts: Iterable[str]) -> Iterator[list[str]]:
+    def analyzed(self, texts: Iterable[str]) -> Iterator[list[str]]:
         """The words of each text, one after the other."""
-        return map(self._analyser(), self._checked(texts))
+        return map(self._analyzer(), self._checked(texts))
 
     def _checked(self, texts: Iterable[str]) -> Iterator[str]:
         if isinstance(texts, (str, bytes, Mapping)):
@@ -443,8 +443,8 @@ class Vectoriser(TextEstimator):
                 raise InputError(f"texts[{number}] must be a string, found {type(text).__name__}")
             yield text
 
-    def _analyser(self) -> Analyser:
-        return Analyser() if self.analyser is None else self.analyser
+    def _analyzer(self) -> Analyzer:
+        return Analyzer() if self.analyzer is None else self.analyzer
 
     @property
     def idf_(self) -> NDArray[np.float64]:
@@ -491,10 +491,10 @@ class Vectoriser(TextEstimator):
 
     def _check_parameters(self) -> None:
         def wrong(name: str, allowed: str) -> ParameterError:
-            return wrong_parameter("Vectoriser", name, allowed, getattr(self, name))
+            return wrong_parameter("Vectorizer", name, allowed, getattr(self, name))
 
-        if self.analyser is not None and not isinstance(self.analyser, Analyser):
-            raise wrong("analyser", "None or an Analyser")
+        if self.analyzer is not None and not isinstance(self.analyzer, Analyzer):
+            raise wrong("analyzer", "None or an Analyzer")
         if self.weighting not in ("tfidf", "bm25"):
             raise wrong("weighting", "'tfidf' or 'bm25'")
         if self.max_features is not None and not is_integer(self.max_features, 1):
@@ -542,17 +542,17 @@ def _check_encodable(words: list[str]) -> None:
 
 
 def _saved_words(packed: PackedStrings, n_added: int) -> list[str]:
-    """The words of a saved vectoriser; they differ, and those that it was fitted with are in alphabetical order."""
-    packed.check("vectoriser: words")
+    """The words of a saved vectorizer; they differ, and those that it was fitted with are in alphabetical order."""
+    packed.check("vectorizer: words")
     words = packed.many(np.arange(len(packed)))
     if not words or not words[0]:
-        raise DamagedBundleError("vectoriser: words have an empty word, or there are none")
+        raise DamagedBundleError("vectorizer: words have an empty word, or there are none")
     if n_added and (n_added >= len(words) or len(set(words)) < len(words) or not all(words)):
-        raise DamagedBundleError(f"vectoriser: {n_added} of {len(words)} words are said to be new, and cannot be")
+        raise DamagedBundleError(f"vectorizer: {n_added} of {len(words)} words are said to be new, and cannot be")
     for number, (before, word) in enumerate(pairwise(words[: len(words) - n_added])):
         if word <= before:
             raise DamagedBundleError(
-                f"vectoriser: words must be in alphabetical order without duplicates, found {before!r} and then "
+                f"vectorizer: words must be in alphabetical order without duplicates, found {before!r} and then "
                 f"{word!r} at word {number + 1}"
             )
     return words
