@@ -445,7 +445,7 @@ class TestDamage:
 
     def test_wrong_analyzer(self):
         meta, arrays = self.state()
-        self.refused(meta | {"analyzer": meta["analyzer"] | {"ngrams": [2, 1]}}, arrays, "ngrams")
+        self.refused(meta | {"analyser": meta["analyser"] | {"ngrams": [2, 1]}}, arrays, "ngrams")
         self.refused(meta | {"analyzer": None}, arrays, "analyzer is None; expected a mapping")
 
     @pytest.mark.parametrize(
