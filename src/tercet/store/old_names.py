@@ -9,7 +9,6 @@ T = TypeVar("T")
 
 # Old field name -> field name, for classes that have the field.
 OLD_FIELDS: Final = {
-    "analyser": "analyzer",
     "carried": "stored_fields",
     "cut": "tokenizer",
     "declined": "rejected",
