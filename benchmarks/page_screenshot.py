@@ -29,7 +29,7 @@ def served(index: Path) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", "from tercet.cli.main import main; main()", "serve", str(index), "--port", "0"]
         # No hurry: the first search of a process may have to compile.
-        command += ["--taught", str(Path(folder) / "taught.db"), "--deadline-ms", "60000"]
+        command += ["--taught", str(Path(folder) / "taught.db")]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stdout is not None

@@ -79,7 +79,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         louder(made_index(folder / "index", docs=made_docs(N_DOCS)), 0.5).save(folder / "other")
-        options = ["--log-impressions", str(folder / "log"), "--look-every", "0.5", "--deadline-ms", "20000"]
+        options = ["--log-impressions", str(folder / "log"), "--look-every", "0.5"]
         environment = {"TERCET_TEACH_TOKEN": TOKEN, "OPENBLAS_NUM_THREADS": "1"}
         with running(folder / "index", *options, patience=seconds + 300, **environment) as service:
             visitor, teacher = Visitor(service.address, arguments.seed), Undoer(service.address, arguments.seed + 1)

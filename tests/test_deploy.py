@@ -84,7 +84,8 @@ def test_its_settings_are_options_of_the_service() -> None:
     config = re.search(r"ExecStart=\S+ (.+)$", SERVICE, re.M)
     assert config is not None
     words = config[1].split()
-    assert (words[0], words[2]) == ("serve", "--config")
+    assert (words[0], len(words)) == ("serve", 2)
+    assert "\nWorkingDirectory=/etc/tercet\n" in SERVICE
 
 
 def test_ports_agree() -> None:

@@ -9,7 +9,7 @@ import tercet as tc
 from tercet.data.taught import Action
 from tercet.learn.joint import joined
 from tercet.search import Index
-from tercet.serve.answers import Deadline, explain, search
+from tercet.serve.answers import explain, search
 from tercet.serve.served import Served
 from tercet.serve.teacher import Overlay
 from tercet.text import FieldedVectorizer
@@ -49,7 +49,7 @@ def test_votes_change_words_and_leave_numbers_as_they_are(index):
 
 def test_both_lists_and_reasons_are_given(index):
     served = Served.of(index)
-    answer = search(served, "green", 3, Deadline(0.0, 1e12), compare=True)
+    answer = search(served, "green", 3, compare=True)
     assert answer["learned"][0]["id"] == "b"
     assert [hit["id"] for hit in answer["baseline"]] == ["a", "b"]  # by words alone
     why = explain(served, index, "green", "b", None, 100)

@@ -19,7 +19,7 @@ from tercet.errors import InputError
 from tercet.search import Index
 from tercet.search.promotions import Evidence
 from tercet.serve import messages, read_taught
-from tercet.serve.service import Limits, Service
+from tercet.serve.service import Service
 from tercet.serve.watched import Watched
 from tercet.weights import Identity, Weights
 
@@ -31,8 +31,7 @@ NEW = {"new": "green avocado green avocado green avocado"}
 def living(tmp_path: Path, look_seconds: float = 0.0):
     """A service of an index on disk, which looks when it is told to."""
     source = Watched(tmp_path / "index", lambda: Index.open(tmp_path / "index"))
-    limits = Limits(deadline_ms=60_000)
-    service = Service(source.open(), tmp_path / "taught.db", limits, source=source, look_seconds=look_seconds)
+    service = Service(source.open(), tmp_path / "taught.db", source=source, look_seconds=look_seconds)
     try:
         with client_of(service) as api:
             yield api, service

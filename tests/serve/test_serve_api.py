@@ -55,7 +55,7 @@ def test_search_gives_both_lists_as_the_index_ranks(api):
     for hit in found["baseline"]:
         assert hit["learned_rank"] == base_ranks.get(hit["id"])
     assert any(hit["moved"] for hit in found["learned"])
-    assert (found["version"], found["exact"], found["partial"], found["baseline_name"]) == ("v0", True, False, "BM25")
+    assert (found["version"], found["exact"], found["baseline_name"]) == ("v0", True, "BM25")
 
 
 def test_unknown_words_and_empty_queries_are_told(api):
@@ -82,9 +82,9 @@ def test_reasons_sum_to_the_score_shown(api, system):
             assert (why["rest"]["count"] == 0) == (why["rest"]["contribution"] == 0)
 
 
-def test_the_baseline_and_facets_are_there_only_when_asked_for(api):
+def test_the_baseline_is_there_only_when_asked_for(api):
     found = checked(api.get("/search", params={"q": QUERY}), messages.SearchAnswer)
-    assert (found["compared"], found["baseline"], found["facets"]) == (False, [], [])
+    assert (found["compared"], found["baseline"]) == (False, [])
     both = checked(api.get("/search", params={"q": QUERY, "compare": True}), messages.SearchAnswer)
     assert [hit["id"] for hit in both["learned"]] == [hit["id"] for hit in found["learned"]]
     assert both["baseline"]

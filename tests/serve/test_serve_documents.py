@@ -17,7 +17,7 @@ from support.serving import client_of, made_index, refused, running
 from tercet.search import Index
 from tercet.serve import messages
 from tercet.serve.guard import Access
-from tercet.serve.service import Limits, Service
+from tercet.serve.service import Service
 from tercet.serve.watched import Watched
 
 QUERY = "green avocado"
@@ -33,7 +33,6 @@ def living(tmp_path: Path, index: Index | None = None):
     service = Service(
         opened,
         tmp_path / "taught.db",
-        Limits(deadline_ms=60_000),
         source=source,
         look_seconds=0.01,
     )

@@ -85,44 +85,6 @@ def test_misspelt_parameters_are_refused(api):
     refused(api.get("/search", params={"q": QUERY, "kk": 3}), 422, "kk")
 
 
-# -- time -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_deadline_that_has_passed_gives_a_partial_answer(tmp_path):
-    with served(tmp_path / "taught.db", INDEX, Limits(deadline_ms=0.0)) as (api, _):
-        found = api.get("/search", params={"q": QUERY, "k": 5, "compare": True}).json()
-        assert found["partial"]
-        assert found["baseline"] == []
-        assert len(found["learned"]) == 5
-        assert all(hit["moved"] is None for hit in found["learned"])
-        response = api.get("/explain", params={"q": QUERY, "doc": "d1"})
-        refused(response, 503, "deadline")
-        assert int(response.headers["retry-after"]) >= 1
-
-
-def test_a_deadline_between_the_lists_leaves_out_the_second(tmp_path, monkeypatch):
-    with served(tmp_path / "taught.db", INDEX, Limits(deadline_ms=60_000)) as (api, service):
-        whole = api.get("/search", params={"q": QUERY, "k": 5, "compare": True}).json()
-        assert not whole["partial"]
-        slow = service.served.index.search
-
-        def late(*given: Any, **options: Any) -> Any:
-            monkeypatch.setattr(answers.Deadline, "passed", True)
-            return slow(*given, **options)
-
-        monkeypatch.setattr(service.served.index, "search", late)
-        found = api.get("/search", params={"q": QUERY, "k": 5, "compare": True}).json()
-        assert (found["partial"], found["exact"], found["baseline"]) == (True, True, [])
-        assert [hit["id"] for hit in found["learned"]] == [hit["id"] for hit in whole["learned"]]
-
-
-def test_words_left_out_in_haste_are_told(tmp_path):
-    with served(tmp_path / "taught.db", INDEX, Limits(deadline_ms=0.0)) as (api, _):
-        query = "green avocado sky toast garden river stone oil leaf blue red pale dark"
-        found = api.get("/search", params={"q": query}).json()
-        assert (found["partial"], found["exact"]) == (True, False)
-
-
 # -- how much at a time ---------------------------------------------------------------------------------------------
 
 
@@ -136,7 +98,7 @@ def test_a_full_queue_is_told_and_empties(tmp_path, monkeypatch):
         return search(*given, **more)
 
     monkeypatch.setattr(answers, "search", waits)
-    limits = Limits(workers=2, waiting=3, deadline_ms=60_000)
+    limits = Limits(workers=2, waiting=3)
     with served(tmp_path / "taught.db", INDEX, limits) as (api, service), ThreadPoolExecutor(5) as pool:
         inside = [pool.submit(api.get, "/search", params={"q": QUERY}) for _ in range(5)]
         assert begun.acquire(timeout=90)

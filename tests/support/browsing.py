@@ -69,8 +69,6 @@ class Served:
             "shelf",
             "--taught",
             str(self._taught),
-            "--deadline-ms",
-            "60000",
         ]
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
         environment = os.environ | threads | self._environment

@@ -172,7 +172,7 @@ def kill_again_and_again(folder: Path, restarts: int, seed: int = 0) -> Tally:
         louder(index, scale).save(folder / name)
     taught = folder / "index.taught.db"
     command = [sys.executable, "-c", _PROGRAM, "serve", str(folder / "index"), "--port", "0"]
-    command += ["--teach-token", TOKEN, "--look-every", "0.05", "--deadline-ms", "20000"]
+    command += ["--teach-token", TOKEN, "--look-every", "0.05"]
     command += ["--log-impressions", str(folder / "log"), "--interleave", str(folder / "candidate")]
     single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     tally, dice = Tally(), random.Random(seed)

@@ -28,7 +28,7 @@ def proxied(folder: Path, *options: str) -> Iterator[tuple[Running, Running, int
     """A service, and the same through Caddy, without TLS so that raw bytes can be sent."""
     made_index(folder / "index")
     port = free_port()
-    options = ("--proxy", "127.0.0.1", "--deadline-ms", "20000", *options)
+    options = ("--proxy", "127.0.0.1", *options)
     with ExitStack() as both:
         direct = both.enter_context(running(folder / "index", *options, patience=240, TERCET_TEACH_TOKEN=TOKEN))
         config = folder / "Caddyfile"

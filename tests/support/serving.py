@@ -73,7 +73,7 @@ def served(
     **options: Any,
 ) -> Iterator[tuple[TestClient, Service]]:
     """A service in this process, and a client of it."""
-    limits = limits or Limits(deadline_ms=60_000, strangers_per_minute=1e6)
+    limits = limits or Limits(strangers_per_minute=1e6)
     service = Service(made_index() if index is None else index, taught, limits, **options)
     try:
         with client_of(service, access, client) as api:

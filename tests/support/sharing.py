@@ -22,7 +22,7 @@ from tercet.serve import messages, reloading
 from tercet.serve.guard import Access
 from tercet.serve.impressions import ImpressionLog
 from tercet.serve.interleaving import Interleaver
-from tercet.serve.service import Limits, Service
+from tercet.serve.service import Service
 from tercet.serve.watched import Watched
 from tercet.weights import Identity, Sparse, Weights
 
@@ -59,12 +59,10 @@ def sharing(tmp_path: Path, *, baseline: bool = False, access: Access | None = N
     folder = tmp_path / "candidate"
     interleaver = Interleaver(log, None if baseline else Watched(folder, lambda: tc.load(folder)), **options)
     source = Watched(tmp_path / "index", lambda: Index.open(tmp_path / "index"))
-    limits = Limits(deadline_ms=60_000)  # the first search may load kernels on a busy machine
     try:
         service = Service(
             source.open(),
             tmp_path / "taught.db",
-            limits,
             impressions=log,
             source=source,
             look_seconds=0,

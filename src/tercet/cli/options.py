@@ -317,9 +317,6 @@ seed_option = click.option(
     "--seed", metavar="N", default=0, show_default=True, type=click.IntRange(min=0), help="Same seed, same bits."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-verify_option = click.option(
-    "--unverified", is_flag=True, help="Do not check every byte first; for large indexes on trusted disks."
-)
 
 
 def _known_device(context: click.Context, parameter: click.Parameter, value: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tercet.cli.groups import examples
-from tercet.cli.options import FILE, FOLDER, json_option, output_options, query_vectors_option, verify_option
+from tercet.cli.options import FILE, FOLDER, json_option, output_options, query_vectors_option
 from tercet.cli.terminal import echo
 from tercet.data.own_vectors import read_vector
 from tercet.engines import open_index
@@ -39,7 +39,6 @@ _TEXT_SHOWN = 76
 @click.option("--vector", type=FILE, help="The text's own vector, one row of .npy, where the model has such.")
 @query_vectors_option
 @output_options("The run to write; .gz is packed.")
-@verify_option
 def search(
     index: Path,
     text: str | None,
@@ -53,7 +52,6 @@ def search(
     vector: Path | None,
     query_vectors: Path | None,
     output: Path | None,
-    unverified: bool,
 ) -> None:
     """Find the documents of an index that answer a text best, or those for each of many queries."""
     if (text is None) == (queries is None):
@@ -69,7 +67,7 @@ def search(
         from tercet.cli.inputs import open_model  # which knows every kind of data, and takes as long to load
 
         other = open_model(model)
-    opened = open_index(index, other, verify="never" if unverified else "open")
+    opened = open_index(index, other)
     if queries is not None and output is not None:
         from tercet.cli.inputs import read_query_texts
         from tercet.data import write_run

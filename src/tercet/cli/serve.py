@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 import click
 
 from tercet.cli.groups import examples
 from tercet.cli.inputs import open_model
-from tercet.cli.options import FILE, FOLDER, verify_option
-from tercet.cli.project import option_defaults
+from tercet.cli.options import FOLDER
 from tercet.cli.terminal import echo
 from tercet.data.ubi import CLICK_SECONDS
 from tercet.engines import open_index
@@ -23,30 +21,11 @@ def taught_of(index: Path) -> Path:
     return folder.with_name(f"{folder.name}.taught.db")
 
 
-def configured(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
-    """Take values from a file: those of flags and of the environment go before them."""
-    if path is None:
-        return None
-    try:
-        values = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
-        raise click.UsageError(f"{path} is no configuration: {error}") from error
-    context.default_map = {**(context.default_map or {}), **option_defaults(context.command, values, str(path))}
-    return path
-
-
 @click.command(
     context_settings={"auto_envvar_prefix": "TERCET_SERVE"},
     epilog=examples("serve index/", "serve index/ --log-impressions impressions/ --interleave candidate/"),
 )
 @click.argument("index", type=FOLDER)
-@click.option(
-    "--config",
-    type=FILE,
-    is_eager=True,
-    callback=configured,
-    help="TOML with these options: port = 8080. Flags and TERCET_SERVE_PORT go before it.",
-)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Another than loopback needs both tokens.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes any free one.")
 @click.option("--taught", type=click.Path(path_type=Path), help="File of what is taught.  [default: INDEX.taught.db]")
@@ -79,14 +58,6 @@ def configured(context: click.Context, _: click.Parameter, path: Path | None) ->
     metavar="COLUMN",
     help="A stored field that lists show. Repeatable.  [default: prices]",
 )
-@click.option(
-    "--deadline-ms",
-    type=click.FloatRange(min=0),
-    default=1000.0,
-    show_default=True,
-    help="Then a search gives what it has.",
-)
-@click.option("--workers", type=click.IntRange(min=1), default=2, show_default=True, help="Searches at a time.")
 @click.option(
     "--rate",
     type=click.FloatRange(min=1),
@@ -134,10 +105,8 @@ def configured(context: click.Context, _: click.Parameter, path: Path | None) ->
     metavar="SECONDS",
     help="Look for new documents and models; 0 only on SIGHUP.",
 )
-@verify_option
 def serve(
     index: Path,
-    config: Path | None,
     host: str,
     port: int,
     taught: Path | None,
@@ -147,8 +116,6 @@ def serve(
     proxy: tuple[str, ...],
     allow_host: tuple[str, ...],
     show_fields: tuple[str, ...],
-    deadline_ms: float,
-    workers: int,
     rate: float,
     log_impressions: Path | None,
     keep_days: int,
@@ -156,10 +123,8 @@ def serve(
     promote: bool,
     settle_after: float,
     look_every: float,
-    unverified: bool,
 ) -> None:
     """Serve an index over HTTP with a page to search it, and learn from teachers meanwhile."""
-    del config  # its values are in the others
     path = taught or taught_of(index)
     if back_up is not None:
         from tercet.serve.taught import back_up as copied
@@ -181,7 +146,7 @@ def serve(
     if promote and interleave in (None, BASELINE):
         raise click.UsageError("--promote needs --interleave CANDIDATE, the folder of a model")
     access = access_for(host, read_token, teach_tokens, allow_host, proxy)
-    source = Watched(index, lambda: open_index(index, verify="never" if unverified else "open"))
+    source = Watched(index, lambda: open_index(index))
     opened = source.open()
     log = None if log_impressions is None else ImpressionLog(log_impressions, keep_days)
     interleaver = None
@@ -192,7 +157,7 @@ def serve(
     service = Service(
         opened,
         path,
-        Limits(deadline_ms=deadline_ms, workers=workers, strangers_per_minute=rate),
+        Limits(strangers_per_minute=rate),
         name=index.resolve().name,
         shown_fields=show_fields or None,
         impressions=log,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -11,7 +10,6 @@ from tercet.data.taught import Pair
 from tercet.fitting.text_model import pair_name, past_name
 from tercet.search import BaseIndex, Hit, Results
 from tercet.search.filtering import Where
-from tercet.serve.facets import facets
 from tercet.serve.served import Served
 from tercet.serve.snippets import Cards
 from tercet.text.analyzer import Analyzer
@@ -19,54 +17,31 @@ from tercet.text.analyzer import Analyzer
 Mixed: TypeAlias = Callable[[Sequence[str], int, bool, Where | None], Sequence[str] | None]
 
 _RANKS_KNOWN: Final = 100  # how far down a list it is looked where the other list has a document
-_HASTY_TERMS: Final = 8  # words by which candidates are looked for when the time is up before the search has begun
-
-
-class Deadline:
-    """A moment after which only what is ready is given."""
-
-    def __init__(self, started: float, milliseconds: float) -> None:
-        self.started, self._at = started, started + milliseconds / 1000
-
-    @property
-    def passed(self) -> bool:
-        return time.monotonic() >= self._at
-
-    @property
-    def took_ms(self) -> float:
-        return round((time.monotonic() - self.started) * 1000, 3)
 
 
 def search(
     served: Served,
     query: str,
     k: int,
-    deadline: Deadline,
     *,
     everything: bool = False,
     compare: bool = False,
-    with_facets: bool = False,
     where: Where | None = None,
     mixed: Mixed | None = None,
     shown_fields: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the learned list down to its last match, unless everything is wanted, and the baseline's beside it.
+    """Return the learned list, and the list of the baseline if ``compare`` is set.
 
-    When the deadline passes before the baseline, that is left out; before the learned list, candidates are looked for
-    by a few words only. Either makes the answer partial. ``mixed`` may put others in the place of the ids of the
-    learned list, as long as there is time; scores stay those of the version.
+    The learned list ends at the last match unless ``everything`` is set. ``mixed`` may replace the ids of the learned
+    list; scores stay those of the version.
     """
     compares = compare and served.compared
-    depth = max(k, _RANKS_KNOWN) if compares or with_facets else k
-    hurried = deadline.passed
-    learned = served.index.search(query, depth, _HASTY_TERMS if hurried else None, not everything, where)
-    mixture = None
-    if mixed is not None and not deadline.passed:
-        mixture = mixed([hit.doc_id for hit in learned[:k]], k, everything, where)
+    depth = max(k, _RANKS_KNOWN) if compares else k
+    learned = served.index.search(query, depth, cutoff=not everything, where=where)
+    mixture = None if mixed is None else mixed([hit.doc_id for hit in learned[:k]], k, everything, where)
     hits = learned[:k] if mixture is None else _hits_of(served, query, learned, mixture)
-    late = compares and deadline.passed
     plain = Results()
-    if compares and not late:
+    if compares:
         plain = served.baseline.index.search(query, depth, cutoff=False, where=where)
     cards = Cards(words_of(served, query), shown_fields)
     listed = [_entry(cards, hit, rank) for rank, hit in enumerate(hits, 1)]
@@ -78,9 +53,6 @@ def search(
         entry["baseline_rank"], entry["moved"] = before, None if before is None else before - entry["rank"]
     for entry in plain_listed:
         entry["learned_rank"] = ranks.get(entry["id"])
-    columns = []
-    if with_facets and not deadline.passed:
-        columns = facets(served.index, query, learned, everything, where or {}, lambda: deadline.passed)
     return {
         "query": query,
         "k": k,
@@ -91,13 +63,10 @@ def search(
         "left_off": max(0, min(k, len(learned) + learned.left_off) - len(listed)),
         "interleaved": mixture is not None,
         "exact": learned.exact,
-        "partial": late or not learned.exact,
-        "took_ms": deadline.took_ms,
         "learned": listed,
         "baseline": plain_listed,
         "baseline_name": served.baseline.name,
         "where": dict(where or {}),
-        "facets": columns,
         "index": served.index_label,
     }
 
@@ -115,7 +84,7 @@ def _hits_of(served: Served, query: str, known: Sequence[Hit], doc_ids: Sequence
     return [hits[doc_id] for doc_id in doc_ids]
 
 
-def rank(served: Served, query: str, doc_ids: Sequence[str], n_reasons: int, deadline: Deadline) -> dict[str, Any]:
+def rank(served: Served, query: str, doc_ids: Sequence[str], n_reasons: int) -> dict[str, Any]:
     """Return documents that another engine found in the learned order, equal scores in the order in which they came."""
     ids = [doc_id for doc_id in dict.fromkeys(doc_ids) if doc_id in served.index]
     hits = served.index.hits_of(served.model.queries([query]), ids) if ids else []
@@ -130,7 +99,6 @@ def rank(served: Served, query: str, doc_ids: Sequence[str], n_reasons: int, dea
         "ranked": ranked,
         "missing": missing,
         "version": served.version,
-        "took_ms": deadline.took_ms,
     }
 
 

@@ -17,7 +17,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tercet.errors import EngineError, InputError
 from tercet.serve import answers, messages, requests
-from tercet.serve.answers import Deadline
 from tercet.serve.guard import Access, Buckets, Guard, Level, network_of
 from tercet.serve.metrics import TEXT_TYPE
 from tercet.serve.page import ready_pages
@@ -125,8 +124,7 @@ class _Search:
         client = network_of(scope["client"][0]) if scope.get("client") else "local"
         address = None if self._access.teaches(scope) else client
         name = client if asked.client is None else f"{client}/{asked.client}"
-        deadline = Deadline(state["started"], self._service.limits.deadline_ms)
-        body = to_json(await self._service.search(asked, deadline, name, address), inf_nan_mode="null")
+        body = to_json(await self._service.search(asked, name, address), inf_nan_mode="null")
         length = str(len(body)).encode()
         sent = [(b"content-type", b"application/json"), (b"content-length", length)]
         await send({"type": "http.response.start", "status": 200, "headers": sent})
@@ -169,25 +167,19 @@ def _add_open(router: APIRouter, service: Service) -> None:
 
 
 def _add_reading(router: APIRouter, service: Service, access: Access) -> None:
-    def deadline(request: Request) -> Deadline:
-        return Deadline(request.scope["state"]["started"], service.limits.deadline_ms)
-
     @router.get("/search", response_model=messages.SearchAnswer)
     async def search(params: Annotated[requests.SearchQuery, Query()]) -> None:  # `_Search` answers
         """Find documents by the learned ranking, and beside it by matching words alone where that is asked for."""
 
     @router.post("/rank", response_model=messages.Ranked, responses=_problems(_CHANGING))
-    async def rank(request: Request, given: requests.Rank) -> Response:
+    async def rank(given: requests.Rank) -> Response:
         """Order documents that another engine found, with reasons."""
         check_query(service.served, given.query)
-        until = deadline(request)
-        answer = await service.read(
-            until, lambda served: answers.rank(served, given.query, given.ids, given.reasons, until)
-        )
-        return JSONResponse(answer)
+        ranked = await service.read(lambda served: answers.rank(served, given.query, given.ids, given.reasons))
+        return JSONResponse(ranked)
 
     @router.get("/explain", response_model=messages.Reasons)
-    async def explain(request: Request, params: Annotated[requests.ExplainQuery, Query()]) -> Response:
+    async def explain(params: Annotated[requests.ExplainQuery, Query()]) -> Response:
         """Say why a document has its score, or why it is ahead of another."""
         check_query(service.served, params.q)
 
@@ -196,21 +188,19 @@ def _add_reading(router: APIRouter, service: Service, access: Access) -> None:
             index = served.index if params.system == "learned" else served.baseline.index
             return answers.explain(served, index, params.q, params.doc, params.versus, params.k)
 
-        return JSONResponse(await service.read(deadline(request), reasons))
+        return JSONResponse(await service.read(reasons))
 
     @router.get("/related", response_model=messages.RelatedWords)
-    async def related(request: Request, params: Annotated[requests.RelatedQuery, Query()]) -> Response:
+    async def related(params: Annotated[requests.RelatedQuery, Query()]) -> Response:
         """List the document words that count most for a query word."""
         try:
-            answer = await service.read(
-                deadline(request), lambda served: answers.related(served, params.word, params.k)
-            )
+            answer = await service.read(lambda served: answers.related(served, params.word, params.k))
         except InputError as error:
             raise HttpProblem(404, f"the model does not know the word {params.word[:80]!r}", "unknown-word") from error
         return JSONResponse(answer)
 
     @router.get("/documents", response_model=messages.Document)
-    async def document(request: Request, params: Annotated[requests.DocumentQuery, Query()]) -> Response:
+    async def document(params: Annotated[requests.DocumentQuery, Query()]) -> Response:
         """Give a document as it was indexed."""
 
         def stored(served: Served) -> dict[str, Any]:
@@ -218,20 +208,20 @@ def _add_reading(router: APIRouter, service: Service, access: Access) -> None:
             return answers.document(served.index, params.id)
 
         try:
-            answer = await service.read(deadline(request), stored)
+            answer = await service.read(stored)
         except InputError as error:
             raise HttpProblem(404, "the index keeps no texts", "no-texts") from error
         return JSONResponse(answer)
 
     @router.get("/taught", response_model=messages.History)
-    async def taught(request: Request, params: Annotated[requests.LimitQuery, Query()]) -> Response:
+    async def taught(params: Annotated[requests.LimitQuery, Query()]) -> Response:
         """List what was taught, the latest first."""
-        return JSONResponse(await service.read(deadline(request), lambda _: service.history(params.limit)))
+        return JSONResponse(await service.read(lambda _: service.history(params.limit)))
 
     @router.get("/collection", response_model=messages.Collection)
-    async def collection(request: Request) -> Response:
+    async def collection() -> Response:
         """Say what is searched, with queries to begin with."""
-        return JSONResponse(await service.collection(deadline(request)))
+        return JSONResponse(await service.collection())
 
     @router.post("/events", status_code=202, response_model=messages.ClickLogged, responses=_problems(_CHANGING))
     async def events(request: Request, given: requests.Click) -> Response:

@@ -33,19 +33,6 @@ class BaselineHit(ShownHit):
     learned_rank: int | None
 
 
-class FacetValue(BaseModel):
-    value: str
-    count: int
-
-
-class Facet(BaseModel):
-    """A column by which results can be filtered, with its most frequent values."""
-
-    column: str
-    counted: int = Field(description="Among how many of the first results; 100 at most.")
-    values: list[FacetValue]
-
-
 class SearchAnswer(BaseModel):
     """Two lists for a query: the learned one, and that of matching words alone."""
 
@@ -59,16 +46,12 @@ class SearchAnswer(BaseModel):
     compared: bool = Field(description="False where nothing is learned: then there is one list, and no baseline.")
     left_off: int = Field(description="Learned hits among the first k that are no matches; all=true gives them.")
     interleaved: bool = Field(description="True where the learned list is shared with another model's.")
-    exact: bool = Field(description="False when the learned list was looked for by a few words only.")
-    partial: bool = Field(
-        description="True when the deadline passed, so that the list is not exact or the baseline left out."
-    )
+    exact: bool = Field(description="False if an external engine chose the candidates and may have missed some.")
     took_ms: float
     learned: list[LearnedHit]
     baseline: list[BaselineHit]
     baseline_name: str
     where: dict[str, list[str]] = Field(description="The filters, as they were understood: values by column.")
-    facets: list[Facet] = Field(description="What to filter by; empty where nothing is shared or time was short.")
 
 
 class PairShown(BaseModel):
@@ -198,7 +181,6 @@ class Ranked(BaseModel):
     ranked: list[RankedDocument]
     missing: list[str] = Field(description="Ids that the index lacks, in the order in which they came.")
     version: str = VERSION
-    took_ms: float
 
 
 class RankChange(BaseModel):

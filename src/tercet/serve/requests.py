@@ -58,7 +58,6 @@ class SearchQuery(BaseModel):
     k: int = Field(10, ge=1, le=_MOST_RESULTS, description="How many documents in each list.", examples=[10])
     all: bool = Field(False, description="Learned hits below the last match, too.", examples=[False])
     compare: bool = Field(False, description="With the list of matching words alone beside it.", examples=[True])
-    facets: bool = Field(False, description="With columns and values to filter by.", examples=[True])
     filter: list[Annotated[str, Field(max_length=_FILTER_CHARS)]] = Field(
         default_factory=list,
         max_length=_FILTERS,

@@ -18,7 +18,6 @@ from tercet.measure.duels import ATTRIBUTE
 from tercet.search import BaseIndex, Index
 from tercet.search.filtering import where_of
 from tercet.serve import answers
-from tercet.serve.answers import Deadline
 from tercet.serve.collection import collection
 from tercet.serve.impressions import ImpressionLog
 from tercet.serve.interleaving import Interleaver, RejectedCandidate
@@ -46,13 +45,11 @@ class Limits:
 
     Attributes
     ----------
-    deadline_ms : after which a search gives what it has, marked as partial
     workers : searches at a time
     waiting : requests that may wait for a worker; one more is answered by 503
     strangers_per_minute : requests of one address without a token; a sixth of that at once
     """
 
-    deadline_ms: float = 1_000.0
     workers: int = 2
     waiting: int = 256
     strangers_per_minute: float = 600.0
@@ -165,24 +162,16 @@ class Service:
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    async def read(self, deadline: Deadline, job: Callable[[Served], T]) -> T:
-        """Do a job on the version that is current when a thread takes it up."""
+    async def read(self, job: Callable[[Served], T]) -> T:
+        """Run a job in a thread, on the version served when the job starts."""
+        return await self.reads.run(lambda: job(self.served))
 
-        def run() -> T:
-            if deadline.passed:
-                raise HttpProblem(503, "the deadline passed before a worker was free; try again soon", "deadline", 1.0)
-            return job(self.served)
-
-        return await self.reads.run(run)
-
-    async def search(
-        self, asked: SearchQuery, deadline: Deadline, client: str, address: str | None = None
-    ) -> dict[str, Any]:
-        """Answer a search; ``address`` is of the client where nobody vouches for its name."""
+    async def search(self, asked: SearchQuery, client: str, address: str | None = None) -> dict[str, Any]:
+        """Answer a search. ``address`` is the address of a client without a token, whose name anybody may claim."""
         check_query(self.served, asked.q)
 
         def find() -> dict[str, Any]:
-            began, now = time.thread_time(), self.now
+            began, started, now = time.thread_time(), time.perf_counter(), self.now
             where = where_of(asked.filter, now.served.index.has_column)
             shared = self.interleaver
             draft = None if shared is None else shared.draft(now, client, asked.q, address)
@@ -190,17 +179,15 @@ class Service:
                 now.served,
                 asked.q,
                 asked.k,
-                deadline,
                 everything=asked.all,
                 compare=asked.compare,
-                with_facets=asked.facets,
                 where=where,
                 mixed=None if draft is None else draft.mixed,
                 shown_fields=self._shown_fields,
             )
-            answer["query_id"] = None
+            answer["query_id"], answer["took_ms"] = None, round(1000 * (time.perf_counter() - started), 3)
             if asked.log and self.impressions is not None and answer["learned"]:
-                attributes = {name: answer[name] for name in ("version", "index", "k", "partial")}
+                attributes = {name: answer[name] for name in ("version", "index", "k")}
                 if answer["where"]:
                     attributes["where"] = answer["where"]
                 if draft is not None and draft.assignment is not None:
@@ -216,7 +203,7 @@ class Service:
 
     def _is_quick(self, asked: SearchQuery) -> bool:
         """Return True for a search that takes less than it costs to hand the search to a thread and back."""
-        is_plain = not (asked.compare or asked.facets or asked.filter) and asked.k <= _QUICK_RESULTS
+        is_plain = not (asked.compare or asked.filter) and asked.k <= _QUICK_RESULTS
         return is_plain and self._search_seconds < _QUICK_SECONDS and isinstance(self.served.base, Index)
 
     async def click(self, client: str, query_id: str, doc_id: str) -> dict[str, Any]:
@@ -235,7 +222,7 @@ class Service:
             raise HttpProblem(507, str(error), "impressions") from error
         return {"query_id": query_id, "doc": doc_id, "rank": rank}
 
-    async def collection(self, deadline: Deadline) -> dict[str, Any]:
+    async def collection(self) -> dict[str, Any]:
         """Return name and size of the collection, and queries to begin with."""
 
         def told(served: Served) -> dict[str, Any]:
@@ -245,7 +232,7 @@ class Service:
                 self._collection = about
             return about[1]
 
-        return await self.read(deadline, told)
+        return await self.read(told)
 
     def gauges(self) -> dict[str, tuple[str, float]]:
         """Return the state of the service for Prometheus."""

@@ -1,4 +1,4 @@
-"""Cards: the title of a document, the passage with most of the query's words, and fields, as plain text."""
+"""Cards: title, passage with words of the query, and stored fields of a document, all as plain text."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tercet.text.markup import plain_text
 
 _TITLE_CHARS = 120
 _PASSAGE_CHARS = 240
+_BEFORE_MATCH = 30  # characters shown before the first matching word
 _VALUE_CHARS = 200
+_SEARCHED_CHARS = 4_000  # of a document
 _PRICES: Final = frozenset({"price", "cost", "amount", "msrp", "rrp"})
-_CHARS_LOOKED_AT = 20_000
-_OCCURRENCES = 8  # of a stem that are looked at
 
 
 class Cards:
@@ -21,7 +21,7 @@ class Cards:
 
     Parameters
     ----------
-    stems : tokens of the query; a word that begins with a stem matches
+    stems : tokens of the query; a word matches if it begins with a stem
     fields : names of the stored fields to show; None shows prices
 
     Examples
@@ -31,62 +31,38 @@ class Cards:
     """
 
     def __init__(self, stems: Sequence[str] = (), fields: Collection[str] | None = None) -> None:
-        self._stems = sorted({stem.lower() for stem in stems if stem}, key=len)
+        self._stems = {stem.lower() for stem in stems if stem}
         self._fields = fields
 
     def card(self, doc_id: str, text: str, stored_fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the title, snippet and stored fields of a document, as answers have them."""
-        plain = plain_text(text[:_CHARS_LOOKED_AT])
+        """Return title, snippet and stored fields of a document for an answer."""
+        first_line, _, rest = plain_text(text[:_SEARCHED_CHARS]).lstrip().partition("\n")
+        body = first_line if not rest or rest.isspace() else rest
+        title = _title_field(stored_fields) if stored_fields else None
         return {
-            "title": _title(doc_id, plain, stored_fields),
-            "snippet": self._passage(plain),
+            "title": title or _shortened(first_line, _TITLE_CHARS) or doc_id,
+            "snippet": self._passage(body),
             "stored_fields": self._shown(stored_fields) if stored_fields else {},
         }
 
-    def _passage(self, text: str) -> str:
-        """Return about 240 characters around most of the stems, or those after the first line where no stem matches."""
-        first_line, _, rest = text.lstrip().partition("\n")
-        body = rest if rest.strip() else first_line
-        start = self._best_start(body) if len(body) > _PASSAGE_CHARS else 0
-        window = body[start : start + 4 * _PASSAGE_CHARS]
-        return ("…" if start else "") + _shortened(window, _PASSAGE_CHARS, len(body) - start > len(window))
+    def _passage(self, body: str) -> str:
+        """Return about 240 characters around the most stems, or the beginning if no stem matches."""
+        if len(body) <= _PASSAGE_CHARS:
+            return _shortened(body, _PASSAGE_CHARS)
+        start = self._best_start(body)
+        end = start + 2 * _PASSAGE_CHARS
+        return ("…" if start else "") + _shortened(body[start:end], _PASSAGE_CHARS, len(body) > end)
 
     def _best_start(self, body: str) -> int:
-        """Return the beginning of the window with most different stems, a little before the first of the stems."""
-        matches = self._matches(body)
-        inside: dict[str, int] = {}
-        best, best_start, left = 0, 0, 0
-        for offset, stem in matches:
-            inside[stem] = inside.get(stem, 0) + 1
-            while offset - matches[left][0] > _PASSAGE_CHARS - 60:
-                leaving = matches[left][1]
-                inside[leaving] -= 1
-                if not inside[leaving]:
-                    del inside[leaving]
-                left += 1
-            if len(inside) > best:
-                best, best_start = len(inside), matches[left][0]
-                if best == len(self._stems):
-                    break
-        if best_start < 60:
-            return 0
-        return max(body.rfind(" ", 0, best_start - 30), body.rfind("\n", 0, best_start - 30)) + 1
-
-    def _matches(self, body: str) -> list[tuple[int, str]]:
-        """Return where words begin with a stem, in order; the longest stem of a word counts."""
+        """Return the offset of a passage that contains the first occurrences of as many stems as possible."""
         lower = body.lower()
-        if len(lower) != len(body):  # offsets would not agree
-            lower = body
-        matches: dict[int, str] = {}
-        for stem in self._stems:
-            start = -1
-            for _ in range(_OCCURRENCES):
-                start = lower.find(stem, start + 1)
-                if start < 0:
-                    break
-                if start == 0 or not lower[start - 1].isalnum():
-                    matches[start] = stem
-        return sorted(matches.items())
+        matches = [offset for stem in self._stems if (offset := _word_start(lower, stem)) >= 0]
+        if not matches or len(lower) != len(body):  # lowering changed the offsets
+            return 0
+        reach = _PASSAGE_CHARS - 2 * _BEFORE_MATCH
+        n_within = [(sum(0 <= other - start < reach for other in matches), -start) for start in matches]
+        start = -max(n_within)[1] - _BEFORE_MATCH
+        return 0 if start < _BEFORE_MATCH else max(body.rfind(" ", 0, start), body.rfind("\n", 0, start)) + 1
 
     def _shown(self, stored_fields: Mapping[str, Any]) -> dict[str, Any]:
         names = self._fields
@@ -99,12 +75,20 @@ class Cards:
         }
 
 
-def _title(doc_id: str, text: str, stored_fields: Mapping[str, Any]) -> str:
-    """Return a stored field called title, the first line of the text, or the id."""
+def _word_start(text: str, stem: str) -> int:
+    """Return the offset of the first word that begins with a stem, or -1."""
+    start = text.find(stem)
+    while start > 0 and text[start - 1].isalnum():
+        start = text.find(stem, start + 1)
+    return start
+
+
+def _title_field(stored_fields: Mapping[str, Any]) -> str | None:
+    """Return the value of a stored field named title, name or the like."""
     for name, value in stored_fields.items():
         if plain_name(name) in TITLES and isinstance(value, str) and value.strip():
             return _shortened(plain_text(value), _TITLE_CHARS)
-    return _shortened(text.lstrip().partition("\n")[0], _TITLE_CHARS) or doc_id
+    return None
 
 
 def _is_price(name: str) -> bool:
@@ -112,7 +96,7 @@ def _is_price(name: str) -> bool:
 
 
 def _shortened(text: str, most: int, goes_on: bool = False) -> str:
-    """Return a text in one line, cut at a word where the text is long or goes on."""
+    """Return a text on one line, shortened at a word if the text is too long or goes on."""
     text = " ".join(text.split())
     if len(text) <= most and not goes_on:
         return text

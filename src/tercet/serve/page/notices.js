@@ -1,7 +1,7 @@
 // What is said of an answer above its lists, and instead of them where there is none.
 
 import { byId, counted, el, quoted, say, shortened, wordsOf } from "./dom.js";
-import { isCompared, isMixed, state } from "./state.js";
+import { isCompared, isMixed } from "./state.js";
 
 const ATTEMPTS = 3; // that a busy service is asked again by itself
 const WORDS = 8; // whose neighbours are offered
@@ -23,11 +23,10 @@ export function emptiness(answer) {
   const skipped = frequent.length
     ? `${listed(frequent)} ${are} in so many documents that ${they} not searched for. `
     : "";
-  const among = state.filters.length ? `Among what the filters leave, no` : "No";
   if (unknown.length)
-    return `${skipped}${among} document has ${listed(unknown)}, nor a word that was learned near ${unknown.length === 1 ? "it" : "them"}.`;
+    return `${skipped}No document has ${listed(unknown)}, nor a word that was learned near ${unknown.length === 1 ? "it" : "them"}.`;
   if (skipped) return `${skipped}Add a word that tells more.`;
-  return `${among} document has these words, nor words learned near them.`;
+  return "No document has these words, nor words learned near them.";
 }
 
 // What learning did, how long it took, and which words were left out.
@@ -43,8 +42,7 @@ export function describe(answer, openGraph) {
   if (Number.isFinite(answer.took_ms))
     facts.push(`${answer.took_ms < 10 ? answer.took_ms.toFixed(1) : Math.round(answer.took_ms)} ms`);
   const line = [facts.join(" · ")];
-  if (answer.partial) line.push(badge("partial: the time limit was reached", true));
-  else if (answer.exact === false) line.push(badge("approximate"));
+  if (answer.exact === false) line.push(badge("approximate"));
   if (unknown.length) line.push(badge(`unknown ${unknown.length === 1 ? "word" : "words"}: ${listed(unknown)}`, true));
   if (frequent.length) line.push(badge(`in most documents, so not searched: ${listed(frequent)}`));
   byId("heading").textContent = `Results for ${quoted(shortened(answer.query, 80))}`;

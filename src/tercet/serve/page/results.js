@@ -6,7 +6,7 @@ import { byId, calm, counted } from "./dom.js";
 import { nameOf, rememberTitle, titleOf } from "./names.js";
 import { fillReasons } from "./reasons.js";
 import { drawSlopes, drawSlopesFor } from "./slopes.js";
-import { hasTwoLists, isCompared, isMixed, state } from "./state.js";
+import { isCompared, isMixed, state } from "./state.js";
 
 const MOVE = { duration: 620, easing: "cubic-bezier(.25, .75, .2, 1)" };
 const SYSTEMS = ["baseline", "learned"];
@@ -129,7 +129,7 @@ function renderList(system, results, animated) {
 // learned list.
 export function renderResults(animated) {
   const { answer } = state;
-  const two = hasTwoLists(answer);
+  const two = isCompared(answer);
   for (const system of SYSTEMS) for (const result of answer[system]) rememberTitle(result.id, titleOf(result));
   byId("baseline-name").textContent = answer.baseline_name;
   byId("learned-name").textContent = isMixed(answer) ? "Results" : two ? "Learned" : answer.baseline_name;
@@ -142,7 +142,7 @@ export function renderResults(animated) {
   for (const system of SYSTEMS) {
     const none = byId(`${system}-none`);
     none.hidden = answer[system].length > 0;
-    none.textContent = isCompared(answer) ? "No document has these words." : "Left out: the time limit was reached.";
+    none.textContent = "No document has these words.";
   }
   const moves = renderList("learned", answer.learned, animated);
   light(null);

@@ -6,7 +6,6 @@ export const state = {
   answer: null, // the last one of the service
   size: PAGE_SIZE,
   all: false, // whether those below the last match are shown, too
-  filters: [], // "column:value"
   dismissed: new Map(), // what was called not relevant here, by query and document, and the actions that say so
   taught: new Map(), // by action, the pairs of words that it changed
 };
@@ -29,9 +28,5 @@ export function readmitBy(actions) {
 // Where two models share a list, it has no order of scores, and nothing is told of whose a result is.
 export const isMixed = (answer) => answer.interleaved === true;
 
-// Not when nothing is learned yet, nor when the deadline passed before there was a list to compare with.
-export const isCompared = (answer) =>
-  answer.compared && !isMixed(answer) && (!answer.partial || answer.baseline.length > 0);
-
-// Whether there are two lists, even if one of them came too late.
-export const hasTwoLists = (answer) => answer.compared && !isMixed(answer);
+// Not when nothing is learned yet.
+export const isCompared = (answer) => answer.compared && !isMixed(answer);
