@@ -125,7 +125,7 @@ def test_the_compose_file_shuts_what_need_not_be_open() -> None:
 def test_paths_of_the_unit_are_those_it_may_write_to() -> None:
     settings = dict(line.split("=", 1) for line in SERVICE.splitlines() if re.match(r"[A-Z]\w+=", line))
     assert settings["Environment"] == f"NUMBA_CACHE_DIR=/var/cache/{settings['CacheDirectory']}"
-    assert f"/var/lib/{settings['StateDirectory']}/index " in settings["ExecStart"]
+    assert settings["ExecStart"].endswith(f" serve /var/lib/{settings['StateDirectory']}/index")
     assert settings["User"] == settings["Group"] != "root"
 
 
