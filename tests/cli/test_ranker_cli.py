@@ -38,8 +38,8 @@ def test_text_to_sparse_w_to_index_to_picture(data, tmp_path):
     assert "say03" in ok("search", tmp_path / "index", "ask03", "--why")
     ok("report", tmp_path / "model", "-o", tmp_path / "pairs.png")
     assert (tmp_path / "pairs.png").stat().st_size > 1000
-    ok("export", "synonyms", "--model", tmp_path / "model", "-o", tmp_path / "synonyms.txt")
-    assert (tmp_path / "synonyms.txt").exists()
+    ok("export", "query", "ask03", "--model", tmp_path / "model", "-o", tmp_path / "query.txt")
+    assert (tmp_path / "query.txt").read_text().startswith("text:(")
 
 
 @pytest.mark.slow

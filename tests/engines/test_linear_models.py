@@ -10,7 +10,6 @@ from click.testing import CliRunner
 
 import tercet as tc
 from support.letor_data import made_up
-from support.lucene import lucene, missing
 from tercet.cli.main import cli
 from tercet.engines import linear_export, write_ltr
 from tercet.errors import InputError
@@ -60,28 +59,6 @@ def test_what_an_engine_would_score_is_predict(model, engine, score, tmp_path):
     scores = [score(features, weights, document) for document in documents]
     np.testing.assert_allclose(scores, model.predict(rows), rtol=1e-6, atol=1e-9)
     assert written.n_left_out == 10 - len(model.features())
-
-
-@pytest.mark.skipif(missing() is not None, reason=missing() or "")
-def test_features_of_elasticsearch_are_the_values_that_lucene_gives(model):
-    """Each feature as the query that its template is; what the plugin adds up of them is predict."""
-    written = linear_export(model, engine="elasticsearch")
-    rows = np.abs(made_up(1).X[:30])  # field_value_factor refuses what is negative
-    rows[0] = 0.0
-    fields = {written.fields[name]: row for name, row in zip(NAMES, rows.T, strict=True) if name in written.fields}
-    docs = [
-        {"_id": f"d{at}", **{field: float(values[at]) for field, values in fields.items() if values[at]}}
-        for at in range(len(rows))
-    ]
-    lucene()("index", name="ltr", fields={field: {"type": "double"} for field in fields}, docs=docs)
-    scores = np.zeros(len(rows))
-    weights = json.loads(written.model["model"]["model"]["definition"])
-    for one in written.features["featureset"]["features"]:
-        [answer] = lucene()("search", name="ltr", bodies=[{"query": one["template"], "size": len(rows)}])
-        values = dict(answer["hits"])
-        assert len(values) == len(rows)
-        scores += weights[one["name"]] * np.array([values[doc["_id"]] for doc in docs])
-    np.testing.assert_allclose(scores, model.predict(rows), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

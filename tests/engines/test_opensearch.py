@@ -24,6 +24,7 @@ from tercet.engines import (
     index_settings,
     memory_updates,
     open_index,
+    query_string,
     search_body,
     write_memory_updates,
 )
@@ -95,6 +96,9 @@ def test_the_engine_weighs_words_as_the_model(cluster: Cluster) -> None:
         found = scores_of(cluster, name, search_body(model, query)["query"])
         theirs = np.array([found.get(doc_id, 0.0) for doc_id in docs])
         assert theirs / theirs.max() == pytest.approx(expected / expected.max(), abs=2e-3)
+        # The same words in Lucene's syntax; words of the model are stems, which must not be stemmed again.
+        written = {"query_string": {"query": query_string(model, query), "analyzer": "keyword"}}
+        assert scores_of(cluster, name, written) == pytest.approx(found, rel=1e-4)
 
 
 def test_the_field_of_past_queries_adds_what_memory_adds(cluster: Cluster, tmp_path: Path) -> None:

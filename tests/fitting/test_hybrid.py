@@ -9,7 +9,6 @@ from click.testing import CliRunner
 import tercet as tc
 from tercet.cli.main import cli
 from tercet.data import write_qrels
-from tercet.engines import write_adapted_vectors
 from tercet.errors import InputError
 from tercet.text import Analyzer, FieldedVectorizer
 
@@ -212,21 +211,10 @@ def test_from_the_shell(tmp_path, monkeypatch):
     assert "model" in measured
     found, ranked = (tc.data.read_run(tmp_path / name) for name in ("found.run", "ranked.run"))
     assert list(found["q0"])[:5] == list(ranked["q0"])[:5]
-    run("export", "vectors", "--model", "model", "--query-vectors", "q.npz", "-o", "adapted.npy")
-    adapted = tc.data.read_own_vectors(tmp_path / "adapted.npy")
-    assert adapted.ids == tuple(qids)
-    run("export", "vectors", "--model", "model", "--map", "-o", "map.npy")
-    np.testing.assert_allclose(X @ np.load("map.npy"), adapted.matrix, rtol=1e-4, atol=1e-4)
-    assert "synonyms is of words alone" in run("export", "synonyms", "--model", "model", "-o", "s.txt", fails=True)
 
 
-def test_an_engine_asked_by_adapted_vectors_ranks_as_the_map_does(fitted, tmp_path):
+def test_an_engine_asked_by_adapted_vectors_ranks_as_the_map_does(fitted):
     model, docs, _, (qids, X) = fitted
-    written = write_adapted_vectors(tmp_path / "adapted.npz", model, (qids, X))
-    assert (written.n_queries, written.n_dims) == (len(qids), K)
-    adapted = tc.data.read_own_vectors(tmp_path / "adapted.npz")
-    engine = adapted.matrix @ docs.vectors.T  # what any engine does
+    engine = model.adapted_vectors(X) @ docs.vectors.T  # what any engine does
     rows = model.queries([""] * len(qids), X)
     np.testing.assert_allclose(engine, model.weights.score(rows, model.docs(docs)), rtol=1e-4, atol=1e-5)
-    with pytest.raises(InputError, match="must end in"):
-        write_adapted_vectors(tmp_path / "adapted.txt", model, (qids, X))

@@ -16,7 +16,6 @@ from oracles.memory import kernel_term, pooled_rows, score
 from support.corpora import Corpus, synonyms
 from support.indexes import random_part
 from tercet.data.documents import as_documents
-from tercet.engines import boosted_query
 from tercet.errors import BundleError, DamagedBundleError, InputError
 from tercet.fitting.text_model import TextExplanation, past_name
 from tercet.learn.joint import joined
@@ -548,12 +547,6 @@ def test_damaged_memory_is_refused(remembering, tmp_path):
     write_bundle(tmp_path / "other", kind=bundle.kind, meta=meta, arrays=dict(bundle.arrays))
     with pytest.raises(DamagedBundleError, match="half"):
         tc.load(tmp_path / "other")
-
-
-def test_what_can_only_take_words_refuses_memory(remembering):
-    with pytest.raises(InputError, match="memory besides"):
-        boosted_query(remembering, "tea")
-    assert remembering.words_alone().memory is None
 
 
 def test_two_vocabularies_have_no_matching_words():

@@ -22,15 +22,3 @@ def lucene_bm25(words: tc.Vectorizer, texts: list[str]) -> NDArray:
     idf = np.log1p((len(texts) - df + 0.5) / (df + 0.5))
     held_back = words.k1 * (1 - words.b + words.b * lengths / lengths.mean())
     return idf * counts / (counts + held_back[:, None])
-
-
-def lucene_synonym_query(words: tc.Vectorizer, texts: list[str], columns: list[int]) -> NDArray:
-    """Lucene's SynonymQuery: several words as one, as often as all of them together, as rare as the least rare one."""
-    if not columns:
-        return np.zeros(len(texts))
-    counts, lengths = counts_of(words, texts)
-    df = (counts[:, columns] > 0).sum(axis=0).max()
-    idf = np.log1p((len(texts) - df + 0.5) / (df + 0.5))
-    tf = counts[:, columns].sum(axis=1)
-    held_back = words.k1 * (1 - words.b + words.b * lengths / lengths.mean())
-    return idf * tf / (tf + held_back)

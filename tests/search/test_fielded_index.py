@@ -10,7 +10,7 @@ from scipy import sparse
 
 import tercet as tc
 from tercet.data.documents import as_documents
-from tercet.engines import boosted_query, write_synonyms
+from tercet.engines import query_string
 from tercet.errors import InputError
 from tercet.learn.joint import joined
 from tercet.search import Index
@@ -172,9 +172,7 @@ def test_what_lacks_columns_is_refused(shelf):
     assert len(index) == 40
 
 
-def test_what_is_of_words_alone_refuses_the_model(shelf, tmp_path):
+def test_a_query_for_engines_refuses_a_model_with_fields(shelf):
     _, model = shelf
-    with pytest.raises(InputError, match="a boosted query is of words alone"):
-        boosted_query(model, "w1")
-    with pytest.raises(InputError, match="a file of synonyms is of words alone"):
-        write_synonyms(tmp_path / "synonyms.txt", model)
+    with pytest.raises(InputError, match="engines keep words alone"):
+        query_string(model, "w1")

@@ -30,7 +30,7 @@ VERBS = {
     "rank": ("tercet.cli.rank:rank", "Rank DATA's documents and write a TREC run."),
     "eval": ("tercet.cli.evaluate:evaluate", "Measure models, runs, or a log of interleaved lists."),
     "compare": ("tercet.cli.evaluate:compare", "Compare two or more systems by paired tests."),
-    "export": ("tercet.cli.main:export", "What a model learned, for others: synonyms, query, documents."),
+    "export": ("tercet.cli.main:export", "What a model learned, for other engines: query, memory, ltr."),
     "letor": ("tercet.cli.main:letor", "Rank feature vectors: fit, rank, eval, compare."),
     "demo": ("tercet.cli.demo:demo", "Learn to find functions by their descriptions, from docstrings."),
     "doctor": ("tercet.cli.doctor:doctor", "Print versions, missing extras, the kernel cache and threads."),
@@ -42,12 +42,9 @@ LETOR_VERBS = {
     "compare": ("tercet.cli.letor:compare", "Compare models on a LETOR file by paired tests."),
 }
 EXPORT_VERBS = {
-    "synonyms": ("tercet.cli.export:synonyms", "Synonym files for Solr."),
-    "query": ("tercet.cli.export:query", "One query, for OpenSearch and others."),
+    "query": ("tercet.cli.export:query", "One query, for OpenSearch, Elasticsearch and Solr."),
     "memory": ("tercet.cli.export:memory", "Past queries of documents, for OpenSearch."),
     "ltr": ("tercet.cli.export:ltr", "Linear feature models for Solr and Elasticsearch LTR."),
-    "vectors": ("tercet.cli.export:vectors", "Own vectors of queries, adapted, for vector engines."),
-    "documents": ("tercet.cli.export:documents", "Documents as impacts, for Anserini and PISA."),
 }
 # In the order of use.
 SECTIONS = {
@@ -136,13 +133,10 @@ def letor() -> None:
 @click.group(
     cls=LazyGroup,
     verbs=EXPORT_VERBS,
-    epilog=examples("export synonyms --model model/ -o synonyms.txt", 'export query "avocado toast" --model model/'),
+    epilog=examples('export query "avocado toast" --model model/', "export memory --model model/ -o memory.ndjson"),
 )
 def export() -> None:
-    """Write what a model learned for other engines.
-
-    What a format cannot hold is said.
-    """
+    """Write what a model learned for other engines."""
 
 
 class LogHandler(logging.Handler):

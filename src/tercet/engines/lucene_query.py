@@ -8,6 +8,7 @@ fills the field of past queries.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from os import PathLike
@@ -20,10 +21,10 @@ from scipy import sparse
 
 from tercet._validate import check_integer
 from tercet.data.lines import write_atomically
-from tercet.engines.weighting import own_weight, rarity_left_to_engine
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
 from tercet.memory import Memory
+from tercet.text import Vectorizer
 from tercet.text.analyzer import DEFAULT_PATTERN, Analyzer
 from tercet.text.stop_words import ENGLISH
 
@@ -36,6 +37,8 @@ MOST_CLAUSES: Final = 64  # of words; engines refuse a query of more than 1,024 
 MOST_PAST_QUERIES: Final = 100  # of a document
 _SAMPLE: Final = 1000  # past queries from which the boost of memory is estimated
 _BOOSTS: Final[WeakKeyDictionary[TextModel, float]] = WeakKeyDictionary()  # estimated once for a model
+_BARE_WORD: Final = re.compile(r"\w+")
+_FIELD: Final = re.compile(r"[\w.]+")
 _JAVA_WORDS: Final = r"(?U)\b\w\w+\b"  # DEFAULT_PATTERN; the flag is Java's for Unicode
 
 
@@ -89,6 +92,35 @@ def search_body(
     return {"query": {"bool": {"should": should}} if should else {"match_none": {}}, "size": size}
 
 
+def query_string(model: TextModel, query: str, *, field: str = TEXT_FIELD, max_clauses: int = MOST_CLAUSES) -> str:
+    """Write the weighted words that the model makes of a query in the query syntax of Lucene and Solr.
+
+    Words with negative weights are left out, and so is memory.
+
+    Examples
+    --------
+    >>> query_string(TextModel.bm25(["ice hockey", "puck"]), "hockey puck", field="body")
+    'body:(hockey^1 OR puck^1)'
+    """
+    check_columns(model)
+    if not _FIELD.fullmatch(field):
+        raise InputError(f"field must be a name of letters, digits, _ and dots; got {field!r}")
+    check_integer(max_clauses, "max_clauses", 1, 900)
+    row = model.queries([query])
+    words = boosted_words(model, row, model.weights.expand(row))[:max_clauses]
+    if not words:
+        raise InputError(f"no word counts for the query {query!r}; use a query with words of the documents")
+    clauses = (f"{_quoted(word)}^{np.format_float_positional(boost, trim='-')}" for word, boost in words)
+    return f"{field}:({' OR '.join(clauses)})"
+
+
+def _quoted(word: str) -> str:
+    """Quote a word that the query syntax could read as an operator."""
+    if _BARE_WORD.fullmatch(word) and word not in ("AND", "OR", "NOT", "TO"):
+        return word
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 def term_clauses(field: str, words: tuple[tuple[str, float], ...]) -> list[dict[str, Any]]:
     """One clause for each weighted word."""
     return [{"term": {field: {"value": word, "boost": boost}}} for word, boost in words]
@@ -120,6 +152,23 @@ def boosted_words(model: TextModel, q: sparse.csr_array, expanded: sparse.csr_ar
     order = np.lexsort((expanded.indices, -strength))
     words = vectorizer.words_
     return tuple((words[expanded.indices[i]], float(f"{boosts[i]:.4g}")) for i in order if boosts[i] > 0)
+
+
+def rarity_left_to_engine(vectorizer: Vectorizer) -> NDArray[np.float64]:
+    """For each word, the ratio of the model's weight of an occurrence to that of an engine with BM25.
+
+    BM25 divides idf between query and document: a document has ``idf^(1 - p)`` where the engine has ``idf``. Tf-idf
+    documents have all of it.
+    """
+    if vectorizer.weighting == "bm25":
+        return vectorizer.idf_**-vectorizer.idf_power
+    return np.ones(len(vectorizer.words_))
+
+
+def own_weight(model: TextModel) -> float:
+    """Weight of a word on itself before learning: the identity, or 1 without an identity."""
+    identity = model.weights.identity
+    return identity if identity > 0 else 1.0
 
 
 def memory_boost(model: TextModel) -> float:

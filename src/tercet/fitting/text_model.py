@@ -347,16 +347,6 @@ class TextModel:
 
         return TextModel(words.plain_, words.plain_, taken_apart(self.weights, words.layout_)[0])
 
-    def check_words_only(self, what: str) -> None:
-        """Refuse, for what can do nothing with them, a model that has fields, numbers or memory."""
-        if isinstance(self.doc_vectorizer, FieldedVectorizer):
-            others = "own vectors" if self.n_dims else "fields or numbers of documents"
-            raise InputError(f"{what} is of words alone, and the model has {others} besides")
-        if self.memory is not None:
-            raise InputError(
-                f"{what} is of words alone, and the model has memory besides; model.with_parts(['words']) leaves it out"
-            )
-
     def rank(self, queries: Any, docs: Any, k: int = 100, query_vectors: Any = None) -> dict[str, dict[str, float]]:
         """A run: the k best documents of each query, best first, as qid -> doc_id -> score.
 
