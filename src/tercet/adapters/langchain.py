@@ -107,6 +107,7 @@ class LearningRetriever(BaseRetriever):
                 metadata={
                     **hit.stored_fields,
                     "score": hit.score,
+                    "confidence": hit.confidence,
                     "why": str(hit.why),
                     "query_id": answer.query_id,
                 },

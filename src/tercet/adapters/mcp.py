@@ -81,7 +81,9 @@ class Library:
         fields = hit.stored_fields
         card = cards.card(hit.doc_id, hit.kept_text or "", fields)
         url = str(fields.get("url") or "")
-        return {"id": hit.doc_id, "title": card["title"], "url": url, "text": card["snippet"], "score": hit.score}
+        sure = {} if hit.confidence is None else {"confidence": hit.confidence}
+        shown = {"id": hit.doc_id, "title": card["title"], "url": url, "text": card["snippet"]}
+        return shown | {"score": hit.score} | sure
 
 
 def server(library: Library, name: str) -> Any:

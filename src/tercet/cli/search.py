@@ -105,7 +105,9 @@ def _tell_stop_words(words: list[str]) -> None:
 def _answer(text: str, hits: Results, why: bool) -> dict[str, Any]:
     """Hits as JSON."""
     listed = [
-        {"rank": rank, "id": hit.doc_id, "score": hit.score, "text": hit.kept_text, "stored_fields": hit.stored_fields}
+        {"rank": rank, "id": hit.doc_id, "score": hit.score}
+        | ({} if hit.confidence is None else {"confidence": hit.confidence})
+        | {"text": hit.kept_text, "stored_fields": hit.stored_fields}
         | ({"why": [list(reason) for reason in hit.why.reasons]} if why else {})
         for rank, hit in enumerate(hits, 1)
     ]

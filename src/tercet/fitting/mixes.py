@@ -28,6 +28,7 @@ from tercet.fitting.task import (
     TextHeldOut,
     evidence_size,
 )
+from tercet.measure.confidence import Confidence
 from tercet.measure.held_out import HeldOutQueries
 from tercet.measure.names import Measure
 from tercet.memory import Memory, MemorySettings
@@ -39,6 +40,8 @@ UNSEEN: Final = (0.0, 1.0, 2.0, 4.0, 8.0)
 _ROUNDS: Final = 3
 _FEWEST_DECIDING: Final = 5  # queries of a case that counts
 _LONGEST_TEXT: Final = 200  # characters of a past query that is a document
+_FEWEST_CALIBRATING: Final = 30  # queries
+_CALIBRATED_HITS: Final = 10  # of a query
 _FEW_QUERIES: Final = 60  # below this a gain must be two standard errors
 
 
@@ -280,6 +283,29 @@ class MixSearch:
             of_fold = [one.exact(mixes, scales, self._measures_of(one)) for kind, one in self._terms if kind == name]
             found[name] = {mix: case.mean([values[number] for values in of_fold]) for number, mix in enumerate(mixes)}
         return found
+
+    def confidence(self, mix: Mix, unit: float) -> Confidence | None:
+        """Calibrate hits by the queries that were left out.
+
+        Parameters
+        ----------
+        mix : setting of the model
+        unit : weight of plain matching in the model
+
+        Returns
+        -------
+        None for preferences, which do not name the answers of a query, and for fewer than 30 queries.
+        """
+        scores, right = [], []
+        for case, terms in self._terms:
+            if case == EVERY and isinstance(terms.held_out, HeldOutQueries):
+                some_scores, some_right = terms.best(mix, self.scale(mix), _CALIBRATED_HITS)
+                scores += [unit * values for values in some_scores]
+                right += some_right
+        answers = np.concatenate([np.zeros(0, dtype=bool), *right])
+        if len(scores) < _FEWEST_CALIBRATING or not 0 < answers.sum() < answers.size:
+            return None
+        return Confidence.fit(scores, right)
 
     def _measures_of(self, terms: ScoreTerms) -> tuple[Measure, ...]:
         own = terms.held_out.measure

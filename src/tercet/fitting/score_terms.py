@@ -169,6 +169,24 @@ class ScoreTerms:
             values[:] = np.stack([held_out.shares(one) for one in margins])[:, :, None]
         return values
 
+    def best(self, mix: Mix, scale: float, k: int) -> tuple[list[Values], list[NDArray[np.bool_]]]:
+        """Scores above 0 of each query's k best documents, best first, and True for each document that answers it."""
+        held_out, scores, right = self.held_out, [], []
+        assert isinstance(held_out, HeldOutQueries)
+        for block in self.blocks():
+            values = total(self.dense(block, [mix]), mix, scale).astype(np.float64)
+            if held_out.exclude is not None:
+                values[np.arange(len(values)), held_out.exclude[block]] = -np.inf
+            if held_out.hidden is not None:
+                values[held_out.hidden[block].nonzero()] = -np.inf
+            answers = held_out.grades[block].toarray() > 0
+            for row, answer in zip(values, answers, strict=True):
+                top = np.argsort(-row, kind="stable")[:k]
+                top = top[row[top] > 0]
+                scores.append(row[top])
+                right.append(answer[top])
+        return scores, right
+
 
 class Pool:
     """The documents of each query that a setting can bring to the top, with all terms, (n_queries, n_pooled) each."""

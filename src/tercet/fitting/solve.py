@@ -58,6 +58,9 @@ def solve(
         curves.choose(trials.candidates[mix.words])
     builder = _ModelBuilder(task, trials, mixer, space, own)
     model, chosen = builder.shipped(mix, choice.decision.accepted)
+    used = mix if choice.decision.accepted else Mix()
+    if used.parts or model.doc_vectorizer is space.vectorizer:  # the start without fields has other scores
+        model = replace(model, confidence=mixer.confidence(used, builder.unit(used)))
     systems = {}
     if mixed.test:
         systems = {name: builder.learned(one, own)[0] for name, one in (("learned", mix), *choice.alone.items())}

@@ -17,6 +17,7 @@ from tercet.data.judgements import as_queries
 from tercet.data.own_vectors import as_own_vectors
 from tercet.data.values import Value
 from tercet.errors import DamagedBundleError, InputError
+from tercet.measure.confidence import Confidence
 from tercet.memory import Memory, PastQuery
 from tercet.report import Report
 from tercet.report.html import Html, element, join
@@ -162,7 +163,8 @@ class TextModel:
     their own. ``words`` is the map behind correlated weights, where there is one: the weights do not need it, `nearest`
     reads it. ``taught`` names rows of files of taught actions that the model has learned from. ``memory``
     adds to the score of documents that answered past queries, and of those that never did. ``learned`` has learned
-    parts that are not in use. ``id_column`` and ``text_columns`` are those of the table of documents.
+    parts that are not in use. ``confidence`` gives hits a
+    calibrated probability. ``id_column`` and ``text_columns`` are those of the table of documents.
 
     Examples
     --------
@@ -182,6 +184,7 @@ class TextModel:
     learned: LearnedParts | None = None
     id_column: str = ""
     text_columns: tuple[str, ...] = ()
+    confidence: Confidence | None = None
 
     def __repr__(self) -> str:
         n_queries, n_docs = (len(one.words_) for one in (self.query_vectorizer, self.doc_vectorizer))
@@ -280,8 +283,9 @@ class TextModel:
             memory, other_memory = other_memory, memory
         used = tuple(name for name in PARTS if name in wanted)
         kept = LearnedParts(used, other_weights, other_memory)
-        report = self.report if used == self.parts else None
-        return replace(self, weights=weights, memory=memory, learned=kept, report=report)
+        if used != self.parts:
+            self = replace(self, report=None, confidence=None)
+        return replace(self, weights=weights, memory=memory, learned=kept)
 
     def queries(self, texts: Sequence[str], vectors: Any = None) -> sparse.csr_array:
         """Query rows of texts; with their own vectors, (n, n_dims), where the model has some: else by words alone."""
@@ -342,7 +346,7 @@ class TextModel:
             if self.memory is None:
                 return self
             kept = self.learned and replace(self.learned, used=tuple(part for part in self.parts if part != "memory"))
-            return replace(self, memory=None, report=None, learned=kept)
+            return replace(self, memory=None, report=None, learned=kept, confidence=None)
         from tercet.learn.joint import taken_apart
 
         return TextModel(words.plain_, words.plain_, taken_apart(self.weights, words.layout_)[0])
@@ -497,8 +501,9 @@ class TextModel:
             words, w = taken_apart(self.weights, layout)
             thinned = joined(Weights([Sparse(weights=largest_entries(words, density))]), w, layout)
             maps = [part for part in self.weights.parts if is_vector_map(part, layout)]
-            return replace(self, weights=Weights([*thinned.parts, *maps]), report=None)
-        return replace(self, weights=Weights([Sparse(weights=largest_entries(self.weights, density))]), report=None)
+            return replace(self, weights=Weights([*thinned.parts, *maps]), report=None, confidence=None)
+        thinned = Weights([Sparse(weights=largest_entries(self.weights, density))])
+        return replace(self, weights=thinned, report=None, confidence=None)
 
     # -- saving -------------------------------------------------------------------------------------------------
 
@@ -532,3 +537,4 @@ class _SavedTextModel:
     learned: Annotated[LearnedParts | None, OMIT_DEFAULT] = None
     id_column: Annotated[str, OMIT_DEFAULT] = ""
     text_columns: Annotated[tuple[str, ...], OMIT_DEFAULT] = ()
+    confidence: Annotated[Confidence | None, OMIT_DEFAULT] = None

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tercet.measure.comparing import PairContrast as PairContrast
     from tercet.measure.comparing import compare as compare
     from tercet.measure.comparing import compare_evaluations as compare_evaluations
+    from tercet.measure.confidence import Confidence as Confidence
     from tercet.measure.evaluation import Evaluation as Evaluation
     from tercet.measure.evaluation import evaluate as evaluate
     from tercet.measure.held_out import HeldOut as HeldOut
@@ -37,6 +38,7 @@ else:
         {
             "tercet.measure.blocks": ("measure_block",),
             "tercet.measure.comparing": ("Comparison", "PairContrast", "compare", "compare_evaluations"),
+            "tercet.measure.confidence": ("Confidence",),
             "tercet.measure.evaluation": ("Evaluation", "evaluate"),
             "tercet.measure.held_out": (
                 "HeldOut",

@@ -6,7 +6,6 @@ from tercet._lazy import lazy_names
 
 if TYPE_CHECKING:
     from tercet.search.base import BaseIndex as BaseIndex
-    from tercet.search.confidence import Confidence as Confidence
     from tercet.search.index import Index as Index
     from tercet.search.reranking import rerank as rerank
     from tercet.search.results import Hit as Hit
@@ -17,7 +16,6 @@ else:
         __name__,
         {
             "tercet.search.base": ("BaseIndex",),
-            "tercet.search.confidence": ("Confidence",),
             "tercet.search.index": ("Index",),
             "tercet.search.reranking": ("rerank",),
             "tercet.search.results": ("Hit", "Results", "SearchRun"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from tercet.data.values import Record
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextExplanation, TextModel
 from tercet.kernels.rows import QueryRow
+from tercet.measure.confidence import Confidence
 from tercet.search.documents import Docs, Progress, checked_rows
 from tercet.search.filtering import Where, checked_where
 from tercet.search.promotions import By, Evidence, Promotion
@@ -221,15 +223,53 @@ class BaseIndex(ABC):
                 run[next(qids)] = {next(ids): score for score in scores.tolist()}
         return run
 
+    def calibrate(self, queries: Mapping[str, str], qrels: Mapping[str, Mapping[str, int]], k: int = 10) -> Confidence:
+        """Calibrate the confidence of hits, and keep it with the index's model; on disk the model is promoted.
+
+        Parameters
+        ----------
+        queries : texts by id, of queries that the model has not learned from
+        qrels : grades of documents by query; a hit without a positive grade is wrong
+        k : hits of a query that count, two at least
+
+        Examples
+        --------
+        >>> from tercet import Index
+        >>> index = Index.build({"a": "green tea", "b": "black tea", "c": "blue sky", "d": "blue sea"})
+        >>> queries = {"1": "green tea", "2": "black tea", "3": "blue", "4": "a blue sky"}
+        >>> _ = index.calibrate(queries, {"1": {"a": 1}, "2": {"b": 1}, "3": {}, "4": {"c": 1}})
+        >>> sure, unsure = index.search("black tea")
+        >>> sure.confidence > 0.5 > unsure.confidence
+        True
+        """
+        check_integer(k, "k", 2)
+        if lacking := next((qid for qid in qrels if qid not in queries), None):
+            raise InputError(f"query {lacking!r} is judged, but has no text; give queries, id -> text")
+        lists = [(self.search(queries[qid], k), judged) for qid, judged in qrels.items()]
+        confidence = Confidence.fit(
+            [[hit.score for hit in hits] for hits, _ in lists],
+            [[judged.get(hit.doc_id, 0) > 0 for hit in hits] for hits, judged in lists],
+        )
+        self._use(replace(_with_texts(self.given_model), confidence=confidence))
+        return confidence
+
+    def _use(self, model: TextModel) -> None:
+        """Make a model the index's own."""
+        self.promote(model)
+
     def _results(self, searched: SearchedQuery, k: int, max_terms: int | None, cutoff: bool) -> Results:
         _check_max_terms(max_terms)
         if not searched.row.nnz:
             return Results(unknown=searched.unknown)
+        confidence = None if searched.model is None else searched.model.confidence
         [query] = searched.view.scorer.expand(searched.row)
-        [(rows, scores, missed)] = self._best(searched.view, searched.row, query, k, max_terms)
+        n_asked = k if confidence is None else max(k, 2)  # the lead over the second hit says how sure the first is
+        [(rows, scores, missed)] = self._best(searched.view, searched.row, query, n_asked, max_terms)
+        sure = [None] * len(rows) if confidence is None else confidence(scores).tolist()
+        rows, scores = rows[:k], scores[:k]
         n = n_matches(searched, rows, scores) if cutoff else len(rows)
-        kept = zip(searched.view.doc_ids(rows[:n]), scores[:n].tolist(), rows[:n].tolist(), strict=True)
-        hits = [Hit(doc_id, score, searched, row) for doc_id, score, row in kept]
+        listed = zip(searched.view.doc_ids(rows[:n]), scores[:n].tolist(), rows[:n].tolist(), sure, strict=False)
+        hits = [Hit(doc_id, score, searched, row, value) for doc_id, score, row, value in listed]
         return Results(hits, searched.unknown, missed is None, missed or 0.0, len(rows) - n)
 
     @abstractmethod

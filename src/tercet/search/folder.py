@@ -363,7 +363,8 @@ def model_fingerprint(model: TextModel | Weights) -> str:
     sides = [state_digest(value) for value in (model.query_vectorizer, model.doc_vectorizer, model.weights)]
     taught = {"taught": [f"{rows.number}:{rows.store}" for rows in model.taught]} if model.taught else {}
     memory = {} if model.memory is None else {"memory": state_digest(model.memory)}
-    return digest_of({"of": sides, "report": repr(model.report)} | taught | memory)
+    sure = {} if model.confidence is None else {"confidence": model.confidence.weights}
+    return digest_of({"of": sides, "report": repr(model.report)} | taught | memory | sure)
 
 
 def model_name(model: TextModel | Weights) -> str:

@@ -473,6 +473,14 @@ class Index(BaseIndex):
             return None
         return self._folder.read_model(last.before, last.before_digest)
 
+    def _use(self, model: TextModel) -> None:
+        if self._folder is not None:
+            self.promote(model)
+            return
+        with self._changing:
+            scoring_model = replace(self._text_model(), confidence=model.confidence)
+            self._see(self._committed, self._state._replace(given=model, model=scoring_model))
+
     def _own_folder(self) -> Folder:
         if self._folder is None:
             raise InputError("the index is in memory, where models are not kept; save it, or use with_model")

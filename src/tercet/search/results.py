@@ -92,7 +92,7 @@ class HitSource(Protocol):
 @dataclass(frozen=True, init=False)
 class Hit:
     """A document that was found: its id, its score and, when asked for, its text, its stored fields and the reasons for
-    the score.
+    the score. ``confidence`` is the probability that it answers the query; None without a calibrated model.
 
     Examples
     --------
@@ -105,11 +105,12 @@ class Hit:
     doc_id: str
     score: float
     # No fields, so that they are in no frame and no comparison; each hit has its own.
+    confidence: ClassVar[float | None]
     _query: ClassVar[HitSource]
     _row: ClassVar[int]
 
-    def __init__(self, doc_id: str, score: float, query: HitSource, row: int) -> None:
-        self.__dict__.update(doc_id=doc_id, score=score, _query=query, _row=row)
+    def __init__(self, doc_id: str, score: float, query: HitSource, row: int, confidence: float | None = None) -> None:
+        self.__dict__.update(doc_id=doc_id, score=score, _query=query, _row=row, confidence=confidence)
 
     @property
     def why(self) -> TextExplanation:
@@ -174,8 +175,8 @@ class Results(list[Hit]):
     def to_frame(self) -> Any:
         """A frame of pandas, else of polars, else an Arrow table, whichever is installed.
 
-        Columns are ``doc_id``, ``score``, ``text`` where the index keeps texts, and the stored fields; a
-        field that has one of these names is called ``stored_fields.NAME``.
+        Columns are ``doc_id``, ``score``, ``confidence`` of a calibrated model, ``text`` of an index with texts, and
+        stored fields; a field that has one of these names is called ``stored_fields.NAME``.
 
         Examples
         --------
@@ -186,11 +187,13 @@ class Results(list[Hit]):
         """
         texts = [hit.kept_text for hit in self]
         columns: dict[str, list[Any]] = {"doc_id": [hit.doc_id for hit in self], "score": [hit.score for hit in self]}
+        if any(hit.confidence is not None for hit in self):
+            columns["confidence"] = [hit.confidence for hit in self]
         if any(text is not None for text in texts):
             columns["text"] = texts
         records = [hit.stored_fields for hit in self]
         for name in dict.fromkeys(name for record in records for name in record):
-            shown = f"stored_fields.{name}" if name in ("doc_id", "score", "text") else name
+            shown = f"stored_fields.{name}" if name in ("doc_id", "score", "confidence", "text") else name
             while shown in columns:  # one that is called so already
                 shown = f"stored_fields.{shown}"
             columns[shown] = [record.get(name) for record in records]

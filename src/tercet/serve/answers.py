@@ -73,7 +73,8 @@ def search(
 
 def _entry(cards: Cards, hit: Hit, rank: int) -> dict[str, Any]:
     card = cards.card(hit.doc_id, hit.kept_text or "", hit.stored_fields)
-    return {"id": hit.doc_id, "rank": rank, "score": hit.score, **card}
+    sure = {} if hit.confidence is None else {"confidence": hit.confidence}
+    return {"id": hit.doc_id, "rank": rank, "score": hit.score, **sure, **card}
 
 
 def _hits_of(served: Served, query: str, known: Sequence[Hit], doc_ids: Sequence[str]) -> list[Hit]:

@@ -36,7 +36,7 @@ class Baseline:
             self.name = {"bm25": "BM25", "tfidf": "tf-idf"}[model.query_vectorizer.weighting]
             scale = sum(part.scale for part in model.weights.parts if isinstance(part, Identity))
             identity = Identity(n_terms=n, scale=scale if scale > 0 else unit_of(model.weights))
-            self.index = base.with_model(replace(model, weights=Weights([identity]), memory=None))
+            self.index = base.with_model(replace(model, weights=Weights([identity]), memory=None, confidence=None))
 
     def differs(self, index: BaseIndex) -> bool:
         """Return True where an index has learned anything: BM25 beside BM25 is no comparison."""
