@@ -1,9 +1,8 @@
-"""SparseRanker: Algorithm 1 of Chen et al. 2010, exactly, in memory that follows the non-zeros."""
+"""SparseRanker: Algorithm 1 of Chen et al. 2010, exactly."""
 
 from __future__ import annotations
 
 from copy import deepcopy
-from functools import partial
 
 import numpy as np
 import pytest
@@ -17,17 +16,14 @@ import tercet as tc
 from support.learners import same_bits
 from support.random_data import as_vectors, random_preferences, random_texts
 from tercet.errors import InputError, MemoryLimitError, ParameterError
-from tercet.kernels.sparse_rows import best_head
 from tercet.learn import sparse as state_module
 from tercet.learn import thin as thin_module
 from tercet.learn.sources import ArraySource
-from tercet.learn.sparse import SparseRows, Thinning
+from tercet.learn.sparse import Thinning
 from tercet.learn.state import rates
 from tercet.weights import Identity, LowRank, Sparse
 
 N_TERMS = 300
-# A byte too little for a level for every pair (300 columns are kept as 320).
-LITTLE = N_TERMS * 320 * 4 - 1
 
 
 def made_data(seed: int, n: int = 80):
@@ -50,23 +46,20 @@ def compare(found: sparse.csr_array, expected: np.ndarray, sure: float = 1e-4) -
     T=st.integers(1, 30),
     l1=st.sampled_from([0.0, 1e-3, 5e-3, 2e-2]),
     schedule=st.sampled_from(["constant", "inverse-sqrt"]),
-    memory=st.sampled_from([None, LITTLE]),
 )
-def test_lazy_shrinkage_is_the_full_sweep_of_algorithm_1(seed, T, l1, schedule, memory):
+def test_lazy_shrinkage_is_the_full_sweep_of_algorithm_1(seed, T, l1, schedule):
     Q, D, prefs = made_data(seed)
-    ranker = tc.SparseRanker(l1=l1, shrink_every=T, rate=1.3, schedule=schedule, refit=False, max_memory=memory).fit(
-        Q, prefs, D
-    )
+    ranker = tc.SparseRanker(l1=l1, shrink_every=T, rate=1.3, schedule=schedule, refit=False).fit(Q, prefs, D)
     eta = rates(schedule, 1.3, 0, len(prefs), None).astype(float)
     W = oracles.algorithm_1(np.eye(N_TERMS), as_vectors(prefs, Q, D), eta, l1, T)
     compare(ranker.weights_.sparse, W)
 
 
 @pytest.mark.slow
-@given(seed=st.integers(0, 10**6), T=st.integers(1, 20), memory=st.sampled_from([None, LITTLE]))
-def test_refit_is_equation_8(seed, T, memory):
+@given(seed=st.integers(0, 10**6), T=st.integers(1, 20))
+def test_refit_is_equation_8(seed, T):
     Q, D, prefs = made_data(seed)
-    options = {"l1": 5e-3, "shrink_every": T, "rate": 1.3, "max_memory": memory, "refit_start": "identity"}
+    options = {"l1": 5e-3, "shrink_every": T, "rate": 1.3, "refit_start": "identity"}
     ranker = tc.SparseRanker(**options).fit(Q, prefs, D)
     support = ranker.weights_before_refit_.sparse.toarray() != 0
     eta = rates("inverse-sqrt", 1.3, 0, len(prefs), None).astype(float)
@@ -85,12 +78,10 @@ def test_refit_starts_from_the_sparse_solution():
 
 
 @pytest.mark.slow
-@given(seed=st.integers(0, 10**6), T=st.integers(1, 20), memory=st.sampled_from([None, LITTLE]))
-def test_the_penalty_on_w_minus_i_leaves_the_identity_alone(seed, T, memory):
+@given(seed=st.integers(0, 10**6), T=st.integers(1, 20))
+def test_the_penalty_on_w_minus_i_leaves_the_identity_alone(seed, T):
     Q, D, prefs = made_data(seed)
-    ranker = tc.SparseRanker(
-        l1=5e-3, shrink_every=T, rate=1.3, shrink_towards="identity", refit=False, max_memory=memory
-    ).fit(Q, prefs, D)
+    ranker = tc.SparseRanker(l1=5e-3, shrink_every=T, rate=1.3, shrink_towards="identity", refit=False).fit(Q, prefs, D)
     eta = rates("inverse-sqrt", 1.3, 0, len(prefs), None).astype(float)
     vectors = as_vectors(prefs, Q, D)
     identity = np.eye(N_TERMS)
@@ -104,12 +95,12 @@ def test_the_penalty_on_w_minus_i_leaves_the_identity_alone(seed, T, memory):
 
 
 @pytest.mark.slow
-@given(seed=st.integers(0, 10**6), memory=st.sampled_from([None, LITTLE]))
-def test_gradual_thinning_is_sgd_with_cuts(seed, memory):
+@given(seed=st.integers(0, 10**6))
+def test_gradual_thinning_is_sgd_with_cuts(seed):
     Q, D, prefs = made_data(seed, n=200)
     for texts in (Q, D):  # no sum is rounded, so that thresholds fall on the same side
         texts.data[:] = np.random.default_rng(seed).choice([0.25, 0.5, 0.75], texts.nnz)
-    ranker = tc.SparseRanker(density=0.02, sparsify="thin", rate=0.5, schedule="constant", max_memory=memory)
+    ranker = tc.SparseRanker(density=0.02, sparsify="thin", rate=0.5, schedule="constant")
     ranker.fit(Q, prefs, D)
     cuts = dict(Thinning(0.02, len(prefs)).due())
     assert max(cuts) == 150
@@ -129,12 +120,12 @@ def test_refit_by_hand_is_the_refit_of_fit():
 
 
 @pytest.mark.slow
-@given(seed=st.integers(0, 10**6), at=st.integers(1, 79), T=st.integers(1, 30), memory=st.sampled_from([None, LITTLE]))
-def test_two_halves_are_the_whole_even_through_a_file(seed, at, T, memory, tmp_path_factory):
+@given(seed=st.integers(0, 10**6), at=st.integers(1, 79), T=st.integers(1, 30))
+def test_two_halves_are_the_whole_even_through_a_file(seed, at, T, tmp_path_factory):
     Q, D, prefs = made_data(seed)
 
     def make():
-        return tc.SparseRanker(l1=5e-3, shrink_every=T, rate=1.3, refit=False, max_memory=memory)
+        return tc.SparseRanker(l1=5e-3, shrink_every=T, rate=1.3, refit=False)
 
     whole = make().fit(Q, prefs, D)
     half = make().partial_fit(Q, prefs[:at], D)
@@ -145,118 +136,34 @@ def test_two_halves_are_the_whole_even_through_a_file(seed, at, T, memory, tmp_p
     assert same_bits(whole.weights_, loaded.weights_)
 
 
-@given(seed=st.integers(0, 10**6))
-def test_tables_and_direct_rows_give_the_same_weights(seed):
-    Q, D, prefs = made_data(seed, n=300)
-    weights = [
-        tc.SparseRanker(l1=3e-3, shrink_every=7, rate=1.3, refit=False, max_memory=memory).fit(Q, prefs, D).weights_
-        for memory in (None, LITTLE)
-    ]
-    np.testing.assert_allclose(weights[0].sparse.toarray(), weights[1].sparse.toarray(), atol=1e-5)
-
-
-@pytest.mark.slow
-def test_sweeping_and_rebasing_change_no_weight(monkeypatch):
-    Q, D, prefs = made_data(5, n=400)
-    plain = tc.SparseRanker(l1=3e-3, shrink_every=7, rate=1.3, refit=False, max_memory=LITTLE).fit(Q, prefs, D)
-    monkeypatch.setattr(state_module, "SWEEP_EVERY", 5)
-    swept = tc.SparseRanker(l1=3e-3, shrink_every=7, rate=1.3, refit=False, max_memory=LITTLE).fit(Q, prefs, D)
-    assert same_bits(plain.weights_, swept.weights_)
-    monkeypatch.setattr(state_module, "LARGEST_CUM", 1e-3)
-    rebased = tc.SparseRanker(l1=3e-3, shrink_every=7, rate=1.3, refit=False, max_memory=LITTLE).fit(Q, prefs, D)
-    np.testing.assert_allclose(rebased.weights_.sparse.toarray(), plain.weights_.sparse.toarray(), atol=2e-5)
-
-
-def test_a_copy_of_rows_that_moved_learns_on_by_itself():
+def test_a_copy_learns_on_by_itself():
     rng = np.random.default_rng(0)
     X, prefs = random_texts(rng, 40, N_TERMS, density=0.03), random_preferences(rng, 6000, 40, 40)
-    ranker = tc.SparseRanker(l1=0.01, rate=10.0, refit=False, max_memory=200_000).fit(X, prefs[:3000])
+    ranker = tc.SparseRanker(l1=0.01, rate=10.0, refit=False).fit(X, prefs[:3000])
     same = deepcopy(ranker)
     assert same_bits(same.partial_fit(X, prefs[3000:]).weights_, ranker.partial_fit(X, prefs[3000:]).weights_)
 
 
-def test_everything_dies_under_a_heavy_penalty_and_memory_is_given_back():
-    Q, D, prefs = made_data(6, n=state_module.SWEEP_EVERY)
-    make = partial(tc.SparseRanker, shrink_every=1, rate=1.0, refit=False, max_memory=LITTLE)
-    full = make(l1=0.0).fit(Q, prefs, D)
-    dead = make(l1=10.0).fit(Q, prefs, D)
+def test_everything_dies_under_a_heavy_penalty():
+    Q, D, prefs = made_data(6, n=2048)
+    dead = tc.SparseRanker(l1=10.0, shrink_every=1, rate=1.0, refit=False).fit(Q, prefs, D)
     assert dead.weights_.sparse.nnz == 0
-    assert dead._state.rows.bytes_used() < full._state.rows.bytes_used() / 10
 
 
-@given(seed=st.integers(0, 10**6), l1=st.sampled_from([0.0, 3e-3]), T=st.integers(1, 9))
-def test_how_rows_are_kept_changes_no_bit(seed, l1, T):
-    """Gaps closed at once, sweeps all the time, nothing kept from reading to writing: the same weights."""
-    Q, D, prefs = made_data(seed, n=150)
-    make = partial(tc.SparseRanker, l1=l1, shrink_every=T, rate=1.3, refit=False, max_memory=LITTLE)
-    plain = make().fit(Q, prefs, D).weights_
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(state_module, "SWEEP_EVERY", 5)
-        patch.setattr(state_module, "KEPT_WEIGHTS", 0)
-        patch.setattr(state_module, "LEAST_GAPS", 0)
-        assert same_bits(plain, make().fit(Q, prefs, D).weights_)
+def test_rebasing_changes_no_weight(monkeypatch):
+    Q, D, prefs = made_data(5, n=400)
+    plain = tc.SparseRanker(l1=3e-3, shrink_every=7, rate=1.3, refit=False).fit(Q, prefs, D)
+    monkeypatch.setattr(state_module, "REBASE_EVERY", 5)
+    monkeypatch.setattr(state_module, "LARGEST_CUM", 1e-3)
+    rebased = tc.SparseRanker(l1=3e-3, shrink_every=7, rate=1.3, refit=False).fit(Q, prefs, D)
+    np.testing.assert_allclose(rebased.weights_.sparse.toarray(), plain.weights_.sparse.toarray(), atol=2e-5)
 
 
 def test_rebasing_keeps_the_shrinkage_handed_out_small(monkeypatch):
-    monkeypatch.setattr(state_module, "SWEEP_EVERY", 5)
+    monkeypatch.setattr(state_module, "REBASE_EVERY", 5)
     Q, D, prefs = made_data(5, n=400)
     ranker = tc.SparseRanker(l1=0.1, shrink_every=1, rate=1.0, schedule="constant", refit=False).fit(Q, prefs, D)
     assert ranker._state.cum < state_module.LARGEST_CUM + 5 * 0.1
-
-
-@pytest.mark.parametrize("l1", [3e-3, 0.1])
-def test_more_memory_is_never_too_little_and_never_exceeded(l1):
-    Q, D, prefs = made_data(8, n=600)
-    enough = False
-    for memory in range(20_000, LITTLE, 20_000):
-        ranker = tc.SparseRanker(l1=l1, shrink_every=5, rate=1.0, max_memory=memory)
-        try:
-            ranker.fit(Q, prefs, D)
-        except MemoryLimitError:
-            assert not enough, f"{memory} bytes were refused where less was enough"
-        else:
-            enough = True
-            assert ranker._state.rows.peak_bytes() <= memory
-    assert enough
-
-
-@given(seed=st.integers(0, 10**6), memory=st.integers(13_000, 50_000))
-def test_what_was_learned_in_a_memory_can_be_refitted_and_learned_on_in_it(seed, memory, tmp_path_factory):
-    rng = np.random.default_rng(seed)
-    Q, D = random_texts(rng, 3, 200, density=1.0), random_texts(rng, 4, 63, density=0.05)
-    prefs = random_preferences(rng, 15, 3, 4)
-    ranker = tc.SparseRanker(l1=0.0, rate=1.0, refit=False, max_memory=memory)
-    try:
-        ranker.fit(Q, prefs, D)
-    except MemoryLimitError:
-        return
-    path = tmp_path_factory.mktemp("tight") / "model"
-    ranker.save(path)
-    tc.load(path).rank(Q, D, 2)
-    try:
-        ranker.partial_fit(Q, prefs[:1], D)
-    except MemoryLimitError:
-        return
-    tc.load(path).partial_fit(Q, prefs[:1], D)
-    tc.SparseRanker(l1=0.0, rate=1.0, max_memory=memory).fit(Q, prefs, D)
-
-
-@given(counts=st.lists(st.integers(0, 64), min_size=1, max_size=12), cost=st.sampled_from([12, 40]))
-def test_a_head_ends_where_a_table_becomes_cheaper(counts, cost):
-    def total(n_blocks):
-        return 4 * 64 * n_blocks + cost * sum(counts[n_blocks:])
-
-    head = best_head(np.array(counts), sum(counts), cost)
-    assert total(head // 64) == min(total(n_blocks) for n_blocks in range(len(counts) + 1))
-
-
-@pytest.mark.parametrize("shape", [(1000, 1), (1000, 65), (3, 64)])
-def test_whole_rows_are_only_made_when_they_fit(shape):
-    bytes_of_whole = shape[0] * -(-shape[1] // 64) * 64 * 4
-    for memory in (bytes_of_whole - 1, bytes_of_whole):
-        rows = SparseRows(shape, memory)
-        assert rows.whole == (memory == bytes_of_whole)
-        assert rows.arrays[4].nbytes <= memory
 
 
 def test_a_source_without_an_end_is_refitted_for_as_many_steps():
@@ -420,17 +327,9 @@ def test_a_w_that_does_not_fit_its_memory_stays_what_it_was():
     rng = np.random.default_rng(0)
     W = sparse.random_array((N_TERMS, N_TERMS), density=0.05, rng=rng, format="csr", dtype=np.float32)
     Q, D, prefs = made_data(7)
-    ranker = tc.SparseRanker.from_weights(W, max_memory=N_TERMS * 64)
+    tc.SparseRanker.from_weights(W, max_memory=4 * N_TERMS**2).partial_fit(Q, prefs, D)
+    ranker = tc.SparseRanker.from_weights(W, max_memory=4 * N_TERMS**2 - 1)
     for _ in range(2):
-        with pytest.raises(MemoryLimitError, match="are needed to learn on"):
+        with pytest.raises(MemoryLimitError, match="takes 360,000 bytes while it learns; max_memory is 359,999"):
             ranker.partial_fit(Q, prefs, D)
         np.testing.assert_array_equal(ranker.weights_.sparse.toarray(), W.toarray())
-
-
-def test_a_w_that_outgrows_its_memory_is_refused_with_the_figure():
-    rng = np.random.default_rng(0)
-    X = random_texts(rng, 60, 200, density=0.5)
-    prefs = random_preferences(rng, 500, 60, 60)
-    message = r"outgrown max_memory of 30,000 bytes: [\d,]+ entries take [\d,]+ and"
-    with pytest.raises(MemoryLimitError, match=message):
-        tc.SparseRanker(l1=0.0, max_memory=30_000, refit=False).fit(X, prefs)

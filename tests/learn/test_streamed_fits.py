@@ -55,18 +55,6 @@ def test_learning_on_from_stored_rows_has_the_same_bits(make, data):
     assert same_bits(ranker.weights_, expected.weights_)
 
 
-def test_a_sparse_fit_in_little_memory_has_the_same_bits(tmp_path):
-    rng = np.random.default_rng(7)
-    X = sparse.random_array((80, 300), density=0.02, format="csr", dtype=np.float32, rng=rng)
-    stored = write_rows(tmp_path / "rows", [X[:7], X[7:]], n_columns=300)
-    prefs = random_preferences(rng, N_STEPS, 80, 80)
-    expected, ranker = (
-        tc.SparseRanker(rate=0.5, l1=1e-3, refit=False, max_memory=200_000).fit(texts, prefs) for texts in (X, stored)
-    )
-    assert not expected._state.rows.whole
-    assert same_bits(ranker.weights_, expected.weights_)
-
-
 def test_queries_and_documents_may_be_the_same_rows(data):
     _, D, _, _, stored_D = data
     prefs = random_preferences(np.random.default_rng(3), 1000, 25, 25)
@@ -208,12 +196,11 @@ from tercet.learn import SampledSource
 small, large = (open_rows(path) for path in sys.argv[1:3])
 make = {
     "low-rank": lambda: tc.LowRankRanker(n_components=10, verbose=False),
-    "sparse": lambda: tc.SparseRanker(rate=1.0, refit=False, max_memory=2**24, l1=0.1, shrink_every=10, verbose=False),
     "diagonal": lambda: tc.DiagonalRanker(verbose=False),
 }[sys.argv[4]]
 source = lambda rows, n: SampledSource(LabelSampler(np.arange(rows.shape[0]) % 7), n)
 make().fit(small, source(small, 100))  # compiles
-drawn = source(large, 4_500 if sys.argv[4] == "sparse" else 20_000)
+drawn = source(large, 20_000)
 with Limited(int(sys.argv[3])):
     make().fit(large.copy() if sys.argv[5] == "loaded" else large, drawn)
 """
@@ -246,9 +233,7 @@ def allowed(model: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("ranker", "model"), [("low-rank", 2 * 10 * 4 * N_COLUMNS), ("sparse", 2**24), ("diagonal", 4 * N_COLUMNS)]
-)
+@pytest.mark.parametrize(("ranker", "model"), [("low-rank", 2 * 10 * 4 * N_COLUMNS), ("diagonal", 4 * N_COLUMNS)])
 def test_memory_is_the_model_and_some_chunks(ranker, model, large):
     assert allowed(model) < 72 * MB  # of 183
     assert fits_within(FITTING, large / "small", large / "large", allowed(model), ranker, "mapped")

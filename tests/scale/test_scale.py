@@ -228,19 +228,6 @@ def test_a_refit_learns_the_support_and_nothing_else(checkerboard):
     assert (after != before).nnz > 0
 
 
-@pytest.mark.parametrize("towards", ["zero", "identity"])
-def test_how_a_worker_keeps_w_does_not_change_bits(towards, rng):
-    X = random_texts(rng, 60, 300, density=0.02)
-    prefs = random_preferences(rng, 400, 60, 60)
-    found = []
-    for max_memory in (None, 200_000):  # whole rows, and tables
-        ranker = tc.SparseRanker(rate=5.0, l1=0.002, shrink_towards=towards, refit=False, max_memory=max_memory)
-        with Cluster("here:2", steps_per_round=100):
-            found.append(ranker.fit(X, prefs)._state.to_state()[1])
-    for name, array in found[0].items():
-        np.testing.assert_array_equal(array, found[1][name])
-
-
 @pytest.mark.slow
 def test_how_columns_are_numbered_does_not_change_bits(rng):
     """Columns of more than 65,536 words travel as wider numbers."""

@@ -24,7 +24,7 @@ from support.learners import LEARNERS, made_data
 from support.letor_data import made_up
 from support.random_data import random_preferences, random_texts
 from tercet.data import iter_letor, read_letor, read_svmlight, write_letor
-from tercet.errors import FormatError, InputError, MemoryLimitError
+from tercet.errors import FormatError, InputError
 from tercet.kernels import compiler
 from tercet.kernels.deferred import Deferred
 from tercet.learn import RANKERS, linear
@@ -199,16 +199,13 @@ def correlated_words(rng: np.random.Generator, folder: Path) -> None:
 
 
 def sparse_weights(rng: np.random.Generator, folder: Path) -> None:
-    """All of W in memory, and rows that grow, shrink and move in little of it."""
     run_learners(rng, "SparseRanker")
     X = random_texts(rng, 60, 200, density=0.05)
     prefs = random_preferences(rng, 5000, 60, 60)
-    for options in ({}, {"max_memory": 4 * 200 * 200 - 1}):
-        for l1, shrink_every in ((1e-5, 50), (1e-3, 5), (1e-2, 1)):
-            ranker = tc.SparseRanker(rate=1.0, l1=l1, shrink_every=shrink_every, **options)
-            with suppress(MemoryLimitError):  # where little is penalised, W outgrows little memory
-                ranker.fit(X, prefs).save(folder / "model")
-                tc.load(folder / "model").partial_fit(X, prefs[:100]).thin(0.01, X, prefs)
+    for l1, shrink_every in ((1e-5, 50), (1e-3, 5), (1e-2, 1)):
+        ranker = tc.SparseRanker(rate=1.0, l1=l1, shrink_every=shrink_every)
+        ranker.fit(X, prefs).save(folder / "model")
+        tc.load(folder / "model").partial_fit(X, prefs[:100]).thin(0.01, X, prefs)
     tc.SparseRanker(rate=1.0, density=0.05, sparsify="thin").fit(X, prefs)
     tc.DenseRanker(rate=1.0).fit(X, prefs).thin(0.1, X, prefs)
 
@@ -218,7 +215,7 @@ def rounds(rng: np.random.Generator, folder: Path) -> None:
     prefs = random_preferences(rng, 600, 40, 40)
     for ranker in (
         tc.SparseRanker(rate=2.0, l1=0.02, refit=False),
-        tc.SparseRanker(rate=2.0, l1=0.02, shrink_towards="identity", max_memory=4 * 100 * 100 - 1),
+        tc.SparseRanker(rate=2.0, l1=0.02, shrink_towards="identity"),
         tc.LowRankRanker(n_components=3),
         tc.DiagonalRanker(),
     ):
@@ -292,7 +289,6 @@ GROUPS: dict[str, dict[str, Workload]] = {
         "mixing": rounds,
         "online": online_steps,
         "sparse": sparse_weights,
-        "sparse_rows": sparse_weights,
     },
 }
 # Kernels of a learner without a workload of their own are met by fits of all learners.

@@ -11,10 +11,11 @@ from scipy import sparse
 
 from tercet.gpu.hardware import Gpu
 from tercet.gpu.states import AT_ONCE, AnyState, GpuChunk, GpuState, GpuTexts
-from tercet.kernels.sparse_rows import CUM, N_SIZES, PENDING, SHRINK_EVERY, SIZE_BITS, SIZE_SHIFT
+from tercet.kernels.sparse import CUM, PENDING, SHRINK_EVERY
 from tercet.learn.dense import DenseState
 from tercet.learn.matrices import reorder_columns
-from tercet.learn.sparse import LARGEST_CUM, SWEEP_EVERY, OnSupportState, SparseState
+from tercet.learn.sparse import LARGEST_CUM, REBASE_EVERY, OnSupportState, SparseState
+from tercet.learn.thin import N_SIZES, SIZE_SHIFT, edge_bin, least_of_bin
 from tercet.weights.base import row_blocks
 
 PLAIN, LEVELS, SUPPORT = 0, 1, 2  # as in kernels/pairs.cu
@@ -146,7 +147,7 @@ class GpuSparse(GpuPairs[SparseState]):
             stop = min([len(chunk), *(cut - first_step for cut in cuts)])
             some = chunk.part(done, stop)
             handed, pending = self._hand_out(some.rate, step)
-            looks = np.arange(SWEEP_EVERY - step % SWEEP_EVERY, len(some) + 1, SWEEP_EVERY)
+            looks = np.arange(REBASE_EVERY - step % REBASE_EVERY, len(some) + 1, REBASE_EVERY)
             if looks.size and not self.state.frozen:
                 over = np.flatnonzero(self.gpu.to_host(handed[xp.asarray(looks)]) > LARGEST_CUM)
                 if over.size:
@@ -191,25 +192,23 @@ class GpuSparse(GpuPairs[SparseState]):
         if step in self._cuts:
             state.frozen = step == max(self._cuts)
             self._cut(self._cuts[step], np.nan if state.frozen else 0.0)
-        if not state.frozen and step % SWEEP_EVERY == 0 and state.cum > LARGEST_CUM:
+        if not state.frozen and step % REBASE_EVERY == 0 and state.cum > LARGEST_CUM:
             cum = np.float32(state.cum)
             for block in self._blocks():
                 block[:] = xp.where(xp.isnan(block), block, xp.maximum(block - cum, 0) + xp.minimum(block + cum, 0))
             state.shrinkage[CUM] = 0.0
 
     def _cut(self, density: float, absent: float) -> None:
-        """Drop the smallest weights, as ``SparseRows.cut`` does; nothing is owed. What is never learned stays so."""
+        """Drop the smallest weights, as ``SparseState`` does; nothing is owed. NaN stays."""
         xp = self.gpu.xp
         counts = xp.zeros(N_SIZES, dtype=np.int64)
         for block in self._blocks():
-            sizes = (block.view(np.int32) & int(SIZE_BITS)) >> SIZE_SHIFT
+            sizes = (block.view(np.int32) & 0x7FFFFFFF) >> SIZE_SHIFT
             sizes[xp.isnan(block)] = 0
             counts += xp.bincount(sizes.reshape(-1), minlength=N_SIZES)
         n_of_size = self.gpu.to_host(counts)
         n_of_size[0] = 0  # zeros
-        wanted = max(1, round(density * self.W.size))
-        edge = max(1, int(np.count_nonzero(np.cumsum(n_of_size[::-1])[::-1] >= wanted)) - 1)
-        smallest = np.array(edge << SIZE_SHIFT, dtype=np.uint32).view(np.float32)[()]
+        smallest = least_of_bin(edge_bin(n_of_size, max(1, round(density * self.W.size))))
         for block in self._blocks():
             block[abs(block) < smallest] = absent
 

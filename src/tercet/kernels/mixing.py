@@ -7,7 +7,7 @@ Sparse rows are ``(indptr int64, columns uint16 or int32, values float32)``, the
 import numpy as np
 
 from tercet.kernels.compiler import kernel
-from tercet.kernels.sparse_rows import soft
+from tercet.kernels.sparse import soft
 
 
 @kernel
@@ -58,40 +58,6 @@ def merge_rows(one, here_one, other, here_other, factor, shrink, least, keep, ou
             n += keep | (value != 0)
         indptr[row + 1] = n
     return n
-
-
-@kernel
-def changes_of_heads(rows, before, n, least, old, changed, changed_by_8, out):
-    """Write what changed in the first n rows, whose heads are whole and owe nothing, to ``out``; returns how many.
-
-    ``before`` is sparse rows. Entries that were zero are left out unless they are larger than ``least`` in size.
-    ``old`` float32 and ``changed`` uint8 are as wide as a head, ``changed_by_8`` uint64 is the same memory as the
-    latter; ``old`` is all zeros before and after. ``out`` is sparse rows with room for all of every head and 8 more.
-    """
-    position, levels = rows.position, rows.levels
-    before_indptr, before_columns, before_values = before
-    indptr, columns, values = out
-    k = np.int64(0)
-    indptr[0] = 0
-    for row in range(n):
-        lo, hi, first = before_indptr[row], before_indptr[row + 1], position[row]
-        for b in range(lo, hi):
-            old[before_columns[b]] = before_values[b]
-        now = levels[first : first + old.size]
-        for column in range(old.size):
-            level, was = now[column], old[column]
-            changed[column] = (level != was) & ((was != 0) | (abs(level) > least))  # NaN, as of no entry, is none
-        for eight in range(changed_by_8.size):  # most of which have none
-            if changed_by_8[eight] != 0:
-                for k_of_eight in range(8):
-                    column = 8 * eight + k_of_eight
-                    # Written in any case and overwritten by the next: which of them changed cannot be predicted.
-                    columns[k], values[k] = column, now[column] - old[column]
-                    k += changed[column]
-        for b in range(lo, hi):
-            old[before_columns[b]] = 0
-        indptr[row + 1] = k
-    return k
 
 
 @kernel

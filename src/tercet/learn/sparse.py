@@ -1,13 +1,12 @@
 """Sparse SGD with L1 on W, then a refit on its support (Chen et al. 2010, Algorithm 1 and equation 8).
 
-`SparseRanker` is what users meet. ``SparseState`` carries W while it trains, in rows of levels (``SparseRows``), and
-``kernels/sparse.py`` has the steps. The support may also be found by a low-rank W, whose largest entries are looked for
-block by block; ``OnSupportState`` then learns on.
+``SparseState`` holds W while it learns, and ``kernels/sparse.py`` has the steps. A low-rank W can also find the
+support: ``OnSupportState`` then learns its largest entries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -22,31 +21,8 @@ from sklearn.utils.validation import check_is_fitted
 from tercet.data.matrix import check_matrix
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, InputError, MemoryLimitError, ParameterError
-from tercet.kernels.rows import Chunk, CsrRows
-from tercet.kernels.sparse import StepBuffers, sparse_advance
-from tercet.kernels.sparse_rows import (
-    BLOCK,
-    COST,
-    CUM,
-    FAST_COST,
-    GAPS,
-    N_SIZES,
-    PENDING,
-    SHRINK_EVERY,
-    SIZE_SHIFT,
-    SMALL_COST,
-    TAKEN,
-    TIGHT,
-    LevelRows,
-    compact,
-    count_live,
-    count_sizes,
-    cut,
-    read_rows,
-    rebase,
-    sweep,
-    write_rows,
-)
+from tercet.kernels.rows import Chunk
+from tercet.kernels.sparse import CUM, PENDING, SHRINK_EVERY, sparse_advance
 from tercet.kernels.support import support_advance
 from tercet.learn.base import Count, NotNegative, Positive, SavedRanker, SgdRanker, TermPairRanker
 from tercet.learn.loop import Callback, Checkpoint, LocalExecutor, Run, Stopping, current_executor
@@ -54,10 +30,11 @@ from tercet.learn.lowrank import LowRankRanker
 from tercet.learn.matrices import KernelInput, by_document_frequency, reorder_columns
 from tercet.learn.sources import Source, as_source
 from tercet.learn.state import Schedule, Sgd, State, Steps, check_order, physical_memory
-from tercet.learn.thin import largest_entries
+from tercet.learn.thin import N_SIZES, edge_bin, largest_entries, least_of_bin, size_bins
 from tercet.store.codec import decode, encode
 from tercet.store.schema import Bounds, Csr, Shape
 from tercet.weights import Identity, Sparse, Weights
+from tercet.weights.base import row_blocks
 
 DENSITY_TOLERANCE = 0.1
 MOST_SEARCH_FITS = 16
@@ -65,142 +42,8 @@ MOST_SEARCH_FITS = 16
 
 # -- while it trains -------------------------------------------------------------------------------------------------
 
-LINE_BYTES = 64
-LEAST_GAPS = 1 << 18  # words between rows that are not worth closing
-
-
-def width_of_head(n_columns: int) -> int:
-    """Levels of a row that has one for each column."""
-    return -(-n_columns // BLOCK) * BLOCK
-
-
-class SparseRows:
-    """Rows of W as levels. Memory is reserved at once and used, page by page, as entries come.
-
-    Every row has a level for each column when that fits ``max_memory``; otherwise only for its first columns.
-    """
-
-    def __init__(self, shape: tuple[int, int], max_memory: int) -> None:
-        n, m = shape
-        self.shape = shape
-        self.max_memory = max_memory
-        self._peak = 0
-        self.whole = 4 * n * width_of_head(m) <= max_memory
-        n_words = n * width_of_head(m) if self.whole else max_memory // LINE_BYTES * (LINE_BYTES // 4)
-        if not self.whole and n * LINE_BYTES > max_memory:
-            raise MemoryLimitError(
-                f"{n:,} rows need at least {n * LINE_BYTES:,} bytes while training; max_memory is {max_memory:,}"
-            )
-        # zeros() gives pages that take memory only once they are written to; rows begin at a cache line.
-        reserved = np.zeros(n_words + LINE_BYTES // 4, dtype=np.int32)
-        start = -reserved.ctypes.data % LINE_BYTES // 4
-        keys = reserved[start : start + n_words]
-        levels = keys.view(np.float32)
-        position = np.zeros(n, dtype=np.int64)
-        head, size, used = (np.zeros(n, dtype=np.int32) for _ in range(3))
-        books = np.array([0, 0, self.whole, FAST_COST, LEAST_GAPS, 0], dtype=np.int64)
-        counts, spare = np.zeros(width_of_head(m) // BLOCK, dtype=np.int64), np.zeros(2 * m, dtype=np.int32)
-        self.arrays = LevelRows(position, head, size, used, keys, levels, levels.reshape(1, -1), books, counts, spare)
-
-    def fill(self, levels: sparse.csr_array, absent: float = 0.0) -> None:
-        """Put entries, explicit zeros too, into rows, in place of what they held; heads get ``absent`` elsewhere.
-
-        There may be fewer rows of them; those that follow are not to be used then.
-        """
-        books = self.arrays.books
-        books[GAPS] = 0
-        for cost, tight in ((FAST_COST, 0), (SMALL_COST, 1)):  # for speed, or else as small as can be
-            books[TAKEN], books[COST], books[TIGHT] = 0, cost, tight
-            if write_rows(
-                self.arrays,
-                levels.indptr.astype(np.int64),
-                levels.indices.astype(np.int32, copy=False),
-                levels.data.astype(np.float32, copy=False),
-                np.float32(absent),
-            ):
-                return
-        raise MemoryLimitError(
-            f"{levels.nnz:,} entries in {self.shape[0]:,} rows do not fit max_memory of {self.max_memory:,} bytes; "
-            f"about {16 * levels.nnz + LINE_BYTES * self.shape[0]:,} are needed to learn on"
-        )
-
-    def n_live(self, cum: float) -> NDArray[np.int64]:
-        """Live entries of each row."""
-        counts = np.zeros(self.shape[0], dtype=np.int64)
-        count_live(self.arrays, np.float32(cum), counts)
-        return counts
-
-    def live(self, cum: float) -> sparse.csr_array:
-        """Levels of the live entries, columns sorted."""
-        indptr = np.concatenate([[0], np.cumsum(self.n_live(cum))])
-        columns = np.empty(indptr[-1], dtype=np.int32)
-        levels = np.empty(indptr[-1], dtype=np.float32)
-        read_rows(self.arrays, np.float32(cum), indptr, columns, levels)
-        live = sparse.csr_array((levels, columns, indptr), shape=self.shape)
-        live.sort_indices()
-        return live
-
-    def sweep(self, cum: float) -> None:
-        """Give back the places of dead entries."""
-        if not self.whole:
-            sweep(self.arrays, np.float32(cum))
-            self.compact()
-
-    def make_space(self, cum: float) -> None:
-        """Sweep until nothing more is gained; from now on rows are as small as can be, and slower."""
-        self.arrays.books[COST], self.arrays.books[TIGHT] = SMALL_COST, 1
-        before = self.bytes_used() + 1
-        while self.bytes_used() < before:
-            before = self.bytes_used()
-            self.sweep(cum)
-
-    def compact(self) -> None:
-        """Close the gaps that moved rows left."""
-        self._peak = self.peak_bytes()
-        if self.arrays.books[GAPS]:
-            compact(self.arrays, np.argsort(self.arrays.position))
-
-    def rebase(self, cum: float) -> None:
-        rebase(self.arrays, np.float32(cum))
-
-    def cut(self, density: float, absent: float) -> None:
-        """Drop the smallest weights, so that about the share ``density`` of all entries is left; nothing may be owed.
-
-        Of sizes too close to tell apart at the threshold all are kept. Heads get ``absent`` in place of the others.
-        """
-        n_of_size = np.zeros(N_SIZES, dtype=np.int64)
-        count_sizes(self.arrays, n_of_size)
-        n_of_size[0] = 0  # zeros
-        wanted = max(1, round(density * self.shape[0] * self.shape[1]))
-        at_least = np.cumsum(n_of_size[::-1])[::-1]
-        edge = max(1, int(np.count_nonzero(at_least >= wanted)) - 1)
-        smallest = np.array(edge << SIZE_SHIFT, dtype=np.uint32).view(np.float32)[()]
-        cut(self.arrays, smallest, np.float32(absent))
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes that are reserved."""
-        return int(self.arrays.keys.nbytes)
-
-    def bytes_used(self) -> int:
-        """Bytes of rows in use, gaps included."""
-        return int(4 * self.arrays.books[TAKEN])
-
-    def peak_bytes(self) -> int:
-        """The most bytes that were in use so far."""
-        return max(self._peak, self.bytes_used())
-
-    def no_room(self, cum: float) -> MemoryLimitError:
-        return MemoryLimitError(
-            f"W has outgrown max_memory of {self.max_memory:,} bytes: {int(self.n_live(cum).sum()):,} entries take "
-            f"{self.bytes_used():,} and the next step needs more; allow more, or use a larger l1"
-        )
-
-
-SWEEP_EVERY = 2048  # steps between givings back of dead entries
-LARGEST_CUM = 1.0  # is taken from the entries at the next sweep; a larger one would cost levels their last digits
-KEPT_WEIGHTS = 1 << 17  # of a step, kept from reading to writing
-IN_SUPPORT = -1.0  # every level is larger in size, but not the NaN of an entry outside the support
+REBASE_EVERY = 2048  # steps between two looks at the shrinkage handed out
+LARGEST_CUM = 1.0  # shrinkage above this is taken from the levels; a larger sum would cost levels their last digits
 N_THINNINGS = 20  # of gradual thinning, evenly over the first three quarters of the steps
 
 
@@ -249,16 +92,16 @@ class StoredSparse:
 class SparseState(State):
     """Levels of W by row, the shrinkage handed out, and the column order (frequent words first).
 
-    levels : what W starts from, columns in that order; with ``frozen``, explicit zeros belong to the support
-    max_memory : bytes that rows may take while learning, half the machine's memory by default
-    around_identity : the rows hold W - I
+    start : levels that W starts from, columns in that order; with ``frozen``, explicit zeros belong to the support
+    max_memory : bytes that W may take while learning, half the machine's memory by default
+    around_identity : the levels are those of W - I
     frozen : no entry is added and none shrinks
     never : entries that stay at zero, columns as they are given
     """
 
     def __init__(
         self,
-        levels: sparse.csr_array,
+        start: sparse.csr_array,
         order: NDArray[np.int32],
         *,
         max_memory: int | None,
@@ -272,16 +115,9 @@ class SparseState(State):
         never: sparse.csr_array | None = None,
         step: int = 0,
     ) -> None:
-        self.never = never
-        if never is None:
-            empty = np.zeros(levels.shape[0] + 1, dtype=np.int64)
-            self._never = CsrRows(empty, np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32))
-        else:
-            kept = reorder_columns(never, order)
-            self._never = CsrRows(kept.indptr.astype(np.int64), kept.indices.astype(np.int32), kept.data)
-        self._levels: sparse.csr_array | None = levels
-        self._rows: SparseRows | None = None
-        self._shape = levels.shape
+        self._entries: sparse.csr_array | None = start  # W as CSR, while nothing learns
+        self._levels: NDArray[np.float32] | None = None  # W while learning; NaN where an entry never has a weight
+        self._shape = start.shape
         self.order = order
         self.max_memory = max_memory
         self.shrinkage = np.array([cum, pending, 0.0 if frozen else l1, shrink_every], dtype=np.float64)
@@ -289,10 +125,13 @@ class SparseState(State):
         self.around_identity = around_identity
         self.thinning = thinning
         self.frozen = frozen
+        self.never = never
         self.step = step
+        self.texts: tuple[sparse.csr_array, sparse.csr_array] | None = None  # Q and D, for a fixed identity
 
     @property
     def cum(self) -> float:
+        """Shrinkage handed out so far."""
         return float(self.shrinkage[CUM])
 
     @property
@@ -300,128 +139,148 @@ class SparseState(State):
         return self._shape
 
     @property
-    def rows(self) -> SparseRows:
-        """W as it is kept while learning. Made when first asked for: a model that only ranks needs no room for more."""
-        if self._rows is None:
-            assert self._levels is not None
+    def levels(self) -> NDArray[np.float32]:
+        """Levels of all pairs (n_query_terms, n_doc_terms); made when first asked for, since only learning needs them.
+
+        Pages of the array take memory once they are written to.
+        """
+        if self._levels is None:
+            n, m = self.shape
             allowed = physical_memory() // 2 if self.max_memory is None else self.max_memory
-            rows = SparseRows(self.shape, allowed)
-            rows.fill(self._levels, absent=np.nan if self.frozen else 0.0)  # which may find that they do not fit
-            self._rows, self._levels = rows, None
-        return self._rows
+            if 4 * n * m > allowed:
+                raise MemoryLimitError(
+                    f"a W of {n:,} query and {m:,} document words takes {4 * n * m:,} bytes while it learns; "
+                    f"max_memory is {allowed:,}. Use fewer words, or sparsify='low-rank' with a density"
+                )
+            self.learn_in(np.zeros((n, m), dtype=np.float32), is_zero=True)
+            assert self._levels is not None
+        return self._levels
+
+    def learn_in(self, levels: NDArray[np.float32], *, is_zero: bool = False) -> None:
+        """Keep W in an array, in place of what the array held."""
+        assert self._entries is not None
+        if self.frozen:
+            levels.fill(np.nan)
+        elif not is_zero:
+            levels.fill(0)
+        _put(self._entries, levels)
+        if self.never is not None:
+            pairs = reorder_columns(self.never, self.order)
+            pairs.data = np.full(pairs.nnz, np.nan, dtype=np.float32)
+            _put(pairs, levels)
+        self._levels, self._entries = levels, None
 
     def live(self) -> sparse.csr_array:
-        """Levels of the live entries, columns in the order they are kept, sorted; when frozen, of the whole support."""
-        if self._levels is not None:
-            return self._levels.copy()
-        return self.rows.live(IN_SUPPORT if self.frozen else self.cum)
+        """Levels of the live entries, columns in the order of the state, sorted; when frozen, of the whole support."""
+        if self._entries is not None:
+            return self._entries.copy()
+        counts = [np.zeros(1, dtype=np.int64)]
+        columns, levels = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype=np.float32)]
+        for block in self._blocks():
+            live = self._is_live(block)
+            counts.append(np.count_nonzero(live, axis=1))
+            columns.append(np.nonzero(live)[1].astype(np.int32))
+            levels.append(block[live])
+        indptr = np.cumsum(np.concatenate(counts))
+        return sparse.csr_array((np.concatenate(levels), np.concatenate(columns), indptr), shape=self.shape)
+
+    def _blocks(self) -> Iterator[NDArray[np.float32]]:
+        return (self.levels[rows] for rows in row_blocks(*self.shape))
+
+    def _is_live(self, block: NDArray[np.float32]) -> NDArray[np.bool_]:
+        """Mark the entries of a block that have a weight, or belong to the support; a NaN does neither."""
+        return ~np.isnan(block) if self.frozen else np.abs(block) > np.float32(self.cum)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Keys and levels of rows are the same memory, and would not be in a copy of the arrays.
-        kept = {name: value for name, value in vars(self).items() if name not in ("_room", "_texts")}
-        return kept | {"_levels": self.live(), "_rows": None}
+        return vars(self) | {"_entries": self.live(), "_levels": None, "texts": None}
 
-    def release_rows(self) -> None:
-        """Keep only what a value needs; rows are made again when asked for."""
-        self._levels = self.live()
-        self._rows = None
-
-    def move_into(self, rows: SparseRows) -> None:
-        """Keep W in rows that were made before, and may have held another."""
-        assert self._levels is not None
-        rows.fill(self._levels, absent=np.nan if self.frozen else 0.0)
-        self._rows, self._levels = rows, None
-
-    def set_weights(self, weights: sparse.csr_array, pending: float) -> None:
-        """Be these weights, columns in the order they are kept, which owe nothing; of rates, so much is pending."""
-        self.set_levels(weights, 0.0, pending)
+    def release(self) -> None:
+        """Keep W as CSR only."""
+        self._entries, self._levels = self.live(), None
 
     def set_levels(self, levels: sparse.csr_array, cum: float, pending: float) -> None:
-        """Be these levels, of the live entries or of the whole support, at so much shrinkage handed out."""
-        self._levels, self._rows = levels, None
+        """Take these levels, of the live entries or of the whole support, with so much shrinkage handed out."""
+        self._entries, self._levels = levels, None
         self.shrinkage[CUM], self.shrinkage[PENDING] = cum, pending
 
     def finish_thinning(self) -> None:
         """Make the last cut now, when the steps ended before it."""
         if self.thinning is not None and not self.frozen:
-            self.rows.cut(self.thinning.density, absent=np.nan)
+            self._cut(self.thinning.density)
             self.frozen = True
+            self._mark_outside()
 
-    def penalise(self, l1: float, shrink_every: int) -> None:
-        """Shrink like this from now on."""
+    def penalize(self, l1: float, shrink_every: int) -> None:
+        """Set the penalty of the steps to come."""
         self.l1 = l1
         self.shrinkage[2:] = 0.0 if self.frozen else l1, shrink_every
 
     @property
     def n_live(self) -> int:
         """Weights that are not zero."""
-        if self._levels is not None:
-            return int(np.count_nonzero(np.abs(self._levels.data) > np.float32(self.cum)))
-        return int(self.rows.n_live(self.cum).sum())
+        if self._entries is not None:
+            return int(np.count_nonzero(np.abs(self._entries.data) > np.float32(self.cum)))
+        return sum(int(np.count_nonzero(np.abs(block) > np.float32(self.cum))) for block in self._blocks())
 
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
-        inputs = KernelInput.from_matrices(Q, reorder_columns(D, self.order))
-        self.allocate(inputs, (Q, D))
-        return inputs
-
-    def allocate(self, inputs: KernelInput, texts: tuple[sparse.csr_array, sparse.csr_array] | None) -> None:
-        """Get room for steps over these inputs; ``texts`` are what they were made of, where the identity is fixed."""
-        longest = inputs.scratch.cols.size
-        buffers = max(KEPT_WEIGHTS, 2 * longest)
-        self._scratch = StepBuffers(
-            np.empty(buffers, dtype=np.float32),
-            np.empty(buffers, dtype=np.int64),
-            np.empty((int(np.diff(inputs.Q.indptr).max(initial=0)), 3), dtype=np.int64),
-            np.empty(longest, dtype=np.int64),
-            np.empty(longest, dtype=np.float32),
-        )
-        self._texts = texts
+        self.texts = Q, D
+        return KernelInput.from_matrices(Q, reorder_columns(D, self.order))
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
         start = self._margins_of_identity(chunk.query, chunk.better, chunk.worse)
-        done, n, stuck = 0, len(chunk.query), 0
+        done, n = 0, len(chunk.query)
         # After the last cut, which may have come early, no entry comes back.
         cuts = {} if self.thinning is None or self.frozen else dict(self.thinning.due())
-        while done < n or n == 0:
+        while True:
             step = self.step + done
-            # Rebasing, sweeping and cutting happen at fixed steps, so that stopping anywhere gives the same bits.
-            stops = [n, done + SWEEP_EVERY - step % SWEEP_EVERY, *(cut - self.step for cut in cuts if cut > step)]
-            stop = min(stops)
-            steps = sparse_advance(
-                self.rows.arrays,
+            # Rebasing and cutting happen at fixed steps, so that stopping anywhere gives the same bits.
+            stop = min([n, done + REBASE_EVERY - step % REBASE_EVERY, *(cut - self.step for cut in cuts if cut > step)])
+            sparse_advance(
+                self.levels,
                 inputs.Q,
                 inputs.D,
                 chunk.part(done, stop),
                 start[done:stop],
                 self.shrinkage,
                 step,
-                self.frozen,
-                self._never,
                 inputs.scratch,
-                self._scratch,
                 tally,
             )
-            if n == 0:
+            done, step = stop, self.step + stop
+            if n and step in cuts:
+                self._cut(cuts[step])
+                if step == max(cuts):
+                    self.frozen = True
+                    self._mark_outside()
+            if n and step % REBASE_EVERY == 0 and self.cum > LARGEST_CUM:
+                self._rebase()
+            if done == n:
                 return
-            done += steps
-            if done < stop:  # no room: close the gaps between rows, then drop what is dead, then give up
-                stuck = 1 if steps else stuck + 1
-                if stuck > 3:
-                    raise self.rows.no_room(self.cum)
-                if stuck == 2:
-                    self.rows.make_space(self.cum)
-                self.rows.compact()
-                continue
-            stuck = 0
-            step = self.step + done
-            if step in cuts:
-                self.frozen = step == max(cuts)
-                self.rows.cut(cuts[step], absent=np.nan if self.frozen else 0.0)
-            if not self.frozen and step % SWEEP_EVERY == 0:
-                if self.cum > LARGEST_CUM:
-                    self.rows.rebase(self.cum)
-                    self.shrinkage[CUM] = 0.0
-                self.rows.sweep(self.cum)
+
+    def _rebase(self) -> None:
+        """Take the owed shrinkage from all levels; no weight changes."""
+        cum = np.float32(self.cum)
+        for block in self._blocks():
+            block[:] = np.maximum(block - cum, 0) + np.minimum(block + cum, 0)
+        self.shrinkage[CUM] = 0.0
+
+    def _cut(self, density: float) -> None:
+        """Drop the smallest weights, so that about the share ``density`` of all entries is left; nothing is owed.
+
+        Of sizes too close to tell apart at the threshold all are kept.
+        """
+        n_of_size = np.zeros(N_SIZES, dtype=np.int64)
+        for block in self._blocks():
+            n_of_size += np.bincount(size_bins(np.nan_to_num(block)).ravel(), minlength=N_SIZES)
+        n_of_size[0] = 0  # zeros
+        smallest = least_of_bin(edge_bin(n_of_size, max(1, round(density * self.shape[0] * self.shape[1]))))
+        for block in self._blocks():
+            block[np.abs(block) < smallest] = 0
+
+    def _mark_outside(self) -> None:
+        """Mark all zeros as entries that never have a weight again."""
+        for block in self._blocks():
+            block[block == 0] = np.nan
 
     def _margins_of_identity(
         self, query: NDArray[np.int32], better: NDArray[np.int32], worse: NDArray[np.int32]
@@ -429,8 +288,8 @@ class SparseState(State):
         """What the fixed identity, if there is one, adds to each margin."""
         if not self.around_identity:
             return np.zeros(len(query), dtype=np.float32)
-        assert self._texts is not None
-        Q, D = self._texts
+        assert self.texts is not None
+        Q, D = self.texts
         return np.asarray((Q[query] * (D[better] - D[worse])).sum(axis=1), dtype=np.float32)
 
     def weights(self) -> sparse.csr_array:
@@ -499,6 +358,14 @@ class SparseState(State):
             raise InputError("W has no row")
 
 
+def _put(entries: sparse.csr_array, levels: NDArray[np.float32]) -> None:
+    """Write the entries of a sparse matrix to their places in the first rows of an array."""
+    for rows in row_blocks(entries.shape[0], levels.shape[1]):
+        block = entries[rows]
+        row = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
+        levels[rows][row, block.indices] = block.data
+
+
 class OnSupportState(State):
     """A W on a given support, in 8 bytes for each of its entries: no entry is added and none shrinks.
 
@@ -553,8 +420,7 @@ class SparseRanker(SgdRanker):
     sweeping over all of W. Then, with ``refit``, the entries that are left are learned again without penalty, on the
     same preferences in the same order.
 
-    Cost of a step: words of the query times words of the two documents. Memory: 4 bytes for each pair of words where
-    that fits ``max_memory``, else about what the non-zeros take.
+    Cost of a step: words of the query times words of the two documents. Memory: 4 bytes for each pair of words.
 
     Parameters
     ----------
@@ -744,7 +610,7 @@ class SparseRanker(SgdRanker):
             self.l1_ = float(self.l1)  # as it may have been set since
         if hasattr(self, "_state"):
             assert isinstance(self._state, SparseState)
-            self._state.penalise(self.l1_, self.shrink_every)
+            self._state.penalize(self.l1_, self.shrink_every)
         return super().partial_fit(Q, prefs, D)
 
     def _fit_sparse(self, Q: Any, prefs: Any, D: Any, validation: Any, callbacks: Any) -> None:
@@ -833,7 +699,7 @@ class SparseRanker(SgdRanker):
 
     def _on_support(self, before: SparseState) -> SparseState:
         """What a refit starts from: the entries that are left, to be learned without penalty."""
-        before.release_rows()
+        before.release()
         start = before.live()
         if self.refit_start == "sparse":
             cum = np.float32(before.cum)

@@ -10,9 +10,11 @@ from scipy import sparse
 
 from tercet._validate import is_number
 from tercet.errors import InputError
-from tercet.kernels.sparse_rows import N_SIZES, SIZE_SHIFT
 from tercet.weights import Diagonal, Identity, LowRank, Sparse, Weights
 
+# A positive float32 sorts like its bit pattern; the upper bits put sizes into bins an 1/256th apart.
+SIZE_SHIFT = 15
+N_SIZES = 1 << (32 - SIZE_SHIFT)
 _BLOCK_BYTES = 24 * 2**20  # below what the C library returns to the system at once, so that blocks share their memory
 _ROWS_LOOKED_AT = 128  # for a first guess of the threshold
 _MORE = 1.5  # entries that are kept for each that is wanted, before they are sorted out
@@ -40,9 +42,9 @@ def largest_entries(weights: Weights, density: float) -> sparse.csr_array:
     wanted = min(wanted, int(largest.counts.sum()))
     if wanted == 0:
         return sparse.csr_array((n, m), dtype=np.float32)
-    edge = _edge(largest.counts, wanted)
+    edge = edge_bin(largest.counts, wanted)
     short = wanted - int(largest.counts[edge + 1 :].sum())  # to take from the bin at the edge
-    bins = _bins(W.data)
+    bins = size_bins(W.data)
     candidates = np.flatnonzero(bins == edge)
     order = np.argsort(-np.abs(W.data[candidates]), kind="stable")
     keep = bins > edge
@@ -65,7 +67,7 @@ class _Largest:
         positions = np.flatnonzero(np.abs(block) >= least)
         position, column = np.divmod(positions, block.shape[1])
         value = block.ravel()[positions]
-        self.counts += np.bincount(_bins(value), minlength=N_SIZES)
+        self.counts += np.bincount(size_bins(value), minlength=N_SIZES)
         self.pieces.append(((position + start).astype(np.int32), columns[column].astype(np.int32), value))
         self.size += value.size
 
@@ -127,17 +129,17 @@ def _look_through(weights: Weights, wanted: int, edge: int) -> _Largest:
     height = _height(weights)
     for start in range(0, limits.order.size, height):
         rows = limits.order[start : start + height]
-        columns = limits.columns(rows, _least_of(edge))
+        columns = limits.columns(rows, least_of_bin(edge))
         if columns.size == weights.shape[1]:
             block = weights.rows(rows)
         else:
             block = weights.parts[0].block(rows, columns)
             for part in weights.parts[1:]:
                 block += part.block(rows, columns)
-        largest.add(start, columns, block.astype(np.float32), _least_of(edge))
-        edge = max(edge, _edge(largest.counts, wanted))
+        largest.add(start, columns, block.astype(np.float32), least_of_bin(edge))
+        edge = max(edge, edge_bin(largest.counts, wanted))
         if largest.size > _MORE * wanted:
-            largest.drop_below(_least_of(edge))
+            largest.drop_below(least_of_bin(edge))
     return largest
 
 
@@ -151,12 +153,12 @@ def _guessed_edge(weights: Weights, density: float) -> int:
     height = _height(weights)
     for start in range(0, rows.size, height):
         block = weights.rows(rows[start : start + height]).astype(np.float32)
-        counts += np.bincount(_bins(block).ravel(), minlength=N_SIZES)
+        counts += np.bincount(size_bins(block).ravel(), minlength=N_SIZES)
     counts[0] = 0
-    return _edge(counts, round(_MORE * density * rows.size * m))
+    return edge_bin(counts, round(_MORE * density * rows.size * m))
 
 
-def _edge(counts: NDArray[np.int64], wanted: int) -> int:
+def edge_bin(counts: NDArray[np.int64], wanted: int) -> int:
     """The highest bin such that so many entries lie in it or above; the lowest but zero's where there are fewer."""
     enough = np.flatnonzero(np.cumsum(counts[::-1])[::-1] >= wanted)
     return max(1, int(enough[-1])) if enough.size else 1
@@ -167,10 +169,10 @@ def _height(weights: Weights) -> int:
     return max(1, _BLOCK_BYTES // (8 * weights.shape[1]))
 
 
-def _bins(block: NDArray[np.float32]) -> NDArray[np.int64]:
+def size_bins(block: NDArray[np.float32]) -> NDArray[np.int64]:
     return (np.abs(block).view(np.uint32) >> SIZE_SHIFT).astype(np.int64)
 
 
-def _least_of(edge: int) -> np.float32:
+def least_of_bin(edge: int) -> np.float32:
     """The smallest size in a bin. Zeros, and what is too small to tell from them, are in bin 0 and never kept."""
     return np.float32(np.uint32(edge << SIZE_SHIFT).view(np.float32))

@@ -16,7 +16,6 @@ from tercet.learn.linear.ftrl import FTRLPass
 from tercet.learn.loop import Executor, InRounds, QueryPass, Run, Stepper, executing_on
 from tercet.scale.features import FEATURE_ROUNDS, pass_in_rounds
 from tercet.scale.rounds import Diary, InProcess, RoundFacts, Rounds, Schedule, WorkerPool
-from tercet.scale.shares import release_rows
 
 _ADDRESS = re.compile(r"(local|here):[1-9]\d{0,3}|(tcp|tls)://\S+:\d+")
 
@@ -135,7 +134,6 @@ class Cluster:
             self.scheduler = pool.address or self.address
             self.certificates = pool.security
             schedule = Schedule(pool.n_shares, self.steps_per_round)
-            stack.callback(release_rows)
             stack.enter_context(executing_on(RoundExecutor(pool, schedule, self._diary)))
             self._stack = stack.pop_all()
         return self

@@ -216,7 +216,7 @@ class SparseMixer(Mixer[SparseState]):
     def _put_back(self) -> None:
         indptr, columns, values = self._entries
         held = sparse.csr_array((values, columns.astype(np.int32), indptr), shape=self.state.shape)
-        self.state.set_weights(held, self._pending)
+        self.state.set_levels(held, 0.0, self._pending)
 
 
 MIXERS: dict[type[State], type[Mixer[Any]]] = {

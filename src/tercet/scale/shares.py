@@ -6,7 +6,6 @@ run again.
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
@@ -18,12 +17,11 @@ from scipy import sparse
 
 from tercet.data.preferences import Preferences
 from tercet.errors import TercetError
-from tercet.kernels.mixing import changes_of_heads
 from tercet.kernels.rows import CsrRows
 from tercet.learn.diagonal import DiagonalState
 from tercet.learn.lowrank import LowRankState, Rare
 from tercet.learn.matrices import KernelInput
-from tercet.learn.sparse import SparseRows, SparseState, width_of_head
+from tercet.learn.sparse import SparseState
 from tercet.learn.state import State, physical_memory
 from tercet.scale.changes import (
     Change,
@@ -31,12 +29,9 @@ from tercet.scale.changes import (
     Piece,
     SparseChange,
     aligned,
-    allocate_entries,
     as_compiled,
     cut_into_blocks,
 )
-
-MOST_ROOM = 2**30  # bytes of rows of W that a worker keeps from one share to the next
 
 # Some rows of an array: their numbers, None for all, and their values.
 SomeRows = tuple[NDArray[np.int32] | None, NDArray[np.float32]]
@@ -176,16 +171,11 @@ class SparseShare(Share):
     def change(self, texts: LaidOut) -> tuple[dict[str, Change], NDArray[np.float64]]:
         before = aligned(self.entries)
         indptr, columns, values = before
-        max_memory = self.max_memory or physical_memory() // (2 * self.neighbours)
-        buffers = self._scratch(max_memory)
-        # Where rows are not whole, all that there are get a place.
-        n = len(self.rows) if buffers.whole else buffers.shape[0]
-        ends = np.concatenate([indptr, np.full(n - len(self.rows), indptr[-1])])
-        levels = sparse.csr_array((values, columns.astype(np.int32), ends), shape=(n, self.shape[1]))
+        levels = sparse.csr_array((values, columns.astype(np.int32), indptr), shape=(len(self.rows), self.shape[1]))
         state = SparseState(
             levels,
             np.arange(self.shape[1], dtype=np.int32),
-            max_memory=max_memory,
+            max_memory=self.max_memory or physical_memory() // (2 * self.neighbours),
             l1=0.0,
             shrink_every=1,
             around_identity=texts.identity is not None,
@@ -195,56 +185,14 @@ class SparseShare(Share):
         words, position = texts.own[0], np.zeros(self.shape[0], dtype=np.int32)
         position[self.rows] = np.arange(len(self.rows), dtype=np.int32)
         inputs = texts.kernel_input(CsrRows(words.indptr, position[words.indices], words.data))
-        state.allocate(inputs, texts.identity)
-        state.move_into(buffers)
+        state.texts = texts.identity
         tally = self.learn(state, inputs)
-        if buffers.whole:
-            return {"W": self._change_of_heads(buffers, before)}, tally
         live = state.live()
         after = CsrRows(live.indptr.astype(np.int64), live.indices.astype(columns.dtype), live.data)
         return {"W": SparseChange.between(self.rows, before, after, self.least)}, tally
 
-    def _scratch(self, max_memory: int) -> SparseRows:
-        """For all of W where it can be kept from round to round, since memory that is not written to costs nothing."""
-        if 4 * self.shape[0] * width_of_head(self.shape[1]) <= min(max_memory, MOST_ROOM):
-            return reuse_rows(self.shape, max_memory)
-        # Else for a number of rows that is a multiple of something, so that it may do for the next round, too.
-        coarse = max(1, self.shape[0] // 8)
-        return reuse_rows((min(self.shape[0], -(-len(self.rows) // coarse) * coarse), self.shape[1]), max_memory)
-
-    def _change_of_heads(self, buffers: SparseRows, before: CsrRows) -> SparseChange:
-        """The same as of live entries before and after, without making a list of the latter."""
-        n, width = len(self.rows), width_of_head(self.shape[1])
-        columns, values = allocate_entries(n * width + 8, before.indices.dtype)
-        indptr, old, changed = np.empty(n + 1, dtype=np.int64), np.zeros(width, np.float32), np.zeros(width, np.uint8)
-        out = CsrRows(indptr, columns, values)
-        k = changes_of_heads(
-            buffers.arrays, before, n, np.float32(self.least), old, changed, changed.view(np.uint64), out
-        )
-        return SparseChange(self.rows, CsrRows(indptr, columns[:k], values[:k]))
-
     def heights(self) -> dict[str, int]:
         return {"W": self.shape[0]}
-
-
-_scratch = threading.local()  # a thread's, since a worker may have several
-
-
-def reuse_rows(shape: tuple[int, int], max_memory: int) -> SparseRows:
-    """Memory for rows of W: that of the last share again where it fits, since getting it takes longer than filling."""
-    held = getattr(_scratch, "held", None)
-    if held is not None and held.shape == shape and held.max_memory == max_memory:
-        return held
-    _scratch.held = None
-    made = SparseRows(shape, max_memory)
-    if made.n_bytes <= MOST_ROOM:
-        _scratch.held = made
-    return made
-
-
-def release_rows() -> None:
-    """Hold no memory between shares any more."""
-    _scratch.held = None
 
 
 def run_share(data: Any, share: Any) -> list[Piece]:
