@@ -67,3 +67,11 @@ def test_aggregated_clicks_are_read_and_stand_alone(log, tmp_path):
     result = run(*fit, "--clicks", log)
     assert result.exit_code == 1
     assert "leave out --clicks, or --evidence" in result.output
+
+
+def test_frequent_queries_without_a_click_are_listed(tmp_path):
+    lists = [("usb hub", []), ("usb hub", []), ("usb hub", []), ("tea", []), ("tea", ["a"]), ("tea", []), ("mug", [])]
+    lines = [{"query": query, "shown": ["a", "b"], "clicked": clicked} for query, clicked in lists]
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert "asked often, never clicked: 'usb hub' (3 lists)\n" in ok("clicks", path)

@@ -18,7 +18,8 @@ from tercet.data.trec import write_qrels
 from tercet.fitting.click_judgements import judgements_of_clicks
 from tercet.fitting.examination import ExaminationCurve, choose_examination, estimate_examination
 
-RANKS, SESSIONS = 20, 5  # that are printed
+RANKS, SESSIONS, QUERIES = 20, 5, 5  # most that are printed
+OFTEN = 3  # lists of a query, from which the lack of a click says something
 
 
 @click.command(epilog=examples("clicks clicks.csv", "clicks ubi/ -o judged.csv"))
@@ -68,6 +69,18 @@ def _print_facts(log: ClickLog, odd: list[OddSession]) -> None:
         echo(f"left out: {one.name}: {one.reason}: {one.n_lists:,} lists, {rate}")
     if len(odd) > SESSIONS:
         echo(f"left out: {len(odd) - SESSIONS:,} more")
+    _print_unanswered(log)
+
+
+def _print_unanswered(log: ClickLog) -> None:
+    """Print the most frequent queries without a single click: candidates for new documents or synonyms."""
+    asked = Counter(impression.query for impression in log.impressions)
+    answered = {impression.query for impression in log.impressions if impression.clicked}
+    unanswered = [(query, n) for query, n in asked.most_common() if n >= OFTEN and query not in answered]
+    if unanswered:
+        queries = ", ".join(f"{query!r} ({n:,} lists)" for query, n in unanswered[:QUERIES])
+        more = f" and {len(unanswered) - QUERIES:,} more" if len(unanswered) > QUERIES else ""
+        echo(f"asked often, never clicked: {queries}{more}")
 
 
 def _by_rank(log: ClickLog) -> tuple[list[int], list[int]]:
