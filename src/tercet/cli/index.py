@@ -36,7 +36,7 @@ from tercet.search.base import n_terms
 from tercet.search.growth import can_grow
 from tercet.store import MANIFEST_NAME
 from tercet.store.kinds import INDEX
-from tercet.text import TOKENIZERS
+from tercet.text import Analyzer
 
 NEW_INDEX = ("doc_vectors", "language", "no_texts", "backend", "url", "collection")
 CHANGES = ("undo", "update", "remove", "remove_listed", "merge")
@@ -152,7 +152,7 @@ def _build(
         built = Index.build(docs, text_model, output, keep_texts=not no_texts, **settings)
     else:
         built = engine_index(backend).build(docs, text_model, output, url=url, collection=collection, **settings)
-    how = "" if not is_bm25 else f", BM25 {_words(language)}"
+    how = f", BM25 {_words(built.model)}" if is_bm25 and isinstance(built.model, TextModel) else ""
     echo(f"{output}: {_size(built)}{how}")
     _tell_taught(output)
 
@@ -224,12 +224,13 @@ def _change(
     echo(f"{folder}: {before:,} documents before, {len(opened):,} now{_segments(opened)}{words}")
 
 
-def _words(language: str | None) -> str:
-    if language in TOKENIZERS:
-        return f"of {language} tokens"
-    if language == "none":
+def _words(model: TextModel) -> str:
+    analyzer = model.doc_vectorizer.analyzer or Analyzer()
+    if analyzer.tokenizer != "words":
+        return "of pairs of characters" if analyzer.tokenizer == "characters" else f"of {analyzer.tokenizer} tokens"
+    if analyzer.stemmer is None:
         return "of words as they are written"
-    return f"of words reduced to their {language or 'English'} stems"
+    return f"of words reduced to their {analyzer.stemmer.title()} stems"
 
 
 def _with_words_noted(docs: Iterable[Any], model: TextModel, new: Counter[str]) -> Iterator[Any]:

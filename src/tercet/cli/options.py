@@ -303,7 +303,7 @@ own_vectors_option = click.option(
 language_option = click.option(
     "--language",
     metavar="NAME",
-    help="english, german, …, or none: stems; japanese or characters: tokens.",
+    help="english, german, …, or none: stems; japanese or characters: tokens.  [default: guessed from the texts]",
 )
 
 

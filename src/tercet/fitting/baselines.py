@@ -16,10 +16,11 @@ from tercet.fitting.mixes import Case
 from tercet.fitting.options import FitOptions
 from tercet.fitting.score_terms import Mix, ScoreTerms, words_of
 from tercet.fitting.task import Fold, Space, Task, TextHeldOut, some_queries
-from tercet.fitting.text_model import ORDINARY_BM25, ordinary_analyzer
+from tercet.fitting.text_model import ORDINARY_BM25
 from tercet.learn import RM3Expansion
 from tercet.measure.names import Measure
 from tercet.text import Analyzer, Vectorizer
+from tercet.text.language import usual_analyzer
 from tercet.weights import Identity, Weights
 
 # -- the start --------------------------------------------------------------------------------------------------------
@@ -54,11 +55,7 @@ def choose_start(task: Task, how: FitOptions) -> tuple[list[Space], Space]:
         space = ordinary_start(task, how)
         return [space], space
     ordinary = "tf-idf" if task.labelled else ORDINARY
-    analyzers = (
-        {"": how.analyzer}
-        if how.analyzer is not None
-        else {suffix: replace(ordinary_analyzer(), **changes) for suffix, changes in TOKENIZERS.items()}
-    )
+    analyzers = _analyzers(task, how)
     first = {
         suffix: _spaces(task, how, {f"{ordinary}{suffix}": ordinary}, one)[-1] for suffix, one in analyzers.items()
     }
@@ -74,12 +71,24 @@ def choose_start(task: Task, how: FitOptions) -> tuple[list[Space], Space]:
     return list(shown.values()), spaces[best]
 
 
+def _analyzers(task: Task, how: FitOptions) -> dict[str, Analyzer]:
+    """Return the analyzers to try, the usual one first, by the suffix of their name."""
+    usual = how.analyzer or usual_analyzer(task.docs.values())
+    if how.analyzer is not None or usual.stemmer is None:
+        return {"": usual}
+    return {
+        suffix: replace(usual, **changes)
+        for suffix, changes in TOKENIZERS.items()
+        if "stop_words" not in changes or usual.stemmer == "english"
+    }
+
+
 def ordinary_start(task: Task, how: FitOptions) -> Space:
     """Return the start that nothing is validated for: the given vocabulary, or BM25 over stems."""
     if how.words is not None:
         [space] = task.spaces({ORDINARY if how.words.weighting == "bm25" else "tf-idf": how.words})
         return space
-    return _spaces(task, how, {ORDINARY: ORDINARY}, how.analyzer or ordinary_analyzer())[-1]
+    return _spaces(task, how, {ORDINARY: ORDINARY}, how.analyzer or usual_analyzer(task.docs.values()))[-1]
 
 
 def first_look(task: Task, space: Space) -> str:

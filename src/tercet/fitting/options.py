@@ -22,8 +22,9 @@ class FitOptions:
 
     Parameters
     ----------
-    analyzer : tokenizer; by default words of two letters or more, reduced to their English stems, unless words as they
-        are written or words without English stop words are clearly better
+    analyzer : tokenizer and stemmer; by default words reduced to the stems of the language of the documents, which is
+        guessed, unless words as they are written or words without English stop words are clearly better; pairs of
+        characters for languages written without blanks
     vocabulary : text model, such as that of an index, whose words and weights are kept, so that the result can be
         served over that index; None takes the words of documents and training queries
     fields : columns of text with a match of their own, ``{"title": 2.0}``: the expected weight of a match there, in

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from os import PathLike
 from typing import Annotated, Any, Final
 
@@ -28,16 +29,12 @@ from tercet.store.kinds import TEXT_MODEL
 from tercet.store.schema import OMIT_DEFAULT, Bounds, SameAs
 from tercet.text import Analyzer, CorrelatedWords, Vectorizer
 from tercet.text.fielded import ANY_QUERY, ColumnLayout, FieldedVectorizer, docs_for
+from tercet.text.language import N_TEXTS, usual_analyzer
 from tercet.weights import Explanation, Identity, Pairs, Sparse, Weights
 from tercet.weights.explanation import merge_pairs
 
 # BM25 as engines have it: what learning starts from where nothing is clearly better.
 ORDINARY_BM25: Final[dict[str, Any]] = {"weighting": "bm25", "k1": 1.2, "b": 0.75}
-
-
-def ordinary_analyzer() -> Analyzer:
-    """Words of two letters or more, reduced to their English stems; stop words are kept."""
-    return Analyzer(stemmer="english")
 
 
 @dataclass(frozen=True)
@@ -221,7 +218,7 @@ class TextModel:
         Parameters
         ----------
         texts : the documents, read once; memory for one number per distinct word of each
-        analyzer : how texts are tokenized; by default words of two letters or more, reduced to their English stems.
+        analyzer : tokenizer and stemmer; by default `usual_analyzer` of the first texts, which guesses their language.
             `tc.fit` takes the same where judgements do not clearly say otherwise
 
         Examples
@@ -230,7 +227,11 @@ class TextModel:
         >>> TextModel.bm25(docs.values()).rank({"q": "the eye"}, docs, k=1)["q"].keys()
         dict_keys(['b'])
         """
-        return cls.of_words(Vectorizer(analyzer=analyzer or ordinary_analyzer(), **ORDINARY_BM25).fit(texts))
+        if analyzer is None:
+            stream = iter(texts)
+            first = list(islice(stream, N_TEXTS))
+            analyzer, texts = usual_analyzer(first), chain(first, stream)
+        return cls.of_words(Vectorizer(analyzer=analyzer, **ORDINARY_BM25).fit(texts))
 
     @classmethod
     def of_words(cls, words: Vectorizer) -> TextModel:

@@ -13,13 +13,14 @@ from tercet.data.documents import Documents, as_documents
 from tercet.data.frames import as_table
 from tercet.data.lines import id_problem, surrogate_problem
 from tercet.errors import InputError
-from tercet.fitting.text_model import ORDINARY_BM25, TextModel, ordinary_analyzer
+from tercet.fitting.text_model import ORDINARY_BM25, TextModel
 from tercet.search.growth import Growth
 from tercet.search.segment import Segment
 from tercet.search.stored_fields import packed_record, unpacked_record
 from tercet.search.view import LiveSegment
 from tercet.store.strings import PackedIds
 from tercet.text import Analyzer, FieldedVectorizer, Vectorizer
+from tercet.text.language import usual_analyzer
 
 # Anything that `as_documents` takes, or (id, text) or (id, text, stored fields) one after the other.
 Docs = Any
@@ -37,7 +38,7 @@ def with_words(docs: Docs, model: TextModel | None, analyzer: Analyzer | None) -
         check_model(model, TextModel)
         return docs, Growth(model)
     docs = list(docs) if isinstance(docs, Iterator) else in_columns(docs)
-    words = Vectorizer(analyzer=analyzer or ordinary_analyzer(), **ORDINARY_BM25)
+    words = Vectorizer(analyzer=analyzer or usual_analyzer(_texts(listed_one_by_one(docs))), **ORDINARY_BM25)
     counts = words.fit_counts(_texts(listed_one_by_one(docs)))
     return docs, Growth(TextModel.of_words(words), counts)
 

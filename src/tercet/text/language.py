@@ -1,4 +1,4 @@
-"""Guess the language of texts, so that an analyzer suits them by default."""
+"""Guess the language of texts, and give the analyzer that suits it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-_SAMPLE: Final = 300  # texts
+from tercet.text.analyzer import Analyzer
+
+N_TEXTS: Final = 300  # that are looked at
 _LETTERS_OF_TEXT: Final = 1000
 _FEWEST_WORDS: Final = 20  # function words of a language that is not English
 _AHEAD: Final = 1.5  # times the function words of English
@@ -48,6 +50,20 @@ for _language, _words in _FUNCTION_WORDS.items():
         _LANGUAGES_OF.setdefault(_word, []).append(_language)
 
 
+def usual_analyzer(texts: Iterable[str]) -> Analyzer:
+    """Return the default analyzer: words reduced to the stems of their language, or pairs of characters.
+
+    Pairs of characters are for languages written without blanks, such as Chinese.
+
+    Examples
+    --------
+    >>> usual_analyzer(["green tea set"]).stemmer, usual_analyzer(["绿茶套装"]).tokenizer
+    ('english', 'characters')
+    """
+    language = guess_language(texts)
+    return Analyzer(tokenizer="characters") if language is None else Analyzer(stemmer=language)
+
+
 def guess_language(texts: Iterable[str]) -> str | None:
     """Return the Snowball algorithm for the first texts, or None for a language written without blanks.
 
@@ -63,7 +79,7 @@ def guess_language(texts: Iterable[str]) -> str | None:
     seen: Counter[str] = Counter()
     n_letters = n_without_blanks = 0
     alphabets: Counter[str] = Counter()
-    for text in islice(texts, _SAMPLE):
+    for text in islice(texts, N_TEXTS):
         sample = text[:_LETTERS_OF_TEXT]
         n_letters += len(_LETTER.findall(sample))
         n_without_blanks += len(_WITHOUT_BLANKS.findall(sample))
