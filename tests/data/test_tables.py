@@ -529,3 +529,9 @@ def test_columns_and_encoding_are_those_that_are_said(tmp_path):
     assert dict(read_table(path, id="no", text="what", encoding="cp1252")) == {"1": "café"}
     with pytest.raises(FormatError, match="is not UTF-8"):
         read_table(path, id="no", text="what")
+
+
+def test_a_frame_without_known_columns_names_the_call_that_reads_it():
+    with pytest.raises(FormatError, match=r"\(here: tc.as_documents\(docs, id='COLUMN', text='COLUMN'\)\)"):
+        tc.as_documents([{"no": "a", "Inhalt": "green tea"}])
+    assert tc.as_documents([{"no": "a", "Inhalt": "green tea"}], id="no", text="Inhalt")["a"] == "green tea"

@@ -17,7 +17,7 @@ from tercet.data.frames import IndexedTexts, as_table
 from tercet.data.lines import FilePath, Refused, id_problem, load_json, refuse
 from tercet.data.local_formats import NUMBERS, ColumnFormat, column_formats, typed_column, typed_row
 from tercet.data.own_vectors import as_own_vectors
-from tercet.data.roles import DocumentRoles, document_roles
+from tercet.data.roles import ColumnsError, DocumentRoles, document_roles
 from tercet.data.tables import NO_ROWS, BadRows, CsvTable, DataTable, open_table
 from tercet.data.values import GatheredColumns, Record, Value, compact_column
 from tercet.errors import FormatError, InputError
@@ -162,7 +162,12 @@ def as_documents(docs: Any, *, id: str | None = None, text: str | Iterable[str] 
         raise InputError(f"docs must be {wanted}; got {type(docs).__name__}")
     if isinstance(docs, Mapping):
         id = id or table.columns[0]
-    return gather_documents(table, document_roles(table, id, text))
+    try:
+        roles = document_roles(table, id, text)
+    except ColumnsError as error:
+        call = "".join(f", {role}='COLUMN'" for role in error.guess.wanted)
+        raise ColumnsError(error.path, f"{error.message} (here: tc.as_documents(docs{call}))", error.guess) from error
+    return gather_documents(table, roles)
 
 
 def read_table(
