@@ -533,5 +533,5 @@ def test_columns_and_encoding_are_those_that_are_said(tmp_path):
 
 def test_a_frame_without_known_columns_names_the_call_that_reads_it():
     with pytest.raises(FormatError, match=r"\(here: tc.as_documents\(docs, id='COLUMN', text='COLUMN'\)\)"):
-        tc.as_documents([{"no": "a", "Inhalt": "green tea"}])
-    assert tc.as_documents([{"no": "a", "Inhalt": "green tea"}], id="no", text="Inhalt")["a"] == "green tea"
+        as_documents([{"no": "a", "Inhalt": "green tea"}])
+    assert as_documents([{"no": "a", "Inhalt": "green tea"}], id="no", text="Inhalt")["a"] == "green tea"
