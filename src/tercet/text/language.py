@@ -80,7 +80,7 @@ def guess_language(texts: Iterable[str]) -> str | None:
     n_letters = n_without_blanks = 0
     alphabets: Counter[str] = Counter()
     for text in islice(texts, N_TEXTS):
-        sample = text[:_LETTERS_OF_TEXT]
+        sample = text[:_LETTERS_OF_TEXT] if isinstance(text, str) else ""  # the vectorizer names what is not a text
         n_letters += len(_LETTER.findall(sample))
         n_without_blanks += len(_WITHOUT_BLANKS.findall(sample))
         if not sample.isascii():
