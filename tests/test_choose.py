@@ -49,7 +49,7 @@ def test_what_cannot_be_chosen_says_so():
         choose(trials_of([[1.0]], [1]), "sparsest")
     with pytest.raises(InputError, match="'best' or 'sparsest'"):
         choose(trials_of([[1.0]], [1]), "cheapest")
-    with pytest.raises(InputError, match="nothing to choose from"):
+    with pytest.raises(InputError, match="no trials to choose from"):
         choose([])
 
 

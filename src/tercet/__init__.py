@@ -1,10 +1,9 @@
 """Tercet learns to rank from preferences: a query, a better document, a worse one.
 
-These names are what the guides use; the rest of a package is one import away: ``tercet.data`` (readers and writers),
-``tercet.text``, ``tercet.weights``, ``tercet.learn`` (all rankers and sources; ``tercet.learn.linear`` and
-``tercet.learn.rls`` for feature vectors), ``tercet.scale``, ``tercet.measure``, ``tercet.report``, ``tercet.fitting``,
-``tercet.search``, ``tercet.engines``, ``tercet.serve``, ``tercet.simulate``. Each loads when it is
-first used.
+The guides use the names of this module. Packages have the rest: ``tercet.data`` (readers and writers), ``tercet.text``,
+``tercet.weights``, ``tercet.learn`` (rankers and sources; ``tercet.learn.linear`` and ``tercet.learn.rls`` for feature
+vectors), ``tercet.scale``, ``tercet.measure``, ``tercet.report``, ``tercet.fitting``, ``tercet.search``,
+``tercet.engines``, ``tercet.serve``, ``tercet.simulate``. Each package loads on first use.
 
 >>> import tercet as tc
 >>> docs = {"a": "cheap flights to rome", "b": "roman history"}

@@ -1,4 +1,4 @@
-"""``python -m tercet`` is the command ``tercet``."""
+"""Run the command ``tercet`` as ``python -m tercet``."""
 
 from tercet.cli.main import main
 

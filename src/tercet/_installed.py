@@ -1,4 +1,4 @@
-"""Commands that Tercet tells its user to type, for the environment that runs."""
+"""Commands for the user to type in the current environment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shlex import quote
 
 
 def called(program: str) -> str:
-    """Return the command that runs a program of this environment: its name if PATH finds it, else its path."""
+    """Return the command for a program of this environment: the name if on PATH, else the path."""
     script = Path(sysconfig.get_path("scripts"), program)
     if shutil.which(program) == str(script):
         return program
@@ -17,5 +17,5 @@ def called(program: str) -> str:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that adds the packages of an extra to this environment."""
+    """Return the command to install an extra in this environment."""
     return f"{called('pip')} install 'tercet[{extra}]'"

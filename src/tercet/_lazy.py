@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used (PEP 562), so that a part costs what it needs."""
+"""Import the names of a package on first use (PEP 562)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 def lazy_names(
     package: str, modules: Mapping[str, tuple[str, ...]], packages: tuple[str, ...] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """``__getattr__``, ``__dir__`` and ``__all__`` of a package whose names live in other modules.
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package with names from other modules.
 
     Parameters
     ----------
-    package : its ``__name__``
-    modules : module -> the names that are taken from it. None of them may be the name of a module inside the package,
-        which Python would put in its place.
-    packages : packages inside the package, which are attributes of it, too, without being listed in ``__all__``
+    package : ``__name__`` of the package
+    modules : names to import, by module. No name may equal a module of the package.
+    packages : subpackages that are attributes without an entry in ``__all__``
 
     Notes
     -----
-    Beside the table stand the same imports under ``TYPE_CHECKING``: type checkers and editors read those.
+    Repeat the imports under ``TYPE_CHECKING`` for type checkers and editors.
 
     Examples
     --------
@@ -40,7 +39,7 @@ def lazy_names(
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(module_of[name]), name)
-        setattr(sys.modules[package], name, value)  # found without a call from now on
+        setattr(sys.modules[package], name, value)  # the next access needs no call
         return value
 
     def names() -> list[str]:
@@ -50,7 +49,7 @@ def lazy_names(
 
 
 class LazyModule:
-    """A module that is imported when one of its names is first used.
+    """Import a module on the first use of a name.
 
     Examples
     --------
@@ -67,7 +66,7 @@ class LazyModule:
         return value
 
 
-# A search of words needs no sparse matrix, and the import takes longer than the search.
+# A search of words needs no sparse matrix. The import takes longer than the search.
 if TYPE_CHECKING:
     from scipy import sparse as sparse
 else:

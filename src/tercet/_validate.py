@@ -1,6 +1,6 @@
-"""What a number must be, said once: integers that are no bools, counts, seeds, finite numbers; and what is there twice.
+"""Checks of arguments: integers, seeds, finite numbers, repeated items.
 
-``is_…`` answers, ``check_…`` returns the value as Python's own or raises.
+``is_…`` returns a bool. ``check_…`` returns the value as a Python number or raises.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 
 from tercet.errors import InputError, ParameterError
 
-_LONGEST_SLIP = 3  # characters that a misspelt name is longer or shorter
+_LONGEST_SLIP = 3  # characters by which a misspelt name may be longer or shorter
 
 T = TypeVar("T", bound=Hashable)
 
 
 def is_integer(value: object, least: int | None = None, most: int | None = None) -> bool:
-    """Whether it is an integer, NumPy's among them, in that range; a bool is none.
+    """Return True for an integer of Python or NumPy in a range; False for a bool.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def is_integer(value: object, least: int | None = None, most: int | None = None)
 
 
 def is_number(value: object, least: float | None = None, most: float | None = None) -> bool:
-    """Whether it is a finite number in that range; a bool is none.
+    """Return True for a finite number in a range; False for a bool.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def is_number(value: object, least: float | None = None, most: float | None = No
 def check_integer(
     value: Any, name: str, least: int = 1, most: int | None = None, error: type[InputError] = InputError
 ) -> int:
-    """The integer, or an error that says which are allowed.
+    """Return the integer, or raise an error with the allowed range.
 
     Examples
     --------
@@ -66,34 +66,34 @@ def check_integer(
 
 
 def check_seed(random_state: Any) -> int:
-    """A seed; None is none, since the same call must give the same bits."""
+    """Return a seed. None is refused: the same call must give the same bits."""
     return check_integer(random_state, "random_state", 0)
 
 
 def wrong_parameter(owner: str, name: str, allowed: str, got: object) -> ParameterError:
-    """The error to raise for a constructor's parameter that is not what it may be."""
+    """Return the error for a wrong constructor parameter."""
     return ParameterError(f"The '{name}' parameter of {owner} must be {allowed}. Got {got!r} instead.")
 
 
 def first_repeated(items: Iterable[T]) -> T | None:
-    """The first item that is there more than once, or None; in time linear in their number.
+    """Return the first repeated item, or None, in linear time.
 
     Examples
     --------
     >>> first_repeated(["d3", "d1", "d7", "d7", "d1"]), first_repeated("abc")
     ('d1', None)
     """
-    counts = Counter(items)  # which keeps the order of the first occurrences
+    counts = Counter(items)  # in the order of first occurrences
     return next((item for item, count in counts.items() if count > 1), None)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error message: the known name that a wrong one resembles most, if any does.
+    """Return the end of an error message: the known name most similar to a misspelt name.
 
     Examples
     --------
     >>> did_you_mean("prize", ["id", "price"]), did_you_mean("x", ["id"])
     ("; did you mean 'price'?", '')
     """
-    near = get_close_matches(name, [one for one in known if abs(len(one) - len(name)) <= _LONGEST_SLIP], 1)
+    near = get_close_matches(name, [other for other in known if abs(len(other) - len(name)) <= _LONGEST_SLIP], 1)
     return f"; did you mean {near[0]!r}?" if near else ""

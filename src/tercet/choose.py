@@ -1,20 +1,13 @@
-"""Try a grid, keep the best: the one choice between settings, for learners, recipes and papers alike.
-
-Three rules have names:
+"""Choose between settings, for learners, recipes and papers.
 
 ``"best"``
-    the best mean; of equals the smaller, then the earlier.
+    the best mean; ties go to the smaller, then the earlier trial.
 ``"sparsest"``
-    the smallest whose mean is within one standard error of the best; of equally small ones the better, then the
-    earlier.
-rejected unless clearly better (`Gain.is_clear`)
-    what would replace something is kept only where its mean gain over the same queries is larger than the standard
-    error of that gain.
+    the smallest trial within one standard error of the best; ties go to the better, then the earlier trial.
+`Gain.is_clear`
+    a replacement is rejected unless its mean gain over the same queries exceeds the standard error of the gain.
 
-What is shown of a choice is something else: `verdict_of` the interval of the difference on queries that nothing was
-chosen on.
-
-It stands below all packages, since learners choose by it as well as what measures them.
+`verdict_of` judges a choice by the interval of the difference on untouched queries.
 """
 
 from __future__ import annotations
@@ -35,7 +28,7 @@ ThreeWay = Literal["better", "no difference seen", "worse"]
 
 
 def standard_error(values: ArrayLike) -> float:
-    """The standard error of the mean of values; NaN when there is one only.
+    """Return the standard error of the mean of values; NaN for a single value.
 
     Examples
     --------
@@ -48,14 +41,14 @@ def standard_error(values: ArrayLike) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A setting that was tried.
+    """Setting with its measured values.
 
     Attributes
     ----------
     setting : parameters by name
-    values : the measure of each query (n_queries,), or a single number
-    size : what "sparse" counts, such as features used; infinite where nothing can be counted
-    result : what was learned, where it is kept
+    values : measure of each query (n_queries,), or a single number
+    size : size for the rule "sparsest", such as features used; infinite without a size
+    result : learned model, if kept
     """
 
     setting: dict[str, Any]
@@ -68,12 +61,12 @@ class Trial:
 
     @property
     def mean(self) -> float:
-        """The mean over queries."""
+        """Mean over queries."""
         return float(self.values.mean())
 
 
 def settings_of(grid: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
-    """Every combination of the values of a grid, the last name running fastest.
+    """Return every combination of the values of a grid; the last name runs fastest.
 
     Examples
     --------
@@ -91,16 +84,16 @@ def choose(
     paired: bool = False,
     n_errors: float = 1.0,
 ) -> int:
-    """The number of the trial that a rule takes.
+    """Return the number of the trial chosen by a rule.
 
     Parameters
     ----------
-    trials : in the order that counts among equals
-    rule : "best" or "sparsest"; see the head of this module
-    higher_is_better : of the trials' values
-    paired : take the standard error of the difference to the best over the same queries; otherwise that of the best's
-        mean, which is the usual rule and, where queries differ more than settings, a far wider one
-    n_errors : how many standard errors "sparsest" may give away
+    trials : trials; ties go to the earlier
+    rule : "best" or "sparsest"
+    higher_is_better : direction of the values
+    paired : use the standard error of the difference to the best over the same queries, instead of the usual, wider
+        standard error of the best mean
+    n_errors : number of standard errors that "sparsest" may give away
 
     Examples
     --------
@@ -112,7 +105,7 @@ def choose(
     if rule not in RULES:
         raise InputError(f"the rule must be {' or '.join(map(repr, RULES))}; got {rule!r}")
     if not trials:
-        raise InputError("there is nothing to choose from")
+        raise InputError("no trials to choose from")
     sign = 1.0 if higher_is_better else -1.0
     means = [sign * trial.mean for trial in trials]
     best = min(range(len(trials)), key=lambda number: (-means[number], trials[number].size, number))
@@ -130,7 +123,7 @@ def choose(
 
 
 def pareto_front(sizes: ArrayLike, values: ArrayLike, *, higher_is_better: bool = True) -> list[int]:
-    """Places that no other one is both as small as and better than, by rising size; of equals the earlier.
+    """Return the positions on the Pareto front of size and value, by rising size; ties go to the earlier.
 
     Examples
     --------
@@ -147,12 +140,12 @@ def pareto_front(sizes: ArrayLike, values: ArrayLike, *, higher_is_better: bool 
 
 
 class Gain(NamedTuple):
-    """How much better one system is than another over the same queries.
+    """Gain of a system over another on the same queries.
 
     Attributes
     ----------
-    mean, error : the mean gain and its standard error, which is infinite of a single query
-    n_queries : over how many queries
+    mean, error : mean gain and its standard error, infinite for a single query
+    n_queries : number of queries
     """
 
     mean: float
@@ -161,7 +154,7 @@ class Gain(NamedTuple):
 
     @classmethod
     def between(cls, before: ArrayLike, after: ArrayLike, *, higher_is_better: bool = True) -> Gain:
-        """The gain from ``before`` to ``after``, a value of each query in both.
+        """Compute the gain from ``before`` to ``after``, arrays with a value for each query.
 
         Examples
         --------
@@ -175,12 +168,12 @@ class Gain(NamedTuple):
 
     @property
     def is_clear(self) -> bool:
-        """Whether it is more than one standard error; what is not clearly better is rejected."""
+        """True if the mean gain exceeds one standard error."""
         return self.mean > self.error
 
 
 def verdict_of(low: float, high: float, *, higher_is_better: bool = True) -> ThreeWay:
-    """What the interval of a difference says: better or worse where all of it is on one side of 0.
+    """Judge the interval of a difference: better or worse if the whole interval is on one side of 0.
 
     Examples
     --------

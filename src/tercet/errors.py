@@ -1,42 +1,41 @@
-"""Every error Tercet raises on purpose.
+"""Errors that Tercet raises.
 
 ::
 
     TercetError
-    ├── InputError          (ValueError)  an argument or a value in it is wrong; says which and where
-    │   ├── ParameterError                a constructor parameter is wrong or unknown
-    │   ├── FormatError                   a data file is wrong: path, line, what was found, what would be right
-    │   └── MissingDataError              a file of a paper's data set is not there; says where it was looked for
-    ├── BundleError                       a saved model cannot be read
-    │   ├── MissingBundleError            there is none at that path
-    │   ├── DamagedBundleError            its bytes are not those that were written
-    │   └── VersionError                  it was written by a version this one cannot read
-    ├── DivergedError   (ArithmeticError) the weights grew beyond what a float32 holds; says which rate was too high
-    ├── MemoryLimitError    (MemoryError) the work would need more memory than allowed; says how much
-    ├── DeviceError                       a GPU cannot be used, or failed
-    ├── EngineError                       another engine is of another version, full, or holds something else
-    │   └── EngineAwayError               it does not answer
-    ├── StoreError                        a file of the service cannot be written; nothing was acknowledged
-    │   └── StoreInUseError               another service writes it
-    └── MissingExtraError   (ImportError) an optional package is needed; says which to install
+    ├── InputError          (ValueError)  wrong argument, with its name and the first wrong position
+    │   ├── ParameterError                wrong or unknown constructor parameter
+    │   ├── FormatError                   wrong data file: path, line, content found, content expected
+    │   └── MissingDataError              missing file of a paper's data set, with the paths searched
+    ├── BundleError                       unreadable saved model
+    │   ├── MissingBundleError            no saved model at the path
+    │   ├── DamagedBundleError            changed or missing bytes
+    │   └── VersionError                  format of a newer version
+    ├── DivergedError   (ArithmeticError) weights beyond float32, with the rate that was too high
+    ├── MemoryLimitError    (MemoryError) work that needs more memory than allowed, with the amount
+    ├── DeviceError                       missing or failed GPU
+    ├── EngineError                       search engine of another version, full, or with foreign content
+    │   └── EngineAwayError               no answer from the engine
+    ├── StoreError                        unwritable file of the service; nothing was acknowledged
+    │   └── StoreInUseError               file held by another service
+    └── MissingExtraError   (ImportError) missing optional package, with the command to install
 
-Anything else that escapes is a defect. Two exceptions are raised on purpose and never escape: `HttpProblem` of the
-service, which becomes an answer, and `Passing` of engines, after which a request is tried again.
+Any other exception is a defect. `HttpProblem` of the service and `Passing` of engines are raised and caught inside.
 """
 
 from __future__ import annotations
 
 from os import PathLike
 
-LONGEST_MESSAGE = 2_000  # characters of what is said of a file; the middle of a longer one is left out
+LONGEST_MESSAGE = 2_000  # characters of a message about a file; the middle of a longer message is left out
 
 
 class TercetError(Exception):
-    """Base of every error raised on purpose."""
+    """Base of every error of Tercet."""
 
 
 class InputError(TercetError, ValueError):
-    """An argument is wrong. The message names it, the first offending position and what would be right."""
+    """An argument is wrong. The message names the argument, the first wrong position and the expected value."""
 
 
 class ParameterError(InputError, TypeError):
@@ -49,14 +48,14 @@ class FormatError(InputError):
     Parameters
     ----------
     path : the file
-    line : 1-based line number, or None when the file as a whole is meant
-    message : what was found and what would be right
-    kind : what sort of problem it is, in one word, for lists of many: ``"missing"``, ``"packing"``, ``"encoding"``,
-        ``"json"``, ``"id"``, ``"empty-text"``, or ``"format"`` for any other
+    line : 1-based line number, or None for the file as a whole
+    message : content found and content expected
+    kind : kind of problem: ``"missing"``, ``"packing"``, ``"encoding"``, ``"json"``, ``"id"``, ``"empty-text"`` or
+        ``"format"``
     """
 
     def __init__(self, path: str | PathLike[str], line: int | None, message: str, kind: str = "format") -> None:
-        if len(message) > LONGEST_MESSAGE:  # a file puts its own words into it
+        if len(message) > LONGEST_MESSAGE:  # text of the file is part of the message
             message = f"{message[: LONGEST_MESSAGE // 2]} … {message[-LONGEST_MESSAGE // 4 :]}"
         self.path = str(path)
         self.line = line
@@ -67,7 +66,7 @@ class FormatError(InputError):
 
 
 class MissingDataError(InputError):
-    """A file of a data set is not there; says which."""
+    """A file of a data set is missing."""
 
 
 class BundleError(TercetError):
@@ -75,23 +74,23 @@ class BundleError(TercetError):
 
 
 class MissingBundleError(BundleError, FileNotFoundError):
-    """There is no saved model at that path."""
+    """No saved model at the path."""
 
 
 class DamagedBundleError(BundleError):
-    """The bytes on disk are not those that were written."""
+    """Bytes on disk differ from the bytes written."""
 
 
 class VersionError(BundleError):
-    """The bundle was written in a format this version cannot read."""
+    """A newer version wrote the bundle."""
 
 
 class DivergedError(TercetError, ArithmeticError):
-    """The weights grew beyond what a float32 holds.
+    """The weights grew beyond the range of float32.
 
     Examples
     --------
-    >>> issubclass(DivergedError, ArithmeticError)  # where it is caught, try a smaller rate
+    >>> issubclass(DivergedError, ArithmeticError)  # try a smaller rate
     True
     """
 
@@ -101,17 +100,15 @@ class MemoryLimitError(TercetError, MemoryError):
 
 
 class EngineError(TercetError):
-    """Another engine, such as a server of Qdrant, is away, full, of a version we do not support, or holds something
-    else.
-    """
+    """Another engine, such as a Qdrant server, is full, of an unsupported version, or holds foreign content."""
 
 
 class EngineAwayError(EngineError):
-    """Another engine does not answer, also after several attempts."""
+    """Another engine does not answer after several attempts."""
 
 
 class DeviceError(TercetError):
-    """A GPU cannot be used here, or failed; says what would be right."""
+    """A GPU is missing or failed."""
 
 
 class StoreError(TercetError):
@@ -119,13 +116,13 @@ class StoreError(TercetError):
 
 
 class StoreInUseError(StoreError):
-    """Another service writes the file; the message names it."""
+    """Another service, named in the message, writes the file."""
 
 
 class MissingExtraError(TercetError, ImportError):
-    """An optional package is needed. The message ends with the command that installs it here.
+    """An optional package is needed. The message ends with the command to install.
 
-    ``lack`` is the message without that command, for pages that others read.
+    ``lack`` is the message without the command, for public pages.
     """
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:

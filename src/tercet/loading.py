@@ -1,4 +1,4 @@
-"""Opening whatever was saved."""
+"""Load saved models and indexes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tercet.store.kinds import FEATURE_MODEL, INDEX, RANKER, REMOTE_KINDS, TEXT_
 
 
 def load(path: str | PathLike[str]) -> Any:
-    """Read a saved ranker, text model, feature model or index; its kind is recognised.
+    """Load a ranker, text model, feature model or index.
 
-    Every byte is checked against the checksums written with it, and nothing in the file is executed.
+    Every byte is checked against its checksum. Nothing in the file is executed.
 
     Examples
     --------
@@ -34,13 +34,13 @@ def load(path: str | PathLike[str]) -> Any:
         raise BundleError(f"{path} is an index in another engine; open it with tercet.engines.open_index")
     if bundle.kind not in READERS:
         raise BundleError(
-            f"{path} holds a {bundle.kind!r}, which is not something to load; expected a ranker, a text model, a "
-            "feature model or an index"
+            f"{path} holds a {bundle.kind!r}, which cannot be loaded; expected a ranker, a text model, a feature "
+            "model or an index"
         )
     return READERS[bundle.kind](bundle)
 
 
-# A reader imports what it makes: to open a text model takes no learner.
+# A reader imports its class on use: opening a text model imports no learner.
 
 
 def _read_ranker(bundle: Bundle) -> Any:

@@ -1,6 +1,6 @@
 """Pictures of models: the strongest pairs of words, or the path and the weights of a feature model.
 
-`look_at_pairs` gathers numbers; `draw_pairs` and `draw_path` draw with matplotlib, which the extra ``plot`` installs.
+`look_at_pairs` gathers numbers; `draw_pairs` and `draw_path` draw with matplotlib (extra ``plot``).
 """
 
 from __future__ import annotations
@@ -41,19 +41,18 @@ def picture(
 ) -> PairsSeen | FeatureModel:
     """Draw a model and write the drawing as .png, .svg or .pdf.
 
-    The picture of a feature model shows its path and its weights, see `draw_path`. The picture of anything else shows
-    the query words with the largest weights on other words, and the document words that matter most to them. Needs the
-    extra ``plot``.
+    The picture of a feature model shows its path and weights, see `draw_path`. Other pictures show the query words
+    with the largest weights on other words, and their strongest document words. Needs the extra ``plot``.
 
     Parameters
     ----------
     thing : a text model, a fitted ranker, weights or a feature model
-    path : file to write; it is there as a whole or not at all
-    options : those of `look_at_pairs`, or of `draw_path`
+    path : file to write
+    options : options of `look_at_pairs` or `draw_path`
 
     Returns
     -------
-    the pairs that were drawn, as numbers, or the feature model itself, which has its path
+    the drawn pairs as numbers, or the feature model
 
     Examples
     --------
@@ -67,10 +66,10 @@ def picture(
     """
     path = Path(path)
     if path.suffix.lower() not in FORMATS:
-        raise InputError(f"{path} does not say what to draw: a picture's name ends in {', '.join(FORMATS)}")
+        raise InputError(f"{path} is no name of a picture; a name ends in {', '.join(FORMATS)}")
     if not path.absolute().parent.is_dir():
-        raise InputError(f"{path} cannot be written: there is no folder {path.absolute().parent}")
-    import_matplotlib()  # asked before the work, not after it
+        raise InputError(f"{path} cannot be written: no folder {path.absolute().parent}; make it first")
+    import_matplotlib()  # an error comes before the work
     if isinstance(thing, FeatureModel):
         save_figure(draw_path(thing, **options), path)
         return thing
@@ -80,7 +79,7 @@ def picture(
 
 
 def import_matplotlib() -> Any:
-    """Return matplotlib, or raise an error that names the command to install it."""
+    """Return matplotlib, or raise an error with the command to install."""
     try:
         import matplotlib
     except ImportError as error:
@@ -89,17 +88,17 @@ def import_matplotlib() -> Any:
 
 
 def save_figure(figure: Any, path: Path) -> None:
-    """Write a figure whole or not at all; nothing in the file says when it was drawn."""
+    """Write a figure atomically and without a date."""
     kind = path.suffix.lower()[1:]
     undated = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
     with import_matplotlib().rc_context({"svg.hashsalt": "tercet"}), open_atomically(path) as file:
         figure.savefig(file, format=kind, metadata=undated)
 
 
-def say_instead(axes: Any, what: str) -> None:
-    """A sentence where there is nothing to draw."""
+def write_instead(axes: Any, sentence: str) -> None:
+    """Write a sentence in place of a drawing."""
     axes.set_axis_off()
-    axes.text(0.5, 0.5, what, ha="center", va="center", color=GREY)
+    axes.text(0.5, 0.5, sentence, ha="center", va="center", color=GREY)
 
 
 def shortened(name: str, longest: int) -> str:
@@ -111,14 +110,14 @@ def shortened(name: str, longest: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class PairsSeen:
-    """Weights between some query words and some document words; made by `look_at_pairs`.
+    """Weights between selected query and document words; made by `look_at_pairs`.
 
     Attributes
     ----------
     shape : (n_query_terms, n_doc_terms) of all weights
-    query_terms, doc_terms, block : some query terms, some document terms and the weights between them
+    query_terms, doc_terms, block : selected terms and the weights between query and document terms
     query_names, doc_names : words, or column numbers
-    shared : whether both sides have one vocabulary, so that equal numbers mean the same word
+    shared : both sides have the same vocabulary
     """
 
     shape: tuple[int, int]
@@ -141,16 +140,15 @@ def look_at_pairs(
 
     Parameters
     ----------
-    thing : a text model, a fitted ranker, or weights. Square weights are taken to have one vocabulary.
-    vocabulary : names of the columns, where ``thing`` is no text model and has one vocabulary
-    n_query_words, n_doc_words : how many to pick
+    thing : a text model, a fitted ranker, or weights; square weights have the same vocabulary on both sides
+    vocabulary : names of the columns of square weights
+    n_query_words, n_doc_words : number of words to pick
 
     Notes
     -----
-    The query words are those with the largest weight, by size, on another word, but no more than two with the largest
-    on the same one. Each of them then names its strongest document word, its second strongest and so on until there
-    are enough. Rows are looked at in the order of the largest entry they could have, at most 2 · 10⁸ entries of them.
-    A part with a per-document scale counts at typical document length.
+    Query words have the largest absolute weights on other words; at most two query words share a strongest document
+    word. Query words then name their strongest document words in turns. Rows are read in the order of their largest
+    possible entry, up to 2 · 10⁸ entries. A part with a per-document scale counts at typical document length.
 
     Examples
     --------
@@ -184,7 +182,7 @@ def look_at_pairs(
 def _take_apart(
     thing: Any, vocabulary: Sequence[str] | None
 ) -> tuple[Weights, Sequence[str] | None, Sequence[str] | None, bool]:
-    """Weights, the words of both sides if there are any, and whether these are one vocabulary."""
+    """Return weights, the words of both sides or None, and True for a shared vocabulary."""
     if isinstance(thing, TextModel):
         if vocabulary is not None:
             raise InputError("a text model has its own words; leave 'vocabulary' out")
@@ -193,7 +191,7 @@ def _take_apart(
         return thing.weights, queries.words_, docs.words_, queries is docs
     weights = thing.weights_ if isinstance(thing, TermPairRanker) else thing
     if not isinstance(weights, Weights):
-        raise InputError(f"a picture is of a text model, a ranker or weights; got {type(thing).__name__}")
+        raise InputError(f"expected a text model, a ranker or weights; got {type(thing).__name__}")
     n, m = weights.shape
     if vocabulary is not None and (n != m or len(vocabulary) != n):
         raise InputError(
@@ -203,21 +201,21 @@ def _take_apart(
 
 
 def _similar_next_to_each_other(block: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """An order of rows and one of columns that brings similar ones together, so that topics show as patches."""
+    """Order rows and columns by similarity, so that topics show as patches."""
     if min(block.shape) < 3:
         return np.arange(block.shape[0]), np.arange(block.shape[1])
     length = np.linalg.norm(block, axis=1, keepdims=True)
     unit = np.divide(block, length, out=np.zeros_like(block), where=length > 0)
     tree = hierarchy.linkage(unit, method="average", optimal_ordering=True)
     down = hierarchy.leaves_list(tree).astype(np.int64)
-    pull = np.maximum(block[down], 0)  # a column stands where the rows are that it counts for
+    pull = np.maximum(block[down], 0)  # center of the rows with weight on a column
     weight = pull.sum(axis=0)
-    centre = np.divide(np.arange(down.size) @ pull, weight, out=np.full(weight.size, np.inf), where=weight > 0)
-    return down, np.argsort(centre, kind="stable")
+    center = np.divide(np.arange(down.size) @ pull, weight, out=np.full(weight.size, np.inf), where=weight > 0)
+    return down, np.argsort(center, kind="stable")
 
 
 def draw_pairs(seen: PairsSeen) -> Any:
-    """A ``matplotlib.figure.Figure`` of pairs; nothing of matplotlib's settings is changed."""
+    """Draw pairs as a ``matplotlib.figure.Figure``; matplotlib's settings stay unchanged."""
     matplotlib = import_matplotlib()
     from matplotlib.figure import Figure
 
@@ -234,12 +232,12 @@ def _draw_block(figure: Any, seen: PairsSeen) -> None:
     axes = figure.subplots()
     axes.set_title(f"Strongest of {seen.shape[0]:,} × {seen.shape[1]:,} pairs", loc="left", fontsize=TITLE_SIZE)
     if not seen.block.size:
-        say_instead(axes, "no weight between different words")
+        write_instead(axes, "no weight between different words")
         return
     own = (seen.query_terms[:, None] == seen.doc_terms[None, :]) & seen.shared
-    limit = np.abs(seen.block[~own]).max()  # a word's weight on itself may exceed it, and would pale all others
-    colours = LinearSegmentedColormap.from_list("weights", [BLUE, PAPER, RED])
-    image = axes.imshow(seen.block, cmap=colours, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
+    limit = np.abs(seen.block[~own]).max()  # without the weights of words on themselves, often larger
+    colors = LinearSegmentedColormap.from_list("weights", [BLUE, PAPER, RED])
+    image = axes.imshow(seen.block, cmap=colors, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
     axes.set_xticks(range(len(seen.doc_names)), _short(seen.doc_names), rotation=90, parse_math=False)
     axes.set_yticks(range(len(seen.query_names)), _short(seen.query_names), parse_math=False)
     axes.set(xlabel="document words", ylabel="query words")
@@ -266,16 +264,16 @@ def _short(names: Sequence[str]) -> list[str]:
 
 
 def draw_path(model: FeatureModel, *, n_features: int = 20) -> Any:
-    """A ``matplotlib.figure.Figure`` of a model's path and weights.
+    """Draw a model's path and weights as a ``matplotlib.figure.Figure``.
 
-    On the left every penalty, by the features it uses and the measure it reached on the queries that chose, with the
-    Pareto front: nothing is both sparser and better. The band is one standard error of the difference to the best, so
-    that points whose band reaches the line of the best are within it. On the right the ``n_features`` largest weights.
+    The left side shows every penalty by its number of features and its measure on the validation queries, with the
+    Pareto front and a band of one standard error of the difference to the best. The right side shows the ``n_features``
+    largest weights.
     """
     if not isinstance(model, FeatureModel):
-        raise InputError(f"the picture of a path is of a FeatureModel; got {type(model).__name__}")
+        raise InputError(f"expected a FeatureModel to draw; got {type(model).__name__}")
     if model.report is None or model.report.features is None:
-        raise InputError("the model has no report, so there is no path to draw; fit_letor makes one")
+        raise InputError("the model has no report and so no path to draw; tc.fit_letor makes a model with a report")
     if not isinstance(n_features, int) or n_features < 1:
         raise InputError(f"n_features must be a whole number, at least 1; got {n_features!r}")
     matplotlib = import_matplotlib()
@@ -290,9 +288,9 @@ def draw_path(model: FeatureModel, *, n_features: int = 20) -> Any:
 
 
 def _draw_front(axes: Any, report: FeatureDetails, measure: str) -> None:
-    axes.set_title("What sparsity costs", loc="left", fontsize=TITLE_SIZE)
+    axes.set_title("Cost of sparsity", loc="left", fontsize=TITLE_SIZE)
     if report.chosen is None:
-        say_instead(axes, "no penalty was chosen: there is no path")
+        write_instead(axes, "no penalty was chosen, so no path")
         return
     higher = parse_measure(measure).higher_is_better
     path = report.path
@@ -331,7 +329,7 @@ def _draw_front(axes: Any, report: FeatureDetails, measure: str) -> None:
 
 
 def _look_closer(axes: Any, used: NDArray[Any], value: NDArray[Any]) -> None:
-    """Leave the value of no features at all outside where it would press all others into one line."""
+    """Leave the value of zero features outside the axes if the other values would shrink to a line."""
     others, nothing = value[used > 0], value[used == 0]
     if not others.size or not nothing.size:
         return
@@ -349,10 +347,10 @@ def _look_closer(axes: Any, used: NDArray[Any], value: NDArray[Any]) -> None:
 def _draw_weights(axes: Any, model: FeatureModel, most: int) -> None:
     rows = model.features()
     shown = rows[:most]
-    what = f"{len(rows)} weights" if len(shown) == len(rows) else f"Largest {len(shown)} of {len(rows)} weights"
-    axes.set_title(what, loc="left", fontsize=TITLE_SIZE)
+    title = f"{len(rows)} weights" if len(shown) == len(rows) else f"Largest {len(shown)} of {len(rows)} weights"
+    axes.set_title(title, loc="left", fontsize=TITLE_SIZE)
     if not shown:
-        say_instead(axes, "no feature has a weight")
+        write_instead(axes, "no feature has a weight")
         return
     positions = np.arange(len(shown))
     weights = [row.weight for row in shown]

@@ -1,8 +1,7 @@
-"""Click logs of made-up visitors whose truth is known: what an estimator must recover, and what learning should find.
+"""Simulate click logs with known relevance and known examination of ranks.
 
-Visitors look from the top down and click what they look at and like. Beside the honest ones there may be bots, which
-click everything, and attackers, which click what is not relevant and nothing else. Who made a list is in the name of
-its session: ``s12``, ``bot3`` or ``attacker4``.
+Honest visitors look from the top down and click documents by relevance. Bots click every document. Attackers click
+only irrelevant documents. Session names show the kind of visitor: ``s12``, ``bot3`` or ``attacker4``.
 """
 
 from __future__ import annotations
@@ -24,16 +23,14 @@ Grades = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True)
 class Visitors:
-    """How people look and click.
+    """Examination and clicks of a visitor.
 
     Attributes
     ----------
-    looking : rank r is looked at with the chance ``r ** -looking``, whatever was clicked; None for a cascade: from the
-        top down until a click, after which some leave
-    going_on : in a cascade, the chance to look on after a click
-    chances : of a click on a document that was looked at, by its grade; the first is the noise
-    trust : by how much the top is trusted: what would not be clicked for itself still is at rank r with the chance
-        ``trust / r``
+    looking : rank r is examined with probability ``r ** -looking``; None for a cascade from the top down
+    going_on : in a cascade, probability to continue after a click
+    chances : probability of a click on an examined document, by grade; the first is the noise
+    trust : a document without its own click is still clicked at rank r with probability ``trust / r``
 
     Examples
     --------
@@ -51,13 +48,13 @@ class Visitors:
         return f"{name}, noise {self.chances[0]:g}{f', trust {self.trust:g}' if self.trust else ''}"
 
     def examination(self, n_ranks: int) -> NDArray[np.float64]:
-        """The chance that each rank is looked at, (n_ranks,). In a cascade it is different for each list."""
+        """Return the probability of examination of each rank, (n_ranks,); a cascade has no curve."""
         if self.looking is None:
-            raise InputError("in a cascade, how far people look depends on what they click; there is no one curve")
+            raise InputError("a cascade has no examination curve; set looking= to a number")
         return np.arange(1, n_ranks + 1, dtype=np.float64) ** -self.looking
 
     def clicks(self, rng: np.random.Generator, grades: ArrayLike) -> NDArray[np.bool_]:
-        """Which of the documents shown are clicked, by their grades from top to bottom, (..., n_ranks)."""
+        """Draw clicks from grades in the order of ranks, (..., n_ranks)."""
         grades = np.asarray(grades)
         n_ranks = grades.shape[-1]
         chances = np.array(self.chances)[grades]
@@ -73,15 +70,15 @@ class Visitors:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Who comes, and what is shown.
+    """Mix of visitors and lists.
 
     Attributes
     ----------
-    per_session : lists that a session of an honest visitor has, in the mean of a geometric distribution
-    popularity : the n-th query is asked for in proportion to ``n ** -popularity``
-    shuffled : share of lists that are shown in random order, and marked as such
-    bots, attackers : share of lists that such sessions have
-    bot_lists : how many lists each session of a bot or an attacker has
+    per_session : mean number of lists of an honest session, geometrically distributed
+    popularity : the n-th query is asked in proportion to ``n ** -popularity``
+    shuffled : share of lists in random order, marked as randomised
+    bots, attackers : share of lists of bots and attackers
+    bot_lists : number of lists of each bot or attacker session
 
     Examples
     --------
@@ -109,16 +106,15 @@ def simulate_clicks(
     later: Grades | None = None,
     seed: int = 0,
 ) -> ClickLog:
-    """A click log of so many lists, in the order of time.
+    """Simulate a click log of ``n_lists`` lists in the order of time.
 
     Parameters
     ----------
-    lists : for each query, the orders in which its documents may be shown, as by several rankers; a session sees those
-        of one ranker
+    lists : for each query, rankings of its documents by several rankers; a session sees the rankings of one ranker
     grades : for each query, documents above grade 0
-    n_lists : how many lists are shown
-    visitors, traffic : who looks and clicks how, who comes, and what is shown
-    later : what people want at the end, where tastes drift; the chance that a list is clicked by it rises from 0 to 1
+    n_lists : number of lists
+    visitors, traffic : behavior of visitors; mix of visitors and lists
+    later : grades at the end of the log; the probability of a click by ``later`` rises from 0 to 1
 
     Notes
     -----
@@ -132,9 +128,9 @@ def simulate_clicks(
     """
     visitors, traffic = visitors or Visitors(), traffic or Traffic()
     if n_lists < 1 or not lists:
-        raise InputError(f"at least one list of one query must be shown; got {n_lists} and {len(lists)} queries")
+        raise InputError(f"simulate at least one list of one query; got {n_lists} and {len(lists)} queries")
     if traffic.per_session < 1 or not 0 <= traffic.bots + traffic.attackers <= 1:
-        raise InputError(f"a session has a list at least, and the shares of bots and attackers are up to 1: {traffic}")
+        raise InputError(f"per_session must be at least 1, and bots + attackers at most 1; got {traffic}")
     rng = np.random.default_rng(seed)
     queries = list(lists)
     popularity = np.arange(1, len(queries) + 1) ** -float(traffic.popularity)
@@ -167,7 +163,7 @@ def simulate_clicks(
 
 
 def _sessions(n_lists: int, traffic: Traffic, rng: np.random.Generator) -> list[str]:
-    """The session of each list: those of bots and attackers are spread over the log, the others follow each other."""
+    """Return the session of each list; lists of bots and attackers are spread over the log."""
     crowd = rng.random(n_lists)
     names = []
     numbers = {"s": 0, "bot": 0, "attacker": 0}

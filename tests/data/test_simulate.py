@@ -44,7 +44,7 @@ def test_a_cascade_ends_at_a_click_unless_it_goes_on():
     assert {len(impression.clicked) for impression in log.impressions} == {1}
     log = simulate_clicks(LISTS, GRADES, 5_000, Visitors(looking=None, chances=(0.0, 1.0), going_on=0.25))
     assert rates(log)[3] == pytest.approx(0.25, abs=0.02)
-    with pytest.raises(InputError, match="no one curve"):
+    with pytest.raises(InputError, match="no examination curve"):
         sure.examination(3)
 
 
@@ -95,8 +95,8 @@ def test_the_same_seed_gives_the_same_log(seed, n_lists):
     [
         ((LISTS, GRADES, 0), "at least one list"),
         (({}, GRADES, 5), "at least one list"),
-        ((LISTS, GRADES, 5, None, Traffic(bots=0.7, attackers=0.7)), "shares of bots and attackers"),
-        ((LISTS, GRADES, 5, None, Traffic(per_session=0.5)), "a session has a list at least"),
+        ((LISTS, GRADES, 5, None, Traffic(bots=0.7, attackers=0.7)), r"bots \+ attackers at most 1"),
+        ((LISTS, GRADES, 5, None, Traffic(per_session=0.5)), "per_session must be at least 1"),
     ],
 )
 def test_what_cannot_be_simulated_is_said(arguments, message):

@@ -266,7 +266,7 @@ def test_the_picture_shows_the_path_the_choice_and_the_weights(model, tmp_path):
 def test_pictures_of_little(train, vali, tmp_path):
     pytest.importorskip("matplotlib")
     fixed = fit_letor(train, validation=vali, l1s=[1.0])
-    assert draw_path(fixed).axes[0].texts[0].get_text() == "no penalty was chosen: there is no path"
+    assert draw_path(fixed).axes[0].texts[0].get_text() == "no penalty was chosen, so no path"
     nothing = fit_letor(LetorData(np.zeros((8, 4)), [1, 0] * 4, np.repeat(list("abcd"), 2)))
     assert draw_path(nothing).axes[1].texts[0].get_text() == "no feature has a weight"
     tc.picture(fit_letor(train, validation=vali, measure="RankLoss"), tmp_path / "loss.png")
@@ -275,5 +275,5 @@ def test_pictures_of_little(train, vali, tmp_path):
     for wrong in (0, 2.5, "all"):
         with pytest.raises(InputError, match="at least 1"):
             draw_path(fixed, n_features=wrong)
-    with pytest.raises(InputError, match="of a FeatureModel; got FTRLRanker"):
+    with pytest.raises(InputError, match="expected a FeatureModel to draw; got FTRLRanker"):
         draw_path(nothing.ranker)

@@ -196,7 +196,7 @@ def test_a_failure_leaves_the_old_picture_and_nothing_else(tmp_path, monkeypatch
     [
         (lambda w, p: picture(w, p / "pairs.jpg"), r"pairs\.jpg .*ends in \.png, \.svg, \.pdf"),
         (lambda w, p: picture(w, p / "pairs"), r"ends in \.png, \.svg, \.pdf"),
-        (lambda w, p: picture(w, p / "none" / "pairs.png"), "there is no folder"),
+        (lambda w, p: picture(w, p / "none" / "pairs.png"), "no folder"),
         (lambda w, p: picture(w, p / "a.png", vocabulary=["a"]), r"got 1 for weights of shape \(8, 8\)"),
         (lambda w, p: look_at_pairs(some_weights(0, 8, 6, "D")[0], vocabulary=list("abcdefgh")), r"shape \(8, 6\)"),
         (lambda w, p: picture("model", p / "a.png"), "a text model, a ranker or weights; got str"),
