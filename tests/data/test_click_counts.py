@@ -14,7 +14,7 @@ from tercet.errors import FormatError, InputError
 from tercet.fitting.click_judgements import past_clicks
 from tercet.fitting.task import Task
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "click-counts.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "clicks.md"
 DOCS = {f"p{number}": f"text {number}" for number in range(12)}
 N_LISTS = 300
 

@@ -93,7 +93,7 @@ def made_corpus() -> Corpus:
     corpus = synonyms(0, n_pairs=20, n_docs=80, n_queries=60)
     docs = {f"MED-{row}": text for row, text in enumerate(corpus.docs.values())}
     for doc_id in list(docs)[:-1:2]:
-        docs[doc_id] += " avocado acne milk inverse FFT"
+        docs[doc_id] += " avocado acne milk inverse FFT music player"
     qrels = {qid: {f"MED-{d[1:]}": grade for d, grade in grades.items()} for qid, grades in corpus.qrels.items()}
     return Corpus(docs, corpus.queries, qrels)
 
@@ -197,7 +197,7 @@ def names(document: str) -> dict[str, Any]:
     """What the Python of a document takes for given."""
     corpus = made_corpus()
     rng = np.random.default_rng(0)
-    texts, rows = random_texts(rng, 40, 30), made_up(1)
+    texts = random_texts(rng, 40, 30)
     prefs = random_preferences(rng, 500, 40, 40)
     taken = {
         "__name__": "__main__",
@@ -218,6 +218,4 @@ def names(document: str) -> dict[str, Any]:
         "column": 3,
         "words": [f"w{i}" for i in range(30)],
     }
-    if document == "docs/guides/kernels.md":
-        taken |= {"X": rows.X, "y": rows.y, "qid": rows.qid, "X_new": rows.X}
     return taken

@@ -53,7 +53,7 @@ def fit(
         or a frame as `read_click_log` takes them; or aggregated clicks, a table of query, document, shown, clicked and
         expected, as `read_click_counts` takes it; see docs/guides/clicks.md
     doc_vectors, query_vectors : own vectors, one for each document and each query: id -> vector, a pair (ids, matrix)
-        or a file; see docs/guides/vectors.md
+        or a file; see docs/guides/fields.md
     ranker : ranker of the words: a name ("low-rank", "sparse", "dense", "diagonal", "pruned", "hashed", "correlated",
         "lsi" or "cosine"), a term-pair ranker such as ``tc.SparseRanker(density=0.05)``, or a list of these to choose
         from; None is "low-rank". A ranker that leaves rate and schedule as its class has them is also tried with those

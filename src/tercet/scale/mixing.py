@@ -56,7 +56,7 @@ class RoundLength:
     growth : the part of the steps done so far
     ending : rounds are no longer than this part of the steps that are left, either
 
-    docs/guides/scale.md has the measurements behind them.
+    docs/measured/scale.md has the measurements behind them.
     """
 
     first: int
