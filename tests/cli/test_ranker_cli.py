@@ -113,8 +113,8 @@ def rows(tmp_path):
             tc.FTRLRanker(batch_size=5, rate=0.5, rho=2.0, epochs=3, l1=0.1),
         ),
         (
-            "rankrls:kernel=gaussian,gamma=.5,n_basis=20,basis=leverage,l2=2",
-            tc.RankRLS(kernel="gaussian", gamma=0.5, n_basis=20, basis="leverage", l2=2.0),
+            "rankrls:kernel=gaussian,gamma=.5,n_basis=20,l2=2",
+            tc.RankRLS(kernel="gaussian", gamma=0.5, n_basis=20, l2=2.0),
         ),
     ],
     ids=["MinBatSRank", "sparse RankRLS"],

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import gzip
 import io
-import math
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
-from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 
@@ -32,7 +30,7 @@ from tercet.data import (
 from tercet.data import letor_text as reading
 from tercet.data.lines import sampled_digest
 from tercet.errors import FormatError, InputError
-from tercet.kernels.decimals import LEAST_POWER, MOST_POWER, nearest_float
+from tercet.kernels.decimals import nearest_float
 
 QUICK = settings(deadline=None, max_examples=40)
 SMALL_FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -86,32 +84,10 @@ def sets(draw: st.DrawFn) -> LetorData:
 # -- numbers ----------------------------------------------------------------------------------------------------
 
 
-@given(st.integers(1, 10**18 - 1), st.integers(LEAST_POWER - 3, MOST_POWER + 3))
+@given(st.integers(1, 10**18 - 1), st.integers(-40, 40))
 @settings(deadline=None, max_examples=50)
 def test_a_settled_decimal_is_pythons_float(mantissa: int, power: int) -> None:
     assert nearest_float(mantissa, power) in (-1.0, float(f"{mantissa}e{power}"))
-
-
-def test_nearly_all_long_decimals_are_settled() -> None:
-    random = np.random.default_rng(0)
-    mantissas, powers = random.integers(10**16, 10**18, 2000), random.integers(LEAST_POWER, MOST_POWER + 1, 2000)
-    pairs = list(zip(mantissas.tolist(), powers.tolist(), strict=True))
-    found = [nearest_float(*pair) for pair in pairs]
-    wanted = [float("{}e{}".format(*pair)) for pair in pairs]
-    settled = [one != -1 for one in found]
-    assert sum(settled) > 1990  # whole numbers beyond 2**53 can be ties, for instance
-    assert [one for one, sure in zip(found, settled, strict=True) if sure] == [
-        one for one, sure in zip(wanted, settled, strict=True) if sure
-    ]
-
-
-@given(st.integers(2**52, 2**53 - 1), st.integers(-50, 5), st.sampled_from([-1, 0, 1]), st.integers(17, 18))
-@settings(deadline=None, max_examples=50)
-def test_decimals_next_to_a_tie(mantissa: int, power_of_two: int, side: int, n_digits: int) -> None:
-    tie = (Fraction(mantissa) + Fraction(1, 2)) * Fraction(2) ** power_of_two
-    power = math.floor(math.log10(tie)) - n_digits + 1
-    digits = round(tie / Fraction(10) ** power) + side
-    assert nearest_float(digits, power) in (-1.0, float(f"{digits}e{power}"))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from scipy import sparse
 from sklearn.base import clone
 
 from oracles import disagreement_error, query_laplacian
-from tercet import Preferences
 from tercet.data.letor_folds import query_folds
 from tercet.errors import InputError, ParameterError
 from tercet.learn.linear import FTRLRanker
@@ -211,11 +210,10 @@ def test_the_best_of_a_path_is_the_strongest_of_equals():
 
 
 @either
-@pytest.mark.parametrize("basis", ["random", "leverage"])
 @pytest.mark.parametrize("folds", [None, 3])
-def test_the_grid_is_each_setting_by_itself(cls, basis, folds):
+def test_the_grid_is_each_setting_by_itself(cls, folds):
     X, y, qid = made_rows(8)
-    pattern = cls(kernel="gaussian", n_basis=10, basis=basis)
+    pattern = cls(kernel="gaussian", n_basis=10)
     grid = choose_rls(X, y, qid, l2s=L2S, parameters={"gamma": [0.01, 0.5, 2.0]}, folds=folds, ranker=pattern)
     assert grid.errors.shape == (3, 4, 7)
     assert [setting["gamma"] for setting in grid.settings] == [0.01, 0.5, 2.0]
@@ -246,18 +244,14 @@ def test_the_grid_keeps_what_kernels_share():
 
 def test_the_grid_goes_over_the_basis():
     X, y, qid = made_rows(9)
-    parameters = {"gamma": [0.2, 1.0], "n_basis": [5, 12], "basis": ["random", "leverage"]}
+    parameters = {"gamma": [0.2, 1.0], "n_basis": [5, 12]}
     grid = choose_rls(X, y, qid, l2s=[1.0, 5.0], parameters=parameters, ranker=RankRLS(kernel="gaussian"))
-    assert len(grid.settings) == 8
+    assert len(grid.settings) == 4
     for setting, errors in zip(grid.settings, grid.errors, strict=True):
         alone = choose_rls(X, y, qid, l2s=[1.0, 5.0], ranker=RankRLS(kernel="gaussian", **setting))
         np.testing.assert_allclose(errors, alone.errors[0], atol=1e-12)
     best = grid.settings[grid.best[0]]
-    assert (grid.ranker.n_basis, grid.ranker.basis, grid.ranker.gamma) == (
-        best["n_basis"],
-        best["basis"],
-        best["gamma"],
-    )
+    assert (grid.ranker.n_basis, grid.ranker.gamma) == (best["n_basis"], best["gamma"])
 
 
 def test_the_grid_keeps_what_is_shared_of_one_basis_at_a_time(monkeypatch):
@@ -353,14 +347,6 @@ def test_one_query_cannot_be_left_out():
     X, y, _ = made_rows(0)
     with pytest.raises(InputError, match="one query"):
         RankRLS().fit(X, y, group=[len(y)]).leave_query_out([1.0])
-
-
-def test_preferences_have_no_queries_to_leave_out():
-    X, _, _ = made_rows(0)
-    ranker = RankRLS().fit_preferences(X, Preferences([0], [1], [2]))
-    with pytest.raises(InputError, match="no queries that could be left out"):
-        ranker.leave_query_out([1.0])
-    assert ranker.path(L2S).coefficients.shape == (4, 4)
 
 
 @pytest.mark.parametrize(

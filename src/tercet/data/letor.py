@@ -146,8 +146,8 @@ def read_letor(
     Blank lines are skipped; the last line need not be ended. Queries of one document, or of one grade only, are
     queries like any other.
 
-    Reads some 200 MB of text a second on one core, 100 MB where decimals have 17 digits; needs memory for twice
-    the result. `iter_letor` needs less.
+    Reads some 200 MB of text a second on one core, less where decimals have 17 digits; needs memory for twice the
+    result. `iter_letor` needs less.
 
     Examples
     --------

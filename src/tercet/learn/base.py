@@ -71,6 +71,8 @@ class Ranker(BaseEstimator):
     # Parameters that earlier versions did not have, and the values that do what those did. A file without one of them
     # means that value, and where a ranker has it none is written: such files stay the same in every version.
     _added_parameters: ClassVar[dict[str, Any]] = {}
+    # Parameters of earlier versions, and the value with which a file is the same ranker without the parameter.
+    _removed_parameters: ClassVar[dict[str, Any]] = {}
     _learns_in_rounds: ClassVar[bool] = False  # whether a cluster can learn it
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -484,6 +486,8 @@ def load_ranker(bundle: Bundle, classes: Mapping[str, type[AnyRanker]]) -> AnyRa
         raise BundleError(
             f"{bundle.path} holds a ranker of unknown class {name!r}; known: {', '.join(sorted(classes))}"
         )
+    removed = classes[name]._removed_parameters
+    params = {key: value for key, value in params.items() if key not in removed or value != removed[key]}
     params = {**classes[name]._added_parameters, **params}
     names = set(classes[name]._get_param_names())
     unknown, missing = sorted(set(params) - names), sorted(names - set(params))

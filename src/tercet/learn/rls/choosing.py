@@ -17,8 +17,7 @@ from tercet.kernels.orders import disagreement, pair_counts
 from tercet.learn.rls.kernels import Matrix, Shared
 from tercet.learn.rls.ranker import KernelLeastSquares, RankRLS, checked_l2s
 
-_OF_BASIS = ("n_basis", "basis")
-_PARAMETERS = ("gamma", "degree", "coef0", *_OF_BASIS)
+_PARAMETERS = ("gamma", "degree", "coef0", "n_basis")
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +76,7 @@ def choose_rls(
     ----------
     X, y, qid : as in ``RankRLS.fit``
     l2s : penalties to try
-    parameters : values to try of ``gamma``, ``degree``, ``coef0``, ``n_basis`` (numbers) and ``basis``, in all
-        combinations
+    parameters : values to try of ``gamma``, ``degree``, ``coef0`` and ``n_basis`` (numbers), in all combinations
     folds : None leaves out one query after another, in closed form; or as in ``RankRLS.cross_validated``
     ranker : the other parameters; ``RankRLS()`` by default, and never changed
 
@@ -120,9 +118,7 @@ def choose_rls(
         for position in positions:
             candidate = clone(pattern).set_params(**settings[position])
             candidate._check_params()
-            # The rows that leverage chooses depend on the kernel.
-            is_same = candidate.basis != "leverage" or np.ndim(candidate.n_basis) > 0
-            training = candidate._posed(rows, comparisons, queries, shared if is_same else None)
+            training = candidate._posed(rows, comparisons, queries, shared)
             scores = candidate._held_out(training, candidate._fold_of(training, folds), penalties)
             del training  # it holds what is shared, which the next basis has no need of
             errors[position] = [disagreement(pair_counts(column, labels, query, n_queries)) for column in scores.T]
@@ -134,9 +130,9 @@ def choose_rls(
 
 def _by_basis(settings: Sequence[Mapping[str, Any]]) -> list[list[int]]:
     """The places of settings that have the same basis."""
-    groups: dict[tuple[Any, ...], list[int]] = {}
+    groups: dict[Any, list[int]] = {}
     for position, setting in enumerate(settings):
-        groups.setdefault(tuple(setting.get(name) for name in _OF_BASIS), []).append(position)
+        groups.setdefault(setting.get("n_basis"), []).append(position)
     return list(groups.values())
 
 

@@ -11,7 +11,6 @@ vectors is held, unless it was given.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,10 +36,9 @@ class Kernel:
 
     Parameters
     ----------
-    name : one of ``NAMES``, or "callable"
+    name : one of ``NAMES``
     gamma : the Gaussian's ``exp(-gamma |a - b|²)``, the factor of the polynomial's inner product
     degree, coef0 : of the polynomial ``(gamma a·b + coef0) ** degree``
-    function : for "callable": takes two matrices of rows, returns (n_a, n_b)
 
     Examples
     --------
@@ -53,7 +51,6 @@ class Kernel:
     gamma: float = 1.0
     degree: int = 3
     coef0: float = 1.0
-    function: Callable[[Any, Any], Any] | None = None
 
     @property
     def has_two_steps(self) -> bool:
@@ -85,8 +82,6 @@ class Kernel:
         """The kernel of each row with itself (n,)."""
         if self.name == "gaussian":
             return np.ones(X.shape[0])
-        if self.name == "callable":
-            return np.array([float(self.between(X[i : i + 1], X[i : i + 1])[0, 0]) for i in range(X.shape[0])])
         if self.name == "cosine":
             return (largest_sizes(X) > 0).astype(np.float64)
         return self.finish(squared_norms(X)[:, None])[:, 0]
@@ -97,10 +92,7 @@ class Against:
 
     def __init__(self, kernel: Kernel, B: Any) -> None:
         self.kernel = kernel
-        self._rows = B
         self._shift: NDArray[np.float64] | float = 0.0
-        if kernel.name == "callable":
-            return
         if kernel.name == "cosine":
             B = unit_rows(B)
         elif kernel.name == "gaussian":
@@ -118,9 +110,7 @@ class Against:
         return self.kernel.finish(self.shared(A))
 
     def shared(self, A: Any) -> Matrix:
-        """Inner products; for a Gaussian kernel, squared distances with a minus; of a callable, the kernel itself."""
-        if self.kernel.name == "callable":
-            return self._called(A)
+        """Inner products; for a Gaussian kernel, squared distances with a minus;"""
         if self.kernel.name == "cosine":
             A = unit_rows(A)
         elif self.kernel.name == "gaussian" and not sparse.issparse(A):
@@ -145,23 +135,6 @@ class Against:
             return np.asarray(A @ self._transposed)
         product = A @ self._transposed
         return np.ascontiguousarray(product.toarray() if sparse.issparse(product) else product, dtype=np.float64)
-
-    def _called(self, A: Any) -> Matrix:
-        assert self.kernel.function is not None
-        returned = self.kernel.function(A, self._rows)
-        returned = returned.toarray() if sparse.issparse(returned) else returned
-        if np.iscomplexobj(returned):
-            raise InputError("the kernel returned complex numbers; a kernel's values are real")
-        try:
-            values = np.array(returned, dtype=np.float64, order="C")
-        except (TypeError, ValueError) as error:
-            raise InputError(f"the kernel returned {type(returned).__name__}, which is no matrix: {error}") from None
-        shape = (A.shape[0], self._rows.shape[0])
-        if values.shape != shape:
-            raise InputError(
-                f"the kernel returned shape {values.shape} for {shape[0]} and {shape[1]} rows; not {shape}"
-            )
-        return values
 
 
 def squared_norms(X: Any) -> NDArray[np.float64]:
@@ -340,7 +313,7 @@ class MappedColumns(Columns):
 
 def checked(kernel: Kernel, block: Matrix, rows: Rows) -> Matrix:
     """The block; an InputError where a kernel that can give what is not finite did."""
-    if kernel.name in ("polynomial", "callable") and not np.isfinite(block).all():
+    if kernel.name == "polynomial" and not np.isfinite(block).all():
         position, column = (int(at) for at in np.argwhere(~np.isfinite(block))[0])
         row = rows.start + position if isinstance(rows, slice) else rows[position]
         raise InputError(

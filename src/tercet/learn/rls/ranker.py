@@ -18,22 +18,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import RegressorMixin, clone
-from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.choose import Trial, choose
 from tercet.data.letor_folds import deal_queries
-from tercet.data.preferences import Preferences, as_preferences
 from tercet.data.row_queries import query_numbers
 from tercet.errors import DamagedBundleError, InputError
 from tercet.learn.base import COUNT, Count, NotNegative, Positive, Seed
 from tercet.learn.features import FeatureRanker
 from tercet.learn.loop import current_executor
-from tercet.learn.rls.basis import Places, check_memory, chosen_rows, given_rows
+from tercet.learn.rls.basis import Places, check_memory, given_rows, random_rows
 from tercet.learn.rls.held_out import held_out_scores
 from tercet.learn.rls.kernels import (
-    NAMES,
     Columns,
     FeatureColumns,
     GivenColumns,
@@ -44,7 +41,6 @@ from tercet.learn.rls.kernels import (
 )
 from tercet.learn.rls.solving import (
     Alone,
-    ByEdge,
     Comparisons,
     FullSystem,
     PairsByQuery,
@@ -60,13 +56,13 @@ from tercet.store import take_array
 class Training:
     """What a fitted ranker keeps to give more answers about the same rows; never saved.
 
-    query : the number of each row's query (n_rows,), or None where rows have no queries
+    query : number of each row's query (n_rows,)
     """
 
     X: Any
     basis: Places | None
     system: System
-    query: Places | None
+    query: Places
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -81,14 +77,15 @@ class KernelLeastSquares(FeatureRanker):
     (True, 1)
     """
 
-    kernel: Annotated[Any, StrOptions(set(NAMES)), callable] = "linear"
+    kernel: Literal["linear", "gaussian", "polynomial", "cosine", "precomputed"] = "linear"
     gamma: Positive | None = None
     degree: Count = 3
     coef0: NotNegative = 1.0
     l2: Positive = 1.0
     n_basis: Annotated[Any, COUNT, "array-like", None] = None
-    basis: Literal["random", "leverage"] = "random"
     random_state: Seed = 0
+
+    _removed_parameters: ClassVar[dict[str, Any]] = {"basis": "random"}
 
     coef_: NDArray[np.float64] = field(init=False)
     dual_coef_: NDArray[np.float64] = field(init=False)
@@ -127,14 +124,14 @@ class KernelLeastSquares(FeatureRanker):
     def _compared(self, y: NDArray[np.float64], qid: Any) -> tuple[Comparisons, Places]:
         """Which rows are compared, and the number of each row's query."""
 
-    def _learn(self, X: Any, comparisons: Comparisons, query: Places | None) -> None:
+    def _learn(self, X: Any, comparisons: Comparisons, query: Places) -> None:
         training = self._posed(X, comparisons, query)
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found, and named
             learned = self._learned(training, training.system.solve(float(self.l2))[None])
         check_finite(learned)
         self._keep(training, learned[0])
 
-    def _posed(self, X: Any, comparisons: Comparisons, query: Places | None, shared: Shared | None = None) -> Training:
+    def _posed(self, X: Any, comparisons: Comparisons, query: Places, shared: Shared | None = None) -> Training:
         """The system, not yet solved; ``shared`` keeps what kernels with other parameters can use again."""
         current_executor().check(self)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -156,7 +153,7 @@ class KernelLeastSquares(FeatureRanker):
                 return None, FeatureColumns(X)
             basis = np.arange(n_rows)
         elif basis is None:
-            basis = chosen_rows(self.basis, int(self.n_basis), kernel, X, int(self.random_state))
+            basis = random_rows(int(self.n_basis), n_rows, int(self.random_state))
         if kernel.name == "precomputed":
             return basis, GivenColumns(X, self._places_of(X, basis), basis)
         vectors = X if self.n_basis is None else X[basis]
@@ -169,10 +166,8 @@ class KernelLeastSquares(FeatureRanker):
         return basis if K.shape[1] == K.shape[0] else np.arange(len(basis))
 
     def _kernel(self, n_features: int) -> Kernel:
-        name = "callable" if callable(self.kernel) else self.kernel
         gamma = 1.0 / n_features if self.gamma is None else float(self.gamma)
-        function = self.kernel if callable(self.kernel) else None
-        return Kernel(name, gamma, int(self.degree), float(self.coef0), function)
+        return Kernel(self.kernel, gamma, int(self.degree), float(self.coef0))
 
     def _learned(self, training: Training, coefficients: Matrix) -> Matrix:
         """What the learned coefficients of a system are to a user: with a linear kernel always those of features."""
@@ -266,7 +261,7 @@ class KernelLeastSquares(FeatureRanker):
 
     def _fold_of(self, training: Training, folds: Any) -> Places:
         """What each row is left out with; its query where ``folds`` is None."""
-        query = self._known_queries(training)
+        query = training.query
         if folds is None:
             return query
         if hasattr(folds, "__len__") and not isinstance(folds, str):
@@ -299,11 +294,6 @@ class KernelLeastSquares(FeatureRanker):
             raise InputError(f"{what} needs the training rows, which are not saved with a ranker; fit it again")
         return self._training
 
-    def _known_queries(self, training: Training) -> Places:
-        if training.query is None:
-            raise InputError("preferences between rows have no queries that could be left out")
-        return training.query
-
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_") or hasattr(self, "dual_coef_")
 
@@ -316,8 +306,6 @@ class KernelLeastSquares(FeatureRanker):
 
     def _saved_params(self) -> dict[str, Any]:
         params = super()._saved_params()
-        if callable(self.kernel):
-            raise InputError("a ranker with a kernel of your own cannot be saved; use kernel='precomputed'")
         if params["n_basis"] is not None:
             params["n_basis"] = np.asarray(params["n_basis"]).tolist()  # a number, or whatever holds row numbers
         return params
@@ -366,13 +354,12 @@ class RankRLS(KernelLeastSquares):
     Parameters
     ----------
     kernel : "linear", "gaussian" ``exp(-gamma |a - b|²)``, "polynomial" ``(gamma a·b + coef0) ** degree``, "cosine",
-        "precomputed" (X is the kernel matrix), or a callable that takes two matrices of rows and returns (n_a, n_b)
+        "precomputed" (X is the kernel matrix)
     gamma : see ``kernel``; None means 1 / n_features
     degree, coef0 : see ``kernel``
     l2 : λ, the strength of the penalty; a query of n rows has n² terms, so it goes with the size of queries
     n_basis : how many training rows are basis vectors (r), or their row numbers (R); None for all. A linear kernel with
         fewer features than rows is then solved for a weight of each feature, which is the same function
-    basis : how that many are chosen: "random" or "leverage" (drawn by how little the other rows say about a row)
     random_state : seed for the choice of the basis, and of folds
 
     Attributes
@@ -399,39 +386,6 @@ class RankRLS(KernelLeastSquares):
     >>> bool(scores[0] > scores[1] and scores[2] > scores[3])
     True
     """
-
-    def fit_preferences(self, X: Any, prefs: Preferences) -> Self:
-        """Learn from preferences between rows that no query holds together.
-
-        Parameters
-        ----------
-        X : features, dense or CSR
-        prefs : ``better`` and ``worse`` are rows of X; their queries are not looked at. ``weight`` says how much a
-            preference counts, ``margin`` by how much the better row should win, 1 where it is left out
-
-        Notes
-        -----
-        With ``n_basis`` the kernel of the rows that are compared with the basis is held twice; without, a factor of
-        their Laplacian beside the kernel matrix.
-        """
-        self._check_params()
-        self._forget()
-        features = self._validated(X, reset=True, dtype=np.float64)
-        prefs = as_preferences(prefs)
-        if not len(prefs):
-            raise InputError("prefs is empty, so there is nothing to learn from")
-        n_rows = features.shape[0]
-        for name, rows in (("better", prefs.better), ("worse", prefs.worse)):
-            if (wrong := rows >= n_rows).any():
-                first = int(wrong.argmax())
-                raise InputError(f"{name}[{first}] is row {rows[first]}, but X has {n_rows} rows (0 to {n_rows - 1})")
-        weight, margin = (
-            np.ones(len(prefs)) if column is None else column.astype(np.float64)
-            for column in (prefs.weight, prefs.margin)
-        )
-        compared = ByEdge(prefs.better.astype(np.int64), prefs.worse.astype(np.int64), weight, margin)
-        self._learn(features, compared, None)
-        return self
 
     def _compared(self, y: NDArray[np.float64], qid: Any) -> tuple[Comparisons, Places]:
         query, n_queries = query_numbers(qid, len(y))

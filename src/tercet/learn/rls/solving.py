@@ -30,7 +30,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 from scipy.linalg import lapack
 from scipy.linalg.blas import dsyrk
 
@@ -185,81 +185,6 @@ class PairsByQuery(Comparisons):
         query = np.searchsorted(self.starts, positions, side="right")
         starts = np.flatnonzero(np.diff(query, prepend=-1, append=-1))
         return PairsByQuery(self._y, self.rows[positions], starts)
-
-
-class ByEdge(Comparisons):
-    """Pairs of rows, each with a weight w and a target: a row ``√w (e_better - e_worse)`` of C for each.
-
-    ``L = C'C`` is sparse. Where a square factor is wanted (``dual``), each connected part of the graph has one of its
-    rows grounded: ``f'Lf`` depends on differences to that row alone, and the Laplacian of the others has a Cholesky
-    factor.
-    """
-
-    def __init__(self, better: NDArray[np.int64], worse: NDArray[np.int64], weight: Vector, margin: Vector) -> None:
-        self.rows, ends = np.unique(np.concatenate([better, worse]), return_inverse=True)
-        n, n_edges = len(self.rows), len(better)
-        edge = np.arange(n_edges)
-        root = np.sqrt(weight)
-        self._C = sparse.csr_array(
-            (np.concatenate([root, -root]), (np.concatenate([edge, edge]), ends)), shape=(n_edges, n)
-        )
-        self.laplacian = sparse.csr_array(self._C.T @ self._C)
-        self.strength = 2.0 * float(self.laplacian.diagonal().max())
-        self.right = self._C.T @ (root * margin)  # C't
-        n_parts, part = sparse.csgraph.connected_components(self.laplacian, directed=False)
-        order = np.argsort(part, kind="stable")
-        self._by_part, self._part_starts = order, np.searchsorted(part[order], np.arange(n_parts + 1))
-        is_ground = np.zeros(n, dtype=bool)
-        is_ground[order[self._part_starts[:-1]]] = True
-        self._ground_of = order[self._part_starts[:-1]][part]
-        self._free = np.flatnonzero(~is_ground)
-        self._factor: Matrix | None = None
-
-    @property
-    def target(self) -> Vector:  # type: ignore[override]
-        return linalg.solve_triangular(self._grounded(), self.right[self._free], lower=True, check_finite=False)
-
-    def moments(self, columns: Columns) -> tuple[Matrix, Vector]:
-        values = np.concatenate(
-            [columns.block(self.rows[part]) for part in parts_of(len(self.rows), columns.n_columns)]
-        )
-        # L takes no notice of what is the same for all of a connected part; without it less is cancelled.
-        for start, end in pairwise(self._part_starts):
-            members = self._by_part[start:end]
-            values[members] -= values[members].mean(axis=0)
-        gram = np.asfortranarray(values.T @ (self.laplacian @ values))
-        return 0.5 * (gram + gram.T), values.T @ self.right
-
-    def _grounded(self) -> Matrix:
-        """R with ``R R'`` the Laplacian without the grounded rows."""
-        if self._factor is None:
-            inner = self.laplacian[self._free][:, self._free].toarray()
-            factor, info = lapack.dpotrf(inner.T, lower=1, clean=1, overwrite_a=1)
-            if info != 0:
-                weights = self._C.data**2
-                raise InputError(
-                    f"weights from {weights.min():.3g} to {weights.max():.3g} are too far apart: beside the largest, "
-                    "rounding leaves nothing of the smallest. Use weights nearer to each other, or n_basis"
-                )
-            self._factor = factor
-        return self._factor
-
-    def dual(self, K: Matrix) -> Matrix:
-        half = self.forward(K)
-        return self.forward(half.T)
-
-    def back(self, b: Matrix) -> Matrix:
-        a = np.zeros((len(self.rows), *b.shape[1:]))
-        inner = self._grounded() @ b
-        a[self._free] = inner
-        np.subtract.at(a, self._ground_of[self._free], inner)
-        return a
-
-    def forward(self, values: Matrix) -> Matrix:
-        return self._grounded().T @ (values[self._free] - values[self._ground_of[self._free]])
-
-    def take(self, positions: NDArray[np.int64]) -> ByEdge:
-        raise InputError("preferences between rows have no queries that could be left out")
 
 
 def _centre(values: Matrix, starts: NDArray[np.int64]) -> None:
