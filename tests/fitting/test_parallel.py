@@ -12,7 +12,9 @@ from scipy import sparse
 import tercet as tc
 from tercet.errors import InputError
 from tercet.fitting import cross_language, parallel
+from tercet.learn.lsi import common_directions, directions_of, mapped_to
 from tercet.measure import parse_measure
+from tercet.weights import LowRank, Weights
 
 
 def two_languages(n=300, n_meanings=40, seed=0):
@@ -130,9 +132,10 @@ def test_two_spaces_side_by_side_count_alike():
     Q, D = (sparse.csr_array(rng.random((30, n)).astype(np.float32)) for n in (8, 6))
     rows = np.arange(30)
     translations = np.column_stack([rows, rows])
+    A, B = (directions_of(texts, "texts", 3, 0) for texts in (Q, D))
     one, other = (
-        tc.LSIRanker(n_components=3, parallel=how).fit_parallel(Q, D, translations=translations).weights_
-        for how in ("joint", "ridge")
+        Weights([LowRank(query_factors=U, doc_factors=V, typical_length=1.0, unit_queries=True)])
+        for U, V in (common_directions(Q, D, 3, 0), (A, mapped_to(A, B, Q, D, translations)))
     )
     scores = cross_language.side_by_side(one, other, Q, D).score(Q, D)
     q, d = (

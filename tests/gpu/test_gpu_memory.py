@@ -99,8 +99,6 @@ def test_what_a_card_cannot_take_is_refused_or_left_to_the_cpu():
     with on_host_gpu(gpu, strict=False):
         HashedRanker(n_buckets=64).fit(Q, prefs)
     assert not gpu.launched
-    with on_host_gpu(), pytest.raises(ParameterError, match="learn it on the CPU, or form='words'"):
-        tc.DenseRanker(form="texts").fit(Q, prefs)
     with on_host_gpu(HostGpu(memory=100)), pytest.raises(MemoryLimitError, match=r"W of 40 by 40 words takes 6,400"):
         tc.DenseRanker().fit(Q, prefs)
 

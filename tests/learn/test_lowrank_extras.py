@@ -205,7 +205,6 @@ def test_given_weights_that_are_tied_or_learn_documents_can_be_gone_on_from():
         ({"tied": True}, "tied=True"),
         ({"diagonal": None, "normalise": "latent"}, "normalise='latent'"),
         ({"start": "parallel"}, "start='parallel'"),
-        ({"start": "ridge"}, "start='ridge'"),
     ],
 )
 def test_what_needs_v_to_learn_is_refused(options, what):

@@ -317,17 +317,12 @@ def test_a_failed_fit_leaves_no_old_model():
         _ = ranker.weights_
 
 
-def test_mates_may_be_named_and_a_ridge_map_is_kept_with_the_model(tmp_path):
+def test_translations_may_be_named():
     rng = np.random.default_rng(0)
     Q, D = random_texts(rng, 30, 9), random_texts(rng, 40, 13)
     translations = np.column_stack([np.arange(25), rng.permutation(40)[:25]])
     joint = tc.LSIRanker(n_components=5).fit_parallel(Q, D, translations=translations)
     assert same_bits(joint.weights_, tc.LSIRanker(n_components=5).fit_parallel(Q[:25], D[translations[:, 1]]).weights_)
-    ridge = tc.LSIRanker(n_components=5, parallel="ridge").fit_parallel(Q, D, translations=translations)
-    ridge.save(tmp_path / "model")
-    loaded = tc.load(tmp_path / "model")
-    assert loaded.parallel == "ridge"
-    assert same_bits(loaded.weights_, ridge.weights_)
     with pytest.raises(InputError, match=r"translations\[0\] is \(30, 0\)"):
         joint.fit_parallel(Q, D, translations=[(30, 0)])
 

@@ -69,63 +69,6 @@ def test_a_diagonal_held_at_zero_stays_there_and_the_rest_learns_as_written(seed
     np.testing.assert_allclose(ranker.weights_.sparse.toarray(), W, atol=2e-5)
 
 
-@given(seed=st.integers(0, 10**6), diagonal=st.sampled_from(["learned", "zero"]), one=st.booleans())
-def test_a_dense_w_kept_by_texts_takes_the_same_steps(seed, diagonal, one):
-    Q, D, prefs = made_data(seed)
-    if one:
-        D, prefs = Q, random_preferences(np.random.default_rng(seed), 60, Q.shape[0], Q.shape[0])
-    how = {"rate": 0.9, "schedule": "inverse-sqrt", "diagonal": diagonal}
-    texts = tc.DenseRanker(form="texts", **how).fit(Q, prefs, D)
-    words = tc.DenseRanker(**how).fit(Q, prefs, D)
-    terms = np.arange(N_TERMS)
-    np.testing.assert_allclose(texts.weights_.rows(terms), words.weights_.rows(terms), atol=2e-5)
-    np.testing.assert_allclose(texts.score_matrix(Q, D), words.score_matrix(Q, D), atol=2e-5)
-    assert texts.history_[-1].violation_rate == words.history_[-1].violation_rate
-
-
-def test_a_dense_w_kept_by_texts_with_two_vocabularies_goes_on_and_is_saved(tmp_path):
-    rng = np.random.default_rng(1)
-    Q, D = random_texts(rng, 9, N_TERMS), random_texts(rng, 11, 7)
-    prefs = random_preferences(rng, 40, 9, 11)
-    whole = tc.DenseRanker(rate=0.5, form="texts").fit(Q, prefs, D)
-    halves = tc.DenseRanker(rate=0.5, form="texts").partial_fit(Q, prefs[:15], D)
-    halves.save(tmp_path / "half")
-    halves = tc.load(tmp_path / "half").partial_fit(Q, prefs[15:], D)
-    words = tc.DenseRanker(rate=0.5).fit(Q, prefs, D)
-    for ranker in (whole, halves):
-        np.testing.assert_allclose(
-            ranker.weights_.rows(np.arange(N_TERMS)), words.weights_.rows(np.arange(N_TERMS)), atol=2e-5
-        )
-    with pytest.raises(InputError, match="goes on learning from the texts it began with"):
-        whole.partial_fit(Q * 2, prefs, D)
-    assert whole.n_steps_ == 40  # and is still what it was
-    with pytest.raises(MemoryLimitError, match="inner products of 9 queries and 11 documents take"):
-        tc.DenseRanker(form="texts", max_memory=1000).fit(Q, prefs, D)
-
-
-@pytest.mark.parametrize(
-    ("n_docs", "n_doc_terms", "diagonal", "n_bytes"),
-    [
-        (None, N_TERMS, "learned", 12 * 9**2),
-        (None, N_TERMS, "zero", 12 * 9**2),
-        (11, N_TERMS, "learned", 4 * (9**2 + 11**2 + 3 * 9 * 11)),
-        (11, N_TERMS, "zero", 4 * (9**2 + 11**2 + 2 * 9 * 11)),
-        (11, 7, "learned", 4 * (9**2 + 11**2 + 2 * 9 * 11)),
-    ],
-)
-def test_a_dense_w_kept_by_texts_takes_the_bytes_it_says(n_docs, n_doc_terms, diagonal, n_bytes):
-    rng = np.random.default_rng(1)
-    Q = random_texts(rng, 9, N_TERMS)
-    D = None if n_docs is None else random_texts(rng, n_docs, n_doc_terms)
-    prefs = random_preferences(rng, 20, 9, n_docs or 9)
-    ranker = tc.DenseRanker(form="texts", diagonal=diagonal, max_memory=n_bytes).fit(Q, prefs, D)
-    state = ranker._state
-    kept = (state.amounts, state._products.queries, state._products.docs, state._products.start, state._products.M)
-    assert sum(array.nbytes for array in {id(array): array for array in kept}.values()) == n_bytes
-    with pytest.raises(MemoryLimitError, match=f"take {n_bytes:,} bytes"):
-        tc.DenseRanker(form="texts", diagonal=diagonal, max_memory=n_bytes - 1).fit(Q, prefs, D)
-
-
 def test_a_diagonal_of_zero_needs_one_vocabulary():
     Q, D = random_texts(np.random.default_rng(0), 3, 4), random_texts(np.random.default_rng(0), 3, 5)
     with pytest.raises(InputError, match="diagonal='zero' needs one vocabulary"):

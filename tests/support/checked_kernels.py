@@ -187,12 +187,6 @@ def learners(*classes: str) -> Workload:
     return lambda rng, folder: run_learners(rng, *classes)
 
 
-def dense_by_texts(rng: np.random.Generator, folder: Path) -> None:
-    Q, D, prefs = made_data(int(rng.integers(1000)), n=300)
-    for diagonal in ("learned", "zero"):
-        tc.DenseRanker(form="texts", diagonal=diagonal).fit(Q, prefs, D).partial_fit(Q, prefs[::-1], D)
-
-
 def correlated_words(rng: np.random.Generator, folder: Path) -> None:
     for n_words in (1, 11, 40):
         CorrelatedWords(n_frequent=9, n_bins=3).fit(random_texts(rng, 60, n_words, density=0.5))
@@ -278,7 +272,6 @@ GROUPS: dict[str, dict[str, Workload]] = {
         "binned": learners("CorrelatedRanker"),
         "dense": learners("DenseRanker"),
         "diagonal": learners("DiagonalRanker"),
-        "dual": dense_by_texts,
         "support": learners("PrunedRanker"),
         "hashed": learners("HashedRanker"),
         "lowrank": learners("LowRankRanker", "MultiTaskRanker"),

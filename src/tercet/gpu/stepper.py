@@ -272,10 +272,7 @@ class GpuExecutor(Executor):
 
     def _check_state(self, state: State) -> None:
         if type(state) not in ON_GPU:
-            raise ParameterError(
-                f"a {type(state).__name__} is not learned on a GPU; learn it on the CPU"
-                + (", or form='words'" if type(state).__name__ == "DualState" else "")
-            )
+            raise ParameterError(f"a {type(state).__name__} is not learned on a GPU; learn it on the CPU")
         with self.gpu.errors():
             ON_GPU[type(state)].check(self.gpu, state, deterministic=self.deterministic)
 

@@ -312,11 +312,6 @@ class SgdRanker(TermPairRanker):
     def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> State:
         """The state before the first step."""
 
-    @classmethod
-    def _state_class_of(cls, params: Mapping[str, Any]) -> type[State]:
-        """The class of the states that a ranker with these parameters has."""
-        return cls._state_class
-
     def fit(
         self,
         Q: Any,
@@ -454,7 +449,7 @@ class SgdRanker(TermPairRanker):
     def _from_bundle(cls, params: dict[str, Any], saved: SavedRanker) -> Self:
         ranker = cls._with_params(params, saved.where)
         stored = decode(SavedState, saved.meta, where=saved.where)
-        ranker._state = cls._state_class_of(params).from_state(stored.state, saved.arrays, f"{saved.where} state")
+        ranker._state = cls._state_class.from_state(stored.state, saved.arrays, f"{saved.where} state")
         ranker.n_steps_ = ranker._state.step
         ranker.n_features_in_, ranker.n_doc_features_ = ranker._state.shape
         return ranker

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -14,7 +13,6 @@ from tercet.errors import InputError, MemoryLimitError
 from tercet.kernels.dense import dense_advance
 from tercet.kernels.rows import Chunk
 from tercet.learn.base import Count, Positive, SgdRanker
-from tercet.learn.dual import DualState
 from tercet.learn.matrices import KernelInput, by_document_frequency, reorder_columns
 from tercet.learn.state import Schedule, State, Steps, check_order, physical_memory
 from tercet.store.schema import OMIT_DEFAULT, Shape
@@ -69,10 +67,7 @@ class DenseState(State):
 class DenseRanker(SgdRanker):
     """Every pair of words has a weight, learned by SGD on the margin rank loss from W = I.
 
-    Needs 4 bytes for each pair of words. Cost of a step: words of the query times words of the two documents. With
-    ``form="texts"``, for n queries and m documents, ``4 (n² + m² + 2nm)`` bytes instead, ``4nm`` more where W starts
-    from the identity, ``12n²`` in all where documents and queries are the same matrix; a step costs O(n), and O(m)
-    more where it changes W.
+    Memory: 4 bytes for each pair of words. Cost of a step: words of the query times words of the two documents.
 
     Parameters
     ----------
@@ -83,10 +78,6 @@ class DenseRanker(SgdRanker):
     diagonal : {"learned", "zero"}
         ``zero`` starts from nothing and never weighs a word against itself, so that only other words can match (Bai
         et al., section 4.1).
-    form : {"words", "texts"}
-        What is kept: W, or how much each pair of a query and a document adds to it. Both take the same steps, up to
-        rounding. With texts as long as articles, ``"texts"`` is hundreds of times faster; it goes on learning from the
-        same texts only, and keeps them.
     margin : the margin a preference must reach, where it has none of its own
     epochs : passes over the preferences
     shuffle : a new order for each pass, drawn from ``random_state``
@@ -108,29 +99,22 @@ class DenseRanker(SgdRanker):
     rate: Positive = 200.0
     schedule: Schedule = "inverse-sqrt"
     diagonal: Literal["learned", "zero"] = "learned"
-    form: Literal["words", "texts"] = "words"
     max_memory: Count | None = None
 
     _state_class = DenseState
-    _added_parameters: ClassVar[dict[str, Any]] = {"diagonal": "learned", "form": "words"}
+    _added_parameters: ClassVar[dict[str, Any]] = {"diagonal": "learned"}
 
-    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> DenseState | DualState:
+    def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> DenseState:
         if self.diagonal == "zero" and Q.shape[1] != D.shape[1]:
             raise InputError(
                 f"Q has {Q.shape[1]} columns and D {D.shape[1]}; diagonal='zero' needs one vocabulary, in which a word "
                 "can meet itself"
             )
         allowed = self.max_memory if self.max_memory is not None else physical_memory() * 3 // 4
-        if self.form == "texts":
-            return DualState.start(Q, D, zero_diagonal=self.diagonal == "zero", max_memory=allowed)
         needed = 4 * Q.shape[1] * D.shape[1]
         if needed > allowed:
             raise MemoryLimitError(
                 f"a dense W for {Q.shape[1]:,} query and {D.shape[1]:,} document words takes {needed:,} bytes; "
-                f"{allowed:,} are allowed. Use fewer words, LowRankRanker, or form='texts' where texts are few"
+                f"{allowed:,} are allowed. Use fewer words, or LowRankRanker"
             )
         return DenseState.start(Q.shape[1], by_document_frequency(D), zero_diagonal=self.diagonal == "zero")
-
-    @classmethod
-    def _state_class_of(cls, params: Mapping[str, Any]) -> type[State]:
-        return DualState if params["form"] == "texts" else DenseState

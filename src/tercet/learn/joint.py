@@ -27,7 +27,6 @@ from tercet.kernels.rows import Chunk
 from tercet.learn.base import Count, NotNegative, Positive, SgdRanker, TermPairRanker
 from tercet.learn.dense import DenseRanker
 from tercet.learn.diagonal import DiagonalRanker
-from tercet.learn.dual import DualState
 from tercet.learn.hashed import HashedRanker
 from tercet.learn.loop import Callback, Checkpoint, current_executor
 from tercet.learn.lowrank import LowRankRanker
@@ -250,7 +249,7 @@ class JointState(State):
     def from_state(cls, meta: object, arrays: Mapping[str, NDArray[Any]], where: str) -> Self:
         stored = decode(StoredJoint, meta, where=where)
         stepping = (ranker._state_class for ranker in STEP_BY_STEP)
-        classes: list[type[State]] = [FixedState, SparseState, DualState, *stepping]
+        classes: list[type[State]] = [FixedState, SparseState, *stepping]
         states = {state.__name__: state for state in classes}
         if stored.inner_class not in states:
             raise DamagedBundleError(

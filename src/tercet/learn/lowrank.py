@@ -19,7 +19,6 @@ from tercet.learn.loop import Callback
 from tercet.learn.matrices import KernelInput
 from tercet.learn.sources import Source
 from tercet.learn.starts import (
-    ACROSS,
     GivenStart,
     LabelledRows,
     Rare,
@@ -201,7 +200,7 @@ class LowRankRanker(SgdRanker):
     identity_weight : float
         w. Scores of unit-length texts lie below 1, so a margin of 1 forces large factors; a weight of 5 to 10 holds
         on to word matching, which is the safer choice when preferences are few.
-    start : {"random", "lsi", "classes", "parallel", "ridge"}
+    start : {"random", "lsi", "classes", "parallel"}
         Normal factors (Bai et al.), or ``U'V = w L`` with L the leading directions of the documents, weighted by their
         singular values over the largest: latent semantic indexing, which relates words no preference has seen. It
         costs one randomised decomposition of D. Of stored rows it is another one, a block at a time, which finds the
@@ -212,9 +211,8 @@ class LowRankRanker(SgdRanker):
         ``n_components``, and knows them from the source (``SampledSource.from_labels``) or from ``fit(…, labels=)``.
 
         Two vocabularies start from ``fit(…, translations=)``, texts that mean the same, as ``LSIRanker.fit_parallel``
-        does: ``"parallel"`` from the directions that translations have in common (cross-language LSI), ``"ridge"``
-        from LSI of each side and a ridge map between the two. Both score, and learn, the cosine of latent vectors:
-        ``normalise`` is then ``"latent"`` and ``diagonal`` None.
+        does: ``"parallel"`` is the directions that translations have in common (cross-language LSI). Its scores are
+        cosines of latent vectors: ``normalise`` is then ``"latent"`` and ``diagonal`` None.
     normalise : {"latent", None}
         ``"latent"`` learns and scores the cosine of latent vectors: texts count as if scaled so that U'q and V'd have
         length 1, whatever U and V have become. It needs ``diagonal=None``; a start from LSI is then LSI itself, its
@@ -249,7 +247,7 @@ class LowRankRanker(SgdRanker):
     tied: bool = False
     diagonal: Literal["identity", "learned"] | None = "identity"
     identity_weight: NotNegative = 1.0
-    start: Literal["random", "lsi", "classes", "parallel", "ridge"] = "random"
+    start: Literal["random", "lsi", "classes", "parallel"] = "random"
     spread: Positive = 0.1
     scale_documents: bool = False
     n_frequent: Count | None = None
@@ -322,8 +320,8 @@ class LowRankRanker(SgdRanker):
         Parameters
         ----------
         translations : integer pairs (n, 2), optional
-            Rows of Q and of D that mean the same, such as a text and its translation: what ``start="parallel"`` and
-            ``start="ridge"`` find directions in that two vocabularies have in common.
+            Rows of Q and of D that mean the same, such as a text and its translation: ``start="parallel"``
+            finds their common directions.
         labels : optional
             The class of each row of D, for ``start="classes"``; a source that draws from labels has them itself.
         start : Weights, optional
@@ -375,7 +373,7 @@ class LowRankRanker(SgdRanker):
 
     @property
     def _cosine(self) -> bool:
-        return self.normalise == "latent" or self.start in ACROSS
+        return self.normalise == "latent" or self.start == "parallel"
 
     def _start(
         self,
@@ -405,9 +403,7 @@ class LowRankRanker(SgdRanker):
                 "start='random', or start='parallel' where there are translations"
             )
         if translations is not None:
-            factors = directions_of_translations(
-                self.start, Q, D, translations, self.n_components, self.random_state, rare
-            )
+            factors = directions_of_translations(Q, D, translations, self.n_components, self.random_state, rare)
             U, V = for_cosine(factors)
         elif self.start == "lsi":
             keep = None if rare is None else rare[1] == 0
@@ -451,7 +447,7 @@ class LowRankRanker(SgdRanker):
         if not self.learn_documents and (cosine or self.tied):
             what = "tied=True" if self.tied else "normalise='latent'"
             if cosine and self.normalise is None:
-                what = f"start={self.start!r}" if self.start in ACROSS else "a start whose scores are cosines"
+                what = f"start={self.start!r}" if self.start == "parallel" else "a start whose scores are cosines"
             raise ParameterError(f"learn_documents=False leaves V as it is; it cannot be had with {what}")
 
     def _state_with(

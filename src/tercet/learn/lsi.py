@@ -20,7 +20,6 @@ from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.learn.base import Count, SavedRanker, Seed, TermPairRanker
 from tercet.learn.choosing import matching_margins, rank_loss
 from tercet.learn.loop import current_executor
-from tercet.learn.stored import leading_directions
 from tercet.store import is_mapped
 from tercet.store.codec import decode, encode
 from tercet.weights import Identity, LowRank, Part, Weights
@@ -54,12 +53,6 @@ class LSIRanker(TermPairRanker):
     alpha : float from 0 to 1, "auto" or None
         Share of LSI in the blend; None is LSI alone. ``"auto"`` takes the multiple of 0.05 with the least rank loss on
         the preferences, chosen together with ``n_components``; equal ones go to the smaller of each.
-    parallel : {"joint", "ridge"}
-        What ``fit_parallel`` finds: the directions of translations side by side (cross-language LSI), or directions of
-        each side, in all its texts, and the linear map from those of D to those of Q with the least squared error on
-        unit latent vectors of translations. Its ridge penalty is the one with the least error on each translation when
-        left out. Documents are what is mapped, since mapped queries would all come near to a few of them (Shigeto et
-        al. 2015).
     random_state : seed of the decomposition where it is a randomised one
 
     Attributes
@@ -71,8 +64,7 @@ class LSIRanker(TermPairRanker):
     -----
     Cost: up to 6,000 texts or words are decomposed exactly, from the inner products of all texts, in time of the third
     power of their number (4,600 texts of 900 words: half a minute); more by a randomised decomposition, about 12
-    products of D with ``n_components`` vectors. Mapped rows are decomposed a block at a time, in as many passes; sums
-    are then taken in another order, so the last bits are not those of a matrix in memory. A choice adds the latent
+    products of D with ``n_components`` vectors. Mapped rows take as many passes. A choice adds the latent
     vectors of the texts in the preferences, once each where half a gigabyte holds them.
 
     Examples
@@ -87,10 +79,9 @@ class LSIRanker(TermPairRanker):
 
     n_components: Count | Literal["auto"] = 100
     alpha: Annotated[float, Interval(Real, 0, 1, closed="both")] | Literal["auto"] | None = None
-    parallel: Literal["joint", "ridge"] = "joint"
     random_state: Seed = 0
 
-    _added_parameters: ClassVar[dict[str, Any]] = {"parallel": "joint"}
+    _removed_parameters: ClassVar[dict[str, Any]] = {"parallel": "joint"}
 
     def cost_per_step(self, n_query_words: float, n_doc_words: float) -> float:
         """Return the words of the three texts: nothing learns by steps."""
@@ -130,8 +121,7 @@ class LSIRanker(TermPairRanker):
         Q, D : matrices in the vocabulary of queries and in that of documents
         prefs : Preferences on the rows of the two; needed for ``n_components="auto"``
         translations : integer pairs (n, 2), optional
-            A row of Q and a row of D that mean the same; by default rows i do. Texts without a translation count for
-            ``parallel="ridge"`` only.
+            A row of Q and a row of D that mean the same; by default rows i do. Other texts do not count.
         """
         self._begin(prefs)
         if self.alpha is not None:
@@ -145,12 +135,8 @@ class LSIRanker(TermPairRanker):
                 f"Q has {queries.shape[0]} rows and D {docs.shape[0]}; rows are parallel texts, so they must agree"
             )
         pairs = None if translations is None else checked_translations(translations, queries.shape[0], docs.shape[0])
-        if self.parallel == "ridge":
-            same = np.repeat(np.arange(docs.shape[0])[:, None], 2, axis=1) if pairs is None else pairs
-            directions = mapped_directions(queries, docs, same, self._widest, self.random_state)
-        else:
-            rows = (queries, docs) if pairs is None else (queries[pairs[:, 0]], docs[pairs[:, 1]])
-            directions = common_directions(*rows, self._widest, self.random_state)
+        rows = (queries, docs) if pairs is None else (queries[pairs[:, 0]], docs[pairs[:, 1]])
+        directions = common_directions(*rows, self._widest, self.random_state)
         return self._choose(*directions, queries, docs, prefs)
 
     def _begin(self, prefs: Preferences | None) -> None:
@@ -249,9 +235,7 @@ def directions_of(texts: sparse.csr_array, name: str, n_components: int, seed: i
     seed = int(seed) % 2**32  # scikit-learn takes no larger one
     if min(texts.shape) <= _EXACT_UP_TO:
         size, directions = _exact_directions(texts, n)
-    elif is_mapped(texts.data):
-        size, directions = leading_directions(texts, n, n_iter=5, seed=seed)
-    else:  # it fixes the signs, too
+    else:  # fixes the signs, too
         _, size, directions = randomized_svd(texts, n, n_iter=5, random_state=seed)
     if not size[0] > 0:
         raise InputError(f"{name} has no word in any text; there is no direction to find")
@@ -287,25 +271,6 @@ def checked_translations(translations: Any, n_queries: int, n_docs: int) -> NDAr
     return pairs.astype(np.int64)
 
 
-def mapped_directions(
-    queries: sparse.csr_array,
-    docs: sparse.csr_array,
-    translations: NDArray[np.int64],
-    n_components: int,
-    seed: int,
-    rare: tuple[NDArray[np.uint8], NDArray[np.uint8]] | None = None,
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Directions of the texts of each side, and a map between them; words that are marked as rare have no factors.
-
-    Cost: two decompositions, and n_translations × n_components² for each of nine penalties.
-    """
-    A = directions_of(queries, "Q", n_components, seed)
-    B = directions_of(docs, "D", n_components, seed)
-    if rare is not None:
-        A, B = A * (rare[0] == 0)[:, None], B * (rare[1] == 0)[:, None]
-    return A, mapped_to(A, B, queries, docs, translations)
-
-
 def mapped_to(
     A: NDArray[np.float32],
     B: NDArray[np.float32],
@@ -320,21 +285,14 @@ def mapped_to(
 
 
 def ridge_map(X: NDArray[np.float64], Y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The M of least ``|XM - Y|² + l2 |M|²``, with the l2 of least squared error when each row is left out.
+    """Return the M of least ``|XM - Y|² + l2 |M|²``, with the l2 of least squared error when each row is left out.
 
-    The error of row i without it is that with it over ``1 - h_i``, h the diagonal of ``X (X'X + l2 I)^-1 X'``.
     Penalties are multiples of the mean eigenvalue of X'X.
     """
-    squares, vectors = eigh(X.T @ X)
-    squares = np.maximum(squares, 0.0)
-    Z, best = X @ vectors, (np.inf, np.empty(0))
-    G = Z.T @ Y
-    for l2 in RIDGE_PENALTIES * (squares.mean() or 1.0):
-        inverse = 1.0 / (squares + l2)
-        leverage = np.einsum("ij,ij,j->i", Z, Z, inverse)
-        residual = (Y - (Z * inverse) @ G) / (1.0 - leverage)[:, None]
-        best = min(best, (float(np.square(residual).sum()), inverse), key=lambda one: one[0])
-    return np.asarray((vectors * best[1]) @ G)
+    from sklearn.linear_model import RidgeCV  # few fits need the map, and the import is slow
+
+    mean = float(np.square(X).sum()) / X.shape[1] or 1.0
+    return np.atleast_2d(RidgeCV(RIDGE_PENALTIES * mean, fit_intercept=False).fit(X, Y).coef_).T
 
 
 def _unit_rows(latent: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -29,8 +29,6 @@ from tercet.learn.loop import Callback, current_executor
 from tercet.learn.lowrank import LowRankState
 from tercet.learn.sources import ArraySource, Source, as_source
 from tercet.learn.starts import (
-    ACROSS,
-    AcrossStart,
     Factors,
     GivenStart,
     Rare,
@@ -232,7 +230,7 @@ class MultiTaskRanker(SgdRanker):
     shared : {"both", "documents"}
         What the second task has of the first: its query words have the factors that they have in documents,
         ``V_E'V_E``, or their own, ``U_E'V_E``.
-    start : {"random", "parallel", "ridge"}
+    start : {"random", "parallel"}
         Normal factors, or those that translations give, as in ``LowRankRanker``. With ``shared="documents"`` query
         words of the second task start with the factors that they have in documents.
     n_components, spread, normalise : see ``LowRankRanker``; ``"latent"`` is meant for all tasks
@@ -256,7 +254,7 @@ class MultiTaskRanker(SgdRanker):
     n_components: Count = 100
     spread: Positive = 0.1
     n_frequent: Count | None = None
-    start: Literal["random"] | AcrossStart = "random"
+    start: Literal["random", "parallel"] = "random"
     normalise: Literal["latent"] | None = None
     rate: Positive = 0.1
     schedule: Schedule = "constant"
@@ -415,9 +413,7 @@ class MultiTaskRanker(SgdRanker):
             known = GivenStart.from_weights(given)
             return self._state_with(self._given_factors(known, (n, m)), known.cosine, rare)
         if translations is not None:
-            factors = directions_of_translations(
-                self.start, Q, D, translations, self.n_components, self.random_state, rare
-            )
+            factors = directions_of_translations(Q, D, translations, self.n_components, self.random_state, rare)
             return self._state_with(factors, True, rare)
         tied = self.shared == "both"
         U, V = normal_factors(n + m, None if tied else m, self.n_components, self.spread, self.random_state)
@@ -437,7 +433,7 @@ class MultiTaskRanker(SgdRanker):
     def _state_of(
         self, U: NDArray[np.float32], V: NDArray[np.float32], n_first: int, cosine: bool, rare: Rare | None
     ) -> MultiTaskState:
-        cosine = cosine or self.normalise == "latent" or self.start in ACROSS
+        cosine = cosine or self.normalise == "latent" or self.start == "parallel"
         nothing = np.empty(0, dtype=np.float32)
         state = MultiTaskState(
             U, V, nothing, learn_diagonal=False, scale_documents=False, n_first=n_first, cosine=cosine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from tercet.kernels.rows import Chunk
 from tercet.kernels.support import N_DIGITS, largest_of_rows, support_advance
 from tercet.learn.base import Count, Positive, SgdRanker
 from tercet.learn.dense import DenseState
-from tercet.learn.dual import DualState
 from tercet.learn.loop import Callback, Run
 from tercet.learn.matrices import KernelInput, by_document_frequency, reorder_columns
 from tercet.learn.progress import ProgressBar
@@ -26,11 +25,10 @@ from tercet.learn.sources import Source
 from tercet.learn.state import Schedule, State, Steps, check_order, physical_memory
 from tercet.store.codec import decode, encode
 from tercet.store.fields import csr_problem
-from tercet.store.schema import OMIT_DEFAULT, Shape
+from tercet.store.schema import Shape
 from tercet.weights import Sparse, Weights
 
 _ENTRIES_AT_ONCE = 1 << 20  # of W, looked at together when rows are pruned
-_ROWS_OF_TEXTS_AT_ONCE = 1 << 26  # entries of W, which are made from all texts together
 _BYTES_OF_ENTRY = 8  # a value and its column
 _ALL_COLUMNS = np.empty((0, 0), dtype=np.int32)  # of a W without columns of its own
 
@@ -87,7 +85,6 @@ class StoredPruning:
     inner: dict[str, Any]
     cuts: tuple[tuple[int, int], ...]
     step: Steps
-    by_texts: Annotated[bool, OMIT_DEFAULT] = False  # all of W, as a sum over pairs of texts
 
 
 class PrunedState(State):
@@ -96,11 +93,9 @@ class PrunedState(State):
     cuts : (step, entries that stay in each row after it), in the order of their steps
     """
 
-    def __init__(
-        self, inner: DenseState | DualState | SupportState, cuts: Sequence[tuple[int, int]] = (), step: int = 0
-    ) -> None:
+    def __init__(self, inner: DenseState | SupportState, cuts: Sequence[tuple[int, int]] = (), step: int = 0) -> None:
         self.inner = inner
-        self.order = by_document_frequency(inner.D) if isinstance(inner, DualState) else inner.order
+        self.order = inner.order
         self.cuts = tuple(cuts)
         self.step = step
 
@@ -121,15 +116,9 @@ class PrunedState(State):
     @property
     def n_live(self) -> int:
         """Weights that are not zero."""
-        if isinstance(self.inner, DualState):
-            rows = self.inner.rows_of_w(self.order, max(1, _ENTRIES_AT_ONCE // self.shape[1]))
-            return sum(int(np.count_nonzero(block)) for _, block in rows)
         return int(np.count_nonzero(self.inner.W if isinstance(self.inner, DenseState) else self.inner.values))
 
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
-        if isinstance(self.inner, DualState):
-            self.inner.kernel_input(Q, D)  # whose kernel reads inner products only
-            return KernelInput.from_matrices(Q, reorder_columns(D, self.order))
         return self.inner.kernel_input(Q, D)  # the same before and after a pruning: the order of columns stays
 
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
@@ -155,9 +144,7 @@ class PrunedState(State):
         Of equal ones, those of more frequent document words stay. W is given back on the way.
         """
         assert 0 < kept <= self.row_length
-        if isinstance(self.inner, DualState):
-            left, where = _largest_of_blocks(self.inner, self.order, kept)
-        elif isinstance(self.inner, DenseState):
+        if isinstance(self.inner, DenseState):
             left, where = _take_largest(self.inner.W, _ALL_COLUMNS, kept)
         else:
             left, where = _take_largest(self.inner.values, self.inner.columns, kept)
@@ -171,14 +158,13 @@ class PrunedState(State):
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         inner, arrays = self.inner.to_state()
-        kinds = isinstance(self.inner, DenseState), isinstance(self.inner, DualState)
-        meta, _ = encode(StoredPruning(kinds[0], inner, self.cuts, self.step, by_texts=kinds[1]))
+        meta, _ = encode(StoredPruning(isinstance(self.inner, DenseState), inner, self.cuts, self.step))
         return meta, arrays
 
     @classmethod
     def from_state(cls, meta: object, arrays: Mapping[str, NDArray[Any]], where: str) -> Self:
         stored = decode(StoredPruning, meta, where=where)
-        kind = DualState if stored.by_texts else DenseState if stored.dense else SupportState
+        kind = DenseState if stored.dense else SupportState
         inner = kind.from_state(stored.inner, arrays, f"{where} inner")
         return cls.checked(cls(inner, stored.cuts, stored.step), where)
 
@@ -215,10 +201,6 @@ class PrunedRanker(SgdRanker):
     ----------
     n_kept : p, weights left in each row of W (Bai et al.: 10 to 1000)
     n_rounds : rounds of pruning; each leaves the same share of a row's weights
-    drop : int, optional
-        k, weights to drop from each row in a round (Bai et al.), as many rounds as it takes, instead of ``n_rounds``.
-    form : {"words", "texts"}
-        What is kept until the first pruning, as in ``DenseRanker``: with ``"texts"`` W is never there as a whole.
     max_memory : bytes W may take, before and after its first pruning; default half the machine's memory
     validate_every, patience : validation watches the last round only, where ``n_kept`` weights are left. Callbacks are
         told of every round; one that ends the training leaves W as it is then, pruned or not
@@ -240,15 +222,13 @@ class PrunedRanker(SgdRanker):
 
     n_kept: Count = 100
     n_rounds: Count = 5
-    drop: Count | None = None
     rate: Positive = 200.0
     schedule: Schedule = "inverse-sqrt"
-    form: Literal["words", "texts"] = "words"
     max_memory: Count | None = None
 
     _state_class = PrunedState
     _run_class = PrunedRun
-    _added_parameters: ClassVar[dict[str, Any]] = {"form": "words"}
+    _removed_parameters: ClassVar[dict[str, Any]] = {"drop": None}
 
     def _train(
         self,
@@ -265,7 +245,7 @@ class PrunedRanker(SgdRanker):
             raise ParameterError("PrunedRanker needs to know the number of steps, and this source has no end")
         a_round = source.n_steps * int(self.epochs)
         dense, left = self._bytes_needed(*state.shape)
-        before = "W is kept by texts" if self.form == "texts" else f"W takes {dense / 1e9:,.2f} GB"
+        before = f"W takes {dense / 1e9:,.2f} GB"
         ProgressBar(type(self).__name__, None, 0, self.verbose).say(
             before + (f" until it is pruned, then {left / 1e9:,.2f} GB" if left else "")
         )
@@ -293,8 +273,6 @@ class PrunedRanker(SgdRanker):
         """Entries of a row of m that stay, after each round."""
         if self.n_kept >= m:
             return []
-        if self.drop is not None:
-            return [*range(m - self.drop, self.n_kept, -self.drop), self.n_kept]
         share = [round(m * (self.n_kept / m) ** (k / self.n_rounds)) for k in range(1, self.n_rounds + 1)]
         return sorted({kept for kept in share if kept < m}, reverse=True)
 
@@ -305,8 +283,6 @@ class PrunedRanker(SgdRanker):
     def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> PrunedState:
         dense, left = self._bytes_needed(Q.shape[1], D.shape[1])
         allowed = self.max_memory if self.max_memory is not None else physical_memory() // 2
-        if self.form == "texts" and left <= allowed:
-            return PrunedState(DualState.start(Q, D, max_memory=allowed))
         if max(dense, left) > allowed:
             raise MemoryLimitError(
                 f"W is dense until it is pruned, and for {Q.shape[1]:,} query and {D.shape[1]:,} document words takes "
@@ -332,19 +308,6 @@ def _take_largest(
         largest_of_rows(values[here].view(np.int32), columns[here], left[here].view(np.int32), where[here], counts)
         for old in (values, columns) if columns.size else (values,):
             old.resize((start, width), refcheck=False)  # the state that holds it is the only other one, and ends here
-    return left, where
-
-
-def _largest_of_blocks(
-    state: DualState, order: NDArray[np.int32], kept: int
-) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """The same of a W that is made some rows at a time."""
-    n, m = state.shape
-    left, where = np.empty((n, kept), dtype=np.float32), np.empty((n, kept), dtype=np.int32)
-    counts = np.empty(N_DIGITS, dtype=np.int32)
-    for start, block in state.rows_of_w(order, max(1, _ROWS_OF_TEXTS_AT_ONCE // m)):
-        here = slice(start, start + len(block))
-        largest_of_rows(block.view(np.int32), _ALL_COLUMNS, left[here].view(np.int32), where[here], counts)
     return left, where
 
 

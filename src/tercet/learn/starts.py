@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,10 @@ from sklearn.utils.extmath import randomized_svd
 from tercet.data.sampling import LabelSampler
 from tercet.errors import InputError, ParameterError
 from tercet.learn.base import TermPairRanker
-from tercet.learn.lsi import checked_translations, common_directions, mapped_directions
+from tercet.learn.lsi import checked_translations, common_directions
 from tercet.learn.matrices import by_document_frequency
 from tercet.learn.offset import OffsetSource
 from tercet.learn.sources import SampledSource, Source
-from tercet.learn.stored import leading_directions
-from tercet.store import is_mapped
 from tercet.weights import Diagonal, Identity, LowRank, Weights
 
 Factors = tuple[NDArray[np.float32], NDArray[np.float32]]  # of query and of document words, a word's in one row
@@ -28,8 +26,6 @@ Factors = tuple[NDArray[np.float32], NDArray[np.float32]]  # of query and of doc
 # Query and document words whose factors stay zero, 1 for each such word.
 Rare = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
-AcrossStart = Literal["parallel", "ridge"]  # from translations: texts of two vocabularies that mean the same
-ACROSS = ("parallel", "ridge")
 
 CLASS_PENALTY = 1.0  # of class scores, in units of the mean squared length of the texts
 CLASS_SCALE = 3.0  # of U'U, so that what the classes tell apart keeps the margin and is left alone
@@ -55,12 +51,9 @@ def latent_directions(
             f"n_components is {n_components}"
         )
     seed = int(seed) % 2**32  # scikit-learn takes no larger one
-    if is_mapped(D.data):
-        size, directions = leading_directions(D, n_components, n_iter=2, seed=seed, keep=keep)
-    else:
-        if keep is not None:
-            D = sparse.csr_array((D.data * keep[D.indices], D.indices, D.indptr), shape=D.shape)
-        _, size, directions = randomized_svd(D, n_components, n_iter=2, random_state=seed)
+    if keep is not None:
+        D = sparse.csr_array((D.data * keep[D.indices], D.indices, D.indptr), shape=D.shape)
+    _, size, directions = randomized_svd(D, n_components, n_iter=2, random_state=seed)
     if not size[0] > 0:
         raise InputError("start='lsi' finds no direction in documents without a word; use start='random'")
     return size, directions.T
@@ -133,28 +126,17 @@ def class_scores(
 
 
 def directions_of_translations(
-    start: str,
-    Q: sparse.csr_array,
-    D: sparse.csr_array,
-    translations: Any,
-    n_components: int,
-    seed: int,
-    rare: Rare | None,
+    Q: sparse.csr_array, D: sparse.csr_array, translations: Any, n_components: int, seed: int, rare: Rare | None
 ) -> Factors:
-    """Factors of ``LSIRanker.fit_parallel``: directions of translations side by side, or a ridge map between two
-    spaces.
-    """
+    """Return the factors of ``LSIRanker.fit_parallel``: directions of translations side by side."""
     pairs = checked_translations(translations, Q.shape[0], D.shape[0])
-    if start == "ridge":
-        U, V = mapped_directions(Q, D, pairs, n_components, seed, rare)
-    else:
-        rows = Q[pairs[:, 0]], D[pairs[:, 1]]
-        if rare is not None:
-            rows = _without(rows[0], rare[0]), _without(rows[1], rare[1])
-        U, V = common_directions(*rows, n_components, seed)
+    rows = Q[pairs[:, 0]], D[pairs[:, 1]]
+    if rare is not None:
+        rows = _without(rows[0], rare[0]), _without(rows[1], rare[1])
+    U, V = common_directions(*rows, n_components, seed)
     if V.shape[1] < n_components:
         raise InputError(
-            f"start={start!r} finds {V.shape[1]} directions in these translations; n_components is {n_components}"
+            f"start='parallel' finds {V.shape[1]} directions in these translations; n_components is {n_components}"
         )
     return U, V
 
@@ -187,12 +169,12 @@ def check_start(start: str, translations: Any, given: Weights | None, labels: An
     """Refuse translations or labels for a start that has no use for them, and a start from translations without any."""
     if given is not None and not isinstance(given, Weights):
         raise InputError(f"start must be Weights, such as the weights_ of a fitted ranker; got {type(given).__name__}")
-    if translations is not None and (given is not None or start not in ACROSS):
+    if translations is not None and (given is not None or start != "parallel"):
         summary = repr(start) if given is None else "weights"
-        raise ParameterError(f"translations are for start='parallel' and start='ridge'; got {summary}")
+        raise ParameterError(f"translations are for start='parallel'; got {summary}")
     if labels is not None and (given is not None or start != "classes"):
         raise ParameterError(f"labels are for start='classes'; got {repr(start) if given is None else 'weights'}")
-    if translations is None and given is None and start in ACROSS:
+    if translations is None and given is None and start == "parallel":
         raise ParameterError(
             f"start={start!r} needs translations: fit(…, translations=pairs of a row of Q and a row of D)"
         )

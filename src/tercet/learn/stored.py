@@ -1,17 +1,14 @@
-"""Texts that may be mapped from a file: the rows of a chunk, ranking and directions, in little memory."""
+"""Texts mapped from a file: the rows of a chunk, and a ranking, in little memory."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import eigh, qr
 
 from tercet.data.matrix import row_blocks
 from tercet.data.preferences import Preferences
 from tercet.weights import Weights
-
-_MORE_DIRECTIONS = 10  # than are asked for, while they are looked for
 
 
 def gathered(
@@ -47,37 +44,3 @@ def rank_texts(
             docs, scores = np.take_along_axis(docs, best, axis=1), np.take_along_axis(scores, best, axis=1)
         first += block.shape[0]
     return docs, scores
-
-
-def leading_directions(
-    D: sparse.csr_array, n: int, *, n_iter: int, seed: int, keep: NDArray[np.bool_] | None = None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """About the n largest singular values of D, and right singular vectors in rows, by subspace iteration.
-
-    ``n_iter + 2`` passes over D, and memory for a few matrices of (n_terms, n + 10). ``keep`` says which columns are
-    looked at.
-    """
-    width = min(n + _MORE_DIRECTIONS, D.shape[1])
-    rng = np.random.default_rng(seed)
-    basis = rng.standard_normal((D.shape[1], width))
-    for _ in range(n_iter + 1):
-        basis, _ = qr(_squared_times(D, basis, keep), mode="economic", overwrite_a=True, check_finite=False)
-    # The best of what the basis spans: D'D there is a small matrix.
-    squares, turns = eigh(basis.T @ _squared_times(D, basis, keep), check_finite=False)
-    size = np.sqrt(np.maximum(squares[::-1][:n], 0.0))
-    directions = (basis @ turns[:, ::-1][:, :n]).T
-    largest = directions[np.arange(len(directions)), np.abs(directions).argmax(axis=1)]
-    return size, directions * np.where(largest < 0, -1.0, 1.0)[:, None]
-
-
-def _squared_times(
-    D: sparse.csr_array, basis: NDArray[np.float64], keep: NDArray[np.bool_] | None
-) -> NDArray[np.float64]:
-    """``D'D basis``, a block of rows at a time."""
-    total = np.zeros_like(basis)
-    for block in row_blocks(D):
-        used = np.bincount(block.indices, minlength=D.shape[1]) > 0
-        words = np.flatnonzero(used if keep is None else used & keep)
-        rows = block.astype(np.float64)[:, words]
-        total[words] += rows.T @ (rows @ basis[words])  # a block has few of all words
-    return total
