@@ -1,4 +1,4 @@
-"""What every term-pair ranker can do; a method only says how its state starts and which parts it fills."""
+"""Base of all rankers: checked parameters, saving and loading, and the training of term-pair rankers."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ _SHARED_PARAMETERS = ("rate", "schedule", "margin", "epochs", "shuffle", "random
 
 
 class Ranker(BaseEstimator):
-    """What rankers of texts and of feature vectors share: checked parameters, saving and loading.
+    """Base of rankers of texts and of feature vectors: checked parameters, saving and loading.
 
-    A ranker is a dataclass whose fields are its parameters. Their types are what is checked: ``Positive``, ``Count``,
-    ``bool``, ``Literal["a", "b"]``, a class, ``… | None``, or ``Annotated[type, constraint, …]`` with constraints of
-    scikit-learn.
+    A ranker is a dataclass whose fields are the parameters. The type of a field gives its constraints: ``Positive``,
+    ``Count``, ``bool``, ``Literal["a", "b"]``, a class, ``… | None``, or ``Annotated[type, constraint, …]`` with
+    constraints of scikit-learn.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
@@ -86,7 +86,7 @@ class Ranker(BaseEstimator):
         cls._parameter_constraints = inherited | {name: _constraints_of(hints[name]) for name in names} | stated
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the ranker to a folder; ``tc.load`` gives it back, ready to rank and to learn on."""
+        """Write the ranker to a folder; ``tc.load`` restores the ranker, ready to rank and to learn on."""
         meta, arrays = self.to_state()
         write_bundle(path, kind=RANKER, meta=meta, arrays=arrays)
 
@@ -97,11 +97,11 @@ class Ranker(BaseEstimator):
     @classmethod
     @abstractmethod
     def _from_bundle(cls, params: dict[str, Any], saved: SavedRanker) -> Self:
-        """The ranker that was saved, with these parameters, which are known and all there."""
+        """Restore a saved ranker with these parameters, which are checked and complete."""
 
     @classmethod
     def _with_params(cls, params: dict[str, Any], where: str) -> Self:
-        """A ranker with parameters that were read from a file."""
+        """Make a ranker with parameters read from a file."""
         ranker = cls(**params)
         try:
             ranker._check_params()
@@ -125,7 +125,7 @@ class Ranker(BaseEstimator):
 
 
 def _constraints_of(hint: Any) -> list[Any]:
-    """What scikit-learn checks for a parameter of this type."""
+    """Return the constraints of scikit-learn for a type."""
     constraints: list[Any] = []
     for member in members_of(hint):
         kind, stated = unmarked(member)
@@ -148,7 +148,7 @@ DirectionsOf = Callable[[int, int], tuple[NDArray[np.float64], NDArray[np.float6
 
 
 class SavedRanker(NamedTuple):
-    """A saved ranker beside its class and parameters, and the rankers that one inside it may be."""
+    """Saved ranker without class and parameters, and the classes allowed inside."""
 
     meta: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
@@ -157,7 +157,7 @@ class SavedRanker(NamedTuple):
 
 
 class TermPairRanker(Ranker):
-    """A ranker whose score is ``q'Wd``; after ``fit`` its weights are the value ``weights_``.
+    """Ranker with the score ``q'Wd``; after ``fit`` its weights are the value ``weights_``.
 
     Examples
     --------
@@ -178,7 +178,7 @@ class TermPairRanker(Ranker):
     @property
     @abstractmethod
     def weights_(self) -> Weights:
-        """The learned weights: a value that further training does not change."""
+        """Learned weights: a value, not changed by further training."""
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_features_in_")
@@ -188,7 +188,8 @@ class TermPairRanker(Ranker):
     def cost_per_step(self, n_query_words: float, n_doc_words: float) -> float:
         """Return about how many numbers a step reads and writes, for a query and two documents of so many words.
 
-        By default a step takes all pairs of words. Entries of W lie far apart in memory, so each counts 50 times.
+        By default a step takes all pairs of words. Entries of W lie far apart in memory, therefore each counts 50
+        times.
         """
         return 50.0 * n_query_words * 2 * n_doc_words
 
@@ -199,7 +200,7 @@ class TermPairRanker(Ranker):
 
     @property
     def keeps_documents(self) -> bool:
-        """True if documents stay where the start puts them, and only queries learn."""
+        """True if the factors of documents stay at their start and only queries learn."""
         return False
 
     @property
@@ -209,11 +210,11 @@ class TermPairRanker(Ranker):
 
     @property
     def across_vocabularies(self) -> dict[str, Any]:
-        """Parameters to set where queries and documents have vocabularies of their own."""
+        """Parameters to set if queries and documents have different vocabularies."""
         return {}
 
     def _shared_arguments(self, directions_of: DirectionsOf) -> dict[str, Any]:
-        """Return arguments of ``fit`` that stand for its start, made of given directions; see `shared_arguments`."""
+        """Return arguments of ``fit`` for a start made of given directions; see `shared_arguments`."""
         return {}
 
     # -- using --------------------------------------------------------------------------------------------------
@@ -246,20 +247,20 @@ class TermPairRanker(Ranker):
         return rank_texts(self.weights_, Q, D, k)
 
     def explain(self, q: Any, d: Any) -> Explanation:
-        """The term pairs whose contributions sum to the score of the one-row matrices q and d."""
+        """Return the term pairs whose contributions sum to the score of the one-row matrices q and d."""
         check_is_fitted(self)
         return self.weights_.explain(check_matrix(q, "q"), check_matrix(d, "d"))
 
     def related(self, column: int, k: int = 10) -> list[tuple[int, float]]:
-        """The k document columns that count most for a query column, with their weights."""
+        """Return the k document columns with the largest weights for a query column, with the weights."""
         check_is_fitted(self)
         return self.weights_.related(column, k)
 
     def thin(self, density: float, Q: Any = None, prefs: Preferences | Source | None = None, D: Any = None) -> Any:
-        """A `SparseRanker` close to this one: the share ``density`` of the entries of W that are largest in size.
+        """Return a `SparseRanker` of the share ``density`` of the entries of W, the largest by size.
 
-        With preferences these entries are then learned again, starting from their weights. A low-rank W is looked at
-        block by block and never held as a whole.
+        With preferences these entries learn on from their weights. A low-rank W is read block by block, never as a
+        whole.
         """
         check_is_fitted(self)
         shared = {name: value for name, value in self.get_params().items() if name in _SHARED_PARAMETERS}
@@ -289,10 +290,10 @@ class TermPairRanker(Ranker):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SgdRanker(TermPairRanker):
-    """A term-pair ranker that learns by stochastic gradient descent on the margin rank loss.
+    """Term-pair ranker trained by stochastic gradient descent on the margin rank loss.
 
-    Subclasses set ``_state_class`` and ``_start``. The fields are the parameters: a subclass adds its own, and gives
-    those that have no default here one.
+    Subclasses set ``_state_class`` and ``_start``. The fields are the parameters: a subclass adds fields, and gives a
+    default to each field without a default here.
     """
 
     rate: Positive
@@ -325,12 +326,12 @@ class SgdRanker(TermPairRanker):
         Parameters
         ----------
         Q, D : query and document matrices, CSR, in memory or mapped; ``D=None`` means D is Q
-        prefs : Preferences, or a source of them
+        prefs : Preferences, or a source of preferences
         validation : callable ``Weights -> float``, higher is better
-            Called every ``validate_every`` steps. The best weights are kept, the start included, and training ends
-            at the first call after ``patience`` ones in a row that brings no better value either.
+            Called every ``validate_every`` steps. The best weights are kept, the start included. Training ends when
+            more than ``patience`` calls in a row bring no better value.
         callbacks : callables that get an Event after each chunk and end the training by returning True;
-            a ``Checkpoint`` among them makes the run resumable
+            a ``Checkpoint`` among the callbacks makes the run resumable
         """
         queries, docs, source = self._checked(Q, prefs, D)
         self._train(self._start(queries, docs), queries, docs, source, validation, callbacks)
@@ -342,7 +343,7 @@ class SgdRanker(TermPairRanker):
         prefs: Preferences | Source,
         D: Any,
     ) -> tuple[sparse.csr_array, sparse.csr_array, Source]:
-        """What a fit from the start is given, after a look at it and at the parameters."""
+        """Check the parameters and the data of a fit; return matrices and source."""
         self._check_params()
         current_executor().check(self)
         self._forget()
@@ -385,7 +386,7 @@ class SgdRanker(TermPairRanker):
         self._keep(run.go([self.history_.append, *callbacks], type(self).__name__, self.verbose), Q, D)
 
     def partial_fit(self, Q: Any, prefs: Preferences, D: Any = None) -> Self:
-        """Go on from where the ranker is, one step per preference, in their order.
+        """Take one more step per preference, in their order.
 
         Two halves give the same bits as the whole.
         """
@@ -406,7 +407,7 @@ class SgdRanker(TermPairRanker):
         return self._state if hasattr(self, "_state") else self._start(Q, D)
 
     def _train_on(self, state: State, Q: sparse.csr_array, D: sparse.csr_array, source: Source, n_steps: int) -> None:
-        """So many steps from where the ranker is."""
+        """Take ``n_steps`` steps from the present state."""
         run = Run(state, source, Q, D, self._sgd(), total=n_steps)
         self.__dict__.pop("_snapshot", None)
         try:
@@ -457,7 +458,7 @@ class SgdRanker(TermPairRanker):
 
 @dataclass(frozen=True)
 class SavedState:
-    """A saved ranker that learns step by step, beside its class and parameters."""
+    """Saved step-by-step ranker without class and parameters."""
 
     state: dict[str, Any]
 
@@ -467,7 +468,7 @@ REMOVED_RANKERS: Final = {"GroupSparseRanker": "SparseRanker", "StableRanker": "
 
 
 def load_ranker(bundle: Bundle, classes: Mapping[str, type[AnyRanker]]) -> AnyRanker:
-    """A ranker from its bundle; ``classes`` has those it may be, and those that one inside it may be."""
+    """Load a ranker from a bundle; ``classes`` are the classes allowed for the ranker and for a ranker inside."""
     where = f"{bundle.path}: meta"
     name, params = bundle.meta.get("class"), bundle.meta.get("params")
     if not isinstance(name, str) or not isinstance(params, dict):

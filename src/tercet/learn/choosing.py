@@ -1,4 +1,6 @@
-"""What parameters are chosen by: margins of many preferences under inner products, and the share that is wrong."""
+"""Margins of many preferences under inner products, and the share of wrong ones; `LSIRanker` chooses parameters by
+both.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ def rank_loss(margins: NDArray[np.float64], weight: NDArray[np.float32] | None) 
 
 
 def matching_margins(Q: sparse.csr_array, D: sparse.csr_array, prefs: Preferences) -> NDArray[np.float64]:
-    """``q·(d+ - d-)`` of each preference. Fastest where preferences of a query stand together."""
+    """Return ``q·(d+ - d-)`` of each preference. Fastest if preferences of a query follow one another."""
     if is_mapped(Q.data) or is_mapped(D.data):
         parts = (gathered(prefs[start : start + _AT_ONCE], Q, D) for start in range(0, len(prefs), _AT_ONCE))
         return np.concatenate([np.empty(0), *(matching_margins(queries, docs, part) for part, queries, docs in parts)])

@@ -42,7 +42,7 @@ Variant = Literal["mean", "by-bin", "first"]
 
 @dataclass(eq=False, kw_only=True)
 class BinnedState(LowRankState):
-    """U and V; a text has ``n_bins`` rows, and only rows of one bin meet."""
+    """State of U and V for texts with ``n_bins`` rows; only rows of the same bin meet."""
 
     n_bins: Annotated[int, Bounds(least=1)]
 
@@ -57,7 +57,7 @@ class BinnedState(LowRankState):
 
 
 class BinnedRanker(LowRankRanker):
-    """A ``LowRankRanker`` without a diagonal whose matrices have ``n_bins`` rows in a row for each text."""
+    """``LowRankRanker`` without a diagonal; its matrices have ``n_bins`` consecutive rows for each text."""
 
     _state_class = BinnedState
     _learns_in_rounds = False
@@ -65,7 +65,7 @@ class BinnedRanker(LowRankRanker):
 
     @classmethod
     def like(cls, ranker: LowRankRanker, n_bins: int) -> BinnedRanker:
-        """One with the parameters of another; those it cannot have are refused."""
+        """Make a binned ranker with the parameters of another ranker; unsupported parameters are refused."""
         plain = {
             "diagonal": None,
             "n_frequent": None,
@@ -92,35 +92,34 @@ class BinnedRanker(LowRankRanker):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class CorrelatedRanker(TermPairRanker):
-    """Any ranker behind a map of all words to frequent ones, next to the identity of the words themselves.
+    """Any ranker behind a map of all words to frequent words, next to the identity of the words.
 
-    ``score(q, d) = identity_weight q·d + (Mq)'W(Md)``, where M replaces each word by the frequent words it is most
-    correlated with, and the ranker learns W between those. The identity counts while it learns: a preference that word
-    matching alone gets right by the margin needs nothing of W. ``weights_`` is one value over all words.
+    ``score(q, d) = identity_weight q·d + (Mq)'W(Md)``. M replaces each word by the frequent words with the highest
+    correlation, and the ranker learns W between frequent words. The identity counts during learning: W learns nothing
+    from a preference with a sufficient margin by word matching alone. ``weights_`` is one value over all words.
 
     Parameters
     ----------
     words : CorrelatedWords, optional
-        Fitted, on texts that need no labels; one that is not fitted is fitted on the documents D.
+        Fitted, on texts without labels; unfitted words are fitted on the documents D.
     ranker : term-pair ranker, optional
-        Learns W; default ``LowRankRanker(diagonal=None)``. A diagonal of its own is between frequent words.
+        Learns W; default ``LowRankRanker(diagonal=None)``. A diagonal of this ranker is between frequent words.
     identity_weight : float
-        Weight of the identity of all words. A ranker that does not learn by steps, such as ``LSIRanker``, does not
-        see it.
+        Weight of the identity of all words. A ranker without steps, such as ``LSIRanker``, ignores the identity.
     variant : {"mean", "by-bin", "first"}
-        How the bins of two words meet: each with each (Algorithm 1 of Bai et al.), the p-th with the p-th only (their
+        Pairing of the bins of two words: each with each (Algorithm 1 of Bai et al.), the p-th with the p-th only (their
         equations 6 and 7; for ``LowRankRanker``), or the best with the best alone.
     only_rare : leave the frequent words out of M, for a second model of all other words
 
     Attributes
     ----------
-    words_, ranker_ : as fitted; the ranker's own weights are between frequent words
+    words_, ranker_ : fitted; the weights of ``ranker_`` are between frequent words
 
     Notes
     -----
-    Cost: that of the ranker with texts of up to ``words.n_bins`` times as many words. Words that share bins add up, so
-    mapped texts are longer than the unit length of theirs (Wikipedia articles: 2 to 5 with five bins), and a learner
-    wants a rate that is smaller by the square of that.
+    Cost: the cost of the ranker with texts of up to ``words.n_bins`` times as many words. Words with a common bin add
+    up, therefore mapped texts are longer than unit length (Wikipedia articles: 2 to 5 with five bins). Divide the rate
+    by the square of this length.
 
     Examples
     --------
@@ -147,16 +146,16 @@ class CorrelatedRanker(TermPairRanker):
 
     @property
     def unit(self) -> float:
-        """Weight of the identity of all words; 1 without it."""
+        """Weight of the identity of all words; 1 without an identity."""
         return float(self.identity_weight) or 1.0
 
     @property
     def margin(self) -> float:
-        """Margin of the ranker between frequent words; 1 for a ranker without one."""
+        """Margin of the ranker between frequent words; 1 for a ranker without a margin."""
         return float(getattr(self.ranker, "margin", 1.0))
 
     def __sklearn_clone__(self) -> CorrelatedRanker:
-        """Not fitted, but with fitted words: they are no result of this ranker's ``fit``."""
+        """Return an unfitted ranker with the fitted words, which are no result of ``fit``."""
         params = self.get_params(deep=False)
         return type(self)(**params | {"ranker": None if self.ranker is None else clone(self.ranker)})
 
@@ -194,7 +193,7 @@ class CorrelatedRanker(TermPairRanker):
         return self
 
     def partial_fit(self, Q: Any, prefs: Preferences, D: Any = None) -> Self:
-        """Have the ranker go on from where it is, one step per preference, in their order."""
+        """Let the ranker between frequent words take one more step per preference, in their order."""
         self._check_params()
         queries, docs = self._check_pair(Q, D)
         prefs = as_preferences(prefs)
@@ -265,7 +264,7 @@ class CorrelatedRanker(TermPairRanker):
         return margins_left(prefs, Q, D, offset=offset, margin=margin)
 
     def _whole_of(self, maps: list[sparse.csr_array]) -> Callable[[Weights], Weights]:
-        """What turns weights between frequent words into those over all words."""
+        """Return the function from weights between frequent words to weights over all words."""
 
         def whole(weights: Weights) -> Weights:
             parts: list[Part] = [Mapped(A=M, B=M, part=part) for M in maps for part in weights.parts]
@@ -332,7 +331,7 @@ class CorrelatedRanker(TermPairRanker):
 def _mapped(
     Q: sparse.csr_array, D: sparse.csr_array, maps: list[sparse.csr_array]
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """The texts over frequent words; with several maps, a text has a row for each, one after the other."""
+    """Map the texts to frequent words; with several maps, a text has one row per map, consecutively."""
     turned = [M.T.tocsr() for M in maps]
     queries = _mapped_rows(Q, turned)
     return queries, queries if D is Q else _mapped_rows(D, turned)

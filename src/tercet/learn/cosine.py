@@ -1,4 +1,4 @@
-"""W = I: the start every learner must beat."""
+"""W = I: the baseline of every learner."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tercet.weights import Identity, Weights
 
 
 class CosineRanker(TermPairRanker):
-    """The inner product of query and document; cosine similarity when rows have unit length.
+    """Inner product of query and document; cosine similarity for rows of unit length.
 
-    Nothing is learned; ``fit`` notes the number of terms.
+    Nothing is learned; ``fit`` stores the number of terms.
 
     Examples
     --------
@@ -65,6 +65,6 @@ class CosineRanker(TermPairRanker):
 
 @dataclass(frozen=True)
 class SavedCosine:
-    """A saved CosineRanker, beside its class and parameters."""
+    """Saved CosineRanker without class and parameters."""
 
     n_terms: Annotated[int, Bounds(least=1)]

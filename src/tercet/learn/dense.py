@@ -1,4 +1,4 @@
-"""W unconstrained: every pair of words has a weight (Chen et al. 2010, section II)."""
+"""W unconstrained: a weight for every pair of words (Chen et al. 2010, section II)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tercet.weights import Dense, Weights
 
 @dataclass(eq=False)
 class DenseState(State):
-    """W with its columns from the most to the least frequent word, so that a step touches fewer cache lines."""
+    """W with columns from the most to the least frequent word: a step then touches fewer cache lines."""
 
     W: Annotated[NDArray[np.float32], Shape("n_query_terms", "n_doc_terms")]
     order: Annotated[NDArray[np.int32], Shape("n_doc_terms")]
@@ -34,7 +34,7 @@ class DenseState(State):
 
     @classmethod
     def start(cls, n_query_terms: int, order: NDArray[np.int32], *, zero_diagonal: bool = False) -> Self:
-        """The identity where both sides share a vocabulary, zeros where they do not or the diagonal is held there."""
+        """Start at the identity for one vocabulary; at zero for two, or for a diagonal held at zero."""
         W = np.zeros((n_query_terms, order.size), dtype=np.float32)
         if n_query_terms == order.size and not zero_diagonal:
             W[order, np.arange(order.size)] = 1
@@ -65,7 +65,7 @@ class DenseState(State):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class DenseRanker(SgdRanker):
-    """Every pair of words has a weight, learned by SGD on the margin rank loss from W = I.
+    """A weight for every pair of words, learned by SGD on the margin rank loss from W = I.
 
     Memory: 4 bytes for each pair of words. Cost of a step: words of the query times words of the two documents.
 
@@ -76,14 +76,14 @@ class DenseRanker(SgdRanker):
     schedule : {"inverse-sqrt", "constant", "linear"}
         ``linear`` falls to zero at the last step.
     diagonal : {"learned", "zero"}
-        ``zero`` starts from nothing and never weighs a word against itself, so that only other words can match (Bai
-        et al., section 4.1).
-    margin : the margin a preference must reach, where it has none of its own
+        ``zero`` starts from W = 0 and never weighs a word against itself: only other words can match (Bai et al.,
+        section 4.1).
+    margin : margin for preferences without a margin of their own
     epochs : passes over the preferences
     shuffle : a new order for each pass, drawn from ``random_state``
-    validate_every : steps between validations; default an epoch, or a tenth of a single one
-    patience : validations in a row that may bring no improvement; one more ends the training. None never ends early
-    max_memory : bytes W, or what stands for it, may take; default three quarters of the machine's memory
+    validate_every : steps between validations; default an epoch, or a tenth of a single epoch
+    patience : validations in a row without improvement; the next ends the training. None never ends early
+    max_memory : bytes that W may take; default three quarters of the machine's memory
     verbose : None shows progress on a terminal, True always, False never
 
     Examples

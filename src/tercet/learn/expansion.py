@@ -1,7 +1,6 @@
-"""Query expansion by a relevance model: words of the documents a query finds first are added to it.
+"""Query expansion by a relevance model: words of the first documents of a query are added to the query.
 
-This is a transform of queries that needs the collection, not weights: ``fit(D)`` keeps the documents, ``transform(Q)``
-gives the expanded queries, and any ranker ranks with those.
+``fit(D)`` keeps the documents, ``transform(Q)`` returns the expanded queries for any ranker.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from tercet.weights import Identity, Weights
 
 
 class RM3Expansion(BaseEstimator):
-    """Mixes a query with the words that are likely in the documents it finds first: a relevance model, RM3.
+    """Mixture of a query with the likely words of its first documents: a relevance model, RM3.
 
     With ``P(w|d)`` the share of word w in document d, and s the scores of the ``n_found`` best documents,
     ``P(w|R)`` is proportional to the sum of ``s_d P(w|d)`` (Lavrenko and Croft 2001, with the retrieval score for the
-    likelihood of the query). Of that the ``n_terms`` likeliest words are kept and made to sum to 1. The expanded query
+    likelihood of the query). The ``n_terms`` likeliest words are kept and scaled to the sum 1. The expanded query
     is ``original_weight P(w|q) + (1 - original_weight) P(w|R)`` (Abdul-Jaleel et al. 2004).
 
     Parameters
     ----------
-    n_found : how many documents are looked at
-    n_terms : how many of their words are kept, ties by lower column
-    original_weight : weight of the query's own words
+    n_found : number of documents
+    n_terms : number of words from these documents, ties by lower column
+    original_weight : weight of the words of the query
 
     Examples
     --------
@@ -60,12 +59,12 @@ class RM3Expansion(BaseEstimator):
 
         Parameters
         ----------
-        D : documents as they are ranked (n_docs, n_terms), CSR; with BM25 weights the ranking is BM25's
-        counts : how often each word occurs in each document, CSR of the same shape; default D itself, whose weights
-            then stand in for counts
-        query_weight : positive (n_terms,), what one occurrence of a word weighs in a query, such as
-            ``vectorizer.idf_ ** vectorizer.idf_power`` for BM25; default 1. Queries are divided by it to get at their
-            words, and the expanded ones are multiplied by it.
+        D : documents to rank (n_docs, n_terms), CSR; with BM25 weights the ranking is BM25's
+        counts : occurrences of each word in each document, CSR of the same shape; default D, whose weights then stand
+            in for counts
+        query_weight : positive (n_terms,), weight of one occurrence of a word in a query, such as
+            ``vectorizer.idf_ ** vectorizer.idf_power`` for BM25; default 1. Queries are divided by this weight to get
+            their words, and expanded queries are multiplied by the weight.
         """
         try:
             validate_parameter_constraints(
@@ -99,7 +98,7 @@ class RM3Expansion(BaseEstimator):
         return self
 
     def transform(self, Q: Any) -> sparse.csr_array:
-        """The expanded queries, CSR float32, one row for each of Q; a query that finds nothing stays as it is."""
+        """Return the expanded queries, CSR float32; a query without a document stays unchanged."""
         check_is_fitted(self)
         queries = check_matrix(Q, "Q")
         if queries.shape[1] != self.n_features_in_:
@@ -119,7 +118,7 @@ class RM3Expansion(BaseEstimator):
         return expanded
 
     def _found(self, Q: sparse.csr_array) -> sparse.csr_array:
-        """Scores of the best documents of each query (n_q, n_d); one that shares no word is not found."""
+        """Return the scores of the best documents of each query (n_q, n_d), without documents that share no word."""
         docs, scores = Weights([Identity(n_terms=self.n_features_in_)]).rank(Q, self._docs, self.n_found)
         row, rank = np.nonzero(scores > 0)
         return sparse.csr_array(
@@ -139,7 +138,7 @@ class RM3Expansion(BaseEstimator):
 
 
 def _unit_sums(matrix: sparse.csr_array) -> sparse.csr_array:
-    """Each row over its sum; rows without a sum stay empty."""
+    """Divide each row by its sum; rows with the sum 0 stay empty."""
     total = np.asarray(matrix.sum(axis=1, dtype=np.float64)).ravel()
     scaled = matrix.astype(np.float64)
     scaled.data /= np.repeat(np.where(total > 0, total, 1.0), np.diff(matrix.indptr))

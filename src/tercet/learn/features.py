@@ -1,4 +1,4 @@
-"""What every ranker of feature vectors can do, whatever its score is made of: checks, saving and loading."""
+"""Base of rankers of feature vectors: checks, saving and loading."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tercet.store.fields import described
 
 
 class FeatureRanker(Ranker):
-    """A ranker of rows of features, dense or CSR, each of which belongs to a query.
+    """Ranker of rows of features, dense or CSR; each row belongs to a query.
 
-    Subclasses say which arrays are their weights (``_weights``, ``_take_weights``) and what else they have learned.
+    Subclasses name the arrays of their weights (``_weights``, ``_take_weights``) and other learned state.
     """
 
     # What scikit-learn routes to these methods without being told.
@@ -40,10 +40,10 @@ class FeatureRanker(Ranker):
 
     @abstractmethod
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """The score of each row; within a query, the highest stands first."""
+        """Return the score of each row; within a query, the highest score ranks first."""
 
     def score(self, X: Any, y: Any, qid: Any = None, group: Any = None) -> float:
-        """The mean nDCG@10 of the queries, ranked by ``predict``; `tc.scorer` has every other measure.
+        """Return the mean nDCG@10 of the queries, ranked by ``predict``; `tc.scorer` has every other measure.
 
         Parameters
         ----------
@@ -69,22 +69,22 @@ class FeatureRanker(Ranker):
 
     @abstractmethod
     def _weights(self) -> dict[str, NDArray[Any]]:
-        """The arrays that scores are made of, by the names they have in a file."""
+        """Return the arrays of the score by their names in a file."""
 
     @abstractmethod
     def _take_weights(self, arrays: dict[str, NDArray[Any]], where: str) -> None:
-        """The inverse of ``_weights``; sets ``n_features_in_`` too."""
+        """Invert ``_weights``; set ``n_features_in_`` too."""
 
     def _state_meta(self) -> dict[str, Any]:
-        """What is needed beside the arrays to learn on, and the numbers learned beside the weights."""
+        """Return the numbers needed to learn on, and the learned numbers besides the weights."""
         return {name: getattr(self, f"{name}_") for name in self._learned_scalars}
 
     def _state_arrays(self) -> dict[str, NDArray[Any]]:
-        """What is needed beside the weights to learn on."""
+        """Return the arrays needed to learn on, without the weights."""
         return {}
 
     def _restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], where: str) -> None:
-        """The inverse of ``_state_meta`` and ``_state_arrays``; the weights are there already."""
+        """Invert ``_state_meta`` and ``_state_arrays``, after ``_take_weights``."""
         if meta.keys() != self._learned_scalars.keys():
             raise DamagedBundleError(f"{where} has {sorted(meta)}; expected {sorted(self._learned_scalars)}")
         for name, kind in self._learned_scalars.items():
@@ -117,7 +117,7 @@ class FeatureRanker(Ranker):
                 setattr(self, name, getattr(other, name))
 
     def _queries(self, X: Any, qid: Any, group: Any = None) -> Any:
-        """Return the query id of each row; None if the ranker does without and none are given."""
+        """Return the query id of each row; None if the ranker needs no queries and none are given."""
         ids = queries_of(X, qid, group)
         if ids is None and self._compares_within_queries:
             raise InputError(
@@ -128,7 +128,7 @@ class FeatureRanker(Ranker):
         return ids
 
     def _validated(self, X: Any, *y: Any, dtype: Any = (np.float64, np.float32), **how: Any) -> Any:
-        """X, or X and y, checked as scikit-learn does: a C-ordered array or a CSR matrix of that type."""
+        """Return X, or X and y, checked by scikit-learn: a C-ordered array or a CSR matrix of the dtype."""
         try:
             rows = without_query_column(X)
             checked = validate_data(self, rows, *y, accept_sparse="csr", dtype=dtype, order="C", **how)
@@ -143,14 +143,14 @@ class FeatureRanker(Ranker):
 
 @dataclass(frozen=True)
 class SavedFeatureRanker:
-    """A saved ranker of feature vectors, beside its class and parameters."""
+    """Saved ranker of feature vectors without class and parameters."""
 
     feature_names: list[str] | None
     state: dict[str, Any]
 
 
 def _check_grades(y: NDArray[Any]) -> None:
-    """What scikit-learn lets pass: words, and None, which it makes NaN after it has looked for one."""
+    """Refuse words and NaN among grades; scikit-learn accepts both."""
     if y.dtype.kind not in "iufb":
         raise InputError(f"y must have a real number for each row; got dtype {y.dtype}")
     if y.dtype.kind == "f" and not np.isfinite(y).all():

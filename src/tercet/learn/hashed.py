@@ -26,7 +26,7 @@ _LARGEST_MULTIPLIER = 2**31  # times a column number, it fits 64 bits
 
 @dataclass(eq=False)
 class HashedState(State):
-    """The table, and the amount of the identity beside it: an array of one, empty when there is none."""
+    """The table, and the amount of the identity: an array of one number, empty without an identity."""
 
     shape_lengths: ClassVar[tuple[str, str]] = ("n_query_terms", "n_doc_terms")
 
@@ -87,24 +87,24 @@ class HashedState(State):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class HashedRanker(SgdRanker):
-    """Every pair of words has a weight, which it shares with all pairs that hash to the same bucket of a table.
+    """A weight for every pair of words; pairs with the same hash share the weight of one bucket of a table.
 
     The weight of query word s and document word t is ``table[(s P + t) mod n_buckets]``. The table starts at zero,
-    beside the identity. Memory: 4 bytes for each bucket, whatever the size of the vocabulary. Cost of a step: words of
-    the query times words of the two documents. With a bucket for every pair it learns what ``DenseRanker`` does.
+    next to the identity. Memory: 4 bytes for each bucket, whatever the size of the vocabulary. Cost of a step: words of
+    the query times words of the two documents. With a bucket for every pair the ranker equals ``DenseRanker``.
 
     Parameters
     ----------
     n_buckets : H, weights in the table (Bai et al.: 1 to 6 million)
     identity : {"learned"}, float or None
-        The amount of the identity beside the table: learned from 1, fixed, or none. Two vocabularies need None.
-    multiplier : P, a large prime up to 2^31; one next to a multiple of ``n_buckets`` gives neighbouring query words
+        Amount of the identity next to the table: learned from 1, fixed, or none. Two vocabularies need None.
+    multiplier : P, a large prime up to 2^31; next to a multiple of ``n_buckets``, neighboring query words would get
         nearly the same weights
     rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
 
     Attributes
     ----------
-    identity_ : the amount of the identity, 0 without one
+    identity_ : amount of the identity, 0 without an identity
 
     Examples
     --------
@@ -128,7 +128,7 @@ class HashedRanker(SgdRanker):
 
     @property
     def identity_(self) -> float:
-        """The amount of the identity, 0 without one."""
+        """Amount of the identity, 0 without an identity."""
         return self.weights_.identity
 
     def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> HashedState:

@@ -1,9 +1,9 @@
 """Words and features in one model: ``score = q'Wd + w · phi(q, d)``, both learned from the same preferences.
 
-``phi`` are the matches of fields and the numbers of documents, as `FieldedVectorizer` lays them out behind the words.
-W learns as its ranker does, by the margin that features leave to it; w by FTRL-proximal with L1 (Cheng et al. 2018), by
-the margin that W leaves to it. Both are one bilinear form over all columns: a field is a diagonal block of it, a number
-an entry in the row of the column that all queries have.
+``phi`` are the matches of fields and the numbers of documents, in the columns of `FieldedVectorizer` behind the words.
+W learns by the steps of its ranker, from the margin left by features; w learns by FTRL-proximal with L1 (Cheng et al.
+2018), from the margin left by W. Both are one bilinear form over all columns: a field is a diagonal block of the form,
+a number an entry in the row of the column that all queries have.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NO_SLOPES = np.empty(0)
 
 
 def joined(words: Weights, w: NDArray[np.float64], layout: ColumnLayout) -> Weights:
-    """``q'Wd + w · phi(q, d)`` as one W over all columns.
+    """Return ``q'Wd + w · phi(q, d)`` as weights over all columns.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def joined(words: Weights, w: NDArray[np.float64], layout: ColumnLayout) -> Weig
 
 
 def taken_apart(weights: Weights, layout: ColumnLayout) -> tuple[Weights, NDArray[np.float64]]:
-    """What `joined` was made of: W between words, and w; a map between own vectors is neither."""
+    """Invert `joined`: return W between words, and w; a map between own vectors belongs to neither."""
     weights = Weights([part for part in weights.parts if not is_vector_map(part, layout)])
     to_words = sparse.csr_array(sparse.eye_array(layout.n_columns, layout.n_words, format="csr", dtype=np.float32))
     words = Weights([Mapped(A=to_words, B=to_words, part=part) for part in weights.parts])
@@ -81,7 +81,7 @@ def taken_apart(weights: Weights, layout: ColumnLayout) -> tuple[Weights, NDArra
 
 
 def widened(part: Part, n: int, n_columns: int) -> Part:
-    """A part between the first n columns as one between all of them, with nothing on the others."""
+    """Return a part between the first n columns as a part between all columns, with zeros elsewhere."""
     if isinstance(part, Identity):
         # No document has a column that queries have beyond words, and no query those of documents.
         return Identity(n_terms=n_columns, scale=part.scale)
@@ -102,7 +102,7 @@ def widened(part: Part, n: int, n_columns: int) -> Part:
 
 @dataclass(eq=False)
 class FixedState(State):
-    """A W that does not learn."""
+    """A W without learning."""
 
     weights: Weights
     step: int = 0
@@ -146,7 +146,7 @@ class FixedState(State):
 
 @dataclass(frozen=True)
 class StoredFixed:
-    """A W that does not learn, beside its arrays."""
+    """Saved `FixedState` without its arrays."""
 
     step: Steps
     weights: dict[str, Any]
@@ -154,14 +154,14 @@ class StoredFixed:
 
 @dataclass(frozen=True, eq=False)
 class JointInput(KernelInput):
-    """All columns, and the words by themselves as the learner of W wants them."""
+    """Kernel input of all columns, and of the words alone for the learner of W."""
 
     words: KernelInput
 
 
 @dataclass(eq=False)
 class FeatureState:
-    """What FTRL carries: sums of slopes, and the weights that follow from them, as differences from the prior."""
+    """State of FTRL: sums of slopes, and the weights as differences from the prior."""
 
     layout: ColumnLayout
     rules: Rules
@@ -180,11 +180,11 @@ class FeatureState:
 
 
 class JointState(State):
-    """The state of W's learner, and that of FTRL.
+    """The state of W's learner, and the state of FTRL.
 
-    Preferences are taken ``chunk_size`` at a time. First W takes its steps over them, by the margins that the features'
-    weights of before leave to it. Then w takes its own over the same preferences, each by the margin that W gave to it
-    when its turn came. With one at a time both steps are those of the gradient at the same point.
+    Preferences are taken ``chunk_size`` at a time. First W takes steps over the chunk, by the margins left by the
+    earlier feature weights. Then w takes steps over the same preferences, each by the margin of W at its turn. With a
+    chunk of one preference both steps follow the gradient at the same point.
     """
 
     def __init__(self, inner: State, features: FeatureState, chunk_size: int, step: int = 0) -> None:
@@ -284,7 +284,7 @@ class StoredJoint:
 
 
 def words_of(layout: ColumnLayout, *matrices: sparse.csr_array) -> tuple[sparse.csr_array, ...]:
-    """The columns of words of each matrix."""
+    """Return the columns of words of each matrix."""
     return tuple(sparse.csr_array(matrix[:, : layout.n_words]) for matrix in matrices)
 
 
@@ -295,22 +295,22 @@ def words_of(layout: ColumnLayout, *matrices: sparse.csr_array) -> tuple[sparse.
 class JointRanker(TermPairRanker):
     """``q'Wd + w · phi(q, d)``: any ranker's W on words, and a weight for each field and each number of documents.
 
-    Q and D are as `FieldedVectorizer` makes them. W of the rankers of `STEP_BY_STEP`, and that of a `SparseRanker` with
-    a penalty, its refit included, is learned side by side with w: the margin of a preference is that of both together,
-    and one that misses it gives its step to both. W of another ranker is learned first, by itself, and w on top of it.
+    Q and D come from `FieldedVectorizer`. W of the rankers of `STEP_BY_STEP`, and of a `SparseRanker` with a penalty
+    and its refit, learns side by side with w: the margin of a preference is the margin of both together, and a
+    violation gives a step to both. W of another ranker is learned first, alone, and w then on top of W.
 
-    w is learned by FTRL-proximal, with a rate for each feature; L1 leaves a weight at its prior exactly unless the
-    preferences say enough against it.
+    w is learned by FTRL-proximal, with a rate for each feature. L1 leaves a weight at its prior exactly unless the
+    preferences give enough evidence against the prior.
 
     Parameters
     ----------
-    layout : what the columns are
+    layout : meaning of the columns
     ranker : learns W; None keeps words matching themselves, with ``identity_weight``, and learns w alone
-    prior : the weight of each feature to start from and to shrink towards, fields first; 0 where left out
-    l1 : strength of the penalty on w, a total over the run as that of `FTRLRanker`; `sparse_end` finds the weakest
-        that leaves every weight at its prior
+    prior : weight of each feature to start from and to shrink towards, fields first; default 0
+    l1 : strength of the penalty on w, a total over the run as in `FTRLRanker`; `sparse_end` finds the weakest penalty
+        with every weight at its prior
     feature_rate, rho : of FTRL, ``rate / sqrt(rho + sum of squared slopes)``
-    chunk_size : preferences that W learns from before w does, see `JointState`
+    chunk_size : preferences learned by W before w, see `JointState`
 
     Examples
     --------
@@ -337,7 +337,7 @@ class JointRanker(TermPairRanker):
 
     @property
     def unit(self) -> float:
-        """Weight of the identity, from which priors are measured."""
+        """Weight of the identity, the unit of priors."""
         return float(self.identity_weight)
 
     def fit(
@@ -348,7 +348,7 @@ class JointRanker(TermPairRanker):
         validation: Callable[[Weights], float] | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> Self:
-        """Learn W and w; see ``DenseRanker.fit``. Validation and callbacks see both, as one W."""
+        """Learn W and w; see ``DenseRanker.fit``. Validation and callbacks get both as one W."""
         self._check_params()
         current_executor().check(self)
         queries = check_matrix(Q, "Q")
@@ -371,7 +371,7 @@ class JointRanker(TermPairRanker):
         return self
 
     def _inner(self, words: tuple[sparse.csr_array, ...], prefs: Preferences | Source) -> tuple[SgdRanker, State]:
-        """How to step, and the state of W before the first one."""
+        """Return the ranker whose rate and schedule count, and the first state of W."""
         Q, D = words
         if self.ranker is None:
             match = Weights([Identity(n_terms=self.layout.n_words, scale=self.identity_weight)])
@@ -415,7 +415,7 @@ class JointRanker(TermPairRanker):
         return self._state.features.w
 
     def sparse_end(self, Q: Any, prefs: Preferences | Source, D: Any = None) -> float:
-        """The smallest penalty at which w alone, beside words that match themselves, stays at its prior throughout."""
+        """Return the smallest penalty with all of w at its prior throughout, next to words matching themselves."""
         alone = clone(self).set_params(ranker=None, l1=np.finfo(np.float64).max)
         return alone.fit(Q, prefs, D)._state.features.largest
 

@@ -1,6 +1,6 @@
-"""The training loop: it owns time, kernels own arrays.
+"""The training loop: the loop owns time, kernels own arrays.
 
-Chunk after chunk: draw preferences, advance the state, validate when due, tell the callbacks, checkpoint last.
+Chunk after chunk: draw preferences, advance the state, validate when due, call the callbacks, checkpoint last.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CHUNK = 4096
 
 @dataclass(frozen=True)
 class Event:
-    """What a callback is told after a chunk.
+    """Argument of a callback after a chunk.
 
     A callback that returns True ends the training.
 
@@ -67,7 +67,7 @@ class Event:
 
 
 class Stepper(ABC):
-    """Takes the steps of one run."""
+    """Steps of one run."""
 
     most_steps: int  # that are taken at once, between two looks at the state
     stops_for_checkpoints: bool = False  # where most steps are so many that a checkpoint would have to wait for them
@@ -76,42 +76,44 @@ class Stepper(ABC):
 
     @abstractmethod
     def begin(self) -> None:
-        """Get ready, before the first look at the state; a checkpoint may have put another one in place."""
+        """Prepare, before the first look at the state; a checkpoint may have replaced the state."""
 
     @abstractmethod
     def step(self, limit: int) -> tuple[float, float]:
-        """Advance the run by at most ``limit`` preferences; returns the rate of violations and the mean loss.
+        """Advance the run by at most ``limit`` preferences; return the rate of violations and the mean loss.
 
-        A limit of 0 only compiles. Where the source has no more, ``run.finished`` is set.
+        A limit of 0 only compiles. At the end of the source, ``run.finished`` is set.
         """
 
     def settle(self) -> None:
-        """Have the state of the run be that of all steps so far, where they are taken elsewhere."""
+        """Bring the state of the run up to date, after steps on another device."""
         return
 
     def end(self) -> None:
-        """The run is over, or broken off: give back what was taken for it."""
+        """Release all resources of the run, after its end or an error."""
         return
 
 
 class QueryPass(ABC):
-    """One pass of a learner over queries, which changes its state."""
+    """One pass of a learner over queries; changes the learner's state."""
 
     @abstractmethod
     def run(self) -> tuple[float, float]:
-        """Take it in this process; returns the loss met and the largest |z|."""
+        """Take the pass in this process; return the loss and the largest |z|."""
 
 
 class InRounds(Protocol):
-    """What a ranker says of itself: whether many can learn from its weights at once and have their changes mixed."""
+    """Ranker class with a flag for distributed rounds: workers learn from the same weights, and their changes are
+    mixed.
+    """
 
     _learns_in_rounds: ClassVar[bool]
 
 
 class Executor(ABC):
-    """Where the steps of fits are taken: the one seam between learners and a cluster, or whatever else takes steps.
+    """Place of the steps of fits: the seam between learners and a cluster or a GPU.
 
-    Sources, validation, callbacks and checkpoints are the same wherever that is.
+    Sources, validation, callbacks and checkpoints are the same everywhere.
     """
 
     pass_identity: str = ""  # all of it that decides the outcome of passes over queries
@@ -119,19 +121,19 @@ class Executor(ABC):
 
     @abstractmethod
     def check(self, ranker: InRounds) -> None:
-        """Refuse, by a ParameterError, a ranker whose steps cannot be taken here."""
+        """Raise a ParameterError for a ranker without support here."""
 
     @abstractmethod
     def stepper(self, run: Run) -> Stepper:
-        """What takes the steps of an SGD run."""
+        """Return the stepper of an SGD run."""
 
     @abstractmethod
     def take_pass(self, work: QueryPass) -> tuple[float, float]:
-        """Take a pass over queries; returns what ``work.run()`` would."""
+        """Take a pass over queries; return the result of ``work.run()``."""
 
 
 class LocalExecutor(Executor):
-    """Takes all steps in this process, one after the other."""
+    """Takes all steps in this process, in turn."""
 
     def check(self, ranker: InRounds) -> None:
         return
@@ -147,13 +149,13 @@ _executor: ContextVar[Executor] = ContextVar("executor", default=LocalExecutor()
 
 
 def current_executor() -> Executor:
-    """The executor of the innermost ``executing_on`` block, this process without one."""
+    """Return the executor of the innermost ``executing_on`` block, or the local executor."""
     return _executor.get()
 
 
 @contextmanager
 def executing_on(executor: Executor) -> Iterator[None]:
-    """Have the steps of every fit within the block taken by this executor."""
+    """Run the steps of every fit within the block on this executor."""
     token = _executor.set(executor)
     try:
         yield
@@ -172,10 +174,10 @@ NONE_YET = Via(
 
 @dataclass
 class Stopping:
-    """When to validate and when to give up.
+    """Times of validations, and early stopping.
 
     every : steps between validations
-    patience : validations in a row that may bring no better one; one more stops. None never stops early
+    patience : validations in a row without improvement; the next stops the run. None never stops early
     """
 
     every: int
@@ -185,7 +187,7 @@ class Stopping:
     since_best: int = 0
 
     def note(self, value: float, step: int) -> bool:
-        """Take a validation value; True when it is the best so far."""
+        """Take a validation value; return True for the best value up to now."""
         if not np.isfinite(value):
             raise InputError(f"validation returned {value} at step {step}; it must return a finite number")
         if value > self.best:
@@ -200,7 +202,7 @@ class Stopping:
 
 
 class Run:
-    """One call of fit: everything that must be kept to go on after a kill."""
+    """One call of fit, with all state of a checkpoint."""
 
     def __init__(
         self,
@@ -235,7 +237,7 @@ class Run:
         return self.state.step - self.first
 
     def go(self, callbacks: Sequence[Callback], title: str, verbose: bool | None) -> State:
-        """Train to the end; returns the best validated state, or the last one without validation."""
+        """Train to the end; return the best validated state, or the last state without validation."""
         checkpoints = [callback for callback in callbacks if isinstance(callback, Checkpoint)]
         listeners = [callback for callback in callbacks if not isinstance(callback, Checkpoint)]
         self.stepper = self.executor.stepper(self)
@@ -295,18 +297,20 @@ class Run:
                     checkpoint.after_chunk(self)
 
     def snapshot(self) -> Weights:
-        """The weights after all steps so far."""
+        """Return the weights after all steps up to now."""
         self.stepper.settle()
         return self.state.snapshot()
 
     def draw(self, limit: int, after: int = 0) -> tuple[Preferences, NDArray[np.float32]]:
-        """Preferences that are ``after`` steps away, at most so many, and the rate of each; none at the end."""
+        """Return at most ``limit`` preferences from ``after`` steps ahead, and their rates; no preference means the
+        end.
+        """
         chunk = self.source.draw(self.done + after, self.snapshot)[:limit]
         chunk.check_rows(self.Q.shape[0], self.D.shape[0])
         return chunk, rates(self.sgd.schedule, self.sgd.rate, self.state.step + after, len(chunk), self.total)
 
     def draw_all(self, limit: int, after: int = 0) -> tuple[Preferences, NDArray[np.float32]]:
-        """The same, as many as the limit says unless the source ends; it may give them in several parts."""
+        """Draw in several parts until ``limit`` preferences or the end of the source."""
         parts: list[tuple[Preferences, NDArray[np.float32]]] = []
         drawn = 0
         while drawn < limit or not parts:
@@ -318,7 +322,7 @@ class Run:
         return joined([prefs for prefs, _ in parts]), np.concatenate([rate for _, rate in parts])
 
     def note(self, tally: NDArray[np.float64], n_steps: int) -> tuple[float, float]:
-        """The rate of violations and the mean loss of some steps; refuses what is no number any more."""
+        """Return the rate of violations and the mean loss of some steps; refuse a loss that is not finite."""
         if not np.isfinite(tally).all():
             raise DivergedError(
                 f"the loss is no longer finite after {self.done} steps; a rate below {self.sgd.rate:g} is needed"
@@ -336,7 +340,7 @@ class Run:
 
 
 class Looking:
-    """Gives the weights of a run, and once it is over those that it ended with; does not keep its texts."""
+    """Returns the weights of a run, after its end the last weights; keeps no texts."""
 
     def __init__(self, stepper: Stepper, state: State) -> None:
         self._stepper: ref[Stepper] | None = ref(stepper)
@@ -354,9 +358,9 @@ class Looking:
 
 
 class LocalStepper(Stepper):
-    """Takes steps in this process, one after the other.
+    """Takes steps in this process, in turn.
 
-    Texts in memory are laid out once. Of mapped ones the rows of a chunk are copied, and laid out for that chunk.
+    Texts in memory are prepared once. Of mapped texts the rows of each chunk are copied and prepared.
     """
 
     most_steps = CHUNK
@@ -389,14 +393,14 @@ class LocalStepper(Stepper):
 
 
 class Checkpoint:
-    """Give it to ``fit`` as a callback: training is saved every so many steps and goes on from there.
+    """Callback of ``fit`` that saves the training at intervals and resumes a killed run.
 
-    When ``path`` holds a checkpoint of the same run (same data, preferences and parameters), ``fit`` continues it, and
-    the result has the same bits as a run that was never interrupted. A checkpoint of another run is an error.
+    If ``path`` holds a checkpoint of the same run (same data, preferences and parameters), ``fit`` continues the run to
+    the same bits as an uninterrupted run. A checkpoint of another run is an error.
 
     Parameters
     ----------
-    path : folder to write to, replaced as a whole each time
+    path : folder, replaced as a whole at each write
     every : steps between writes; the end of the training is always written
 
     Examples
@@ -419,7 +423,7 @@ class Checkpoint:
         self._identity = ""
 
     def due_in(self, done: int) -> int:
-        """Steps from here to the next write, at the end of a chunk of the CPU's, wherever they are taken."""
+        """Return the steps to the next write, at the end of a CPU chunk."""
         return -(-(self._written_at + self.every) // CHUNK) * CHUNK - done
 
     def after_chunk(self, run: Run) -> None:
@@ -437,7 +441,7 @@ class Checkpoint:
         self._written_at = run.done
 
     def restore(self, run: Run) -> None:
-        """Put the run where the checkpoint left it; nothing happens when there is no checkpoint yet."""
+        """Restore the run from the checkpoint, if any."""
         self._identity = _identity(run)
         self._written_at = 0
         try:
@@ -462,7 +466,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """What is saved of a run beside its arrays; ``run`` is its identity."""
+    """Saved run without its arrays; ``run`` is its identity."""
 
     run: str
     first: Steps
@@ -474,7 +478,7 @@ class StoredRun:
 
 
 def _identity(run: Run) -> str:
-    """A digest of all that decides the outcome of a run, the starting state included."""
+    """Return a digest of all inputs of a run, the start included."""
     facts = asdict(run.sgd), run.total, run.stopping.every, run.stopping.patience, run.validation is not None
     inputs = run.stepper.identity, run.source.fingerprint(), fingerprint(run.Q, run.D)
     return digest_of(facts, inputs, state_digest(run.state))

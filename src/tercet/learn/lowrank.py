@@ -43,11 +43,11 @@ _NO_WORD: Rare = (np.empty(0, dtype=np.uint8), np.empty(0, dtype=np.uint8))
 
 @dataclass(eq=False)
 class LowRankState(State):
-    """Factors of words, the same array when tied; a diagonal, empty when there is none.
+    """Factors of words, one array for both sides when tied; a diagonal, empty without a diagonal.
 
-    rare_query_words, rare_doc_words : 1 for each word whose factors are zero and stay so; None when there is none
-    cosine : what is learned, and scored, is the cosine of latent vectors
-    learn_documents : V learns, too; else it stays as it is
+    rare_query_words, rare_doc_words : 1 for each word whose factors stay zero, or None
+    cosine : learn and score the cosine of latent vectors
+    learn_documents : if False, V stays constant
     """
 
     U: Annotated[NDArray[np.float32], Shape("n_query_terms", "n_components")]
@@ -118,21 +118,21 @@ class LowRankState(State):
         )
 
     def _latent(self, docs: CsrRows, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
-        """V d of all documents, or of some."""
+        """Return V d of all documents, or of the given rows."""
         indptr, indices, data = docs
         D = sparse.csr_array((data, indices, indptr), shape=(indptr.size - 1, self.V.shape[0]))
         latent: NDArray[np.float32] = (D if rows is None else D[rows]) @ self.V
         return latent
 
     def leave_out(self, rare: Rare) -> None:
-        """Set the factors of rare words to zero, where they stay."""
+        """Set the factors of rare words to zero for good."""
         for factors, words in zip((self.U, self.V), rare, strict=True):
             factors[words != 0] = 0
         self.rare_query_words, self.rare_doc_words = rare
 
     @property
     def rare(self) -> Rare | None:
-        """Query and document words whose factors stay zero."""
+        """Query and document words with factors of zero."""
         if self.rare_query_words is None or self.rare_doc_words is None:
             return None
         return self.rare_query_words, self.rare_doc_words
@@ -150,9 +150,9 @@ class LowRankState(State):
         return Weights(parts)
 
     def _measure_length(self) -> None:
-        """Root mean square length of the documents' latent vectors; kept when the documents are not at hand.
+        """Compute the root mean square length of the documents' latent vectors; without documents keep the last value.
 
-        1 where cosines are learned: what they are to reach is a margin between cosines.
+        The length is 1 for cosines: their target is a margin between cosines.
         """
         if self.cosine:
             self.typical_length = 1.0
@@ -194,42 +194,41 @@ class LowRankRanker(SgdRanker):
     Parameters
     ----------
     n_components : width of the latent space
-    tied : U and V are the same, so that W is symmetric; needs one vocabulary
+    tied : U and V are the same, and W is symmetric; needs one vocabulary
     diagonal : {"identity", "learned", None}
-        Keep ``w I``, learn a diagonal that starts from it, or have none. Two vocabularies need None.
+        Keep ``w I``, learn a diagonal from ``w I``, or have no diagonal. Two vocabularies need None.
     identity_weight : float
-        w. Scores of unit-length texts lie below 1, so a margin of 1 forces large factors; a weight of 5 to 10 holds
-        on to word matching, which is the safer choice when preferences are few.
+        w. Scores of unit-length texts lie below 1, therefore a margin of 1 forces large factors. A weight of 5 to 10
+        keeps more of word matching and is safer with few preferences.
     start : {"random", "lsi", "classes", "parallel"}
         Normal factors (Bai et al.), or ``U'V = w L`` with L the leading directions of the documents, weighted by their
-        singular values over the largest: latent semantic indexing, which relates words no preference has seen. It
-        costs one randomised decomposition of D. Of stored rows it is another one, a block at a time, which finds the
-        same directions but not to the bit.
+        singular values over the largest: latent semantic indexing, which relates words without any preference. Costs
+        one randomized decomposition of D.
 
-        ``"classes"`` is for texts that have labels: ridge regression of the classes gives each word a score for each,
-        and U'V is the inner product of the class scores of two texts. It is as wide as there are classes, at most
-        ``n_components``, and knows them from the source (``SampledSource.from_labels``) or from ``fit(…, labels=)``.
+        ``"classes"`` is for texts with labels: ridge regression of the classes gives each word a score for each class,
+        and U'V is the inner product of the class scores of two texts. The width is the number of classes, at most
+        ``n_components``. The classes come from the source (``SampledSource.from_labels``) or ``fit(…, labels=)``.
 
-        Two vocabularies start from ``fit(…, translations=)``, texts that mean the same, as ``LSIRanker.fit_parallel``
-        does: ``"parallel"`` is the directions that translations have in common (cross-language LSI). Its scores are
-        cosines of latent vectors: ``normalise`` is then ``"latent"`` and ``diagonal`` None.
+        Two vocabularies start from ``fit(…, translations=)``, texts with the same meaning, as in
+        ``LSIRanker.fit_parallel``: ``"parallel"`` takes the common directions of translations (cross-language LSI). Its
+        scores are cosines of latent vectors: ``normalise`` is then ``"latent"`` and ``diagonal`` None.
     normalise : {"latent", None}
-        ``"latent"`` learns and scores the cosine of latent vectors: texts count as if scaled so that U'q and V'd have
-        length 1, whatever U and V have become. It needs ``diagonal=None``; a start from LSI is then LSI itself, its
-        directions not weighted. Cosines lie below 1, so the margin wants to be small: about 0.1 to find translations.
+        ``"latent"`` learns and scores the cosine of latent vectors: texts are scaled to U'q and V'd of length 1. Needs
+        ``diagonal=None``; a start from LSI is then LSI, with unweighted directions. Cosines lie below 1: use a small
+        margin, about 0.1 to find translations.
     spread : standard deviation of the factors at a random start (Bai et al.: 1)
     scale_documents : divide the latent part of a document's score by the length of its latent vector
     n_frequent : int, optional
-        Only the n words in most documents have factors; those of all others are zero and stay so, in U and in V. A
-        word of one text could take any factors and so fit that text by heart (Bai et al. 2010, section 4.1). The
-        diagonal sees all words. With one vocabulary words are counted in D; with two, query words are counted in Q.
+        Only the n words in most documents have factors; the factors of all other words stay zero, in U and in V. The
+        factors of a word in a single text could fit this text by heart (Bai et al. 2010, section 4.1). The diagonal
+        sees all words. With one vocabulary words are counted in D; with two, query words are counted in Q.
     learn_documents : bool
-        False leaves V as it starts, and U alone learns, with a learned diagonal beside it: what a query means in the
-        space of the documents. So a document that no preference names is scored by the same map as all others, and
-        none can be learned by heart. It wants a start that knows the documents, ``"lsi"``, ``"classes"`` or given
-        weights, and much larger rates: 1 where 0.1 is right for both. It cannot be tied, and learns no cosines. A step
-        costs the words of the query times ``n_components``; latent vectors of documents in memory are made once, and
-        take 4 ``n_components`` bytes each, or for every chunk anew where that is more than 256 MB.
+        False leaves V constant: U alone learns, with a learned diagonal. U then maps queries into the space of the
+        documents. A document without preferences is scored by the same map as all other documents, and no document
+        can be learned by heart. Use a start from the documents, ``"lsi"``, ``"classes"`` or given weights, and a rate
+        of 1 in place of 0.1. Excludes ``tied`` and cosines. A step costs the words of the query times
+        ``n_components``. Latent vectors of documents in memory take 4 ``n_components`` bytes each; above 256 MB each
+        chunk computes its vectors anew.
     rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
 
     Examples
@@ -267,7 +266,7 @@ class LowRankRanker(SgdRanker):
     }
 
     def cost_per_step(self, n_query_words: float, n_doc_words: float) -> float:
-        """Return the numbers of the factors of all words; the latent vectors of documents that stay are at hand."""
+        """Return the number of factors of all words; constant latent vectors of documents cost nothing."""
         n_words = n_query_words + 2 * n_doc_words
         if self.keeps_documents:
             return self.n_components * (n_query_words + 2) + n_words
@@ -280,16 +279,16 @@ class LowRankRanker(SgdRanker):
 
     @property
     def unit(self) -> float:
-        """Weight of the identity at the start, by which a start from LSI counts, too; 1 for a weight of 0."""
+        """Weight of the identity at the start, also the weight of a start from LSI; 1 for a weight of 0."""
         return float(self.identity_weight) or 1.0
 
     @property
     def across_vocabularies(self) -> dict[str, Any]:
-        """A random start, and nothing that pairs a word with itself."""
+        """Random start, without a diagonal."""
         return {"start": "random", "diagonal": None, "tied": False}
 
     def _shared_arguments(self, directions_of: DirectionsOf) -> dict[str, Any]:
-        """Return the weights that ``start="lsi"`` stands for; with ``n_frequent`` directions are not shared."""
+        """Return the weights of ``start="lsi"``; with ``n_frequent`` directions are not shared."""
         if self.start != "lsi" or self.n_frequent is not None:
             return {}
         U = self._lsi_factors(*directions_of(self.n_components, self.random_state))
@@ -299,7 +298,7 @@ class LowRankRanker(SgdRanker):
         return {"start": Weights(parts)}
 
     def _lsi_factors(self, size: NDArray[np.float64], directions: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Directions weighted by their singular values over the largest, or as they are for cosines."""
+        """Weight directions by their singular values over the largest; cosines need no weights."""
         weight = np.ones(size.size) if self.normalise else self.unit * size / size[0]
         return np.ascontiguousarray((directions * np.sqrt(weight)).astype(np.float32))
 
@@ -320,13 +319,12 @@ class LowRankRanker(SgdRanker):
         Parameters
         ----------
         translations : integer pairs (n, 2), optional
-            Rows of Q and of D that mean the same, such as a text and its translation: ``start="parallel"``
-            finds their common directions.
+            Rows of Q and of D with the same meaning, such as a text and its translation, for ``start="parallel"``.
         labels : optional
-            The class of each row of D, for ``start="classes"``; a source that draws from labels has them itself.
+            The class of each row of D, for ``start="classes"``; not needed with a source that draws from labels.
         start : Weights, optional
-            Begin from these instead of what the parameter of that name says: those of any ranker that have one
-            low-rank part, and at most a diagonal beside it. Before the first step scores are theirs.
+            Start from these weights in place of the parameter ``start``: weights of any ranker with one low-rank part,
+            and at most a diagonal. The first scores are the scores of these weights.
         """
         queries, docs, source = self._checked(Q, prefs, D)
         check_start(self.start, translations, start, labels)
@@ -340,13 +338,13 @@ class LowRankRanker(SgdRanker):
 
     @classmethod
     def from_weights(cls, weights: Weights, **params: Any) -> Self:
-        """A fitted ranker with these weights, from which ``partial_fit`` learns on; see ``fit`` for its ``start``.
+        """Make a fitted ranker with these weights, for ``partial_fit``; see the ``start`` of ``fit``.
 
         Parameters
         ----------
-        weights : with one low-rank part, such as those of an ``LSIRanker``
-        params : of the ranker; ``n_components``, ``diagonal``, ``normalise``, ``tied`` and ``scale_documents`` are by
-            default those of the weights; ``learn_documents=False`` is untied
+        weights : with one low-rank part, such as the weights of an ``LSIRanker``
+        params : of the ranker; defaults of ``n_components``, ``diagonal``, ``normalise``, ``tied`` and
+            ``scale_documents`` come from the weights; ``learn_documents=False`` is untied
 
         Examples
         --------
@@ -423,7 +421,7 @@ class LowRankRanker(SgdRanker):
         return self._state_with(U, V, offset, self._cosine, rare)
 
     def _state_of(self, given: GivenStart, shape: tuple[int, int], rare: Rare | None) -> LowRankState:
-        """The state whose scores are those of given weights."""
+        """Return the state with the scores of given weights."""
         cosine = given.cosine or self._cosine
         self._check_together(cosine)
         U, V = given.factors(self.n_components, shape, self.tied)
@@ -439,7 +437,7 @@ class LowRankRanker(SgdRanker):
         return self._state_with(U, V, offset if diagonal is not None else offset[:0], cosine, rare)
 
     def _check_together(self, cosine: bool) -> None:
-        """Refuse what cannot be had together; ``cosine`` where cosines are learned, which a start may ask for, too."""
+        """Refuse parameters that exclude each other; ``cosine`` if cosines are learned, perhaps by a start."""
         implied = cosine and self.normalise is None  # the default is then no wish
         if cosine and (self.diagonal == "learned" or (self.diagonal is not None and not implied)):
             what = f"diagonal={self.diagonal!r}"

@@ -40,32 +40,32 @@ class LSIRanker(TermPairRanker):
     """Cosine of query and document in the space of the documents' leading directions; alone, or blended with tf-idf.
 
     With B the leading right singular vectors of the documents D, one row per word, a document scores
-    ``(B'q)·(B'd) / (|B'q| |B'd|)``. The length of the query's latent vector is the same for all its documents, so it
-    counts only in a blend ``alpha LSI + (1 - alpha) TFIDF``, where both are cosines.
+    ``(B'q)·(B'd) / (|B'q| |B'd|)``. The length of the query's latent vector changes no ranking, but counts in a blend
+    ``alpha LSI + (1 - alpha) TFIDF`` of two cosines.
 
-    Nothing is learned from preferences but ``n_components`` and ``alpha``, and those only when they are ``"auto"``.
+    Preferences only choose ``n_components`` and ``alpha``, if these are ``"auto"``.
 
     Parameters
     ----------
     n_components : int or "auto"
-        Width of the latent space; cut to the rank of the documents, see ``n_components_``. ``"auto"`` takes the one of
-        50, 100, 200, 500, 750 and 1000 with the least rank loss on the preferences.
+        Width of the latent space; cut to the rank of the documents, see ``n_components_``. ``"auto"`` takes the width
+        among 50, 100, 200, 500, 750 and 1000 with the least rank loss on the preferences.
     alpha : float from 0 to 1, "auto" or None
         Share of LSI in the blend; None is LSI alone. ``"auto"`` takes the multiple of 0.05 with the least rank loss on
-        the preferences, chosen together with ``n_components``; equal ones go to the smaller of each.
-    random_state : seed of the decomposition where it is a randomised one
+        the preferences, chosen together with ``n_components``; ties go to the smaller value.
+    random_state : seed of a randomized decomposition
 
     Attributes
     ----------
-    n_components_, alpha_ : those used
+    n_components_, alpha_ : values used
     rank_loss_ : share of the preferences in the wrong order, ties included; only after a choice
 
     Notes
     -----
     Cost: up to 6,000 texts or words are decomposed exactly, from the inner products of all texts, in time of the third
-    power of their number (4,600 texts of 900 words: half a minute); more by a randomised decomposition, about 12
-    products of D with ``n_components`` vectors. Mapped rows take as many passes. A choice adds the latent
-    vectors of the texts in the preferences, once each where half a gigabyte holds them.
+    power of their number (4,600 texts of 900 words: half a minute); more by a randomized decomposition, about 12
+    products of D with ``n_components`` vectors. A choice adds the latent vectors of the texts in the preferences, once
+    each within half a gigabyte.
 
     Examples
     --------
@@ -95,13 +95,13 @@ class LSIRanker(TermPairRanker):
     def fit(
         self, Q: Any, prefs: Preferences | None = None, D: Any = None, validation: Any = None, callbacks: Any = ()
     ) -> Self:
-        """Find the directions of the documents D, or of Q when there is no D.
+        """Find the directions of the documents D, or of Q without a D.
 
         Parameters
         ----------
         Q, D : query and document matrices, CSR; Q is only used to choose ``"auto"`` parameters
-        prefs : Preferences on the rows of Q and D; needed for ``"auto"`` and not looked at otherwise
-        validation, callbacks : not used; every ranker's ``fit`` takes them
+        prefs : Preferences on the rows of Q and D; needed for ``"auto"``, else ignored
+        validation, callbacks : not used; every ranker's ``fit`` takes both
         """
         self._begin(prefs)
         queries, docs = self._check_pair(Q, D)
@@ -118,10 +118,10 @@ class LSIRanker(TermPairRanker):
 
         Parameters
         ----------
-        Q, D : matrices in the vocabulary of queries and in that of documents
+        Q, D : matrices in the vocabulary of queries and in the vocabulary of documents
         prefs : Preferences on the rows of the two; needed for ``n_components="auto"``
         translations : integer pairs (n, 2), optional
-            A row of Q and a row of D that mean the same; by default rows i do. Other texts do not count.
+            A row of Q and a row of D with the same meaning; by default rows i. Other texts do not count.
         """
         self._begin(prefs)
         if self.alpha is not None:
@@ -151,7 +151,7 @@ class LSIRanker(TermPairRanker):
 
     @property
     def _to_choose(self) -> str:
-        """The name of a parameter that is to be chosen; empty when there is none."""
+        """Name of a parameter to choose; empty for none."""
         return "n_components" if self.n_components == "auto" else "alpha" if self.alpha == "auto" else ""
 
     @property
@@ -222,7 +222,7 @@ class LSIRanker(TermPairRanker):
 
 @dataclass(frozen=True)
 class SavedLSI:
-    """A saved LSIRanker, beside its class and parameters; the arrays are those of its weights."""
+    """Saved LSIRanker without class and parameters; the arrays belong to its weights."""
 
     weights: dict[str, Any]
     alpha: float | None
@@ -230,7 +230,7 @@ class SavedLSI:
 
 
 def directions_of(texts: sparse.csr_array, name: str, n_components: int, seed: int) -> NDArray[np.float32]:
-    """Leading right singular vectors, (n_terms, n_components), as many as are asked for and exist."""
+    """Return the leading right singular vectors, (n_terms, n), at most ``n_components``."""
     n = min(n_components, *texts.shape)
     seed = int(seed) % 2**32  # scikit-learn takes no larger one
     if min(texts.shape) <= _EXACT_UP_TO:
@@ -250,7 +250,7 @@ def directions_of(texts: sparse.csr_array, name: str, n_components: int, seed: i
 def common_directions(
     queries: sparse.csr_array, docs: sparse.csr_array, n_components: int, seed: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Those of texts in two vocabularies whose rows i mean the same: factors of query words and of document words."""
+    """Return factors of query and document words from texts in two vocabularies whose rows i mean the same."""
     side_by_side = sparse.csr_array(sparse.hstack([queries, docs], format="csr"))
     directions = directions_of(side_by_side, "the parallel texts", n_components, seed)
     n = queries.shape[1]
@@ -258,7 +258,7 @@ def common_directions(
 
 
 def checked_translations(translations: Any, n_queries: int, n_docs: int) -> NDArray[np.int64]:
-    """Pairs (row of Q, row of D), after a look at them."""
+    """Check pairs (row of Q, row of D)."""
     pairs = np.asarray(translations)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or not len(pairs):
         raise InputError(f"translations must be integer pairs (row of Q, row of D); got {pairs.dtype} of {pairs.shape}")
@@ -278,7 +278,7 @@ def mapped_to(
     docs: sparse.csr_array,
     translations: NDArray[np.int64],
 ) -> NDArray[np.float32]:
-    """``B M``, M of the ridge regression that takes latent vectors of documents to those of their translations."""
+    """Return ``B M``: M maps latent vectors of documents to latent vectors of translations by ridge regression."""
     X = _unit_rows(queries[translations[:, 0]].astype(np.float64) @ A.astype(np.float64))
     Y = _unit_rows(docs[translations[:, 1]].astype(np.float64) @ B.astype(np.float64))
     return (B @ ridge_map(Y, X)).astype(np.float32)
@@ -301,9 +301,9 @@ def _unit_rows(latent: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _exact_directions(texts: sparse.csr_array, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The n largest singular values, and the right singular vectors in rows, from the inner products of all texts.
+    """Return the n largest singular values, and right singular vectors in rows, from the inner products of all texts.
 
-    Of hundreds of directions that are nearly as strong as each other, a randomised decomposition finds mixtures.
+    A randomized decomposition would mix hundreds of directions of nearly the same strength.
     """
     by_words = texts.shape[1] <= texts.shape[0]
     if by_words and is_mapped(texts.data):

@@ -1,4 +1,4 @@
-"""Checking the matrices that come in, and the shape kernels want them in."""
+"""Matrices for kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tercet.store.digest import digest_of
 
 
 def kernel_rows(matrix: sparse.csr_array) -> CsrRows:
-    """A matrix as kernels read it: indptr int64, indices int32, data float32, one signature for every kernel."""
+    """Convert a matrix for kernels: indptr int64, indices int32, data float32, one signature for every kernel."""
     return CsrRows(
         np.ascontiguousarray(matrix.indptr, dtype=np.int64),
         np.ascontiguousarray(matrix.indices, dtype=np.int32),
@@ -23,7 +23,7 @@ def kernel_rows(matrix: sparse.csr_array) -> CsrRows:
 
 
 def column_counts(texts: sparse.csr_array) -> NDArray[np.int64]:
-    """In how many rows each column has an entry."""
+    """Return the number of rows with an entry in each column."""
     counts = np.zeros(texts.shape[1], dtype=np.int64)
     for start in range(0, texts.nnz, BLOCK_ENTRIES):  # `bincount` takes a copy
         counts += np.bincount(texts.indices[start : start + BLOCK_ENTRIES], minlength=texts.shape[1])
@@ -46,9 +46,9 @@ def reorder_columns(D: sparse.csr_array, order: NDArray[np.int32]) -> sparse.csr
 
 @dataclass(frozen=True, eq=False)
 class KernelInput:
-    """Q and D as a kernel reads them, with scratch for the difference of two documents and its overlap with a query.
+    """Q and D for a kernel, with scratch for the difference of two documents and its overlap with a query.
 
-    ``latent`` (n_docs, n_components) has the latent vectors of D for a learner that leaves them as they are.
+    ``latent`` (n_docs, n_components) has the latent vectors of D for a learner with constant V.
     """
 
     Q: CsrRows

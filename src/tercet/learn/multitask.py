@@ -1,13 +1,18 @@
-"""Rankings learned at once, over words that they share (Bai et al. 2010, section 2.4.2).
+"""Rankings learned together, with shared factors of words (Bai et al. 2010, section 2.4.2).
 
-With the vocabularies joined, all tasks are one low-rank model without a diagonal. Its queries are the rows of all
-tasks, each with words of its own vocabulary only:
+Equation 9 scores queries of the first language F against documents of the language E: ``f(q_F, d_E) = q_F'U_F'V_E
+d_E``. Equation 10 adds a task within E, ``q_E'V_E'V_E d_E`` (``shared="both"``). The paper's alternative,
+``q_E'U_E'V_E d_E`` (``shared="documents"``), shares V_E alone. Each preference of one task is followed by a preference
+of the other.
 
-    shared="both"       W = F'F over the joined vocabulary, of which documents use the last words: U_F'V_E, V_E'V_E,
-                        and those of a third task the first words: U_F'U_F; the first task turned round, V_E'U_F
-    shared="documents"  W = U'V with the joined vocabulary for queries and that of the documents: U_F'V_E, U_E'V_E
+With joined vocabularies all tasks are one low-rank model without a diagonal. Its queries are the rows of all tasks,
+each with words of its vocabulary only:
 
-So the kernel, its state and the training loop are those of ``LowRankRanker``; only the preferences take turns.
+    shared="both"       W = F'F over the joined vocabulary. Documents use the last words: U_F'V_E, V_E'V_E.
+                        Documents of a third task use the first words: U_F'U_F. Reversed first task: V_E'U_F
+    shared="documents"  W = U'V: joined vocabulary for queries, vocabulary of the documents: U_F'V_E, U_E'V_E
+
+Kernel, state and training loop are those of ``LowRankRanker``; the preferences of the tasks take turns.
 """
 
 from __future__ import annotations
@@ -50,7 +55,7 @@ ThirdTask = tuple[Any, Preferences | Source, Any]  # its queries, its preference
 
 
 class Turn(NamedTuple):
-    """A task that takes turns: its preferences, how many texts it has, and where they lie among those of all tasks."""
+    """One task: its preferences, its numbers of texts, and the positions of its texts among the texts of all tasks."""
 
     source: Source
     n_queries: int
@@ -64,9 +69,9 @@ _NAMES = ("first", "second", "third", "fourth")
 
 
 class TakingTurns(Source):
-    """One preference of the first task, one of the second, and so on.
+    """One preference of the first task, one of the second, and so on in turn.
 
-    A pass ends with the first. The others go through their own preferences, again and again if they are fewer.
+    A pass ends with the first task. Other tasks repeat their preferences as needed.
     """
 
     def __init__(self, tasks: Sequence[Turn], margin: float) -> None:
@@ -124,7 +129,7 @@ class TakingTurns(Source):
 
 @dataclass(frozen=True)
 class StoredTurns:
-    """What a checkpoint keeps of sources that take turns."""
+    """Checkpoint of sources in turn."""
 
     first: dict[str, Any]
     second: dict[str, Any]
@@ -140,7 +145,7 @@ def _no_weights() -> Weights:
 
 
 def _drawn(source: Source, step: int, n: int, weights: Callable[[], Weights]) -> Preferences:
-    """Up to n preferences from a step on; few that are given are repeated, so that chunks do not become short."""
+    """Return up to n preferences from a step on; repeat few given preferences, to avoid short chunks."""
     if isinstance(source, ArraySource) and len(source.prefs) < n:
         return source.take(step, n)
     return source.draw(step, weights)
@@ -153,14 +158,14 @@ def _alternate(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
 def _alternate_given(
     columns: Sequence[NDArray[np.float32] | None], n: int, otherwise: float
 ) -> NDArray[np.float32] | None:
-    """The same for what may be left out, in some tasks or in all."""
+    """Alternate optional columns; missing in all tasks, or filled with a value."""
     if all(column is None for column in columns):
         return None
     return _alternate([np.full(n, otherwise, dtype=np.float32) if given is None else given for given in columns])
 
 
 def _placed(texts: Sequence[tuple[sparse.csr_array, int]], width: int) -> sparse.csr_array:
-    """Texts below each other, the columns of each from a place on."""
+    """Stack texts, with the columns of each moved to a first column."""
     moved = []
     for rows, first in texts:
         indices = rows.indices + np.int32(first)
@@ -170,7 +175,7 @@ def _placed(texts: Sequence[tuple[sparse.csr_array, int]], width: int) -> sparse
 
 @dataclass(eq=False, kw_only=True)
 class MultiTaskState(LowRankState):
-    """The low-rank state of the joined vocabularies, of which the first ``n_first`` words are the first task's."""
+    """Low-rank state of the joined vocabularies; the first ``n_first`` words belong to the first task."""
 
     n_first: int
 
@@ -216,28 +221,29 @@ class MultiTaskState(LowRankState):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MultiTaskRanker(SgdRanker):
-    """``q_F'U_F'V_E d_E``, regularised by a second task over the same documents with queries in their language.
+    """``q_F'U_F'V_E d_E`` (Bai et al. 2010, equation 9), regularized by more tasks over the same words (equation 10).
 
-    Queries of the first task, such as Japanese ones, have a vocabulary of their own; those of the second, such as
-    English ones, have that of the documents. Preferences of both are learned in turn, one step of each, so that V_E
-    is a latent space for both (Bai et al. 2010, equations 9 and 10). A third task has queries and documents in the
-    language of the first task's queries, and so regularises U_F. The first task may also be learned in both directions:
-    a text of either language looks for its translation in the other. ``weights_`` and all that ranks are the first
-    task's; ``second_weights_`` and ``third_weights_`` are those of the others.
+    Queries of the first task, such as Japanese queries, have their own vocabulary; queries of the second task, such as
+    English queries, have the vocabulary of the documents. Preferences of both tasks take turns, step by step: V_E
+    becomes a latent space for both. A third task has queries and documents in the language of the first task's queries,
+    and regularizes U_F. The first task may also be learned in both directions: a text of either language looks for its
+    translation in the other language. ``weights_`` and all rankings belong to the first task; ``second_weights_`` and
+    ``third_weights_`` to the other tasks.
 
     Parameters
     ----------
     shared : {"both", "documents"}
-        What the second task has of the first: its query words have the factors that they have in documents,
-        ``V_E'V_E``, or their own, ``U_E'V_E``.
+        Factors of the second task's query words: their factors in documents, ``V_E'V_E``, or separate factors,
+        ``U_E'V_E``.
     start : {"random", "parallel"}
-        Normal factors, or those that translations give, as in ``LowRankRanker``. With ``shared="documents"`` query
-        words of the second task start with the factors that they have in documents.
-    n_components, spread, normalise : see ``LowRankRanker``; ``"latent"`` is meant for all tasks
+        Normal factors, or factors from translations, as in ``LowRankRanker``. With ``shared="documents"`` query words
+        of the second task start with their factors in documents.
+    n_components, spread, normalise : see ``LowRankRanker``; ``"latent"`` applies to all tasks
     n_frequent : int, optional
-        As in ``LowRankRanker``; words of the first task's queries are counted there, all others in the documents.
+        As in ``LowRankRanker``; query words of the first task are counted in its queries, all other words in the
+        documents.
     rate, schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``;
-        steps are those of all tasks
+        steps are the steps of all tasks
 
     Examples
     --------
@@ -280,18 +286,18 @@ class MultiTaskRanker(SgdRanker):
 
         Parameters
         ----------
-        Q, prefs, D : the first task; ``validation`` and callbacks are shown its weights
+        Q, prefs, D : the first task; ``validation`` and callbacks get its weights
         second : (Q2, prefs2)
-            Queries of the second task, in the columns of D, and its preferences between rows of D. An epoch has one
-            step of it for each of the first: fewer preferences are repeated, and what is left of more stays unused.
-            None learns the first task alone, from the same start.
+            Queries of the second task, in the columns of D, and its preferences between rows of D. An epoch takes as
+            many steps of the second task as of the first: fewer preferences are repeated, surplus preferences stay
+            unused. None learns the first task alone, from the same start.
         third : (Q3, prefs3, D3)
-            Queries and documents of a third task, both in the columns of Q, and its preferences; ``U_F'U_F`` scores
-            them. It comes beside a second and needs ``shared="both"``.
+            Queries and documents of a third task, both in the columns of Q, and its preferences; ``U_F'U_F`` gives the
+            scores. Needs a second task and ``shared="both"``.
         reverse : Preferences or Source
-            The first task turned round: a row of D is the query, rows of Q are better and worse. It needs
-            ``shared="both"``. A ``HardSource`` ranks the rows of Q for those of D.
-        translations, start : see ``LowRankRanker.fit``; given weights are those of the first task
+            The reversed first task: a row of D is the query, rows of Q are better and worse. Needs ``shared="both"``. A
+            ``HardSource`` ranks the rows of Q for rows of D.
+        translations, start : see ``LowRankRanker.fit``; given weights belong to the first task
         """
         queries, docs, source = self._checked(Q, prefs, D)
         joined = self._joined(queries, docs, source, second, third, reverse)
@@ -308,7 +314,7 @@ class MultiTaskRanker(SgdRanker):
         third: ThirdTask | None = None,
         reverse: Preferences | None = None,
     ) -> Self:
-        """Go on from where the ranker is: for each preference one step, and one of each other task that there is.
+        """Continue: for each preference one step of the first task, and one of each other task.
 
         Two halves, of all tasks, give the same bits as the whole.
         """
@@ -389,9 +395,9 @@ class MultiTaskRanker(SgdRanker):
 
     @classmethod
     def from_weights(cls, weights: Weights, **params: Any) -> Self:
-        """A fitted ranker whose first task has these weights, from which ``partial_fit`` learns on.
+        """Make a fitted ranker whose first task has these weights, for ``partial_fit``.
 
-        ``n_components`` and ``normalise`` are by default those of the weights; see ``LowRankRanker.from_weights``.
+        ``n_components`` and ``normalise`` come from the weights by default; see ``LowRankRanker.from_weights``.
         """
         given = GivenStart.from_weights(weights)
         ranker = cls(**{"n_components": given.U.shape[1], "normalise": "latent" if given.cosine else None} | params)
@@ -425,7 +431,7 @@ class MultiTaskRanker(SgdRanker):
         return given.factors(self.n_components, shape, tied=False)
 
     def _state_with(self, factors: Factors, cosine: bool, rare: Rare | None) -> MultiTaskState:
-        """The state in which the first task has these factors, and words of the documents theirs in every task."""
+        """Return the state with these factors in the first task; document words share factors in every task."""
         U, V = for_cosine(factors) if cosine or self.normalise else factors
         joined = np.concatenate((U, V))
         return self._state_of(joined, joined if self.shared == "both" else V, U.shape[0], cosine, rare)

@@ -1,4 +1,4 @@
-"""Learning beside weights that stay as they are: preferences with the margins that those leave to be reached."""
+"""Learning next to constant weights: preferences with the margins that the constant weights leave."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tercet.weights import Weights
 
 
 class MarginsLeft(Preferences):
-    """Preferences whose margins may be any number: negative where what stands beside W does more than it must."""
+    """Preferences with margins of any sign: negative if the constant weights exceed the margin."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class MarginsLeft(Preferences):
 
 
 class OffsetSource(Source):
-    """The preferences of a source, each with the margin that is left to reach beside weights that stay as they are.
+    """The preferences of a source, with the margins left by constant weights.
 
-    With P those weights, ``q'Pd + m(q, d)`` reaches a margin where ``m`` reaches that margin less ``q'P(d+ - d-)``.
+    With the constant weights P, ``q'Pd + m(q, d)`` reaches a margin if ``m`` reaches the margin less ``q'P(d+ - d-)``.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class OffsetSource(Source):
 def margins_left(
     prefs: Preferences, Q: sparse.csr_array, D: sparse.csr_array, *, offset: Weights | None, margin: float
 ) -> Preferences:
-    """The preferences with the margins that are left to reach beside weights that stay as they are."""
+    """Return the preferences with the margins left by constant weights."""
     if offset is None:
         return prefs
     left = np.full(len(prefs), margin) if prefs.margin is None else prefs.margin.astype(np.float64)
@@ -95,7 +95,7 @@ def margins_left(
 
 
 def seen_whole(callback: Callback, whole: Callable[[Weights], Weights]) -> Callback:
-    """The callback, told of what ``whole`` makes of the weights that are learned."""
+    """Wrap a callback: its events have the weights after ``whole``."""
     if isinstance(callback, Checkpoint):
         return callback
 

@@ -1,13 +1,12 @@
-"""The one learner of single preferences: what they add to weights of any kind, which themselves stay as they are.
+"""Learner of single preferences: learned weights are added to constant weights of any kind.
 
-A step for a query q, a better document b and a worse one w changes W along ``X = q (b - w)'``, as every learner here
-does. It is passive-aggressive (PA-I): with s the scores by the weights that stay, and m the margin of b over w now,
+A step for a query q, a better document b and a worse document w changes W along ``X = q (b - w)'``, as in every learner
+here. The step is passive-aggressive (PA-I): with s the scores by the constant weights, and m the present margin of b,
 
     target = max(margin max(|s(b)|, |s(w)|), least_margin unit |q| max(|b|, |w|))
-    step   = min(target - m, rate weight target) X / |X|²        and none where m reaches the target
+    step   = min(target - m, rate weight target) X / |X|²        and 0 if m reaches the target
 
-so that all lengths are relative and one setting suits models of every scale. The service learns by it and bounds its
-steps.
+All lengths are relative: one setting suits models of every scale. The service learns by this rule with bounded steps.
 """
 
 from __future__ import annotations
@@ -42,17 +41,17 @@ SLOT_BYTES = 16
 
 @dataclass(frozen=True)
 class OnlineRule:
-    """How far preferences move the weights.
+    """Sizes of the steps of preferences.
 
     Attributes
     ----------
-    rate : by how much one preference of weight 1 may change its margin, as a share of its target
-    margin : by how much the better document is to be ahead, as a share of the larger score of the two
-    least_margin : the same where both scores are near 0, as a share of what a document of the same words would get
-    l1 : by how much each step shrinks every weight it has learned, as a share of the step's length. Weights that no
-        preference asks for any more return to zero after some ``rate / l1`` steps
-    pairs : pairs of words that one preference may change, those that count most for it; 0 for all
-    step : largest change by one preference, as a Euclidean length, in units of the base's usual weight of a word on
+    rate : largest change of the margin by a preference of weight 1, as a share of its target
+    margin : target lead of the better document, as a share of the larger score of the two
+    least_margin : target lead for scores near 0, as a share of the score of a document with the words of the query
+    l1 : shrinkage of every learned weight by each step, as a share of the step's length. Weights without further
+        preferences return to zero after some ``rate / l1`` steps
+    pairs : largest number of word pairs changed by a preference, by importance; 0 for any
+    step : largest change by a preference, as a Euclidean length, in units of the base's usual weight of a word on
         itself; 0 for any
     weight : largest learned weight of a pair, in these units; 0 for any
     """
@@ -75,7 +74,7 @@ class OnlineRule:
 
 @dataclass(frozen=True)
 class Learned:
-    """What came of some preferences: how many there were, how many asked for a change, and by how much in all."""
+    """Result of some preferences: their number, the number of violations, and the summed loss."""
 
     n_preferences: int
     n_violations: int
@@ -84,7 +83,7 @@ class Learned:
 
 @dataclass(frozen=True, eq=False)
 class OnlineState:
-    """What was learned, as a checkpoint keeps it: levels of pairs by rising key, and the shrinkage they owe."""
+    """Learned weights in a checkpoint: levels of pairs by rising key, and their owed shrinkage."""
 
     shape: tuple[int, int]
     n_steps: int
@@ -100,19 +99,19 @@ class OnlineState:
 
 
 class OnlineLearner:
-    """Weights of any kind, and the sparse part that preferences add to them.
+    """Weights of any kind, and a sparse part learned from preferences.
 
     Parameters
     ----------
-    base : what is learned on from; it never changes
-    rule : how far steps go
-    max_memory : bytes that the learned part may take while learning; None for any
-    n_words : columns from the left that are learned; others count in scores of the base alone. None learns all
+    base : constant weights
+    rule : sizes of steps
+    max_memory : bytes of the learned part while learning; None for any
+    n_words : number of learned columns, from the left; other columns count in scores of the base alone. None learns all
 
     Notes
     -----
-    A step costs the pairs of a query's words with those of two documents, and two scores of the base. Preferences may
-    come in any portions: the bits are the same.
+    A step costs the pairs of a query's words with the words of two documents, and two scores of the base. Preferences
+    may come in any portions, with the same bits.
 
     Examples
     --------
@@ -152,13 +151,13 @@ class OnlineLearner:
         return float(self._shrinkage[0])
 
     def _live(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Keys of the pairs that have a weight, rising, and their levels."""
+        """Return the rising keys of pairs with a weight, and their levels."""
         keys, levels = self.pairs()
         order = np.argsort(keys)
         return keys[order], levels[order]
 
     def matrix(self) -> sparse.csr_array:
-        """The learned weights as a part holds them: CSR float32."""
+        """Return the learned weights as CSR float32."""
         keys, levels = self._live()
         rows, columns = np.divmod(keys, self.base.shape[1])
         indptr = np.searchsorted(rows, np.arange(self.base.shape[0] + 1))
@@ -167,15 +166,15 @@ class OnlineLearner:
 
     @property
     def weights(self) -> Weights:
-        """The base's parts and, last, the learned one."""
+        """Parts of the base and, last, the learned part."""
         return Weights([*self.base.parts, Sparse(weights=self.matrix())])
 
     # -- many preferences ---------------------------------------------------------------------------------------
 
     def learn(self, Q: Any, prefs: Preferences, D: Any, lead: NDArray[np.float64] | None = None) -> Learned:
-        """Take one step for each preference, in their order; those of texts without words are passed over.
+        """Take one step for each preference, in their order; skip texts without words.
 
-        ``lead`` is how far something else than the weights puts each better document ahead.
+        ``lead`` is an extra lead of each better document, from outside the weights.
         """
         queries, docs = check_matrix(Q, "Q"), check_matrix(D, "D")
         prefs.check_rows(queries.shape[0], docs.shape[0])
@@ -227,7 +226,7 @@ class OnlineLearner:
     def _plan(
         self, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr_array
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """For each preference the base's margin, the one to reach, how much of that a step may add, and its length."""
+        """Return the base's margin, the target, the largest share of the target, and the length of each preference."""
         q, better, worse = Q[prefs.query], D[prefs.better], D[prefs.worse]
         first, second = self.base.score_rows(q, better), self.base.score_rows(q, worse)
         q, better, worse = self.words_of(q), self.words_of(better), self.words_of(worse)
@@ -247,7 +246,7 @@ class OnlineLearner:
         return first - second, target, reach, length
 
     def over(self, base: Weights) -> OnlineLearner:
-        """Return a learner that has learned the same over weights with more columns behind these."""
+        """Return a learner with the same learned weights over a base with more columns at the end."""
         other = OnlineLearner(base, self.rule, max_memory=self._max_memory, n_words=self._n_words)
         keys, levels = self._live()
         rows, columns = np.divmod(keys, self.base.shape[1])
@@ -258,11 +257,11 @@ class OnlineLearner:
         return other
 
     def words_of(self, rows: sparse.csr_array) -> sparse.csr_array:
-        """The columns that are learned."""
+        """Return the learned columns."""
         return rows if self._n_words is None else sparse.csr_array(rows[:, : self._n_words])
 
     def _reserve(self, n_pairs: int) -> None:
-        """A table with room for so many pairs more, without those that have no weight any more."""
+        """Make a table with room for ``n_pairs`` more pairs, without pairs of weight zero."""
         keys, levels = self._live()
         n_slots = max(LEAST_SLOTS, 1 << int(4 * (keys.size + n_pairs)).bit_length())
         if self._max_memory is not None and n_slots * SLOT_BYTES > self._max_memory:
@@ -276,18 +275,18 @@ class OnlineLearner:
     # -- saving -------------------------------------------------------------------------------------------------
 
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return keys of the pairs that have a weight, rows times columns, and their levels."""
+        """Return the keys of pairs with a weight, row × n_columns + column, and their levels."""
         keys, levels = self._table
         live = (keys != FREE) & (np.abs(levels) > self._cum)
         return keys[live], levels[live]
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What a checkpoint must keep besides the base."""
+        """Return the learned state for a checkpoint, without the base."""
         cum, pending = self._shrinkage[:2].tolist()
         return encode(OnlineState(self.base.shape, self.n_steps, cum, pending, *self._live()))
 
     def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Be where ``to_state`` was."""
+        """Restore the result of ``to_state``."""
         state = decode(OnlineState, meta, arrays, where="what was learned online")
         if state.shape != self.base.shape:
             raise DamagedBundleError(f"what was learned on has shape {state.shape}, its base {self.base.shape}")
@@ -303,7 +302,7 @@ def _empty_table(n_slots: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
 
 
 def _step_room(n_pairs: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """EntryBuffers for the keys of a step, its changes, and where they are in the table."""
+    """Allocate buffers for the keys of a step, its changes, and their slots in the table."""
     return np.empty(n_pairs, np.int64), np.empty(n_pairs), np.empty(n_pairs, np.int64)
 
 

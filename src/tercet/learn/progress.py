@@ -1,4 +1,4 @@
-"""What a long run shows on a terminal."""
+"""Progress of a long run on a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FACTS_WIDTH = 48  # columns: "999M/s  viol 100.0%  valid 1.0000  99:59:59 left"
 
 
 def facts_line(rate: float, violation_rate: float, left: float | None, validation: float | None = None) -> str:
-    """What stands behind the bar, in at most `FACTS_WIDTH` columns.
+    """Return the text behind the bar, in at most `FACTS_WIDTH` columns.
 
     >>> facts_line(49_099, 0.081, 3.2)
     '49k/s  viol 8.1%  0:03 left'
@@ -43,10 +43,10 @@ def _short(number: float) -> str:
 
 
 class ProgressBar:
-    """Rate, violations and time left, once a run has lasted a second.
+    """Rate, violations and time left, after the first second of a run.
 
-    ``verbose=None`` shows it when standard error is a terminal; True also elsewhere, as a plain line every few seconds;
-    False never.
+    ``verbose=None`` shows the bar if standard error is a terminal; True also elsewhere, as a plain line every few
+    seconds; False never.
     """
 
     def __init__(self, title: str, total: int | None, done: int, verbose: bool | None) -> None:

@@ -35,7 +35,7 @@ _ALL_COLUMNS = np.empty((0, 0), dtype=np.int32)  # of a W without columns of its
 
 @dataclass(eq=False)
 class SupportState(State):
-    """A W with as many entries in every row; the others are zero and stay so.
+    """A W with the same number of entries in every row; all other entries stay zero.
 
     columns : the column of each entry in W, rising in every row
     order : the columns of W from the most to the least frequent word, as in ``DenseState``
@@ -79,7 +79,7 @@ class SupportState(State):
 
 @dataclass(frozen=True)
 class StoredPruning:
-    """What is saved of a `PrunedState` beside the arrays of its W."""
+    """Saved `PrunedState` without the arrays of its W."""
 
     dense: bool
     inner: dict[str, Any]
@@ -88,9 +88,9 @@ class StoredPruning:
 
 
 class PrunedState(State):
-    """All of W until the first pruning, then the entries of its support, as many in each row.
+    """All of W until the first pruning, then the entries of its support, the same number in each row.
 
-    cuts : (step, entries that stay in each row after it), in the order of their steps
+    cuts : (step, entries left in each row after this step), in the order of their steps
     """
 
     def __init__(self, inner: DenseState | SupportState, cuts: Sequence[tuple[int, int]] = (), step: int = 0) -> None:
@@ -105,17 +105,17 @@ class PrunedState(State):
 
     @property
     def is_pruned(self) -> bool:
-        """No pruning is still to come."""
+        """True after the last pruning."""
         return not self.cuts or self.step >= self.cuts[-1][0]
 
     @property
     def row_length(self) -> int:
-        """Entries of each row that may have a weight."""
+        """Number of entries of each row with a possible weight."""
         return self.inner.values.shape[1] if isinstance(self.inner, SupportState) else self.shape[1]
 
     @property
     def n_live(self) -> int:
-        """Weights that are not zero."""
+        """Number of weights other than zero."""
         return int(np.count_nonzero(self.inner.W if isinstance(self.inner, DenseState) else self.inner.values))
 
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
@@ -139,9 +139,9 @@ class PrunedState(State):
                 self.prune(kept)
 
     def prune(self, kept: int) -> None:
-        """Leave the ``kept`` largest entries of each row, by size; the others are zero from now on.
+        """Keep the ``kept`` largest entries of each row, by size; the rest stays zero.
 
-        Of equal ones, those of more frequent document words stay. W is given back on the way.
+        Among equal entries, more frequent document words stay. The memory of W is released on the way.
         """
         assert 0 < kept <= self.row_length
         if isinstance(self.inner, DenseState):
@@ -178,7 +178,7 @@ class PrunedState(State):
 
 
 class PrunedRun(Run):
-    """A run whose validation watches the last round only: the best of its weights, no denser ones, are kept."""
+    """A run validated in the last round only: the best of its weights are kept, never denser weights."""
 
     def _validate(self) -> float | None:  # type: ignore[override]  # None: not validated yet
         assert isinstance(self.state, PrunedState)
@@ -187,23 +187,23 @@ class PrunedRun(Run):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PrunedRanker(SgdRanker):
-    """Every pair of words has a weight at first; then the smallest of each row are dropped, round after round.
+    """Every pair of words has a weight at first; each round then drops the smallest weights of each row.
 
-    All of W is learned from the identity, with every preference once for each epoch. Then, in each round, the smallest
-    weights of each row are set to zero for good, and the others learn on from the same preferences, until ``n_kept``
-    are left in each row. A rate that falls with the steps goes on falling over all rounds.
+    All of W is learned from the identity, with every preference once for each epoch. Each round sets the smallest
+    weights of each row to zero for good, and the rest learns on from the same preferences, until ``n_kept`` are left in
+    each row. A rate that falls with the steps falls over all rounds.
 
     Cost of a step: words of the query times words of the two documents until the first pruning, then times the weights
-    left in a row. Memory: 4 bytes for each pair of words until the first pruning, then 8 bytes for each that is left;
-    pruning itself takes no more than the larger of the two. ``fit`` says how much that is where it shows progress.
+    left in a row. Memory: 4 bytes for each pair of words until the first pruning, then 8 bytes for each pair left.
+    ``fit`` prints both with its progress.
 
     Parameters
     ----------
     n_kept : p, weights left in each row of W (Bai et al.: 10 to 1000)
     n_rounds : rounds of pruning; each leaves the same share of a row's weights
     max_memory : bytes W may take, before and after its first pruning; default half the machine's memory
-    validate_every, patience : validation watches the last round only, where ``n_kept`` weights are left. Callbacks are
-        told of every round; one that ends the training leaves W as it is then, pruned or not
+    validate_every, patience : validation watches the last round only, with ``n_kept`` weights. Callbacks see every
+        round; a callback that ends the training leaves W unchanged, pruned or not
     rate, schedule, margin, epochs, shuffle, random_state, verbose : see ``DenseRanker``
 
     Examples
@@ -263,21 +263,21 @@ class PrunedRanker(SgdRanker):
 
     @property
     def density_(self) -> float:
-        """Share of the entries of W that are not zero."""
+        """Share of nonzero entries of W."""
         check_is_fitted(self)
         assert isinstance(self._state, PrunedState)
         n, m = self._state.shape
         return self._state.n_live / (n * m)
 
     def _entries_left(self, m: int) -> list[int]:
-        """Entries of a row of m that stay, after each round."""
+        """Return the entries left in a row of m after each round."""
         if self.n_kept >= m:
             return []
         share = [round(m * (self.n_kept / m) ** (k / self.n_rounds)) for k in range(1, self.n_rounds + 1)]
         return sorted({kept for kept in share if kept < m}, reverse=True)
 
     def _bytes_needed(self, n: int, m: int) -> tuple[int, int]:
-        """What W takes until its first pruning, and after it; 0 when there is none."""
+        """Return the bytes of W until its first pruning, and after; 0 without a pruning."""
         return 4 * n * m, _BYTES_OF_ENTRY * n * max(self._entries_left(m), default=0)
 
     def _start(self, Q: sparse.csr_array, D: sparse.csr_array) -> PrunedState:
@@ -295,9 +295,9 @@ class PrunedRanker(SgdRanker):
 def _take_largest(
     values: NDArray[np.float32], columns: NDArray[np.int32], kept: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """The ``kept`` largest entries of each row and their columns, given or all; nothing is left of the arrays given.
+    """Return the ``kept`` largest entries of each row and their columns; consume the given arrays.
 
-    They shrink from their end as the new ones fill, so that old and new rows together take no more than the larger.
+    The given arrays shrink from their end while the new arrays fill: together they take no more than the larger.
     """
     n, width = values.shape
     left, where = np.empty((n, kept), dtype=np.float32), np.empty((n, kept), dtype=np.int32)
@@ -312,7 +312,7 @@ def _take_largest(
 
 
 def check_cuts(state: PrunedState) -> None:
-    """Refuse cuts that do not fit together, or not with the entries that there are."""
+    """Refuse inconsistent cuts, or cuts that do not fit the entries."""
     cuts = [(0, state.shape[1]), *state.cuts]
     if any(b[0] <= a[0] or not 0 < b[1] < a[1] for a, b in pairwise(cuts)):
         raise InputError(f"its cuts are {list(state.cuts)}; steps rise and entries fall")

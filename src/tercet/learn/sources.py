@@ -1,20 +1,20 @@
-"""Where preferences come from while training.
+"""Sources of preferences for training.
 
-A source answers ``draw(step, weights)`` with the preferences from that step on, as many as it likes; the loop takes
-what it needs and asks again. The answer depends on the step and, for a source that looks at them, on the weights at
-fixed steps, and on nothing else, so a resumed run sees the same preferences.
+A source answers ``draw(step, weights)`` with any number of preferences from this step on; the loop takes a part and
+asks again. The answer depends on the step alone, for some sources also on the weights at fixed steps: a resumed run
+sees the same preferences.
 
-Which source to take is a choice of the worse document:
+Choose a source by the worse documents:
 
-- ``ArraySource``: as given. For preferences that someone observed, such as clicks.
-- ``SampledSource``: any of another class, or of a lower grade. The papers' rule; costs next to nothing and learns the
-  whole ranking alike.
-- ``HardSource``: one that the current model ranks high. For tasks where any other document is told apart at once, such
-  as finding the one translation of a text.
+- ``ArraySource``: as given. For observed preferences, such as clicks.
+- ``SampledSource``: any document of another class, or of a lower grade. The papers' rule; costs next to nothing and
+  learns the whole ranking alike.
+- ``HardSource``: a document at the top of the current ranking. For tasks with easy worse documents, such as finding
+  the one translation of a text.
 
-What is drawn first is the sampler's choice (``tercet.data.sampling``): ``uniform_over="queries"`` gives every query the
-same number of steps, ``"judgements"`` every relevant document; ``popular`` is the share of worse documents that are
-drawn as often as documents are relevant, so that a model does not learn which ones ever are.
+The sampler (``tercet.data.sampling``) draws the better documents: ``uniform_over="queries"`` gives every query the same
+number of steps, ``"judgements"`` every relevant document; ``popular`` is the share of worse documents drawn as often as
+documents are relevant, to keep the model from learning popularity.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ DrawnBy = Literal["blocks", "counters"]
 
 
 class Source(ABC):
-    """Gives preferences by step.
+    """Preferences by step.
 
-    ``n_steps`` is the length of one epoch, or None for a source without an end.
+    ``n_steps`` is the length of one epoch, or None for an endless source.
 
     Examples
     --------
@@ -64,18 +64,18 @@ class Source(ABC):
 
     @abstractmethod
     def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
-        """Preferences from ``step`` on; an empty value ends the training. ``weights()`` is the current model."""
+        """Return preferences from ``step`` on; none ends the training. ``weights()`` is the current model."""
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """A digest of what the source will give."""
+        """Return a digest of all preferences to come."""
 
     def begin(self) -> None:
-        """A run begins: forget what the weights of an earlier one decided."""
+        """Begin a run: forget choices by the weights of an earlier run."""
         return
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What a checkpoint must keep besides the step."""
+        """Return the state for a checkpoint, besides the step."""
         return {}, {}
 
     def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
@@ -111,13 +111,13 @@ class ArraySource(Source):
         return self._shuffled[first : first + BLOCK]
 
     def take(self, step: int, n: int) -> Preferences:
-        """The next n preferences, over as many passes as that takes."""
+        """Return the next n preferences, over several passes if needed."""
         epochs = range(step // len(self.prefs), (step + n - 1) // len(self.prefs) + 1)
         first = step - epochs[0] * len(self.prefs)
         return self.prefs[np.concatenate([self.order(epoch) for epoch in epochs])[first : first + n]]
 
     def order(self, epoch: int) -> NDArray[np.int64]:
-        """In which order a pass goes through the preferences."""
+        """Return the order of the preferences in a pass."""
         if not self.shuffle:
             return np.arange(len(self.prefs))
         return np.random.default_rng([self.random_state, epoch]).permutation(len(self.prefs))
@@ -129,7 +129,7 @@ class ArraySource(Source):
 class SampledSource(Source):
     """Fresh preferences from labels, judgements or links, drawn block by block, or by counters of steps.
 
-    ``drawn_by`` says which, for one run: a GPU draws by counters, and a run that began so goes on so anywhere.
+    ``drawn_by`` names the way of a run: a GPU draws by counters, and a resumed run keeps the way everywhere.
 
     Examples
     --------
@@ -187,15 +187,15 @@ class HardSource(SampledSource):
     """Worse documents from the top of the current ranking (hard negatives).
 
     Every ``refresh_every`` steps, in whole blocks of 8,192, all queries are ranked against all documents with the
-    weights of that moment. A worse document is then, with probability ``hard``, one of the query's best ``depth``
-    documents, else any; and any where the one of the best is not of a lower grade than the better document.
+    weights of this step. A worse document is then, with probability ``hard``, among the query's best ``depth``
+    documents, provided its grade is lower than the better document's grade, and else any worse document.
 
     Parameters
     ----------
     sampler : judgements to draw from; needs ``n_docs``
     Q, D : query and document matrices
     n_steps : length of an epoch
-    depth : how many of a query's best documents to draw from
+    depth : number of a query's best documents to draw from
     hard : share of worse documents from among these
     refresh_every : steps between rankings
 
@@ -270,20 +270,20 @@ class HardSource(SampledSource):
 
 @dataclass(frozen=True)
 class StoredDraws:
-    """What a checkpoint keeps of a source that draws at random: how, where that is not block by block."""
+    """Checkpoint of a random source, with the way of drawing unless block by block."""
 
     drawn_by: Annotated[DrawnBy, OMIT_DEFAULT] = "blocks"
 
 
 @dataclass(frozen=True)
 class StoredRanking:
-    """What a checkpoint keeps of a source that ranks, beside the ranking: at which refresh it was made."""
+    """Checkpoint of a ranking source, without the ranking: the number of the last refresh."""
 
     ranked_at: int
 
 
 def _texts_of(sampler: JudgementSampler, Q: Any, D: Any) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """The matrices, when they are those that the sampler's row numbers are of."""
+    """Check the matrices against the row numbers of the sampler."""
     if sampler.n_docs is None:
         raise InputError("hard negatives are drawn from all documents; the sampler needs n_docs")
     queries, docs = check_matrix(Q, "Q"), check_matrix(D, "D")
@@ -297,7 +297,7 @@ def _texts_of(sampler: JudgementSampler, Q: Any, D: Any) -> tuple[sparse.csr_arr
 
 
 def as_source(prefs: Any, *, shuffle: bool, random_state: int) -> Source:
-    """A source as it is; preferences, or triplets, as an ArraySource."""
+    """Return a source unchanged; preferences, or triplets, as an ArraySource."""
     if isinstance(prefs, Source):
         return prefs
     return ArraySource(as_preferences(prefs), shuffle=shuffle, random_state=random_state)

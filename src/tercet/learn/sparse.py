@@ -49,17 +49,17 @@ N_THINNINGS = 20  # of gradual thinning, evenly over the first three quarters of
 
 @dataclass(frozen=True)
 class Thinning:
-    """Cut the smallest entries again and again while learning, until the share ``density`` is left.
+    """Cut the smallest entries in steps while learning, down to the share ``density``.
 
-    What is left after each cut falls with the third power of the steps to go (Zhu and Gupta 2017), fast while most
-    entries are noise. After the last cut no entry comes back: the others learn on to the end.
+    The share left after each cut falls with the third power of the steps to go (Zhu and Gupta 2017), fast while most
+    entries are noise. After the last cut the entries left learn on to the end, without new entries.
     """
 
     density: float
     n_steps: int
 
     def due(self) -> list[tuple[int, float]]:
-        """Steps after which to cut, and the share of entries to leave then."""
+        """Return the steps of the cuts, and the share of entries left by each."""
         return [
             (
                 max(1, self.n_steps * 3 * k // (4 * N_THINNINGS)),
@@ -71,7 +71,7 @@ class Thinning:
 
 @dataclass(frozen=True, eq=False)
 class StoredSparse:
-    """A `SparseState` as it is saved: the levels of its live entries, or of the whole support when frozen."""
+    """Saved `SparseState`: the levels of its live entries, or of the whole support when frozen."""
 
     order: Annotated[NDArray[np.int32], Shape("n_doc_terms")]
     levels: Annotated[sparse.csr_array, Csr("n_query_terms", "n_doc_terms", names=("levels", "columns", "indptr"))]
@@ -285,7 +285,7 @@ class SparseState(State):
     def _margins_of_identity(
         self, query: NDArray[np.int32], better: NDArray[np.int32], worse: NDArray[np.int32]
     ) -> NDArray[np.float32]:
-        """What the fixed identity, if there is one, adds to each margin."""
+        """Return the part of each margin from a fixed identity."""
         if not self.around_identity:
             return np.zeros(len(query), dtype=np.float32)
         assert self.texts is not None
@@ -416,9 +416,9 @@ class SparseRanker(SgdRanker):
     """Every pair of words may have a weight, and L1 keeps most at exactly zero, while it trains and after.
 
     W starts at the identity, which shrinks like every other entry. After every ``shrink_every`` steps the L1 penalty of
-    those steps is taken at once (Algorithm 1); entries owe it until they are read, which gives the same weights as
-    sweeping over all of W. Then, with ``refit``, the entries that are left are learned again without penalty, on the
-    same preferences in the same order.
+    these steps is taken at once (Algorithm 1). Entries owe the penalty until their next reading, with the same weights
+    as a sweep over all of W. With ``refit`` the entries left are then learned again without penalty, on the same
+    preferences in the same order.
 
     Cost of a step: words of the query times words of the two documents. Memory: 4 bytes for each pair of words.
 
@@ -426,31 +426,29 @@ class SparseRanker(SgdRanker):
     ----------
     l1 : λ, strength of the penalty
     density : float, optional
-        Share of non-zero entries to reach instead of a given ``l1``: fits are repeated with another l1 until it is met
-        within a tenth. ``l1_`` is the strength found, ``n_fits_`` the number of fits it took. Where W is sparser even
-        without a penalty, since few pairs of words met in a step, that W is taken; ``density_`` is what was reached.
+        Share of nonzero entries to reach instead of a given ``l1``: fits with another l1 are repeated until the share
+        is met within a tenth. ``l1_`` is the strength found, ``n_fits_`` the number of fits. A W sparser than
+        ``density`` without any penalty is taken; ``density_`` is the share reached.
     sparsify : {"shrink", "thin", "low-rank"}
-        How W becomes sparse; the latter two need a ``density`` and have no penalty. "thin" takes one fit: the smallest
-        entries are cut again and again during the first three quarters of the steps, and those left at last learn on
-        to the end. It gives better models where many steps are made and all of W fits in memory at first. Should a
-        callback end the steps early, the last cut is made then.
-        "low-rank" learns ``low_rank`` first. The largest entries of its W, looked for block by block, are the support,
-        and with ``refit`` they learn on from there by the same step, on the same preferences; ``rate``, ``schedule``
-        and ``refit_start`` have no part in it. W is never held as a whole: memory is that of the factors, then 8 bytes
-        for each entry. The best models we know, and the fastest to learn.
+        Way to a sparse W; "thin" and "low-rank" need a ``density`` and have no penalty. "thin" takes one fit: the
+        smallest entries are cut repeatedly during the first three quarters of the steps, and the rest learns on to the
+        end. Better models for many steps. If a callback ends the steps early, the last cut is made then.
+        "low-rank" learns ``low_rank`` first. The largest entries of its W, found block by block, are the support. With
+        ``refit`` these entries learn on by the same step, on the same preferences; ``rate``, ``schedule`` and
+        ``refit_start`` are ignored. Memory: the factors, then 8 bytes for each entry. The best models we know, and
+        the fastest to learn.
     low_rank : LowRankRanker, optional
         Finds the support with ``sparsify="low-rank"``; default ``LowRankRanker(schedule="linear")``.
     refit_rate : of the refit with ``sparsify="low-rank"``; falls linearly to zero
     shrink_every : T, steps between shrinkages
     shrink_towards : {"zero", "identity"}
-        What is penalised: W (Chen et al.), or W - I. Then the identity stays, as a part of its own that ``density``
-        does not count.
-    refit : after shrinking, learn the entries that are left (Ω) again, without penalty (equation 8), as
-        ``refit_on_support`` does
+        Penalize W (Chen et al.), or W - I. With "identity" the identity is a part of its own, not counted by
+        ``density``.
+    refit : after shrinking, learn the entries left (Ω) again, without penalty (equation 8), as ``refit_on_support``
     refit_start : {"sparse", "identity"}
-        What the refit starts from: the sparse solution, or the identity on the support. Chen et al. do not say which;
-        what refitting brings them is what the first brings.
-    max_memory : bytes W may take while training; default half the machine's memory
+        Start of the refit: the sparse solution, or the identity on the support. Chen et al. name none; the gains they
+        report appear with the sparse solution.
+    max_memory : bytes that W may take while training; default half the machine's memory
     rate : C of the rate ``η_t = C / √t``
     schedule, margin, epochs, shuffle, validate_every, patience, random_state, verbose : see ``DenseRanker``
 
@@ -486,7 +484,7 @@ class SparseRanker(SgdRanker):
 
     @property
     def unit(self) -> float:
-        """Weight of the identity that the low-rank ranker starts from, if it finds the support; else 1."""
+        """Weight of the identity at the start of the low-rank ranker, if used; else 1."""
         return self.low_rank.unit if self.sparsify == "low-rank" and self.low_rank is not None else 1.0
 
     def fit(
@@ -499,17 +497,17 @@ class SparseRanker(SgdRanker):
         *,
         never: sparse.csr_array | None = None,
     ) -> Self:
-        """Learn from the start, and refit when asked to; see ``DenseRanker.fit``.
+        """Learn from the start, and refit if asked; see ``DenseRanker.fit``.
 
-        Validation and callbacks watch the sparse phase; the refit follows it. With ``sparsify="low-rank"`` callbacks
-        watch both phases, one after the other, and validation the refit.
+        Validation and callbacks watch the sparse phase, before the refit. With ``sparsify="low-rank"`` callbacks watch
+        both phases in turn, and validation the refit.
 
         Parameters
         ----------
         Q, prefs, D, validation, callbacks : as in ``DenseRanker.fit``
         never : CSR (n_query_terms, n_doc_terms)
-            Pairs of words, its entries that are not zero, whose weights are zero from the start to the end. They are
-            kept there by ``partial_fit``, too; a cluster refuses to learn with them.
+            Nonzero entries are pairs of words with weights of zero from the start to the end, in ``partial_fit`` too;
+            not supported on a cluster.
         """
         self._check_params()
         if hasattr(self, "weights_before_refit_"):
@@ -620,7 +618,7 @@ class SparseRanker(SgdRanker):
 
     @property
     def density_(self) -> float:
-        """Share of the entries of W, or of W - I where the identity stays, that are not zero."""
+        """Share of nonzero entries of W, or of W - I with a fixed identity."""
         check_is_fitted(self)
         assert isinstance(self._state, SparseState)
         n, m = self._state.shape
@@ -698,7 +696,7 @@ class SparseRanker(SgdRanker):
         return self
 
     def _on_support(self, before: SparseState) -> SparseState:
-        """What a refit starts from: the entries that are left, to be learned without penalty."""
+        """Return the start of a refit: the entries left, without a penalty."""
         before.release()
         start = before.live()
         if self.refit_start == "sparse":
@@ -793,7 +791,7 @@ def _identity_in(order: NDArray[np.int32], n_rows: int) -> sparse.csr_array:
 def _next_l1(
     l1: float, denser: tuple[float, float] | None, sparser: tuple[float, float] | None, density: float
 ) -> float:
-    """Where log(density) against log(l1) would meet the density, kept away from the ends of the bracket."""
+    """Return the l1 of the density on a line of log(density) against log(l1), away from the ends of the bracket."""
     if denser is None or sparser is None:
         return l1 * (4.0 if sparser is None else 0.25)
     low, high = np.log(denser[0]), np.log(sparser[0])
@@ -822,7 +820,7 @@ def check_never(never: Any, Q: Any, D: Any) -> sparse.csr_array | None:
 
 
 def without_pairs(W: sparse.csr_array, never: sparse.csr_array | None) -> sparse.csr_array:
-    """W, columns sorted, without weights where there is never one."""
+    """Return W, columns sorted, without the weights of excluded pairs."""
     if never is not None:
         W = sparse.csr_array(W - W.multiply(never != 0), dtype=np.float32)
         W.eliminate_zeros()

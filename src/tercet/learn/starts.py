@@ -77,7 +77,7 @@ class LabelledRows(NamedTuple):
 
     @classmethod
     def known(cls, labels: Any, source: Source, n_docs: int) -> LabelledRows:
-        """Those of labels, one for each document; without them, what the source draws from."""
+        """Return the rows and classes of labels, one per document; without labels, those of the source."""
         while isinstance(source, OffsetSource):
             source = source.source
         if labels is None and isinstance(source, SampledSource) and isinstance(source.sampler, LabelSampler):
@@ -97,13 +97,12 @@ class LabelledRows(NamedTuple):
 def class_scores(
     D: sparse.csr_array, labelled: LabelledRows, n_components: int, seed: int, keep: NDArray[np.bool_] | None = None
 ) -> NDArray[np.float32]:
-    """Factors of words (n_terms, n) whose inner product with a text estimates its classes: ridge regression.
+    """Return factors of words (n_terms, n) whose inner product with a text estimates its classes: ridge regression.
 
-    With y a 1 for the class of a text and 0 for all others, less the share of each class, a column b minimises
-    ``sum over texts (b'x - y)^2 + penalty |b|^2``. So z = B'x is the linear estimate of the posteriors that a
-    classifier would give, and z(q)'z(d) of the chance that two texts are of one class. There are as many columns as
-    classes. More classes than ``n_components`` share these: each has a random direction of length 1 in place of its
-    own column, and those of different classes are nearly orthogonal.
+    With y a 1 for the class of a text and 0 for all others, less the share of each class, a column b minimizes
+    ``sum over texts (b'x - y)^2 + penalty |b|^2``. z = B'x is then the linear estimate of a classifier's posteriors,
+    and z(q)'z(d) of the chance that two texts belong to the same class. Each class has a column. More classes than
+    ``n_components`` share columns: each class has a random direction of length 1, nearly orthogonal to the others.
     """
     from sklearn.linear_model import Ridge  # few start from classes, and it loads much
 
@@ -154,9 +153,9 @@ def rare_words(texts: sparse.csr_array, n_frequent: int) -> NDArray[np.uint8]:
 
 
 def for_cosine(factors: Factors) -> Factors:
-    """The same cosines from factors of a length at which rates such as 0.1 are small steps.
+    """Scale factors to a length at which rates such as 0.1 are small steps; cosines stay the same.
 
-    Directions of latent semantic indexing have length 1, and a rate counts by the inverse square of that.
+    Directions of latent semantic indexing have length 1, and the effect of a rate grows with the inverse square length.
     """
     U, V = factors
     square = sum(float(np.einsum("ij,ij->", F, F, dtype=np.float64)) for F in (U, V)) / U.shape[1]
@@ -166,7 +165,7 @@ def for_cosine(factors: Factors) -> Factors:
 
 
 def check_start(start: str, translations: Any, given: Weights | None, labels: Any = None) -> None:
-    """Refuse translations or labels for a start that has no use for them, and a start from translations without any."""
+    """Refuse translations or labels for other starts, and ``start="parallel"`` without translations."""
     if given is not None and not isinstance(given, Weights):
         raise InputError(f"start must be Weights, such as the weights_ of a fitted ranker; got {type(given).__name__}")
     if translations is not None and (given is not None or start != "parallel"):
@@ -182,11 +181,11 @@ def check_start(start: str, translations: Any, given: Weights | None, labels: An
 
 @dataclass(frozen=True)
 class GivenStart:
-    """Weights as the start of low rank: their factors, and what else their scores are made of.
+    """Weights as the start of low rank: their factors and the form of their scores.
 
-    diagonal : of each word; None where there is none
-    learned_diagonal : it is not the same for all words
-    cosine, scaled : their scores are cosines of latent vectors, or divided by the length of a document's
+    diagonal : weight of each word, or None
+    learned_diagonal : True if the diagonal is no multiple of the identity
+    cosine, scaled : scores are cosines of latent vectors, or divided by the length of a document's latent vector
     """
 
     U: NDArray[np.float32]
@@ -199,7 +198,7 @@ class GivenStart:
 
     @classmethod
     def from_weights(cls, weights: Weights) -> GivenStart:
-        """The start that scores as these weights do: one low-rank part, and a diagonal or none beside it."""
+        """Return the start with the scores of these weights: one low-rank part, and at most a diagonal."""
         latent = [part for part in weights.parts if isinstance(part, LowRank)]
         offset = [part for part in weights.parts if isinstance(part, Identity | Diagonal)]
         if len(latent) != 1 or len(latent) + len(offset) != len(weights.parts):
@@ -225,7 +224,7 @@ class GivenStart:
         )
 
     def factors(self, n_components: int, shape: tuple[int, int], tied: bool) -> Factors:
-        """Copies to learn in, one where a model is tied."""
+        """Return copies of the factors, a single copy for a tied model."""
         if (self.U.shape[0], self.V.shape[0]) != shape:
             raise InputError(f"the start is of {self.U.shape[0]} × {self.V.shape[0]} words, Q and D have {shape}")
         if self.U.shape[1] != n_components:

@@ -1,4 +1,4 @@
-"""What a learner carries while it trains: private, changing, resumable. ``snapshot()`` gives the value."""
+"""State of a learner: private, changing, resumable. ``snapshot()`` returns the value."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Steps = Annotated[int, Bounds(least=0, most=2**53)]  # a number of them, where i
 
 @dataclass(frozen=True)
 class Sgd:
-    """How to step: the rate, how it falls, and the margin a preference must reach where it has none of its own."""
+    """Rate, its schedule, and the margin of preferences without a margin."""
 
     rate: float
     schedule: str
@@ -33,7 +33,7 @@ class Sgd:
 
 
 class State(ABC):
-    """The arrays of one learner and the number of steps they have seen."""
+    """Arrays of one learner and the number of steps taken."""
 
     step: int = 0
 
@@ -48,7 +48,7 @@ class State(ABC):
 
     @abstractmethod
     def kernel_input(self, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
-        """Q and D, or those rows of them that a chunk is about, laid out as this learner's kernel wants them."""
+        """Prepare Q and D, or the rows of a chunk, for this learner's kernel."""
 
     @abstractmethod
     def run(self, inputs: KernelInput, chunk: Chunk, tally: NDArray[np.float64]) -> None:
@@ -62,7 +62,7 @@ class State(ABC):
         margin: float,
         tally: NDArray[np.float64],
     ) -> int:
-        """Learn from preferences, with ``margin`` where they have none of their own; returns the number of steps."""
+        """Learn from preferences, by default with ``margin``; return the number of steps."""
         step_size = rate if prefs.weight is None else rate * prefs.weight
         target = prefs.margin
         if target is None:
@@ -84,12 +84,12 @@ class State(ABC):
 
     @classmethod
     def from_state(cls, meta: object, arrays: Mapping[str, NDArray[Any]], where: str) -> Self:
-        """The inverse of ``to_state``; arrays are copied. ``where`` is what errors call the file."""
+        """Invert ``to_state``; arrays are copied. Errors name ``where``."""
         return cls.checked(decode(cls, meta, arrays, where=where, copy=True), where)
 
     @classmethod
     def checked(cls, state: Self, where: str) -> Self:
-        """A state that was read, after a look at what its fields do not say."""
+        """Check a loaded state beyond the types of its fields."""
         try:
             state.check()
         except InputError as error:
@@ -106,7 +106,7 @@ class State(ABC):
 
 
 def check_order(order: NDArray[np.int32]) -> None:
-    """Refuse an order of columns that has one of them twice."""
+    """Refuse an order of columns with a repeated column."""
     if not np.array_equal(np.sort(order), np.arange(order.size)):
         raise InputError("the order of its columns is no permutation")
 

@@ -14,9 +14,9 @@ from tercet.weights import Weights
 def gathered(
     prefs: Preferences, Q: sparse.csr_array, D: sparse.csr_array
 ) -> tuple[Preferences, sparse.csr_array, sparse.csr_array]:
-    """The texts that some preferences are about, and the preferences by the rows of these.
+    """Return preferences with the rows of their own texts only, renumbered.
 
-    Rows keep their order, so what a kernel reads, and so what it learns, is the same as from all of Q and D.
+    Rows keep their order: the kernel reads and learns the same as from all of Q and D.
     """
     query_rows, query = np.unique(prefs.query, return_inverse=True)
     doc_rows, doc = np.unique(np.concatenate((prefs.better, prefs.worse)), return_inverse=True)
@@ -30,7 +30,7 @@ def gathered(
 def rank_texts(
     weights: Weights, Q: sparse.csr_array, D: sparse.csr_array, k: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """What ``Weights.rank`` gives; of mapped documents a block at a time, in memory for k documents of each query."""
+    """Rank like ``Weights.rank``; read mapped documents a block at a time, in memory for k documents of each query."""
     docs = np.empty((Q.shape[0], 0), dtype=np.int32)
     scores = np.empty(docs.shape)
     first = 0

@@ -21,13 +21,12 @@ _MORE = 1.5  # entries that are kept for each that is wanted, before they are so
 
 
 def largest_entries(weights: Weights, density: float) -> sparse.csr_array:
-    """The share ``density`` of W's entries that are largest in size, as CSR; the others are zero.
+    """Return the share ``density`` of W's entries with the largest sizes, as CSR.
 
-    W is looked at a block of rows at a time and never held as a whole: of the entries seen so far only those are kept
-    that may be among the largest, at most half as many again as are wanted. What is far too small by a guess from a
-    few rows is passed over at once; a guess that was too high is found out, and W is looked at again without it. Of a
-    low-rank W, pairs of words whose factors are too short are not looked at: ``|u'v| <= |u| |v|``. Of equal sizes at
-    the threshold, the first by row and column are taken. A part with a per-document scale counts at typical document
+    W is read a block of rows at a time, never as a whole. Candidates for the largest entries are kept, up to one and a
+    half times the wanted number. A threshold guessed from a few rows skips small entries; if the guess was too high, W
+    is read again without a guess. In a low-rank W, pairs of words with short factors are skipped: ``|u'v| <= |u| |v|``.
+    Ties at the threshold go to the first by row and column. A part with a per-document scale counts at typical document
     length.
     """
     if not is_number(density, least=0, most=1) or density == 0:
@@ -55,7 +54,9 @@ def largest_entries(weights: Weights, density: float) -> sparse.csr_array:
 
 @dataclass(eq=False)
 class _Largest:
-    """Entries that may be among the largest, by the place of their row in ``order``, and how many are of each size."""
+    """Candidates for the largest entries, by the position of their row in ``order``, and the number of entries of each
+    size.
+    """
 
     order: NDArray[np.int64]
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(N_SIZES, dtype=np.int64))
@@ -63,7 +64,7 @@ class _Largest:
     size: int = 0
 
     def add(self, start: int, columns: NDArray[np.int64], block: NDArray[np.float32], least: np.float32) -> None:
-        """Those of a block, of the rows from the place ``start`` on, that reach a size."""
+        """Add the entries of a block of at least a size, for rows from position ``start`` on."""
         positions = np.flatnonzero(np.abs(block) >= least)
         position, column = np.divmod(positions, block.shape[1])
         value = block.ravel()[positions]
@@ -91,9 +92,9 @@ class _Largest:
 
 
 class _Limits:
-    """For pairs of words, a size that no entry of W exceeds but where its sparse parts have one; of low-rank parts.
+    """Upper bounds of the entries of W for pairs of words, of low-rank parts; entries of sparse parts are exempt.
 
-    order : rows, those first that may have the largest entries
+    order : rows, by falling bound
     """
 
     def __init__(self, weights: Weights) -> None:
@@ -112,7 +113,7 @@ class _Limits:
             self.order = np.argsort(-self.of_rows.sum(axis=0), kind="stable")
 
     def columns(self, rows: NDArray[np.int64], least: np.float32) -> NDArray[np.int64]:
-        """Those in which one of the rows may have an entry of that size, rising."""
+        """Return the columns that can have an entry of a size in some of the rows, rising."""
         if not self.are_known:
             return np.arange(self.weights.shape[1])
         may_reach = self.of_rows[:, rows].max(axis=1) @ self.of_columns >= least
@@ -123,7 +124,7 @@ class _Limits:
 
 
 def _look_through(weights: Weights, wanted: int, edge: int) -> _Largest:
-    """All of W, but for entries below the bin ``edge``, and below one that so many lie in or above."""
+    """Read all of W, except entries below the bin ``edge`` and below the rising threshold of the wanted number."""
     limits = _Limits(weights)
     largest = _Largest(limits.order)
     height = _height(weights)
@@ -159,7 +160,7 @@ def _guessed_edge(weights: Weights, density: float) -> int:
 
 
 def edge_bin(counts: NDArray[np.int64], wanted: int) -> int:
-    """The highest bin such that so many entries lie in it or above; the lowest but zero's where there are fewer."""
+    """Return the highest bin with ``wanted`` entries in this bin or above; the lowest nonzero bin for fewer entries."""
     enough = np.flatnonzero(np.cumsum(counts[::-1])[::-1] >= wanted)
     return max(1, int(enough[-1])) if enough.size else 1
 
@@ -174,5 +175,5 @@ def size_bins(block: NDArray[np.float32]) -> NDArray[np.int64]:
 
 
 def least_of_bin(edge: int) -> np.float32:
-    """The smallest size in a bin. Zeros, and what is too small to tell from them, are in bin 0 and never kept."""
+    """Return the smallest size in a bin. Zeros and tiny entries are in bin 0 and never kept."""
     return np.float32(np.uint32(edge << SIZE_SHIFT).view(np.float32))

@@ -1,8 +1,8 @@
-"""A bilinear map between vectors that come with queries and with documents: ``x'Mz``, learned from preferences.
+"""A bilinear map between the vectors of queries and documents: ``x'Mz``, learned from preferences.
 
-M starts from a multiple of the identity, so that vectors are first compared as they are. A batch of preferences is one
-step: the better document of each query against the worse documents of the whole batch by the softmax loss, or against
-its own alone. What is kept is the mean of M over all steps.
+M starts from a multiple of the identity: vectors are first compared unchanged. A batch of preferences is one step: the
+better document of each query against the worse documents of the whole batch by the softmax loss, or against its own
+worse document alone. The result is the mean of M over all steps.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ BATCH: Final = 512  # preferences of a step
 
 @dataclass(frozen=True)
 class MapSetting:
-    """How a map is learned.
+    """Setting of a learned map.
 
     Attributes
     ----------
-    rate : of the first step, falling to zero at the last one; 0 keeps vectors as they are
+    rate : of the first step, falling to zero at the last; 0 keeps vectors unchanged
     identity_weight : of the start, for vectors of mean length 1: the larger, the more only near misses count
-    against : the worse documents that a better one stands against: those of the whole batch, or its own
+    against : rivals of the better document: the worse documents of the whole batch, or its own
     """
 
     rate: float
@@ -56,15 +56,15 @@ def learned_map(
     n_steps: int,
     random_state: int = 0,
 ) -> NDArray[np.float32]:
-    """M (n_dims, n_dims), for the vectors as they are given.
+    """Return M (n_dims, n_dims), for the given vectors.
 
     With ``s_ij = x_i'M z_j`` the loss of query i is ``log(1 + sum_j exp(s_ij - s_i+))`` over the worse documents j.
 
     Parameters
     ----------
-    queries, docs : (n_q, n_dims) and (n_d, n_dims), by the rows that the sampler draws
+    queries, docs : (n_q, n_dims) and (n_d, n_dims), by the rows of the sampler
     sampler : draws preferences
-    n_steps : how many preferences are drawn, in batches
+    n_steps : number of preferences, drawn in batches
 
     Notes
     -----
@@ -147,13 +147,13 @@ def _selected(dims: slice, layout: ColumnLayout) -> sparse.csr_array:
 
 
 def is_vector_map(part: Part, layout: ColumnLayout) -> bool:
-    """Whether a part is between own vectors alone."""
+    """Return True for a part between own vectors alone."""
     first = layout.query_dims.start
     return layout.n_dims > 0 and isinstance(part, Mapped) and bool(part.A.nnz) and part.A.indices.min() >= first
 
 
 def map_of(weights: Weights, layout: ColumnLayout) -> NDArray[np.float64]:
-    """M (n_dims, n_dims) of weights between all columns; zeros where they have none."""
+    """Return M (n_dims, n_dims) of weights between all columns; zeros without a map."""
     rows, columns = (np.arange(dims.start, dims.stop) for dims in (layout.query_dims, layout.doc_dims))
     parts = [part.block(rows, columns) for part in weights.parts if is_vector_map(part, layout)]
     return sum(parts, np.zeros((layout.n_dims, layout.n_dims)))

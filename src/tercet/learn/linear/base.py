@@ -1,4 +1,4 @@
-"""What every linear ranker of feature vectors can do; a method only says how it finds its weights."""
+"""Base of linear rankers of feature vectors."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _BYTES_AT_ONCE = 2**25
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class LinearRanker(FeatureRanker):
-    """A ranker of feature vectors whose score is ``x · coef_``.
+    """Ranker of feature vectors with the score ``x · coef_``.
 
     Subclasses learn in ``_learn(X, queries)`` and call ``_keep``. Learned: ``coef_`` (n_features,), in double
-    precision, and ``n_features_in_``. With ``scale_features`` they learn from features that reach over 1 within a
-    query, on average; ``coef_`` is for features as they are given.
+    precision, and ``n_features_in_``. With ``scale_features`` subclasses learn from features with the mean range 1
+    within a query; ``coef_`` applies to the original features.
 
     Examples
     --------
@@ -50,12 +50,12 @@ class LinearRanker(FeatureRanker):
 
         Parameters
         ----------
-        X : features, dense or CSR, one row per document of a query. A frame's column ``qid`` is the query of each row
+        X : features, dense or CSR, one row per document of a query. Column ``qid`` of a frame is the query of each row
             and no feature
-        y : one grade per row; within a query, a higher one is better
+        y : one grade per row; within a query, higher is better
         qid : the query of each row, any hashable ids, in any order
-        group : instead of ``qid``, how many rows each query has, one after another, as LightGBM and XGBoost take it;
-            ``[len(X)]`` if all rows belong to one query
+        group : instead of ``qid``, the number of rows of each query in turn, as in LightGBM and XGBoost;
+            ``[len(X)]`` if all rows belong to the same query
         """
         self._check_params()
         current_executor().check(self)
@@ -68,7 +68,7 @@ class LinearRanker(FeatureRanker):
         """Find the weights; X is a C-ordered array or a CSR matrix, and at least one query has pairs."""
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """The score of each row; within a query, the highest stands first."""
+        """Return the score of each row; within a query, the highest score ranks first."""
         check_is_fitted(self)
         return scores(self._validated(X, reset=False), self.coef_)
 
@@ -83,7 +83,7 @@ class LinearRanker(FeatureRanker):
         self.coef_ = weights if self._scale is None else weights / self._scale
 
     def _diverged(self, what: str) -> DivergedError:
-        """The error for what no number can hold any more; nothing learned is left behind."""
+        """Return the error for a number beyond float64; forget all learned state."""
         self._forget()
         return DivergedError(f"{what}; {type(self).__name__} needs smaller steps, or features of a smaller scale")
 
@@ -113,7 +113,7 @@ class LinearRanker(FeatureRanker):
         return self._scaled(features, queries), queries
 
     def _scaled(self, X: Any, queries: Queries) -> Any:
-        """The features that are learned from; the first rows with pairs say the scale of all that follow."""
+        """Return the scaled features; the first rows with pairs set the scale of all later rows."""
         if self.scale_features and self._scale is None and len(queries):
             self._scale = Spreads.from_rows(X, queries).scale
         if self._scale is None or (self._scale == 1.0).all():
@@ -142,7 +142,7 @@ def scores(X: Any, coefs: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def kernel_features(X: Any) -> Features:
-    """Dense or CSR features as the kernels take them, not copied where they are right already."""
+    """Return dense or CSR features in the types of the kernels, without a copy if the types fit."""
     is_dense = not sparse.issparse(X)
     dense = X if is_dense else np.empty((0, 0), dtype=X.dtype)
     indptr, indices, data = (np.empty(0),) * 3 if is_dense else (X.indptr, X.indices, X.data)
@@ -164,7 +164,7 @@ def _read_only(array: NDArray[Any], dtype: Any) -> NDArray[Any]:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SparseLinearRanker(LinearRanker):
-    """A linear ranker with one parameter, ``_penalty_name``, that says how many features are worth their while."""
+    """Linear ranker with one parameter, ``_penalty_name``, that controls the number of features."""
 
     _penalty_name: ClassVar[str] = "l1"
     _fewer_when_larger: ClassVar[bool] = True
@@ -177,19 +177,18 @@ class SparseLinearRanker(LinearRanker):
 
     @abstractmethod
     def _learn_after(self, before: Self | None, X: Any, queries: Queries) -> None:
-        """Find the weights, on from those of another ranker of the same rows where one is given."""
+        """Find the weights, from the weights of another ranker of the same rows if given."""
 
     @abstractmethod
     def _sparse_end(self, X: Any, queries: Queries, ratio: float) -> float:
-        """The value of the parameter with which a path begins that ends ``ratio`` away from it."""
+        """Return the first value of the parameter for a path that ends ``ratio`` away."""
 
     def _scaled_coef(self) -> NDArray[np.float64]:
-        """The weights for the features that were learned from."""
+        """Return the weights of the scaled features."""
         return self.coef_.copy() if self._scale is None else self.coef_ * self._scale
 
     def _strength(self, X: Any, queries: Queries) -> float:
-        """The value of the parameter to learn with: the one given, or else by its share of the weakest penalty that
-        leaves no feature."""
+        """Return the parameter's value: given, or by its share of the weakest penalty without a feature."""
         given = getattr(self, self._penalty_name)
         if given is not None:
             return float(given)

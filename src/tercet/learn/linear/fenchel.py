@@ -1,4 +1,4 @@
-"""FenchelRank: the squared hinge over pairs within an L1 ball, one feature at a time (Lai et al. 2013)."""
+"""FenchelRank: the squared hinge over pairs within an L1 ball, feature by feature (Lai et al. 2013)."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from tercet.learn.linear.queries import Queries
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class FenchelRanker(SparseLinearRanker):
-    """A sparse linear ranker: the best one whose weights sum up to at most ``radius`` in size.
+    """A sparse linear ranker: the best ranker with ``|w|₁`` of at most ``radius``.
 
-    Minimises the mean squared hinge over all pairs within queries. Each round takes the feature with the steepest
-    slope, moves towards a ranker of that feature alone, and finds by exact line search how far. It ends when the
-    duality gap says that no ranker in the ball is better by more than ``tolerance``.
+    Minimizes the mean squared hinge over all pairs within queries. Each round takes the feature with the steepest
+    slope, moves towards a ranker of this feature alone, and finds the step by exact line search. Learning ends at a
+    duality gap of ``tolerance``.
 
     Parameters
     ----------
-    radius : the largest sum of the sizes of the weights; None takes that of the ``ProximalRanker`` whose penalty is
-        ``l1_share`` of the weakest that leaves no feature
+    radius : largest sum of the sizes of the weights; None takes the sum of the ``ProximalRanker`` with the share
+        ``l1_share`` of the weakest penalty without a feature
     l1_share : see ``radius``
-    tolerance : the duality gap to reach; without weights the loss is ``margin²``
-    max_iter : rounds at most; a ConvergenceWarning tells when they did not suffice
-    pairwise : take what is added from the feature that is least worth its weight. This reaches a small gap in far
-        fewer rounds and sets weights back to exactly zero. Otherwise, as in the paper, from all weights alike
-    normalise_pairs : let each query count the same, however many pairs it has
-    margin : by how much the better document of a pair should win
-    scale_features : learn from features divided by how far they reach within a query, on average, so that nothing
-        depends on their units; ``coef_`` is for features as they are given
+    tolerance : duality gap to reach; without weights the loss is ``margin²``
+    max_iter : largest number of rounds, with a ConvergenceWarning if more are needed
+    pairwise : take the added weight from the least useful feature. Reaches a small gap in far fewer rounds and sets
+        weights back to exactly zero. Otherwise, as in the paper, from all weights in proportion
+    normalise_pairs : let each query count the same, whatever its number of pairs
+    margin : margin of the better document of a pair
+    scale_features : learn from features divided by their mean range within a query, independent of units; ``coef_``
+        applies to the original features
 
     Attributes
     ----------
     coef_ : weights (n_features,)
-    radius_ : the radius it was learned with
+    radius_ : radius used
     n_iter_ : rounds
-    gap_ : the duality gap reached
-    loss_ : the loss reached
+    gap_ : duality gap reached
+    loss_ : loss reached
 
     Notes
     -----
@@ -108,17 +108,17 @@ class FenchelRanker(SparseLinearRanker):
         self.n_iter_, self.gap_, self.loss_ = n_iter, gap, loss
 
     def _sparse_end(self, X: Any, queries: Queries, ratio: float) -> float:
-        """``ratio`` times the radius of the ranker whose penalty is ``ratio`` times that which leaves no feature."""
+        """Return ``ratio`` times the radius reached with ``ratio`` times the weakest penalty without a feature."""
         penalised = ProximalRanker(normalise_pairs=self.normalise_pairs, margin=self.margin)
         penalised.set_params(l1=ratio * penalised._sparse_end(X, queries, ratio))._learn(X, queries)
         return ratio * float(np.abs(penalised.coef_).sum() or 1.0)  # where nothing can be learned, any will do
 
 
 def _from_the_least_worth(w: Vector, g: Vector, radius: float) -> tuple[Vector, float]:
-    """The direction that takes from one feature's weight, or from what is left of the ball, and how far it goes.
+    """Return the direction away from the least useful feature, or from the rest of the ball, and its largest step.
 
-    The weights are a mixture of single features at full radius and of nothing; what is given up is the part of the
-    mixture along which the loss rises most.
+    The weights are a mixture of single features at full radius and of nothing. The direction gives up the part of the
+    mixture with the steepest rise of the loss.
     """
     change = np.zeros(len(w))
     worth = np.where(w != 0, g * np.sign(w), -np.inf)

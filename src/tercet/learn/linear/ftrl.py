@@ -1,7 +1,7 @@
 """MinBatSRank: FTRL-proximal with L1 over the pairs of one query after another (Cheng et al. 2018, Algorithm 2).
 
-The steps are in ``kernels/ftrl.py``. ``FTRLState`` is what they carry, `FTRLRanker` the ranker, ``StreamFit`` a pass
-over chunks of a set that does not fit in memory.
+The steps are in ``kernels/ftrl.py``. ``FTRLState`` is the state of the steps, `FTRLRanker` the ranker, ``StreamFit`` a
+pass over chunks of a data set larger than memory.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _NO_SLOPES = np.empty(0)
 
 @dataclass(eq=False)
 class FTRLState:
-    """What FTRL carries from step to step: ``z`` (the paper's v), the squared slopes ``G``, and the steps done.
+    """State of FTRL: ``z`` (the paper's v), the squared slopes ``G``, and the number of steps.
 
-    ``w`` follows from them by ``rules``.
+    ``rules`` give ``w`` from these sums.
     """
 
     z: NDArray[np.float64]
@@ -59,7 +59,7 @@ class FTRLState:
         return np.full(self.z.size, np.sqrt(self.step) / self.rules.rate)
 
     def follow(self, rules: Rules) -> None:
-        """Go on by other rules: z and G stay, the weights are those the new rules give."""
+        """Change the rules: z and G stay, and the new rules give the weights."""
         if rules == self.rules:
             return
         self.z = self.present()
@@ -67,7 +67,7 @@ class FTRLState:
         self.settle()
 
     def present(self) -> NDArray[np.float64]:
-        """z as of now: that of a weight that stood still has not followed the plain rate, which moves at every step."""
+        """Return the present z; z of an unchanged weight is behind the plain rate, which moves at every step."""
         z = self.z.copy()
         if not self.rules.per_feature:
             moving = self.w != 0
@@ -75,7 +75,7 @@ class FTRLState:
         return z
 
     def settle(self) -> None:
-        """Make the weights those that z, G and the rules give."""
+        """Compute the weights from z, G and the rules."""
         shrunk = np.sign(self.z) * np.maximum(np.abs(self.z) - self.rules.l1, 0.0)
         inverse_rates = self.inverse_rates()
         moves = (shrunk != 0) & (inverse_rates != 0)
@@ -99,7 +99,7 @@ class SavedFTRL:
 
 @dataclass(frozen=True, eq=False)
 class FTRLPass(QueryPass):
-    """One pass over the queries of an order, which changes the state."""
+    """One pass over the queries of an order; changes the state."""
 
     X: Features
     order: NDArray[np.int64]
@@ -126,7 +126,7 @@ RowChunk = LetorData | tuple[Any, Any, Any]
 
 @dataclass(frozen=True)
 class StreamProgress:
-    """How far a stream was learned from: passes done, and chunks, queries with pairs and rows of the one under way."""
+    """Progress in a stream: passes done, and chunks, queries with pairs and rows of the present pass."""
 
     epoch: int = 0
     chunk: int = 0
@@ -139,7 +139,7 @@ class StreamProgress:
 
 @dataclass(frozen=True, eq=False)
 class StreamCheckpoint:
-    """What is kept of a run, so that it can go on."""
+    """Checkpoint of a stream."""
 
     run: str  # a digest of the data and the parameters
     progress: StreamProgress
@@ -161,44 +161,43 @@ class FTRLRanker(SparseLinearRanker):
         z += g - σ_t w                                              # Theorem 3.1
         w = 0 where |z| <= λ, else -η_t (z - sign(z) λ)             # equation 7
 
-    so weights are exactly zero until the gradients against them sum up to more than ``l1``, and return to zero.
+    Weights are exactly zero until the sum of their gradients exceeds ``l1``, and can return to zero.
 
     Parameters
     ----------
     l1 : λ, strength of the penalty, a total over the whole run and not per step; None takes ``l1_share`` of the weakest
-        that leaves no feature, which costs a pass more
-    l1_share : the share, where ``l1`` is None, of the weakest penalty that leaves no feature
-    rate : γ. With ``per_feature=False`` the rate of step t is ``rate / sqrt(t)``; the paper's
-        MinBatSRank-Nonfea has 1.0 there
-    rho : ρ, holds the first per-feature rates down
-    per_feature : a rate for each feature, by its gradients so far
-    batch_size : pairs in a batch Z_t; None takes all pairs of a query, which costs n log n in its n documents and not
-        the number of its pairs. A batch never crosses a query. Within a query pairs come in the order of the better
-        row, then of the worse one
+        penalty without a feature, at the cost of one more pass
+    l1_share : share of the weakest penalty without a feature, if ``l1`` is None
+    rate : γ. With ``per_feature=False`` the rate of step t is ``rate / sqrt(t)``; the paper's MinBatSRank-Nonfea has
+        the rate 1.0
+    rho : ρ, limits the first per-feature rates
+    per_feature : a rate for each feature, by its earlier gradients
+    batch_size : pairs in a batch Z_t; None takes all pairs of a query, at the cost of n log n for n documents, not the
+        number of pairs. A batch never crosses a query. Pairs are ordered by the better row, then by the worse row
     epochs : passes over the data
     loss : "hinge2", the squared hinge over pairs; "hinge"; or "listnet", the cross entropy of the top-one
         probabilities of labels and scores
-    normalise_pairs : divide the gradient of a query by its number of pairs, so that every query counts the same
-    margin : by how much the better document of a pair should win
+    normalise_pairs : divide the gradient of a query by its number of pairs, for equal weight of all queries
+    margin : margin of the better document of a pair
     weight_pairs : "ndcg" multiplies the loss of a pair by the change in its query's NDCG if the two documents changed
-        places in the present ranking, as LambdaRank does, or "ideal-ndcg" in the best one. Gains are 2^label - 1;
-        labels other than whole numbers from 0 to 31 are counted by their order in the query. A query of n documents
-        then costs n² and has no batches. These weights are far below 1: a smaller ``l1`` does the same
-    shuffle : take the queries in a random order, a new one each epoch, and with a ``batch_size`` their rows too
-    random_state : seed of that order
-    scale_features : learn from features divided by how far they reach within a query, on average, so that nothing
-        depends on their units; ``coef_`` is for features as they are given
+        places in the present ranking, as LambdaRank does, or "ideal-ndcg" in the best ranking. Gains are 2^label - 1;
+        other labels than whole numbers from 0 to 31 count by their order in the query. A query of n documents then
+        costs n² and has no batches. These weights are far below 1: use a smaller ``l1``
+    shuffle : take the queries in a random order, a new order each epoch, and with a ``batch_size`` their rows too
+    random_state : seed of the order
+    scale_features : learn from features divided by their mean range within a query, independent of units; ``coef_``
+        applies to the original features
 
     Attributes
     ----------
     coef_ : weights (n_features,)
-    l1_ : the penalty it was learned with
-    n_steps_ : batches seen
-    loss_ : the mean loss of a query in the last pass, each batch taken as it was met
+    l1_ : penalty used
+    n_steps_ : number of batches
+    loss_ : mean loss of a query in the last pass, each batch before its step
 
     Notes
     -----
-    The paper's Algorithm 2 is printed with slips; this is the reading its Theorem 3.1 needs. A pass costs
+    The paper's Algorithm 2 is printed with slips; this is the reading needed by its Theorem 3.1. A pass costs
     O(n_rows (n_features + log n)) with n the documents of a query; sparse rows cost their stored entries only.
 
     Examples
@@ -255,11 +254,11 @@ class FTRLRanker(SparseLinearRanker):
         self._advance(X, queries, self.epochs, shuffle=self.shuffle)
 
     def partial_fit(self, X: Any, y: Any, qid: Any = None, group: Any = None) -> Self:
-        """Go on from where the ranker is, with one pass in the order of the rows.
+        """Take one more pass, in the order of the rows.
 
-        Parameters may have been changed in between: z and G stay, and the weights are those the new parameters
-        give. Rows without pairs are allowed and add nothing. The rows of the first call say the scale of the features
-        and, where ``l1`` is None, the penalty, which then grows with the steps. With a number for ``l1`` and without
+        Parameters may have changed since the last call: z and G stay, and the new parameters give the weights. Rows
+        without pairs are allowed and add nothing. The rows of the first call set the scale of the features and, if
+        ``l1`` is None, the penalty, which then grows with the steps. With a number for ``l1`` and without
         ``scale_features`` two calls with whole queries give the same bits as one call with both.
         """
         self._check_params()
@@ -269,7 +268,7 @@ class FTRLRanker(SparseLinearRanker):
         return self
 
     def _go_on(self, X: Any, queries: Queries) -> None:
-        """One pass over more rows, in their order, from the start where there is no state."""
+        """Take one pass over more rows, in their order, from the start if there is no state."""
         features = self._scaled(X, queries)
         state = getattr(self, "_state", None)
         if self.l1 is not None:
@@ -292,18 +291,18 @@ class FTRLRanker(SparseLinearRanker):
         checkpoint: Checkpoint | None = None,
         progress: Callable[[StreamProgress], None] | None = None,
     ) -> Self:
-        """Learn from the start, from chunks that come one after another; memory is that of a chunk and the weights.
+        """Learn from the start, from consecutive chunks; memory holds a chunk and the weights.
 
-        The weights have the bits that ``partial_fit`` gives with one chunk after the other; with a number for ``l1``
-        and without ``scale_features`` also those of ``fit`` with all rows at once.
+        The bits are the same as with ``partial_fit`` chunk by chunk; with a number for ``l1`` and without
+        ``scale_features`` also the same as with ``fit`` on all rows at once.
 
         Parameters
         ----------
         chunks : whole queries each, as `LetorData` or (X, y, qid), all with the same number of features: a
-            `LetorStream`, a list, or any other iterable, gone over once for each of the ``epochs``
-        checkpoint : saves the state every ``checkpoint.every`` queries, between chunks; when it holds one of the same
-            run, ``fit_stream`` goes on from there, to the same bits
-        progress : called after each chunk, and at the end, with what was learned from so far
+            `LetorStream`, a list, or any other iterable, read once for each of the ``epochs``
+        checkpoint : saves the state every ``checkpoint.every`` queries, between chunks; from a checkpoint of the same
+            run, ``fit_stream`` continues to the same bits
+        progress : called after each chunk, and at the end, with the progress
         """
         self._check_params()
         self._forget()
@@ -332,7 +331,7 @@ class FTRLRanker(SparseLinearRanker):
         return most
 
     def _sparse_end(self, X: Any, queries: Queries, ratio: float) -> float:
-        """The smallest ``l1`` at which ``fit`` leaves every weight at zero throughout."""
+        """Return the smallest ``l1`` with every weight at zero throughout."""
         self.l1_ = np.inf
         self._state = FTRLState.start(X.shape[1], self._rules())
         return self._advance(X, queries, self.epochs, shuffle=self.shuffle)
@@ -371,12 +370,12 @@ def _rows_of(chunk: RowChunk, number: int) -> tuple[Any, Any, Any]:
 
 
 def _plain(values: Any) -> Any:
-    """What a digest can be made of: lists as they are, all else, such as frames, as arrays."""
+    """Return an argument of a digest: lists unchanged, all else, such as frames, as arrays."""
     return values if isinstance(values, list | tuple) else np.asarray(values)
 
 
 class StreamFit:
-    """One call of ``fit_stream``: passes over chunks, with what must be kept to go on after a kill."""
+    """One call of ``fit_stream``: passes over chunks, and the state of a checkpoint."""
 
     def __init__(self, ranker: FTRLRanker, chunks: Iterable[RowChunk], checkpoint: Checkpoint | None) -> None:
         self.ranker, self.chunks, self.checkpoint = ranker, chunks, checkpoint
@@ -417,7 +416,7 @@ class StreamFit:
             progress(self.progress)
 
     def _from(self, number: int) -> Iterator[RowChunk]:
-        """Chunks from one on; of a set that gives any of its chunks, those before are not read."""
+        """Yield chunks from a number on; an indexable set of chunks skips earlier chunks unread."""
         get, length = getattr(self.chunks, "__getitem__", None), getattr(self.chunks, "__len__", None)
         if get is not None and length is not None and not isinstance(self.chunks, Mapping):
             return (get(k) for k in range(number, length()))
@@ -467,7 +466,7 @@ class StreamFit:
             self.progress = StreamProgress(progress.epoch + 1, learned=progress.learned)
 
     def _keep(self) -> None:
-        """Make what was learned so far the ranker's."""
+        """Give the present weights to the ranker."""
         ranker = self.ranker
         ranker._keep(ranker._state.w.copy())
         ranker.n_steps_, ranker.loss_ = ranker._state.step, self.progress.loss / max(self.progress.n_queries, 1)

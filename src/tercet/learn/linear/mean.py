@@ -1,4 +1,4 @@
-"""The mean of the settings of a linear ranker that are best by cross-validation."""
+"""The mean of the best settings of a linear ranker by cross-validation."""
 
 from __future__ import annotations
 
@@ -32,37 +32,36 @@ _N_L1S, _RATIO = 30, 1e-3  # of a path
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MeanRanker(LinearRanker):
-    """The mean of the settings that are best by cross-validation, cut to its largest weights where that is wanted.
+    """The mean of the best settings by cross-validation, optionally cut to its largest weights.
 
-    With few queries the best setting of a grid is nearly a draw; the mean of many good ones depends far less on which
-    queries were left out. Queries are dealt into folds and left out in turn. Of every setting of the grid the measure
-    over the queries left out is taken; the ``n_best`` settings learn once more from all queries, and their weights are
-    averaged, each divided by the standard deviation of its scores within queries, so that all have the same say
-    whatever the size of their weights.
+    With few queries the best setting of a grid is nearly a draw; the mean of many good settings depends far less on the
+    folds. Queries are dealt into folds, and each fold is left out in turn. The measure over the left-out queries ranks
+    the settings of the grid. The ``n_best`` settings learn once more from all queries. Their weights are divided by the
+    standard deviation of their scores within queries and averaged.
 
     Parameters
     ----------
-    ranker : what learns; ``FTRLRanker()`` by default
-    grid : parameter -> values, every combination of which is tried. By default of an FTRLRanker five rates, ten
-        penalties and 1, 2, 3 and 5 passes; of another sparse ranker 30 penalties
-    n_best : how many settings are averaged
-    largest : keep only so many weights, the largest for features of the same scale
-    folds : of the cross-validation, one a query where there are fewer; a single query is measured on itself
-    measure : what the settings are compared by
-    random_state : seed of the folds; another one shows how much hangs on them
-    scale_features : learn from features divided by how far they reach within a query, on average, so that nothing
-        depends on their units; ``coef_`` is for features as they are given
+    ranker : learner; ``FTRLRanker()`` by default
+    grid : parameter -> values; every combination is tried. Default for an FTRLRanker: five rates, ten penalties and 1,
+        2, 3 and 5 passes; for another sparse ranker: 30 penalties
+    n_best : number of settings in the mean
+    largest : number of weights to keep, the largest for features of the same scale
+    folds : number of folds, at most one per query; a single query is measured on itself
+    measure : measure of the settings
+    random_state : seed of the folds
+    scale_features : learn from features divided by their mean range within a query, independent of units; ``coef_``
+        applies to the original features
 
     Attributes
     ----------
     coef_ : weights (n_features,)
-    settings_ : the settings that were averaged, the best first
-    held_out_ : the mean measure of each over the queries left out (n_best,)
+    settings_ : the settings in the mean, best first
+    held_out_ : mean measure of each setting over the left-out queries (n_best,)
 
     Notes
     -----
-    Costs ``folds`` fits of every setting. All numbers of passes of an FTRLRanker come from one run, and a fold of the
-    cross-validation takes the share of its penalty that its queries are of all, as that is a total.
+    Costs ``folds`` fits of every setting. All numbers of passes of an FTRLRanker come from one run. The penalty of an
+    FTRLRanker is a total: a fold of the cross-validation takes the share of its queries.
 
     Examples
     --------
@@ -116,14 +115,14 @@ class MeanRanker(LinearRanker):
         self.held_out_ = means[best] if measure.higher_is_better else -means[best]
 
     def _pattern(self, X: Any) -> LinearRanker:
-        """What learns, from rows that are scaled already."""
+        """Return the learner, for scaled rows."""
         pattern = clone(FTRLRanker() if self.ranker is None else self.ranker).set_params(scale_features=False)
         pattern._check_params()
         pattern.n_features_in_ = X.shape[1]
         return pattern
 
     def _parts(self, n_queries: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Numbers of queries to learn from, and of those left out, for each fold."""
+        """Return the numbers of the queries to learn from, and of the left-out queries, for each fold."""
         every = np.arange(n_queries)
         if n_queries < 2:
             return [(every, every)]
@@ -183,14 +182,14 @@ class MeanRanker(LinearRanker):
 
 @dataclass(frozen=True, eq=False)
 class SavedMean:
-    """What a saved MeanRanker has learned beside its weights."""
+    """Learned state of a saved MeanRanker without its weights."""
 
     settings: list[dict[str, Any]]
     held_out: Annotated[Matrix, Shape(None)]
 
 
 def _inner_ranker(stated: Any, saved: SavedRanker) -> LinearRanker:
-    """The ranker that learns, from a file."""
+    """Restore the learner from a file."""
     known = saved.classes.get(str(stated.get("class"))) if isinstance(stated, dict) else None
     if known is None or not issubclass(known, LinearRanker) or not isinstance(stated.get("params"), dict):
         raise DamagedBundleError(f"{saved.where}: its ranker is not a linear ranker with parameters")
@@ -205,14 +204,14 @@ def _plain(value: Any) -> Any:
 
 
 class _Run(NamedTuple):
-    """A ranker that is not fitted, and where the weights belong that it has after so many passes, or at its end."""
+    """An unfitted ranker, and the number of the setting after each number of passes, or at the end of ``fit``."""
 
     ranker: LinearRanker
     positions: dict[int, int]  # passes -> place; 0 for the end of ``fit``
 
 
 def _runs(pattern: LinearRanker, settings: Sequence[dict[str, Any]]) -> list[_Run]:
-    """Every setting in a run; those of FTRL that differ in their number of passes are in one."""
+    """Group the settings into runs; settings of FTRL with different numbers of passes share a run."""
     runs: dict[str, _Run] = {}
     usual = pattern.get_params()
     for position, setting in enumerate(settings):
@@ -230,9 +229,9 @@ def _runs(pattern: LinearRanker, settings: Sequence[dict[str, Any]]) -> list[_Ru
 
 
 def _learned(runs: Sequence[_Run], X: Any, queries: Queries, share: float = 1.0) -> Matrix:
-    """The weights of every setting (n_settings, n_features); NaN where they diverged.
+    """Return the weights of every setting (n_settings, n_features); NaN after divergence.
 
-    ``share`` says how many of all queries these are: the penalty of FTRL is a total over them.
+    ``share`` is the share of these queries among all: the penalty of FTRL is a total over all queries.
     """
     weights = np.full((sum(len(run.positions) for run in runs), X.shape[1]), np.nan)
     for run in runs:
@@ -254,7 +253,7 @@ def _learned(runs: Sequence[_Run], X: Any, queries: Queries, share: float = 1.0)
 
 
 def _measured(weights: Matrix, X: Any, queries: Queries, measure: str) -> Matrix:
-    """The measure of each query's ranking by each of the weights (n_settings, n_queries); NaN where these are."""
+    """Return the measure of each query by each row of weights (n_settings, n_queries); NaN for NaN weights."""
     from tercet.measure import measure_rows
 
     grades = queries.by_gain().grades

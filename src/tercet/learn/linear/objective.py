@@ -52,14 +52,14 @@ class PairObjective:
         return np.asarray(self.X.T @ slopes, dtype=np.float64)
 
     def rounding(self) -> float:
-        """How large a derivative without weights may be by rounding errors alone."""
+        """Return the largest derivative without weights by rounding errors alone."""
         return 1e-14 * self._margin * max(float(self.X.max()), -float(self.X.min()))
 
     def best_step(self, scores: Vector, change: Vector, most: float) -> float:
-        """The step in [0, most] along a change of the scores that minimises the squared hinge, exactly.
+        """Return the exact minimizer of the squared hinge in [0, most] along a change of the scores.
 
-        The derivative along a line is piecewise linear and rises, so Newton's steps end on the piece that holds its
-        zero; a step that would leave the bracket halves it instead.
+        The derivative along a line is piecewise linear and rises: Newton's steps end on the piece with its zero. A step
+        out of the bracket halves the bracket instead.
         """
         low, high, step = 0.0, most, 0.0
         _, slopes = self.slopes(scores + most * change)
@@ -88,9 +88,9 @@ class PairObjective:
         return step
 
     def lipschitz(self, n_rounds: int = 100) -> float:
-        """How fast the gradient of the squared hinge can change: its largest curvature were all pairs violated.
+        """Return a Lipschitz constant of the gradient: the largest curvature of the loss with all pairs violated.
 
-        From above: by the power method, with a hundredth added for what is left of its error.
+        An upper bound: by the power method, plus a hundredth for its remaining error.
         """
         nothing = np.zeros(self.X.shape[0])
         v = np.random.default_rng(0).normal(size=self.n_features)

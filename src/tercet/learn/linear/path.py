@@ -1,4 +1,4 @@
-"""The whole trade-off between sparsity and accuracy: one ranker for each strength of the penalty."""
+"""The trade-off between sparsity and accuracy: one ranker for each strength of the penalty."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class L1Path:
     ----------
     l1s : penalties, falling (n,); of ``FenchelRanker`` the radii, rising
     coefs : weights at each (n, n_features)
-    rankers : the same as rankers, which can be saved and learn on (n,)
+    rankers : the fitted rankers (n,)
 
     Examples
     --------
@@ -52,7 +52,7 @@ class L1Path:
 
     @property
     def n_used(self) -> NDArray[np.int64]:
-        """How many features each ranker uses (n,)."""
+        """Number of features of each ranker (n,)."""
         return np.count_nonzero(self.coefs, axis=1)
 
     @property
@@ -68,16 +68,16 @@ class L1Path:
         return scores(features, self.coefs.T)
 
     def values(self, validation: Callable[[SparseLinearRanker], ArrayLike]) -> NDArray[np.float64]:
-        """What ``validation`` says of each ranker: a number (n,), or one for each query (n, n_queries)."""
+        """Return the value of ``validation`` for each ranker: a number (n,), or a number per query (n, n_queries)."""
         return np.array([np.asarray(validation(ranker), dtype=np.float64) for ranker in self.rankers])
 
     def best(self, values: ArrayLike | Callable[[SparseLinearRanker], ArrayLike]) -> int:
-        """The place of the ranker with the highest value, the sparser one of equals.
+        """Return the number of the ranker with the highest value, the sparser of equals.
 
         Parameters
         ----------
         values : a validation measure of each ranker (n,), or of each ranker and query (n, n_queries); or a callable
-            that gives the value or values of one ranker
+            from a ranker to its value or values
         """
         return choose(self._trials(values))
 
@@ -88,14 +88,15 @@ class L1Path:
         n_errors: float = 1.0,
         paired: bool = False,
     ) -> int:
-        """The place of the sparsest ranker within one standard error of the best; of equally sparse ones the best.
+        """Return the number of the sparsest ranker within one standard error of the best; of equally sparse rankers the
+        best.
 
         Parameters
         ----------
-        values : a validation measure of each ranker and query (n, n_queries), or a callable that gives those of one
-        n_errors : how many standard errors
-        paired : take the error of the difference to the best over the same queries; otherwise that of the best's
-            mean, which is the usual rule and, where queries differ more than rankers, a far wider one
+        values : a validation measure of each ranker and query (n, n_queries), or a callable from a ranker to its values
+        n_errors : number of standard errors
+        paired : take the error of the difference to the best over the same queries; otherwise the error of the best's
+            mean, the usual rule and far wider if queries differ more than rankers
 
         Examples
         --------
@@ -136,14 +137,14 @@ def l1_path(
     Parameters
     ----------
     X, y, qid : as in ``FTRLRanker.fit``
-    l1s : penalties, or None for ``n_l1s`` of them, falling evenly by the logarithm from the weakest that leaves no
-        feature to ``ratio`` times that, each a number of five digits
-    ranker : the parameters of all but ``l1``: an ``FTRLRanker``, which is the default, ``ProximalRanker``,
-        or a ``FenchelRanker``, whose ``radius`` takes the place of ``l1`` and rises, up to that of the
-        ``ProximalRanker`` at the weakest penalty. It is never changed
-    warm_start : go on from the weights of the ranker before. It ends where a cold start does, but for ``tolerance``,
-        in fewer rounds; FTRL, whose penalty is a total over a pass, begins anew at each. Without, each ranker is
-        exactly ``clone(ranker).set_params(l1=l1).fit(X, y, qid=qid)``
+    l1s : penalties, or None for ``n_l1s`` penalties of five digits, geometrically from the weakest penalty without a
+        feature to ``ratio`` times this penalty
+    ranker : all parameters but ``l1``: an ``FTRLRanker``, the default, a ``ProximalRanker``, or a ``FenchelRanker``.
+        The ``radius`` of a ``FenchelRanker`` takes the place of ``l1`` and rises, up to the radius of the
+        ``ProximalRanker`` at the weakest penalty. The ranker is never changed
+    warm_start : start from the weights of the previous ranker. The result equals a cold start's up to ``tolerance``,
+        after fewer rounds; FTRL, whose penalty is a total over a pass, starts anew at each penalty. Without, each
+        ranker is exactly ``clone(ranker).set_params(l1=l1).fit(X, y, qid=qid)``
 
     Returns
     -------
@@ -186,7 +187,9 @@ def l1_path(
 def penalties_from(
     pattern: SparseLinearRanker, X: Any, queries: Queries, n_l1s: int, ratio: float
 ) -> NDArray[np.float64]:
-    """Penalties of a path, from the weakest that leaves no feature to ``ratio`` times that, each of five digits."""
+    """Return the penalties of a path, from the weakest without a feature to ``ratio`` times as much, with five digits
+    each.
+    """
     if n_l1s < 1 or not 0 < ratio <= 1:
         raise InputError(f"n_l1s must be at least 1 and ratio in (0, 1]; got {n_l1s} and {ratio}")
     first = pattern._sparse_end(X, queries, ratio)
@@ -201,7 +204,7 @@ def penalties_from(
 def rankers_along(
     pattern: SparseLinearRanker, X: Any, queries: Queries, values: NDArray[np.float64], *, warm_start: bool = True
 ) -> Iterator[SparseLinearRanker]:
-    """A ranker at each of these penalties, one after another; rows are checked and scaled already."""
+    """Yield a ranker at each of these penalties; rows are checked and scaled."""
     before, fresh = None, clone(pattern)
     for value in values.tolist():
         fitted = copy(fresh)  # far cheaper than a clone
@@ -214,5 +217,5 @@ def rankers_along(
 
 
 def five_digits(value: float) -> float:
-    """What is printed of a penalty, as a number."""
+    """Return the printed form of a penalty as a number."""
     return float(f"{value:.5g}")

@@ -20,31 +20,31 @@ class ProximalRanker(SparseLinearRanker):
     """A sparse linear ranker: the least mean squared hinge over all pairs within queries plus ``l1 |w|₁``.
 
     Each round takes a step of ``1 / lipschitz`` down the gradient and shrinks every weight by ``l1 / lipschitz``,
-    to exactly zero where it is smaller than that.
+    smaller weights to exactly zero.
 
     Parameters
     ----------
-    l1 : λ, strength of the penalty; None takes ``l1_share`` of the weakest that leaves no feature
-    l1_share : the share, where ``l1`` is None, of the weakest penalty that leaves no feature
-    lipschitz : the paper's K, how fast the gradient may change. None takes a bound that always suffices; a smaller
-        number, without ``accelerate``, makes longer steps, and too small a one none that converge
-    accelerate : carry momentum over from round to round, and drop it where it leads uphill. The paper has none; where
-        it ends is the same, and it is there in far fewer rounds
-    tolerance : how far the optimality conditions may be from met, as a share of the ``l1`` that leaves no feature
-    max_iter : rounds at most; a ConvergenceWarning tells when they did not suffice
-    normalise_pairs : let each query count the same, however many pairs it has
-    margin : by how much the better document of a pair should win
-    scale_features : learn from features divided by how far they reach within a query, on average, so that nothing
-        depends on their units; ``coef_`` is for features as they are given
+    l1 : λ, strength of the penalty; None takes ``l1_share`` of the weakest penalty without a feature
+    l1_share : share of the weakest penalty without a feature, if ``l1`` is None
+    lipschitz : the paper's K, Lipschitz constant of the gradient. None takes a sufficient bound; a smaller number,
+        without ``accelerate``, makes longer steps, and too small a number diverges
+    accelerate : carry momentum from round to round, and drop uphill momentum. The paper has no momentum; the result
+        is the same, after far fewer rounds
+    tolerance : largest violation of the optimality conditions, as a share of the smallest ``l1`` without a feature
+    max_iter : largest number of rounds, with a ConvergenceWarning if more are needed
+    normalise_pairs : let each query count the same, whatever its number of pairs
+    margin : margin of the better document of a pair
+    scale_features : learn from features divided by their mean range within a query, independent of units; ``coef_``
+        applies to the original features
 
     Attributes
     ----------
     coef_ : weights (n_features,)
-    l1_ : the penalty it was learned with
+    l1_ : penalty used
     n_iter_ : rounds
-    lipschitz_ : the constant that was used
-    violation_ : how far the optimality conditions are from met
-    loss_ : the mean squared hinge reached, without the penalty
+    lipschitz_ : constant used
+    violation_ : violation of the optimality conditions
+    loss_ : mean squared hinge reached, without the penalty
 
     Notes
     -----
@@ -116,7 +116,7 @@ class ProximalRanker(SparseLinearRanker):
 
 @dataclass(frozen=True, eq=False)
 class Iterate:
-    """Weights, and the loss and its gradient at them."""
+    """Weights, and their loss and gradient."""
 
     w: Vector
     loss: float
@@ -131,21 +131,21 @@ class Iterate:
         return float(np.abs(self.g).max())
 
     def violation(self, penalty: Vector) -> float:
-        """How far zero is from the subgradients of the loss with its penalty, by the worst feature."""
+        """Return the distance of zero from the subgradients of loss and penalty, of the worst feature."""
         at_zero = np.maximum(np.abs(self.g) - penalty, 0.0)
         return float(np.where(self.w == 0, at_zero, np.abs(self.g + penalty * np.sign(self.w))).max())
 
 
 def weakest_that_leaves_nothing(objective: PairObjective) -> float:
-    """The smallest ``l1`` with which no weight leaves zero."""
+    """Return the smallest ``l1`` with all weights at zero."""
     return Iterate.from_point(objective, np.zeros(objective.n_features)).steepest
 
 
 def beginning(objective: PairObjective, tolerance: float) -> tuple[Iterate, float]:
-    """No weights, and how far from met the optimality conditions may be in the end.
+    """Return the iterate without weights, and the largest final violation of the optimality conditions.
 
-    That is the share ``tolerance`` of the steepest derivative there, but no less than rounding makes of features that
-    are the same for all documents of a query.
+    The largest violation is the share ``tolerance`` of the steepest derivative, and at least the rounding error of
+    features with one value in all documents of a query.
     """
     start = Iterate.from_point(objective, np.zeros(objective.n_features))
     return start, max(tolerance * start.steepest, objective.rounding())
@@ -161,7 +161,7 @@ def descend(
     *,
     accelerate: bool,
 ) -> tuple[Iterate, int]:
-    """Proximal gradient steps on the loss plus ``penalty · |w|`` until it is violated by no more than ``enough``."""
+    """Take proximal gradient steps on the loss plus ``penalty · |w|`` until the violation is at most ``enough``."""
     iterate, w, momentum = start, start.w, 1.0
     for n_iter in range(max_iter + 1):
         is_near = not iterate.violation(penalty) > enough

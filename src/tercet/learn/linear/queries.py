@@ -1,4 +1,4 @@
-"""Rows grouped by their query, as the kernels over pairs want them."""
+"""Rows grouped by their query, for the kernels over pairs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _HIGHEST_GAIN = 31
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """The queries that have pairs, in the order of their first rows; a query without pairs teaches nothing.
+    """The queries with pairs, in the order of their first rows; a query without pairs teaches nothing.
 
-    rows (n,) row numbers, those of a query together and in their order; starts (n_queries + 1,) where each begins;
+    rows (n,) row numbers by query, in their order; starts (n_queries + 1,) first position of each query;
     grades (n,) 0, 1, … by rising label; labels (n,) as given; n_grades, n_pairs (n_queries,)
     """
 
@@ -35,12 +35,12 @@ class Queries:
         return len(self.n_pairs)
 
     def arrays(self) -> QueryDocs:
-        """As kernels take them."""
+        """Return the arrays for kernels."""
         return QueryDocs(self.rows, self.starts, self.grades, self.labels, self.n_grades, self.n_pairs)
 
     @classmethod
     def from_labels(cls, y: NDArray[Any], qid: Any) -> Queries:
-        """Group the rows of labels ``y`` by their query id; ``qid=None`` means they are all of one query."""
+        """Group the rows of labels ``y`` by their query id; ``qid=None`` means a single query."""
         labels = np.asarray(y, dtype=np.float64)
         query, n_queries = query_numbers(qid, len(labels))
         if (np.diff(query) < 0).any():
@@ -77,10 +77,10 @@ class Queries:
         )
 
     def by_gain(self) -> Queries:
-        """The same queries with grades g that stand for gains of 2^g - 1.
+        """Return the same queries with grades g for gains of 2^g - 1.
 
-        Labels are such grades where all of the query are whole numbers from 0 to 31, as in LETOR files. Those of
-        another query are counted from 0 up by their order, whatever the other queries have.
+        Labels are such grades if all labels of the query are whole numbers from 0 to 31, as in LETOR files. Other
+        labels are numbered from 0 up by their order in the query.
         """
         if not len(self):
             return self
@@ -106,7 +106,7 @@ class Queries:
 def _grades(
     labels: NDArray[np.float64], query: NDArray[np.int64], n_queries: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Numbers from 0 up that stand in the order of the labels within each query, and how many each may have."""
+    """Return numbers from 0 up in the order of the labels within each query, and the number of possible grades."""
     lowest, highest = float(labels.min()), float(labels.max())
     if highest - lowest < _FEW_GRADES:
         whole = (labels - lowest).astype(np.int32)
@@ -126,14 +126,14 @@ def _grades(
 
 
 class Spreads(NamedTuple):
-    """How far each feature reaches within a query: the sum of max - min, and the queries where that is not 0."""
+    """Range of each feature within a query: the sum of max - min, and the number of queries with a range above 0."""
 
     total: NDArray[np.float64]
     n_varying: NDArray[np.int64]
 
     @property
     def scale(self) -> NDArray[np.float64]:
-        """The mean reach over the queries in which a feature varies (n_features,); 1 where it never does."""
+        """Mean range over the queries with a range above 0 (n_features,); 1 for a constant feature."""
         varies = self.n_varying > 0
         return np.where(varies, self.total, 1.0) / np.where(varies, self.n_varying, 1)
 

@@ -1,4 +1,4 @@
-"""Regularised least squares over functions of a kernel: RankRLS, its sparse form, and the regression beside it."""
+"""Regularized least squares over functions of a kernel: RankRLS, its sparse form, and regression as a baseline."""
 
 from tercet.learn.rls.choosing import RLSGrid, choose_rls
 from tercet.learn.rls.ranker import KernelLeastSquares, RankRLS, RLSPath, RLSRegressor

@@ -1,4 +1,4 @@
-"""Training rows that serve as basis vectors, and the memory of their kernel."""
+"""Training rows in the role of basis vectors, and the memory of their kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Places = NDArray[np.int64]
 
 
 def given_rows(n_basis: Any, n_rows: int) -> Places:
-    """Row numbers that were given for a basis, checked; repeats stay."""
+    """Check given row numbers of a basis; repeats stay."""
     try:
         rows = np.asarray(n_basis)
     except ValueError:
@@ -38,7 +38,7 @@ def random_rows(n_basis: int, n_rows: int, seed: int) -> Places:
 
 
 def check_memory(n: int, n_matrices: int) -> None:
-    """Raise a MemoryLimitError if so many n × n matrices exceed the memory of this machine."""
+    """Raise a MemoryLimitError if ``n_matrices`` n × n matrices exceed the memory of this machine."""
     needed, available = 8 * n_matrices * n * n, physical_memory()
     if needed > available:
         raise MemoryLimitError(

@@ -1,4 +1,4 @@
-"""A grid over kernel parameters, the basis and l2, by what rankers say of queries they have not seen."""
+"""A grid over kernel parameters, the basis and l2, measured on held-out queries."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _PARAMETERS = ("gamma", "degree", "coef0", "n_basis")
 
 @dataclass(frozen=True, eq=False)
 class RLSGrid:
-    """What a grid found; made by `choose_rls`.
+    """Result of `choose_rls`.
 
     Attributes
     ----------
     settings : parameters of the kernel and of the basis, one dict each (n_settings,)
     l2s : penalties (n_l2s,)
     errors : the disagreement error of each held-out query (n_settings, n_l2s, n_queries)
-    ranker : the best one, fitted to all rows
+    ranker : the best ranker, fitted to all rows
 
     Examples
     --------
@@ -86,10 +86,9 @@ def choose_rls(
 
     Notes
     -----
-    For each setting one decomposition serves all l2. Rows are taken a block at a time, two or three times for a
-    setting: memory is that of some n_basis × n_basis matrices, a block of rows and the scores (n_rows, n_l2s). What
-    settings with the same basis share, squared distances or inner products of the rows with it, is kept where it has
-    256 MiB at most; one basis is done after the other, so that it is there for one.
+    Each setting needs one decomposition for all l2. Rows are read a block at a time, two or three times for a setting:
+    memory holds some n_basis × n_basis matrices, a block of rows and the scores (n_rows, n_l2s). Settings with the same
+    basis share squared distances or inner products of rows with the basis, up to 256 MiB.
 
     Examples
     --------
@@ -129,7 +128,7 @@ def choose_rls(
 
 
 def _by_basis(settings: Sequence[Mapping[str, Any]]) -> list[list[int]]:
-    """The places of settings that have the same basis."""
+    """Group the numbers of settings with the same basis."""
     groups: dict[Any, list[int]] = {}
     for position, setting in enumerate(settings):
         groups.setdefault(setting.get("n_basis"), []).append(position)

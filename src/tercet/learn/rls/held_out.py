@@ -1,17 +1,16 @@
-"""Scores of rows under a ranker that was learned without them, without learning it again.
+"""Scores of rows under a ranker learned without these rows, in closed form.
 
-Let a block be rows that are left out together: a query, or a fold of queries. In the terms of a ``Spectrum``, scores
-are ``P d r`` with ``d = (Λ + l2)⁻¹``, and what a block F does to them is known in closed form:
+A block is a set of rows left out together: a query, or a fold of queries. In the terms of a ``Spectrum``, scores are
+``P d r`` with ``d = (Λ + l2)⁻¹``. Without a block F the scores of F are:
 
-- sparse form, ``Q = C P``: its residuals without itself are ``e = (I - Q_F d Q_F')⁻¹ (t_F - Q_F d r)``, its scores
-  ``P_F d (r - Q_F' e)``;
+- sparse form, ``Q = C P``: residuals ``e = (I - Q_F d Q_F')⁻¹ (t_F - Q_F d r)``, scores ``P_F d (r - Q_F' e)``;
 - basic form: ``e = (V_F d V_F')⁻¹ V_F d r``, scores ``P_F d (r - V_F' e)``.
 
-The first loses digits where a block decides some function nearly alone (``I - …`` is nearly singular), and costs more
-than it gains where a block has more rows than there are functions. Then the system without the block is solved, from
-the functions Q of the other rows: no decomposition is lost by that but the one of the block.
+The sparse form loses digits if a block decides some function nearly alone (``I - …`` is nearly singular), and costs
+more than a new solution for a block with more rows than functions. Then the system without the block is solved, from
+the functions Q of the remaining rows, without a new decomposition of the whole.
 
-In the sparse form P and Q are made for some blocks at a time, so that memory does not go with the number of rows.
+The sparse form makes P and Q for some blocks at a time: memory does not grow with the number of rows.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ _LEAST_BASIC = 1e-15
 
 
 def held_out_scores(system: System, blocks: list[NDArray[np.int64]], l2s: Vector) -> Matrix:
-    """Scores of each row without its block, for each l2 (n_rows, n_l2s).
+    """Return scores of each row without its block, for each l2 (n_rows, n_l2s).
 
     Parameters
     ----------
     system : with comparisons within blocks only
-    blocks : places in ``system.comparisons.rows``; together all of them
+    blocks : positions in ``system.comparisons.rows``; together all rows
     l2s : penalties
     """
     if isinstance(system, FullSystem):
@@ -95,7 +94,7 @@ def _basic_scores(system: FullSystem, blocks: list[NDArray[np.int64]], l2s: Vect
 
 
 def _gathered(blocks: list[NDArray[np.int64]], at_once: int) -> Iterator[list[NDArray[np.int64]]]:
-    """Blocks in runs that together have at most so many rows; one that has more stands alone."""
+    """Gather blocks into runs of at most ``at_once`` rows in all; a larger block is a run alone."""
     run: list[NDArray[np.int64]] = []
     n_rows = 0
     for block in blocks:
@@ -129,7 +128,7 @@ def _without_basic(P_F: Matrix, V_F: Matrix, inverse: Vector, right: Vector) -> 
 
 
 def _learned_without(system: System, block: NDArray[np.int64], l2s: Vector) -> Matrix:
-    """The scores of a block from the solutions without it, one for each l2."""
+    """Return the scores of a block from the solutions without the block, for each l2."""
     others = _moments_without(system, block)
     learned = system.spectrum.E @ np.column_stack([_solution(*others, float(l2)) for l2 in l2s])
     rows = system.comparisons.rows[block]
@@ -138,7 +137,7 @@ def _learned_without(system: System, block: NDArray[np.int64], l2s: Vector) -> M
 
 
 def _moments_without(system: System, block: NDArray[np.int64]) -> tuple[Matrix, Vector]:
-    """``Q'Q``, the lower triangle only, and ``Q't`` of the rows that are not in a block."""
+    """Return ``Q'Q``, the lower triangle only, and ``Q't`` of the rows outside a block."""
     others = np.delete(np.arange(len(system.comparisons.rows)), block)
     return system.comparisons.take(others).moments(MappedColumns(system.columns, system.spectrum.E))
 

@@ -1,11 +1,11 @@
-"""Kernels between rows of features, and where the kernel of the training rows with the basis comes from.
+"""Kernels between rows of features, and columns of the kernel of the training rows with the basis.
 
 A kernel has two steps. The first, inner products or squared distances, is one matrix product and the same for all
-parameters of a kernel; a grid over these keeps it. The second changes the numbers in place.
+parameters of a kernel: a grid keeps the product. The second changes the numbers in place.
 
-`Columns` give the kernel a block of rows at a time. Four kinds, one shape: ``block(rows)`` is K[rows, R], a new array;
-``gram()`` is K[R, R]; ``n_columns`` is how many basis vectors there are. Nothing of the size of all rows by all basis
-vectors is held, unless it was given.
+`Columns` return the kernel a block of rows at a time: ``block(rows)`` is K[rows, R], a new array; ``gram()`` is
+K[R, R]; ``n_columns`` is the number of basis vectors. No array has the size of all rows by all basis vectors, except a
+given kernel matrix.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Kernel:
 
     Parameters
     ----------
-    name : one of ``NAMES``
+    name : "linear", "gaussian", "polynomial", "cosine" or "precomputed"
     gamma : the Gaussian's ``exp(-gamma |a - b|²)``, the factor of the polynomial's inner product
     degree, coef0 : of the polynomial ``(gamma a·b + coef0) ** degree``
 
@@ -54,7 +54,7 @@ class Kernel:
 
     @property
     def has_two_steps(self) -> bool:
-        """Whether ``shared`` can be kept for other parameters."""
+        """True if other parameters can reuse ``shared``."""
         return self.name in ("gaussian", "polynomial")
 
     def between(self, A: Any, B: Any) -> Matrix:
@@ -62,7 +62,7 @@ class Kernel:
         return Against(self, B)(A)
 
     def finish(self, shared: Matrix) -> Matrix:
-        """The kernel from what pairs of rows share, in place."""
+        """Compute the kernel from inner products or distances, in place."""
         if self.name not in ("gaussian", "polynomial"):
             return shared
         rows = max(1, _NUMBERS_AT_ONCE // max(1, shared.shape[1]))
@@ -145,7 +145,7 @@ def squared_norms(X: Any) -> NDArray[np.float64]:
 
 
 def unit_rows(X: Any) -> Any:
-    """Rows of length 1, dense or CSR; those of length 0 stay."""
+    """Scale rows to length 1, dense or CSR; rows of length 0 stay."""
     with np.errstate(over="ignore"):
         lengths = np.sqrt(squared_norms(X))
     if not ((lengths > _SMALLEST_ROOT) & (lengths < np.inf)).all():  # zeros, or squares that no double holds
@@ -160,7 +160,7 @@ def largest_sizes(X: Any) -> NDArray[np.float64]:
 
 
 def _divided(X: Any, by: NDArray[np.float64]) -> Any:
-    """Each row divided by its number; by 0 it stays."""
+    """Divide each row by its number; a row with the number 0 stays."""
     scale = np.divide(1.0, by, out=np.zeros_like(by), where=by > np.finfo(np.float64).tiny)
     return sparse.csr_array(sparse.diags_array(scale) @ X) if sparse.issparse(X) else X * scale[:, None]
 
@@ -169,7 +169,7 @@ def _divided(X: Any, by: NDArray[np.float64]) -> Any:
 
 
 class Columns(ABC):
-    """Columns of a kernel matrix, one for each basis vector."""
+    """Columns of a kernel matrix, a column for each basis vector."""
 
     n_columns: int
 
@@ -207,7 +207,7 @@ class KernelColumns(Columns):
 
 
 class SharedColumns(Columns):
-    """Made from what pairs of rows share, which was kept from a kernel with other parameters.
+    """Columns from the inner products or distances of a kernel with other parameters.
 
     Parameters
     ----------
@@ -230,16 +230,16 @@ class SharedColumns(Columns):
 
 
 class Shared:
-    """Keeps what the kernels of a grid share, from the first of them on; they must have the same rows and basis.
+    """Inner products or distances for all kernels of a grid with the same rows and basis.
 
-    Where that would be more than ``KEPT_AT_MOST`` bytes it is made anew each time, a block of rows at a time.
+    Above ``KEPT_AT_MOST`` bytes each kernel computes its own, a block of rows at a time.
     """
 
     def __init__(self) -> None:
         self._kept: tuple[Matrix, Matrix] | None = None
 
     def columns(self, kernel: Kernel, X: Any, vectors: Any) -> Columns:
-        """Columns that are made from what is kept, where that can be."""
+        """Return columns from the stored products, if possible."""
         if not kernel.has_two_steps or 8 * X.shape[0] * vectors.shape[0] > KEPT_AT_MOST:
             return KernelColumns(kernel, X, vectors)
         if self._kept is None:
@@ -250,7 +250,7 @@ class Shared:
 
 
 class GivenColumns(Columns):
-    """A kernel matrix that was given: of all rows with all rows, or of all rows with the basis."""
+    """A given kernel matrix: of all rows with all rows, or of all rows with the basis."""
 
     def __init__(self, K: Any, columns: NDArray[np.int64], basis: NDArray[np.int64]) -> None:
         self._K, self._columns, self._basis = K, columns, basis
@@ -268,7 +268,7 @@ class GivenColumns(Columns):
 
 
 class FeatureColumns(Columns):
-    """The features themselves: the linear kernel solved for a weight of each feature, whose norm is their own."""
+    """The features: the linear kernel solved for a weight of each feature, with the norm of the weights."""
 
     def __init__(self, X: Any) -> None:
         self._X = X
@@ -283,7 +283,7 @@ class FeatureColumns(Columns):
 
 
 class WhitenedColumns(Columns):
-    """Columns that were made orthonormal: ``K[:, kept] C'⁻¹``, with C the Cholesky factor of ``K[kept, kept]``."""
+    """Orthonormal columns ``K[:, kept] C'⁻¹``, with C the Cholesky factor of ``K[kept, kept]``."""
 
     def __init__(self, columns: Columns, factor: Matrix, kept: NDArray[np.int64]) -> None:
         self._columns, self._factor, self._kept = columns, factor, kept
@@ -298,7 +298,7 @@ class WhitenedColumns(Columns):
 
 
 class MappedColumns(Columns):
-    """Functions that are combinations of columns, ``K E``, which the caller knows to be orthonormal."""
+    """Combinations of columns, ``K E``, orthonormal by construction."""
 
     def __init__(self, columns: Columns, E: Matrix) -> None:
         self._columns, self._E = columns, E
@@ -312,7 +312,7 @@ class MappedColumns(Columns):
 
 
 def checked(kernel: Kernel, block: Matrix, rows: Rows) -> Matrix:
-    """The block; an InputError where a kernel that can give what is not finite did."""
+    """Return the block, or raise an InputError if a value of the kernel is not finite."""
     if kernel.name == "polynomial" and not np.isfinite(block).all():
         position, column = (int(at) for at in np.argwhere(~np.isfinite(block))[0])
         row = rows.start + position if isinstance(rows, slice) else rows[position]
@@ -324,7 +324,7 @@ def checked(kernel: Kernel, block: Matrix, rows: Rows) -> Matrix:
 
 
 def symmetric(gram: Matrix) -> Matrix:
-    """The mean of a matrix and its transpose: rounding, and given kernels, may leave them apart."""
+    """Return the mean of a matrix and its transpose, to remove rounding."""
     both = gram + gram.T
     both *= 0.5
     return both

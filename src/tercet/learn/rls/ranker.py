@@ -1,7 +1,7 @@
-"""RankRLS (Tsivtsivadze et al. 2008), its sparse form, and the regression beside it: all that their users meet.
+"""RankRLS (Tsivtsivadze et al. 2008), its sparse form, and regression as a baseline.
 
-``solving.py`` has the equations, ``kernels.py`` the kernel, ``basis.py`` the choice of the basis R, ``held_out.py`` the
-closed form of leaving out queries.
+``solving.py`` has the equations, ``kernels.py`` the kernel, ``basis.py`` the basis R, ``held_out.py`` the closed form
+of left-out queries.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from tercet.store import take_array
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """What a fitted ranker keeps to give more answers about the same rows; never saved.
+    """Data of a fitted ranker for further penalties on the same rows; never saved.
 
     query : number of each row's query (n_rows,)
     """
@@ -67,7 +67,7 @@ class Training:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelLeastSquares(FeatureRanker):
-    """Regularised least squares over functions of a kernel; ``_compared`` says what is fitted.
+    """Regularized least squares over functions of a kernel; ``_compared`` defines the targets.
 
     Examples
     --------
@@ -98,19 +98,19 @@ class KernelLeastSquares(FeatureRanker):
         Parameters
         ----------
         X : features, dense or CSR, one row per document of a query. With ``kernel="precomputed"``, the kernel of all
-            rows with all rows; where ``n_basis`` gives rows, that of all rows with these is enough. A frame's column
-            ``qid`` is the query of each row and no feature
+            rows with all rows, or with the rows given by ``n_basis``. Column ``qid`` of a frame is the query of each
+            row and no feature
         y : one number per row
         qid : the query of each row, any hashable ids, in any order; RLSRegressor needs none
-        group : instead of ``qid``, how many rows each query has, one after another, as LightGBM and XGBoost take it;
-            ``[len(X)]`` if all rows belong to one query
+        group : instead of ``qid``, the number of rows of each query in turn, as in LightGBM and XGBoost;
+            ``[len(X)]`` if all rows belong to the same query
         """
         rows, _, comparisons, query = self._prepared(X, y, self._queries(X, qid, group))
         self._learn(rows, comparisons, query)
         return self
 
     def _prepared(self, X: Any, y: Any, qid: Any) -> tuple[Any, NDArray[np.float64], Comparisons, Places]:
-        """What was given, checked: rows, grades, which rows are compared, the number of each row's query."""
+        """Check the arguments of a fit; return rows, grades, comparisons, and the number of each row's query."""
         self._check_params()
         self._forget()
         rows, labels = self._validated(X, y, reset=True, dtype=np.float64, y_numeric=True)
@@ -122,7 +122,7 @@ class KernelLeastSquares(FeatureRanker):
 
     @abstractmethod
     def _compared(self, y: NDArray[np.float64], qid: Any) -> tuple[Comparisons, Places]:
-        """Which rows are compared, and the number of each row's query."""
+        """Return the comparisons between rows, and the number of each row's query."""
 
     def _learn(self, X: Any, comparisons: Comparisons, query: Places) -> None:
         training = self._posed(X, comparisons, query)
@@ -132,7 +132,7 @@ class KernelLeastSquares(FeatureRanker):
         self._keep(training, learned[0])
 
     def _posed(self, X: Any, comparisons: Comparisons, query: Places, shared: Shared | None = None) -> Training:
-        """The system, not yet solved; ``shared`` keeps what kernels with other parameters can use again."""
+        """Return the unsolved system; ``shared`` keeps products for kernels with other parameters."""
         current_executor().check(self)
         with np.errstate(over="ignore", invalid="ignore"):
             basis, columns = self._columns(X, shared)
@@ -142,7 +142,7 @@ class KernelLeastSquares(FeatureRanker):
         return Training(X, basis, system, query)
 
     def _columns(self, X: Any, shared: Shared | None) -> tuple[Places | None, Columns]:
-        """The rows that are basis vectors, None in the primal, and the columns of the kernel."""
+        """Return the rows of the basis, None in the primal, and the columns of the kernel."""
         kernel, n_rows = self._kernel(X.shape[1]), X.shape[0]
         given = None if self.n_basis is None or _is_number(self.n_basis) else given_rows(self.n_basis, n_rows)
         if kernel.name == "precomputed":
@@ -162,7 +162,7 @@ class KernelLeastSquares(FeatureRanker):
         return basis, KernelColumns(kernel, X, vectors)
 
     def _places_of(self, K: Any, basis: Places) -> Places:
-        """Which columns of a given kernel matrix are those of the basis."""
+        """Return the columns of the basis in a given kernel matrix."""
         return basis if K.shape[1] == K.shape[0] else np.arange(len(basis))
 
     def _kernel(self, n_features: int) -> Kernel:
@@ -170,14 +170,14 @@ class KernelLeastSquares(FeatureRanker):
         return Kernel(self.kernel, gamma, int(self.degree), float(self.coef0))
 
     def _learned(self, training: Training, coefficients: Matrix) -> Matrix:
-        """What the learned coefficients of a system are to a user: with a linear kernel always those of features."""
+        """Return the public coefficients of a system's coefficients: with a linear kernel the weights of features."""
         if self.kernel != "linear" or training.basis is None:
             return coefficients
         vectors = training.X if self.n_basis is None else training.X[training.basis]
         return np.ascontiguousarray((vectors.T @ coefficients.T).T)
 
     def _keep(self, training: Training, learned: NDArray[np.float64]) -> None:
-        """Make these the learned coefficients."""
+        """Store the learned coefficients."""
         self._training, X, basis = training, training.X, training.basis
         if basis is not None and self.n_basis is not None:
             self.basis_rows_ = basis
@@ -200,7 +200,7 @@ class KernelLeastSquares(FeatureRanker):
     # -- using --------------------------------------------------------------------------------------------------
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """The score of each row; within a query, the highest stands first."""
+        """Return the score of each row; within a query, the highest score ranks first."""
         check_is_fitted(self)
         if hasattr(self, "coef_"):
             return self._scores(X, self.coef_)
@@ -219,9 +219,9 @@ class KernelLeastSquares(FeatureRanker):
         return np.concatenate([columns.block(part) @ learned for part in parts])
 
     def path(self, l2s: ArrayLike) -> RLSPath:
-        """The solution for every one of these l2, of the rows it was fitted to.
+        """Return the solution for every l2, on the rows of the fit.
 
-        The first call decomposes, O(n_basis³); from then on an l2 costs O(n_basis²). ``l2s`` may be in any order.
+        The first call decomposes, O(n_basis³); after the first each l2 costs O(n_basis²). ``l2s`` may be in any order.
         """
         training, penalties = self._known_training("path"), checked_l2s(l2s)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -231,36 +231,36 @@ class KernelLeastSquares(FeatureRanker):
         return RLSPath(penalties, learned, fitted, partial(fitted._with, training))
 
     def _with(self, training: Training, l2: float, learned: NDArray[np.float64]) -> Self:
-        """The ranker that ``fit`` with this l2 gives."""
+        """Return the ranker fitted with this l2."""
         ranker = clone(self).set_params(l2=l2)
         ranker._note_features(self)
         ranker._keep(training, learned.copy())
         return ranker
 
     def leave_query_out(self, l2s: ArrayLike) -> Matrix:
-        """Scores of every training row under the ranker learned without its query, for each l2 (n_rows, n_l2s).
+        """Return scores of every training row under the ranker learned without its query, for each l2 (n_rows, n_l2s).
 
         The basis stays: its vectors are no examples. Costs O(n_rows n_basis²) once and then for each l2
-        O(Σ n_q² n_basis + n_q³) over queries of n_q rows. With ``n_basis`` rows are taken a block at a time, and memory
-        is that of some n_basis × n_basis matrices and the scores.
+        O(Σ n_q² n_basis + n_q³) over queries of n_q rows. With ``n_basis`` rows are read a block at a time, and memory
+        holds some n_basis × n_basis matrices and the scores.
         """
         training, penalties = self._known_training("leave_query_out"), checked_l2s(l2s)
         return self._held_out(training, self._fold_of(training, None), penalties)
 
     def cross_validated(self, l2s: ArrayLike, folds: int | ArrayLike = 10) -> Matrix:
-        """Scores of every training row under the ranker learned without its fold, for each l2 (n_rows, n_l2s).
+        """Return scores of every training row under the ranker learned without its fold, for each l2 (n_rows, n_l2s).
 
         Parameters
         ----------
         l2s : penalties
-        folds : how many, dealt as ``query_folds`` does with ``random_state``; or the fold of each row, which must be
-            the same for all rows of a query
+        folds : number of folds, dealt as in ``query_folds`` with ``random_state``; or the fold of each row, the same
+            for all rows of a query
         """
         training, penalties = self._known_training("cross_validated"), checked_l2s(l2s)
         return self._held_out(training, self._fold_of(training, folds), penalties)
 
     def _fold_of(self, training: Training, folds: Any) -> Places:
-        """What each row is left out with; its query where ``folds`` is None."""
+        """Return the group of each row; its query for ``folds=None``."""
         query = training.query
         if folds is None:
             return query
@@ -275,7 +275,7 @@ class KernelLeastSquares(FeatureRanker):
         return fold
 
     def _held_out(self, training: Training, group: Places, l2s: NDArray[np.float64]) -> Matrix:
-        """Every row without those of its group."""
+        """Return the score of every row without its group."""
         if (group == group[0]).all():
             raise InputError("there is one query, or fold, only; without it there is nothing to learn from")
         rows = training.system.comparisons.rows
@@ -347,9 +347,9 @@ class KernelLeastSquares(FeatureRanker):
 class RankRLS(KernelLeastSquares):
     """RankRLS: differences of scores are fitted to differences of grades, over all pairs of rows of a query.
 
-    Minimises ``½ Σ ((y_i - y_j) - (f(x_i) - f(x_j)))² + l2 |f|²`` over ordered pairs within queries, ties included,
-    with f from the functions of a kernel (Tsivtsivadze et al. 2008). With ``n_basis`` only so many training rows are
-    basis vectors (sparse RankRLS, equation 8), while all rows count as examples.
+    Minimizes ``½ Σ ((y_i - y_j) - (f(x_i) - f(x_j)))² + l2 |f|²`` over ordered pairs within queries, ties included,
+    with f from the functions of a kernel (Tsivtsivadze et al. 2008). With ``n_basis`` only ``n_basis`` training rows
+    are basis vectors (sparse RankRLS, equation 8), while all rows count as examples.
 
     Parameters
     ----------
@@ -357,25 +357,25 @@ class RankRLS(KernelLeastSquares):
         "precomputed" (X is the kernel matrix)
     gamma : see ``kernel``; None means 1 / n_features
     degree, coef0 : see ``kernel``
-    l2 : λ, the strength of the penalty; a query of n rows has n² terms, so it goes with the size of queries
-    n_basis : how many training rows are basis vectors (r), or their row numbers (R); None for all. A linear kernel with
-        fewer features than rows is then solved for a weight of each feature, which is the same function
-    random_state : seed for the choice of the basis, and of folds
+    l2 : λ, the strength of the penalty; a query of n rows has n² terms: scale λ with the size of queries
+    n_basis : number of training rows as basis vectors (r), drawn at random, or their row numbers (R); None for all. A
+        linear kernel with fewer features than rows is then solved for a weight of each feature, the same function
+    random_state : seed of the basis, and of folds
 
     Attributes
     ----------
     coef_ : with a linear kernel, the weights of features (n_features,)
     dual_coef_ : with any other, the coefficients of the basis vectors (n_basis,)
     basis_ : the basis vectors (n_basis, n_features); not with "linear" and "precomputed"
-    basis_rows_ : their row numbers (n_basis,), where ``n_basis`` was given
+    basis_rows_ : row numbers of the basis (n_basis,), for a given ``n_basis``
 
     Notes
     -----
-    Costs O(n_rows n_basis²) time; no more of the kernel than a block of rows is held. Without ``n_basis`` O(n_rows³),
-    and memory for one kernel matrix. A fitted ranker keeps a reference to X, and two n_basis × n_basis matrices, for
-    ``path``, ``leave_query_out`` and ``cross_validated``: X must not be changed before these are asked.
+    Costs O(n_rows n_basis²) time; memory holds a block of rows of the kernel. Without ``n_basis`` O(n_rows³), and
+    memory for one kernel matrix. A fitted ranker keeps a reference to X, and two n_basis × n_basis matrices, for
+    ``path``, ``leave_query_out`` and ``cross_validated``: leave X unchanged until then.
 
-    Basis vectors that are nearly combinations of others get the coefficient 0; what is learned does not change by it.
+    Basis vectors near combinations of other basis vectors get the coefficient 0; the learned function stays the same.
 
     Examples
     --------
@@ -400,11 +400,11 @@ class RankRLS(KernelLeastSquares):
 
 
 class RLSRegressor(RegressorMixin, KernelLeastSquares):
-    """Regularised least-squares regression, the baseline of RankRLS: every row's own grade is fitted.
+    """Regularized least-squares regression, the baseline of RankRLS: every row's own grade is fitted.
 
-    Minimises ``Σ (y_i - f(x_i))² + l2 |f|²``, without a constant term. Parameters, attributes and costs are those of
-    ``RankRLS``; queries only say which rows ``leave_query_out`` and ``cross_validated`` leave out together, each row
-    alone where there are none.
+    Minimizes ``Σ (y_i - f(x_i))² + l2 |f|²``, without a constant term. Parameters, attributes and costs are those of
+    ``RankRLS``. Queries only define the groups of ``leave_query_out`` and ``cross_validated``; without queries each row
+    is a group.
 
     Examples
     --------
@@ -430,8 +430,8 @@ class RLSPath:
     Attributes
     ----------
     l2s : penalties (n,)
-    coefficients : one row for each (n, n_coefficients): of the basis vectors, or of the features where the ranker has
-        a ``coef_``
+    coefficients : one row for each (n, n_coefficients): of the basis vectors, or of the features if the ranker has a
+        ``coef_``
 
     Examples
     --------
@@ -455,21 +455,21 @@ class RLSPath:
         return f"RLSPath({len(self)} penalties, {self.l2s.min():g} to {self.l2s.max():g})"
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """The scores of all rows for every l2 (n_rows, n); the kernel of the rows is made once."""
+        """Return the scores of all rows for every l2 (n_rows, n); the kernel of the rows is made once."""
         return self._ranker._scores(X, self.coefficients.T)
 
     def ranker(self, i: int) -> Any:
-        """The ranker with the i-th l2, as if it had been fitted with it."""
+        """Return the ranker with the i-th l2, equal to a new fit."""
         if not isinstance(i, Integral) or not -len(self) <= i < len(self):
             raise InputError(f"there is no l2 number {i!r}; the path has {len(self)}")
         return self._make(float(self.l2s[int(i)]), self.coefficients[int(i)])
 
     def best(self, errors: ArrayLike) -> int:
-        """The place of the lowest error, the largest l2 of equals.
+        """Return the number of the lowest error, the largest l2 of equals.
 
         Parameters
         ----------
-        errors : of each l2 (n,), or of each l2 and query (n, n_queries), where the mean counts
+        errors : of each l2 (n,), or of each l2 and query (n, n_queries), averaged over queries
         """
         table = real_numbers(errors, "errors")
         means = table.mean(axis=1) if table.ndim == 2 and table.size else table
@@ -487,7 +487,7 @@ def _is_number(n_basis: Any) -> bool:
 
 
 def checked_l2s(l2s: ArrayLike) -> NDArray[np.float64]:
-    """One or more penalties, all above 0; otherwise an InputError that names the first that is not."""
+    """Check one or more penalties, all above 0."""
     values = np.atleast_1d(real_numbers(l2s, "l2s"))
     if values.ndim != 1 or not values.size:
         raise InputError(f"l2s must be one or more numbers; got shape {values.shape}")
@@ -499,7 +499,7 @@ def checked_l2s(l2s: ArrayLike) -> NDArray[np.float64]:
 
 
 def real_numbers(given: Any, name: str) -> NDArray[np.float64]:
-    """An array of doubles; an InputError where something else was given, text that reads as a number included."""
+    """Return an array of doubles; refuse all else, text with digits included."""
     try:
         values = np.asarray(given)
     except ValueError:  # rows of different lengths
@@ -510,7 +510,7 @@ def real_numbers(given: Any, name: str) -> NDArray[np.float64]:
 
 
 def checked_folds(folds: Any, query: Places) -> Places:
-    """The fold of each row; an InputError where one query is in two, or all are in one."""
+    """Check the fold of each row: all rows of a query in the same fold, and at least two folds."""
     try:
         fold_of_row = np.asarray(folds)
     except ValueError:
@@ -530,7 +530,7 @@ def checked_folds(folds: Any, query: Places) -> Places:
 
 
 def check_kernel_matrix(K: Any, basis: Places | None) -> None:
-    """Raise an InputError where a given matrix cannot be the kernel of its rows, or of its rows with the basis."""
+    """Raise an InputError if a given matrix is no kernel of its rows, or of its rows with the basis."""
     n_rows, n_columns = K.shape
     if n_columns != n_rows:
         if basis is None or n_columns != len(basis):

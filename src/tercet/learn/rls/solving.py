@@ -1,23 +1,22 @@
 """The least-squares problems of RankRLS (Tsivtsivadze et al. 2008), solved by Cholesky or an eigendecomposition.
 
-Which rows are compared with which: the Laplacian L of the paper, as a factor C with ``L = C'C``, never formed.
+The Laplacian L of the paper defines the compared rows, as a factor C with ``L = C'C``, never formed.
 
 Learning is the least-squares system ``|t - C f|² + l2 |f|²`` over functions f of the rows, with one target ``t`` for
-each row of C. With columns K of a basis, ``Z = C K``, it needs ``Z'Z`` and ``Z't`` (``moments``); with all rows as the
-basis it is solved in the space of C's rows: ``(C K C' + l2 I) b = t`` and ``a = C'b`` (``dual``, ``back``). From
-``(C K C' + l2 I) b = t`` follows ``C'C K C'b + l2 C'b = C't``, so that a is the paper's ``(L K + l2 I)⁻¹ L y``. The
+each row of C. With columns K of a basis, ``Z = C K``, the system needs ``Z'Z`` and ``Z't`` (``moments``). With all rows
+as the basis, the space of C's rows suffices: ``(C K C' + l2 I) b = t`` and ``a = C'b`` (``dual``, ``back``). From
+``(C K C' + l2 I) b = t`` follows ``C'C K C'b + l2 C'b = C't``: a is the paper's ``(L K + l2 I)⁻¹ L y``. The
 matrix is symmetric, none of its eigenvalues is below l2, and K need not have an inverse.
 
-With ``Z = C K_MR`` and ``G = Z'Z`` the sparse form is ``(G + l2 K_RR) a = Z't`` (equation 8). With ``K_RR = F F'`` it
-becomes ``(T + l2 I) u = F⁻¹ Z't`` and ``a = F'⁻¹ u`` with ``T = F⁻¹ G F'⁻¹ = V Λ V'`` (section 4.1), so that for each
-further l2, the paper's λ, only a diagonal changes. The basic form is solved as ``(S + l2 I) b = t``, ``a = C'b`` with
+With ``Z = C K_MR`` and ``G = Z'Z`` the sparse form is ``(G + l2 K_RR) a = Z't`` (equation 8). With ``K_RR = F F'`` the
+sparse form becomes ``(T + l2 I) u = F⁻¹ Z't`` and ``a = F'⁻¹ u`` with ``T = F⁻¹ G F'⁻¹ = V Λ V'`` (section 4.1): each
+further l2, the paper's λ, changes a diagonal only. The basic form is ``(S + l2 I) b = t``, ``a = C'b`` with
 ``S = C K C' = V Λ V'`` (see `Comparisons`). Both are ``a = E (Λ + l2)⁻¹ r`` for some E and r, a ``Spectrum``.
 
-A basis with repeats, or with vectors that are nearly combinations of others, makes K_RR singular, though the function
-that is sought stays well defined: functions that are combinations of others are left out, by a Cholesky decomposition
-with pivots, and get the coefficient 0. T is then made from the orthonormal functions ``K F'⁻¹`` of the rows instead of
-from G: that costs as much again as G, and an error that a division by small pivots makes larger is one of K, not of
-its square.
+A basis with repeats, or with vectors near combinations of other vectors, makes K_RR singular, though the solution
+stays well defined. A Cholesky decomposition with pivots drops dependent functions, with the coefficient 0. T is then
+made from the orthonormal functions ``K F'⁻¹`` of the rows instead of from G, at the cost of another G. Small pivots
+then enlarge errors of K, not of its square.
 """
 
 from __future__ import annotations
@@ -51,13 +50,13 @@ _INDEPENDENT = 1e-13
 
 
 class Comparisons(ABC):
-    """Which rows are compared.
+    """Compared rows.
 
     Attributes
     ----------
-    rows : the training rows that take part, in the order that ``dual``, ``back`` and ``spread`` have them in
+    rows : the compared training rows, in the order of ``dual``, ``back`` and ``spread``
     target : t, one number for each row of C
-    strength : L's largest eigenvalue, or a bound of it
+    strength : L's largest eigenvalue, or an upper bound
     """
 
     rows: NDArray[np.int64]
@@ -66,23 +65,23 @@ class Comparisons(ABC):
 
     @abstractmethod
     def moments(self, columns: Columns) -> tuple[Matrix, Vector]:
-        """``Z'Z``, of which only the lower triangle is filled, Fortran-ordered, and ``Z't``."""
+        """Return ``Z'Z``, its lower triangle only, Fortran-ordered, and ``Z't``."""
 
     @abstractmethod
     def dual(self, K: Matrix) -> Matrix:
-        """``C K C'`` of the kernel of ``rows`` with themselves, which may be overwritten."""
+        """Return ``C K C'`` of the kernel of ``rows`` with themselves; K may be overwritten."""
 
     @abstractmethod
     def back(self, b: Matrix) -> Matrix:
-        """``C'b`` for one or more columns."""
+        """Return ``C'b`` for one or more columns."""
 
     @abstractmethod
     def forward(self, values: Matrix) -> Matrix:
-        """``C v`` for one or more columns of values of ``rows``; a new array."""
+        """Return ``C v`` for one or more columns of values of ``rows``; a new array."""
 
     @abstractmethod
     def take(self, positions: NDArray[np.int64]) -> Comparisons:
-        """The same among some of ``rows``, in this order; no others may be compared with these."""
+        """Return the comparisons among some of ``rows``, in this order; no other rows may be compared with these."""
 
 
 class Alone(Comparisons):
@@ -111,13 +110,13 @@ class Alone(Comparisons):
 
 
 class PairsByQuery(Comparisons):
-    """All rows of a query with one another: ``C = √n (I - 11'/n)`` within a query of n rows.
+    """All pairs of rows of a query: ``C = √n (I - 11'/n)`` within a query of n rows.
 
     Parameters
     ----------
     y : (n_rows,) grades
-    rows : row numbers, those of a query together
-    starts : (n_queries + 1,) where each query begins in ``rows``
+    rows : row numbers, query by query
+    starts : (n_queries + 1,) first position of each query in ``rows``
     """
 
     def __init__(self, y: Vector, rows: NDArray[np.int64], starts: NDArray[np.int64]) -> None:
@@ -140,7 +139,7 @@ class PairsByQuery(Comparisons):
         return gram, right
 
     def _runs(self, at_once: int) -> Iterator[tuple[int, int]]:
-        """Queries that together have at most so many rows; one that has more stands alone."""
+        """Yield runs of queries with at most ``at_once`` rows in all; a larger query is a run alone."""
         first = 0
         while first < len(self.sizes):
             limit = self.starts[first] + at_once
@@ -233,7 +232,7 @@ def _add(gram: Matrix, right: Vector, Z: Matrix, t: Vector) -> None:
 
 
 def rows_at_once(n_columns: int) -> int:
-    """How many rows of K a block has."""
+    """Return the number of rows of K in a block."""
     return max(64, BYTES_AT_ONCE // (8 * max(1, n_columns)))
 
 
@@ -243,7 +242,7 @@ def parts_of(n: int, n_columns: int) -> Iterator[slice]:
 
 
 def run_of(rows: NDArray[np.int64]) -> Rows:
-    """A slice where row numbers follow one another, which is taken without a copy."""
+    """Return a slice for consecutive row numbers, to avoid a copy."""
     if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
         return slice(int(rows[0]), int(rows[-1]) + 1)
     return rows
@@ -266,34 +265,34 @@ class Spectrum:
     noise: float = 0.0
 
     def inverse(self, l2: float) -> Vector:
-        """``(values + l2)⁻¹``, 0 where that is nothing but rounding.
+        """Return ``(values + l2)⁻¹``, 0 below the rounding error.
 
-        There the exact ``right`` is 0 too, as in the limit of a vanishing l2; what is computed is noise.
+        The exact ``right`` is 0 there too, as in the limit of a vanishing l2; the computed ``right`` is noise.
         """
         total = self.values + l2
         return np.divide(1.0, total, out=np.zeros_like(total), where=total > self.floor)
 
     @property
     def floor(self) -> float:
-        """What is not larger than this is rounding."""
+        """Bound of the rounding error."""
         relative = len(self.values) * _EPS * float(self.values.max(initial=0.0))
         return max(relative, self.noise, float(np.finfo(np.float64).tiny))
 
     def coefficients(self, l2s: Vector) -> Matrix:
-        """One row for each l2 (n_l2s, n_coefficients); each costs O(k n_coefficients)."""
+        """Return one row for each l2 (n_l2s, n_coefficients); each costs O(k n_coefficients)."""
         inner = np.stack([self.inverse(float(l2)) * self.right for l2 in l2s])
         return inner @ self.E.T
 
 
 class System(ABC):
-    """What is to be solved: columns of a kernel, and which rows are compared."""
+    """Unsolved system: columns of a kernel, and the compared rows."""
 
     def __init__(self, columns: Columns, comparisons: Comparisons) -> None:
         self.columns, self.comparisons = columns, comparisons
 
     @abstractmethod
     def solve(self, l2: float) -> Vector:
-        """The coefficients of one l2, by a Cholesky decomposition where that is sound."""
+        """Return the coefficients of one l2, by a Cholesky decomposition if well conditioned."""
 
     @abstractmethod
     def _decompose(self) -> Spectrum: ...
@@ -345,7 +344,7 @@ class SparseSystem(System):
 class FullSystem(System):
     """Equation 7: ``A = (K L K + λ K)⁻¹ K L Y``.
 
-    Every row that is compared is a basis vector. Columns are those of all training rows.
+    Every compared row is a basis vector. Columns belong to all training rows.
     """
 
     noise = 0.0
@@ -397,7 +396,7 @@ class FullSystem(System):
 
 
 def check_finite(values: Matrix) -> None:
-    """Raise an InputError where what features or grades were made into grew beyond what a double holds."""
+    """Raise an InputError if products of features or grades exceed float64."""
     if not (np.isfinite(values.min(initial=0.0)) and np.isfinite(values.max(initial=0.0))):
         raise InputError(
             "the kernel, or what is made of it and of the grades, grows beyond what a float64 holds; use features, or "
@@ -406,7 +405,7 @@ def check_finite(values: Matrix) -> None:
 
 
 def independent(gram: Matrix) -> tuple[Matrix, NDArray[np.int64]]:
-    """A Cholesky factor of the kernel of those basis vectors that are no combinations of others, and which they are."""
+    """Return a Cholesky factor of the kernel of independent basis vectors, and the numbers of these vectors."""
     largest = float(gram.diagonal().max(initial=0.0))
     if float(gram.diagonal().min(initial=0.0)) < -1e-6 * np.abs(gram).max(initial=0.0):
         raise InputError(_not_positive(float(gram.diagonal().min())))
@@ -427,7 +426,7 @@ def independent(gram: Matrix) -> tuple[Matrix, NDArray[np.int64]]:
 
 
 def cholesky_of(matrix: Matrix, inverse_condition: float) -> Matrix | None:
-    """The lower factor, or None where the matrix is not so well conditioned.
+    """Return the lower factor, or None for a worse condition.
 
     The matrix is Fortran-ordered; only its lower triangle is read, and overwritten.
     """
@@ -440,7 +439,7 @@ def cholesky_of(matrix: Matrix, inverse_condition: float) -> Matrix | None:
 
 
 def _cholesky_solution(matrix: Matrix, right: Vector) -> Vector | None:
-    """The solution, or None where rounding may have spoilt it."""
+    """Return the solution, or None for a bad condition."""
     factor = cholesky_of(matrix, _WELL_CONDITIONED)
     if factor is None:
         return None
@@ -453,7 +452,7 @@ def _inverse_condition(factor: Matrix, matrix: Matrix) -> float:
 
 
 def _norm_of_lower(matrix: Matrix) -> float:
-    """The largest sum of sizes in a row of a symmetric matrix of which the lower triangle is given."""
+    """Return the largest sum of sizes in a row of a symmetric matrix, given by its lower triangle."""
     sums, n = np.zeros(len(matrix)), len(matrix)
     for start in range(0, n, 256):  # columns of a Fortran-ordered matrix
         end = min(start + 256, n)
@@ -466,7 +465,7 @@ def _norm_of_lower(matrix: Matrix) -> float:
 
 
 def _eigen(matrix: Matrix) -> tuple[Vector, Matrix]:
-    """Eigenvalues, none below 0, and vectors of a symmetric matrix of which the lower triangle is given."""
+    """Return eigenvalues, none below 0, and vectors of a symmetric matrix, given by its lower triangle."""
     values, vectors = linalg.eigh(matrix, lower=True, overwrite_a=True, check_finite=False, driver="evd")
     largest = float(np.abs(values).max(initial=0.0))
     if values[0] < -1e-6 * largest:
