@@ -36,32 +36,24 @@ def assert_near(found, expected, tolerance=1e-5):
 ranks = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 
 
-@given(n=st.integers(2, 12), m=st.integers(2, 12), ranks=ranks, k=st.integers(1, 14), weighted=st.booleans(), seed=...)
-def test_the_nearest_of_that_rank(n, m, ranks, k, weighted, seed: int):
+@given(n=st.integers(2, 12), m=st.integers(2, 12), ranks=ranks, k=st.integers(1, 14), seed=...)
+def test_the_nearest_of_that_rank(n, m, ranks, k, seed: int):
     rng = np.random.default_rng(abs(seed))
     weights = Weights([low_rank(rng, n, m, r, scale=rng.choice([-2.0, 0.5, 3.0])) for r in ranks])
-    a, b = (rng.random(n) + 0.1, rng.random(m) + 0.1) if weighted else (None, None)
-    compressed = weights.compressed(k, query_weight=a, doc_weight=b)
+    compressed = weights.compressed(k)
     assert len(compressed.parts) == 1
     assert compressed.parts[0].query_factors.shape[1] <= max(k, sum(ranks) if len(ranks) == 1 else 0)
     W = dense(weights)
     # As near as the nearest; which one it is differs where singular values do not.
-    a, b = (np.ones(n) if a is None else a), (np.ones(m) if b is None else b)
-    errors = [
-        np.linalg.norm(np.sqrt(np.outer(a, b)) * (W - V))
-        for V in (dense(compressed), oracles.nearest_of_rank(W, k, a, b))
-    ]
+    errors = [np.linalg.norm(W - V) for V in (dense(compressed), oracles.nearest_of_rank(W, k))]
     assert errors[0] <= errors[1] * (1 + 1e-6) + 1e-5 * np.linalg.norm(W)
 
 
 def test_the_very_matrix_of_a_dense_decomposition_with_balanced_factors():
     rng = np.random.default_rng(0)
     weights = Weights([low_rank(rng, 20, 15, 3, scale=scale) for scale in (0.5, -1.0, 2.0)])
-    a, b = rng.random(20) + 0.1, rng.random(15) + 0.1
     for k in (1, 4, 9):
-        for query_weight, doc_weight in ((None, None), (a, None), (a, b)):
-            found = weights.compressed(k, query_weight=query_weight, doc_weight=doc_weight)
-            assert_near(dense(found), oracles.nearest_of_rank(dense(weights), k, query_weight, doc_weight))
+        assert_near(dense(weights.compressed(k)), oracles.nearest_of_rank(dense(weights), k))
     part = weights.compressed(4).parts[0]
     singular = np.linalg.svd(dense(weights), compute_uv=False)[:4]
     for F in (part.query_factors, part.doc_factors):
@@ -95,13 +87,11 @@ def test_equal_models_need_no_more_components_than_one():
 def test_tied_factors_stay_tied():
     rng = np.random.default_rng(0)
     weights = Weights([low_rank(rng, 12, 12, 3, tied=True, scale=scale) for scale in (0.5, 2.0)])
-    a = rng.random(12) + 0.1
     for k in (2, 6):
-        for weight in (None, a):
-            small = weights.compressed(k, query_weight=weight, doc_weight=weight)
-            assert small.parts[0].tied
-            assert small.n_stored == 12 * k
-            assert_near(dense(small), oracles.nearest_of_rank(dense(weights), k, weight, weight))
+        small = weights.compressed(k)
+        assert small.parts[0].tied
+        assert small.n_stored == 12 * k
+        assert_near(dense(small), oracles.nearest_of_rank(dense(weights), k))
     # A negative scale is nothing that equal factors can say.
     opposite = Weights([weights.parts[0], weights.parts[1].scaled(-1.0)]).compressed(6)
     assert not opposite.parts[0].tied
@@ -149,10 +139,3 @@ def test_what_divides_by_latent_lengths_is_refused(how):
     U = np.ones((4, 2), np.float32)
     with pytest.raises(InputError, match="divides by the length of latent vectors"):
         Weights([LowRank(query_factors=U, doc_factors=U, **how)] * 2).compressed(2)
-
-
-@pytest.mark.parametrize("weight", [[1.0], [1, 2, 3, np.nan], [1, -1, 1, 1], [0, 0, 0, 0]])
-def test_weights_of_words_are_checked(weight):
-    part = low_rank(np.random.default_rng(0), 4, 4, 3)
-    with pytest.raises(InputError, match="doc_weight must be 4 finite numbers"):
-        Weights([part]).compressed(2, doc_weight=weight)

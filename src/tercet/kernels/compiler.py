@@ -18,17 +18,17 @@ def kernel(function: Callable[..., Any], fast_math: Iterable[str] = FAST_MATH) -
 
 
 def kernel_in_order(function: Callable[..., Any]) -> Any:
-    """Like `kernel`, but sums are taken in the order in which they are written."""
+    """Like `kernel`, but sums are taken in their written order."""
     return kernel(function, IN_ORDER)
 
 
 def helper(function: Callable[..., Any], fast_math: Iterable[str] = FAST_MATH) -> Any:
-    """Like `kernel` for a function that only kernels call, which saves half the time it takes to compile."""
+    """Like `kernel` for a function called by kernels only, in half the compile time."""
     return _deferred(function, fast_math, is_helper=True)
 
 
 def helper_in_order(function: Callable[..., Any]) -> Any:
-    """Like `helper`, but sums are taken in the order in which they are written."""
+    """Like `helper`, but sums are taken in their written order."""
     return helper(function, IN_ORDER)
 
 

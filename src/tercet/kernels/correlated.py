@@ -1,4 +1,4 @@
-"""Which frequent words each word is most correlated with (Bai et al. 2010, section 2.2.3)."""
+"""Most correlated frequent words of each word (Bai et al. 2010, section 2.2.3)."""
 
 from tercet.kernels.compiler import kernel
 
@@ -7,11 +7,11 @@ from tercet.kernels.compiler import kernel
 def best_by_dice(by_word, by_unit, occur, occur_frequent, counts, seen, best, bins, dice):
     """Fill in the bins of each word, best first, and their DICE.
 
-    by_word   (indptr, units)    the units in which each word occurs
-    by_unit   (indptr, places)   the frequent words of each unit, by their place among them
-    counts, seen (n_frequent,)   scratch; counts are zero and stay so
+    by_word   (indptr, units)    the units of each word
+    by_unit   (indptr, places)   the frequent words of each unit, by their position among frequent words
+    counts, seen (n_frequent,)   scratch; counts are zero before and after
     best      (n_bins,)          scratch
-    bins, dice (n_words, n_bins) filled in as far as a word has bins; of equal DICE the lower place comes first
+    bins, dice (n_words, n_bins) filled in up to the number of bins of a word; ties go to the lower position
     """
     w_indptr, units = by_word
     u_indptr, positions = by_unit

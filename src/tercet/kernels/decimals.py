@@ -39,10 +39,9 @@ def nearest_float(mantissa, power):
 
 @helper
 def scan_number(text, position):
-    """Read ``[+-]digits[.digits][e[+-]digits]``: (end, negative, mantissa, power of ten, whether that is all of it).
+    """Read ``[+-]digits[.digits][e[+-]digits]``: (end, negative, mantissa, power of ten, whole).
 
-    The end is -1 when there is no such number. Digits beyond what an int64 holds are left out, which the last
-    item tells.
+    The end is -1 without such a number. ``whole`` is False if digits beyond an int64 were dropped.
     """
     negative = text[position] == _MINUS
     if negative or text[position] == _PLUS:

@@ -1,4 +1,4 @@
-"""A function that is made when it is first needed."""
+"""A function compiled on first use."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 
 class Deferred:
-    """A function that is made when it is first called, or first named by a kernel that Numba compiles.
+    """Function compiled at the first call, or at the first use by a kernel under compilation.
 
     Attributes
     ----------
-    compiled : the function that was made; for a kernel, Numba's dispatcher
+    compiled : the compiled function; for a kernel, Numba's dispatcher
     """
 
     compiled: Any

@@ -11,9 +11,9 @@ AHEAD = 8  # rows of W that are prefetched before they are read
 
 @helper
 def weighted_sum(W, rows, factors, cols, vals, starts, m):
-    """``Σ factors[a] (W[rows[a]] · x)`` for a sparse x, whose columns touch the cache lines ``starts[:m]``.
+    """Return ``Σ factors[a] (W[rows[a]] · x)`` for a sparse x, whose columns touch the cache lines ``starts[:m]``.
 
-    It waits for memory: rows are prefetched, and read four at a time so that misses overlap.
+    Memory limits the speed: rows are prefetched, and four rows are read at a time to overlap cache misses.
     """
     n_rows, n = rows.size, cols.size
     for a in range(min(AHEAD, n_rows)):
@@ -43,11 +43,11 @@ def weighted_sum(W, rows, factors, cols, vals, starts, m):
 
 @kernel
 def dense_advance(W, own, Q, D, chunk, scratch, tally):
-    """One pass over the preferences; changes ``W`` (n_query_terms, n_doc_terms) in place.
+    """Take a step for each preference; change ``W`` (n_query_terms, n_doc_terms) in place.
 
-    A step adds ``step_size * q (d+ - d-)'`` to W when ``q'W(d+ - d-)`` is below the margin. ``tally`` gains the number
-    of violations and the sum of the losses. ``own`` has the column of each query word itself where those weights are
-    held at zero, and is empty where they are not.
+    A step adds ``step_size * q (d+ - d-)'`` to W if ``q'W(d+ - d-)`` is below the margin. ``tally`` gains the number
+    of violations and the sum of the losses. ``own`` has the column of each query word for a diagonal held at zero, and
+    is empty otherwise.
     """
     cols, vals, starts = scratch.cols, scratch.vals, scratch.shared_cols
     for s in range(chunk.query.size):

@@ -28,7 +28,7 @@ class Features(NamedTuple):
 
 
 class Losses(NamedTuple):
-    """Which loss is met: that of ``kernels/pairs.py``, the margin, and how pairs are taken together."""
+    """Loss of ``kernels/pairs.py``, margin, and batches of pairs."""
 
     loss: int
     margin: float
@@ -37,7 +37,7 @@ class Losses(NamedTuple):
 
 
 class Paths(NamedTuple):
-    """Which ways `ftrl_pass` takes: True for those it does, None for others, which are not compiled then."""
+    """Branches of `ftrl_pass`: True for used branches, None for unused branches, which are not compiled."""
 
     sparse: bool | None
     batches: bool | None
@@ -46,13 +46,13 @@ class Paths(NamedTuple):
 
     @classmethod
     def from_features(cls, X: Features, losses: Losses) -> Paths:
-        """Those for these features and losses."""
+        """Return the branches for these features and losses."""
         lists, weighted = losses.loss == LISTNET, losses.loss > LISTNET
         return cls(*(way or None for way in (not X.is_dense, losses.batch_size > 0, lists, weighted)))
 
 
 class PassBuffers(NamedTuple):
-    """Scratch of a pass; (n,) are as long as the longest query, (d,) as the features or empty where those are dense."""
+    """Scratch of a pass; (n,) is the length of the longest query, (d,) the number of features, 0 for dense features."""
 
     scores: NDArray[Any]  # float64 (n,)
     slopes: NDArray[Any]  # float64 (n,)
@@ -66,7 +66,7 @@ class PassBuffers(NamedTuple):
     def allocate(
         cls, X: Features, sequence: NDArray[np.int64], starts: NDArray[np.int64], n_features: int
     ) -> PassBuffers:
-        """EntryBuffers for these queries; allocated here, which saves the compiler seven functions."""
+        """Allocate buffers for these queries, outside the kernel to save compile time."""
         n, d = int(np.diff(starts)[sequence].max(initial=0)), 0 if X.is_dense else n_features
         return cls(
             *(np.empty(n), np.empty(n), np.zeros(n_features), np.arange(n), np.zeros(n, np.bool_)),
@@ -75,7 +75,7 @@ class PassBuffers(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """How a weight follows from what was summed up."""
+    """Rules from sums to a weight."""
 
     l1: float  # λ
     rate: float  # γ
@@ -84,7 +84,7 @@ class Rules(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What FTRL has summed up, each (d,): z, squared slopes, and the weights that follow from them.
+    """Sums of FTRL, each (d,): z, squared slopes, and the resulting weights.
 
     ``slopes`` gains every derivative and may be empty.
     """
@@ -105,11 +105,11 @@ def ftrl_weight(z, inverse_rate, l1):
 
 @helper
 def ftrl_step(feature, slope, t, rules, sums):
-    """Take in the derivative of batch t (from 1) by one weight; without one, no weight ever changes.
+    """Take in the derivative of batch t (from 1) by one weight; weights without a derivative never change.
 
-    With per-feature rates 1/eta_t = sqrt(rho + G_t) / rate, which only grows with slopes of its own, so a feature
-    that is absent has sigma_t = 0. With the plain rate 1/eta_t = sqrt(t) / rate grows at every step, and
-    ``-z = w/eta + sign(w) l1`` with it while w stands still: z is brought to the present when a slope comes.
+    With per-feature rates 1/eta_t = sqrt(rho + G_t) / rate grows with the feature's own slopes only: an absent feature
+    has sigma_t = 0. With the plain rate 1/eta_t = sqrt(t) / rate grows at every step, and ``-z = w/eta + sign(w) l1``
+    with it for a constant w: z is updated at the next slope.
     """
     l1, rate, rho, per_feature = rules
     z, G, w, slopes = sums
@@ -132,10 +132,11 @@ def ftrl_step(feature, slope, t, rules, sums):
 
 @helper
 def next_pairs(grades, better, worse, size, used, is_used):
-    """Where the batch of up to ``size`` pairs from (better, worse) on ends, how many pairs it has, and how many
-    documents; these are put in ``used`` (n,) and marked in ``is_used`` (n,), which comes in without marks.
+    """Return the end of the batch of up to ``size`` pairs from (better, worse) on, and its numbers of pairs and
+    documents.
 
-    Pairs are taken in the order of the better document, then of the worse one.
+    The documents are written to ``used`` (n,) and marked in ``is_used`` (n,), unmarked before. Pairs are ordered by the
+    better document, then by the worse.
     """
     n = grades.size
     n_pairs, n_used = 0, 0
@@ -206,10 +207,10 @@ def score_docs(X, rows, docs, w, scores, sparse):
 
 @kernel
 def ftrl_pass(X, sequence, queries, losses, rules, sums, step, buffers, sparse, batches, lists, weighted):
-    """One pass over the queries ``sequence`` (n,), one step a batch; returns steps done, loss met and largest |z|.
+    """Take one pass over the queries ``sequence`` (n,), a step per batch; return steps, loss and largest |z|.
 
     X is `Features`, ``queries`` are `QueryDocs` and ``buffers`` is `PassBuffers`; ``sums`` are changed in place, and
-    ``step`` counts those before. The last four are `Paths`.
+    ``step`` is the number of earlier steps. The last four are `Paths`.
     """
     dense, indptr, indices, data, _ = X
     rows, starts, grades, labels, n_grades, n_pairs = queries

@@ -36,12 +36,11 @@ def row_sum(table, first, last, cols, vals, n):
 
 @kernel
 def hashed_advance(table, multiplier, identity, learn_identity, Q, D, chunk, scratch, firsts, tally):
-    """One pass over the preferences; changes ``table`` (H,) and, when learned, ``identity`` in place.
+    """Take a step for each preference; change ``table`` (H,) and, when learned, ``identity`` in place.
 
-    ``identity`` (1,) is the amount of the identity beside the table, empty when there is none. ``multiplier`` is P, up
-    to 2^31, so that no product overflows. All buckets are read before any is written, and pairs that share one add
-    up in it. ``firsts`` (words of a query,) is room for the bucket of column 0 in each row. ``tally`` as in
-    ``dense_advance``.
+    ``identity`` (1,) is the amount of the identity next to the table, empty without an identity. ``multiplier`` is P,
+    up to 2^31, safe from overflow. All buckets are read before any is written, and pairs with a common bucket add up.
+    ``firsts`` (words of a query,) is scratch for the bucket of column 0 in each row. ``tally`` as in ``dense_advance``.
     """
     query, step_size = chunk.query, chunk.step_size
     cols, vals, starts, shared = scratch

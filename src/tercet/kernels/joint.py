@@ -12,9 +12,9 @@ from tercet.kernels.ftrl import ftrl_step
 def feature_differences(Q, D, columns, chunk, words, differences):
     """Write ``phi(q, better) - phi(q, worse)`` of each preference to ``differences`` (n, n_features).
 
-    ``columns`` are (n_words, n_fields, n_numbers): a document has words, the words of each field, then numbers; a query
-    has words, and in the column behind all of those what numbers are multiplied by. A field's feature is the inner
-    product of the query with the field. ``words`` float32 (n_words,) is all zeros before and after.
+    ``columns`` are (n_words, n_fields, n_numbers). A document has words, the words of each field, then numbers; a query
+    has words, and in the last column the factor of numbers. A field's feature is the inner product of the query with
+    the field. ``words`` float32 (n_words,) is all zeros before and after.
     """
     n_words, n_fields, n_numbers = columns
     first_number = n_words * (1 + n_fields)
@@ -45,10 +45,10 @@ def feature_differences(Q, D, columns, chunk, words, differences):
 
 @kernel
 def ftrl_preferences(differences, margins, targets, weights, prior, rules, sums, step):
-    """A step on ``w = prior + sums.w`` for each preference whose margin misses its target; returns the largest |z|.
+    """Take a step on ``w = prior + sums.w`` for each preference below its target; return the largest |z|.
 
-    ``differences`` (n, d) are those of features, ``margins`` (n,) what W gives to the preference, ``weights`` (n,) how
-    much it counts. ``step`` counts the preferences before.
+    ``differences`` (n, d) are differences of features, ``margins`` (n,) the margins by W, ``weights`` (n,) the weights
+    of the preferences. ``step`` is the number of earlier preferences.
     """
     n, d = differences.shape
     largest = 0.0

@@ -1,7 +1,7 @@
-"""Search where a few words decide: whoever is among the best must have one of them.
+"""Search by the few rare words that each of the best documents must have.
 
-Once so many good documents are known as are wanted, what common words can add is not enough by itself. The postings of
-the others are added up. What common words add is then looked up for those who may still be among the best.
+Given a score reached by k documents, common words alone may not reach this score. Only postings of the rare words are
+then summed. The parts of common words are looked up for the remaining candidates.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _TINY = np.float32(2.0**-100)  # what is above zero
 
 @helper
 def search_leading(segment, words, n, units, threshold, dead, first_row, scratch, heap, size, candidates):
-    """Offer the documents of a segment to the heap, if that takes less than adding up all postings.
+    """Offer the documents of a segment to the heap, if cheaper than a sum of all postings.
 
-    n           terms in the order of ``scratch``
-    units       how many of the units of sums a score of 1 is, and how far off sums may be
-    threshold   a score that as many documents reach as are wanted
+    n           number of terms, in the order of ``scratch``
+    units       the score 1 in units of sums, and the error of sums
+    threshold   a score reached by k documents
 
-    Returns the new size of the heap, and -1; or, where it would take more, how many terms were added to the sums.
+    Return the new size of the heap, and -1; or, if too expensive, the number of summed terms.
     """
     postings, _, rows, _ = segment
     _, order, _, _, _, _, rest, left, _, _ = scratch
@@ -63,9 +63,9 @@ def search_leading(segment, words, n, units, threshold, dead, first_row, scratch
 
 @helper
 def reached_by_few(segment, words, n_terms, per_unit, dead, scratch, sample, candidates):
-    """A score that as many documents reach as the sample is long, from those with the first terms; -inf if unknown.
+    """Return a score reached by k documents with the first terms, k the length of the sample; -inf if unknown.
 
-    All sums are as they were.
+    All sums are unchanged.
     """
     postings, _, rows, _ = segment
     sums, order, left = scratch.sums[: rows[0].size - 1], scratch.order, scratch.left
@@ -94,7 +94,7 @@ def reached_by_few(segment, words, n_terms, per_unit, dead, scratch, sample, can
 
 @helper
 def _list_one(postings, term, single, sums, need, candidates):
-    """List the documents with a term whose part of the sum is so large, and that are not dead."""
+    """List the living documents with a single term and a sum of at least ``need``."""
     starts, docs, values = postings
     n = np.int64(0)
     for a in range(np.int64(starts[term]), np.int64(starts[term + 1])):
@@ -106,7 +106,7 @@ def _list_one(postings, term, single, sums, need, candidates):
 
 @helper
 def _list_touched(postings, order, n_terms, sums, need, candidates):
-    """List the documents with one of the first terms whose sums are so large; all sums are zero then."""
+    """List the documents with one of the first terms and a sum of at least ``need``; reset all sums to zero."""
     starts, docs, _ = postings
     n = np.int64(0)
     for i in range(n_terms):
@@ -146,9 +146,9 @@ def _n_reaching(sums, limit):
 
 @helper
 def _offer_leading(segment, words, n, positions, units, threshold, first_row, scratch, heap, size, candidates):
-    """Offer the n candidates, with what the terms before the first of the places add, to a heap.
+    """Offer the n candidates, with their sums over the leading terms, to a heap.
 
-    What the terms between the places add is looked up for candidates alone, of whom each term leaves fewer.
+    Parts of the remaining terms are looked up for candidates alone; each term leaves fewer candidates.
     """
     per_unit, wrong = units
     postings, _, rows, _ = segment
@@ -185,9 +185,9 @@ def _offer_leading(segment, words, n, positions, units, threshold, first_row, sc
 
 @helper
 def _value_of(docs, values, start, stop, n_docs, d):
-    """The value of a document in the postings from start to stop, which rise; 0 where it is not among them.
+    """Return the value of a document in the rising postings from start to stop, or 0.
 
-    It is looked for from where it would be if they were spread evenly.
+    The search starts at the position of the document in evenly spread postings.
     """
     if start == stop:
         return np.float32(0.0)

@@ -42,14 +42,14 @@ def ends_token(byte):
 
 @helper
 def token_end(text, position):
-    """Where the token that `position` is in ends."""
+    """Return the end of the token at `position`."""
     while not ends_token(text[position]):
         position += 1
     return position
 
 
 class ParsedLines(NamedTuple):
-    """How far `parse_lines` came, and how many of each it filled in."""
+    """Progress of `parse_lines`, and the filled length of each array."""
 
     outcome: int  # ALL_READ, or what the token it stopped at is
     begin: int  # of that token, and its end
@@ -65,23 +65,23 @@ class ParsedLines(NamedTuple):
 
 @kernel
 def parse_lines(text, largest_id, needs_qid, grades, odd_grades, row_ends, comments, runs, columns, values, unsettled):
-    """Parse whole lines; blank lines and lines that hold a comment only are no rows.
+    """Parse whole lines; blank lines and comment lines are no rows.
 
     text       (n_bytes,)     uint8, its last byte is a newline
     largest_id                the largest feature id allowed
-    needs_qid                 whether a line without qid is refused; otherwise its qid is empty
-    Filled in, with room for as many as the text can hold:
+    needs_qid                 refuse a line without qid; otherwise its qid is empty
+    Filled in, with room for the whole text:
     grades     (n_rows,)      int64
-    odd_grades (n_odd, 3)     grades left to the caller, since they are not whole or too long: which row, where the
-                              token begins and ends. With no room for one, it is refused
-    row_ends   (n_rows,)      how many values there are up to and with this row
-    comments   (n_rows, 2)    where the text after ``#`` begins and ends; equal when there is none
-    runs       (n_rows, 4)    for every stretch of rows with one qid: its first row, the number of that line in
-                              the text (from 1), where the qid begins and ends
-    columns    (n_values,)    feature ids less 1, of values that are not 0
+    odd_grades (n_odd, 3)     fractional or long grades, left to the caller: row, begin and end of the token. A grade
+                              without room is refused
+    row_ends   (n_rows,)      number of values up to and with this row
+    comments   (n_rows, 2)    begin and end of the text after ``#``; equal without a comment
+    runs       (n_rows, 4)    for every stretch of rows with the same qid: its first row, the line number in the text
+                              (from 1), begin and end of the qid
+    columns    (n_values,)    feature ids less 1, of nonzero values
     values     (n_values,)    float32
-    unsettled  (n_values, 3)  values left to the caller, written 0: which value, where its digits begin and end
-    Returns `ParsedLines`.
+    unsettled  (n_values, 3)  values left to the caller, written 0: number of the value, begin and end of its digits
+    Return `ParsedLines`.
     """
     n_rows = 0
     n_odd = 0
@@ -225,7 +225,7 @@ def fill_dense(row_ends, columns, values, X):
 
 @helper
 def write_whole(buffer, position, number, n_least):
-    """Write a whole number of 0 or more in at least `n_least` digits at `position`; return where it ends."""
+    """Write a whole number of 0 or more in at least `n_least` digits at `position`; return the end."""
     n_digits = 1
     limit = 10
     while number >= limit and n_digits < 18:
@@ -240,16 +240,16 @@ def write_whole(buffer, position, number, n_least):
 
 @kernel
 def format_rows(row, row_ends, columns, values, bits, buffer, stops):
-    """Write `` id:value`` for the values of each row, in the fewest decimals that `parse_lines` reads as the value.
+    """Write `` id:value`` for the values of each row, in the fewest decimals with the same float32.
 
     row                     the first row to write
-    row_ends   (n_rows,)    how many values there are up to and with a row
+    row_ends   (n_rows,)    number of values up to and with a row
     columns    (n_values,)  feature ids less 1
     values     (n_values,)  float32, finite; bits are the same as int32
     Filled in:
     buffer     (n_bytes,)   uint8, room for BYTES_OF_A_FEATURE a value
-    stops      (n_rows,)    where each row ends in it
-    Returns the first row not written: the number of rows, or one with a value that needs an exponent.
+    stops      (n_rows,)    end of each row in the buffer
+    Return the first row not written: the number of rows, or a row with a value that needs an exponent.
     """
     position = 0
     first = row_ends[row - 1] if row > 0 else 0

@@ -18,14 +18,13 @@ def prefetch_row(F, row):
 
 @kernel
 def lowrank_advance(U, V, diagonal, learn_diagonal, rare, Q, D, chunk, scratch, tally):
-    """One pass over the preferences; changes ``U``, ``V`` and, when learned, ``diagonal`` in place.
+    """Take a step for each preference; change ``U``, ``V`` and, when learned, ``diagonal`` in place.
 
-    ``U`` (n_query_terms, n_components) and ``V`` (n_doc_terms, n_components) hold a word's factors in one row; for
-    the tied model both are the same array. ``diagonal`` (n_terms,) is empty when there is none. Both gradients are
-    taken at the old U and V. ``tally`` as in ``dense_advance``.
+    ``U`` (n_query_terms, n_components) and ``V`` (n_doc_terms, n_components) hold a word's factors in one row; the tied
+    model has one array for both. ``diagonal`` (n_terms,) is empty without a diagonal. Both gradients are taken at the
+    old U and V. ``tally`` as in ``dense_advance``.
 
-    ``rare`` (n_query_terms,) and (n_doc_terms,) marks words whose factors are zero and stay so; both are empty when
-    there are none.
+    ``rare`` (n_query_terms,) and (n_doc_terms,) marks words with factors of zero; both are empty without such words.
     """
     cols, vals, shared_cols, shared_vals = scratch
     q_indptr, q_indices, q_data = Q
@@ -87,10 +86,10 @@ def lowrank_advance(U, V, diagonal, learn_diagonal, rare, Q, D, chunk, scratch, 
 
 @kernel
 def queries_advance(U, latent, positions, diagonal, learn_diagonal, rare_q, Q, D, chunk, scratch, tally):
-    """One pass over the preferences with V as it is; changes ``U`` and, when learned, ``diagonal`` in place.
+    """Take a step for each preference with constant V; change ``U`` and, when learned, ``diagonal`` in place.
 
-    ``latent`` (n, n_components) has V d in rows, and ``positions`` (2, n_preferences) which of them are those of the
-    better and the worse documents. The rest as in ``lowrank_advance``.
+    ``latent`` (n, n_components) has V d in rows, and ``positions`` (2, n_preferences) the rows of the better and the
+    worse documents. All else as in ``lowrank_advance``.
     """
     cols, vals, shared_cols, shared_vals = scratch
     q_indptr, q_indices, q_data = Q

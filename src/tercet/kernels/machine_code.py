@@ -92,7 +92,7 @@ def cache_problem(folder: Path) -> str | None:
 
 
 class Helper(CPUDispatcher):
-    """What `helper` gives: Python cannot call it, and a call says so instead of ending the process."""
+    """Result of `helper`: a call from Python raises an error instead of ending the process."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         raise TypeError(f"{self.py_func.__name__} is a helper, which only kernels call; @kernel makes it one")

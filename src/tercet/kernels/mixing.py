@@ -1,7 +1,7 @@
-"""What happens to weights between two rounds on a cluster: changes found, added and mixed in.
+"""Weights between two rounds on a cluster: changes are added and mixed in.
 
 Sparse rows are ``(indptr int64, columns uint16 or int32, values float32)``, the columns of a row sorted. ``here``
-(n,) has, for each row of a result, its row in an operand, or -1 where the operand has none.
+(n,) has, for each row of a result, its row in an operand, or -1 if absent.
 """
 
 import numpy as np

@@ -20,7 +20,7 @@ def gains_of(grades):
 
 @helper
 def best_gain(gains):
-    """What the documents in their best order add up to."""
+    """Return the gain of the documents in their best order."""
     ordered = np.sort(gains)
     total = 0.0
     for rank in range(gains.size):

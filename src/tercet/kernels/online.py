@@ -5,7 +5,7 @@ b ahead of w. With ``gap = target - margin``, the step adds ``min(gap, reach * t
 where the gap is not above 0. A step may be confined to its largest pairs and to a Euclidean length.
 
 A table is ``(keys int64, levels float64)``, both (n_slots,), a power of two: open addressing with linear probing. A key
-is ``i * n_doc_terms + j``, FREE where there is none. Levels hold owed shrinkage as ``sparse_rows`` has it: with ``cum``
+is ``i * n_doc_terms + j``, FREE where there is none. Levels hold owed shrinkage as in ``sparse.py``: with ``cum``
 the shrinkage handed out so far, a weight w is kept as ``sign(w) (|w| + cum)``. Sums are taken in their order, so that a
 preference gives the same bits alone and in any portion of many.
 """
@@ -26,7 +26,7 @@ def in_order(function):
 
 @in_order
 def probed(keys, key, slot):
-    """The first slot from one on that has a key, or is free."""
+    """Return the first slot, from a slot on, with a key or free."""
     last = keys.size - 1
     while keys[slot] != key and keys[slot] != FREE:
         slot = (slot + 1) & last
@@ -35,7 +35,7 @@ def probed(keys, key, slot):
 
 @in_order
 def slot_of(keys, key):
-    """The slot that has a key, or the free one where it would be."""
+    """Return the slot of a key, or the free slot for the key."""
     hashed = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20))
     return probed(keys, key, hashed & (keys.size - 1))
 
@@ -73,9 +73,9 @@ def margin_of(table, n_doc_terms, q_terms, q_values, cols, vals, n, cum, slots):
 
 @in_order
 def propose(n_doc_terms, q_terms, q_values, cols, vals, n, gap, target, reach, bounds, step_keys, step_change, slots):
-    """The step for a gap above 0: writes the pairs it changes, by rising key, and by how much; returns their number.
+    """Write the pairs of the step for a gap above 0, by rising key, and their changes; return their number.
 
-    ``slots`` are those of all pairs of the query with x; what is left in front are those of the step.
+    ``slots`` are the slots of all pairs of the query with x; afterwards its first entries are the slots of the step.
     """
     m = q_terms.size * n
     move = min(gap, reach * target)
@@ -125,9 +125,9 @@ def put_weight(table, slot, key, weight, largest, cum):
 
 @in_order
 def add_step(table, keys, change, slots, share, largest, cum):
-    """Add a share of a step, weights kept within ``largest``; returns how many pairs are new.
+    """Add a share of a step, with weights limited to ``largest``; return the number of new pairs.
 
-    ``slots`` are those of its pairs, as `margin_of` found them; there must be free ones.
+    ``slots`` are the slots of its pairs from `margin_of`; free slots must exist.
     """
     n_new = 0
     for k in range(keys.size):

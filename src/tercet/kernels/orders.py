@@ -1,4 +1,4 @@
-"""How two orders of the rows of a query agree, by pairs, in O(n log n)."""
+"""Agreement of two orders of the rows of a query, by pairs, in O(n log n)."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def count_inversions(values, spare):
 
 @kernel
 def count_pairs(y, scores, starts, counts):
-    """Compare the order of scores with that of grades in every query.
+    """Compare the order of scores with the order of grades in every query.
 
-    y, scores (n,), rows of a query together, by rising grade, of equal ones by rising score; starts (n_queries + 1,);
+    y, scores (n,), rows of a query together, by rising grade, then by rising score; starts (n_queries + 1,);
     counts (n_queries, 5) receives pairs in all, in opposite order, equal in grade, equal in score, equal in both
     """
     spare = np.empty(scores.size)
@@ -71,9 +71,10 @@ def pair_counts(
 
 
 def disagreement(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The disagreement error of each query that has pairs (Tsivtsivadze et al. 2008, equation 1), from `pair_counts`.
+    """Return the disagreement error of each query with pairs (Tsivtsivadze et al. 2008, equation 1), from
+    `pair_counts`.
 
-    Ties in one of the two, grade or score, count a half.
+    Ties in grade or score, but not in both, count a half.
     """
     n_pairs, opposite, tied_grades, tied_scores, tied_both = counts[counts[:, 0] > 0].T
     return (opposite + 0.5 * (tied_grades + tied_scores - 2 * tied_both)) / n_pairs

@@ -1,8 +1,8 @@
-"""Losses over the documents of one query, and how they change with each document's score.
+"""Losses over the documents of one query, and their derivatives by each document's score.
 
-A pair is two documents of different grades; it is violated by ``margin - (score of better - score of worse)`` where
-that is positive. All pairs of n documents are looked at in O(n log n): in the order of the scores, the documents that
-violate with a given one form a growing prefix, and trees over the grades hold their number and the sum of their scores.
+A pair is two documents of different grades, violated by ``margin - (score of better - score of worse)`` if positive.
+All pairs of n documents take O(n log n): in the order of the scores, the documents in violation with a given document
+form a growing prefix, and trees over the grades hold their number and the sum of their scores.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class QueryDocs(NamedTuple):
 
 @helper
 def tree_add(tree, position, value):
-    """Add ``value`` at ``position`` of a Fenwick tree (n + 1,); places count from 0.
+    """Add ``value`` at ``position`` of a Fenwick tree (n + 1,); positions count from 0.
 
-    A small one holds the sums themselves: a few additions cost less than a walk whose length nobody can foresee.
+    A small tree holds the sums: a few additions cost less than a walk of unpredictable length.
     """
     if tree.size <= SMALL_TREE:
         for n in range(tree.size):
@@ -65,9 +65,9 @@ def tree_sum(tree, n):
 
 @helper
 def in_score_order(scores, grades, margin):
-    """Documents from the lowest score up: their order, scores, scores less the margin, and grades.
+    """Return documents from the lowest score up: their order, scores, scores less the margin, and grades.
 
-    Scores are taken from the middle one, so that sums of them keep their digits where all scores are large.
+    Scores are relative to the median, to keep the digits of sums of large scores.
     """
     n = scores.size
     order = np.argsort(scores)
@@ -82,7 +82,7 @@ def in_score_order(scores, grades, margin):
 
 @helper
 def slopes_within_margin(scores, lowest, grades, n_grades, margin, power, slopes):
-    """`hinge_slopes` where no two scores are a margin apart: every pair is violated, and no order is needed."""
+    """Compute `hinge_slopes` for scores within a margin: every pair is violated, in any order."""
     n = scores.size
     # Of all grades below: how many documents, and the sum of their scores.
     counts, sums = np.zeros(n_grades + 1), np.zeros(n_grades + 1)
@@ -120,10 +120,10 @@ def weighted_slopes(scores, grades, margin, power, slopes):
 
 @kernel
 def hinge_slopes(scores, grades, n_grades, margin, power, slopes):
-    """The summed loss of all pairs of one query, and in ``slopes`` its derivative by each score; O(n log n).
+    """Return the summed loss of all pairs of one query, and in ``slopes`` its derivative by each score; O(n log n).
 
-    scores (n,) finite; grades (n,) int32 in 0 … n_grades - 1; power HINGE or SQUARED_HINGE. Where a pair reaches the
-    margin exactly, its derivative is taken as 0.
+    scores (n,) finite; grades (n,) int32 in 0 … n_grades - 1; power HINGE or SQUARED_HINGE. The derivative of a pair
+    exactly at the margin is 0.
     """
     n = scores.size
     if n == 0:

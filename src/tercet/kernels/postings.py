@@ -1,6 +1,6 @@
-"""A segment of an index as kernels take it, and the sums and scores of its documents.
+"""A segment of an index for kernels, and the sums and scores of its documents.
 
-A segment holds at most 65,536 documents, so a posting names its document in two bytes and the sums of all documents
+A segment holds at most 65,536 documents: a posting stores its document in two bytes, and the sums of all documents
 stay in the second-level cache. ``words`` float64 (n_parts, n_terms) is the expanded query, a part of W in a row.
 """
 
@@ -20,7 +20,7 @@ NONE = np.int64(0)  # a literal 0 and each type of a row or a score would be com
 
 
 class SegmentArrays(NamedTuple):
-    """One segment of an index as it is searched."""
+    """Arrays of one segment of an index for search."""
 
     postings: Any  # CsrRows: starts uint32 (n_terms + 1), docs uint16, values float32: the documents of each term
     bounds: NDArray[Any]  # float32 (n_terms, 2), largest and smallest value of each term, or 0
@@ -29,10 +29,10 @@ class SegmentArrays(NamedTuple):
 
 
 def table_row(segment: SegmentArrays, dead: NDArray[Any], first_row: int) -> tuple[list[int], float]:
-    """Where a segment and its dead rows lie in memory, for a table that kernels go through, and its longest row.
+    """Return the addresses of a segment and its dead rows, and its longest row, for a table of segments.
 
-    Handing over the arrays of each segment would cost a short query more than the search. Whoever makes a table keeps
-    the arrays.
+    Passing the arrays of each segment would cost a short query more than the search. The owner of a table keeps the
+    arrays alive.
     """
     arrays = (*segment.postings, segment.bounds, *segment.rows, dead)
     n_docs, n_terms = len(segment.rows[0]) - 1, len(segment.bounds)
@@ -72,7 +72,7 @@ def segment_at(table, lengths, i):
 
 
 class SearchScratch(NamedTuple):
-    """EntryBuffers for a search; those without a size are one longer than the words of a query."""
+    """Buffers of a search; buffers without a size are longer by 1 than the words of a query."""
 
     sums: NDArray[Any]  # float32 (n_docs,), all zero before and after
     order: NDArray[Any]  # int32
@@ -87,7 +87,7 @@ class SearchScratch(NamedTuple):
 
 
 class Heap(NamedTuple):
-    """The best documents so far, the worst of them at the root."""
+    """The best documents, with the worst of them at the root."""
 
     score: NDArray[Any]  # (k,)
     row: NDArray[Any]  # int32 (k,)
@@ -132,7 +132,7 @@ def wipe(words, union):
 
 @helper
 def weight_of(words, term):
-    """What all parts of W give to a term."""
+    """Return the sum of a term's weights over all parts of W."""
     weight = 0.0
     for p in range(words.shape[0]):
         weight += words[p, term]
@@ -151,7 +151,7 @@ def add_up(postings, words, order, start, stop, per_unit, sums):
 
 @helper_in_order
 def score_row(row, rows, words):
-    """The score of a document by its row, and whether it has one of the words."""
+    """Return the score of a document by its row, and True if the document has a word of the query."""
     starts, terms, values = rows
     start, stop = np.int64(starts[row]), np.int64(starts[row + 1])
     total = 0.0
@@ -202,7 +202,7 @@ def score_latent(rows, factors, query, typical_length, scores):
 
 @helper
 def some_reach(sums, first, limit):
-    """Whether one of the TOGETHER sums from ``first`` on is so large; fewer than that at the end are not looked at."""
+    """Return True if one of TOGETHER sums from ``first`` on reaches the limit; a shorter rest always returns True."""
     if first + TOGETHER > sums.size:
         return True
     some, least = False, np.float32(limit)
@@ -213,7 +213,7 @@ def some_reach(sums, first, limit):
 
 @helper
 def kept(candidates, n, least):
-    """Leave out those below a score that was known only later; returns how many are left."""
+    """Drop the candidates below a score; return the number of candidates left."""
     kept = 0
     for i in range(n):
         if candidates.scores[i] >= least:

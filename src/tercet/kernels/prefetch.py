@@ -30,7 +30,7 @@ def prefetch(typing_context, matrix, row, column):
 
 @helper
 def line_starts(cols, n, starts):
-    """Write one column of each cache line that ``cols``, which rise, touch to ``starts``; return their number."""
+    """Write one column of each cache line touched by the rising ``cols`` to ``starts``; return their number."""
     m, last = 0, -1
     for j in range(n):
         line = cols[j] // LINE

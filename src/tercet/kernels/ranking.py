@@ -1,4 +1,4 @@
-"""Where chosen documents stand in a ranking, without sorting the whole ranking."""
+"""Ranks of chosen documents in a ranking, without a sort of the whole ranking."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tercet.kernels.compiler import helper, kernel
 
 @helper
 def count_greater(sorted_scores, value):
-    """How many of `sorted_scores` (falling, not empty) are greater than `value`; nothing to mispredict."""
+    """Return the number of `sorted_scores` (falling, not empty) above `value`, without unpredictable branches."""
     first = 0
     left = sorted_scores.shape[0]
     while left > 1:
@@ -35,17 +35,17 @@ def count_before(sorted_scores, sorted_columns, first, value, column):
 
 @kernel
 def rank_chosen(scores, row_starts, exclude, starts, columns, chosen, rank, at_least):
-    """Rank the chosen documents of every query; equal scores stand in column order.
+    """Rank the chosen documents of every query; equal scores rank in column order.
 
-    scores     (n_scores,)     the rows of scores, one after another, no NaN
-    row_starts (n_q + 1,)      where each query's scores begin
-    exclude    (n_q,)          column left out of the query's ranking, -1 for none; never a chosen one
-    starts     (n_q + 1,)      where each query's chosen documents begin
+    scores     (n_scores,)     the rows of scores, consecutive, without NaN
+    row_starts (n_q + 1,)      start of each query's scores
+    exclude    (n_q,)          column left out of the query's ranking, or -1; never a chosen column
+    starts     (n_q + 1,)      start of each query's chosen documents
     columns    (n_chosen,)     their columns within the row, best first per query, of equal scores ascending
     chosen     (n_chosen,)     the same columns, ascending per query
     Filled in, per query and best first:
-    rank       (n_chosen,)     how many documents stand before it
-    at_least   (n_chosen,)     how many documents, itself included, score at least as high
+    rank       (n_chosen,)     number of documents before the chosen document
+    at_least   (n_chosen,)     number of documents, itself included, with at least its score
     """
     for q in range(starts.shape[0] - 1):
         start, stop = starts[q], starts[q + 1]

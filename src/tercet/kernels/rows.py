@@ -1,6 +1,6 @@
-"""What kernels are given, and the steps that all learners share: sparse rows, chunks of preferences, the hinge.
+"""Arguments of kernels, and steps common to all learners: sparse rows, chunks of preferences, the hinge.
 
-Sparse rows have sorted, unique columns. The tuples have names, and Numba compiles them as they are.
+Sparse rows have sorted, unique columns. Numba compiles the named tuples directly.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Chunk(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """EntryBuffers for the words of two documents: their difference, and what it shares with a query."""
+    """Buffers for the words of two documents: their difference, and its overlap with a query."""
 
     cols: NDArray[Any]  # int32
     vals: NDArray[Any]  # float32
@@ -63,10 +63,10 @@ class Scratch(NamedTuple):
 
 @helper
 def violates(z, margin, tally):
-    """Whether the score difference z misses the margin: then ``tally`` gains a violation and its hinge loss.
+    """Return True if the score difference z misses the margin; ``tally`` then gains a violation and its hinge loss.
 
-    NaN counts as a violation and shows in the loss. A tally with room for it, (3 + n,), has in its third place how many
-    preferences there were so far and behind it the z of each.
+    NaN counts as a violation and shows in the loss. A longer tally, (3 + n,), has the number of earlier preferences at
+    2, followed by the z of each.
     """
     if tally.size > 2:
         tally[2] += 1

@@ -1,7 +1,7 @@
 """Scoring with any W. Matrices are tuples as in ``rows.py``, but Q and D in double precision.
 
-`score_docs` and `score_postings` add the same products in the same order, by ascending word. So which of them is taken
-changes no bit of a score, nor do the other queries of the call; equal documents have equal scores.
+`score_docs` and `score_postings` add the same products in the same order, by ascending word: both give the same bits,
+whatever the other queries of the call; equal documents have equal scores.
 """
 
 import numpy as np
@@ -29,9 +29,9 @@ def expand_sparse(Q, W, expanded):
 
 @kernel
 def expand_dense(Q, W, width, expanded):
-    """Like `expand_sparse` for W (n_query_terms, n_doc_terms), ``width`` columns at a time.
+    """Expand like `expand_sparse` for W (n_query_terms, n_doc_terms), ``width`` columns at a time.
 
-    The rows of W cut to that width stay in the cache from one query to the next.
+    Rows of W of this width stay in the cache from query to query.
     """
     q_indptr, q_indices, q_data = Q
     for left in range(0, W.shape[1], width):
@@ -47,13 +47,13 @@ def expand_dense(Q, W, width, expanded):
 
 @kernel_in_order
 def score_docs(D, words, sums, scores):
-    """Scores of all documents for a few expanded queries side by side.
+    """Score all documents for a few expanded queries side by side.
 
-    words  (n_doc_terms, n_lanes)  the expanded queries, a query in a lane; the lanes beyond the last query are spare
+    words  (n_doc_terms, n_lanes)  the expanded queries, a query in a lane; lanes beyond the last query are spare
     sums   (n_together, n_lanes)   scratch: the documents whose scores are written out together
     scores (n_q, n_docs)           filled in, n_q <= n_lanes
 
-    A word of a document is read for all lanes at once: n_lanes multiply-adds for one place to look up.
+    Each word of a document is read for all lanes at once: n_lanes multiply-adds for one lookup.
     """
     indptr, indices, data = D
     n_together, n_lanes = sums.shape
@@ -82,9 +82,9 @@ def score_docs(D, words, sums, scores):
 
 @kernel_in_order
 def score_postings(expanded, docs_by_word, scores):
-    """Scores (n_q, n_docs) for thinly expanded queries, which only look at documents that have one of their words.
+    """Score (n_q, n_docs) thinly expanded queries; reads only documents with a word of the query.
 
-    docs_by_word is D by columns: for each word its documents and what it weighs in them.
+    docs_by_word is D by columns: for each word its documents and its weight in each.
     """
     e_indptr, e_indices, e_data = expanded
     p_indptr, p_indices, p_data = docs_by_word
@@ -100,9 +100,10 @@ def score_postings(expanded, docs_by_word, scores):
 
 @kernel
 def score_pairs_sparse(Q, D, W, scratch, scores):
-    """``q'Wd`` of row i of Q with row i of D, in double precision; ``scratch`` (n_doc_terms,) is zero and stays so.
+    """Score row i of Q with row i of D by ``q'Wd``, in double precision; ``scratch`` (n_doc_terms,) is zero before and
+    after.
 
-    Where a row of W has more entries than the document words, most of them are jumped over.
+    In long rows of W most entries are skipped.
     """
     q_indptr, q_indices, q_data = Q
     d_indptr, d_indices, d_data = D
@@ -137,7 +138,7 @@ def score_pairs_sparse(Q, D, W, scratch, scores):
 
 @kernel
 def score_pairs_dense(Q, D, W, scores):
-    """Like `score_pairs_sparse` for W (n_query_terms, n_doc_terms), of which only the pairs that occur are read."""
+    """Score like `score_pairs_sparse` for W (n_query_terms, n_doc_terms); reads only the pairs of the texts."""
     q_indptr, q_indices, q_data = Q
     d_indptr, d_indices, d_data = D
     for i in range(scores.size):
@@ -176,7 +177,7 @@ def expand_hashed(Q, table, width, expanded):
 
 @helper
 def largest(positions):
-    """The largest of the places in a table, 0 when there are none. Unsigned indices need no test for a negative one."""
+    """Return the largest position in a table, 0 for none. Unsigned indices need no test for a negative index."""
     most = np.uint64(0)
     for j in range(positions.size):
         most = max(most, np.uint64(positions[j]))
@@ -228,9 +229,10 @@ def score_pairs_hashed(Q, D, table, scores):
 
 @kernel
 def score_listed(A, B, row_a, row_b, scratch, scores):
-    """The inner product of row ``row_a[i]`` of A with row ``row_b[i]`` of B.
+    """Return the inner product of row ``row_a[i]`` of A with row ``row_b[i]`` of B.
 
-    ``scratch`` (n_terms,) is zero and stays so. A row of A is laid out once for all pairs in a row that have it.
+    ``scratch`` (n_terms,) is zero before and after. A row of A is written out once for all consecutive pairs of the
+    row.
     """
     a_indptr, a_indices, a_data = A
     b_indptr, b_indices, b_data = B

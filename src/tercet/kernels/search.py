@@ -1,7 +1,7 @@
-"""Exact search of the segments of an index: postings first, the rows of the documents that may win last.
+"""Exact search of the segments of an index: postings first, the rows of candidates last.
 
-Postings are added up in whatever order prunes best, so those sums only decide who is looked at. What is returned comes
-from `score_row`, which adds by ascending term and part after part, as scoring without an index does.
+Postings are summed in the order that prunes best: these sums only select candidates. Returned scores come from
+`score_row`, by ascending term and part after part, as in scoring without an index.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ _SMALLEST_UNIT, _LARGEST_UNIT = 1e-200, 1e200  # beyond these, products of doubl
 
 @helper
 def _plan(postings, bounds, words, union, max_length, scratch):
-    """Put the terms in an order in which much is found soon, and say what those from each place on can add.
+    """Order the terms to find good documents soon, and bound the rest from each position on.
 
-    order (m,)      terms with postings here, those that can raise a score most for each of their postings first
-    rest  (m + 1,)  at most this much is added to any document from here on
-    left  (m + 1,)  postings from here on
+    order (m,)      terms with postings here, by the largest increase of a score per posting
+    rest  (m + 1,)  bound of all further additions to any document
+    left  (m + 1,)  number of further postings
 
-    Returns how many terms, a bound of the sum of sizes of all that is added to a document of at most that length, and
-    the same with each part of W for itself: parts that nearly cancel leave little but the rounding of `score_row`.
+    Return the number of terms, a bound of the summed sizes of all additions to a document of at most the longest
+    length, and the same for each part of W alone: parts that nearly cancel leave little but the rounding of
+    `score_row`.
     """
     starts = postings[0]
     _, order, by_bucket, ratio, bits, counts, rest, left, _, _ = scratch
@@ -106,7 +107,7 @@ def _plan(postings, bounds, words, union, max_length, scratch):
 
 @helper
 def _reached(sums, step, rows, words, base, has_base, sample):
-    """A score that as many documents reach as the sample is long; -inf where too few are known to count."""
+    """Return a score reached by k documents, k the length of the sample; -inf with too few known documents."""
     size = NONE
     for d in range(0, sums.size, step):
         if sums[d] > -np.inf and (has_base or sums[d] != 0.0):
@@ -127,15 +128,15 @@ def _reached(sums, step, rows, words, base, has_base, sample):
 
 @kernel
 def search_segments(table, lengths, words, union, base, slack, scratch, heap, candidates, size):
-    """Offer the documents of segments to a heap of the best; returns its new size and how many candidates there were.
+    """Offer the documents of segments to a heap of the best; return its new size and the number of candidates.
 
-    table, lengths   what `table_row` gives of each segment
-    base     float32 (n_docs,)  of a single segment: scores to start from, from low-rank factors, -inf where no
-                                candidate; else empty
-    slack    how far off ``base`` may be
+    table, lengths   from `table_row` for each segment
+    base     float32 (n_docs,)  of a single segment: first scores, from low-rank factors, -inf for excluded documents;
+                                else empty
+    slack    largest error of ``base``
 
-    ``candidates`` are scratch; with a base, they are all that may be among the best. Without a base only documents
-    with one of the words count.
+    ``candidates`` are scratch; with a base, they are all possible best documents. Without a base only documents with a
+    word of the query count.
     """
     n_candidates = 0
     for i in range(lengths.size):
@@ -171,7 +172,7 @@ def search_segments_for_all(table, lengths, words, query, union, scratch, heaps,
 
 @helper
 def _search_one(segment, words, union, base, dead, slack, first_row, scratch, heap, size, candidates):
-    """`search_segments` of one of them."""
+    """Search a single segment like `search_segments`."""
     postings, bounds, rows, limits = segment
     starts, docs, values = postings
     _, order, _, _, _, _, rest, left, sample_score, sample_row = scratch
@@ -300,7 +301,7 @@ def _search_one(segment, words, union, base, dead, slack, first_row, scratch, he
 
 @helper
 def _offer_all(rows, words, base, sums, first_row, heap, size, candidates):
-    """Offer every document whose sum is not -inf, for queries whose sums would leave the range of their numbers."""
+    """Offer every document whose sum is not -inf, for queries beyond the range of the sums' numbers."""
     n = 0
     for d in range(sums.size):
         if sums[d] == -np.inf:
@@ -327,9 +328,9 @@ def _highest(sums, step):
 
 @helper
 def _near(sums, has_base, threshold, wrong, best, candidates):
-    """List the documents whose sums are among the best, or so close below that rounding may have put them there.
+    """List the documents with the best sums, down to the best less the rounding error.
 
-    Sums of exactly zero are left out unless there is a base; ``best`` is scratch for as many as are wanted.
+    Sums of exactly zero are left out without a base; ``best`` is scratch of length k.
     """
     size, n = NONE, NONE
     for first in range(0, sums.size, TOGETHER):
@@ -349,7 +350,7 @@ def _near(sums, has_base, threshold, wrong, best, candidates):
 
 @helper
 def _near_touched(postings, union, sums, threshold, wrong, best, candidates):
-    """Like `_near` where few documents have a word: only those are looked at, and their sums made zero again."""
+    """List like `_near` if few documents have a word: reads only these, and resets their sums to zero."""
     starts, docs, _ = postings
     size, n = NONE, NONE
     for i in range(union.size):

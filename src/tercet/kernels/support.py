@@ -14,12 +14,11 @@ N_DIGITS = 1 << DIGIT_BITS
 
 @kernel
 def support_advance(values, columns, indptr, delta, Q, D, chunk, scratch, tally):
-    """One pass over the preferences; changes ``values``, the entries of W row after row, in place.
+    """Take a step for each preference; change ``values``, the entries of W row by row, in place.
 
-    Row r has the entries ``indptr[r]`` to ``indptr[r + 1]``. ``columns`` has the column of each, unsigned so that no
-    index is tested for a negative one; other entries of W are zero and stay so. ``delta`` (n_doc_terms,) is all zeros
-    before and after: it holds d+ - d- during a step, so that a row is read from its start to its end, whatever words
-    the documents have. See ``dense_advance``.
+    Row r has the entries ``indptr[r]`` to ``indptr[r + 1]``. ``columns`` has the column of each, unsigned to avoid
+    tests for negative indices; all other entries of W stay zero. ``delta`` (n_doc_terms,) is all zeros before and
+    after: during a step it holds d+ - d-, and each row is read once from start to end. See ``dense_advance``.
     """
     cols, vals = scratch.cols, scratch.vals
     q_indptr, q_indices, q_data = Q
@@ -55,8 +54,8 @@ def support_advance(values, columns, indptr, delta, Q, D, chunk, scratch, tally)
 def largest_of_rows(values, columns, kept_values, kept_columns, counts):
     """Write the largest entries of each row, by size, and their columns to ``kept_values``, ``kept_columns``.
 
-    As many as these have room for; of equal ones the first, and in the order they have. Values are the bits (int32) of
-    floats; ``columns`` is empty where a row has all of them. ``counts`` (N_DIGITS,) is scratch.
+    Their width is the number of entries; ties go to the first entry, and entries keep their order. Values are the bits
+    (int32) of floats; ``columns`` is empty for a full row. ``counts`` (N_DIGITS,) is scratch.
     """
     n_kept = kept_values.shape[1]
     for r in range(values.shape[0]):

@@ -1,4 +1,4 @@
-"""The best k of each row of scores, and of entries that come one by one."""
+"""The best k of each row of scores, and of a stream of entries."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ def _comes_after(score_a, row_a, score_b, row_b):
 
 @helper
 def _sift_down(heap_score, heap_row, size, score, row):
-    """Put an entry at the root of a heap of that size and let it sink to its place."""
+    """Put an entry at the root of a heap of a size and let the entry sink to its place."""
     slot = 0
     while True:
         child = 2 * slot + 1
@@ -31,7 +31,7 @@ def _sift_down(heap_score, heap_row, size, score, row):
 
 @helper
 def _sift_up(heap_score, heap_row, size, score, row):
-    """Put an entry behind the last of a heap of that size and let it rise to its place."""
+    """Put an entry behind the last of a heap of a size and let the entry rise to its place."""
     slot = size
     while slot > 0:
         up = (slot - 1) // 2
@@ -44,9 +44,9 @@ def _sift_up(heap_score, heap_row, size, score, row):
 
 @helper
 def offer(heap_score, heap_row, size, score, row):
-    """Offer an entry to a heap that keeps the best, as many as the arrays are long; returns how many it has now.
+    """Offer an entry to a heap of the best, at most the length of the arrays; return its new size.
 
-    The root is the worst kept entry. Entries may come in any order of rows.
+    The root is the worst entry of the heap. Entries may come in any order of rows.
     """
     if size < heap_score.size:
         _sift_up(heap_score, heap_row, size, score, row)

@@ -1,4 +1,4 @@
-"""What every part of a bilinear form is, and how parts keep their arrays."""
+"""Base of the parts of a bilinear form, and the storage of their arrays."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Pairs(NamedTuple):
 class Part(ABC):
     """One scaled part of W, ``scale * part`` (n_query_terms, n_doc_terms).
 
-    A new part is a dataclass with these methods and a line in ``PARTS`` in ``value.py``. Its fields are what is saved.
-    What is not abstract here holds for a W of any form, and is overridden where a form allows more.
+    A new part is a dataclass with these methods and a line in ``PARTS`` in ``value.py``. Its fields are saved. Concrete
+    methods here hold for a W of any form; special forms override them.
 
     Examples
     --------
@@ -60,11 +60,11 @@ class Part(ABC):
     @property
     @abstractmethod
     def n_stored(self) -> int:
-        """How many numbers the part keeps."""
+        """Number of stored numbers."""
 
     @abstractmethod
     def expand(self, Q: Matrix) -> Any:
-        """Rows ``q'W`` (n_q, n_doc_terms), sparse where W is, dense where W is."""
+        """Return rows ``q'W`` (n_q, n_doc_terms), sparse for a sparse W, dense for a dense W."""
 
     @abstractmethod
     def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
@@ -86,11 +86,11 @@ class Part(ABC):
         return np.asarray(D.astype(np.float64).multiply(expanded).sum(axis=1)).ravel()
 
     def doc_scale(self, D: Matrix) -> NDArray[np.float64] | None:
-        """What each document's scores are multiplied by (n_d,); None where W is all there is to a score."""
+        """Return a factor for each document's scores (n_d,), or None."""
         return None
 
     def query_scale(self, Q: Matrix) -> NDArray[np.float64] | None:
-        """What each query's scores are multiplied by (n_q,); None where W is all there is to a score."""
+        """Return a factor for each query's scores (n_q,), or None."""
         return None
 
     def pairs(self, q: Matrix, d: Matrix) -> Pairs:
@@ -104,9 +104,9 @@ class Part(ABC):
         return Pairs(q.indices[a].astype(np.int32), d.indices[b].astype(np.int32), contribution[a, b])
 
     def plain(self) -> Part:
-        """The same W as an identity, a diagonal, a dense, a sparse or a low-rank part; the part itself where it is one.
+        """Return the same W as an identity, a diagonal, a dense, a sparse or a low-rank part.
 
-        Where that would be too large, it raises `MemoryLimitError`.
+        Raises `MemoryLimitError` if too large.
         """
         return self
 
@@ -121,34 +121,34 @@ class Part(ABC):
         return None
 
     def ungrown(self, n_added: int) -> Part:
-        """The part without the last rows and columns of a low-rank W, where `grown` made them; else the part."""
+        """Return the part without the last rows and columns of a low-rank W, if added by `grown`."""
         return self
 
     # -- its form -----------------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
-        """What it is called where weights are shown."""
+        """Name in printed weights."""
         return type(self).__name__
 
     @property
     def is_diagonal(self) -> bool:
-        """Whether words are paired with themselves only, so that both sides must have one vocabulary."""
+        """True if words are paired with themselves only, in one vocabulary."""
         return False
 
     @property
     def is_sparse(self) -> bool:
-        """Whether W's entries are stored one by one, or lie on its diagonal, or come from such through word maps."""
+        """True if the entries of W are stored singly, or form a diagonal, perhaps behind word maps."""
         return False
 
     @property
     def is_low_rank(self) -> bool:
-        """Whether `plain` gives a low-rank part."""
+        """True if `plain` returns a low-rank part."""
         return False
 
     @property
     def inner(self) -> Part | None:
-        """The part that word maps lead to; None where there are no maps."""
+        """The part behind word maps, or None."""
         return None
 
     @property
@@ -158,34 +158,34 @@ class Part(ABC):
 
     @property
     def identity(self) -> float | None:
-        """The weight of the identity, where that is all the part is."""
+        """Weight of the identity, if the part is an identity."""
         return None
 
     @property
     def diagonal(self) -> NDArray[np.float64] | None:
-        """The learned diagonal, where that is all the part is."""
+        """The learned diagonal, if the part is a diagonal."""
         return None
 
     @property
     def matrix(self) -> Matrix | None:
-        """W as CSR, where the part is neither identity, diagonal nor of low rank.
+        """W as CSR, unless the part is an identity, a diagonal or of low rank.
 
-        Where that would be too large, it raises `MemoryLimitError`.
+        Raises `MemoryLimitError` if too large.
         """
         plain = self.plain()
         return plain.matrix if plain is not self else None
 
     def expand_entries(self, Q: Matrix) -> CsrRows:
-        """``expand`` as the arrays of sparse rows, without a matrix where none is needed: to make one takes longer."""
+        """``expand`` as the arrays of sparse rows, without the cost of a matrix if possible."""
         expanded = self.expand_block(Q)
         if not sparse.issparse(expanded):
             expanded = sparse.csr_array(expanded)
         return CsrRows(expanded.indptr, expanded.indices, expanded.data)
 
     def row_limits(self, shared: bool) -> NDArray[np.float64]:
-        """For each query term, a size that none of its weights on other terms exceeds (n_query_terms,).
+        """Return an upper bound of each query term's weights on other terms (n_query_terms,).
 
-        ``shared`` says that term i of queries is term i of documents, so that W's diagonal is no weight on another.
+        ``shared`` means that query term i is document term i: W's diagonal is then no weight on another term.
         """
         return np.full(self.shape[0], np.inf)  # looked at one by one
 
@@ -196,11 +196,13 @@ class Part(ABC):
         raise NotImplementedError(f"{self.name} is no plain part")
 
     def row_entries(self, per_doc_term: NDArray[Any]) -> NDArray[Any] | None:
-        """How many entries each row of ``W B`` has at most, row j of B having ``per_doc_term[j]``; None for all."""
+        """Return a bound of the entries in each row of ``W B``, for ``per_doc_term[j]`` entries in row j of B; None for
+        all.
+        """
         return None
 
     def sharing(self, others: Sequence[Part]) -> Part:
-        """The part; a mapped one with the very part that one of the others maps, where it is the same."""
+        """Return the part; a mapped part shares its inner part with an equal inner part among the others."""
         return self
 
 
@@ -213,7 +215,7 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def same_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    """Whether two arrays are the same to the bit; empty ones are not."""
+    """Return True for two nonempty arrays with the same bits."""
     if a is b:
         return True
     if not a.size or a.dtype != b.dtype or a.shape != b.shape:
@@ -229,7 +231,7 @@ def check_finite(array: NDArray[Any], what: str) -> None:
 
 
 def frozen_single(array: Any, what: str, n_axes: int) -> NDArray[np.float32]:
-    """An array as parts keep it: float32, which is what a saved one must be, and read-only."""
+    """Return a read-only float32 array, the form of saved parts."""
     with np.errstate(over="ignore"):
         single = np.asanyarray(array, dtype=np.float32)  # one that is mapped stays so
     if single.ndim != n_axes:

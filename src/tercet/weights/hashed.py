@@ -73,7 +73,7 @@ class Hashed(Part):
         return self.table.size
 
     def starts(self, query_terms: NDArray[Any]) -> NDArray[np.int64]:
-        """Where in the table a query term's row of W begins; it goes on from there, round and round."""
+        """Return the start of a query term's row of W in the table; the row continues from there, cyclically."""
         return query_terms.astype(np.int64) * self.multiplier % self.table.size
 
     def _queries(self, Q: Matrix) -> CsrRows:
@@ -93,7 +93,7 @@ class Hashed(Part):
         return expanded
 
     def score(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
-        """A few documents have few words, of all that there are; queries are expanded to no other."""
+        """Score documents with few different words: queries are expanded to these words only."""
         doc_terms = _distinct(D.indices, self.n_doc_terms)
         if _COST_OF_PICKING * doc_terms.size > self.n_doc_terms:
             return score_expanded(self.expand, Q, D)
@@ -113,7 +113,7 @@ class Hashed(Part):
         return self.table[buckets % self.table.size].astype(np.float64) * self.scale
 
     def plain(self) -> Dense:
-        """All of W as a matrix; refused where it has more than 2²⁷ entries."""
+        """Return all of W as a matrix; refused above 2²⁷ entries."""
         n, m = self.shape
         if n * m > _MOST_ENTRIES:
             raise MemoryLimitError(

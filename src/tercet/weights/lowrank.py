@@ -20,9 +20,10 @@ class LowRank(Part):
     """``U'V`` with a word's factors in one row: U (n_query_terms, n_components), V (n_doc_terms, n_components).
 
     With ``typical_length`` the score of a document is divided by the length of its latent vector V'd and multiplied
-    by that constant, so that a document of typical length keeps its score: a per-document scale that costs nothing
-    at search time. With ``unit_queries`` a query's latent vector U'q has length 1 as well: with a ``typical_length`` of
-    1 the score is the cosine of the two. That changes no ranking, but does in a sum with other parts.
+    by this constant: a document of typical length keeps its score. The per-document scale costs nothing at search time.
+    With ``unit_queries`` a query's latent vector U'q has length 1 as well: with a ``typical_length`` of 1 the score is
+    the cosine of the two. ``unit_queries`` changes no ranking by this part alone, but a ranking by a sum with other
+    parts.
 
     Examples
     --------
@@ -135,23 +136,18 @@ class LowRank(Part):
 
 
 def _over_lengths(number: float, latent: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The number over the length of each row; 0 where it has none."""
+    """Divide a number by the length of each row; 0 for a row of length 0."""
     length = np.sqrt(np.einsum("ij,ij->i", latent, latent))
     return np.divide(number, length, out=np.zeros_like(length), where=length > 0)
 
 
-def truncated_sum(
-    parts: Sequence[LowRank],
-    n_components: int,
-    query_weight: NDArray[np.float64] | None = None,
-    doc_weight: NDArray[np.float64] | None = None,
-) -> LowRank:
-    """The sum of parts as one of at most ``n_components``: the nearest in squared error over all pairs of words.
+def truncated_sum(parts: Sequence[LowRank], n_components: int) -> LowRank:
+    """Return the sum of parts as one part of at most ``n_components``: the nearest in squared error over all pairs of
+    words.
 
     Truncated singular value decomposition of ``UV'``, with U and V the factors of all parts side by side (n, r), by way
     of their Gram matrices: O(n r²), and never a matrix of words by words. Each singular value is shared evenly between
-    the two sides; those below the rounding of single precision are left out. With weights of words, diagonals A and B,
-    it is that of ``A^½ UV' B^½``.
+    the two sides; values below the rounding of single precision are dropped.
     """
     if any(part.typical_length is not None or part.unit_queries for part in parts):
         raise InputError(
@@ -160,9 +156,9 @@ def truncated_sum(
         )
     queries, docs = [part.query_factors for part in parts], [part.doc_factors for part in parts]
     scale = np.concatenate([np.full(part.query_factors.shape[1], part.scale) for part in parts])
-    tied = all(part.tied for part in parts) and bool((scale > 0).all()) and query_weight is doc_weight
-    gram_u = _gram(queries, query_weight)
-    gram_v = gram_u if tied else _gram(docs, doc_weight)
+    tied = all(part.tied for part in parts) and bool((scale > 0).all())
+    gram_u = _gram(queries)
+    gram_v = gram_u if tied else _gram(docs)
     # Components are first made as long on one side as on the other, so that neither side's small ones are lost.
     length_u, length_v = np.sqrt(np.diagonal(gram_u)), np.sqrt(np.diagonal(gram_v)) * np.abs(scale)
     stretch_u, counts = np.ones(scale.size), (length_u > 0) & (length_v > 0)  # others add nothing, however long
@@ -178,14 +174,12 @@ def truncated_sum(
     return LowRank(query_factors=U, doc_factors=V)
 
 
-def _gram(factors: Sequence[NDArray[np.float32]], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    """``F' diag(weight) F`` (r, r) of factors side by side."""
+def _gram(factors: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
+    """``F'F`` (r, r) of factors side by side."""
     width = sum(F.shape[1] for F in factors)
     gram = np.zeros((width, width))
     for block in row_blocks(factors[0].shape[0], width):
         rows = np.hstack([F[block] for F in factors]).astype(np.float64)
-        if weight is not None:
-            rows *= np.sqrt(weight[block])[:, None]
         gram += rows.T @ rows
     return gram
 

@@ -23,20 +23,20 @@ _MANY_WORDS = 50  # that replace one
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Mapped(Part):
-    """``W = A' part B``: words are replaced by others, each by some share, and the part weighs those.
+    """``W = A' part B``: words are replaced by shares of other words, weighed by the part.
 
-    Correlated feature hashing is this with A and B the map that `CorrelatedWords` learns. Explanations and related
-    words are in terms of the original words.
+    Correlated feature hashing has the map of `CorrelatedWords` as A and B. Explanations and related words are in terms
+    of the original words.
 
-    Scoring costs that of the part for the mapped texts; the texts of a call are mapped once. A pair of words costs as
-    many pairs of the part as the maps have entries for the two; a row of W costs a row of the part and a look at all
-    of B.
+    Scoring costs the scoring of the mapped texts by the part; the texts of a call are mapped once. A pair of words
+    costs as many pairs of the part as the maps have entries for the two; a row of W costs a row of the part and a pass
+    over B.
 
     Parameters
     ----------
     A : from query words to the part's, CSR (part's query terms, n_query_terms)
-    B : from document words to the part's, CSR (part's document terms, n_doc_terms); A itself where both are alike
-    part : any part, scaled or with a per-document scale as it may be
+    B : from document words to the part's, CSR (part's document terms, n_doc_terms); A itself for equal maps
+    part : any part, scaled or with a per-document scale
 
     Examples
     --------
@@ -105,7 +105,7 @@ class Mapped(Part):
 
     @property
     def _is_wide(self) -> bool:
-        """Whether a document word is replaced by so many that documents are better met as they are."""
+        """True if document words are replaced by many words: unmapped documents are then cheaper."""
         return self.innermost.is_sparse and self.B.nnz > _MANY_WORDS * self.B.shape[1]
 
     def score(self, Q: Matrix, D: Matrix) -> NDArray[np.float64]:
@@ -150,7 +150,7 @@ class Mapped(Part):
 
     @property
     def is_sparse(self) -> bool:
-        """Whether W can be had as a sparse matrix of at most 10⁸ entries."""
+        """True if W is a sparse matrix of at most 10⁸ entries."""
         return self.innermost.is_sparse and self._most_entries() <= _MOST_ENTRIES
 
     @property
@@ -165,9 +165,10 @@ class Mapped(Part):
         return inner * np.float64(abs(self.B).sum(axis=0).max()) * abs(self.scale)
 
     def plain(self) -> Part:
-        """``A' part B`` as one part between the original words: of low rank where the part is, else sparse or dense.
+        """Return ``A' part B`` as one part between the original words: of low rank if the part is, else sparse or
+        dense.
 
-        A sparse or dense one is refused where it has more than 10⁸ entries.
+        A sparse or dense part is refused above 10⁸ entries.
         """
         flat = self._flat()
         inner = flat.part.plain()
@@ -192,7 +193,7 @@ class Mapped(Part):
         return Mapped(A=A, B=B, part=inner.part, scale=self.scale * inner.scale)
 
     def _most_entries(self) -> int:
-        """How many entries W has at most, counted without making it."""
+        """Return a bound of the number of entries of W, without W."""
         per_inner_query = self.part.row_entries(np.diff(self.B.indptr))
         if per_inner_query is None:
             return self.shape[0] * self.shape[1]

@@ -1,8 +1,7 @@
-"""The plain parts a bilinear form is made of.
+"""Plain parts of a bilinear form.
 
-A part is an immutable W of its own: it can score, expand a query, list the pairs behind one score, and its fields are
-what is saved. All that is built on top (blends, explanations, related words, indexes) is written once, in terms of
-these.
+A part is an immutable W: it can score, expand a query, and list the pairs behind one score. Its fields are saved.
+Blends, explanations, related words and indexes are written once, in terms of these methods.
 """
 
 from __future__ import annotations
@@ -148,7 +147,7 @@ class Diagonal(Part):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Dense(Part):
-    """Every pair of words, as one array; for vocabularies whose square fits in memory.
+    """Every pair of words, as one array; for small vocabularies.
 
     ``weights`` float32 (n_query_terms, n_doc_terms).
 
@@ -257,7 +256,7 @@ class Sparse(Part):
         return scores * self.scale
 
     def _rows(self) -> CsrRows:
-        """The weights as kernels read them; unsigned columns need no test for a negative one."""
+        """Return the weights for kernels; unsigned columns need no test for a negative column."""
         return CsrRows(self.weights.indptr, self.weights.indices.view(np.uint32), self.weights.data)
 
     def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:

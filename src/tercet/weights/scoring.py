@@ -37,7 +37,9 @@ def in_double(matrix: Matrix | CsrRows) -> CsrRows:
 
 
 def product(X: Matrix | QueryRow, M: Any) -> Any:
-    """``X @ M`` in double precision; only the rows of M that X has entries for are read, so a few texts cost little."""
+    """Return ``X @ M`` in double precision; only rows of M with entries of X are read, for cheap products of a few
+    texts.
+    """
     if isinstance(X, QueryRow):
         if isinstance(M, np.ndarray):  # added in the order of the entries, as SciPy does
             rows = X.data[:, None].astype(np.float64) * M[X.indices].astype(np.float64)
@@ -51,7 +53,7 @@ def product(X: Matrix | QueryRow, M: Any) -> Any:
 
 
 def _some_rows(M: Any, rows: NDArray[Any]) -> Any:
-    """``M[rows]``. SciPy copies all columns of M for it where they and the row ends are integers of different sizes."""
+    """Return ``M[rows]``. SciPy would copy all columns of M if columns and row ends have different integer types."""
     if not sparse.issparse(M):
         return M[rows]
     starts = M.indptr[rows].astype(np.int64)
@@ -62,11 +64,11 @@ def _some_rows(M: Any, rows: NDArray[Any]) -> Any:
 
 
 def score_expanded(expand: Callable[[Matrix], Any], Q: Matrix, D: Matrix) -> NDArray[np.float64]:
-    """All scores (n_q, n_d) in double precision, where ``expand`` gives rows ``q'W``, sparse or dense.
+    """Return all scores (n_q, n_d) in double precision; ``expand`` returns rows ``q'W``, sparse or dense.
 
-    Queries are expanded a block at a time. Where they are thin, only the documents with one of their words are looked
-    at; else every word of every document is, for many queries side by side. Both give the same bits, so the choice is
-    made by counting operations.
+    Queries are expanded a block at a time. Thin expansions read only the documents with one of their words; other
+    expansions read every word of every document, for many queries side by side. Both give the same bits: a count of
+    operations decides.
     """
     scores = np.empty((Q.shape[0], D.shape[0]))
     docs = in_double(D)

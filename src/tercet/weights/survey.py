@@ -1,4 +1,4 @@
-"""Rows and columns of W that stand out, found a block of rows at a time, and the number of entries of a sparse W."""
+"""Prominent rows and columns of W, found a block of rows at a time, and the number of entries of a sparse W."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROWS_OF_A_COLUMN = 2  # query words shown for the sake of the same document wor
 
 
 def is_sparse(weights: Weights) -> bool:
-    """Whether all of W's entries are stored one by one, or lie on its diagonal, or come from such through word maps."""
+    """Return True if all parts are sparse."""
     return all(part.is_sparse for part in weights.parts)
 
 
@@ -36,9 +36,9 @@ def _as_csr(weights: Weights) -> sparse.csr_array:
 
 
 def choose_rows(weights: Weights, shared: bool, n: int) -> NDArray[np.int64]:
-    """The query terms with the largest weight on another term, at most two with the largest on the same one.
+    """Return the query terms with the largest weight on another term, at most two with the largest on the same term.
 
-    Rows are taken by the largest entry they could have, until no row to come can have a larger one than those chosen.
+    Rows are taken by an upper bound of their entries, until no later row can exceed the chosen rows.
     """
     limits = _row_limits(weights, shared)
     order = np.argsort(-limits, kind="stable")
@@ -68,7 +68,7 @@ def _row_limits(weights: Weights, shared: bool) -> NDArray[np.float64]:
 
 
 def choose_columns(rows: NDArray[np.float64], terms: NDArray[np.int64], shared: bool, n: int) -> NDArray[np.int64]:
-    """Each row's strongest column, then each row's second strongest, and so on until there are n."""
+    """Return each row's strongest column, then each row's second strongest, and so on up to n columns."""
     size = sizes_between_words(rows, terms, shared)
     n_best = min(n, size.shape[1])
     best = np.argsort(-size, axis=1, kind="stable")[:, :n_best]  # (n_rows, n_best)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from tercet._lazy import sparse
 from tercet._validate import check_integer, is_integer
@@ -52,13 +52,13 @@ class ScoringDevice(ABC):
 
     @abstractmethod
     def score(self, weights: Weights, Q: Matrix, D: Matrix) -> NDArray[np.float64] | None:
-        """What ``Weights.score`` gives."""
+        """Return the result of ``Weights.score``."""
 
     @abstractmethod
     def rank(
         self, weights: Weights, Q: Matrix, D: Matrix, k: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]] | None:
-        """What ``Weights.rank`` gives; there are at least k documents."""
+        """Return the result of ``Weights.rank``, for at least k documents."""
 
 
 _scorer: ContextVar[ScoringDevice | None] = ContextVar("scorer", default=None)
@@ -86,7 +86,7 @@ def scoring_by(scorer: ScoringDevice) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """``score(q, d) = q'Wd`` with ``W`` the sum of the parts. Immutable; a reader never sees it change.
+    """``score(q, d) = q'Wd`` with ``W`` the sum of the parts. Immutable.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ class Weights:
         return total
 
     def explain(self, q: Any, d: Any) -> Explanation:
-        """The term pairs behind one score; their contributions sum to it."""
+        """Return the term pairs behind one score; their contributions sum to the score."""
         q, d = self._one_row(self._queries(q), "q"), self._one_row(self._docs(d), "d")
         pairs = merge_pairs([part.pairs(q, d) for part in self.parts])
         return Explanation(score=float(self.score_rows(q, d)[0]), **pairs._asdict())
@@ -242,9 +242,9 @@ class Weights:
 
     @property
     def sparse(self) -> Matrix | None:
-        """All that is neither identity, diagonal nor of low rank, as one CSR matrix; None when there is nothing.
+        """All other parts than identity, diagonal and low rank, as one CSR matrix; None without such parts.
 
-        Raises `MemoryLimitError` where a hashed or mapped part would be too large as a matrix.
+        Raises `MemoryLimitError` for a hashed or mapped part too large as a matrix.
         """
         total = None
         for part in self.parts:
@@ -270,7 +270,7 @@ class Weights:
 
     @property
     def n_stored(self) -> int:
-        """How many numbers the value keeps; a part seen through several maps counts once."""
+        """Number of stored numbers; a part behind several maps counts once."""
         inner = [part.inner for part in self.parts if part.inner is not None]
         repeated = sum(part.n_stored for part in inner) - sum(
             part.n_stored for part in {id(part): part for part in inner}.values()
@@ -298,10 +298,10 @@ class Weights:
         return Weights(parts)
 
     def grown(self, n_more_queries: int, n_more_docs: int) -> Weights:
-        """Weights with more words behind the others: each new word counts for itself, and for no other word.
+        """Return weights with more words at the end: each new word counts for itself, and for no other word.
 
-        A new word has the weight of the identity, or the usual weight of a word on itself where there is no identity.
-        Where only documents have new words, those count for nothing.
+        A new word has the weight of the identity, or without an identity the usual weight of a word on itself. New
+        words of documents alone have no weight.
 
         Examples
         --------
@@ -319,21 +319,12 @@ class Weights:
             parts.append(Diagonal(weights=own))
         return Weights(parts)
 
-    def compressed(
-        self, n_components: int, *, query_weight: ArrayLike | None = None, doc_weight: ArrayLike | None = None
-    ) -> Weights:
-        """All low-rank parts as one of at most ``n_components``; identities, diagonals and pairs are added up.
+    def compressed(self, n_components: int) -> Weights:
+        """Merge all low-rank parts into one of at most ``n_components``; add up identities, diagonals and pairs.
 
-        The mean of several models becomes as small and as fast as one. Up to the rank of the sum W stays the same, to
-        rounding; below it, it is the nearest W of that rank in squared error over all pairs of words (a truncated
-        singular value decomposition). Hashed and mapped parts stay as they are.
-
-        Parameters
-        ----------
-        n_components : how many are kept
-        query_weight, doc_weight : how much each word counts, no less than 0; such as the mean square of its column in
-            queries or documents, for the nearest scores of texts with independent words. All alike where they are None.
-            A word of weight 0 keeps what the components of the others say of it.
+        The mean of several models becomes as small and as fast as one model. Up to the rank of the sum W stays the
+        same, to rounding; with fewer components W becomes the nearest W of this rank in squared error over all pairs of
+        words (a truncated singular value decomposition). Hashed and mapped parts stay unchanged.
 
         Raises
         ------
@@ -352,19 +343,13 @@ class Weights:
         Weights(3 × 3: 1·LowRank)
         """
         check_integer(n_components, "n_components", 1)
-        weights = [
-            _word_weights(query_weight, "query_weight", self.shape[0]),
-            _word_weights(doc_weight, "doc_weight", self.shape[1]),
-        ]
-        if query_weight is doc_weight:
-            weights[1] = weights[0]
         groups: dict[str, list[Any]] = {}
         for part in self.parts:
             groups.setdefault(part.kind, []).append(part)
         parts: list[Part] = []
         for kind, alike in groups.items():
             if kind == LowRank.kind and (len(alike) > 1 or alike[0].query_factors.shape[1] > n_components):
-                parts.append(truncated_sum(alike, n_components, *weights))
+                parts.append(truncated_sum(alike, n_components))
             elif len(alike) == 1 or kind not in _SUMS:
                 parts.extend(alike)
             else:
@@ -374,9 +359,9 @@ class Weights:
     # -- saving -------------------------------------------------------------------------------------------------
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """JSON-able meta and named arrays; ``from_state`` gives the value back.
+        """Return JSON-able meta and named arrays, for ``from_state``.
 
-        Arrays that are the same, such as those of one part seen through several maps, are there once.
+        Equal arrays, such as the arrays of one part behind several maps, are stored once.
         """
         metas: list[dict[str, Any]] = []
         arrays: dict[str, NDArray[Any]] = {}
@@ -462,15 +447,6 @@ _SUMS: dict[str, Any] = {
 }
 
 
-def _word_weights(weight: ArrayLike | None, name: str, n_terms: int) -> NDArray[np.float64] | None:
-    if weight is None:
-        return None
-    numbers = np.asarray(weight, dtype=np.float64)
-    if numbers.shape != (n_terms,) or not np.isfinite(numbers).all() or (numbers < 0).any() or not numbers.any():
-        raise InputError(f"{name} must be {n_terms} finite numbers, none below 0 and not all 0, one for each word")
-    return numbers
-
-
 def _matrix(matrix: Any, name: str, width: int) -> Matrix:
     rows = sparse.csr_array(matrix)
     if rows.ndim != 2 or rows.shape[1] != width:
@@ -482,9 +458,9 @@ def _matrix(matrix: Any, name: str, width: int) -> Matrix:
 
 
 def unit_of(weights: Weights) -> float:
-    """The usual weight of a word on itself, by which steps are measured: the median over up to 1,000 words.
+    """Return the usual weight of a word on itself, the unit of steps: the median over up to 1,000 words.
 
-    1 where queries and documents have vocabularies of their own, or where most words have no weight on themselves.
+    1 for two vocabularies, or if most words have no weight on themselves.
     """
     n, m = weights.shape
     if n != m or n == 0:
