@@ -245,56 +245,52 @@ class Run:
         for checkpoint in checkpoints:
             checkpoint.restore(self)
         self.state.observe(self.Q, self.D)
+        started = time.perf_counter()
+        title = f"{title} on {self.stepper.name}" if self.stepper.name else title
         try:
             self.stepper.begin()
-            self._take_steps(checkpoints, listeners, title, verbose)
+            with ProgressBar(title, self.total, self.done, verbose) as bar:
+                if self.validation is not None and self.stopping.best_step < 0:
+                    self._validate()  # the start counts: learning must beat it
+                self.stepper.step(0)  # compiles the kernels, so that rates are those of learning
+                self.begun = True
+                while not self.finished:
+                    violation_rate, loss = self.stepper.step(self._next_limit(checkpoints))
+                    validation = self._validate_if_due()
+                    self.finished |= self.done == self.total
+                    seconds, weights = time.perf_counter() - started, Looking(self.stepper, self.state)
+                    event = Event(self.done, self.total, seconds, violation_rate, loss, validation, weights)
+                    bar.update(self.done, violation_rate, loss, validation)
+                    for listener in listeners:
+                        answer = listener(event)
+                        self.finished |= isinstance(answer, bool | np.bool_) and bool(answer)
+                    for checkpoint in checkpoints:
+                        checkpoint.after_chunk(self)
             self.stepper.settle()
         finally:
             self.stepper.end()
-            del self.stepper  # it knows the run, too, and W would stay in memory until somebody looks for cycles
+            del self.stepper  # the stepper knows the run, too, and W would stay in memory until a search for cycles
         return self.state if self.best_state is None else self.best_state
 
-    def _take_steps(
-        self, checkpoints: list[Checkpoint], listeners: list[Callable[[Event], Any]], title: str, verbose: bool | None
-    ) -> None:
-        started = time.perf_counter()
-        title = f"{title} on {self.stepper.name}" if self.stepper.name else title
-        with ProgressBar(title, self.total, self.done, verbose) as bar:
-            if self.validation is not None and self.stopping.best_step < 0:
-                self._validate()  # the start counts: learning must beat it
-            self.stepper.step(0)  # compiles what is run, so that rates are those of learning
-            self.begun = True
-            while not self.finished:
-                limit = self.stepper.most_steps
-                if self.total is not None:
-                    limit = min(limit, self.total - self.done)
-                if self.validation is not None:
-                    limit = min(limit, self.stopping.every - self.done % self.stopping.every)
-                if self.stepper.stops_for_checkpoints:
-                    limit = min([limit, *(checkpoint.due_in(self.done) for checkpoint in checkpoints)])
-                violation_rate, loss = self.stepper.step(limit)
-                validation = None
-                # A source that does not tell its end may come to it at any step: what it taught last counts, too.
-                due = self.done % self.stopping.every == 0 or self.done == self.total or self.finished
-                if self.validation is not None and due and self.done != self._validated_at:
-                    validation = self._validate()
-                    self.finished |= self.stopping.exhausted
-                self.finished |= self.done == self.total
-                event = Event(
-                    step=self.done,
-                    total=self.total,
-                    seconds=time.perf_counter() - started,
-                    violation_rate=violation_rate,
-                    loss=loss,
-                    validation=validation,
-                    weights=Looking(self.stepper, self.state),
-                )
-                bar.update(self.done, violation_rate, loss, validation)
-                for listener in listeners:
-                    answer = listener(event)
-                    self.finished |= isinstance(answer, bool | np.bool_) and bool(answer)
-                for checkpoint in checkpoints:
-                    checkpoint.after_chunk(self)
+    def _next_limit(self, checkpoints: Sequence[Checkpoint]) -> int:
+        """Return the largest number of steps up to the next validation, checkpoint or end."""
+        limits = [self.stepper.most_steps]
+        if self.total is not None:
+            limits.append(self.total - self.done)
+        if self.validation is not None:
+            limits.append(self.stopping.every - self.done % self.stopping.every)
+        if self.stepper.stops_for_checkpoints:
+            limits += [checkpoint.due_in(self.done) for checkpoint in checkpoints]
+        return min(limits)
+
+    def _validate_if_due(self) -> float | None:
+        # A source without a known end may end at any step: the last steps are validated, too.
+        due = self.done % self.stopping.every == 0 or self.done == self.total or self.finished
+        if self.validation is None or not due or self.done == self._validated_at:
+            return None
+        validation = self._validate()
+        self.finished |= self.stopping.exhausted
+        return validation
 
     def snapshot(self) -> Weights:
         """Return the weights after all steps up to now."""
