@@ -56,10 +56,10 @@ def test_a_guide_is_short(guide):
     [
         ("", '<a href="other.html#there">', None),
         ("", '<a href="https://example.org/"> <img src="data:image/png;base64,AA==">', None),
-        ("", '<a href="gone.html">', "a link to gone.html, which is not there"),
-        ("", '<a href="other.html#nowhere">', "a link to other.html#nowhere, where there is no such place"),
-        ("", '<a href="#nowhere">', "a link to #nowhere, where there is no such place"),
-        ("", '<img src="gone.png">', "loads gone.png, which is not there"),
+        ("", '<a href="gone.html">', "a link to gone.html, which is missing"),
+        ("", '<a href="other.html#nowhere">', "a link to other.html#nowhere, a page without that anchor"),
+        ("", '<a href="#nowhere">', "a link to #nowhere, a page without that anchor"),
+        ("", '<img src="gone.png">', "loads gone.png, which is missing"),
         ('<script src="https://example.org/a.js">', "", "loads https://example.org/a.js from elsewhere"),
         ('<link rel="stylesheet" href="//example.org/a.css">', "", "loads //example.org/a.css from elsewhere"),
         (
@@ -67,6 +67,7 @@ def test_a_guide_is_short(guide):
             '<p style="background: url(https://example.org/a.png)">',
             "loads https://example.org/a.png from elsewhere",
         ),
+        ("", "<p>its colour, and <code>normalise</code>", "British spelling: colour"),
     ],
 )
 def test_what_is_wrong_with_a_page_is_noticed(tmp_path, head, body, problem):
@@ -80,7 +81,7 @@ def test_what_a_style_sheet_loads_is_noticed(tmp_path):
     (tmp_path / "a.css").write_text('@import "https://example.org/b.css"; p { background: url(gone.png) }')
     assert list(check["problems"](tmp_path)) == [
         "a.css: loads https://example.org/b.css from elsewhere",
-        "a.css: loads gone.png, which is not there",
+        "a.css: loads gone.png, which is missing",
     ]
 
 

@@ -76,7 +76,7 @@ class Traffic:
     ----------
     per_session : mean number of lists of an honest session, geometrically distributed
     popularity : the n-th query is asked in proportion to ``n ** -popularity``
-    shuffled : share of lists in random order, marked as randomised
+    shuffled : share of lists in random order, marked as random
     bots, attackers : share of lists of bots and attackers
     bot_lists : number of lists of each bot or attacker session
 
