@@ -238,7 +238,7 @@ def demo(data_home: Path | None) -> dict[str, Figure]:
         command = [sys.executable, "-m", "tercet", "demo", "-o", folder, "--seed", str(SEED)]
         printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         weights = tc.load(Path(folder, "model")).weights
-    rows = re.findall(r"^│ (\S.*?) +│ +([\d.]+) \[", printed, re.M)
+    rows = re.findall(r"^(\S.*?) {2,}([\d.]+) \[", printed, re.M)
     return {"demo, bits of the weights": digest(_arrays(weights))} | {
         f"demo MRR, {system}": Figure("exact", value) for system, value in rows
     }

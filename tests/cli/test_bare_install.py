@@ -55,7 +55,7 @@ def test_the_tutorial_works_up_to_serve(bare: BareInstall) -> None:
 
 def test_the_demo_shows_a_real_gain_and_ends_with_commands_that_work(bare: BareInstall) -> None:
     output = bare.run("tercet", "demo")
-    for heading in ("held-out queries", "Strongest learned pairs", "helped most", "hurt most", "why"):
+    for heading in ("Verdict: better", "Strongest learned pairs"):
         assert heading in output
     folder = bare.work / "out" / "demo"
     assert json.loads((folder / "model" / "manifest.json").read_text())["kind"] == "text-model"
@@ -64,8 +64,8 @@ def test_the_demo_shows_a_real_gain_and_ends_with_commands_that_work(bare: BareI
     difference, low, _, _ = report.change
     assert 0 < low < difference, "the gain on untouched queries is within chance"
     # The README says of its first search: the right class is first, for pairs of learned words, and was not before.
-    assert f'searching the index: "{demo.QUERY}"' in output
-    before = output.partition("before learning: ")[2].partition("\n")[0]
+    assert f'Searching the index: "{demo.QUERY}"' in output
+    before = output.partition("    BM25: ")[2].partition("\n")[0]
     answer = "sklearn.linear_model.LogisticRegression"
     assert before
     assert not before.startswith(f"1. {answer} ")

@@ -78,12 +78,11 @@ def test_related_words(model):
 
 
 @pytest.mark.slow
-def test_rank_writes_a_run_and_eval_measures_it(beir, model, tmp_path):
+def test_search_writes_a_run_and_eval_measures_it(beir, model, index, tmp_path):
     out = tmp_path / "run.trec.gz"
-    result = run("rank", beir, "--model", model, "-o", out, "-k", 20, "--split", "test")
-    assert result.exit_code == 0, result.output
+    ok("search", index, "--queries", beir / "queries.jsonl", "-o", out, "-k", 20)
     ranked = read_run(out)
-    assert len(ranked) == 30
+    assert len(ranked) == 180
     assert {len(docs) for docs in ranked.values()} == {20}
     by_model = run("eval", beir, "--model", model, "-m", "nDCG@10", "-k", 20)
     by_run = run("eval", "--judgements", beir / "qrels" / "test.tsv", "--run", out, "-m", "nDCG@10")
@@ -232,7 +231,6 @@ def test_fit_labelled_folder(tmp_path):
         (["fit", "."], "Missing option '-o'"),
         (["fit", "nowhere", "-o", "m"], "does not exist"),
         (["frobnicate"], "No such command"),
-        (["rank", ".", "--model", "."], "Missing option '-o'"),
         (["eval", "."], "name --model, --run or --interleaved"),
         (["eval", "--run", __file__], "--run needs DATA or --judgements"),
         (["index", "."], ". is no index; to make one of it, add -o INDEX"),
@@ -261,10 +259,6 @@ def test_failures_are_one_line_and_exit_code_1(beir, model, index, tmp_path):
         (
             ("eval", beir, "--model", model, "--judgements", tmp_path / "foreign.qrels"),
             "foreign.qrels:1: query 'unknown'",
-        ),
-        (
-            ("rank", beir, "--model", model, "--judgements", tmp_path / "foreign.qrels", "--split", "train", "-o", "x"),
-            "foreign.qrels:1: query 'unknown' is not among the queries",
         ),
         (("fit", tmp_path / "broken", "-o", tmp_path / "m"), "corpus.jsonl:2: "),
         (("fit", beir, "-o", tmp_path / "m", "--test", "nope"), "no judgements for the split 'nope'"),

@@ -16,7 +16,7 @@ from support.commands import run
 from support.letor_data import made_up
 from tercet.cli import letor_fit
 from tercet.cli.letor import print_features
-from tercet.data import LetorData, query_folds, read_letor, read_run, write_beir, write_letor
+from tercet.data import LetorData, query_folds, read_letor, write_beir, write_letor
 from tercet.fitting.feature_model import FeatureModel
 from tercet.fitting.rankers import FEATURE_RANKERS as RANKERS
 from tercet.fitting.text_model import TextModel
@@ -78,12 +78,10 @@ def test_fit_prints_the_table_and_the_features_by_name_and_writes_nothing_unaske
 
 
 def test_fit_cross_validates_and_shows_the_path(files):
-    result = run("letor", "fit", files / "train.txt", "--folds", 3, "--choose", "sparsest", "--path", "--measure", "AP")
+    result = run("letor", "fit", files / "train.txt", "--folds", 3, "--choose", "sparsest", "--measure", "AP")
     assert result.exit_code == 0, result.output
     assert "Cross-validation by query in 3 folds chose" in result.output
     assert "the sparsest within one standard error of the best on AP" in result.output
-    assert len([line for line in result.output.splitlines() if line.startswith("→")]) == 1
-    assert "AP on the queries that chose" in result.output
 
 
 def test_a_given_penalty(files, tmp_path):
@@ -189,22 +187,6 @@ def test_rank_writes_a_score_for_each_row(files, model, tmp_path):
     assert [float(line) for line in packed.splitlines()] == expected.tolist()
 
 
-def test_rank_writes_a_run(files, model, tmp_path):
-    result = run("letor", "rank", files / "test.txt", "--model", model, "--format", "trec", "-o", tmp_path / "run.trec")
-    assert result.exit_code == 0, result.output
-    assert "25 queries, ids from the comments" in result.output
-    found = read_run(tmp_path / "run.trec")
-    assert {len(docs) for docs in found.values()} == {12}
-    data = read_letor(files / "test.txt")
-    scores = tc.load(model).predict(data.X)
-    assert found["q200"]["d3"] == scores[3]
-    again = ("letor", "rank", files / "vali.txt", "--model", model, "--format", "trec", "-o", tmp_path / "run.trec")
-    assert "run.trec is there already; nothing was written" in run(*again).output
-    result = run(*again, "--replace")
-    assert "rows counted from 1 as ids" in result.output
-    assert "13" in read_run(tmp_path / "run.trec")["q101"]
-
-
 def test_a_ranker_saved_by_itself_ranks_too(files, tmp_path):
     data = read_letor(files / "train.txt")
     rows = read_letor(files / "vali.txt").X
@@ -216,7 +198,7 @@ def test_a_ranker_saved_by_itself_ranks_too(files, tmp_path):
     RankRLS(kernel="precomputed").fit(data.X @ data.X.T, data.y, data.qid).save(tmp_path / "ranker")
     result = run("letor", "rank", files / "vali.txt", "--model", tmp_path / "ranker")
     assert result.exit_code == 1
-    assert "ranks by a kernel matrix that is given to it" in result.output
+    assert "ranks by a precomputed kernel matrix" in result.output
 
 
 def test_features_that_training_never_saw_are_left_out_and_told_of(files, model):
@@ -289,12 +271,10 @@ def beir(tmp_path_factory) -> Path:
         (["letor", "fit", "{train}", "--vocabulary", "m"], "No such option"),
         (["letor", "fit", "{train}", "--validation", "dev"], "File 'dev' does not exist"),
         (["letor", "fit", "{train}", "--ranker", "magic"], "Invalid value for '--ranker'"),
-        (["letor", "fit", "{train}", "--stream", "--folds", "3"], "--folds belongs to a choice of the penalty"),
+        (["letor", "fit", "{train}", "--stream", "--folds", "3"], "--folds belongs to the choice of a penalty"),
         (["letor", "rank", "{train}"], "Missing option '--model'"),
-        (["letor", "rank", "{train}", "--model", "{model}", "--format", "trec"], "--format trec needs -o"),
         (["letor", "rank", "{train}", "--model", "{model}", "--split", "x"], "No such option"),
         (["letor", "eval", "{train}"], "Missing option '--model'"),
-        (["letor", "compare", "{train}", "--model", "{model}"], "name at least two models"),
         (["letor", "frobnicate"], "No such command"),
         (["fit", "{beir}"], "Missing option '-o'"),
         (["fit", "{beir}", "-o", "{out}", "--folds", "3"], "No such option"),
@@ -331,7 +311,7 @@ def test_failures_are_one_line_that_says_what_is_wrong(files, beir, model, tmp_p
         (("fit", files / "train.txt", "-o", tmp_path / "m"), "feature vectors have verbs of their own: tercet letor"),
         (("fit", beir, "-o", tmp_path / "m", "--test", files / "test.txt"), "test.txt:1: "),
         (("letor", "rank", files / "test.txt", "--model", text_model), "a model that was fitted to one"),
-        (("rank", beir, "--model", model, "-o", tmp_path / "m"), "a text model is needed here"),
+        (("eval", beir, "--model", model, "--split", "train"), "a text model is needed here"),
         (("letor", "eval", files / "test.txt", "--model", text_model), "a model that was fitted to one"),
     ):
         result = run(*arguments)

@@ -88,7 +88,7 @@ def test_a_table_is_indexed_and_its_columns_come_back_with_hits(tmp_path, name):
 def test_documents_alone_say_what_is_missing(products, tmp_path):
     result = run("fit", products, "-o", tmp_path / "m")
     assert result.exit_code == 2
-    assert "products.csv holds documents alone; say what is better: --clicks, --judgements" in result.output
+    assert "products.csv has documents only; add --clicks, --judgements" in result.output
 
 
 def test_a_corpus_may_be_a_table(tmp_path):
@@ -135,7 +135,7 @@ def test_latin_1_says_what_helps_and_it_does(tmp_path):
         message = failed(*verb)
         assert "latin.csv:2: byte 0xe9 at offset 14 is not UTF-8" in message
         assert "iconv -f LATIN1" in message
-        assert "(here: --encoding latin-1, or what it is)" in message
+        assert "(here: --encoding latin-1, for example)" in message
     ok("index", path, "--encoding", "latin-1", "-o", tmp_path / "index")
     assert tc.load(tmp_path / "index").search("café", k=1)[0].text == "café"
 

@@ -26,7 +26,7 @@ def test_every_help_ends_with_two_examples_that_can_be_typed(path):
     shown = help_of(path)
     heading = shown.index("  Examples:")
     examples = [shlex.split(line) for line in shown[heading + 1 :]]
-    assert len(examples) == (1 if path == ("doctor",) else 2)  # which takes nothing
+    assert len(examples) == 2
     for program, *words in examples:
         assert program == "tercet"
         assert tuple(words[: len(path)]) == path

@@ -179,7 +179,6 @@ def test_without_a_model_it_is_bm25(data: Path, tmp_path: Path) -> None:
     german = ok("index", data, "-o", tmp_path / "german", "--language", "german")
     assert "words reduced to their German stems" in german
     assert Index.open(tmp_path / "german").model.doc_vectorizer.analyzer.stemmer == "german"
-    ok("rank", data, "--model", tmp_path / "bm25", "-o", tmp_path / "run")  # an index stands for its model
     assert "avocado +1.000" in ok("explain", tmp_path / "bm25", "--word", "avocado")
 
 

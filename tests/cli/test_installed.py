@@ -40,7 +40,7 @@ def test_a_missing_extra_says_the_command_and_pages_do_not():
 @pytest.mark.slow
 def test_python_runs_the_package():
     done = subprocess.run(
-        [sys.executable, "-m", "tercet", "doctor", "--no"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "tercet", "demo", "--no"], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("Usage: tercet doctor ")
+    assert done.stderr.startswith("Usage: tercet demo ")

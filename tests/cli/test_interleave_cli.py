@@ -51,15 +51,15 @@ def test_the_better_one_is_named_in_words(log):
     tally = read_duels(log).tally
     duel, later = tally.duel(Contest("served", "better")), tally.duel(Contest("better", "served", 1))
     assert f"{log}: 600 lists, 600 of them interleaved, 600 count" in output
-    assert "served, which was served, against better: team-draft lists\n" in output
+    assert "served (served) against better: team-draft lists\n" in output
     assert (
         f"500 lists of 500 clients; {duel.wins} prefer served, {duel.losses} prefer better, and {duel.ties}" in output
     )
     assert f"better is better: it won {1 - duel.share:.1%} of the lists of a client, on average (95% interval" in output
-    assert f"{1 - duel.interval[1]:.1%} to {1 - duel.interval[0]:.1%}, whenever one looks" in output
+    assert f"{1 - duel.interval[1]:.1%} to {1 - duel.interval[0]:.1%}, valid at any time" in output
     second = output[output.index("since promotion 1") :]
     assert "not decided: better leads with" in second
-    assert f"about {later.n_to_go:,} more clients would decide it, if they are like these" in second
+    assert f"about {later.n_to_go:,} more clients like these would decide it" in second
     assert {path: path.read_bytes() for path in log.iterdir()} == before  # only read
 
 

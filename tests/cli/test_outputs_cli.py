@@ -63,7 +63,7 @@ def test_folders_that_hold_something_else_are_never_written_over(data: Path, tmp
     for output, verbs in (
         (model, (["index", data], ["letor", "fit", data])),
         (index, (["fit", data], ["letor", "fit", data])),
-        (foreign, (["fit", data], ["index", data], ["letor", "fit", data], ["rank", data, "--model", model])),
+        (foreign, (["fit", data], ["index", data], ["letor", "fit", data])),
     ):
         for verb in verbs:
             refused = run(*verb, "-o", output, "--replace")
@@ -77,10 +77,10 @@ def test_folders_that_hold_something_else_are_never_written_over(data: Path, tmp
 
 
 def test_files_are_written_over_when_told_so(data: Path, tmp_path: Path) -> None:
-    small_model(TEXTS).save(tmp_path / "model")
+    Index.build(TEXTS, small_model(TEXTS), tmp_path / "index")
     run_file = tmp_path / "run.trec"
     run_file.write_text("mine")
-    command = ("rank", data, "--model", tmp_path / "model", "-o", run_file)
+    command = ("search", tmp_path / "index", "--queries", data / "queries.jsonl", "-o", run_file)
     assert f"{run_file} is there already; nothing was written" in run(*command).output
     assert run_file.read_text() == "mine"
     ok(*command, "--replace")

@@ -217,7 +217,7 @@ def test_learning_waits_for_qdrant(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     model = made_index().model
     with fake_qdrant() as server, TaughtStore(tmp_path / "taught.db") as store:
         index = QdrantIndex.build(made_docs(), model, tmp_path / "index", url=server.url)  # type: ignore[arg-type]
-        started = teacher.Teacher(store, Served.of(index))
+        started = teacher.Teacher(store, Served.from_index(index))
         server.fault = lambda method, path: 503
         learned = [
             started.learn(store.add("ann", "prefer", query, [pair]).revision)

@@ -117,7 +117,7 @@ def test_up_again_takes_new_documents_and_offers_a_candidate(shop):
 
 
 def test_a_folder_without_clicks_is_searched_by_bm25_until_there_are_some(shop):
-    assert "this is BM25" in ok("up", "export.csv", "--yes", "--no-serve")
+    assert "the ranking is BM25" in ok("up", "export.csv", "--yes", "--no-serve")
     shown = shop / "search" / "impressions"
     shown.mkdir()
     query = {"query_id": "1", "client_id": "c", "timestamp": "2026-05-01T12:00:00Z", "user_query": "oak"}

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from tercet.cli import progress
-from tercet.cli.progress import ReadingBar, ReadingLines, show_reading
+from tercet.cli.progress import ProgressLines, show_reading
 from tercet.data import (
     iter_corpus,
     iter_qrels,
@@ -78,32 +76,14 @@ def test_blocks_within_blocks_and_errors_restore_the_watcher(corpus: Path) -> No
     assert outer
 
 
-def test_a_bar_is_drawn_only_for_what_takes_long_and_is_gone_at_the_end(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown = io.StringIO()
-    bar = ReadingBar(Console(file=shown, force_terminal=True, width=100))
-    with watch_reading(bar):
-        read_corpus(corpus)
-    assert shown.getvalue() == "", "a bar for what was read in an instant"
-    monkeypatch.setattr(progress, "SHOW_AFTER_SECONDS", 0.0)
-    with watch_reading(bar):
-        read_corpus(corpus)
-    assert "reading corpus.jsonl" in shown.getvalue()
-    assert bar._bar is None
-
-
-def test_a_line_now_and_then_is_shown_where_there_is_no_terminal(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    monkeypatch.setattr(progress, "SHOW_AFTER_SECONDS", 0.0)
+def test_a_line_now_and_then_reports_progress(corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     with show_reading():
         read_corpus(corpus)
     assert capsys.readouterr() == ("", "")
     monkeypatch.setattr(progress, "SAY_EVERY_SECONDS", 0.0)
-    show = ReadingLines()
-    show(corpus, 25, 100)
-    show(corpus, 100, 100)
+    show = ProgressLines()
+    show.reading(corpus, 25, 100)
+    show.reading(corpus, 100, 100)
     assert capsys.readouterr().err == f"reading {corpus}: 25%\n"
 
 

@@ -206,11 +206,9 @@ def test_from_the_shell(tmp_path, monkeypatch):
     best = run("search", "index", queries["q0"], "--vector", "one.npy", "-k", "1", "--why")
     assert "own vectors" in best
     run("search", "index", "--queries", "queries.csv", "--query-vectors", "q.npz", "-o", "found.run")
-    run("rank", *texts, *own, "--model", "model", "-o", "ranked.run")
     measured = run("eval", *texts, *own, "--model", "model", "-m", "nDCG@10")
     assert "model" in measured
-    found, ranked = (tc.data.read_run(tmp_path / name) for name in ("found.run", "ranked.run"))
-    assert list(found["q0"])[:5] == list(ranked["q0"])[:5]
+    assert next(iter(tc.data.read_run(tmp_path / "found.run")["q0"])) in best
 
 
 def test_an_engine_asked_by_adapted_vectors_ranks_as_the_map_does(fitted):

@@ -193,7 +193,7 @@ def options(files: Path, *names: str) -> list[object]:
 
 
 def test_the_command_prints_means_tests_and_queries(files: Path) -> None:
-    result = tercet("compare", *options(files, "poor", "good"), "-m", "AP")
+    result = tercet("eval", *options(files, "poor", "good"), "-m", "AP")
     assert result.exit_code == 0, result.output
     found = compare(QRELS, {"poor": RUNS["poor"], "good": RUNS["good"]}, "AP")
     [one] = found.contrasts
@@ -212,14 +212,14 @@ def test_a_query_of_several_lines_is_shown_on_one(files: Path, tmp_path: Path) -
     lines = [json.dumps({"_id": qid, "text": f"first {qid}\n\tsecond"}) for qid in QRELS]
     (tmp_path / "queries.jsonl").write_text("\n".join(lines), encoding="utf-8")
     given = options(files, "poor", "good")
-    result = tercet("compare", *given, "-m", "AP", "--queries", tmp_path / "queries.jsonl")
+    result = tercet("eval", *given, "-m", "AP", "--queries", tmp_path / "queries.jsonl")
     rows = [line.split() for line in result.output.splitlines() if line.startswith("  ")]
     assert [row[4:] for row in rows] == [["first", row[3], "second"] for row in rows]
     assert len(rows) == 5
 
 
 def test_the_command_speaks_json_and_knows_a_baseline_by_its_last_name(files: Path) -> None:
-    result = tercet("compare", *options(files, "poor", "fair", "good"), "--baseline", "poor.trec", "--json", "-m", "AP")
+    result = tercet("eval", *options(files, "poor", "fair", "good"), "--baseline", "poor.trec", "--json", "-m", "AP")
     assert result.exit_code == 0, result.output
     output = json.loads(result.output)
     assert [Path(one["system"]).stem for one in output["contrasts"]] == ["fair", "good"]
@@ -228,7 +228,7 @@ def test_the_command_speaks_json_and_knows_a_baseline_by_its_last_name(files: Pa
 
 
 def test_the_command_tells_of_queries_without_results(files: Path) -> None:
-    arguments = ("compare", *options(files, "poor", "short"), "-m", "AP")
+    arguments = ("eval", *options(files, "poor", "short"), "-m", "AP")
     assert "short.trec has no results for 1 judged query ('q0'): counted with" in tercet(*arguments).output
 
 
@@ -240,21 +240,20 @@ def test_a_system_without_a_run_is_an_error_and_no_zero(files: Path, tmp_path: P
         ("foreign", 1, "foreign.trec' has no result for any of the 30 judged queries"),
         ("nowhere", 2, "nowhere.trec' does not exist"),
     ):
-        result = tercet("compare", *options(files, "good"), "--run", tmp_path / f"{name}.trec")
+        result = tercet("eval", *options(files, "good"), "--run", tmp_path / f"{name}.trec")
         assert (result.exit_code, message in result.output) == (code, True), result.output
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--judgements", "qrels.txt", "--run", "good.trec"], "name at least two systems"),
         (["--run", "poor.trec", "--run", "good.trec"], "--run needs DATA or --judgements"),
         (["--judgements", "qrels.txt", "--run", "good.trec", "--run", "good.trec"], "good.trec is named twice"),
     ],
 )
 def test_wrong_usage(files: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str) -> None:
     monkeypatch.chdir(files)
-    result = tercet("compare", *arguments)
+    result = tercet("eval", *arguments)
     assert (result.exit_code, message in result.output) == (2, True), result.output
 
 
@@ -266,14 +265,14 @@ def test_a_table_of_judgements_names_queries_by_their_texts(files: Path, tmp_pat
         stream.writelines(json.dumps({"_id": qid, "text": text}) + "\n" for qid, text in texts.items())
     runs = options(files, "poor", "good")[2:]
     judged = ["--judgements", tmp_path / "case.csv", "--queries", tmp_path / "queries.jsonl"]
-    result = tercet("compare", *judged, *runs, "-m", "AP", "--json")
-    by_ids = tercet("compare", *options(files, "poor", "good"), "-m", "AP", "--json")
+    result = tercet("eval", *judged, *runs, "-m", "AP", "--json")
+    by_ids = tercet("eval", *options(files, "poor", "good"), "-m", "AP", "--json")
     assert json.loads(result.stdout) == json.loads(by_ids.stdout)
     assert "left out, without a grade: 1 row" in result.stderr
     result = tercet("eval", "--judgements", tmp_path / "case.csv", *runs)
     assert result.exit_code == 1
     assert "names queries by their texts; name their ids: --queries" in result.output
-    assert "words of q" in tercet("compare", *judged, *runs).output, "the texts of the queries are not shown"
+    assert "words of q" in tercet("eval", *judged, *runs).output, "the texts of the queries are not shown"
 
 
 def test_feature_models_are_compared_on_a_letor_file(tmp_path: Path) -> None:
@@ -286,7 +285,7 @@ def test_feature_models_are_compared_on_a_letor_file(tmp_path: Path) -> None:
         only[:, 0] = X[:, column]
         FTRLRanker().fit(only, data.y, qid=data.qid).save(tmp_path / name)
     models = [part for name in ("noise", "good") for part in ("--model", tmp_path / name)]
-    result = tercet("letor", "compare", tmp_path / "test.txt", *models, "-m", "AP", "--json")
+    result = tercet("letor", "eval", tmp_path / "test.txt", *models, "-m", "AP", "--json")
     assert result.exit_code == 0, result.output
     [one] = json.loads(result.stdout)["contrasts"]
     assert (Path(one["system"]).name, one["wins"] + one["ties"] + one["losses"]) == ("good", 12)
@@ -303,9 +302,9 @@ def test_models_and_runs_are_measured_on_the_same_split(tmp_path: Path, model: t
     model.save(tmp_path / "model")
     write_run(tmp_path / "run.trec", model.rank({qid: corpus.queries[qid] for qid in qrels}, docs, 1000))
     systems = ["--model", tmp_path / "model", "--run", tmp_path / "run.trec"]
-    result = tercet("compare", tmp_path / "data", *systems, "--json")
+    result = tercet("eval", tmp_path / "data", *systems, "--json")
     assert result.exit_code == 0, result.output
     assert {one["difference"] for one in json.loads(result.stdout)["contrasts"]} == {0.0}
     rows = [line.split("│") for line in tercet("eval", tmp_path / "data", *systems).output.splitlines() if "│" in line]
-    assert len(rows) == 2
+    rows = rows[:2]  # of the first table
     assert rows[0][2:] == rows[1][2:]

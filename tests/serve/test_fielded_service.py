@@ -33,7 +33,7 @@ def index():
 
 def test_votes_change_words_and_leave_numbers_as_they_are(index):
     assert index.search("green")[0].doc_id == "b"
-    overlay = Overlay(Served.of(index), "store")
+    overlay = Overlay(Served.from_index(index), "store")
     overlay.learn(Action(number, number, "", "me", "prefer", "green", (("a", "b"),)) for number in (1, 2, 3))
     served = overlay.served(3)
     learned = served.model.weights.parts[-1].weights
@@ -48,7 +48,7 @@ def test_votes_change_words_and_leave_numbers_as_they_are(index):
 
 
 def test_both_lists_and_reasons_are_given(index):
-    served = Served.of(index)
+    served = Served.from_index(index)
     answer = search(served, "green", 3, compare=True)
     assert answer["learned"][0]["id"] == "b"
     assert [hit["id"] for hit in answer["baseline"]] == ["a", "b"]  # by words alone

@@ -146,13 +146,6 @@ def test_reasons_for_a_lead_sum_to_the_difference(api):
     assert total == pytest.approx(why["score"], abs=1e-12)
 
 
-def test_related_words_are_those_of_the_model(api):
-    found = checked(api.get("/related", params={"word": "Avocado", "k": 3}), messages.RelatedWords)
-    assert [(each["word"], each["weight"]) for each in found["related"]] == INDEX.model.related("avocado", 3)
-    assert (found["word"], found["known_as"]) == ("Avocado", "avocado")
-    refused(api.get("/related", params={"word": "zebra"}), 404, "zebra")
-
-
 def test_documents_are_given_as_they_were_indexed(api):
     found = checked(api.get("/documents?id=hostile/%C3%A9"), messages.Document)
     assert found["text"] == HOSTILE
@@ -227,4 +220,4 @@ def test_the_search_that_warms_up_looks_for_a_word(tmp_path, monkeypatch):
     real = Index.search_row
     monkeypatch.setattr(Index, "search_row", lambda *given, **more: found.append(real(*given, **more)) or found[-1])
     Service(index, tmp_path / "taught.db").close()
-    assert [hits[0].doc_id for hits in found] == ["a"] * 4
+    assert [hits[0].doc_id for hits in found] == ["a"] * 2

@@ -182,12 +182,12 @@ def test_a_candidate_that_was_declined_is_not_shown_to_anybody(tmp_path, caplog)
         rejected(service.served.base.model).save(tmp_path / "candidate")
         assert not service.reloader.look_at_candidate()
         assert service.interleaver.contest(service.now) == before  # the one before goes on
-        assert "what was learned was rejected (Learning was rejected.)" in caplog.text
+        assert "learning was rejected (Learning was rejected.)" in caplog.text
     with sharing(tmp_path) as (api, service, _):  # a restart does not fail for it
         assert not search(api)["interleaved"]
         output = api.get("/health").json()["interleaving"]
         assert (output["challenger"], output["refused"] is not None) == (None, True)
-        assert service.interleaver.said(service.now) == "there is no candidate to compare yet"
+        assert service.interleaver.description(service.now) == "there is no candidate yet"
         Index.open(tmp_path / "index").add({"more": "green avocado"})
         assert service.reloader.look()
         assert api.get("/health").json()["interleaving"]["refused"] is not None
@@ -226,7 +226,7 @@ def test_a_bad_candidate_stops_the_start(tmp_path):
     with pytest.raises(BundleError, match="candidate"), sharing(tmp_path):
         pass
     tc.TextModel.bm25(["other words"]).save(tmp_path / "candidate")
-    with pytest.raises(InputError, match="cannot be compared with what is served"), sharing(tmp_path):
+    with pytest.raises(InputError, match="cannot be compared with the served model"), sharing(tmp_path):
         pass
     options = ["serve", str(tmp_path / "index"), "--interleave", "baseline"]
     result = CliRunner().invoke(cli, options)

@@ -50,7 +50,6 @@ def test_queries_up_to_a_thousand_characters(api):
     named(api.get("/search", params={"q": longest + "!"}), "q", QUERY_CHARS, QUERY_CHARS + 1)
     assert api.post("/prefer", json=GIVEN | {"query": longest}).status_code == 202
     named(api.post("/prefer", json=GIVEN | {"query": longest + "!"}), "query", QUERY_CHARS, QUERY_CHARS + 1)
-    named(api.get("/related", params={"word": "x" * 1001}), "word", QUERY_CHARS, QUERY_CHARS + 1)
 
 
 def test_queries_up_to_so_many_words(api):
@@ -66,7 +65,6 @@ def test_up_to_a_thousand_results(api):
     for path, key, more in (
         ("/search", "k", {"q": QUERY}),
         ("/explain", "k", {"q": QUERY, "doc": "d1"}),
-        ("/related", "k", {"word": "avocado"}),
         ("/taught", "limit", {}),
     ):
         assert api.get(path, params={key: MOST_RESULTS} | more).status_code == 200

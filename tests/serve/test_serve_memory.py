@@ -36,7 +36,7 @@ def served_now(service: Service) -> dict[str, weakref.ref[Any]]:
             f"{name} index": served.index,
             f"{name} view": served.index._view,
             f"{name} workspace": served.index._view.spare[0],
-            f"{name} baseline": served.baseline.index._view,
+            f"{name} baseline": served.baseline._view,
         }
     return {name: weakref.ref(one) for name, one in alive.items()}
 

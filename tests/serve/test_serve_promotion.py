@@ -124,7 +124,10 @@ def test_a_promotion_that_cannot_be_written_is_refused_and_told(tmp_path, monkey
 
 
 def test_what_cannot_be_promoted_is_refused_at_the_start(tmp_path):
-    with pytest.raises(InputError, match="baseline is no model"), sharing(tmp_path, baseline=True, promotes=True):
+    with (
+        pytest.raises(InputError, match="baseline cannot be promoted"),
+        sharing(tmp_path, baseline=True, promotes=True),
+    ):
         pass
     options = ["serve", str(tmp_path / "index"), "--log-impressions", str(tmp_path / "log"), "--promote"]
     for more in ((), ("--interleave", "baseline")):

@@ -90,7 +90,6 @@ def test_the_openapi_document_is_complete(api):
     assert set(made["paths"]) == {
         "/search",
         "/explain",
-        "/related",
         "/documents",
         "/rank",
         "/taught",
@@ -326,7 +325,7 @@ def test_no_request_makes_the_service_fail(tmp_path):
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis.strategies import one_of
     from schemathesis.generation import GenerationMode
-    from schemathesis.specs.openapi.checks import positive_data_acceptance
+    from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
     service = Service(INDEX, tmp_path / "taught.db", Limits(strangers_per_minute=1e9))
     try:
@@ -349,9 +348,12 @@ def test_no_request_makes_the_service_fail(tmp_path):
                 response = case.call()
                 # 503 and 507 are promised where there is too much to do; here there is not.
                 assert response.status_code < 500
-                case.validate_response(response, excluded_checks=[positive_data_acceptance])
+                excluded = [positive_data_acceptance]
+                if response.status_code == 413:  # rejected for the size, before the schema
+                    excluded.append(negative_data_rejection)
+                case.validate_response(response, excluded_checks=excluded)
 
             answered()
-        assert n_operations == 17
+        assert n_operations == 16
     finally:
         service.close()

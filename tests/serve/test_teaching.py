@@ -122,8 +122,8 @@ def test_what_cannot_be_taught_is_refused_and_not_kept(api):
     half = b'{"query": "green \\ud800", "better": "d3", "worse": "d9"}'
     refused(api.post("/prefer", content=half, headers=json), 422, "unicode")
     refused(api.post("/reject", json={"query": QUERY, "doc": "d1", "below": []}), 422, "below")
-    refused(api.post("/move", json={"query": QUERY, "doc": "d1"}), 422, "ahead of")
-    refused(api.post("/undo", json={"actions": [1]}), 409, "action 1 is not an active one")
+    refused(api.post("/move", json={"query": QUERY, "doc": "d1"}), 422, "ahead_of")
+    refused(api.post("/undo", json={"actions": [1]}), 409, "action 1 is not active")
     for wrong in ([True], ["1"], [0], []):
         assert api.post("/undo", json={"actions": wrong}).status_code == 422
     assert api.get("/taught").json()["total"] == 0

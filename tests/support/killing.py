@@ -41,7 +41,7 @@ import tercet.serve.run
 from tercet.search import Index
 from tercet.serve.served import Served
 from tercet.serve.teacher import Overlay
-Overlay(Served.of(Index.open(sys.argv[2])), "").warm_up()
+Overlay(Served.from_index(Index.open(sys.argv[2])), "").warm_up()
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 print("ready", flush=True)
 for _ in iter(sys.stdin.readline, ""):
@@ -296,7 +296,7 @@ def _faults(
         elif not _is_what_was_said(actions[number], body):
             faults.append(f"action {number} is not what was acknowledged")
     faults += [f"action {number} was undone, and counts" for number in undone if actions[number].is_active]
-    overlay = Overlay(Served.of(Index.open(folder)), read_taught(taught).store)
+    overlay = Overlay(Served.from_index(Index.open(folder)), read_taught(taught).store)
     overlay.learn(actions.values())
     index, end = overlay.served(0).index, time.monotonic() + 60
     for query in QUERIES:

@@ -72,7 +72,7 @@ class UsedIndex:
         self._lists: OrderedDict[str, _Shown] = OrderedDict()
         self.store = TaughtStore(taught)
         try:
-            self._base = Served.of(index)  # without words of queries
+            self._base = Served.from_index(index)  # without words of queries
             self._overlay = self._folded(self._base)
             self._overlay.warm_up()
             self._served = self._overlay.served(self.store.revision)
@@ -105,7 +105,7 @@ class UsedIndex:
     def replace(self, index: BaseIndex) -> None:
         """Search other documents or by another model from now on; what was taught stays."""
         revision = self.store.revision
-        base = Served.of(index)
+        base = Served.from_index(index)
         overlay = self._folded(base)
         with self._lock:
             self._base = base
@@ -232,12 +232,12 @@ class UsedIndex:
         base = self._overlay.base
         wider = _with_words(base.base, texts)
         if wider is not base.base:
-            self._overlay = self._overlay.widened(Served.of(wider))
+            self._overlay = self._overlay.widened(Served.from_index(wider))
 
     def _folded(self, base: Served) -> Overlay:
         actions = self.store.since(0).actions
         wider = _with_words(base.base, [action.query for action in actions if action.is_active])
-        overlay = Overlay(base if wider is base.base else Served.of(wider), self.store.id, _RULE)
+        overlay = Overlay(base if wider is base.base else Served.from_index(wider), self.store.id, _RULE)
         overlay.learn(actions)
         return overlay
 

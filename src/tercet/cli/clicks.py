@@ -18,21 +18,19 @@ from tercet.data.trec import write_qrels
 from tercet.fitting.click_judgements import judgements_of_clicks
 from tercet.fitting.examination import ExaminationCurve, choose_examination, estimate_examination
 
-RANKS, SESSIONS, QUERIES = 20, 5, 5  # most that are printed
-OFTEN = 3  # lists of a query, from which the lack of a click says something
+RANKS, SESSIONS, QUERIES = 20, 5, 5  # printed at most
+OFTEN = 3  # lists of a query without a click, to be printed
 
 
 @click.command(epilog=examples("clicks clicks.csv", "clicks ubi/ -o judged.csv"))
 @click.argument("log", type=ANY, nargs=-1, required=True)
-@output_options(
-    "Judgements to write, grades 0 to 3 by clicks over expected clicks: .csv as a table, .tsv as BEIR, else TREC."
-)
+@output_options("Judgements to write, grades 0 to 3: .csv is a table, .tsv is BEIR, else TREC.")
 @evidence_table_options
 def clicks(log: tuple[Path, ...], output: Path | None) -> None:
-    """Describe a click LOG before anything is learned from it: what is usable, and how far down people look.
+    """Describe a click LOG: usable lists, left-out sessions, and the examination of each rank.
 
-    LOG is what --clicks of tercet fit takes: a table, a click file, or the folder or the two files of UBI. Sessions
-    that click everything or come too often are left out.
+    LOG is a table, a click file, or the folder or the two files of UBI, as for fit --clicks. With -o, write judgements
+    by clicks over expected clicks.
     """
     whole = read_clicks(log)
     odd = odd_sessions(whole)
@@ -63,7 +61,7 @@ def _print_facts(log: ClickLog, odd: list[OddSession]) -> None:
     if log.randomised:
         echo(f"{sum(log.randomised):,} lists were shown in random order")
     if log.interleaved:
-        echo(f"{sum(log.interleaved):,} lists were made of two rankings (tercet serve --interleave)")
+        echo(f"{sum(log.interleaved):,} lists were interleaved (tercet serve --interleave)")
     for one in odd[:SESSIONS]:
         rate = f"{one.n_clicked:,} clicks on {one.n_shown:,} documents"
         echo(f"left out: {one.name}: {one.reason}: {one.n_lists:,} lists, {rate}")
@@ -73,7 +71,7 @@ def _print_facts(log: ClickLog, odd: list[OddSession]) -> None:
 
 
 def _print_unanswered(log: ClickLog) -> None:
-    """Print the most frequent queries without a single click: candidates for new documents or synonyms."""
+    """Print the most frequent queries without a click: candidates for new documents or synonyms."""
     asked = Counter(impression.query for impression in log.impressions)
     answered = {impression.query for impression in log.impressions if impression.clicked}
     unanswered = [(query, n) for query, n in asked.most_common() if n >= OFTEN and query not in answered]
@@ -84,7 +82,7 @@ def _print_unanswered(log: ClickLog) -> None:
 
 
 def _by_rank(log: ClickLog) -> tuple[list[int], list[int]]:
-    """Documents shown and clicked, by rank."""
+    """Return the numbers of shown and clicked documents by rank."""
     shown: Counter[int] = Counter()
     clicked: Counter[int] = Counter()
     for impression in log.impressions:

@@ -1,7 +1,6 @@
-"""A search collection that is already on disk: the docstrings of installed packages.
+"""Search collection of the docstrings of installed packages.
 
-Documents are docstrings; queries are the descriptions in their "See Also" sections, and each asks for the
-object that it describes.
+Documents are docstrings. Queries are the descriptions in "See Also" sections; the answer is the described object.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ SPLITS = {"train": 0.60, "validation": 0.15, "test": 0.25}
 # Test code, build code, and copies of other projects. Importing numpy.distutils patches the standard library.
 _NOT_DOCUMENTATION = frozenset({"tests", "conftest", "setup", "externals", "distutils"})
 
-# "Equivalent function" describes forty things; whoever asks that asks for none of them.
+# "Equivalent function" describes forty objects, so the description is no query.
 _MOST_ANSWERS = 5
 
 _SET_OF_STRINGS = re.compile(r"\{('\w+'(?:, '\w+')+)\}")
@@ -42,24 +41,14 @@ _MARKUP = re.compile(r"(?::\w+)+:(?=`)|[`~\s]")
 def docstring_collection(packages: Sequence[str] = ("numpy", "scipy", "sklearn"), random_state: int = 0) -> JudgedTexts:
     """Make a search collection of the docstrings of installed packages.
 
-    Documents are the docstrings, without their "See Also" sections, of the public functions, classes and
-    methods in public modules: names without a leading underscore, no tests, no vendored code. What a module
-    gives out only through ``__getattr__``, as modules kept for old code do, is not looked at. An object with
-    several public names is one document, under the shortest (then alphabetically first); a method is called
-    after the class that defines it, or after a subclass if that one is private. A module that cannot be imported is
-    left out, and so is an entry of "See Also" that names no document.
-
-    A description of more than five objects is no query. The queries are divided at random into 60 % train, 15 %
-    validation and 25 % test. So some answers of test queries also answer training queries, and others are new.
+    Documents are the docstrings of public functions, classes and methods without their "See Also" sections. An object
+    with several public names is one document under the shortest name. A description of more than five objects is no
+    query. Queries are divided at random into 60 % train, 15 % validation and 25 % test.
 
     Parameters
     ----------
-    packages : names of installed packages; their modules are imported, with warnings silenced
+    packages : names of installed packages; their modules are imported
     random_state : seed of the division
-
-    Notes
-    -----
-    About two seconds for NumPy, SciPy and scikit-learn once they are imported.
 
     Examples
     --------
@@ -90,13 +79,13 @@ def docstring_collection(packages: Sequence[str] = ("numpy", "scipy", "sklearn")
 
 
 def _public_modules(packages: Sequence[str]) -> list[types.ModuleType]:
-    """Import every public module; one that fails is left out, unless it is a package that was named."""
+    """Import all public modules. A module that fails is left out unless its name is in ``packages``."""
     modules: list[types.ModuleType] = []
     waiting = sorted(packages, reverse=True)
     while waiting:
         name = waiting.pop()
         try:
-            with warnings.catch_warnings():  # a module may warn that it is old, and nobody asked for that one
+            with warnings.catch_warnings():  # deprecated modules warn
                 warnings.simplefilter("ignore")
                 module = importlib.import_module(name)
         except (Exception, SystemExit):  # whatever its code raises
@@ -111,7 +100,7 @@ def _public_modules(packages: Sequence[str]) -> list[types.ModuleType]:
 
 
 def _public_objects(modules: list[types.ModuleType], roots: set[str]) -> list[tuple[str, list[str]]]:
-    """Docstring and names of every documented function, class and method; the name to call it by is first."""
+    """Return docstring and names of each documented function, class and method, the preferred name first."""
     objects: dict[int, tuple[str, list[tuple[bool, int, str]]]] = {}  # by identity: one object, one document
 
     def add(thing: object, name: str, is_inherited: bool = False) -> None:
@@ -130,17 +119,16 @@ def _public_objects(modules: list[types.ModuleType], roots: set[str]) -> list[tu
 
 
 def _settled(docstring: str) -> str:
-    """A docstring without what differs from one process to the next.
+    """Remove the parts of a docstring that differ between processes.
 
-    SciPy writes some of its docstrings while it is imported, with random numbers in examples, which it marks
-    "may vary", and with sets of names, whose order follows the hash seed.
+    SciPy generates docstrings with random numbers, marked "may vary", and with sets of names in hash order.
     """
     lines = [line for line in docstring.splitlines() if not line.endswith("# may vary")]
     return _SET_OF_STRINGS.sub(lambda match: f"{{{', '.join(sorted(match[1].split(', ')))}}}", "\n".join(lines))
 
 
 def _module_members(module: types.ModuleType, roots: set[str]) -> Iterator[tuple[str, object]]:
-    """Dotted name and object for the classes and callables that a module gives out."""
+    """Yield dotted name and object of the public classes and callables of a module."""
     members = vars(module)
     for name in sorted(set(members.get("__all__", members))):
         if name.startswith("_") or name not in members:
@@ -151,14 +139,14 @@ def _module_members(module: types.ModuleType, roots: set[str]) -> Iterator[tuple
         # scipy.stats.ortho_group is the only instance of its class and has its docstring.
         if not (_has_own_docstring(thing) or _root(type(thing)) in roots):
             continue
-        # Without __all__, what a module merely imported for its own use is not its to give out.
+        # Without __all__, imported objects are not public names of the module.
         home = getattr(thing, "__module__", None) or ""
         if "__all__" in members or f"{home}.".startswith(f"{module.__name__}."):
             yield f"{module.__name__}.{name}", thing
 
 
 def _has_own_docstring(thing: object) -> bool:
-    """Whether its docstring is about itself and not about the kind of object it is."""
+    """Return True if the docstring is not inherited from the object's class."""
     return isinstance(thing, type) or thing.__doc__ != type(thing).__doc__
 
 
@@ -167,7 +155,7 @@ def _root(cls: type) -> str:
 
 
 def _unbound(thing: object) -> object:
-    """The method itself for a method of a hidden instance, as numpy.random.normal is one of RandomState."""
+    """Return the function of a method of a hidden instance: numpy.random.normal is a method of RandomState."""
     owner = getattr(thing, "__self__", None)
     if isinstance(thing, types.MethodType):
         return thing.__func__
@@ -177,7 +165,7 @@ def _unbound(thing: object) -> object:
 
 
 def _methods(cls: type, roots: set[str]) -> Iterator[tuple[str, object, bool]]:
-    """The public methods of a class and whether each is inherited, which must be from these packages."""
+    """Yield name, method and an is-inherited flag for the public methods that these packages define."""
     seen: set[str] = set()
     for base in cls.__mro__:
         for name, member in vars(base).items() if _root(base) in roots else ():
@@ -194,7 +182,7 @@ def _methods(cls: type, roots: set[str]) -> Iterator[tuple[str, object, bool]]:
 
 
 def _entries(section: str) -> Iterator[tuple[str, str]]:
-    """Name and description of each entry of a "See Also" section; names without a description are left out."""
+    """Yield name and description of the entries of a "See Also" section that have a description."""
     for block in re.split(r"\n(?=\S)", textwrap.dedent(section)):
         first, *rest = block.strip("\n").split("\n")
         entry = _ENTRY.fullmatch(first.strip())
@@ -205,9 +193,9 @@ def _entries(section: str) -> Iterator[tuple[str, str]]:
 
 
 def _resolved(name: str, names: list[str], document_of: Mapping[str, str]) -> str | None:
-    """The document that a name means in the docstring of the object called `names`.
+    """Return the document that a name means in the docstring of the object called ``names``, or None.
 
-    Looked for in the object's class, its module, the packages around it, and as it stands.
+    The name is looked up in the object's class, its module, the enclosing packages, and as an absolute name.
     """
     for own_name in names:
         around = own_name
@@ -218,7 +206,7 @@ def _resolved(name: str, names: list[str], document_of: Mapping[str, str]) -> st
 
 
 def _divided(n: int, random_state: int) -> list[str]:
-    """The split of each of n queries, at random; each split has its share to the query."""
+    """Draw the split of each of n queries; each split gets its exact share."""
     ends = np.cumsum([round(share * n) for share in SPLITS.values()])
     rank = np.random.default_rng(random_state).permutation(n)
     names = list(SPLITS)

@@ -1,4 +1,4 @@
-"""``tercet eval`` and ``compare``: models that rank DATA, and runs, measured against one set of judgements."""
+"""``tercet eval``: models that rank DATA, and runs, measured and compared on one set of judgements."""
 
 from __future__ import annotations
 
@@ -46,18 +46,7 @@ from tercet.report import shown_interval, shown_p
 
 TEXT_MEASURES = ("nDCG@10", "AP", "P@10", "RR")
 _LONGEST_QUERY = 60
-
-# What is measured, and how.
-system_options = together(
-    click.argument("data", type=DATA, required=False),
-    models_option,
-    click.option("--run", "runs", type=FILE, multiple=True, help="A TREC run; may be repeated."),
-    judged_options,
-    click.option("--split", default="test", show_default=True, help="Whose judgements of DATA to use."),
-    own_vectors_option,
-    measures_option,
-    click.option("-k", "depth", default=1000, show_default=True, type=click.IntRange(min=1), help="Documents to rank."),
-)
+_WIDTH = 140  # characters of a table that no terminal shows
 
 significance_options = together(
     click.option("--baseline", help="Test every other system against this one.  [default: every pair]"),
@@ -76,33 +65,43 @@ significance_options = together(
 @click.command(
     "eval",
     epilog=examples(
-        "eval nfcorpus/ --model model/ -m nDCG@10 -m AP", "eval --interleaved impressions/ --since 2026-11-16"
+        "eval nfcorpus/ --model old/ --model new/ -m nDCG@10 -m AP",
+        "eval --interleaved impressions/ --since 2026-11-16",
     ),
 )
-@system_options
-@click.option("--interleaved", type=FOLDER, metavar="LOG", help="Impressions that serve --interleave logged: who wins.")
-@click.option("--since", metavar="TIME", help="Of LOG, count lists shown from then on: 2026-11-16, in UTC.")
+@click.argument("data", type=DATA, required=False)
+@models_option
+@click.option("--run", "runs", type=FILE, multiple=True, help="TREC run; may be repeated.")
+@judged_options
+@click.option("--split", default="test", show_default=True, help="Split of DATA with the judgements.")
+@own_vectors_option
+@measures_option
+@click.option("-k", "depth", default=1000, show_default=True, type=click.IntRange(min=1), help="Documents to rank.")
+@significance_options
+@click.option("--interleaved", type=FOLDER, metavar="LOG", help="Impressions logged by serve --interleave.")
+@click.option("--since", metavar="TIME", help="Count the lists of LOG from this time on: 2026-11-16, in UTC.")
 @click.option(
     "--settle-after",
     type=click.FloatRange(min=0),
     default=CLICK_SECONDS,
     show_default=True,
     metavar="SECONDS",
-    help="Until when clicks on a list of LOG count, as the service had it.",
+    help="Time for clicks on a list of LOG, as in serve.",
 )
-@json_option
 def evaluate(
     measures: tuple[str, ...],
+    baseline: str | None,
+    method: Any,
     interleaved: Path | None,
     since: str | None,
     settle_after: float,
     as_json: bool,
     **named: Any,
 ) -> None:
-    """Measure models on DATA, runs against --judgements, or both, with 95 % intervals.
+    """Measure models on DATA, and runs, with 95 % intervals; two or more systems are compared by paired tests.
 
-    Or say which model wins by the clicks in a LOG of interleaved lists. The test holds whenever one looks: to stop
-    when there is a winner is no cheating.
+    With --interleaved, report the winner by the clicks in a LOG of interleaved lists. The test is valid at any time, so
+    stopping at the first winner is allowed.
     """
     if interleaved is not None:
         show_duels(interleaved, since, settle_after, as_json)
@@ -111,38 +110,11 @@ def evaluate(
         raise click.UsageError("name --model, --run or --interleaved")
     systems = open_systems(as_json, **named)
     names = measures or TEXT_MEASURES
-    evaluations = {name: evaluate_run(systems.qrels, run, names) for name, run in systems.runs.items()}
-    if as_json:
-        echo(json.dumps({name: _means(evaluation) for name, evaluation in evaluations.items()}, indent=2))
-    else:
-        print_evaluations(evaluations)
-
-
-@click.command(
-    epilog=examples(
-        "compare nfcorpus/ --model old/ --model new/",
-        "compare --judgements test.qrels --run bm25.trec --run new.trec --baseline bm25.trec",
-    )
-)
-@system_options
-@significance_options
-def compare(measures: tuple[str, ...], baseline: str | None, method: Any, as_json: bool, **named: Any) -> None:
-    """Compare two or more systems by paired tests.
-
-    Systems are models, which rank DATA, and runs, measured against the judgements of DATA or --judgements. Shown are
-    means, differences with p-values that are corrected for their number, wins and losses, and the queries that differ
-    most.
-    """
-    if len(named["models"]) + len(named["runs"]) < 2:
-        raise click.UsageError("name at least two systems, each by --model or --run")
-    systems = open_systems(as_json, **named)
-    comparison = compare_runs(
-        systems.qrels,
-        systems.runs,
-        measures or TEXT_MEASURES,
-        baseline=system_named(baseline, systems.runs),
-        method=method,
-    )
+    if len(systems.runs) == 1:
+        show_evaluations({name: evaluate_run(systems.qrels, run, names) for name, run in systems.runs.items()}, as_json)
+        return
+    against = system_named(baseline, systems.runs)
+    comparison = compare_runs(systems.qrels, systems.runs, names, baseline=against, method=method)
     show_comparison(comparison, systems.queries, as_json)
 
 
@@ -150,15 +122,15 @@ def compare(measures: tuple[str, ...], baseline: str | None, method: Any, as_jso
 
 
 class Systems(NamedTuple):
-    """Judgements and, by the name that was typed, what each system answers."""
+    """Judgements, texts of queries if given, and the run of each system by the name that was typed."""
 
     qrels: Qrels
-    queries: Mapping[str, str]  # empty where nobody named them
+    queries: Mapping[str, str]
     runs: dict[str, dict[str, dict[str, float]]]
 
 
 def open_systems(as_json: bool, **named: Any) -> Systems:
-    """Read the judgements and the runs, and let the models rank; what DATA is belongs into no JSON."""
+    """Read judgements and runs, and rank by the models. JSON on standard output stays free of other lines."""
     with redirect_stdout(sys.stderr if as_json else sys.stdout):
         return _open_systems(**named)
 
@@ -201,7 +173,7 @@ def _open_systems(
 
 
 def system_named(name: str | None, systems: Mapping[str, object]) -> str | None:
-    """The system that is meant, by the whole of its path or by its last part."""
+    """Return the system with this path, or with this last part of its path."""
     if name is None or name in systems:
         return name
     matches = [system for system in systems if Path(system).name == Path(name).name]
@@ -213,41 +185,47 @@ def system_named(name: str | None, systems: Mapping[str, object]) -> str | None:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-def _means(evaluation: Evaluation) -> dict[str, dict[str, float]]:
-    """Mean and 95 % interval of each measure."""
-    return {
-        str(measure): dict(
-            zip(("mean", "low", "high"), (evaluation.mean(measure), *evaluation.interval(measure)), strict=True)
-        )
-        for measure in evaluation.measures
+def show_evaluations(evaluations: Mapping[str, Evaluation], as_json: bool) -> None:
+    """Print means with 95 % intervals, as a table or as JSON."""
+    if not as_json:
+        _print_evaluations(evaluations)
+        return
+    meta = {
+        name: {
+            str(measure): dict(
+                zip(("mean", "low", "high"), (evaluation.mean(measure), *evaluation.interval(measure)), strict=True)
+            )
+            for measure in evaluation.measures
+        }
+        for name, evaluation in evaluations.items()
     }
+    echo(json.dumps(meta, indent=2))
 
 
-def print_evaluations(evaluations: Mapping[str, Evaluation]) -> None:
-    """A table: a system a line, a measure a column."""
+def _print_evaluations(evaluations: Mapping[str, Evaluation]) -> None:
+    """Print a table with a row for each system and a column for each measure."""
     first = next(iter(evaluations.values()))
     table = Table(title=f"{len(first.qids):,} queries, 95 % intervals", title_justify="left")
     table.add_column("system")
     for measure in first.measures:
-        table.add_column(str(measure), justify="right", overflow="fold")  # cut short, @1 and @10 would look the same
+        table.add_column(str(measure), justify="right", overflow="fold")  # a shortened @10 would look like @1
     for name, evaluation in evaluations.items():
         cells = [shown_interval(evaluation.mean(m), *evaluation.interval(m), digits=4) for m in evaluation.measures]
         missing = f" ({evaluation.missing} queries without results)" if evaluation.missing else ""
         table.add_row(name + missing, *cells)
-    open_console(width=None if open_console().is_terminal else 140).print(table, markup=False)
+    _print_table(table)
+
+
+def _print_table(table: Table) -> None:
+    open_console(width=None if open_console().is_terminal else _WIDTH).print(table, markup=False)
 
 
 def show_comparison(comparison: Comparison, texts: Mapping[str, str], as_json: bool) -> None:
-    """Print a comparison, with the texts of queries where there are any."""
+    """Print means, tests, notes, and the queries with the largest differences, with their texts if there are any."""
     if as_json:
         echo(json.dumps(comparison.to_meta(), ensure_ascii=False, indent=2))
-    else:
-        print_comparison(comparison, texts)
-
-
-def print_comparison(comparison: Comparison, texts: Mapping[str, str]) -> None:
-    """Means, tests, notes, and the queries that differ most by the first measure."""
-    print_evaluations(comparison.systems)
+        return
+    _print_evaluations(comparison.systems)
     n_tests = len(comparison.contrasts)
     counted = "1 test" if n_tests == 1 else f"{n_tests} tests"
     title = f"paired {comparison.method} tests, p corrected (Holm), {counted} in all"
@@ -262,7 +240,7 @@ def print_comparison(comparison: Comparison, texts: Mapping[str, str]) -> None:
         p_value = shown_p(contrast.p_adjusted).removeprefix("p ").removeprefix("= ")
         counts = [f"{count:,}" for count in (contrast.wins, contrast.ties, contrast.losses)]
         table.add_row(f"{contrast.system}\n{contrast.against}", str(contrast.measure), difference, p_value, *counts)
-    open_console(width=None if open_console().is_terminal else 140).print(table, markup=False)
+    _print_table(table)
     for note in comparison.notes():
         echo(f"note: {note}")
     for system, against in dict.fromkeys((contrast.system, contrast.against) for contrast in comparison.contrasts):

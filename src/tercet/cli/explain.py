@@ -1,4 +1,4 @@
-"""``tercet explain``: why a document gets its score, and which words count for a word."""
+"""``tercet explain``: reasons of a score, and weights of a word."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tercet.engines import open_index
 @click.argument("source", metavar="INDEX|MODEL", type=FOLDER)
 @click.argument("text", required=False)
 @click.argument("document", metavar="[DOC]", required=False)
-@click.option("--versus", metavar="DOC2", help="What DOC has over this document.")
-@click.option("--word", "words", multiple=True, help="The document words that count most for this word.")
-@click.option("--model", type=FOLDER, help="Another text model over the same words than the index's own.")
+@click.option("--versus", metavar="DOC2", help="Explain the lead of DOC over this document.")
+@click.option("--word", "words", multiple=True, help="Show the strongest document words for this query word.")
+@click.option("--model", type=FOLDER, help="Explain by another text model over the same words.")
 @click.option("-k", "count", default=20, show_default=True, type=click.IntRange(min=1), help="Lines to show.")
 def explain(
     source: Path,
@@ -32,11 +32,10 @@ def explain(
     model: Path | None,
     count: int,
 ) -> None:
-    """Why the document DOC of an INDEX gets its score for TEXT: pairs of words and what each adds. Or which words
-    count for a --word, by an INDEX or a MODEL.
+    """Explain the score of the document DOC of an INDEX for TEXT: words and past queries with their contributions.
 
-    Weights of --word are those of W; what a pair adds to a score is such a weight times what the query and the
-    document have of the two words.
+    With --word, show weights of W. The contribution of a pair is its weight times the weights of both words in query
+    and document.
     """
     if words:
         text_model = open_model(model or source)

@@ -53,7 +53,7 @@ from tercet.fitting.text_model import TaughtRows
 from tercet.report.page import PAGE_NAME, write_report_page
 from tercet.store.kinds import TEXT_MODEL
 
-# Names under which collections publish the part to choose on.
+# Names of splits for the choice of a model.
 VALIDATION_NAMES = ("validation", "dev", "valid", "vali")
 
 SECTIONS = {
@@ -76,26 +76,24 @@ SECTIONS = {
     ),
 )
 @click.argument("data", type=DATA)
-@click.option("--clicks", type=ANY, multiple=True, help="Click log: a table, or UBI's queries and events; repeatable.")
+@click.option("--clicks", type=ANY, multiple=True, help="Click log: a table, or UBI files; may be repeated.")
 @click.option("--evidence", type=FILE, help="Aggregated clicks: query, document, shown, clicked, expected.")
 @click.option(
     "--preferences",
     type=ANY,
     multiple=True,
-    help="Table of query, better, worse document, or INDEX.taught.db; repeatable.",
+    help="Table of query, better, worse; or INDEX.taught.db; may be repeated.",
 )
-@click.option("--links", type=ANY, multiple=True, help="Links between documents, each a query for others; repeatable.")
+@click.option("--links", type=ANY, multiple=True, help="Links between documents; may be repeated.")
 @judged_options
-@click.option("--test", metavar="SPLIT|FILE", help="Judgements to report on.  [default: DATA's, else folds]")
-@click.option(
-    "--field", "fields", multiple=True, metavar="COLUMN[:WEIGHT]", help="Text with a match of its own: title:2."
-)
+@click.option("--test", metavar="SPLIT|FILE", help="Judgements for the report.  [default: of DATA, else folds]")
+@click.option("--field", "fields", multiple=True, metavar="COLUMN[:WEIGHT]", help="Text column with a weight: title:2.")
 @click.option(
     "--feature",
     "features",
     multiple=True,
     metavar="[KIND:]COLUMN",
-    help="Numbers that count: price, log:sold; KIND: log, inverse, rank, date.",
+    help="Number column: price, log:sold; KIND: log, inverse, rank, date.",
 )
 @own_vectors_option
 @click.option(
@@ -104,29 +102,25 @@ SECTIONS = {
     type=TERM_PAIR_RANKER,
     multiple=True,
     default=["low-rank"],
-    help=f"{', '.join(NAMED_RANKERS)}; repeatable.  [default: low-rank]",
+    help=f"{', '.join(NAMED_RANKERS)}; may be repeated.  [default: low-rank]",
 )
-@click.option("--measure", help="Measure to choose by.  [default: nDCG@10; AP for labels and links]")
+@click.option("--measure", help="Measure for the choice.  [default: nDCG@10, or AP]")
 @language_option
-@click.option(
-    "--vocabulary", type=FOLDER, metavar="MODEL|INDEX", help="Keep to its vocabulary, to be served over that index."
-)
-@click.option("--prior", type=FILE, help="Table of known pairs: query word, document word, weight or never.")
+@click.option("--vocabulary", type=FOLDER, metavar="MODEL|INDEX", help="Use the vocabulary of this model or index.")
+@click.option("--prior", type=FILE, help="Known pairs: query word, document word, weight or never.")
 @click.option(
     "--new-documents",
     type=click.FloatRange(0, 1),
     metavar="SHARE",
-    help="Share of new answers, from 0.  [default: estimated]",
+    help="Expected share of new answers.  [default: estimated]",
 )
 @click.option(
     "--budget",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="About how long to learn.  [default: a minute or so]",
+    help="Time to learn.  [default: about a minute]",
 )
-@click.option(
-    "--steps", type=click.IntRange(min=1), metavar="N", help="Preferences to learn from.  [default: 20 a judgement]"
-)
+@click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Training steps.  [default: 20 per judgement]")
 @device_option
 @seed_option
 @output_options("Folder for the model.", kind=TEXT_MODEL, required=True)
@@ -142,9 +136,7 @@ def fit(data: Path, queries: Path | None, qrels: Path | None, output: Path, devi
             echo(f"note: the judgements of {data} are not learned from{advice}", err=True)
             texts = replace(texts, qrels={})
         if not texts.qrels and not has_pairs:
-            raise click.UsageError(
-                f"{data} holds documents alone; say what is better: --clicks, --judgements, --preferences, --links"
-            )
+            raise click.UsageError(f"{data} has documents only; add --clicks, --judgements, --preferences or --links")
     with learning_on(device):
         model = _fit_texts(texts, _name(data), **options)
     report, command = model.report, f"tercet index {data} --model {output} -o INDEX"
@@ -184,10 +176,10 @@ def _fit_texts(
     steps: int | None,
     seed: int,
 ) -> TextModel:
-    """Learn from the evidence that there is; evidence of two kinds that do not go together is an error."""
+    """Learn from the given evidence; two kinds that do not go together are an error."""
     options: dict[str, Any] = {
         "prior": prior,
-        "analyzer": analyzer_of(language),  # None is left to the recipe
+        "analyzer": analyzer_of(language),
         "vocabulary": None if vocabulary is None else open_model(vocabulary),
         "n_steps": steps,
         "budget": budget,
@@ -241,7 +233,7 @@ def _fit_texts(
             measure=measure,
             **settings,
         )
-        if not model.parts:  # the model is its start, which a service still has to teach all of it
+        if not model.parts:  # nothing was learned, so a service still applies all actions
             return model
         return replace(model, taught=tuple(TaughtRows(file.store, file.last) for file in taught.values() if file.last))
     return fit_judged(
@@ -256,14 +248,14 @@ def _fit_texts(
 
 
 def _refuse(given: Mapping[str, Any], why: str) -> None:
-    """Options that this kind of evidence has no use for."""
+    """Raise `InputError` for options that do not apply to this kind of evidence."""
     for option, value in given.items():
         if value:
             raise InputError(f"{why}; leave out {option}")
 
 
 def _field_weights(fields: tuple[str, ...]) -> dict[str, float]:
-    """Columns and their weights; a column may have a colon in its name."""
+    """Return the weight of each column; the name of a column may contain a colon."""
     weights: dict[str, float] = {}
     for field in fields:
         name, _, number = field.rpartition(":")
@@ -279,7 +271,7 @@ def _field_weights(fields: tuple[str, ...]) -> dict[str, float]:
 
 
 def _read_links(paths: tuple[Path, ...], texts: JudgedTexts) -> dict[str, list[str]]:
-    """Links of all files, between documents that there are."""
+    """Read the links of all files between known documents."""
     links: dict[str, list[str]] = {}
     for path in preference_paths(paths, LINK_FILE_ENDINGS):
         with naming_table_options():
@@ -293,7 +285,7 @@ def _read_links(paths: tuple[Path, ...], texts: JudgedTexts) -> dict[str, list[s
 
 
 def _taught_triplets(taught: Mapping[Path, TaughtFile], texts: JudgedTexts) -> list[Triplet]:
-    """Return what was taught to services, of documents that there are; queries by text."""
+    """Return the taught preferences between known documents, with queries as texts."""
     triplets: list[Triplet] = []
     for path, file in taught.items():
         kept = [triplet for triplet in file.triplets if triplet[1] in texts.docs and triplet[2] in texts.docs]
@@ -305,9 +297,9 @@ def _taught_triplets(taught: Mapping[Path, TaughtFile], texts: JudgedTexts) -> l
 
 
 def _read_triplets(paths: tuple[Path, ...], texts: JudgedTexts) -> list[Triplet]:
-    """Preferences of all files, in their order; queries by id, or by text where the data has none."""
+    """Read the preferences of all files; queries are ids, or texts if the data has no queries."""
     triplets: list[Triplet] = []
-    # Queries that only judgements name, by their texts, need not be all there are.
+    # Queries named by their texts in judgements are not a complete list.
     queries = None if all(qid == text for qid, text in texts.queries.items()) else texts.queries
     for path in preference_paths(paths):
         with naming_table_options():
@@ -323,12 +315,12 @@ def _read_triplets(paths: tuple[Path, ...], texts: JudgedTexts) -> list[Triplet]
 
 
 def _test(texts: JudgedTexts, name: str | None) -> Mapping[str, Mapping[str, int]] | None:
-    """The judgements to report on: a split or a file that was named, else the split "test" if there is one."""
+    """Return the judgements of the named split or file, else of the split "test", else None."""
     if name is not None and name not in texts.qrels and Path(name).is_file():
         return read_judgements(Path(name), texts.queries, texts.docs).qrels
     return texts.qrels.get("test") if name is None else texts.split(name)
 
 
 def _name(data: Path) -> str:
-    """The data's name in the report."""
+    """Return the name of the data for the report."""
     return str(data) if is_ir_datasets(data) else data.absolute().name

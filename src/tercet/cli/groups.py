@@ -1,6 +1,6 @@
-"""Groups of verbs, and verbs whose options stand under headings.
+"""Groups of verbs, and commands with options under headings.
 
-A group imports a verb when it is called, so that ``--help`` and ``--version`` answer at once.
+A group imports the module of a verb on the first call, so that ``--help`` and ``--version`` are fast.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tercet._validate import did_you_mean
 
 
 def examples(*lines: str) -> str:
-    """Epilog of a help page, one example per line; click keeps the lines of a paragraph that begins with \\b."""
+    """Return the epilog of a help page, one example per line; \\b keeps the lines of a paragraph."""
     return "\n".join(("\b", "Examples:", *(f"  tercet {line}" for line in lines)))
 
 
 class LazyGroup(click.Group):
-    """A group that knows its verbs by a table: verb -> ("module:command", the line that the group's help shows).
+    """Group with a table of verbs: verb -> ("module:command", line of the help).
 
-    The help shows the verbs under headings, ``sections``, or all under one.
+    ``sections`` maps headings of the help to verbs; by default there is one heading.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class LazyGroup(click.Group):
 
 
 class SectionedCommand(click.Command):
-    """A command whose help shows its options under headings: ``sections`` maps a heading to names of parameters.
+    """Command whose help shows options under headings; ``sections`` maps headings to names of parameters.
 
-    Options that no section names, ``--help`` among them, come under the last heading.
+    Other options, such as ``--help``, come under the last heading.
     """
 
     def __init__(self, *args: Any, sections: Mapping[str, Sequence[str]], **options: Any) -> None:

@@ -24,7 +24,7 @@ from tercet.cli.options import (
     replace_option,
     table_options,
 )
-from tercet.cli.progress import DocumentCount
+from tercet.cli.progress import ProgressLines
 from tercet.cli.serve import taught_of
 from tercet.cli.terminal import echo
 from tercet.data.lines import open_lines
@@ -45,8 +45,8 @@ CHANGES = ("undo", "update", "remove", "remove_listed", "merge")
 @click.command(
     cls=SectionedCommand,
     sections={
-        "A new index, of DATA": ("output", "replace", "model", "parts", *NEW_INDEX),
-        "An index that is there": CHANGES,
+        "A new index of DATA": ("output", "replace", "model", "parts", *NEW_INDEX),
+        "An existing index": CHANGES,
         "Tables": ("id_column", "text_columns", "column", "encoding", "skip_bad"),
     },
     epilog=examples("index products.csv --model model/ -o index/", "index index/ --update today.csv --remove sku17"),
@@ -54,21 +54,19 @@ CHANGES = ("undo", "update", "remove", "remove_listed", "merge")
 @click.argument("source", metavar="DATA|INDEX", type=DATA)
 @click.option("-o", "--output", type=NEW, metavar="INDEX", help="Folder for a new index.")
 @replace_option
-@click.option("--model", type=FOLDER, help="Text model to search with; an index switches to it.  [default: BM25]")
-@click.option(
-    "--parts", metavar="PARTS", help="Learned parts of --model to use: words,memory.  [default: as fit chose]"
-)
+@click.option("--model", type=FOLDER, help="Text model to search by; promotes it in an index.  [default: BM25]")
+@click.option("--parts", metavar="PARTS", help="Learned parts of --model: words,memory.  [default: as fit chose]")
 @doc_vectors_option
 @language_option
-@click.option("--no-texts", is_flag=True, help="Keep no texts, so hits are shown by id alone.")
-@click.option("--backend", type=click.Choice(list(BACKENDS)), help="Engine that keeps the documents, at --url.")
+@click.option("--no-texts", is_flag=True, help="Store no texts; hits show ids only.")
+@click.option("--backend", type=click.Choice(list(BACKENDS)), help="Engine for the documents, at --url.")
 @click.option("--url", help="Address of the engine; docs/guides/engines.md has examples.")
 @click.option("--collection", help="Name in the engine.  [default: tercet-INDEX]")
-@click.option("--undo", is_flag=True, help="Switch back to the model before the last --model.")
+@click.option("--undo", is_flag=True, help="Undo the last promotion of a model.")
 @click.option("--remove", multiple=True, metavar="ID", help="Remove a document; may be repeated.")
-@click.option("--remove-listed", type=FILE, help="Remove the documents whose ids this file has, one a line.")
+@click.option("--remove-listed", type=FILE, help="Remove the documents with the ids in this file, one a line.")
 @click.option("--update", type=DATA, metavar="DATA", help="Add documents, or replace those with the same ids.")
-@click.option("--merge", is_flag=True, help="Join small segments and free the space of removed documents.")
+@click.option("--merge", is_flag=True, help="Merge small segments and free the space of removed documents.")
 @table_options
 @click.pass_context
 def index(
@@ -78,21 +76,21 @@ def index(
     model: Path | None,
     parts: str | None,
     doc_vectors: Path | None,
-    **how: Any,
+    **options: Any,
 ) -> None:
-    """Index DATA's documents for a model or by BM25 with -o, or describe, switch or change an INDEX.
+    """Index the documents of DATA with -o, or describe or change an INDEX.
 
-    With a model, documents are read one by one, so DATA may be larger than memory, unless the model scores columns;
-    BM25 reads documents twice. Each change happens as a whole or not at all: first the model, then removing, updating
-    and merging. A running tercet serve takes a change up. An upload to an engine that was interrupted goes on
-    when the same command is given again.
+    Each change happens completely or not at all. A running tercet serve picks up changes. The same command continues an
+    interrupted upload to an engine.
     """
     if parts is not None and model is None:
         raise click.UsageError("--parts chooses learned parts of a --model")
-    text_model = None if model is None else _with_parts(open_model(model), parts)
+    text_model = None if model is None else open_model(model)
     if text_model is not None:
+        if parts is not None:
+            text_model = text_model.with_parts([name.strip() for name in parts.split(",") if name.strip()])
         remember_columns(text_model)
-    new, changes = ({name: how[name] for name in names if name in how} for names in (NEW_INDEX, CHANGES))
+    new, changes = ({name: options[name] for name in names if name in options} for names in (NEW_INDEX, CHANGES))
     if output is not None:
         refuse_given(context, CHANGES, f"changes an index that is there: tercet index {output} …, without -o")
         _build(context, source, output, text_model, doc_vectors, **new)
@@ -100,24 +98,25 @@ def index(
     refuse_given(context, ("replace", *NEW_INDEX[1:]), f"is for a new index; to make one of {source}, add -o INDEX")
     if not (source / MANIFEST_NAME).is_file():
         raise click.UsageError(f"{source} is no index; to make one of it, add -o INDEX")
-    if model is not None and changes["undo"]:
-        raise click.UsageError("--undo switches back to the model before; leave out --model")
-    switched = text_model
+    if text_model is not None and changes["undo"]:
+        raise click.UsageError("--undo reverts to the model before; leave out --model")
     opened = open_index(source)
-    if switched is not None or changes["undo"]:
-        _switch(source, opened, switched)
+    if text_model is not None or changes["undo"]:
+        _promote(source, opened, text_model)
     documents = {name: value for name, value in changes.items() if name != "undo"}
     if any(documents.values()):
         _change(source, opened, doc_vectors, **documents)
-    elif switched is None and not changes["undo"]:
-        _describe(source, opened)
+    elif text_model is None and not changes["undo"]:
+        echo(f"{source}: {_size(opened)}{_segments(opened)}")
+        for line in opened.promotions or ("no promotions: the model is the one that the index was built with",):
+            echo(str(line))
 
 
 def _build(
     context: click.Context,
     data: Path,
     output: Path,
-    text_model: TextModel | None,
+    model: TextModel | None,
     doc_vectors: Path | None,
     *,
     language: str | None,
@@ -131,35 +130,31 @@ def _build(
         raise click.UsageError(f"--backend (one of {named}) and --url go together; --collection is for them")
     if backend is not None and no_texts:
         raise click.UsageError(f"--no-texts is for an embedded index; {backend} scores candidates by their texts")
+    if model is not None and language is not None:
+        raise click.UsageError("--language is for BM25; --model has its own")
+    if model is None and doc_vectors is not None:
+        raise click.UsageError("--doc-vectors are for a --model that was learned with some")
     if backend is None:
         check_output(context, output, INDEX)
-    elif not engine_index(backend).is_interrupted(output):  # else an upload goes on
+    elif not engine_index(backend).is_interrupted(output):  # else the upload continues
         check_output(context, output, engine_index(backend).kind)
-    is_bm25 = text_model is None
-    if not is_bm25 and language is not None:
-        raise click.UsageError("--language is for BM25; --model has its own")
-    if text_model is None and doc_vectors is not None:
-        raise click.UsageError("--doc-vectors are for a --model that was learned with some")
-    docs = documents_of(data) if text_model is None else documents_for(text_model, data, doc_vectors)
+    docs = documents_of(data) if model is None else documents_for(model, data, doc_vectors)
     analyzer = analyzer_of(language)
-    if text_model is None and isinstance(docs, Iterator):  # of a file, which is read once more
-        text_model, analyzer = TextModel.bm25((document[1] for document in docs), analyzer), None
-        text_model = with_columns(text_model, data)
+    is_bm25 = model is None
+    if model is None and isinstance(docs, Iterator):  # a file, read twice
+        model, analyzer = with_columns(TextModel.bm25((document[1] for document in docs), analyzer), data), None
         docs = documents_of(data)
-    settings: dict[str, Any] = {"analyzer": analyzer, "progress": DocumentCount()}
+    settings: dict[str, Any] = {"analyzer": analyzer, "progress": ProgressLines().documents}
     built: BaseIndex
     if backend is None or url is None:
-        built = Index.build(docs, text_model, output, keep_texts=not no_texts, **settings)
+        built = Index.build(docs, model, output, keep_texts=not no_texts, **settings)
     else:
-        built = engine_index(backend).build(docs, text_model, output, url=url, collection=collection, **settings)
-    how = f", BM25 {_words(built.model)}" if is_bm25 and isinstance(built.model, TextModel) else ""
-    echo(f"{output}: {_size(built)}{how}")
-    _tell_taught(output)
-
-
-def _with_parts(model: TextModel, parts: str | None) -> TextModel:
-    """The model with the parts that were named, if any were."""
-    return model if parts is None else model.with_parts([name.strip() for name in parts.split(",") if name.strip()])
+        built = engine_index(backend).build(docs, model, output, url=url, collection=collection, **settings)
+    words = f", BM25 {_words(built.model)}" if is_bm25 and isinstance(built.model, TextModel) else ""
+    echo(f"{output}: {_size(built)}{words}")
+    taught = taught_of(output)
+    if taught.exists():
+        echo(f"note: {taught} stays: tercet serve applies its actions to the new index", err=True)
 
 
 def _size(index: BaseIndex) -> str:
@@ -168,25 +163,17 @@ def _size(index: BaseIndex) -> str:
     return f"{documents}, {'1 word' if n_words == 1 else f'{n_words:,} words'}"
 
 
-def _describe(folder: Path, opened: BaseIndex) -> None:
-    echo(f"{folder}: {_size(opened)}{_segments(opened)}")
-    for entry in opened.promotions:
-        echo(str(entry))
-    if not opened.promotions:
-        echo("no promotions; its model is the one that it was made with")
-
-
 def _segments(index: BaseIndex) -> str:
     if not isinstance(index, Index):
         return ""
     return ", in 1 segment" if index.n_segments == 1 else f", in {index.n_segments:,} segments"
 
 
-def _switch(folder: Path, opened: BaseIndex, model: TextModel | None) -> None:
-    """Promote a model, which must tokenize documents alike; without one, take the last promotion back."""
+def _promote(folder: Path, opened: BaseIndex, model: TextModel | None) -> None:
+    """Promote a model; without a model, undo the last promotion."""
     entry = opened.take_back() if model is None else opened.promote(model)
-    took_back = "" if entry.undoes is None else f", promotion {entry.undoes} is taken back"
-    echo(f"{folder}: promotion {entry.number}, {entry.before} -> {entry.after}{took_back}")
+    undone = "" if entry.undoes is None else f", promotion {entry.undoes} is taken back"
+    echo(f"{folder}: promotion {entry.number}, {entry.before} -> {entry.after}{undone}")
 
 
 def _change(
@@ -200,25 +187,28 @@ def _change(
     merge: bool,
 ) -> None:
     if merge and not isinstance(opened, Index):
-        raise InputError(f"{folder} has its documents in another engine, which merges by itself; --merge is not for it")
+        raise InputError(f"{folder} has its documents in another engine, which merges by itself; leave out --merge")
     before, words = len(opened), ""
-    gone = [*remove, *(_listed(remove_listed) if remove_listed is not None else ())]
-    if gone:
-        opened.remove(gone)
+    listed = [] if remove_listed is None else [text for _, text in open_lines(remove_listed) if text.strip()]
+    if remove or listed:
+        opened.remove([*remove, *listed])
     if update is not None:
         model = opened.model
         if isinstance(model, TextModel):
             remember_columns(model)
         docs = documents_for(model, update, doc_vectors) if isinstance(model, TextModel) else documents_of(update)
-        lost_words: Counter[str] = Counter()
+        unknown: Counter[str] = Counter()
         grows = isinstance(opened, Index) and isinstance(model, TextModel) and can_grow(model)
         if isinstance(model, TextModel) and not grows and not isinstance(docs, Mapping):
-            docs = _with_words_noted(docs, model, lost_words)
+            docs = _counting_unknown(docs, model, unknown)
         n_words = n_terms(model)
-        opened.replace(docs, DocumentCount())
+        opened.replace(docs, ProgressLines().documents)
         n_new = n_terms(opened.model) - n_words
         words = "" if not n_new else ", 1 new word" if n_new == 1 else f", {n_new:,} new words"
-        _tell_lost_words(lost_words)
+        if unknown:
+            named = ", ".join(repr(word) for word, _ in unknown.most_common(3))
+            message = f"note: {len(unknown):,} of the words are new to the index, such as {named}"
+            echo(f"{message}; searches ignore them until all documents are indexed again: -o, --replace", err=True)
     if merge and isinstance(opened, Index):
         opened.merge()
     echo(f"{folder}: {before:,} documents before, {len(opened):,} now{_segments(opened)}{words}")
@@ -233,27 +223,8 @@ def _words(model: TextModel) -> str:
     return f"of words reduced to their {analyzer.stemmer.title()} stems"
 
 
-def _with_words_noted(docs: Iterable[Any], model: TextModel, new: Counter[str]) -> Iterator[Any]:
-    """Documents as they are, while it is noted which of their words the model of the index does not know."""
+def _counting_unknown(docs: Iterable[Any], model: TextModel, unknown: Counter[str]) -> Iterator[Any]:
+    """Yield documents, and count the words that the model of the index lacks."""
     for document in docs:
-        new.update(model.doc_vectorizer.unknown_words(document[1]))
+        unknown.update(model.doc_vectorizer.unknown_words(document[1]))
         yield document
-
-
-def _tell_lost_words(new: Counter[str]) -> None:
-    """Say which words are not found, since the model cannot take in new ones, or an engine keeps the documents."""
-    if new:
-        examples = ", ".join(repr(word) for word, _ in new.most_common(3))
-        known = f"note: {len(new):,} of the words are new to the index, such as {examples}"
-        echo(f"{known}; nothing is found by them until all documents are indexed anew, with -o and --replace", err=True)
-
-
-def _tell_taught(output: Path) -> None:
-    """What was taught to the index that was here before counts for the new one, too, and nobody is to be surprised."""
-    taught = taught_of(output)
-    if taught.exists():
-        echo(f"note: {taught} stays: tercet serve applies what was taught to the new index", err=True)
-
-
-def _listed(path: Path) -> Iterator[str]:
-    yield from (text for _, text in open_lines(path) if text.strip())

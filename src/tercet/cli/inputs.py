@@ -1,4 +1,4 @@
-"""Turning what was typed into texts and models."""
+"""Open the texts and models that a command line names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
-import numpy as np
 
 from tercet.adapters.ir_datasets import PREFIX, read_ir_datasets
 from tercet.cli.options import bad_rows, evidence_settings, naming_table_options, project_of, table_settings
@@ -48,28 +47,28 @@ from tercet.store import bundle_kind
 from tercet.store.kinds import REMOTE_KINDS
 from tercet.text import TOKENIZERS, Analyzer
 
-ONLY_SPLIT = "train"  # what judgements named by --judgements are called, so that `fit` learns from them
+ONLY_SPLIT = "train"  # split of the judgements that --judgements names
 Qrels = dict[str, dict[str, int]]
 
-_WORDS_NAMED = 5  # of those that a model does not know
-TABLES = get_args(TableKind)  # as DATA, each is a table of documents
+_WORDS_NAMED = 5  # unknown words in a note
+TABLES = get_args(TableKind)  # kinds of tables of documents
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """Labelled texts, with a test part when the data has one."""
+    """Labelled texts, with a test part or None."""
 
     train: LabelledTexts
     test: LabelledTexts | None
 
 
 def is_ir_datasets(data: Path) -> bool:
-    """Whether DATA names a collection of ir_datasets."""
+    """Return True if DATA names a collection of ir_datasets."""
     return str(data).startswith(PREFIX)
 
 
 def kind_of(data: Path) -> str:
-    """What DATA is: a kind that `recognise` knows, or ``"ir_datasets"``; a file of which more is said is a table."""
+    """Return the kind of DATA by `recognise`, or ``"ir_datasets"``; a file with table options is a table."""
     if is_ir_datasets(data):
         return "ir_datasets"
     if data.is_file() and replace(table_settings(data), columns={}):
@@ -81,10 +80,7 @@ def kind_of(data: Path) -> str:
 def open_data(
     data: Path, queries: Path | None, qrels: Path | None, *, known_only: bool = False
 ) -> JudgedTexts | Labelled:
-    """Read the texts that were named, and print what they are.
-
-    ``known_only`` refuses judgements of documents that there are not.
-    """
+    """Read texts and print their size; ``known_only`` refuses judgements of unknown documents."""
     kind = kind_of(data)
     if kind in TABLES:
         return _read_files(data, queries, qrels, known_only)
@@ -102,7 +98,7 @@ def open_data(
             option = "--queries" if qrels is None else "--judgements"
             raise InputError(f"{data} holds labelled texts, whose classes are all there is; leave out {option}")
         return _read_labelled(data, kind)
-    letor = "; feature vectors have verbs of their own: tercet letor fit, rank, eval, compare"
+    letor = "; feature vectors have verbs of their own: tercet letor fit, rank, eval"
     raise InputError(
         f"{data} is recognised as {kind!r}; this verb takes a table of documents (CSV, JSONL or Parquet), a BEIR "
         f"folder, a folder of labelled texts or the 20 Newsgroups archive{letor if kind.startswith('letor') else ''}"
@@ -123,7 +119,7 @@ def _read_labelled(data: Path, kind: str) -> Labelled:
 
 
 def _read_files(corpus: Path, queries: Path | None, qrels: Path | None, known_only: bool) -> JudgedTexts:
-    """Texts that are named file by file; without queries, they are those that the judgements name by their texts."""
+    """Read texts from single files; without a file of queries, the judgements name queries by text."""
     docs = read_documents(corpus)
     query_texts = None if queries is None else read_query_texts(queries)
     splits: dict[str, Qrels] = {}
@@ -138,7 +134,7 @@ def _read_files(corpus: Path, queries: Path | None, qrels: Path | None, known_on
 
 
 def read_documents(path: Path) -> Documents:
-    """The documents of a corpus of BEIR or of a table, whose columns are told."""
+    """Read the documents of a BEIR corpus or of a table, and print the columns of the table."""
     if is_beir_texts(path):
         return read_corpus(path)
     with naming_table_options():
@@ -165,7 +161,7 @@ def _open_documents(path: Path) -> tuple[DataTable, DocumentRoles]:
 
 
 def with_columns(model: TextModel, data: Path) -> TextModel:
-    """The model with the columns of its documents, which it was learned from."""
+    """Return the model with the names of the document columns."""
     if kind_of(data) not in TABLES or is_beir_texts(data):
         return model
     _, roles = _open_documents(data)
@@ -173,7 +169,7 @@ def with_columns(model: TextModel, data: Path) -> TextModel:
 
 
 def read_query_texts(path: Path) -> dict[str, str]:
-    """The queries of a file of BEIR or of a table."""
+    """Read the queries of a BEIR file or of a table."""
     if is_beir_texts(path):
         return read_queries(path)
     said = table_settings(path)
@@ -182,7 +178,7 @@ def read_query_texts(path: Path) -> dict[str, str]:
 
 
 def is_beir_texts(path: Path) -> bool:
-    """Whether a file is the corpus or the queries of a BEIR folder, of which nothing else is said."""
+    """Return True for the corpus or the queries of a BEIR folder, unless table options are given."""
     if replace(table_settings(path), columns={}) or is_parquet(path):
         return False
     with naming_table_options():
@@ -191,7 +187,7 @@ def is_beir_texts(path: Path) -> bool:
 
 
 def tell_once(message: str) -> None:
-    """Say something that was not said yet; a file may be opened twice."""
+    """Print a line once, since a file may be opened twice."""
     context = click.get_current_context(silent=True)
     said = set() if context is None else context.meta.setdefault("tercet.said", set())
     if message not in said:
@@ -200,7 +196,7 @@ def tell_once(message: str) -> None:
 
 
 def read_judgements(path: Path, queries: Mapping[str, str] | None, docs: Container[str] | None = None) -> JudgedQueries:
-    """Judgements of any kind, and what was left out of them; without queries, those are that it names by texts."""
+    """Read judgements of any kind, and print the skipped rows; without queries, they name queries by text."""
     with naming_table_options():
         judged = read_any_judgements(path, queries, docs, **evidence_settings(path))
     if judged.form:
@@ -220,7 +216,7 @@ def _describe(name: str, kind: str, texts: JudgedTexts) -> None:
 
 
 def open_judged(data: Path, queries: Path | None = None, qrels: Path | None = None) -> JudgedTexts:
-    """Read documents and queries; labelled texts have no queries."""
+    """Read documents and queries; labelled texts are an error."""
     texts = open_data(data, queries, qrels)
     if isinstance(texts, Labelled):
         raise InputError(f"{data} holds labelled texts; this verb needs documents and queries, as in a BEIR folder")
@@ -228,7 +224,7 @@ def open_judged(data: Path, queries: Path | None = None, qrels: Path | None = No
 
 
 def documents_of(data: Path) -> Iterable[tuple[Any, ...]]:
-    """Documents as they are read, where the format allows it: id, text, and stored fields if any."""
+    """Iterate over id, text and stored fields of documents, as a stream if the format allows."""
     kind = kind_of(data)
     if kind in TABLES:
         if is_beir_texts(data):
@@ -245,7 +241,7 @@ def documents_of(data: Path) -> Iterable[tuple[Any, ...]]:
 
 
 def documents_for(model: TextModel, data: Path, doc_vectors: Path | None = None) -> Iterable[Any]:
-    """The same for a model; `Documents`, in memory, where it scores columns or own vectors of theirs."""
+    """Iterate over documents for a model; `Documents` in memory if the model scores columns or own vectors."""
     if model.n_dims:
         has_columns = kind_of(data) in (*TABLES, "beir")
         docs = _with_columns(data) if has_columns else as_documents({doc[0]: doc[1] for doc in documents_of(data)})
@@ -256,7 +252,7 @@ def documents_for(model: TextModel, data: Path, doc_vectors: Path | None = None)
 
 
 def with_own_vectors(model: TextModel, docs: Mapping[str, str], doc_vectors: Path | None) -> Mapping[str, str]:
-    """Documents with the vectors that a model needs; as they are where it needs none."""
+    """Return documents with the vectors that a model needs."""
     if not model.n_dims:
         return docs
     if doc_vectors is None:
@@ -277,7 +273,7 @@ def _with_columns(data: Path) -> Documents:
 
 
 def analyzer_of(language: str | None) -> Analyzer | None:
-    """The analyzer of a --language; None where none was named."""
+    """Return the analyzer of a --language, or None."""
     if language is None:
         return None
     if language in TOKENIZERS:
@@ -286,7 +282,7 @@ def analyzer_of(language: str | None) -> Analyzer | None:
 
 
 def open_model(path: Path) -> TextModel:
-    """The text model in a folder, or that of the index in it."""
+    """Open a text model, or the text model of an index."""
     saved = open_index(path) if bundle_kind(path) in REMOTE_KINDS else load(path)
     model = saved.model if isinstance(saved, BaseIndex) else saved
     if not isinstance(model, TextModel):
@@ -297,7 +293,7 @@ def open_model(path: Path) -> TextModel:
 
 
 def read_clicks(paths: tuple[Path, ...]) -> ClickLog:
-    """A click log, in one file or in the two of UBI."""
+    """Read a click log in one file, or in the two files of UBI."""
     with naming_table_options():
         log = read_click_log(paths, **evidence_settings(paths[0]))
     echo(f"{', '.join(map(str, paths))}: {log.form}")
@@ -308,7 +304,7 @@ def read_clicks(paths: tuple[Path, ...]) -> ClickLog:
 
 
 def read_evidence(path: Path) -> ClickCounts:
-    """Aggregated clicks."""
+    """Read aggregated clicks."""
     with naming_table_options():
         counts = read_click_counts(path, **evidence_settings(path))
     echo(f"{path}: {counts.form}")
@@ -317,21 +313,11 @@ def read_evidence(path: Path) -> ClickCounts:
 
 
 def tell_unknown(model: TextModel, queries: Mapping[str, str], path: Path | None = None) -> None:
-    """Print a line about words of queries that a model does not know, if there are any."""
-    words = model.query_vectorizer
-    unknown = [words.unknown_words(text) for text in queries.values()]
-    n_affected = sum(map(bool, unknown))
-    n_lost = int((np.diff(words.transform_queries(list(queries.values())).indptr) == 0).sum())
-    said = []
-    if n_affected:
-        counts = Counter(word for found in unknown for word in found)
-        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        shown = ", ".join(f"{word} ({count:,})" for word, count in ordered[:_WORDS_NAMED])
-        more = f" and {len(ordered) - _WORDS_NAMED:,} more" if len(ordered) > _WORDS_NAMED else ""
-        verb = "has" if n_affected == 1 else "have"
-        of_all = f"{n_affected:,} of {len(unknown):,} queries"
-        said.append(f"{of_all} {verb} words that the model does not know: {shown}{more}")
-    if n_lost:
-        said.append(f"{n_lost:,} {'has' if n_lost == 1 else 'have'} no word that it knows")
-    if said:
-        echo(f"note: {'' if path is None else f'{path}: '}{'; '.join(said)}", err=True)
+    """Print a note about words of queries that a model does not know."""
+    unknown = [model.query_vectorizer.unknown_words(text) for text in queries.values()]
+    counts = Counter(word for words in unknown for word in words)
+    if counts:
+        named = ", ".join(f"{word} ({count:,})" for word, count in counts.most_common(_WORDS_NAMED))
+        where = "" if path is None else f"{path}: "
+        some = f"{sum(map(bool, unknown)):,} of {len(unknown):,} queries"
+        echo(f"note: {where}{some} have words that the model does not know: {named}", err=True)

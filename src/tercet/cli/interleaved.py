@@ -1,4 +1,4 @@
-"""``tercet eval --interleaved``: the duels in a log of interleaved lists."""
+"""``tercet eval --interleaved``: the winner of each comparison in a log of interleaved lists."""
 
 from __future__ import annotations
 
@@ -14,30 +14,32 @@ from tercet.data.values import moment_in
 from tercet.measure.duels import ADDRESS_CLIENTS, Contest, DuelReport, LeftOut, RunningDuel, read_duels
 from tercet.measure.interleaving import Duel
 
-_WHY: dict[LeftOut, str] = {
+_REASONS: dict[LeftOut, str] = {
     "later": "shown after the first visit of their client",
-    "address": f"of clients beyond {ADDRESS_CLIENTS} of an address on a day; the write token vouches for the clients "
-    "it names",
-    "broken": "whose documents are not said to be anybody's",
+    "address": f"of clients beyond {ADDRESS_CLIENTS} of an address on a day; send a token to name more clients",
+    "broken": "without the model of each document",
 }
 
 
 def show_duels(log: Path, since: str | None, settle_after: float, as_json: bool) -> None:
-    """Print who wins by the clicks in a log of interleaved lists, and with which confidence."""
-    report = read_duels(log, _moment(since), settle_after)
+    """Print the winner by the clicks in a log of interleaved lists, with its confidence."""
+    moment = None if since is None else moment_in(since)
+    if since is not None and moment is None:
+        raise click.UsageError(f"--since {since!r} is no time; expected ISO 8601, as 2026-11-16 or 2026-11-16T12:00Z")
+    report = read_duels(log, 0.0 if moment is None else moment.timestamp(), settle_after)
     if as_json:
         echo(json.dumps(_meta(report), indent=2))
-    else:
-        _print_report(log, report)
-
-
-def _moment(text: str | None) -> float:
-    if text is None:
-        return 0.0
-    moment = moment_in(text)
-    if moment is None:
-        raise click.UsageError(f"--since {text!r} is no time; expected ISO 8601, as 2026-11-16 or 2026-11-16T12:00Z")
-    return moment.timestamp()
+        return
+    n_counted = sum(course.n_lists for course in report.courses.values())
+    echo(f"{log}: {report.n_lists:,} lists, {report.n_shared:,} of them interleaved, {n_counted:,} count")
+    for why, count in report.left_out.items():
+        echo(f"left out: {count:,} {_REASONS[why]}")
+    if report.waits:
+        echo("the latest lists wait for their clicks")
+    for contest, course in report.courses.items():
+        echo()
+        for line in _sentences(contest, course, report.tally.duel(contest)):
+            echo(line)
 
 
 def _meta(report: DuelReport) -> dict[str, Any]:
@@ -51,36 +53,23 @@ def _meta(report: DuelReport) -> dict[str, Any]:
     return counts | {"waits": report.waits, "duels": duels}
 
 
-def _print_report(log: Path, report: DuelReport) -> None:
-    n_counted = sum(course.n_lists for course in report.courses.values())
-    echo(f"{log}: {report.n_lists:,} lists, {report.n_shared:,} of them interleaved, {n_counted:,} count")
-    for why, count in report.left_out.items():
-        echo(f"left out: {count:,} {_WHY[why]}")
-    if report.waits:
-        echo("the latest lists wait for their clicks")
-    for contest, course in report.courses.items():
-        echo()
-        for line in _sentences(contest, course, report.tally.duel(contest)):
-            echo(line)
-
-
 def _sentences(contest: Contest, running: RunningDuel, duel: Duel) -> list[str]:
     first, second = contest.first, contest.second
     since = f", since promotion {contest.promotion}" if contest.promotion else ""
     lines = [
-        f"{first}, which was served, against {second}: team-draft lists{since}",
+        f"{first} (served) against {second}: team-draft lists{since}",
         f"{_time(running.began)} to {_time(running.ended)}: {running.n_lists:,} lists of {duel.n_clients:,} clients; "
         f"{duel.wins:,} prefer {first}, {duel.losses:,} prefer {second}, and {duel.ties:,} neither",
     ]
     if running.n_open:
         lines.append(f"{running.n_open:,} more clients are on a visit that is not settled yet")
     if duel.share is None:
-        return [*lines, "no client counts yet, so nothing can be said"]
+        return [*lines, "no client counts yet"]
     low, high = duel.interval
     leader, share = first, duel.share
     if share < 0.5:
         leader, share, low, high = second, 1 - share, 1 - high, 1 - low
-    interval = f"{1 - duel.level:.0%} interval {low:.1%} to {high:.1%}, whenever one looks; p = {duel.p_value:.2g}"
+    interval = f"{1 - duel.level:.0%} interval {low:.1%} to {high:.1%}, valid at any time; p = {duel.p_value:.2g}"
     mean = f"{share:.1%} of the lists of a client, on average ({interval})"
     if duel.winner is not None:
         return [*lines, f"{leader} is better: it won {mean}"]
@@ -89,8 +78,8 @@ def _sentences(contest: Contest, running: RunningDuel, duel: Duel) -> list[str]:
     lines.append(f"not decided: {leader} leads with {mean}")
     to_go = duel.n_to_go
     if to_go is None:
-        return [*lines, "it is so close that a billion more clients like these would not decide it"]
-    return [*lines, f"about {to_go:,} more clients would decide it, if they are like these"]
+        return [*lines, "a billion more clients like these would not decide it"]
+    return [*lines, f"about {to_go:,} more clients like these would decide it"]
 
 
 def _time(seconds: float) -> str:

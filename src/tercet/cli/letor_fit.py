@@ -26,16 +26,16 @@ from tercet.report.page import PAGE_NAME, write_report_page
 from tercet.store import check_destination
 from tercet.store.kinds import FEATURE_MODEL
 
-L2S = tuple(10.0**power for power in range(-3, 8))  # that a RankRLS has to choose from
-MANY_ROWS, N_BASIS = 2_000, 500  # so many rows, and so many of them are basis vectors of a kernel that is not linear
+L2S = tuple(10.0**power for power in range(-3, 8))  # penalties of RankRLS to choose from
+MANY_ROWS, N_BASIS = 2_000, 500  # rows from which on a nonlinear kernel uses N_BASIS basis vectors
 CHECKPOINT_EVERY = 1_000  # queries
-CHOOSING = ("folds", "choose", "show_path")  # options of a choice between penalties
+CHOOSING = ("folds", "choose")  # options of a choice between penalties
 
 SECTIONS = {
     "Data": ("validation", "test", "names", "folds"),
     "Method": ("ranker", "measure", "choose"),
     "Time and machine": ("stream", "checkpoint", "seed"),
-    "Output": ("output", "replace", "show_path"),
+    "Output": ("output", "replace"),
 }
 
 
@@ -48,8 +48,8 @@ SECTIONS = {
     ),
 )
 @click.argument("data", type=ANY)
-@click.option("--validation", type=FILE, help="LETOR file to choose the penalty on.  [default: cross-validation]")
-@click.option("--test", type=FILE, help="LETOR file to report on.")
+@click.option("--validation", type=FILE, help="LETOR file for the choice of the penalty.  [default: cross-validation]")
+@click.option("--test", type=FILE, help="LETOR file for the report.")
 @click.option("--names", type=FILE, help="Names of the features, 'id name' or one a line.")
 @click.option("--folds", type=click.IntRange(min=2), metavar="N", help="Folds of the cross-validation.  [default: 5]")
 @click.option(
@@ -57,15 +57,14 @@ SECTIONS = {
     type=FEATURE_RANKER,
     default="ftrl",
     show_default=True,
-    help=f"{', '.join(FEATURE_RANKERS)}. A penalty that is given, as ftrl:l1=.1 or rankrls:l2=1, is not chosen.",
+    help=f"{', '.join(FEATURE_RANKERS)}; with parameters: ftrl:l1=.1.",
 )
-@click.option("--measure", help=f"Measure to choose by.  [default: {MEASURE}]")
-@click.option("--choose", type=click.Choice(RULES), default="best", show_default=True, help="Which penalty.")
-@click.option("--stream", is_flag=True, help="Learn chunk by chunk from a file larger than memory, with ftrl.")
-@click.option("--checkpoint", type=NEW, help="Stream, and go on from this folder after a kill.")
+@click.option("--measure", help=f"Measure for the choice.  [default: {MEASURE}]")
+@click.option("--choose", type=click.Choice(RULES), default="best", show_default=True, help="Rule for the penalty.")
+@click.option("--stream", is_flag=True, help="Read a file larger than memory in chunks; ftrl only.")
+@click.option("--checkpoint", type=NEW, help="Folder that a killed stream continues from.")
 @seed_option
-@output_options("Folder for the model; without it, the report is all.", kind=FEATURE_MODEL)
-@click.option("--path", "show_path", is_flag=True, help="Print every penalty that was tried.")
+@output_options("Folder for the model.  [default: print the report only]", kind=FEATURE_MODEL)
 @click.pass_context
 def fit(
     context: click.Context,
@@ -81,15 +80,13 @@ def fit(
     checkpoint: Path | None,
     seed: int,
     output: Path | None,
-    show_path: bool,
 ) -> None:
-    """Learn a ranker from a LETOR file and print it against the best single feature.
+    """Learn a ranker from a LETOR file and compare it with the best single feature.
 
-    DATA is a file, next to which --validation and --test name others, or a folder or archive of folds, which has its
-    own three parts in each.
+    DATA is a file, or a folder or archive of folds with three parts each.
     """
     if stream or checkpoint is not None:
-        refuse_given(context, CHOOSING, "belongs to a choice of the penalty, and a stream takes the one of its ranker")
+        refuse_given(context, CHOOSING, "belongs to the choice of a penalty; a stream uses the penalty of its ranker")
         model = _fit_stream(data, validation, test, measure, feature_ranker(ranker, seed), names, checkpoint)
         _finish(model, output)
         return
@@ -113,11 +110,11 @@ def fit(
             f"{data} is recognised as {kind!r}; this verb takes a LETOR file, which has qid:id on every line, or a "
             "folder or archive of folds"
         )
-    _finish(model, output, show_path)
+    _finish(model, output)
 
 
 def _learner(given: NameWithParameters, n_rows: int, seed: int) -> dict[str, Any]:
-    """The ranker, and the penalties to choose from; one that was given is the only one."""
+    """Return the ranker and the penalties to choose from; a given penalty is not chosen."""
     ranker = feature_ranker(given, seed)
     if isinstance(ranker, SparseLinearRanker):
         penalty = given.parameters.get(ranker._penalty_name)
@@ -142,7 +139,7 @@ def _fit_stream(
     names: Path | None,
     checkpoint: Path | None,
 ) -> FeatureModel:
-    """A model of a file whose rows are never in memory as a whole."""
+    """Fit a model to a file that is read in chunks."""
     if checkpoint is not None:
         check_destination(checkpoint)
     echo(f"{data}: a LETOR file, read in chunks")
@@ -161,8 +158,8 @@ def _fit_stream(
     )
 
 
-def _finish(model: FeatureModel, output: Path | None, show_path: bool = False) -> None:
-    """Write the model, and print the report, the features and the path."""
+def _finish(model: FeatureModel, output: Path | None) -> None:
+    """Write the model, and print the report and the features."""
     report = model.report
     assert report is not None
     assert report.features is not None
@@ -171,8 +168,6 @@ def _finish(model: FeatureModel, output: Path | None, show_path: bool = False) -
         write_report_page(report, output / PAGE_NAME, model.weights_by_name())
     echo(str(report))
     print_features(model)
-    if show_path:
-        echo(report.path_table())
     took = f"{report.features.learn_seconds:.2f} s of learning, {report.seconds:.1f} s with choice and measuring"
     nothing = f"{took}; nothing was written, as no -o was given"
     echo(nothing if output is None else f"{output}: written after {took}, with {PAGE_NAME}")

@@ -1,4 +1,4 @@
-"""The command line: ``tercet VERB DATA --model M -o OUT``. Each verb parses, makes one library call and prints."""
+"""Command line ``tercet VERB DATA --model M -o OUT``. A verb parses, makes one library call and prints."""
 
 from __future__ import annotations
 
@@ -18,47 +18,41 @@ from tercet.cli.terminal import echo
 from tercet.errors import TercetError
 
 VERBS = {
-    "up": ("tercet.cli.up:up", "From files to a page that learns; again: with new files and clicks."),
-    "fit": ("tercet.cli.fit:fit", "Learn from DATA, print the result, and write the model."),
+    "up": ("tercet.cli.up:up", "Learn from files, index and serve; again: update."),
+    "fit": ("tercet.cli.fit:fit", "Learn from DATA, print the result, write a model."),
     "index": ("tercet.cli.index:index", "Index DATA's documents, or change an index and its model."),
-    "search": ("tercet.cli.search:search", "Find the documents of an index that answer a text best."),
-    "serve": ("tercet.cli.serve:serve", "Serve an index over HTTP, with a page, and learn meanwhile."),
-    "mcp": ("tercet.cli.mcp:mcp", "Serve a folder or an index to an agent, and learn from its use."),
-    "clicks": ("tercet.cli.clicks:clicks", "Describe a click log: what is usable, how far down people look."),
-    "report": ("tercet.cli.report:report", "Print what fit said of a MODEL, or write a page or a picture."),
-    "explain": ("tercet.cli.explain:explain", "Why a document gets its score, and what counts for a word."),
-    "rank": ("tercet.cli.rank:rank", "Rank DATA's documents and write a TREC run."),
-    "eval": ("tercet.cli.evaluate:evaluate", "Measure models, runs, or a log of interleaved lists."),
-    "compare": ("tercet.cli.evaluate:compare", "Compare two or more systems by paired tests."),
-    "export": ("tercet.cli.main:export", "What a model learned, for other engines: query, memory, ltr."),
-    "letor": ("tercet.cli.main:letor", "Rank feature vectors: fit, rank, eval, compare."),
-    "demo": ("tercet.cli.demo:demo", "Learn to find functions by their descriptions, from docstrings."),
-    "doctor": ("tercet.cli.doctor:doctor", "Print versions, missing extras, the kernel cache and threads."),
+    "search": ("tercet.cli.search:search", "Find the best documents of an index for a text."),
+    "serve": ("tercet.cli.serve:serve", "Serve an index over HTTP, with a page for teaching."),
+    "mcp": ("tercet.cli.mcp:mcp", "Serve a folder or an index to an agent."),
+    "clicks": ("tercet.cli.clicks:clicks", "Describe a click log, and write judgements."),
+    "report": ("tercet.cli.report:report", "Print the report of a MODEL, or write a page or a picture."),
+    "explain": ("tercet.cli.explain:explain", "Explain the score of a document, or the weights of a word."),
+    "eval": ("tercet.cli.evaluate:evaluate", "Measure and compare models, runs, or interleaved lists."),
+    "export": ("tercet.cli.main:export", "Export a model: queries, past queries, linear models."),
+    "letor": ("tercet.cli.main:letor", "Rank feature vectors: fit, rank, eval."),
+    "demo": ("tercet.cli.demo:demo", "Learn to find functions by description, from docstrings."),
 }
 LETOR_VERBS = {
-    "fit": ("tercet.cli.letor_fit:fit", "Learn from a LETOR file, or from a set of folds."),
-    "rank": ("tercet.cli.letor:rank", "Score the rows of a LETOR file, or write a TREC run."),
-    "eval": ("tercet.cli.letor:evaluate", "Measure models on a LETOR file, with 95 % intervals."),
-    "compare": ("tercet.cli.letor:compare", "Compare models on a LETOR file by paired tests."),
+    "fit": ("tercet.cli.letor_fit:fit", "Learn from a LETOR file or a set of folds."),
+    "rank": ("tercet.cli.letor:rank", "Score the rows of a LETOR file."),
+    "eval": ("tercet.cli.letor:evaluate", "Measure and compare models on a LETOR file."),
 }
 EXPORT_VERBS = {
     "query": ("tercet.cli.export:query", "One query, for OpenSearch, Elasticsearch and Solr."),
     "memory": ("tercet.cli.export:memory", "Past queries of documents, for OpenSearch."),
     "ltr": ("tercet.cli.export:ltr", "Linear feature models for Solr and Elasticsearch LTR."),
 }
-# In the order of use.
 SECTIONS = {
-    "To begin": ("up", "demo", "doctor"),
-    "From texts to a search that learns": ("fit", "index", "search", "serve", "mcp"),
-    "What was learned": ("report", "explain"),
-    "Measured": ("rank", "eval", "compare"),
-    "Data": ("clicks", "export"),
+    "First steps": ("up", "demo"),
+    "Search": ("fit", "index", "search", "serve", "mcp"),
+    "Learned weights": ("report", "explain"),
+    "Data and measures": ("clicks", "eval", "export"),
     "Feature vectors": ("letor",),
 }
 
 
 class Tercet(LazyGroup):
-    """Exit code 1 and one line for a failure, 2 for wrong usage; a traceback only when asked for."""
+    """Group that reports a failure in one line with exit code 1; --traceback adds the traceback."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -77,12 +71,12 @@ class Tercet(LazyGroup):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # the reader, as in `| head`, has seen enough; click ends without a word
+        except BrokenPipeError:  # as in `| head`; click exits silently
             raise
         except (TercetError, OSError, MemoryError) as error:
             self._fail(ctx, error)
         except ValueError as error:
-            from sklearn.exceptions import NotFittedError  # here, as it costs half a second
+            from sklearn.exceptions import NotFittedError  # imported late: half a second
 
             if not isinstance(error, NotFittedError):
                 raise
@@ -105,13 +99,13 @@ class Tercet(LazyGroup):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="tercet")
-@click.option("--traceback", is_flag=True, help="Show where an error came from.")
+@click.option("--traceback", is_flag=True, help="Show the traceback of an error.")
 @click.pass_context
 def cli(context: click.Context, traceback: bool) -> None:
     """Learn to rank from preferences: a query, a better document, a worse one.
 
     DATA is a table of documents (CSV, TSV, JSONL, Parquet), a BEIR folder, a folder of labelled texts or the 20
-    Newsgroups archive; its kind is recognised. LETOR files have a group of their own.
+    Newsgroups archive. LETOR files have the group letor.
     """
     context.with_resource(show_reading())
 
@@ -124,10 +118,7 @@ def cli(context: click.Context, traceback: bool) -> None:
     ),
 )
 def letor() -> None:
-    """Rank feature vectors: LETOR files, lines of "grade qid:id feature:value …".
-
-    Models are linear, with weights of features that can be read, or RankRLS.
-    """
+    """Rank feature vectors of LETOR files, lines of "grade qid:id feature:value …", by linear models or RankRLS."""
 
 
 @click.group(
@@ -136,11 +127,11 @@ def letor() -> None:
     epilog=examples('export query "avocado toast" --model model/', "export memory --model model/ -o memory.ndjson"),
 )
 def export() -> None:
-    """Write what a model learned for other engines."""
+    """Export a model for other engines."""
 
 
 class LogHandler(logging.Handler):
-    """What the library says of compiling, on standard error, with the verb that waits for it."""
+    """Print messages of the library about compilation on standard error, after the name of the verb."""
 
     def emit(self, record: logging.LogRecord) -> None:
         context = click.get_current_context(silent=True)
@@ -153,6 +144,6 @@ def main() -> None:
     log.addHandler(LogHandler())
     log.setLevel(logging.INFO)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A terminal or file that cannot hold an arrow or an é gets its number, as on standard error, and no crash.
+        # A terminal without arrows or é gets escapes, as on standard error.
         sys.stdout.reconfigure(errors="backslashreplace")
     cli(prog_name="tercet")

@@ -15,14 +15,12 @@ from tercet.store import MANIFEST_NAME
 
 @click.command(epilog=examples("mcp notes/", "mcp index/ --taught agent.taught.db"))
 @click.argument("source", metavar="FOLDER|INDEX", type=FOLDER)
-@click.option(
-    "--taught", type=click.Path(path_type=Path), help="File of what is learned.  [default: FOLDER.taught.db beside it]"
-)
+@click.option("--taught", type=click.Path(path_type=Path), help="File of taught actions.  [default: FOLDER.taught.db]")
 def mcp(source: Path, taught: Path | None) -> None:
-    """Serve a FOLDER of Markdown, text, code and JSONL, or an INDEX, to an agent over the Model Context Protocol.
+    """Serve a FOLDER of Markdown, text, code and JSONL, or an INDEX, over the Model Context Protocol.
 
-    The agent starts this command and talks to it over standard input and output. Its tools are search, fetch, feedback,
-    why and undo. Answers learn from feedback and from what was fetched. Changed files are picked up.
+    The agent starts this command and uses standard input and output. Tools: search, fetch, feedback, why and undo. The
+    ranking learns from feedback and fetched documents. Changed files are picked up.
     """
     from tercet.adapters.mcp import run
 

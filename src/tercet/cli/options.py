@@ -1,4 +1,4 @@
-"""Paths and options that several verbs have."""
+"""Paths and options of several verbs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEW = click.Path(path_type=Path)
 
 
 class DataPath(click.Path):
-    """A path, or ``ir_datasets:NAME``, which is none."""
+    """Path, or ``ir_datasets:NAME``."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         return Path(value) if str(value).startswith(PREFIX) else super().convert(value, parameter, context)
@@ -42,7 +42,7 @@ DATA = DataPath(exists=True, path_type=Path)
 
 
 def together(*decorators: Decorator) -> Decorator:
-    """Several options as one decorator, shown in this order."""
+    """Return one decorator for several options, shown in this order."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for decorator in reversed(decorators):
@@ -54,7 +54,7 @@ def together(*decorators: Decorator) -> Decorator:
 
 # -- outputs ----------------------------------------------------------------------------------------------------------
 
-_REPLACE = "tercet.replace"  # where a context keeps whether --replace was given
+_REPLACE = "tercet.replace"  # key of the flag --replace in a context
 
 
 def _remember_replace(context: click.Context, parameter: click.Parameter, value: bool) -> None:
@@ -67,18 +67,18 @@ replace_option = click.option(
     expose_value=False,
     is_eager=True,
     callback=_remember_replace,
-    help="Write over what this verb wrote there before.",
+    help="Replace the earlier output of this verb.",
 )
 
 
 def output_options(help: str, *, kind: str | None = None, required: bool = False) -> Decorator:
-    """``-o`` and ``--replace``; what stands at OUTPUT is refused before any work is done, see `check_output`.
+    """Return the options ``-o`` and ``--replace``; `check_output` checks OUTPUT before any work starts.
 
     Parameters
     ----------
     help : of ``-o``
-    kind : of the folder that the verb writes; None where it writes a file
-    required : whether the verb always writes
+    kind : of the folder to write; None for a file
+    required : True if the verb always writes
     """
 
     def checked(context: click.Context, parameter: click.Parameter, output: Path | None) -> Path | None:
@@ -91,10 +91,7 @@ def output_options(help: str, *, kind: str | None = None, required: bool = False
 
 
 def check_output(context: click.Context, output: Path, kind: str | None) -> None:
-    """Refuse to lose what stands at OUTPUT: only what is of the same kind is written over, and only with --replace.
-
-    The old one is there until the new one is complete.
-    """
+    """Raise `InputError` unless OUTPUT is new, or of the same kind and --replace is given."""
     replacing = context.meta.get(_REPLACE, False)
     if kind is None:
         if output.is_dir():
@@ -114,15 +111,14 @@ def check_output(context: click.Context, output: Path, kind: str | None) -> None
 
 # -- tables -----------------------------------------------------------------------------------------------------------
 
-_TABLES = "tercet.tables"  # where a context keeps what was said of tables
-_BAD_ROWS = "tercet.bad-rows"
-_PROJECT, _REMEMBERED = "tercet.project", "tercet.remembered"
+# Keys of a context: options about tables, rows to skip, settings of the folder, and remembered columns.
+_TABLES, _BAD_ROWS, _PROJECT, _REMEMBERED = (f"tercet.{name}" for name in ("tables", "bad-rows", "project", "columns"))
 ROLES = ("query", "query-id", "doc", "grade", "better", "worse", "weight", "source", "target")
 CLICK_ROLES = ("shown", "clicked", "position", "list", "session", "time", "action", "randomised", "expected")
 
 
 def _said(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    """A callback that notes what was said of tables for `table_settings`."""
+    """Return a callback that stores an option about tables for `table_settings`."""
 
     def note(context: click.Context, parameter: click.Parameter, value: Any) -> None:
         if value is not None and value != ():
@@ -163,19 +159,19 @@ def _bad_rows(context: click.Context, parameter: click.Parameter, value: int) ->
 
 
 def project_of(context: click.Context) -> Project:
-    """The settings of the current folder."""
+    """Return the settings of the current folder."""
     project = context.meta.get(_PROJECT)
     return project if isinstance(project, Project) else Project()
 
 
 def remember_project(context: click.Context, project: Project) -> None:
-    """Take the settings of a folder wherever none are typed."""
+    """Use the settings of a folder as defaults."""
     context.meta[_PROJECT] = project
     context.meta[_REMEMBERED] = project.tables
 
 
 def remember_columns(model: TextModel) -> None:
-    """Take the columns of the documents of a model where the folder names none."""
+    """Use the document columns of a model unless the folder names columns."""
     meta = click.get_current_context().meta
     kept = meta.get(_REMEMBERED, TableSettings())
     if model.text_columns and not kept.text:
@@ -183,7 +179,7 @@ def remember_columns(model: TextModel) -> None:
 
 
 def table_settings(path: Path | None = None) -> TableSettings:
-    """Return what was typed of tables; of a table at a path, also what is remembered of the columns that it has."""
+    """Return the options about tables; for a table at a path, also the remembered columns that it has."""
     context = click.get_current_context(silent=True)
     meta = {} if context is None else context.meta
     typed = TableSettings(**meta.get(_TABLES, {}))
@@ -193,7 +189,7 @@ def table_settings(path: Path | None = None) -> TableSettings:
     encoding = typed.encoding or kept.encoding
     try:
         columns = set(replace(typed, encoding=encoding).open(path).columns)
-    except FormatError:  # no table, or one that its reader says more of
+    except FormatError:  # the reader reports the error
         return typed
     known = {role: column for role, column in kept.columns.items() if column in columns}
     text = kept.text if kept.text and columns.issuperset(kept.text) else None
@@ -206,23 +202,23 @@ def table_settings(path: Path | None = None) -> TableSettings:
 
 
 def bad_rows() -> BadRows:
-    """Takes the rows that --skip-bad allows."""
+    """Return the collector of the rows that --skip-bad allows."""
     context = click.get_current_context(silent=True)
     bad = context.meta.get(_BAD_ROWS) if context is not None else None
     return bad if bad is not None else BadRows()
 
 
 def evidence_settings(path: Path) -> dict[str, Any]:
-    """The same for readers of evidence, by the names of their parameters."""
+    """Return the options about tables as parameters of the readers of evidence."""
     said = table_settings(path)
     return {"columns": said.columns, "encoding": said.encoding, "refused": bad_rows()}
 
 
 @contextmanager
 def naming_table_options() -> Iterator[None]:
-    """Name the options that help with a table; the library names its own parameters."""
+    """Add the options that help to errors about tables."""
     advice = {
-        ENCODING_PROBLEM: "--encoding latin-1, or what it is",
+        ENCODING_PROBLEM: "--encoding latin-1, for example",
         DELIMITER_PROBLEM: "a first line sep=; names the delimiter",
         UNKNOWN_ID: "--skip-bad N leaves out so many",
     }
@@ -239,20 +235,20 @@ def naming_table_options() -> Iterator[None]:
         raise FormatError(error.path, error.line, f"{error.message} (here: {advice[error.kind]})") from error
 
 
-evidence_table_options = together(  # of tables that have no documents
+evidence_table_options = together(  # tables without documents
     click.option(
         "--column",
         multiple=True,
         expose_value=False,
         callback=_columns_by_role,
         metavar="ROLE=COLUMN",
-        help="Column of evidence, as in query=term.  [default: by its name]",
+        help="Column of a role, as in query=term.  [default: by name]",
     ),
     click.option(
         "--encoding",
         expose_value=False,
         callback=_said("encoding"),
-        help="Encoding of tables, as in latin-1.  [default: UTF-8 or UTF-16]",
+        help="Encoding of tables.  [default: UTF-8 or UTF-16]",
     ),
     click.option(
         "--skip-bad",
@@ -261,7 +257,7 @@ evidence_table_options = together(  # of tables that have no documents
         expose_value=False,
         callback=_bad_rows,
         metavar="N",
-        help="Leave out up to N bad rows, and list them.",
+        help="Skip up to N bad rows, and list them.",
     ),
 )
 table_options = together(
@@ -271,7 +267,7 @@ table_options = together(
         expose_value=False,
         callback=_said("id"),
         metavar="COLUMN",
-        help="Column of the ids.  [default: by its name]",
+        help="Column of the ids.  [default: by name]",
     ),
     click.option(
         "--text",
@@ -280,43 +276,41 @@ table_options = together(
         expose_value=False,
         callback=_listed_columns,
         metavar="COLUMN,…",
-        help="Columns of the texts.  [default: by their names]",
+        help="Columns of the texts.  [default: by name]",
     ),
     evidence_table_options,
 )
 
 queries_option = click.option("--queries", type=FILE, help="Queries: BEIR JSONL or a table.")
 judgements_option = click.option(
-    "--judgements", "qrels", type=FILE, help="Judgements: TREC, BEIR or a table, instead of DATA's."
+    "--judgements", "qrels", type=FILE, help="Judgements: TREC, BEIR or a table.  [default: of DATA]"
 )
 judged_options = together(queries_option, judgements_option, table_options)
 doc_vectors_option = click.option(
-    "--doc-vectors", type=FILE, help="Own vectors of the documents: .npz with ids and vectors, or .npy and .ids."
+    "--doc-vectors", type=FILE, help="Own vectors of the documents: .npz, or .npy and .ids."
 )
-query_vectors_option = click.option("--query-vectors", type=FILE, help="Own vectors of the queries, in the same form.")
+query_vectors_option = click.option("--query-vectors", type=FILE, help="Own vectors of the queries, likewise.")
 own_vectors_option = click.option(
     "--vectors",
     type=(FILE, FILE),
     metavar="DOCS QUERIES",
-    help="Own vectors: two .npz with ids and vectors, or .npy.",
+    help="Own vectors: two files, .npz, or .npy and .ids.",
 )
 language_option = click.option(
     "--language",
     metavar="NAME",
-    help="english, german, …, or none: stems; japanese or characters: tokens.  [default: guessed from the texts]",
+    help="Stemmer or tokenizer: english, none, japanese, …  [default: guessed]",
 )
 
 
-models_option = click.option(
-    "--model", "models", type=FOLDER, multiple=True, help="A model to measure; may be repeated."
-)
+models_option = click.option("--model", "models", type=FOLDER, multiple=True, help="Model to measure; may be repeated.")
 measures_option = click.option(
-    "-m", "--measure", "measures", multiple=True, help="As in -m nDCG@10 -m AP; may be repeated."
+    "-m", "--measure", "measures", multiple=True, help="Measure, as in nDCG@10; may be repeated."
 )
 seed_option = click.option(
     "--seed", metavar="N", default=0, show_default=True, type=click.IntRange(min=0), help="Same seed, same bits."
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def _known_device(context: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -337,7 +331,7 @@ device_option = click.option(
 
 @contextmanager
 def learning_on(machine: str) -> Iterator[None]:
-    """Learn within the block on a device or a cluster; of a cluster say at the end how much travelled."""
+    """Learn on a device or a cluster within the block; print the traffic of a cluster at the end."""
     if ":" not in machine:
         from tercet.gpu import device as on_device
 
@@ -353,7 +347,7 @@ def learning_on(machine: str) -> Iterator[None]:
 
 
 def refuse_given(context: click.Context, names: tuple[str, ...], why: str) -> None:
-    """Wrong usage, naming the first of these parameters that was typed."""
+    """Raise a usage error for the first of these parameters that was typed."""
     for parameter in context.command.params:
         if parameter.name in names and context.get_parameter_source(parameter.name) is not ParameterSource.DEFAULT:
             raise click.UsageError(f"{parameter.opts[0]} {why}")

@@ -1,4 +1,4 @@
-"""``tercet.toml`` of the current folder: files, columns and options that every verb takes unless others are given."""
+"""``tercet.toml`` of the current folder: default files, columns and options of every verb."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tercet.errors import InputError
 from tercet.store import write_file_atomically
 
 NAME: Final = "tercet.toml"
-_HEAD: Final = f"""# {NAME}: read from this folder by every tercet verb. Options on the command line go before it.
+_HEAD: Final = f"""# {NAME}: settings of every tercet verb in this folder; options on the command line override them.
 # A table such as [serve] or [fit] sets options of that verb: port = 8080.
 """
 
@@ -29,9 +29,9 @@ class Project:
     Attributes
     ----------
     documents, clicks : files of ``tercet up``
-    output : folder for its model and index
-    id, text, encoding : of tables, as the options of these names
-    private : columns of documents that are not kept
+    output : folder for model and index
+    id, text, encoding : table options of the same names
+    private : document columns that are not stored
     columns : role -> column of tables of evidence
     options : verb -> option -> value
     """
@@ -48,7 +48,7 @@ class Project:
 
     @classmethod
     def read(cls, verbs: Mapping[str, Any], path: Path = Path(NAME)) -> Project:
-        """Return the settings of a file; the defaults where there is no file."""
+        """Read the settings of a file; without a file, return the defaults."""
         if not path.is_file():
             return cls()
         try:
@@ -77,11 +77,11 @@ class Project:
 
     @property
     def tables(self) -> TableSettings:
-        """What is said of tables."""
+        """Settings of tables."""
         return TableSettings(self.id, self.text or None, self.columns, self.encoding)
 
     def write(self, path: Path = Path(NAME)) -> None:
-        """Write the settings as TOML, at once or not at all."""
+        """Write the settings as TOML, atomically."""
         lines = [_HEAD]
         for one in fields(self):
             value = getattr(self, one.name)
@@ -94,25 +94,19 @@ class Project:
 
 
 def _toml(value: Any) -> str:
-    """A value of TOML; the strings of JSON are strings of TOML, but for one character."""
+    """Format a value as TOML; JSON strings are TOML strings except for one character."""
     if isinstance(value, tuple):
         value = list(value)
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def option_defaults(command: click.Command, values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return values of options by the names of the parameters of a command.
-
-    Parameters
-    ----------
-    values : by the names of options, without their dashes
-    where : of the values, for errors
-    """
+    """Return option values by the names of a command's parameters; ``where`` is for errors."""
     names = {
         option.removeprefix("--"): parameter
         for parameter in command.params
         for option in parameter.opts
-        if option.startswith("--") and parameter.name != "config"
+        if option.startswith("--")
     }
     for key, value in values.items():
         if key not in names:

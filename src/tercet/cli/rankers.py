@@ -1,4 +1,4 @@
-"""``--ranker NAME:KEY=VALUE,…``: a ranker and its parameters, in one option of ``fit`` and ``letor fit``."""
+"""``--ranker NAME:KEY=VALUE,…`` of ``fit`` and ``letor fit``: a ranker with parameters."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _WORDS: dict[str, bool | None] = {"none": None, "true": True, "false": False}
 
 
 def parse_ranker(text: str, cls_of: Callable[[str], type[Ranker]]) -> NameWithParameters:
-    """Split ``NAME:KEY=VALUE,…`` and give each value the type that the ranker's parameter has.
+    """Parse ``NAME:KEY=VALUE,…``; values get the types of the ranker's parameters.
 
-    ``cls_of`` returns the class of a name, or raises an error of ours.
+    ``cls_of`` returns the class of a name, or raises a `TercetError`.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def parse_ranker(text: str, cls_of: Callable[[str], type[Ranker]]) -> NameWithPa
 
 
 def _typed(text: str, hint: Any) -> Any:
-    """None, a bool, an int, a float or the text itself; whether the ranker can have it, the ranker checks."""
+    """Return None, a bool, an int, a float or the text; the ranker checks the value."""
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     kinds = {unmarked(member)[0] for member in members_of(hint)}
@@ -64,7 +64,7 @@ def _typed(text: str, hint: Any) -> Any:
 
 
 class RankerSpec(click.ParamType):
-    """Type of ``--ranker``; a name or a parameter that is wrong is refused before anything is read."""
+    """Type of ``--ranker``; wrong names and parameters are usage errors."""
 
     name = "NAME[:KEY=VALUE,…]"
 
@@ -91,7 +91,7 @@ def _feature_class(name: str) -> type[Ranker]:
 
 
 def feature_ranker(ranker: NameWithParameters, seed: int = 0) -> Any:
-    """A ranker of feature vectors with the parameters that were given, checked."""
+    """Return a ranker of feature vectors with checked parameters."""
     made: Any = FEATURE_RANKERS[ranker.name](**ranker.parameters)
     if "random_state" in made.get_params(deep=False):
         made.set_params(random_state=seed)

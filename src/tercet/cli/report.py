@@ -24,13 +24,13 @@ PAGE_ENDING = ".html"
 
 @click.command(epilog=examples("report model/ -o report.html", "report model/ -o pairs.png"))
 @click.argument("model", type=FOLDER)
-@output_options("File to write: .html is a page, .png, .svg and .pdf are a picture of what was learned.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, with the verdict first.")
+@output_options("File to write: .html is a page; .png, .svg and .pdf are a picture.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def report(model: Path, output: Path | None, as_json: bool) -> None:
-    """Print what fit said of a MODEL, or write it as a page, or draw what the model learned.
+    """Print the report of a MODEL, or write a page or a picture.
 
-    The page is one file that opens without a network. The picture shows the strongest pairs of words; of a feature
-    model the weights, and what sparsity costs.
+    The page is one file that needs no network. The picture shows the strongest pairs of words; for a feature model, the
+    weights and the cost of sparsity.
     """
     saved = load(model)
     if output is not None and output.suffix.lower() != PAGE_ENDING:

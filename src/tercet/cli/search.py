@@ -14,12 +14,13 @@ from tercet.cli.terminal import echo
 from tercet.data.own_vectors import read_vector
 from tercet.engines import open_index
 from tercet.fitting.text_model import TextModel
+from tercet.search import BaseIndex
 from tercet.search.filtering import where_of
 from tercet.search.results import Results
 from tercet.search.stored_fields import shown_record
 from tercet.text.markup import plain_text
 
-_TEXT_SHOWN = 76
+_TEXT_SHOWN = 76  # characters
 
 
 @click.command(
@@ -28,17 +29,15 @@ _TEXT_SHOWN = 76
 @click.argument("index", type=FOLDER)
 @click.argument("text", required=False)
 @click.option("-k", "count", type=click.IntRange(min=1), help="Documents to find.  [default: 10; 100 for --queries]")
-@click.option("--why", is_flag=True, help="Show the pairs of words behind each score.")
-@click.option("--all", "everything", is_flag=True, help="Show what is below the last match, too.")
-@click.option(
-    "--filter", "filters", multiple=True, metavar="COLUMN:VALUE", help="Only what carries it; 10..20 is a range."
-)
+@click.option("--why", is_flag=True, help="Show the reasons for each score.")
+@click.option("--all", "everything", is_flag=True, help="Show hits below the last match, too.")
+@click.option("--filter", "filters", multiple=True, metavar="COLUMN:VALUE", help="Stored field; 10..20 is a range.")
 @json_option
-@click.option("--model", type=FOLDER, help="Another text model over the same words.")
-@click.option("--queries", type=FILE, help="Queries as BEIR JSONL, instead of a text; writes a TREC run.")
-@click.option("--vector", type=FILE, help="The text's own vector, one row of .npy, where the model has such.")
+@click.option("--model", type=FOLDER, help="Search by another text model over the same words.")
+@click.option("--queries", type=FILE, help="Queries, as BEIR JSONL or a table, for a TREC run.")
+@click.option("--vector", type=FILE, help="Own vector of the text, one row of .npy.")
 @query_vectors_option
-@output_options("The run to write; .gz is packed.")
+@output_options("TREC run to write; .gz is compressed.")
 def search(
     index: Path,
     text: str | None,
@@ -53,31 +52,23 @@ def search(
     query_vectors: Path | None,
     output: Path | None,
 ) -> None:
-    """Find the documents of an index that answer a text best, or those for each of many queries."""
+    """Find the best documents of an index for a text, or for each of many queries."""
     if (text is None) == (queries is None):
         raise click.UsageError("name a text or --queries")
     if (queries is None) != (output is None):
         raise click.UsageError("--queries and -o go together")
     if queries is not None and (why or as_json or filters):
-        raise click.UsageError("--why, --json and --filter are for one text; a run has no place for them")
+        raise click.UsageError("--why, --json and --filter are for one text; a TREC run cannot hold them")
     if (query_vectors is not None and queries is None) or (vector is not None and queries is not None):
         raise click.UsageError("--vector is for a text, --query-vectors for --queries")
     other = None
     if model is not None:
-        from tercet.cli.inputs import open_model  # which knows every kind of data, and takes as long to load
+        from tercet.cli.inputs import open_model  # loads every reader of data
 
         other = open_model(model)
     opened = open_index(index, other)
     if queries is not None and output is not None:
-        from tercet.cli.inputs import read_query_texts
-        from tercet.data import write_run
-
-        run = opened.search_many(read_query_texts(queries), count or 100, query_vectors=query_vectors)
-        write_run(output, run)
-        empty = sum(not hits for hits in run.values())
-        echo(f"{output}: {len(run):,} queries, up to {count or 100:,} documents each")
-        if empty:
-            echo(f"note: {empty:,} queries found nothing and have no line", err=True)
+        _write_run(opened, queries, output, count or 100, query_vectors)
         return
     assert text is not None
     where = where_of(filters, opened.has_column)
@@ -85,25 +76,33 @@ def search(
     hits = opened.search(text, count or 10, cutoff=not everything, where=where, vector=own)
     if as_json:
         echo(json.dumps(_answer(text, hits, why), ensure_ascii=False))
-    else:
-        if isinstance(opened.model, TextModel):
-            words = opened.model.query_vectorizer
-            if hits.unknown:
-                listed = ", ".join(f"{word}{words.spelt_like(word)}" for word in hits.unknown)
-                echo(f"the model does not know: {listed}", err=True)
-            if not hits:
-                _tell_stop_words(words.stop_words_in(text))
-        show(hits, why)
+        return
+    if isinstance(opened.model, TextModel):
+        words = opened.model.query_vectorizer
+        if hits.unknown:
+            listed = ", ".join(f"{word}{words.spelt_like(word)}" for word in hits.unknown)
+            echo(f"the model does not know: {listed}", err=True)
+        stop_words = words.stop_words_in(text) if not hits else []
+        if stop_words:
+            listed = ", ".join(map(repr, stop_words))
+            are = "is a stop word" if len(stop_words) == 1 else "are stop words"
+            echo(f"{listed} {are}: most documents have it, so it is not searched", err=True)
+    show(hits, why)
 
 
-def _tell_stop_words(words: list[str]) -> None:
-    if words:
-        listed, are = ", ".join(map(repr, words)), "is a stop word" if len(words) == 1 else "are stop words"
-        echo(f"{listed} {are}, which so many documents have that they are not searched", err=True)
+def _write_run(index: BaseIndex, queries: Path, output: Path, k: int, query_vectors: Path | None) -> None:
+    from tercet.cli.inputs import read_query_texts
+    from tercet.data import write_run
+
+    run = index.search_many(read_query_texts(queries), k, query_vectors=query_vectors)
+    write_run(output, run)
+    empty = sum(not hits for hits in run.values())
+    echo(f"{output}: {len(run):,} queries, up to {k:,} documents each")
+    if empty:
+        echo(f"note: {empty:,} queries found nothing and have no line", err=True)
 
 
 def _answer(text: str, hits: Results, why: bool) -> dict[str, Any]:
-    """Hits as JSON."""
     listed = [
         {"rank": rank, "id": hit.doc_id, "score": hit.score}
         | ({} if hit.confidence is None else {"confidence": hit.confidence})
@@ -127,8 +126,7 @@ def show(hits: Results, why: bool) -> None:
                 if not line.startswith("the model does not know"):
                     echo(f"       {line}")
     if hits.left_off:
-        rest = f"{hits.left_off} hits without a word of the query, far below the best"
-        echo(f"no more matches; --all shows {rest}", err=True)
+        echo(f"no more matches; --all shows {hits.left_off} hits without a word of the query", err=True)
 
 
 def _beginning(text: str | None) -> str:

@@ -26,37 +26,37 @@ def taught_of(index: Path) -> Path:
     epilog=examples("serve index/", "serve index/ --log-impressions impressions/ --interleave candidate/"),
 )
 @click.argument("index", type=FOLDER)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Another than loopback needs both tokens.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes any free one.")
-@click.option("--taught", type=click.Path(path_type=Path), help="File of what is taught.  [default: INDEX.taught.db]")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address; beyond loopback, tokens are required.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0: any free one.")
+@click.option("--taught", type=click.Path(path_type=Path), help="File of taught actions.  [default: INDEX.taught.db]")
 @click.option(
     "--back-up",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Copy what was taught to FILE and end; a service may be running.",
+    help="Copy the taught actions to FILE and exit; a service may be running.",
 )
-@click.option("--read-token", envvar="TERCET_READ_TOKEN", help="Needed to read.  [env: TERCET_READ_TOKEN]")
+@click.option("--read-token", envvar="TERCET_READ_TOKEN", help="Token required to read.  [env: TERCET_READ_TOKEN]")
 @click.option(
     "--teach-token",
     "teach_tokens",
     multiple=True,
     envvar="TERCET_TEACH_TOKEN",
     metavar="[NAME:]TOKEN",
-    help="Needed to teach; reads, too. Repeatable.  [env: TERCET_TEACH_TOKEN]",
+    help="Token to teach and read; may be repeated.  [env: TERCET_TEACH_TOKEN]",
 )
 @click.option(
     "--proxy",
     multiple=True,
     metavar="ADDRESS",
-    help="A proxy, or a network of them, whose X-Forwarded-For is believed.",
+    help="Proxy or network whose X-Forwarded-For is trusted; may be repeated.",
 )
-@click.option("--allow-host", multiple=True, metavar="NAME", help="A host name by which it may be called.")
+@click.option("--allow-host", multiple=True, metavar="NAME", help="Accepted host name; may be repeated.")
 @click.option(
     "--show-field",
     "show_fields",
     multiple=True,
     metavar="COLUMN",
-    help="A stored field that lists show. Repeatable.  [default: prices]",
+    help="Stored field to show; may be repeated.  [default: prices]",
 )
 @click.option(
     "--rate",
@@ -64,30 +64,30 @@ def taught_of(index: Path) -> Path:
     default=600.0,
     show_default=True,
     metavar="PER_MINUTE",
-    help="Requests of one address without a token.",
+    help="Requests of an address without a token.",
 )
 @click.option(
     "--log-impressions",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
-    help="Keep what was shown and clicked: queries as typed, ids, clients by a keyed hash.",
+    help="Log queries, shown ids and clicks; clients by a keyed hash.",
 )
 @click.option(
     "--keep-days",
     type=click.IntRange(min=1),
     default=30,
     show_default=True,
-    help="Days that --log-impressions keeps.",
+    help="Days to keep --log-impressions.",
 )
 @click.option(
     "--interleave",
     metavar="CANDIDATE",
-    help="Share lists with a text model over the same words, or with `baseline`, and see who is clicked.",
+    help="Interleave with a text model over the same words, or with `baseline`.",
 )
 @click.option(
     "--promote/--no-promote",
     default=False,
-    help="Promote the candidate when it wins, and the one before again should that win then.",
+    help="Promote the candidate if it wins.",
 )
 @click.option(
     "--settle-after",
@@ -95,7 +95,7 @@ def taught_of(index: Path) -> Path:
     default=CLICK_SECONDS,
     show_default=True,
     metavar="SECONDS",
-    help="Until when clicks on an interleaved list count; a client's visit is three times as long.",
+    help="Time for clicks on an interleaved list.",
 )
 @click.option(
     "--look-every",
@@ -103,7 +103,7 @@ def taught_of(index: Path) -> Path:
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="Look for new documents and models; 0 only on SIGHUP.",
+    help="Look for new documents and models; 0: only on SIGHUP.",
 )
 def serve(
     index: Path,
@@ -124,7 +124,7 @@ def serve(
     settle_after: float,
     look_every: float,
 ) -> None:
-    """Serve an index over HTTP with a page to search it, and learn from teachers meanwhile."""
+    """Serve an index over HTTP with a search page, and learn from teachers."""
     path = taught or taught_of(index)
     if back_up is not None:
         from tercet.serve.taught import back_up as copied
@@ -142,7 +142,7 @@ def serve(
             raise
         raise MissingExtraError(str(error.name), "serve", "tercet serve") from error
     if interleave is not None and log_impressions is None:
-        raise click.UsageError("--interleave needs --log-impressions FOLDER: who wins is told by the clicks in it")
+        raise click.UsageError("--interleave needs --log-impressions FOLDER: clicks decide the winner")
     if promote and interleave in (None, BASELINE):
         raise click.UsageError("--promote needs --interleave CANDIDATE, the folder of a model")
     access = access_for(host, read_token, teach_tokens, allow_host, proxy)
@@ -165,12 +165,12 @@ def serve(
         look_seconds=look_every,
         interleaver=interleaver,
     )
-    del opened  # the service goes on from it, and it is not to stay when that has another
+    del opened  # the service may replace the index; free the old one
     try:
         if log is not None:
             echo(f"{log.folder}: impressions are logged and kept for {keep_days} days; key: {log.key_path}", err=True)
         if interleaver is not None:
-            echo(f"lists are shared: {interleaver.said(service.now)}", err=True)
+            echo(f"interleaving: {interleaver.description(service.now)}", err=True)
         if service.store.damaged:
             echo(f"note: {path}: {len(service.store.damaged):,} damaged actions are skipped", err=True)
         echo(f"{index}: {len(service.served.index):,} documents; {path}: {service.store.n_actions:,} actions", err=True)

@@ -1,4 +1,4 @@
-"""One gesture of a teacher on a small help desk, told in the terminal: what moved, by which words, and undone."""
+"""Terminal story of one teaching action on a small help desk: the ranks before and after, and the words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ROUNDS: Final = 10
 
 
 def moved_to_top(index: Index, query: str, doc_id: str) -> TextModel:
-    """Return the model of an index after a document was dragged over all that were above it."""
+    """Return the model of an index after a document was dragged to the top."""
     model = index.model
     assert isinstance(model, TextModel)
     ids = [hit.doc_id for hit in index.search(query, len(index), cutoff=False)]
@@ -48,7 +48,7 @@ def moved_to_top(index: Index, query: str, doc_id: str) -> TextModel:
 
 
 def tell_story(console: Console) -> None:
-    """Print the ranks of the answer before a gesture and after it, and the pair of words that moved it most."""
+    """Print the ranks of the answer before and after the action, and the pair of words with the largest effect."""
     before = Index.build(ARTICLES)
     after = before.with_model(moved_to_top(before, QUERY, ANSWER))
     console.print(f'[bold]One gesture.[/] A help desk of {len(ARTICLES)} articles is asked "{QUERY}", and BM25 finds:')
@@ -68,7 +68,7 @@ def tell_story(console: Console) -> None:
     console.print("It counts for this query, and for others with its words:")
     console.print(table)
     back = ", ".join(_rank(before.with_model(before.model), query) for query in (QUERY, *OTHERS))
-    console.print(f"Undo takes back exactly that: the ranks are {back} again.\n")
+    console.print(f"Undo reverts exactly that: the ranks are {back} again.\n")
 
 
 def _rank(index: Index, query: str) -> str:

@@ -1,8 +1,4 @@
-"""What a verb prints. Documents, ids, words and names of files come from others: a terminal must not obey them.
-
-Every verb prints through this module, so there is one place where a character that is a command becomes one that is
-seen. `tests/cli/test_terminal.py` holds that.
-"""
+"""Printing for all verbs. Control characters are escaped: documents, ids and file names must not command a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ _COMMANDS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud8
 
 
 def plain(text: str) -> str:
-    r"""Text with escapes for what a terminal would obey, spelled as in JSON, so that JSON stays the same JSON.
+    r"""Escape control characters as JSON does, so that JSON keeps its meaning.
 
     Examples
     --------
@@ -31,12 +27,12 @@ def plain(text: str) -> str:
 
 
 def echo(message: Any = "", *, err: bool = False) -> None:
-    """Print a message as a line of text, on standard error where that is said."""
+    """Print a line, on standard error if ``err``."""
     click.echo(plain(str(message)), err=err)
 
 
 def open_console(**options: Any) -> Console:
-    """A console of rich, with its colours and bars, that shows text as `echo` does."""
+    """Return a console of Rich that escapes text like `echo`."""
     from rich.console import Console
 
     class PlainConsole(Console):

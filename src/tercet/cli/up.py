@@ -1,4 +1,4 @@
-"""``tercet up``: from files to a page that learns; again, with new files and clicks."""
+"""``tercet up``: from files to a search page, and updates from new files and clicks."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _SHOWN: Final = 3
 
 @click.command(epilog=examples("up products.csv --clicks clicks.csv", "up"))
 @click.argument("documents", type=FILE, required=False)
-@click.option("--clicks", type=ANY, multiple=True, help="Click log: a table, or a folder of UBI; repeatable.")
+@click.option("--clicks", type=ANY, multiple=True, help="Click log: a table, or a UBI folder; may be repeated.")
 @table_options
 @click.option("-o", "--output", type=NEW, help="Folder for model and index.  [default: search]")
-@click.option("--yes", is_flag=True, help="Ask nothing: take the guess at the columns.")
-@click.option("--no-serve", is_flag=True, help="End when the index is there.")
-@click.option("--learn", "learn_only", is_flag=True, hidden=True, help="Learn for the index that is there.")
+@click.option("--yes", is_flag=True, help="Accept the guessed columns.")
+@click.option("--no-serve", is_flag=True, help="Stop after indexing.")
+@click.option("--learn", "learn_only", is_flag=True, hidden=True, help="Learn for the existing index.")
 @click.pass_context
 def up(
     context: click.Context,
@@ -56,8 +56,8 @@ def up(
 ) -> None:
     """Read DOCUMENTS and a click log, guess the roles of their columns, learn, index and serve.
 
-    Files and columns are kept in tercet.toml. The next `tercet up` needs no arguments: it updates the index, learns
-    from new clicks, those of the page among them, and shows lists of the new and the old model until clicks decide.
+    Files and columns are stored in tercet.toml. The next `tercet up` needs no arguments: it updates the index, learns
+    from new clicks, and interleaves the new and the old model until clicks decide.
     """
     project = project_of(context)
     place = Place(Path(project.output if output is None else output))
@@ -74,7 +74,7 @@ def up(
         _update(project, place)
     learner = None
     if project.clicks or place.has_impressions:
-        if is_new and not no_serve:  # the page is there at once, and what is learned comes to it
+        if is_new and not no_serve:  # serve at once, and learn in the background
             learner = subprocess.Popen([sys.executable, "-m", "tercet", "up", "--learn"])
         else:
             _learn(project, place)
@@ -90,7 +90,7 @@ def up(
 
 @dataclass(frozen=True)
 class Place:
-    """Folders of one search."""
+    """Folders of one search: index, model and impressions."""
 
     folder: Path
 
@@ -116,7 +116,7 @@ class Place:
 
 
 def _settle(project: Project, documents: Path | None, clicks: Sequence[Path], place: Place, *, asks: bool) -> Project:
-    """Decide on files and columns: what was typed, else what was settled before, else a guess; write them down."""
+    """Decide on files and columns: options, else tercet.toml, else a guess; write tercet.toml."""
     typed = table_settings()
     file = documents or (Path(project.documents) if project.documents else None)
     if file is None:
@@ -140,7 +140,7 @@ def _settle(project: Project, documents: Path | None, clicks: Sequence[Path], pl
 
 
 def _guess(known: Project, file: Path, logs: Sequence[Path], asks: bool) -> Project:
-    """Guess all columns at once from names and cells, show the guess, and ask for what is missing."""
+    """Guess all columns from names and cells, print the guess, and ask for missing columns."""
     tables = known.tables
     table = tables.open(file)
     docs = sample(table)
@@ -182,7 +182,7 @@ def _guess(known: Project, file: Path, logs: Sequence[Path], asks: bool) -> Proj
 
 
 def _needed(guess: RoleGuess) -> list[Role]:
-    """Roles that the table needs a column for, and has none or several."""
+    """Return the required roles without a unique column."""
     return [role for role in TABLE_ROLES[guess.kind] if role in guess.missing or role.name in guess.unclear]
 
 
@@ -192,7 +192,7 @@ def _asked(path: Path, meaning: str, columns: Sequence[str]) -> str:
 
 
 def _show(guesses: Mapping[Path, RoleGuess], cells: Mapping[Path, Mapping[str, Sequence[str]]]) -> None:
-    """Print the columns of all roles, with a cell of each."""
+    """Print the columns of all roles, each with a cell."""
     table = Table("file", "role", "column", "example", title="Columns, as guessed", title_justify="left")
     for path, guess in guesses.items():
         rows = [(role, column) for role, named in guess.columns.items() for column in named]
@@ -208,7 +208,7 @@ def _show(guesses: Mapping[Path, RoleGuess], cells: Mapping[Path, Mapping[str, S
 
 
 def _begin(project: Project, place: Place) -> None:
-    """Index the documents with past queries remembered, which takes seconds; nothing is validated yet."""
+    """Index the documents with BM25 and past queries; validation comes later."""
     began = time.perf_counter()
     docs = read_documents(Path(project.documents))
     log = _log(project, place)
@@ -220,13 +220,13 @@ def _begin(project: Project, place: Place) -> None:
     index = Index.build(docs, model, place.index)
     echo(f"{place.index}: {len(index):,} documents after {time.perf_counter() - began:.1f} s")
     if log is None:
-        echo("no clicks yet: this is BM25; tercet up again learns from the clicks on the page")
+        echo("no clicks yet, so the ranking is BM25; the next tercet up learns from clicks on the page")
     else:
         _first_look(index, model.with_parts([]), log)
 
 
 def _first_look(index: Index, start: TextModel, log: ClickLog) -> None:
-    """Print queries whose first result is another one, for past queries that are remembered."""
+    """Print queries whose first result changed by past queries."""
     before = index.with_model(start)
     asked = Counter(seen.query for seen in log.impressions if seen.clicked)
     shown = 0
@@ -238,7 +238,7 @@ def _first_look(index: Index, start: TextModel, log: ClickLog) -> None:
             past = max(new[0].why.past, key=lambda reason: reason.contribution, default=None)
             echo(f"      {past_name(past)}" if past else "      other documents had more past queries")
     if shown:
-        echo("past queries are remembered; what that is worth is measured now, and words are learned")
+        echo("past queries count now; next, their gain is measured and words are learned")
 
 
 def _title(hit: Any) -> str:
@@ -247,7 +247,7 @@ def _title(hit: Any) -> str:
 
 
 def _update(project: Project, place: Place) -> None:
-    """Take in the documents as they are today."""
+    """Update the index from the file of documents."""
     docs, index = read_documents(Path(project.documents)), Index.open(place.index)
     gone = [doc_id for doc_id in index if doc_id not in docs]
     before = len(index)
@@ -258,11 +258,13 @@ def _update(project: Project, place: Place) -> None:
 
 
 def _learn(project: Project, place: Place) -> None:
-    """Learn for the words of the index. The first model that held-out queries prefer is served at once, others share
-    lists with what is served, as does memory alone where held-out queries prefer nothing."""
+    """Learn a model over the words of the index.
+
+    The first accepted model is promoted at once. Later models, and memory alone after a rejection, are interleaved.
+    """
     log = _log(project, place)
     if log is None:
-        echo("there is no list with a click to learn from yet")
+        echo("no clicks to learn from yet")
         return
     docs, index = read_documents(Path(project.documents)), Index.open(place.index)
     options = {"vocabulary": index.model, "name": project.documents}
@@ -281,11 +283,11 @@ def _learn(project: Project, place: Place) -> None:
         write_report_page(report, place.model / PAGE_NAME)
     if not is_first or not report.accepted:
         what = " and ".join(model.parts)
-        echo(f"{place.model}: {what}: what is served shares its lists with it until clicks decide")
+        echo(f"{place.model}: {what}: interleaved with the served model until clicks decide")
 
 
 def _log(project: Project, place: Place) -> ClickLog | None:
-    """All clicks, those of the files and those on the page; None where no list tells a better document."""
+    """Return the clicks of all files and of the page; None if no list shows a preference."""
     paths = [*map(Path, project.clicks), *([place.impressions] if place.has_impressions else [])]
     logs = [read_clicks((path,)) for path in paths]
     log = ClickLog.joined(logs) if logs else None

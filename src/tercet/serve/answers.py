@@ -1,4 +1,4 @@
-"""Answers to readers: lists, reasons, neighbours of a word, and the effect of an action."""
+"""Answers to readers: lists, reasons, and the effect of an action."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from tercet.data.taught import Pair
 from tercet.fitting.text_model import pair_name, past_name
 from tercet.search import BaseIndex, Hit, Results
 from tercet.search.filtering import Where
-from tercet.serve.served import Served
+from tercet.serve.served import Served, text_model
 from tercet.serve.snippets import Cards
 from tercet.text.analyzer import Analyzer
 
 Mixed: TypeAlias = Callable[[Sequence[str], int, bool, Where | None], Sequence[str] | None]
 
-_RANKS_KNOWN: Final = 100  # how far down a list it is looked where the other list has a document
+_COMPARED_RANKS: Final = 100  # depth at which the rank of a document in the other list is looked up
+_EXAMPLES, _EXAMPLE_CHARS = 3, 40  # queries on the start page, and their longest
+_PLAIN_NAME: Final = "index"  # folder name that says nothing about the collection
 
 
 def search(
@@ -36,23 +38,22 @@ def search(
     list; scores stay those of the version.
     """
     compares = compare and served.compared
-    depth = max(k, _RANKS_KNOWN) if compares else k
+    depth = max(k, _COMPARED_RANKS) if compares else k
     learned = served.index.search(query, depth, cutoff=not everything, where=where)
     mixture = None if mixed is None else mixed([hit.doc_id for hit in learned[:k]], k, everything, where)
     hits = learned[:k] if mixture is None else _hits_of(served, query, learned, mixture)
-    plain = Results()
-    if compares:
-        plain = served.baseline.index.search(query, depth, cutoff=False, where=where)
+    plain = served.baseline.search(query, depth, cutoff=False, where=where) if compares else Results()
     cards = Cards(words_of(served, query), shown_fields)
     listed = [_entry(cards, hit, rank) for rank, hit in enumerate(hits, 1)]
     plain_listed = [_entry(cards, hit, rank) for rank, hit in enumerate(plain[:k], 1)]
     plain_ranks = {hit.doc_id: rank for rank, hit in enumerate(plain, 1)}
-    ranks = {hit.doc_id: rank for order in (learned, hits) for rank, hit in enumerate(order, 1)}
     for entry in listed:
         before = plain_ranks.get(entry["id"])
         entry["baseline_rank"], entry["moved"] = before, None if before is None else before - entry["rank"]
-    for entry in plain_listed:
-        entry["learned_rank"] = ranks.get(entry["id"])
+    if plain_listed:
+        ranks = {hit.doc_id: rank for order in (learned, hits) for rank, hit in enumerate(order, 1)}
+        for entry in plain_listed:
+            entry["learned_rank"] = ranks.get(entry["id"])
     return {
         "query": query,
         "k": k,
@@ -65,7 +66,7 @@ def search(
         "exact": learned.exact,
         "learned": listed,
         "baseline": plain_listed,
-        "baseline_name": served.baseline.name,
+        "baseline_name": served.baseline_name,
         "where": dict(where or {}),
         "index": served.index_label,
     }
@@ -78,7 +79,7 @@ def _entry(cards: Cards, hit: Hit, rank: int) -> dict[str, Any]:
 
 
 def _hits_of(served: Served, query: str, known: Sequence[Hit], doc_ids: Sequence[str]) -> list[Hit]:
-    """Return documents in this order as hits of a query; some are known already."""
+    """Return documents in this order as hits of a query; ``known`` has some of the hits."""
     hits = {hit.doc_id: hit for hit in known}
     others = [doc_id for doc_id in doc_ids if doc_id not in hits]
     hits |= {hit.doc_id: hit for hit in served.index.hits_of(served.model.queries([query]), others)} if others else {}
@@ -86,21 +87,16 @@ def _hits_of(served: Served, query: str, known: Sequence[Hit], doc_ids: Sequence
 
 
 def rank(served: Served, query: str, doc_ids: Sequence[str], n_reasons: int) -> dict[str, Any]:
-    """Return documents that another engine found in the learned order, equal scores in the order in which they came."""
+    """Return documents of another engine in the learned order; ties keep the given order."""
     ids = [doc_id for doc_id in dict.fromkeys(doc_ids) if doc_id in served.index]
     hits = served.index.hits_of(served.model.queries([query]), ids) if ids else []
     hits.sort(key=lambda hit: -hit.score)
     ranked = [
-        {"id": hit.doc_id, "rank": place, "score": hit.score, "reasons": _reasons_of(hit, n_reasons)}
-        for place, hit in enumerate(hits, 1)
+        {"id": hit.doc_id, "rank": position, "score": hit.score, "reasons": _reasons_of(hit, n_reasons)}
+        for position, hit in enumerate(hits, 1)
     ]
     missing = [doc_id for doc_id in dict.fromkeys(doc_ids) if doc_id not in served.index]
-    return {
-        "query": query,
-        "ranked": ranked,
-        "missing": missing,
-        "version": served.version,
-    }
+    return {"query": query, "ranked": ranked, "missing": missing, "version": served.version}
 
 
 def _reasons_of(hit: Hit, n: int) -> list[str]:
@@ -114,7 +110,7 @@ def _reasons_of(hit: Hit, n: int) -> list[str]:
 
 
 def effect(before: Served, after: Served, query: str, pairs: Sequence[Pair]) -> dict[str, Any]:
-    """Return the change that the pairs of an action made from one version to another."""
+    """Return the changes of ranks for the pairs of an action, from one version to another."""
     row = after.model.queries([query])
     docs = [doc for doc in dict.fromkeys(doc for pair in pairs for doc in pair) if doc in after.index]
     scores = {hit.doc_id: hit.score for hit in after.index.hits_of(row, docs)}
@@ -126,60 +122,51 @@ def effect(before: Served, after: Served, query: str, pairs: Sequence[Pair]) -> 
     said = f"{'; '.join(moves[:4])}." if moves else "The order is the same."
     if not ahead and not row.nnz:
         said += " The model knows no word of the query."
-    elif not ahead and all(served_same(after, *pair) for pair in pairs):
+    elif not ahead and all(has_same_words(after, *pair) for pair in pairs):
         said += " The model sees the same words in both, so it cannot tell them apart."
     elif not ahead:
         said += " It counts, but not enough: one action may change only so much."
     return {"ahead": ahead, "said": said, "ranks": ranks}
 
 
-def served_same(served: Served, doc: str, other: str) -> bool:
-    """Return True where the index has the same words in two documents."""
+def has_same_words(served: Served, doc: str, other: str) -> bool:
+    """Return True if two documents have the same row in the index."""
     return bool(abs(served.index.row(doc) - served.index.row(other)).sum() == 0)
 
 
 def _ranks_of(served: Served, query: str) -> dict[str, int]:
-    hits = served.index.search_row(served.model.queries([query]), _RANKS_KNOWN)
+    hits = served.index.search_row(served.model.queries([query]), _COMPARED_RANKS)
     return {hit.doc_id: rank for rank, hit in enumerate(hits, 1)}
 
 
 def _move(doc: str, before: int | None, after: int | None) -> str:
-    then, now = (f"below rank {_RANKS_KNOWN}" if rank is None else f"rank {rank}" for rank in (before, after))
+    then, now = (f"below rank {_COMPARED_RANKS}" if rank is None else f"rank {rank}" for rank in (before, after))
     return f"{doc} went from {then} to {now}"
 
 
 def words_of(served: Served, text: str) -> list[str]:
-    """Tokenize a text as the model tokenizes queries."""
-    analyze = served.model.query_vectorizer.analyzer or Analyzer()
-    return analyze(text)
+    """Tokenize a text like a query."""
+    analyse = served.model.query_vectorizer.analyzer or Analyzer()
+    return analyse(text)
 
 
 def explain(
-    served: Served, index: BaseIndex, query: str, doc_id: str, versus: str | None, n_pairs: int
+    served: Served, index: BaseIndex, query: str, doc_id: str, versus: str | None, n_reasons: int
 ) -> dict[str, Any]:
-    """Return past queries and pairs of words behind a score, or behind the difference of two; the rest is added up."""
+    """Return the past queries and word pairs behind a score or a difference of scores, and the sum of the rest."""
     why = index.explain(query, doc_id) if versus is None else index.versus(query, doc_id, versus)
-    past = why.past[:n_pairs]
-    amounts = [*(one.contribution for one in why.past[n_pairs:]), *(c for _, _, c in why.pairs[n_pairs:])]
+    amounts = [*(past.contribution for past in why.past[n_reasons:]), *(c for _, _, c in why.pairs[n_reasons:])]
     return {
         "score": why.score,
         "past": [
-            {"query": one.text, "similarity": one.similarity, "times": one.times, "contribution": one.contribution}
-            for one in past
+            {"query": past.text, "similarity": past.similarity, "times": past.times, "contribution": past.contribution}
+            for past in why.past[:n_reasons]
         ],
-        "pairs": [{"query_word": a, "doc_word": b, "contribution": c} for a, b, c in why.pairs[:n_pairs]],
+        "pairs": [{"query_word": a, "doc_word": b, "contribution": c} for a, b, c in why.pairs[:n_reasons]],
         "rest": {"count": len(amounts), "contribution": math.fsum(amounts)},
         "unknown": list(why.unknown),
         "version": served.version,
     }
-
-
-def related(served: Served, word: str, k: int) -> dict[str, Any]:
-    """Return the document words that count most for a query word, and how the model spells that word."""
-    words_and_weights = [{"word": other, "weight": weight} for other, weight in served.model.related(word, k)]
-    words = served.model.query_vectorizer
-    known_as = word if word in words.index_ else words.words_[int(served.model.queries([word]).indices[0])]
-    return {"word": word, "known_as": known_as, "related": words_and_weights, "version": served.version}
 
 
 def document(index: BaseIndex, doc_id: str) -> dict[str, Any]:
@@ -187,3 +174,18 @@ def document(index: BaseIndex, doc_id: str) -> dict[str, Any]:
     text, stored_fields = index.text(doc_id), index.stored_fields(doc_id)
     title = Cards().card(doc_id, text, stored_fields)["title"]
     return {"id": doc_id, "title": title, "text": text, "stored_fields": stored_fields}
+
+
+def collection(served: Served, name: str) -> dict[str, Any]:
+    """Return name and size of the collection, and the short queries with the largest gains by the model's report."""
+    report = text_model(served.base).report
+    details = None if report is None else report.details
+    gains = () if details is None or details.by_query is None else details.by_query.gains
+    helped = [gain.text.strip().rstrip(".?!") for gain in gains]
+    short = [query for query in helped if len(query) <= _EXAMPLE_CHARS and served.base.search(query, 1)]
+    return {
+        "name": (details.name if details is not None else "") or ("" if name == _PLAIN_NAME else name),
+        "documents": len(served.base),
+        "baseline_name": served.baseline_name,
+        "examples": short[:_EXAMPLES],
+    }

@@ -1,4 +1,4 @@
-"""The HTTP API: parse, ask the service, answer."""
+"""HTTP API: parse, call the service, answer."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def _problems(statuses: tuple[int, ...]) -> dict[int | str, dict[str, Any]]:
 
 
 def create_app(service: Service, access: Access | None = None) -> Guard:
-    """Return the application for a service; whoever makes it also closes the service."""
+    """Return the application for a service; the caller closes the service."""
     access = access or Access()
     app = FastAPI(
         title="Tercet",
         version="1",
         summary="Search that gives its reasons and learns from teachers.",
-        docs_url=None,  # its page would load scripts from elsewhere; ours needs none
+        docs_url=None,  # its page loads scripts of other sites
         redoc_url=None,
         openapi_url=None,
     )
@@ -70,7 +70,7 @@ def create_app(service: Service, access: Access | None = None) -> Guard:
 
 
 def _router(access: Access, level: Level) -> APIRouter:
-    """Return a router whose routes check the token before they read anything of the request."""
+    """Return a router whose routes check the token before reading the request."""
 
     class Route(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -106,9 +106,9 @@ def _add_errors(app: FastAPI) -> None:
 
 
 class _Search:
-    """``GET /search`` without routing, which costs as much as the search.
+    """``GET /search`` without routing, which costs as much as a search.
 
-    FastAPI has the same route for the OpenAPI document and for other methods.
+    FastAPI has the route for the OpenAPI document and for other methods.
     """
 
     def __init__(self, service: Service, access: Access) -> None:
@@ -120,7 +120,7 @@ class _Search:
         self._access.check("read", scope)
         if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
             raise HttpProblem(400, "GET takes no body at this path", "no-body", closes=True)
-        asked = requests.SearchQuery.of(scope["query_string"])
+        asked = requests.SearchQuery.from_query_string(scope["query_string"])
         client = network_of(scope["client"][0]) if scope.get("client") else "local"
         address = None if self._access.teaches(scope) else client
         name = client if asked.client is None else f"{client}/{asked.client}"
@@ -132,7 +132,7 @@ class _Search:
 
 
 def _client(request: Request, name: str | None) -> str:
-    """Return who asks: the address, of IPv6 its /64, and a slash and the name where the request gives one."""
+    """Return the address of a client (/64 prefix for IPv6), followed by the name in the request, if any."""
     address = network_of(request.client.host) if request.client is not None else "local"
     return address if name is None else f"{address}/{name}"
 
@@ -140,7 +140,7 @@ def _client(request: Request, name: str | None) -> str:
 def _add_open(router: APIRouter, service: Service) -> None:
     @router.get("/health", response_model=messages.Health)
     async def health() -> Response:
-        """Say whether the service is well; 503 when what is taught is not learned."""
+        """Report the state of the service; 503 if actions are not learned."""
         now, shared = service.now, service.interleaver
         served = now.served
         facts: dict[str, Any] = {
@@ -160,48 +160,39 @@ def _add_open(router: APIRouter, service: Service) -> None:
 
     @router.get("/ready", response_model=messages.Ready)
     async def ready() -> Response:
-        """Say whether to send requests here: 503 while it ends, and while all that may wait do."""
+        """Report readiness; 503 during shutdown and while the queue is full."""
         if not service.is_ready:
-            raise HttpProblem(503, "the service ends, or has more to do than it takes; ask another", "not-ready", 1.0)
+            raise HttpProblem(503, "the service ends, or its queue is full; ask another", "not-ready", 1.0)
         return JSONResponse({"ready": True})
 
 
 def _add_reading(router: APIRouter, service: Service, access: Access) -> None:
     @router.get("/search", response_model=messages.SearchAnswer)
     async def search(params: Annotated[requests.SearchQuery, Query()]) -> None:  # `_Search` answers
-        """Find documents by the learned ranking, and beside it by matching words alone where that is asked for."""
+        """Find documents by the learned ranking, and by the baseline for comparison."""
 
     @router.post("/rank", response_model=messages.Ranked, responses=_problems(_CHANGING))
     async def rank(given: requests.Rank) -> Response:
-        """Order documents that another engine found, with reasons."""
+        """Rank the documents of another engine, with reasons."""
         check_query(service.served, given.query)
         ranked = await service.read(lambda served: answers.rank(served, given.query, given.ids, given.reasons))
         return JSONResponse(ranked)
 
     @router.get("/explain", response_model=messages.Reasons)
     async def explain(params: Annotated[requests.ExplainQuery, Query()]) -> Response:
-        """Say why a document has its score, or why it is ahead of another."""
+        """Explain the score of a document, or its lead over another document."""
         check_query(service.served, params.q)
 
         def reasons(served: Served) -> dict[str, Any]:
             check_documents(served.index, [params.doc] if params.versus is None else [params.doc, params.versus])
-            index = served.index if params.system == "learned" else served.baseline.index
+            index = served.index if params.system == "learned" else served.baseline
             return answers.explain(served, index, params.q, params.doc, params.versus, params.k)
 
         return JSONResponse(await service.read(reasons))
 
-    @router.get("/related", response_model=messages.RelatedWords)
-    async def related(params: Annotated[requests.RelatedQuery, Query()]) -> Response:
-        """List the document words that count most for a query word."""
-        try:
-            answer = await service.read(lambda served: answers.related(served, params.word, params.k))
-        except InputError as error:
-            raise HttpProblem(404, f"the model does not know the word {params.word[:80]!r}", "unknown-word") from error
-        return JSONResponse(answer)
-
     @router.get("/documents", response_model=messages.Document)
     async def document(params: Annotated[requests.DocumentQuery, Query()]) -> Response:
-        """Give a document as it was indexed."""
+        """Return a document as indexed."""
 
         def stored(served: Served) -> dict[str, Any]:
             check_documents(served.index, [params.id])
@@ -215,26 +206,23 @@ def _add_reading(router: APIRouter, service: Service, access: Access) -> None:
 
     @router.get("/taught", response_model=messages.History)
     async def taught(params: Annotated[requests.LimitQuery, Query()]) -> Response:
-        """List what was taught, the latest first."""
+        """List taught actions, latest first."""
         return JSONResponse(await service.read(lambda _: service.history(params.limit)))
 
     @router.get("/collection", response_model=messages.Collection)
     async def collection() -> Response:
-        """Say what is searched, with queries to begin with."""
-        return JSONResponse(await service.collection())
+        """Describe the collection, with example queries."""
+        return JSONResponse(await service.read(lambda served: answers.collection(served, service.name)))
 
     @router.post("/events", status_code=202, response_model=messages.ClickLogged, responses=_problems(_CHANGING))
     async def events(request: Request, given: requests.Click) -> Response:
-        """Report a click on a list, for the impressions log; who may read may do that."""
+        """Log a click on a list."""
         client = _client(request, given.client)
         return JSONResponse(await service.click(client, given.query_id, given.doc), 202)
 
-    @router.get(
-        "/metrics",
-        response_class=PlainTextResponse,
-    )
+    @router.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
-        """Counts and times for Prometheus."""
+        """Return counts and times for Prometheus."""
         served = service.served
         about = {"build": BUILD, "index": served.index_label, "model": served.model_label}
         return Response(service.metrics.text(service.gauges(), about), media_type=TEXT_TYPE)
@@ -246,25 +234,25 @@ def _add_teaching(router: APIRouter, service: Service) -> None:
 
     @router.post("/prefer", response_model=messages.Taught, **_PERFORMED)
     async def prefer(request: Request, given: requests.Prefer) -> Response:
-        """Teach that for a query one document is better than another."""
+        """Teach that a document is better than another for a query."""
         return await teach(request, "prefer", given.query, [(given.better, given.worse)])
 
     @router.post("/reject", response_model=messages.Taught, **_PERFORMED)
     async def reject(request: Request, given: requests.Reject) -> Response:
-        """Teach that for a query a document is not relevant: those below it are better."""
+        """Teach that a document is not relevant for a query: the documents below are better."""
         return await teach(request, "reject", given.query, [(other, given.doc) for other in given.below])
 
     @router.post("/move", response_model=messages.Taught, **_PERFORMED)
     async def move(request: Request, given: requests.Move) -> Response:
-        """Teach that for a query a document belongs ahead of some documents and behind others."""
+        """Teach the position of a document for a query: ahead of some documents, behind others."""
         if not given.ahead_of and not given.behind:
-            raise HttpProblem(422, "name documents that it belongs ahead of, or behind", "invalid")
+            raise HttpProblem(422, "name documents in ahead_of or behind", "invalid")
         pairs = [(given.doc, other) for other in given.ahead_of] + [(other, given.doc) for other in given.behind]
         return await teach(request, "move", given.query, pairs)
 
     @router.post("/undo", response_model=messages.Undone, **_PERFORMED)
     async def undo(request: Request, given: requests.Undo) -> Response:
-        """Undo actions, or the last one of this token."""
+        """Undo actions, by default the last action of the token."""
         return JSONResponse(await service.undo(_teacher(request), given.actions), 202)
 
 
@@ -274,33 +262,33 @@ def _teacher(request: Request) -> str:
 
 def _add_documents(router: APIRouter, service: Service, access: Access) -> None:
     def check_token() -> None:
-        # Teaching can be undone and this cannot, so a machine that others use as well does not let them.
+        # Unlike teaching, a change of documents cannot be undone, so loopback alone does not suffice.
         if not access.teach_tokens:
-            raise HttpProblem(403, "documents are changed where there is a teaching token; none is set", "no-token")
+            raise HttpProblem(403, "changing documents needs a teaching token; set TERCET_TEACH_TOKEN", "no-token")
 
     @router.post("/documents", response_model=messages.DocumentsChanged)
     async def add(given: requests.NewDocuments) -> Response:
-        """Add documents, all or none; on disk, and found, when this answers."""
+        """Add documents, all or none; on disk and served before the answer."""
         check_token()
         docs = [(doc.id, doc.text, doc.stored_fields) for doc in given.documents]
         return JSONResponse(await service.add_documents(docs, given.replace))
 
     @router.delete("/documents", response_model=messages.DocumentsChanged)
     async def remove(params: Annotated[requests.DocumentQuery, Query()]) -> Response:
-        """Remove a document; gone from disk and from answers when this answers."""
+        """Remove a document; removed from disk and from lists before the answer."""
         check_token()
         return JSONResponse(await service.remove_document(params.id))
 
 
 def _completed(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document with what FastAPI does not know: problems and tokens."""
+    """Return the OpenAPI document with problems and tokens."""
     made = app.openapi()
     schemas = made["components"]["schemas"]
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     schemas["ProblemDetails"] = messages.ProblemDetails.model_json_schema()
     made["components"]["securitySchemes"] = {
-        "read": {"type": "http", "scheme": "bearer", "description": "Any of the tokens, where there are some."},
-        "teach": {"type": "http", "scheme": "bearer", "description": "A teaching token, where there is one."},
+        "read": {"type": "http", "scheme": "bearer", "description": "Any token, if the service has tokens."},
+        "teach": {"type": "http", "scheme": "bearer", "description": "A teaching token, if the service has one."},
     }
     return made

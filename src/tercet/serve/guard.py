@@ -1,4 +1,4 @@
-"""Checks before every request, tokens, hosts, rates and sizes; and the headers of every answer."""
+"""Checks of every request (tokens, hosts, rates, sizes), and headers of every answer."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ LOOPBACK_HOSTS: Final = ("127.0.0.1", "localhost", "::1")
 HEAD_BYTES: Final = 16_384  # of a request's first line and headers
 BODY_BYTES: Final = 1_000_000  # of a request with a token
 STRANGER_BODY_BYTES: Final = 65_536  # of a request without one
-_MOST_BUCKETS: Final = 10_000  # names that have one; the one not seen for longest goes
+_MOST_BUCKETS: Final = 10_000  # the least recently used are dropped
 _FORWARDED: Final = re.compile(r"forwarded|via|x-real-ip|x-forwarded-.*")
 
-# The page needs its own files and nothing else; nobody may frame it.
+# The page loads its own files only, and no other site may frame the page.
 _POLICY: Final = (
     b"content-security-policy",
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -50,18 +50,17 @@ Level = Literal["open", "read", "teach"]
 
 @dataclass(frozen=True)
 class Access:
-    """Who may ask.
+    """Tokens, host names and proxies of a service.
 
-    Without a read token everybody reads. Without a teaching token a request teaches that comes from this machine: from
-    a loopback address, to a loopback name, through no proxy.
+    Without a read token everybody reads. Without a teaching token, requests of this machine teach: from a loopback
+    address, to a loopback name, without proxy headers.
 
     Parameters
     ----------
-    read_token : needed to read
-    teach_tokens : needed to teach, by the name under which the store knows the teacher; each of them reads, too
-    hosts : names by which the service may be called, so that a page of another site cannot reach the service by a name
-        of its own; None takes any
-    proxies : addresses and networks of proxies, whose X-Forwarded-For is believed
+    read_token : required to read
+    teach_tokens : required to teach, by name of the teacher; each token also reads
+    hosts : accepted names in the Host header, against DNS rebinding; None accepts all
+    proxies : addresses and networks with a trusted X-Forwarded-For
     """
 
     read_token: str | None = None
@@ -70,13 +69,13 @@ class Access:
     proxies: tuple[str, ...] = ()
 
     def holder(self, headers: Headers) -> str | None:
-        """Return the name of the token that a request has, "" for the read token, or None for none that is known."""
+        """Return the name of the token of a request, "" for the read token, or None without a known token."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             return None
-        # Every token is compared, each in constant time, so that the time tells nothing.
+        # Compare all tokens in constant time.
         sent, known = token.strip().encode(), {"": self.read_token, **self.teach_tokens}
-        names = [name for name, one in known.items() if one is not None and hmac.compare_digest(sent, one.encode())]
+        names = [name for name, key in known.items() if key is not None and hmac.compare_digest(sent, key.encode())]
         return names[0] if names else None
 
     def check(self, level: Level, scope: Scope) -> None:
@@ -92,15 +91,15 @@ class Access:
         if holder is not None:
             raise HttpProblem(403, "this token may not teach; changing the ranking needs a teaching token", "read-only")
         sent = "authorization" in Headers(scope=scope)
-        detail = "this token is not known" if sent else "this needs a token, as 'Authorization: Bearer …'"
+        detail = "this token is not known" if sent else "a token is required: 'Authorization: Bearer …'"
         raise HttpProblem(401, detail, "token")
 
     def teaches(self, scope: Scope) -> bool:
-        """Return True where a request comes from a teacher, who may also say which clients it asks for."""
+        """Return True for a request of a teacher, who may also name clients."""
         return bool(scope["state"]["holder"]) or (not self.teach_tokens and scope["state"]["is_local"])
 
     def check_host(self, method: str, headers: Headers) -> None:
-        """Raise a problem where the service is called by another name, or by a page of another site."""
+        """Raise a problem for an unknown host name, or a page of another site."""
         host = headers.get("host", "")
         if self.hosts is not None and host_name(host) not in self.hosts:
             raise HttpProblem(421, f"the service does not answer to the host {host[:80]!r}", "host")
@@ -110,7 +109,7 @@ class Access:
 
 
 def is_local(scope: Scope, headers: Headers) -> bool:
-    """Return True for a request of this machine that came through no proxy."""
+    """Return True for a request of this machine without proxy headers."""
     address = scope["client"][0] if scope.get("client") else ""
     names = (address, host_name(headers.get("host", "")))
     return all(name in LOOPBACK_HOSTS for name in names) and not any(map(_FORWARDED.fullmatch, headers.keys()))
@@ -118,7 +117,7 @@ def is_local(scope: Scope, headers: Headers) -> bool:
 
 @lru_cache(1024)
 def host_name(host: str) -> str | None:
-    """Return the name in a Host header, which may have a port.
+    """Return the name in a Host header, without the port.
 
     Examples
     --------
@@ -131,13 +130,13 @@ def host_name(host: str) -> str | None:
 def _parsed(address: str) -> SplitResult:
     try:
         return urlsplit(address)
-    except ValueError:  # an open bracket and the like: no address of ours
+    except ValueError:  # as for an open bracket
         return urlsplit("")
 
 
 @lru_cache(4096)
 def network_of(address: str) -> str:
-    """Return an IPv4 address, or the /64 prefix of an IPv6 address; anything else as it came.
+    """Return an IPv4 address, the /64 prefix of an IPv6 address, or other text unchanged.
 
     Examples
     --------
@@ -155,7 +154,7 @@ def network_of(address: str) -> str:
 
 
 class Buckets:
-    """Token buckets by name, each with ``burst`` tokens, of which ``per_minute`` come back.
+    """Token buckets by name: ``burst`` tokens each, refilled at ``per_minute``.
 
     Examples
     --------
@@ -169,7 +168,7 @@ class Buckets:
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, name: str) -> float:
-        """Take a token; return 0, or after how many seconds there will be one. Call this from one event loop only."""
+        """Take a token and return 0, or return the seconds to the next token. For one event loop only."""
         now = self._clock()
         level, then = self._levels.pop(name, (self._burst, now))
         level = min(self._burst, level + (now - then) * self._per_second)
@@ -184,11 +183,11 @@ class Guard:
 
     Parameters
     ----------
-    app : what it guards
-    access : who may ask
-    metrics : told of every request
-    direct : applications that answer before routing, by method and path; each checks the token itself
-    strangers : rate limit of requests without a token, by address; those of this machine have none
+    app : guarded application
+    access : tokens and hosts
+    metrics : counts every request
+    direct : applications before routing, by method and path; each checks the token
+    strangers : rate limit of requests without a token, by address, except of this machine
     """
 
     def __init__(
@@ -216,7 +215,7 @@ class Guard:
                 status = message["status"]
                 answered = [*message.get("headers", ()), *_HEADERS]
                 names = {name for name, _ in answered}
-                answered += [one for one in (_POLICY, (b"cache-control", b"no-store")) if one[0] not in names]
+                answered += [header for header in (_POLICY, (b"cache-control", b"no-store")) if header[0] not in names]
                 message["headers"] = answered
             await send(message)
 
@@ -224,7 +223,7 @@ class Guard:
             await self._guarded(scope, headers, receive, sending)
         except Exception as error:
             problem = problem_of(error, scope["method"], "")
-            if problem.status == 500:  # the log has the trace, the client does not
+            if problem.status == 500:  # the traceback is for the log only
                 _log.exception("%s %r failed", scope["method"], scope["path"])
             if status == 0:
                 await problem.response()(scope, receive, sending)
@@ -261,7 +260,7 @@ class Guard:
         await self._app(scope, given, send)
 
     async def _body(self, headers: Headers, receive: Receive, most: int) -> bytes:
-        """Return the body as a whole."""
+        """Return the complete body."""
         length = headers.get("content-length", "0")
         if "transfer-encoding" not in headers and length == "0":
             return b""
@@ -291,6 +290,6 @@ def _method(scope: Scope) -> str:
 
 
 def _route(scope: Scope) -> str:
-    """Return the path of the route with its parameters by name, so that there are as many as there are routes."""
+    """Return the path pattern of the route, as a label of metrics."""
     route = scope.get("route")
     return str(scope["state"].get("route") or getattr(route, "path", "other"))

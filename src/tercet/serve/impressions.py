@@ -1,13 +1,12 @@
-"""The impressions log: what was shown to whom for which query, and what was clicked, in the form of OpenSearch's UBI.
+"""Impressions log: lists shown and clicks, in the format of OpenSearch's UBI.
 
-A folder of JSONL files that are only appended to, a pair for each day (UTC), or more where one grows large::
+A folder of append-only JSONL files, a pair for each day (UTC), or more if a file grows large::
 
     ubi_queries-20261116-0001.jsonl     a line for each search: query_id, client_id, timestamp, user_query, hit ids
     ubi_events-20261116-0001.jsonl      a line for each click: query_id, client_id, timestamp, object_id, position
 
-A line is with the operating system before its answer is sent, so a kill of the service loses none. Pairs of days that
-are past the retention are removed. The client is an HMAC of its address and name under a key that lies beside the
-folder, not in it: without that key, nobody can tell whose a line is, or try addresses until one fits.
+The operating system has a line before the answer is sent, so a kill of the service loses no line. Old pairs are
+removed. The client is an HMAC of address and name under a key beside the folder, so the log alone names nobody.
 """
 
 from __future__ import annotations
@@ -37,22 +36,22 @@ from tercet.store.atomic import sync_folder, try_lock
 _log = logging.getLogger(__name__)
 
 KEEP_DAYS = 30
-_FILE_BYTES = 64 << 20  # after which the next pair begins
-_BYTES_REMEMBERED = 32 << 20  # of lists that clicks may come for; the oldest lists go
-_LIST_BYTES = 256  # about what one takes beside its ids
-_TAIL_BYTES = 4 << 20  # of the latest file, that are looked through at the start
+_FILE_BYTES = 64 << 20  # of a file, before the next pair begins
+_BYTES_REMEMBERED = 32 << 20  # of lists for later clicks
+_LIST_BYTES = 256  # overhead of a list, about
+_TAIL_BYTES = 4 << 20  # of the latest file, read at the start
 _KEY_BYTES, _ID_BYTES = 32, 16
 
 
 class ImpressionLog:
-    """Writes the log; one service at a time has a folder.
+    """Writer of the log; one service at a time per folder.
 
     Parameters
     ----------
-    folder : made where it is missing; the key is ``FOLDER.key``, beside it
-    keep_days : whole days, in UTC, that lines are kept after their own
-    file_bytes : size at which the next pair of files begins
-    clock : gives seconds since 1970
+    folder : of the log; the key is ``FOLDER.key``
+    keep_days : days (UTC) to keep a file after its own day
+    file_bytes : size limit of a file
+    clock : returns seconds since 1970
 
     Examples
     --------
@@ -78,7 +77,7 @@ class ImpressionLog:
         self.n_searches = self.n_clicks = self.n_lost = 0
         self.keep_days, self._file_bytes, self.clock = keep_days, file_bytes, clock
         self._lock = threading.Lock()
-        self._shown: OrderedDict[str, str] = OrderedDict()  # ids as JSON: one string takes a fifth of what ten take
+        self._shown: OrderedDict[str, str] = OrderedDict()  # ids as JSON, a fifth of the memory of a list
         self._n_remembered = 0
         self._files: dict[str, int] = {}
         self._day, self._count = date.min, 0
@@ -88,17 +87,17 @@ class ImpressionLog:
             self._claim = os.open(self.folder, os.O_RDONLY) if os.name != "nt" else -1
             if self._claim >= 0 and not try_lock(self._claim):
                 os.close(self._claim)
-                raise StoreError(f"{self.folder} is written by another service; this one needs a folder of its own")
+                raise StoreError(f"{self.folder} is written by another service; name another folder")
             self._key = self._kept_key()
             self._begin()
             self._remember_latest()
         except OSError as error:
             raise StoreError(f"{self.folder}: impressions cannot be logged: {error}") from error
 
-    # -- what happens -------------------------------------------------------------------------------------------
+    # -- records -----------------------------------------------------------------------------------------------
 
     def search(self, client: str, query: str, shown: Sequence[str], attributes: dict[str, Any]) -> str | None:
-        """Log a list; gives the id by which clicks name it, or None where it could not be written."""
+        """Log a list; return its id for clicks, or None if writing failed."""
         query_id = secrets.token_hex(16)
         record = {
             "application": "tercet",
@@ -116,10 +115,10 @@ class ImpressionLog:
         return query_id
 
     def click(self, client: str, query_id: str, doc_id: str) -> int:
-        """Log a click on a list; gives the rank it was on.
+        """Log a click on a list; return the rank.
 
-        Raises `KeyError` for a list that is not known, or no longer, `ValueError` where the document was not in it,
-        and `StoreError` where it cannot be written.
+        Raises `KeyError` for an unknown list, `ValueError` for a document outside the list, and `StoreError` if writing
+        failed.
         """
         with self._lock:
             rank = int(json.loads(self._shown[query_id]).index(doc_id)) + 1
@@ -136,13 +135,13 @@ class ImpressionLog:
         return rank
 
     def client_id(self, client: str) -> str:
-        """What a client is called in the log."""
+        """Return the name of a client in the log."""
         return self._keyed(client)[:_ID_BYTES].hex()
 
     def coins(self, client: str, *about: str) -> np.random.Generator:
-        """Coins that a client cannot know, and that are the same all day (UTC) for it and what they are about.
+        """Return a secret random generator that is the same all day (UTC) for a client and ``about``.
 
-        So a list that is asked for again, or for more of it, is the same list.
+        A repeated search thus gets the same list.
         """
         day = datetime.fromtimestamp(self.clock(), UTC).date().isoformat()
         return np.random.default_rng(int.from_bytes(self._keyed(json.dumps([day, client, *about]))))
@@ -151,11 +150,11 @@ class ImpressionLog:
         return hmac.new(self._key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
 
     def tidy(self) -> None:
-        """Remove what is past its time, also where nobody searches."""
+        """Remove old files."""
         try:
             self._remove_before(datetime.fromtimestamp(self.clock(), UTC).date().toordinal() - self.keep_days)
         except OSError as error:
-            _log.warning("%s: what is past its time cannot be removed: %s", self.folder, error)
+            _log.warning("%s: old files cannot be removed: %s", self.folder, error)
 
     def close(self) -> None:
         with self._lock:
@@ -178,7 +177,7 @@ class ImpressionLog:
         now = self.clock()
         moment = datetime.fromtimestamp(now, UTC)
         record["timestamp"] = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        # In ASCII: a query may hold half a surrogate pair, which UTF-8 has no bytes for.
+        # In ASCII: a query may have half a surrogate pair, which UTF-8 cannot encode.
         line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
         try:
             if not self._files or moment.date() > self._day or self._size(kind) + len(line) > self._file_bytes:
@@ -189,7 +188,7 @@ class ImpressionLog:
                 while rest:
                     rest = rest[os.write(file, rest) :]
             except OSError:
-                os.ftruncate(file, before)  # no half a line
+                os.ftruncate(file, before)  # remove a partial line
                 raise
         except OSError as error:
             self.n_lost += 1
@@ -203,7 +202,7 @@ class ImpressionLog:
         return os.fstat(self._files[kind]).st_size
 
     def _begin(self) -> None:
-        """Go on in the last pair of today, or begin one; what is past its time is removed."""
+        """Continue the last pair of today, or begin a new pair; remove old files."""
         today = datetime.fromtimestamp(self.clock(), UTC).date()
         self._end()
         self._remove_before(today.toordinal() - self.keep_days)
@@ -218,7 +217,7 @@ class ImpressionLog:
         sync_folder(self.folder)
 
     def _end(self) -> None:
-        # Whatever the disk says, no number of a closed file stays here: the next connection may get it.
+        # Forget the descriptors even if closing fails: the next connection may get the same numbers.
         files, self._files = self._files, {}
         with ExitStack() as closing:
             for file in files.values():
@@ -235,7 +234,7 @@ class ImpressionLog:
                 _, day, count = path.stem.split("-")
                 pairs.append((datetime.strptime(day, "%Y%m%d").replace(tzinfo=UTC).date(), int(count), path))
             except ValueError:
-                continue  # not ours, so it stays
+                continue  # a foreign file
         return pairs
 
     def _remove_before(self, ordinal: int) -> None:
@@ -254,9 +253,11 @@ class ImpressionLog:
                 file.write(key.hex() + "\n")
             return key
         except ValueError as error:
-            raise StoreError(f"{self.key_path} holds no key; remove it, and another is made") from error
+            raise StoreError(f"{self.key_path} holds no key; remove the file for a new key") from error
         if len(key) < _KEY_BYTES:
-            raise StoreError(f"{self.key_path} has {len(key)} bytes; a key has {_KEY_BYTES}; remove it")
+            raise StoreError(
+                f"{self.key_path} has {len(key)} bytes instead of {_KEY_BYTES}; remove the file for a new key"
+            )
         return key
 
     def _remember(self, query_id: str, shown: Sequence[str]) -> None:
@@ -267,7 +268,7 @@ class ImpressionLog:
             self._n_remembered -= len(oldest) + _LIST_BYTES
 
     def _remember_latest(self) -> None:
-        """Know the lists of before a restart, since pages that show them are still open."""
+        """Remember the latest lists from before a restart, for clicks from open pages."""
         latest = [path for _, _, path in self._pairs() if path.name.startswith(QUERIES) and path.stat().st_size]
         for path in latest[-1:]:
             with open(path, "rb") as file:
@@ -278,11 +279,11 @@ class ImpressionLog:
                     record = json.loads(line)
                     self._remember(record["query_id"], record["query_response_hit_ids"])
                 except (ValueError, KeyError, TypeError):
-                    continue  # the tail may begin within a line
+                    continue  # a partial first line
 
 
 def _opened(paths: Mapping[str, Path]) -> dict[str, int]:
-    """Files to append to, all of them or, where one cannot be opened, none."""
+    """Open files for appending: all, or none if one fails."""
     files: dict[str, int] = {}
     with ExitStack() as begun:
         for kind, path in paths.items():
@@ -294,12 +295,12 @@ def _opened(paths: Mapping[str, Path]) -> dict[str, int]:
 
 
 def _cut_torn_line(file: int, path: Path) -> None:
-    """Drop what follows the last line end: a power cut left it."""
+    """Remove a partial last line, left by a power cut."""
     size = os.fstat(file).st_size
     start = max(0, size - (1 << 20))
     os.lseek(file, start, os.SEEK_SET)
     tail = os.read(file, size - start)
     end = start + tail.rfind(b"\n") + 1
     if end < size:
-        _log.warning("%s: %d bytes of a line that was cut short are dropped", path, size - end)
+        _log.warning("%s: %d bytes of a partial line are removed", path, size - end)
         os.ftruncate(file, end)

@@ -1,4 +1,4 @@
-"""Two models at once: lists made of what is served and of a rival, and who wins by the clicks in the log."""
+"""Interleaved lists of the served model and a rival, and the winner by the clicks in the log."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ BASELINE: Final = "baseline"
 
 
 class RejectedCandidate(InputError):
-    """A model that is its own start, since what it learned was rejected: nobody need be shown that."""
+    """A candidate without learned parts, because learning was rejected."""
 
 
 class Draft:
-    """A list for one request; `assignment` is there once it was made of both rankings."""
+    """Interleaved list for one request; `assignment` is set once both rankings were drafted."""
 
     def __init__(
         self, interleaver: Interleaver, now: Published, contest: Contest, client: str, query: str, address: str | None
@@ -43,14 +43,13 @@ class Draft:
     def mixed(
         self, served: Sequence[str], k: int, everything: bool, where: Where | None = None
     ) -> tuple[str, ...] | None:
-        """The ids to show in the place of those that are served, or None where the rival cannot be asked."""
+        """Return the interleaved ids, or None if the rival cannot be searched."""
         try:
             other = [hit.doc_id for hit in self._search(k, everything, where)]
         except EngineError:
-            return None  # what is served is from the same engine, and says so
-        except Exception as error:
-            # A candidate that breaks must not break what is served.
-            _log.exception("the candidate cannot be searched, and lists are not shared until it changes")
+            return None  # the served model uses the same engine and reports the error
+        except Exception as error:  # a broken candidate must not break the service
+            _log.exception("the candidate cannot be searched; interleaving stops until the candidate changes")
             self._interleaver.fail(error)
             return None
         log = self._interleaver.log
@@ -61,25 +60,25 @@ class Draft:
         return drafted.docs
 
     def _search(self, k: int, everything: bool, where: Where | None) -> Results:
-        """Return the list of the rival, as people would see it alone."""
+        """Return the list of the rival."""
         if self._now.rival is None:
-            return self._now.served.baseline.index.search(self._query, k, cutoff=False, where=where)
+            return self._now.served.baseline.search(self._query, k, cutoff=False, where=where)
         return self._now.rival.index.search(self._query, k, cutoff=not everything, where=where)
 
 
 class Interleaver:
-    """Chooses the rival of what is served, and keeps the standing of their duel as the log has it.
+    """Choice of the rival, and the counts of wins by the log.
 
     Parameters
     ----------
-    log : where lists and clicks are logged
-    source : of the candidate, or None for the baseline
-    settle_seconds : after which a list is settled, with the clicks that came until then; a visit is three times as long
-    promotes : whether a challenger that wins is to be promoted; only a model can be
+    log : of lists and clicks
+    source : of the candidate; None compares with the baseline
+    settle_seconds : time for clicks on a list; a visit of a client is three times as long
+    promotes : True promotes a candidate that wins
 
     Attributes
     ----------
-    refused : why there is no rival, or not the one that is in its folder now; None where all is well
+    refused : reason why the candidate is not compared, or None
     """
 
     def __init__(
@@ -92,43 +91,41 @@ class Interleaver:
         if settle_seconds < 0:
             raise InputError(f"settle_seconds must be at least 0; got {settle_seconds}")
         if promotes and source is None:
-            raise InputError("the baseline is no model that could be promoted; compare with a candidate")
+            raise InputError("the baseline cannot be promoted; name a candidate")
         self.log, self.promotes = log, promotes
         self.refused: str | None = None
         self._source, self._settle_seconds = source, settle_seconds
         self._is_broken = False
-        self._model: TextModel | None = None  # the last that could be compared
-        self._former: tuple[str, TextModel] | None = None  # the last promotion, and the model before it
+        self._model: TextModel | None = None  # last valid candidate
+        self._former: tuple[str, TextModel] | None = None  # last promotion, and the model before
         self._tally = Tally(settle_seconds)
-        self._counting = threading.Lock()  # held while a list is counted, and while the standing is told
+        self._counting = threading.Lock()  # guards the tally
         self._reading = threading.Lock()
         self._reader: GrowingUbi | None = None
 
     # -- the rival ----------------------------------------------------------------------------------------------
 
     def read_candidate(self) -> TextModel | None:
-        """Return the model that is in the candidate's folder now, None for the baseline; what is wrong is raised."""
+        """Read the candidate from its folder; return None for the baseline."""
         if self._source is None:
             return None
         model = self._source.open()
         if model.report is not None and not model.report.accepted:
             raise RejectedCandidate(
-                f"{self._source.folder}: what was learned was rejected ({model.report.decision}), so there is nothing "
-                "to compare"
+                f"{self._source.folder}: learning was rejected ({model.report.decision}); nothing to compare"
             )
         return model
 
     @property
     def has_news(self) -> bool:
-        """True where the candidate was written again since it was read."""
+        """True if the candidate was written again since the last read."""
         return self._source is not None and self._source.has_news
 
     def rival_of(self, served: Served, model: TextModel | None = None) -> Served | None:
-        """Return the version that is compared with what is served; None for the baseline, and before the first one.
+        """Return the version to interleave with, or None for the baseline and without a candidate.
 
-        ``model`` is the candidate; None takes the last one that fitted. Where the candidate is served already, as after
-        its promotion, it is the model that was served before it; None without one. What is wrong with the candidate is
-        raised.
+        ``model`` is the candidate, by default the last valid candidate. If the candidate is served, as after a
+        promotion, the rival is the model before.
         """
         self._is_broken = False
         candidate = model or self._model
@@ -137,12 +134,12 @@ class Interleaver:
         try:
             index = served.base.with_model(candidate)
         except InputError as error:
-            raise InputError(f"{self._source.folder} cannot be compared with what is served: {error}") from error
-        rival: Served | None = Served.of(index)
+            raise InputError(f"{self._source.folder} cannot be compared with the served model: {error}") from error
+        rival: Served | None = Served.from_index(index)
         if _is_same_model(candidate, served):
             former = self._former_of(served.base)
             is_other = former is not None and not _is_same_model(former, served)
-            rival = Served.of(served.base.with_model(former)) if former is not None and is_other else None
+            rival = Served.from_index(served.base.with_model(former)) if former is not None and is_other else None
         self._model, self.refused = candidate, None
         return rival
 
@@ -156,17 +153,17 @@ class Interleaver:
         return None if self._former is None else self._former[1]
 
     def refuse(self, error: Exception) -> None:
-        """Say that the candidate cannot be had as it is now."""
-        self.refused = f"{type(error).__name__}; the service's log says more"  # anybody may ask for this
+        """Store and log the reason why the candidate is not used."""
+        self.refused = f"{type(error).__name__}; the service's log says more"  # readable by everybody
         _log.warning("the candidate is refused: %s", error)
 
     def fail(self, error: Exception) -> None:
-        """Go on without the rival, which cannot be asked."""
+        """Stop interleaving with a broken rival."""
         self._is_broken = True
         self.refuse(error)
 
     def contest(self, now: Published) -> Contest | None:
-        """Return who is compared; None where lists are not shared."""
+        """Return the two compared models, or None if lists are not interleaved."""
         if self._is_broken or (now.rival is None and self._source is not None):
             return None
         if now.rival is None and not now.served.compared:
@@ -176,7 +173,7 @@ class Interleaver:
         return Contest(now.served.model_label, second, promotions[-1].number if promotions else 0)
 
     def draft(self, now: Published, client: str, query: str, address: str | None) -> Draft | None:
-        """A list to be shared, or None where there is nobody to share it with."""
+        """Return a draft of an interleaved list, or None if lists are not interleaved."""
         contest = self.contest(now)
         return None if contest is None else Draft(self, now, contest, client, query, address)
 
@@ -187,22 +184,22 @@ class Interleaver:
     # -- the standing -------------------------------------------------------------------------------------------
 
     def count(self) -> None:
-        """Take in the lists of the log that are settled by now, those of before a restart as well."""
+        """Count the settled lists of the log, including those before a restart."""
         with self._reading:
             try:
-                now = self.log.clock()  # before reading: what settles meanwhile is for the next time
+                now = self.log.clock()  # before reading
                 if self._reader is None:
                     self._reader = GrowingUbi(self.log.folder, self.log.clock, self._settle_seconds)
-                for one in self._reader.lists():
+                for shown in self._reader.lists():
                     with self._counting:
-                        self._tally.take(one)
+                        self._tally.take(shown)
                 with self._counting:
                     self._tally.close(now)
             except (TercetError, OSError) as error:
                 _log.warning("lists of the log are not counted: %s", error)
 
     def won(self, now: Published) -> tuple[TextModel, Evidence] | None:
-        """The challenger's model and by what it won, where it is to be promoted."""
+        """Return the model and the evidence of a rival that won and is to be promoted."""
         contest = self.contest(now)
         if not self.promotes or now.rival is None or contest is None:
             return None
@@ -213,19 +210,19 @@ class Interleaver:
         evidence = Evidence(wins=duel.losses, losses=duel.wins, ties=duel.ties)
         return text_model(now.rival.base), evidence
 
-    def said(self, now: Published) -> str:
-        """Who is compared, as a sentence."""
+    def description(self, now: Published) -> str:
+        """Describe the comparison in a sentence."""
         contest = self.contest(now)
         if contest is None and self._model is None:
-            return "there is no candidate to compare yet"
+            return "there is no candidate yet"
         if contest is None:
-            return "the candidate is the model that is served, so there is nothing to compare"
-        return f"{contest.first}, which is served, is compared with {contest.second} by team-draft lists"
+            return "the candidate is the served model, so there is nothing to compare"
+        return f"{contest.first} (served) is compared with {contest.second} by team-draft lists"
 
     def to_meta(self, now: Published) -> dict[str, Any]:
-        """What anybody may know of it."""
+        """Return names and counts for /health."""
         contest = self.contest(now)
-        told = {
+        names = {
             "served": None if contest is None else contest.first,
             "challenger": None if contest is None else contest.second,
             "refused": self.refused,
@@ -233,9 +230,9 @@ class Interleaver:
             "promotion": None if contest is None or not contest.promotion else contest.promotion,
         }
         with self._counting:
-            return told | self._tally.duel(contest).to_meta()
+            return names | self._tally.duel(contest).to_meta()
 
 
 def _is_same_model(model: TextModel, served: Served) -> bool:
-    """Return True for the model of a version, and for one that scores as that model does."""
+    """Return True for the model of a version, or an equal model."""
     return served.base.given_model is model or model_fingerprint(model).startswith(served.model_label)

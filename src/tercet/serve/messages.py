@@ -1,4 +1,4 @@
-"""Messages that go out over HTTP; the OpenAPI document is made of these and of `requests`."""
+"""Outgoing HTTP messages, for the OpenAPI document and tests."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-STORED_FIELDS = Field(description="Stored fields of the document, by column; some of many, long texts shortened.")
+STORED_FIELDS = Field(description="Shown stored fields by column; long texts are shortened.")
 VERSION = Field(
-    description="The version that answered: v12 has all changes of what was taught up to the 12th.",
+    description="Version of the answer: v12 has all taught changes up to the 12th.",
     examples=["v12"],
     pattern="^v[0-9]+$",
 )
-INDEX = Field(description="The index that answered: documents and model, as they were committed.")
+INDEX = Field(description="Committed documents and model of the answer.")
 
 
 class ShownHit(BaseModel):
@@ -20,13 +20,13 @@ class ShownHit(BaseModel):
     rank: int
     score: float
     title: str
-    snippet: str = Field(description="Plain text, to be shown as such.")
+    snippet: str = Field(description="Plain text.")
     stored_fields: dict[str, str | int | float | bool] = STORED_FIELDS
 
 
 class LearnedHit(ShownHit):
-    baseline_rank: int | None = Field(description="Its rank in the other list, looked for down to max(k, 100).")
-    moved: int | None = Field(description="By how many ranks it is higher than there.")
+    baseline_rank: int | None = Field(description="Rank in the other list, down to max(k, 100).")
+    moved: int | None = Field(description="Number of ranks above the other list.")
 
 
 class BaselineHit(ShownHit):
@@ -34,24 +34,24 @@ class BaselineHit(ShownHit):
 
 
 class SearchAnswer(BaseModel):
-    """Two lists for a query: the learned one, and that of matching words alone."""
+    """Learned list and baseline list for a query."""
 
     query: str
-    query_id: str | None = Field(description="Where impressions are logged: what clicks name this list by.")
+    query_id: str | None = Field(description="Id of the logged list, for clicks.")
     k: int
     version: str = VERSION
     index: str = INDEX
-    unknown: list[str] = Field(description="Words of the query that the model does not know.")
-    stop_words: list[str] = Field(description="Words of the query that are too frequent to be searched.")
-    compared: bool = Field(description="False where nothing is learned: then there is one list, and no baseline.")
-    left_off: int = Field(description="Learned hits among the first k that are no matches; all=true gives them.")
-    interleaved: bool = Field(description="True where the learned list is shared with another model's.")
+    unknown: list[str] = Field(description="Query words that the model does not know.")
+    stop_words: list[str] = Field(description="Query words that are not searched.")
+    compared: bool = Field(description="False without a baseline list, as when nothing is learned.")
+    left_off: int = Field(description="Learned hits among the first k below the last match; all=true adds them.")
+    interleaved: bool = Field(description="True if the list is interleaved with a rival.")
     exact: bool = Field(description="False if an external engine chose the candidates and may have missed some.")
     took_ms: float
     learned: list[LearnedHit]
     baseline: list[BaselineHit]
     baseline_name: str
-    where: dict[str, list[str]] = Field(description="The filters, as they were understood: values by column.")
+    where: dict[str, list[str]] = Field(description="Filters: values by column.")
 
 
 class PairShown(BaseModel):
@@ -60,22 +60,8 @@ class PairShown(BaseModel):
     contribution: float
 
 
-class RelatedWord(BaseModel):
-    word: str
-    weight: float
-
-
-class RelatedWords(BaseModel):
-    """The document words that count most for a query word, by size, sign kept."""
-
-    word: str
-    known_as: str = Field(description="The word as the model spells it.")
-    related: list[RelatedWord]
-    version: str = VERSION
-
-
 class Document(BaseModel):
-    """A document as it was indexed."""
+    """Document as indexed."""
 
     id: str
     title: str
@@ -84,27 +70,25 @@ class Document(BaseModel):
 
 
 class DocumentsChanged(BaseModel):
-    """The change is on disk, and the index named has it."""
+    """The change is on disk and served."""
 
-    changed: int = Field(description="How many documents were added, replaced or removed.")
-    documents: int = Field(description="How many there are now.")
+    changed: int = Field(description="Number of added, replaced or removed documents.")
+    documents: int = Field(description="Number of documents.")
     index: str = INDEX
     version: str = VERSION
 
 
 class Collection(BaseModel):
-    """What is searched."""
+    """Searched collection."""
 
-    name: str = Field(
-        description="Of the data that was learned from, or of the folder where it tells something, or empty."
-    )
+    name: str = Field(description="Name of the training data or of the folder; may be empty.")
     documents: int
     baseline_name: str
-    examples: list[str] = Field(description="Up to three queries that find something.")
+    examples: list[str] = Field(description="Up to three example queries.")
 
 
 class ClickLogged(BaseModel):
-    """The click is in the log."""
+    """The click is logged."""
 
     query_id: str
     doc: str
@@ -112,24 +96,22 @@ class ClickLogged(BaseModel):
 
 
 class Health(BaseModel):
-    """The service is well. Where what is taught is not learned, the answer is a problem."""
+    """State of the service. If actions are not learned, the answer is a problem."""
 
     status: Literal["ok"]
     version: str = VERSION
-    damaged: list[int] = Field(description="Numbers of taught actions that are damaged on disk, and so are skipped.")
+    damaged: list[int] = Field(description="Numbers of damaged actions, which are skipped.")
     documents: int
     index: str = INDEX
-    model: str = Field(description="Known by it: the same words and weights have the same.")
-    loaded: str = Field(description="When this index and model were taken up.")
-    refused: str | None = Field(description="Why what is new on disk is not served, where something is.")
-    interleaving: dict[str, Any] | None = Field(
-        description="Who is compared by shared lists, and how it stands; null where lists are not shared."
-    )
-    build: str = Field(description="The version of Tercet.")
+    model: str = Field(description="Fingerprint of words and weights.")
+    loaded: str = Field(description="Time of loading index and model.")
+    refused: str | None = Field(description="Reason why the index on disk is not served.")
+    interleaving: dict[str, Any] | None = Field(description="Compared models and counts; null without interleaving.")
+    build: str = Field(description="Version of Tercet.")
 
 
 class Ready(BaseModel):
-    """Requests may be sent here."""
+    """The service accepts requests."""
 
     ready: Literal[True]
 
@@ -147,7 +129,7 @@ class ProblemDetails(BaseModel):
 class PastShown(BaseModel):
     query: str
     similarity: float
-    times: int | None = Field(description="How often people chose the document for it, where somebody counted.")
+    times: int | None = Field(description="Number of clicks on the document for the past query, if counted.")
     contribution: float
 
 
@@ -157,7 +139,7 @@ class RestShown(BaseModel):
 
 
 class Reasons(BaseModel):
-    """Past queries and pairs of words with what each adds; with the rest they sum to the score."""
+    """Contributions of past queries, pairs of words and the rest, which sum to the score."""
 
     score: float
     past: list[PastShown]
@@ -171,67 +153,67 @@ class RankedDocument(BaseModel):
     id: str
     rank: int
     score: float
-    reasons: list[str] = Field(description="What adds most to the score, each with how much.")
+    reasons: list[str] = Field(description="Largest contributions to the score.")
 
 
 class Ranked(BaseModel):
-    """The documents of another engine in the learned order."""
+    """Documents of another engine in the learned order."""
 
     query: str
     ranked: list[RankedDocument]
-    missing: list[str] = Field(description="Ids that the index lacks, in the order in which they came.")
+    missing: list[str] = Field(description="Unknown ids, in the given order.")
     version: str = VERSION
 
 
 class RankChange(BaseModel):
     id: str
-    before: int | None = Field(description="Its rank in the learned list, looked for down to 100.")
+    before: int | None = Field(description="Rank in the learned list, down to 100.")
     after: int | None
 
 
 class Effect(BaseModel):
-    """The change that an action made."""
+    """Effect of an action."""
 
-    ahead: bool = Field(description="Whether every better document is ahead of the worse one now.")
-    said: str = Field(description="The same as a sentence.")
+    ahead: bool = Field(description="True if each better document is ahead of the worse document.")
+    said: str = Field(description="Summary sentence.")
     ranks: list[RankChange]
 
 
 class Taught(BaseModel):
-    """An action that is on disk. ``served`` says whether ``version`` has it already; else it will, soon."""
+    """Action on disk; ``served`` is true if ``version`` has the action."""
 
-    action: int = Field(description="Its number, by which it can be undone.")
-    revision: int = Field(description="Versions from this number on have it.")
+    action: int = Field(description="Number of the action, for undo.")
+    revision: int = Field(description="Versions from this number on have the action.")
     version: str = VERSION
     served: bool
-    effect: Effect | None = Field(description="Null where it is not served yet.")
+    effect: Effect | None = Field(description="Null until the action is served.")
 
 
 class Undone(BaseModel):
-    """The actions that count no more; ``served`` says whether ``version`` is without them already."""
+    """Undone actions; ``served`` is true if ``version`` is without the actions."""
 
     undone: list[int]
-    revision: int = Field(description="Versions from this number on are without them.")
+    revision: int = Field(description="Versions from this number on are without the actions.")
     version: str = VERSION
     served: bool
 
 
 class TaughtAction(BaseModel):
-    """An action of a teacher."""
+    """Action of a teacher."""
 
     action: int
     time: str
-    token: str = Field(description="Name of the token that taught.")
+    token: str = Field(description="Name of the teaching token.")
     kind: Literal["prefer", "reject", "move"]
     query: str
     pairs: list[tuple[str, str]] = Field(description="Better and worse documents.")
-    undone: str | None = Field(description="When it was undone; null while it counts.")
+    undone: str | None = Field(description="Time of undo, or null.")
     undone_by: str | None
-    in_model: bool = Field(description="Whether the model has learned from it, so that it cannot be undone.")
+    in_model: bool = Field(description="True if the model includes the action; then undo is impossible.")
 
 
 class History(BaseModel):
-    """What was taught, latest first."""
+    """Taught actions, latest first."""
 
     version: str = VERSION
     total: int

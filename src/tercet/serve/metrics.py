@@ -1,8 +1,9 @@
-"""Counts and times as Prometheus reads them."""
+"""Counts and times for Prometheus."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as TEXT_TYPE
@@ -16,19 +17,20 @@ class Metrics:
     """Number of answers and their times."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()  # its own: services in one process are counted apart
+        self._registry = CollectorRegistry()  # one for each service of a process
         ProcessCollector(registry=self._registry)
         labels = ("method", "route", "status")
-        self._answered = Counter("tercet_requests", "Requests answered.", labels, registry=self._registry)
+        answered = Counter("tercet_requests", "Requests answered.", labels, registry=self._registry)
         about = "Time from a request to its answer."
-        self._seconds = Histogram("tercet_request_seconds", about, ("route",), buckets=_EDGES, registry=self._registry)
+        seconds = Histogram("tercet_request_seconds", about, ("route",), buckets=_EDGES, registry=self._registry)
+        self._answered, self._seconds = lru_cache(1024)(answered.labels), lru_cache(1024)(seconds.labels)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        self._answered.labels(method, route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+        self._answered(method, route, str(status)).inc()
+        self._seconds(route).observe(seconds)
 
     def text(self, gauges: Mapping[str, tuple[str, float]], about: Mapping[str, str]) -> str:
-        """Return all of it with gauges, name -> (description, value), and with what runs as labels of one more."""
+        """Return all metrics with gauges, name -> (description, value), and labels of an info metric."""
         now = CollectorRegistry()
         for name, (description, value) in gauges.items():
             Gauge(name, description, registry=now).set(value)

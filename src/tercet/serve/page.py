@@ -1,4 +1,4 @@
-"""Pages that need no token, made once: the search page and the OpenAPI document."""
+"""Static pages: the search page and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TYPES: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascri
 
 
 class ReadyPage:
-    """An answer whose bytes are ready, also packed, so that no proxy packs them again for each reader."""
+    """Prepared answer, plain and compressed."""
 
     def __init__(self, body: bytes, media_type: str) -> None:
         self._etag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
@@ -37,7 +37,7 @@ class ReadyPage:
 
 
 def ready_pages(openapi: Mapping[str, Any]) -> dict[str, ReadyPage]:
-    """Return what is open to everybody, by path."""
+    """Return the open pages by path."""
     files = [path for path in sorted(_FOLDER.iterdir()) if path.suffix in _TYPES]
     pages = {f"/{path.name}": ReadyPage(path.read_bytes(), _TYPES[path.suffix]) for path in files}
     pages["/"] = pages["/index.html"]

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problems: what went wrong, as JSON, without a word of where in the program."""
+"""Errors as RFC 9457 problems in JSON, without internals."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ TITLES = {
 
 
 class HttpProblem(Exception):
-    """Ends a request with an error.
+    """Error answer to a request.
 
     Parameters
     ----------
     status : of HTTP
-    detail : one sentence that says what was found and what would be right
-    kind : a word that tells problems of one status apart
-    retry_after : after how many seconds it is worth trying again
-    closes : end the connection, whatever else it has
-    headers : further headers
-    members : further members of the JSON, such as ``limit`` and ``value``
+    detail : a sentence with the error and the remedy
+    kind : name of the problem among those of the status
+    retry_after : seconds
+    closes : True closes the connection
+    headers : more headers
+    members : more members of the JSON, such as ``limit`` and ``value``
     """
 
     def __init__(
@@ -78,17 +78,17 @@ class HttpProblem(Exception):
     def response(self) -> Response:
         headers = {**self.headers, "Connection": "close"} if self.closes else {**self.headers}
         if self.retry_after is not None:
-            # A whole number from 1, as the header wants it; a bucket that never fills again says an hour.
+            # A whole number from 1 to 3600.
             headers["Retry-After"] = str(max(1, math.ceil(min(self.retry_after, 3600.0))))
         if self.status == 401:
             headers["WWW-Authenticate"] = 'Bearer realm="tercet"'
-        # In ASCII: what a client sent may hold half a surrogate pair, which UTF-8 has no bytes for.
+        # In ASCII: a quoted request may have half a surrogate pair, which UTF-8 cannot encode.
         content = json.dumps(self.to_meta()).encode()
         return Response(content, self.status, headers, PROBLEM_TYPE)
 
 
 def problem_of(error: Exception, method: str, content_type: str) -> HttpProblem:
-    """Return the problem for an error; a defect is a 500."""
+    """Return the problem for an error; status 500 for a defect."""
     if isinstance(error, HttpProblem):
         return error
     if isinstance(error, RequestValidationError):
@@ -100,7 +100,7 @@ def problem_of(error: Exception, method: str, content_type: str) -> HttpProblem:
     if isinstance(error, ValidationError):
         return validation_problem([{**fault, "loc": ("query", *fault["loc"])} for fault in error.errors()])
     if isinstance(error, EngineError):
-        _log.warning("%s", error)  # where the engine is and what it said is for the log
+        _log.warning("%s", error)  # details are for the log only
         return HttpProblem(503, "the engine that keeps the documents does not answer; try again soon", "engine", 5.0)
     if isinstance(error, InputError):
         return HttpProblem(422, str(error), "invalid")
@@ -112,7 +112,7 @@ def problem_of(error: Exception, method: str, content_type: str) -> HttpProblem:
 
 
 def limit_problem(name: str, value: int, limit: int, unit: str) -> HttpProblem:
-    """More was asked for than is given."""
+    """Return the problem for a value above a limit."""
     detail = f"{name} has {value} {unit}; at most {limit} are allowed"
     return HttpProblem(422, detail, "limit", name=name, limit=limit, value=value)
 
@@ -121,7 +121,7 @@ _LIMITS = ("le", "ge", "max_length", "min_length")
 
 
 def validation_problem(errors: list[Mapping[str, Any]]) -> HttpProblem:
-    """Return what pydantic found wrong with a request; a limit that was passed is named with the value."""
+    """Return the problem for errors of pydantic; a limit is named with the value."""
     faults = [_fault(error) for error in errors[:20]]
     members = {key: faults[0][key] for key in ("name", "limit", "value") if key in faults[0]}
     detail = "; ".join(fault["detail"] for fault in faults)
@@ -150,5 +150,5 @@ def _short(value: Any) -> Any:
         return value
     text = value if isinstance(value, str) else repr(value)
     if len(text) < 16 and text.isascii() and text.lstrip("-").isdigit():
-        return int(text)  # from the address, where all is text
+        return int(text)  # query parameters are text
     return text if len(text) <= 80 else text[:79] + "…"

@@ -1,4 +1,4 @@
-"""From one index to the next: what is new on disk, and what wins, reaches readers without a restart."""
+"""Live reload: new documents, new models and promotions reach readers without a restart."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from tercet.serve.watched import Watched
 
 _log = logging.getLogger(__name__)
 
-_CANNOT_SERVE: Final = (TercetError, OSError, ValueError, MemoryError, TimeoutError)  # of a bad index or model
-_COUNT_SECONDS: Final = 2.0  # between looks at what of the log is settled
-_PROMOTE_AGAIN_SECONDS: Final = 60.0  # after which a promotion that failed is tried again
-_TIDY_SECONDS: Final = 3600.0  # between looks for impressions that are past their time
+_CANNOT_SERVE: Final = (TercetError, OSError, ValueError, MemoryError, TimeoutError)  # raised by a bad index or model
+_COUNT_SECONDS: Final = 2.0  # between counts of settled lists
+_PROMOTE_AGAIN_SECONDS: Final = 60.0  # after a failed promotion
+_TIDY_SECONDS: Final = 3600.0  # between removals of old impressions
 
 
 class Reloader:
-    """Watches the source of the index, the candidate and the standing of their duel.
+    """Thread that watches the folders of the index and the candidate, and promotes winners.
 
     Parameters
     ----------
-    teacher : publishes what is new
-    source : where the index came from; None where nothing new can come
-    look_seconds : between looks; 0 looks only when `look_soon` asks for it
-    impressions : tidied now and then, or None
-    interleaver : has lists shared with another model, or None
+    teacher : publishes versions
+    source : folder of the index, or None
+    look_seconds : between looks at the folders; 0 looks only after `look_soon`
+    impressions : log to remove old files from, or None
+    interleaver : or None
 
     Attributes
     ----------
-    refused : why what is new on disk is not served; None where all is served
+    refused : reason why the index on disk is not served, or None
     """
 
     def __init__(
@@ -58,25 +58,25 @@ class Reloader:
         self.is_closing = False
         self._teacher, self._source = teacher, source
         self._look_seconds, self._impressions, self._interleaver = look_seconds, impressions, interleaver
-        self._renewing = threading.Lock()  # held by a thread that serves something else
+        self._renewing = threading.Lock()  # held while an index or model is replaced
         self._look, self._promote_at = threading.Event(), 0.0
         self._watcher = threading.Thread(target=self._watch, name="tercet-watcher", daemon=True)
         self._watcher.start()
 
     def close(self) -> None:
-        """Look for nothing new any more."""
+        """Stop the thread."""
         self.is_closing = True
         self._look.set()
         self._watcher.join()
 
     def look_soon(self) -> None:
-        """Have the source looked at now, also where nothing seems to have changed; may be called by a signal."""
+        """Look at the folders now, even if no file changed. Safe in a signal handler."""
         self._look.set()
 
     def look(self, anew: bool = False) -> bool:
-        """Serve what is new at the source and return True, or False where there is nothing new or it is refused.
+        """Serve a new index on disk and return True; return False if nothing is new or the index is refused.
 
-        ``anew`` also looks where no file seems to have changed.
+        ``anew`` also opens a folder without changed files.
         """
         if self._source is None:
             return False
@@ -92,15 +92,15 @@ class Reloader:
                     return False
                 now = self._serve(index)
             except _CANNOT_SERVE as error:
-                self.refused = f"{type(error).__name__}; the service's log says more"  # anybody may ask for this
-                _log.warning("what is new at %s is refused, and the old goes on: %s", self._source.folder, error)
+                self.refused = f"{type(error).__name__}; the service's log says more"  # readable by everybody
+                _log.warning("the new index in %s is refused, the old one stays: %s", self._source.folder, error)
                 return False
         _log.warning("now serving index %s, model %s", now.served.index_label, now.served.model_label)
         return True
 
     def _serve(self, index: BaseIndex) -> Published:
-        """Publish another index; a candidate that does not fit is refused, and lists are not shared."""
-        served = Served.of(index)
+        """Publish another index; a candidate that does not fit is refused."""
+        served = Served.from_index(index)
         rival = None
         if self._interleaver is not None:
             try:
@@ -112,7 +112,7 @@ class Reloader:
         return now
 
     def look_at_candidate(self, anew: bool = False) -> bool:
-        """Share lists with the candidate that is in its folder now; return True where that is another than before."""
+        """Interleave with the candidate in its folder; return True if the comparison changed."""
         shared = self._interleaver
         if shared is None or not (anew or shared.has_news):
             return False
@@ -126,11 +126,11 @@ class Reloader:
                 return False
             if shared.contest(now) == before:
                 return False
-            _log.warning("%s", shared.said(now))
+            _log.warning("%s", shared.description(now))
             return True
 
     def judge(self) -> Promotion | None:
-        """Count what is settled in the log, and promote the challenger where it won and that is the rule."""
+        """Count settled lists, and promote the rival if it won and promotion is on."""
         shared = self._interleaver
         if shared is None:
             return None
@@ -148,9 +148,9 @@ class Reloader:
         return entry
 
     def promote(self, model: TextModel, evidence: Evidence) -> Promotion:
-        """Make a model the index's own by a rule, and serve it; call this in a thread.
+        """Promote a model by rule, and serve it; call this in a thread.
 
-        Raises `InputError` where another one is the index's own by now than the one that is served.
+        Raises `InputError` if the promoted model on disk is not the served one.
         """
         with self._renewing:
             base = self._teacher.now.served.base
@@ -160,7 +160,7 @@ class Reloader:
             return entry
 
     def change_documents(self, change: Callable[[Index], None], n_changed: int) -> dict[str, Any]:
-        """Change the documents on disk, and serve them; call this in a thread."""
+        """Change the documents on disk, and serve the change; call this in a thread."""
         with self._renewing:
             base = self._teacher.now.served.base
             if not isinstance(base, Index):
@@ -196,7 +196,6 @@ class Reloader:
                     self.look(anew=asked)
                     self.look_at_candidate(anew=asked)
                 self.judge()
-            except Exception:
-                # A defect, or an index that breaks what reads it. The old one goes on.
-                _log.exception("the source could not be looked at")
+            except Exception:  # a defect; the old index stays
+                _log.exception("the folders could not be read")
                 self.refused = "a defect; the service's log says more"

@@ -1,4 +1,4 @@
-"""Running the service: an address, an application, and an orderly end."""
+"""Start of the service at an address, and orderly shutdown."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tercet.serve.guard import HEAD_BYTES, LOOPBACK_HOSTS, Access, host_name
 from tercet.serve.service import Service
 
 _GRACE_SECONDS: Final = 5
-_TOKEN_CHARS: Final = 16  # at least: a guess at each of them is hopeless
+_TOKEN_CHARS: Final = 16  # minimum
 _MOST_CONNECTIONS: Final = 4_096
-_SWITCH_SECONDS: Final = 5e-4  # between threads: the loop must not wait 5 ms for a search
+_SWITCH_SECONDS: Final = 5e-4  # thread switch interval, so that the event loop does not wait 5 ms for a search
 _TEACHER: Final = "teacher"  # name of a token that has none
 
 
 def is_loopback(host: str) -> bool:
-    """Return True for an address that only this machine can reach.
+    """Return True for a loopback address.
 
     Examples
     --------
@@ -50,11 +50,11 @@ def access_for(
     hosts: Sequence[str] = (),
     proxies: Sequence[str] = (),
 ) -> Access:
-    """Return who may ask at an address.
+    """Return the access rules for an address.
 
-    A teaching token is ``TOKEN`` or ``NAME:TOKEN``; the store notes the name with each action. An address that others
-    can reach needs a read and a teaching token. A proxy needs a teaching token: behind a proxy on the same machine
-    every visitor comes from loopback.
+    A teaching token is ``TOKEN`` or ``NAME:TOKEN``; the store keeps the name with each action. Addresses other than
+    loopback need a read and a teaching token. A proxy needs a teaching token, because every visitor of a
+    local proxy comes from loopback.
     """
     named = [_named_token(token) for token in teach_tokens]
     tokens = [*([("read", read_token)] if read_token is not None else []), *named]
@@ -103,7 +103,7 @@ def _check_token(name: str, token: str) -> None:
 
 
 def _allowed_name(host: str) -> str:
-    """Return a host as requests name it: in small letters, without a port, an IPv6 address without brackets."""
+    """Return a host name in lower case, without port or brackets."""
     name = host_name(f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host)
     if not name or "/" in host or "@" in host:
         raise InputError(f"{host!r} is no host name; expected one like search.example")
@@ -112,7 +112,7 @@ def _allowed_name(host: str) -> str:
 
 @contextmanager
 def logged_to_stderr() -> Iterator[None]:
-    """Show warnings and traces of Tercet, which as a library keeps them to itself."""
+    """Print warnings and tracebacks of Tercet on standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger = logging.getLogger("tercet")
@@ -125,7 +125,7 @@ def logged_to_stderr() -> Iterator[None]:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """Have a request be the work of one thread: products as small as a query's are only slower with more."""
+    """Limit BLAS to one thread: the products of a query are too small for more."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_SECONDS)
     try:
@@ -136,13 +136,13 @@ def _one_thread_each() -> Iterator[None]:
 
 
 def run(service: Service, access: Access, host: str, port: int, say: Callable[[str], None]) -> None:
-    """Serve until a SIGTERM or SIGINT; ``say`` is told the address. Port 0 is any free one.
+    """Serve until SIGTERM or SIGINT, and pass the address to ``say``. Port 0 is any free port.
 
-    A SIGHUP has the index looked at.
+    SIGHUP looks for a new index at once.
     """
     app: Any = create_app(service, access)
     try:
-        host.encode("idna")  # as the system will have it; it says less well what is wrong
+        host.encode("idna")  # checked here for a better error
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=256)
     except (OSError, UnicodeError) as error:
@@ -150,11 +150,10 @@ def run(service: Service, access: Access, host: str, port: int, say: Callable[[s
         raise InputError(f"{host}:{port} cannot be listened on: {why}") from error
     with listening, logged_to_stderr(), _one_thread_each():
         listening.setblocking(False)
-        # Connections inherit it. Else the second part of an answer waits until the first is acknowledged, some 40 ms.
+        # Connections inherit TCP_NODELAY. Otherwise the second part of an answer waits some 40 ms.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         shown = f"[{host}]" if ":" in host else host
         config = uvicorn.Config(
-            # Without trusted proxies nobody is believed: anybody could claim to be another address.
             ProxyHeadersMiddleware(app, list(access.proxies)) if access.proxies else app,
             log_level="warning",
             access_log=False,
@@ -162,7 +161,7 @@ def run(service: Service, access: Access, host: str, port: int, say: Callable[[s
             proxy_headers=False,
             lifespan="off",
             ws="none",
-            http="h11",  # the one whose heads are bounded
+            http="h11",  # bounds the size of heads
             h11_max_incomplete_event_size=HEAD_BYTES,
             limit_concurrency=_MOST_CONNECTIONS,
             timeout_graceful_shutdown=_GRACE_SECONDS,
@@ -170,8 +169,7 @@ def run(service: Service, access: Access, host: str, port: int, say: Callable[[s
         server = uvicorn.Server(config)
 
         def stop(*_: object) -> None:
-            # For a signal before uvicorn listens to signals, and for those it raises again when it is done: by then
-            # there is still the store to close.
+            # Signals before uvicorn handles them, and signals that uvicorn raises again at its end.
             server.should_exit = True
 
         def look(*_: object) -> None:

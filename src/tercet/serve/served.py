@@ -1,7 +1,8 @@
-"""One whole version of what is served: documents, model, what was taught on top, and the list for comparison."""
+"""Served version: documents, model, overlay of taught actions, and baseline."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -20,50 +21,27 @@ from tercet.weights.value import unit_of
 _LABEL_CHARS: Final = 12
 
 
-class Baseline:
-    """The list that a learned one is compared with: the same vectors, each word matching itself alone.
-
-    A word counts as much as the identity of the model counts it, or as its usual weight on itself where there is none,
-    so that both lists have one scale. Where queries and documents have vocabularies of their own no word matches
-    itself; the baseline is then the model as it was fitted.
-    """
-
-    def __init__(self, base: BaseIndex) -> None:
-        model = text_model(base)
-        n, m = model.weights.shape
-        self.name, self.index = "base model", base
-        if n == m:
-            self.name = {"bm25": "BM25", "tfidf": "tf-idf"}[model.query_vectorizer.weighting]
-            scale = sum(part.scale for part in model.weights.parts if isinstance(part, Identity))
-            identity = Identity(n_terms=n, scale=scale if scale > 0 else unit_of(model.weights))
-            self.index = base.with_model(replace(model, weights=Weights([identity]), memory=None, confidence=None))
-
-    def differs(self, index: BaseIndex) -> bool:
-        """Return True where an index has learned anything: BM25 beside BM25 is no comparison."""
-        model = text_model(index)
-        has_learned = model.memory is not None or any(not isinstance(part, Identity) for part in model.weights.parts)
-        return self.index is not index and has_learned
-
-
 @dataclass(frozen=True, eq=False)
 class Served:
-    """A version; none of its parts ever changes.
+    """Immutable version of the service.
 
     Attributes
     ----------
-    base : documents and model as they are on disk
-    index : the same with the overlay of taught actions as the last part of the weights
-    baseline : the list for comparison
-    compared : whether the index differs from the baseline
-    revision : number of the last change of the store that the overlay has
-    n_pairs : number of learned pairs of words
+    base : documents and model on disk
+    index : the base with the overlay of taught actions as the last part of the weights
+    baseline : index for comparison, by identity weights on the scale of the model
+    baseline_name : BM25, tf-idf, or base model
+    compared : True if the index differs from the baseline
+    revision : last change of the store in the overlay
+    n_pairs : number of taught pairs of words
     index_label, model_label : names of documents and model in answers, health and metrics
-    loaded : when base was opened, in UTC
+    loaded : UTC time of opening the base
     """
 
     base: BaseIndex
     index: BaseIndex
-    baseline: Baseline
+    baseline: BaseIndex
+    baseline_name: str
     compared: bool
     revision: int
     n_pairs: int
@@ -72,21 +50,22 @@ class Served:
     loaded: str
 
     @classmethod
-    def of(cls, base: BaseIndex) -> Self:
-        """Return a version without an overlay, after a search that loads the kernels."""
-        baseline, label = Baseline(base), base.digest[:_LABEL_CHARS] or "memory"
-        model = model_fingerprint(base.given_model)[:_LABEL_CHARS]
-        made = cls(base, base, baseline, baseline.differs(base), 0, 0, label, model, timestamp())
+    def from_index(cls, base: BaseIndex) -> Self:
+        """Return a version without an overlay, with the kernels loaded."""
+        name, baseline = _baseline(base)
+        label, model = base.digest[:_LABEL_CHARS] or "memory", model_fingerprint(base.given_model)[:_LABEL_CHARS]
+        compared = _has_learned(base) and baseline is not base
+        made = cls(base, base, baseline, name, compared, 0, 0, label, model, timestamp())
         made._warm_up()
         return made
 
     def with_overlay(self, overlay: sparse.csr_array, memory: Memory | None, revision: int) -> Self:
-        """Return the version that has the overlay and the memory in the place of this one's."""
+        """Return the version with this overlay and memory."""
         model, index = text_model(self.base), self.base
         if overlay.nnz or memory is not model.memory:
             weights = model.weights + Weights([Sparse(weights=overlay)]) if overlay.nnz else model.weights
             index = self.base.with_model(replace(model, weights=weights, memory=memory))
-        compared = self.baseline.differs(index)
+        compared = _has_learned(index) and self.baseline is not index
         return replace(self, index=index, compared=compared, revision=revision, n_pairs=int(overlay.nnz))
 
     @property
@@ -99,19 +78,46 @@ class Served:
         return text_model(self.index)
 
     def _warm_up(self) -> None:
+        """Load the kernels now instead of within the first requests."""
         n_words = self.model.weights.shape[0]
         if n_words == 0:
-            return  # nothing can be found
-        in_numpy.budget.left = 0  # kernels are loaded now, and not within a later request
-        # A row instead of a text: a word as the model spells it may be stemmed to one that the model lacks.
+            return
+        in_numpy.budget.left = 0
         one_word = sparse.csr_array((np.ones(1, np.float32), [0], [0, 1]), shape=(1, n_words))
-        for index in (self.index, self.baseline.index):
+        for index in (self.index, self.baseline):
             index.search_row(one_word, 1)
-            index.search_row(one_word, 1, max_terms=1)
 
 
 def text_model(index: BaseIndex) -> TextModel:
-    """Return the model of an index, which must know words."""
+    """Return the text model of an index."""
     if not isinstance(index.model, TextModel):
         raise InputError("the index has weights without words, and the service takes texts; index with a text model")
     return index.model
+
+
+def _baseline(base: BaseIndex) -> tuple[str, BaseIndex]:
+    """Return name and index of the baseline, where a word matches only itself.
+
+    If queries and documents have different vocabularies, no word matches itself, and the baseline is the fitted model.
+    """
+    model = text_model(base)
+    n, m = model.weights.shape
+    if n != m:
+        return "base model", base
+    scale = sum(part.scale for part in model.weights.parts if isinstance(part, Identity))
+    identity = Identity(n_terms=n, scale=scale if scale > 0 else unit_of(model.weights))
+    name = {"bm25": "BM25", "tfidf": "tf-idf"}[model.query_vectorizer.weighting]
+    return name, base.with_model(replace(model, weights=Weights([identity]), memory=None, confidence=None))
+
+
+def _has_learned(index: BaseIndex) -> bool:
+    model = text_model(index)
+    return model.memory is not None or any(not isinstance(part, Identity) for part in model.weights.parts)
+
+
+def query_rows(model: TextModel, texts: Sequence[str]) -> sparse.csr_array:
+    """Return the query rows of texts, bit for bit as in a search."""
+    rows = [model.query_vectorizer.query(text)[0] for text in texts]
+    indptr = np.cumsum([0, *(row.indices.size for row in rows)])
+    indices, data = (np.concatenate(arrays) for arrays in ([r.indices for r in rows], [r.data for r in rows]))
+    return sparse.csr_array((data, indices, indptr), shape=(len(rows), model.weights.shape[0]))

@@ -1,4 +1,4 @@
-"""The service without HTTP: an index, a store of what was taught, and threads for those who ask."""
+"""Service without HTTP: an index, a store of taught actions, and threads for requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Final, TypeVar
-from weakref import ref
 
 from tercet.data.taught import Action, Pair
 from tercet.errors import StoreError
@@ -18,14 +17,13 @@ from tercet.measure.duels import ATTRIBUTE
 from tercet.search import BaseIndex, Index
 from tercet.search.filtering import where_of
 from tercet.serve import answers
-from tercet.serve.collection import collection
 from tercet.serve.impressions import ImpressionLog
 from tercet.serve.interleaving import Interleaver, RejectedCandidate
 from tercet.serve.metrics import Metrics
 from tercet.serve.problems import HttpProblem, limit_problem
 from tercet.serve.reloading import Reloader
 from tercet.serve.requests import SearchQuery
-from tercet.serve.served import Served
+from tercet.serve.served import Served, query_rows
 from tercet.serve.taught import NotActiveError, TaughtStore
 from tercet.serve.teacher import MOST_PAIRS, Published, Teacher
 from tercet.serve.watched import Watched
@@ -33,21 +31,21 @@ from tercet.serve.watched import Watched
 T = TypeVar("T")
 
 QUERY_TERMS: Final = 64  # tokens of a query
-_QUICK_SECONDS: Final = 0.002  # processor time of a search, below which the event loop itself searches
+_QUICK_SECONDS: Final = 0.002  # processor time of a search, below which the event loop searches itself
 _QUICK_RESULTS: Final = 20
 _SEARCHES_AVERAGED: Final = 16
-_PUBLISHED_SECONDS: Final = 2.0  # how long an answer waits for the version that has its action
+_PUBLISHED_SECONDS: Final = 2.0  # time to wait for the version with an action
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Work that the service takes on.
+    """Limits of load.
 
     Attributes
     ----------
-    workers : searches at a time
-    waiting : requests that may wait for a worker; one more is answered by 503
-    strangers_per_minute : requests of one address without a token; a sixth of that at once
+    workers : threads for searches
+    waiting : requests that may wait for a thread; more are answered by 503
+    strangers_per_minute : requests of an address without a token; a sixth of them at once
     """
 
     workers: int = 2
@@ -56,7 +54,7 @@ class Limits:
 
 
 class Threads:
-    """Threads, and a bound on jobs that wait for one."""
+    """Thread pool with a bounded queue."""
 
     def __init__(self, name: str, workers: int, waiting: int) -> None:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix=f"tercet-{name}")
@@ -67,9 +65,9 @@ class Threads:
         return self.n_jobs >= self._most
 
     async def run(self, job: Callable[[], T]) -> T:
-        """Have a job done by a thread; raise a 503 problem where too many wait. Call this from one event loop only."""
+        """Run a job in a thread; raise a 503 problem if the queue is full. For one event loop only."""
         if self.is_full:
-            raise HttpProblem(503, f"{self._most} requests are being worked on or wait; try again soon", "busy", 1.0)
+            raise HttpProblem(503, f"{self._most} requests are running or waiting; try again soon", "busy", 1.0)
         self.n_jobs += 1
         done = asyncio.get_running_loop().run_in_executor(self._pool, job)
         done.add_done_callback(self._end)
@@ -83,19 +81,19 @@ class Threads:
 
 
 class Service:
-    """Everything that requests share.
+    """Shared state of all requests.
 
     Parameters
     ----------
     index : documents and a text model
-    taught : path of the store of what was taught
-    limits : work that the service takes on
+    taught : path of the store of taught actions
+    limits : of load
     name : of the collection, on the page
-    shown_fields : stored fields in lists; None for those that hold a price
-    impressions : where lists and clicks are logged, or None; closed with the service
-    source : where the index came from; it is looked at, and what is new there is served without a restart
-    look_seconds : between these looks; 0 looks only when `look_soon` asks for it
-    interleaver : has lists shared with another model, or None; closed with the service
+    shown_fields : stored fields in lists; None shows prices
+    impressions : log of lists and clicks, or None; closed with the service
+    source : folder of the index for live reload, or None
+    look_seconds : between looks at the folder; 0 looks only after `Reloader.look_soon`
+    interleaver : or None; closed with the service
     """
 
     def __init__(
@@ -112,11 +110,10 @@ class Service:
     ) -> None:
         self.limits, self.name, self.impressions, self.interleaver = limits or Limits(), name, impressions, interleaver
         self._shown_fields, self._search_seconds = shown_fields, _QUICK_SECONDS
-        self._collection: tuple[ref[BaseIndex], dict[str, Any]] | None = None
         self.metrics, self.is_closing = Metrics(), False
         self.store = TaughtStore(taught)
         try:
-            served = Served.of(index)
+            served = Served.from_index(index)
             self.teacher = Teacher(self.store, served, self._first_rival(served))
             self.reloader = Reloader(self.teacher, source, look_seconds, impressions, interleaver)
         except BaseException:
@@ -132,7 +129,7 @@ class Service:
             return None
         try:
             return self.interleaver.rival_of(served, self.interleaver.read_candidate())
-        except RejectedCandidate as error:  # the next one may be better: a restart must not fail for it
+        except RejectedCandidate as error:  # a restart must not fail for a rejected candidate
             self.interleaver.refuse(error)
             return None
 
@@ -157,7 +154,7 @@ class Service:
 
     @property
     def is_ready(self) -> bool:
-        """True while requests are taken: before the end, and while another one may wait."""
+        """True before shutdown, while the queue has room."""
         return not self.is_closing and not self.reads.is_full
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -167,7 +164,7 @@ class Service:
         return await self.reads.run(lambda: job(self.served))
 
     async def search(self, asked: SearchQuery, client: str, address: str | None = None) -> dict[str, Any]:
-        """Answer a search. ``address`` is the address of a client without a token, whose name anybody may claim."""
+        """Answer a search; ``address`` is given for clients without a token."""
         check_query(self.served, asked.q)
 
         def find() -> dict[str, Any]:
@@ -202,19 +199,19 @@ class Service:
         return find()
 
     def _is_quick(self, asked: SearchQuery) -> bool:
-        """Return True for a search that takes less than it costs to hand the search to a thread and back."""
+        """Return True for a search that is faster than a switch to a thread and back."""
         is_plain = not (asked.compare or asked.filter) and asked.k <= _QUICK_RESULTS
         return is_plain and self._search_seconds < _QUICK_SECONDS and isinstance(self.served.base, Index)
 
     async def click(self, client: str, query_id: str, doc_id: str) -> dict[str, Any]:
-        """Log a click on a list that was shown."""
+        """Log a click on a list."""
         log = self.impressions
         if log is None:
-            raise HttpProblem(409, "this service logs no impressions, so clicks have no place", "not-logged")
+            raise HttpProblem(409, "this service logs no impressions, so clicks cannot be logged", "not-logged")
         try:
             rank = await self.writes.run(lambda: log.click(client, query_id, doc_id))
         except KeyError as error:
-            raise HttpProblem(404, f"no list {query_id!r} was shown, or long ago", "unknown-list") from error
+            raise HttpProblem(404, f"no list {query_id!r} was shown recently", "unknown-list") from error
         except ValueError as error:
             detail = f"document {doc_id[:80]!r} was not in the list {query_id!r}"
             raise HttpProblem(422, detail, "not-shown") from error
@@ -222,45 +219,33 @@ class Service:
             raise HttpProblem(507, str(error), "impressions") from error
         return {"query_id": query_id, "doc": doc_id, "rank": rank}
 
-    async def collection(self) -> dict[str, Any]:
-        """Return name and size of the collection, and queries to begin with."""
-
-        def told(served: Served) -> dict[str, Any]:
-            about = self._collection
-            if about is None or about[0]() is not served.base:
-                about = ref(served.base), collection(served.base, self.name, served.baseline.name)
-                self._collection = about
-            return about[1]
-
-        return await self.read(told)
-
     def gauges(self) -> dict[str, tuple[str, float]]:
-        """Return the state of the service for Prometheus."""
+        """Return gauges for Prometheus."""
         now, log = self.now, self.impressions
         served = now.served
         gauges: dict[str, tuple[str, float]] = {}
         if log is not None:
             gauges = {
-                "tercet_impressions_logged": ("Lists in the impressions log since the start.", log.n_searches),
-                "tercet_clicks_logged": ("Clicks in the impressions log since the start.", log.n_clicks),
+                "tercet_impressions_logged": ("Logged lists since the start.", log.n_searches),
+                "tercet_clicks_logged": ("Logged clicks since the start.", log.n_clicks),
                 "tercet_impressions_lost": ("Lists and clicks that could not be logged.", log.n_lost),
             }
         return gauges | {
-            "tercet_queue_length": ("Requests in work or waiting.", self.reads.n_jobs + self.writes.n_jobs),
-            "tercet_version": ("Number of the version that is served.", served.revision),
-            "tercet_revision": ("Number of the last change of what was taught.", self.store.revision),
-            "tercet_learner_backlog": ("Changes that the version lacks.", self.store.revision - served.revision),
-            "tercet_actions": ("Actions that were taught.", self.store.n_actions),
-            "tercet_learner_up": ("1, or 0 where what is taught is not learned.", float(self.teacher.failure is None)),
-            "tercet_overlay_pairs": ("Pairs of words that were taught.", served.n_pairs),
+            "tercet_queue_length": ("Running and waiting requests.", self.reads.n_jobs + self.writes.n_jobs),
+            "tercet_version": ("Number of the served version.", served.revision),
+            "tercet_revision": ("Number of the last change of taught actions.", self.store.revision),
+            "tercet_learner_backlog": ("Changes that the served version lacks.", self.store.revision - served.revision),
+            "tercet_actions": ("Taught actions.", self.store.n_actions),
+            "tercet_learner_up": ("1, or 0 if actions are not learned.", float(self.teacher.failure is None)),
+            "tercet_overlay_pairs": ("Taught pairs of words.", served.n_pairs),
             "tercet_documents": ("Documents of the index.", len(served.index)),
-            "tercet_refused": ("1 where what is new on disk is not served.", float(self.reloader.refused is not None)),
+            "tercet_refused": ("1 if the index on disk is not served.", float(self.reloader.refused is not None)),
         }
 
     # -- teaching -----------------------------------------------------------------------------------------------
 
     async def teach(self, token: str, kind: str, query: str, pairs: Sequence[Pair]) -> dict[str, Any]:
-        """Keep an action, and answer when a version has it, or soon after."""
+        """Store an action, and wait a little for the version with the action."""
         before = self.served
         check_query(before, query)
 
@@ -273,30 +258,29 @@ class Service:
         after = await _soon(learned)
         change = None
         if after is not None:
-            with suppress(HttpProblem):  # too busy to look: the action is kept
+            with suppress(HttpProblem):  # too busy for the effect
                 change = await self.writes.run(lambda: answers.effect(before, after.served, query, pairs))
-        return {"action": action.number, "effect": change} | self._told(action.revision)
+        return {"action": action.number, "effect": change} | self._state(action.revision)
 
     async def undo(self, token: str, numbers: Sequence[int] | None) -> dict[str, Any]:
-        """Undo actions, and answer when a version is without them, or soon after."""
+        """Undo actions, and wait a little for the version without the actions."""
 
         def write() -> tuple[list[Action], Future[Published]]:
-            wanted = numbers
             in_model = self._in_model()
-            for number in wanted or ():
+            for number in numbers or ():
                 if number <= in_model:
                     detail = f"action {number} is part of the model; fit the model again without it"
                     raise HttpProblem(409, detail, "in-model")
             try:
-                undone = self.store.undo(token, wanted, after=in_model)
+                undone = self.store.undo(token, numbers, after=in_model)
             except NotActiveError as error:
-                detail = f"action {error.number} is not an active one" if error.number else "there is nothing to undo"
+                detail = f"action {error.number} is not active" if error.number else "there is nothing to undo"
                 raise HttpProblem(409, detail, "nothing-to-undo") from error
             return undone, self.teacher.learn(undone[-1].revision)
 
         undone, learned = await self._written(write)
         await _soon(learned)
-        return {"undone": [action.number for action in undone]} | self._told(undone[-1].revision)
+        return {"undone": [action.number for action in undone]} | self._state(undone[-1].revision)
 
     async def _written(self, write: Callable[[], T]) -> T:
         try:
@@ -304,12 +288,12 @@ class Service:
         except StoreError as error:
             raise HttpProblem(507, str(error), "store") from error
 
-    def _told(self, revision: int) -> dict[str, Any]:
+    def _state(self, revision: int) -> dict[str, Any]:
         served = self.served
         return {"revision": revision, "version": served.version, "served": served.revision >= revision}
 
     def _in_model(self) -> int:
-        """Return the number of the last action that is part of the model."""
+        """Return the number of the last action in the model."""
         taught = self.served.model.taught
         return max((rows.number for rows in taught if rows.store == self.store.id), default=0)
 
@@ -327,14 +311,14 @@ class Service:
     # -- documents ----------------------------------------------------------------------------------------------
 
     async def add_documents(self, docs: Sequence[tuple[str, str, dict[str, Any]]], replacing: bool) -> dict[str, Any]:
-        """Add documents, all or none, to the index and to what is served; in the place of others, or beside them."""
+        """Add or replace documents, all or none, on disk and in the served version."""
 
         def add(index: Index) -> None:
-            there = next((doc_id for doc_id, _, _ in docs if doc_id in index), None)
+            existing = next((doc_id for doc_id, _, _ in docs if doc_id in index), None)
             if replacing:
                 index.replace(docs)
-            elif there is not None:
-                detail = f"document {there[:80]!r} is in the index already; replace takes its place"
+            elif existing is not None:
+                detail = f"document {existing[:80]!r} is in the index already; send replace: true"
                 raise HttpProblem(409, detail, "document-there")
             else:
                 index.add(docs)
@@ -350,7 +334,7 @@ class Service:
 
 
 async def _soon(learned: Future[Published]) -> Published | None:
-    """Return the version that has an action, or None where that takes longer."""
+    """Return the version with an action, or None after a timeout."""
     [*done], _ = await asyncio.wait([asyncio.wrap_future(learned)], timeout=_PUBLISHED_SECONDS)
     failed = not done or done[0].cancelled() or done[0].exception() is not None
     return None if failed else done[0].result()
@@ -364,10 +348,10 @@ def check_query(served: Served, query: str) -> None:
 
 
 def check_documents(index: BaseIndex, doc_ids: Sequence[str]) -> None:
-    """Raise a problem for a document that the index lacks."""
-    lacking = next((doc_id for doc_id in doc_ids if doc_id not in index), None)
-    if lacking is not None:
-        raise HttpProblem(404, f"there is no document {lacking[:80]!r} in the index", "unknown-document")
+    """Raise a problem for an unknown document."""
+    unknown = next((doc_id for doc_id in doc_ids if doc_id not in index), None)
+    if unknown is not None:
+        raise HttpProblem(404, f"there is no document {unknown[:80]!r} in the index", "unknown-document")
 
 
 def _check_teachable(served: Served, query: str, pairs: Sequence[Pair]) -> None:
@@ -380,8 +364,8 @@ def _check_teachable(served: Served, query: str, pairs: Sequence[Pair]) -> None:
         query.encode()
     except UnicodeEncodeError as error:
         raise HttpProblem(422, "the query has half a surrogate pair", "invalid") from error
-    if not served.model.queries([query]).nnz:
+    if not query_rows(served.model, [query]).nnz:
         raise HttpProblem(422, "the model knows no word of the query, so there is nothing to learn", "unknown-words")
     if served.n_pairs >= MOST_PAIRS:
-        detail = f"{served.n_pairs:,} pairs of words are taught, and {MOST_PAIRS:,} are the most; fit a model from them"
+        detail = f"{served.n_pairs:,} pairs of words are taught, the most are {MOST_PAIRS:,}; fit a model from them"
         raise HttpProblem(507, detail, "limit", name="pairs", limit=MOST_PAIRS, value=served.n_pairs)

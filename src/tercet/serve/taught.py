@@ -1,7 +1,7 @@
-"""The store of what was taught: a SQLite file in WAL mode, which one service at a time writes.
+"""Store of taught actions: a SQLite file in WAL mode with one writing service.
 
-An action is on disk when `add` or `undo` returns: ``synchronous=FULL`` syncs the log at every commit. The first start
-makes the tables in one transaction, so an interrupted one leaves a file that the next start completes.
+An action is on disk when `add` or `undo` returns: ``synchronous=FULL`` syncs the log at every commit. One transaction
+creates the tables, so the next start completes an interrupted first start.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _UPDATE: Final = f"UPDATE taught SET ({', '.join((*COLUMNS, 'checksum'))}) = ({'
 
 
 class NotActiveError(Exception):
-    """An action that cannot be undone: ``number`` is unknown, damaged or was undone before."""
+    """Action ``number`` is unknown, damaged or undone."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"action {number} is not an active one")
@@ -61,7 +61,7 @@ class TaughtStore:
 
     Parameters
     ----------
-    path : of the SQLite file, which is made where it is missing; PATH.lock beside it says who writes
+    path : of the SQLite file; PATH.lock names the writing service
 
     Examples
     --------
@@ -84,7 +84,7 @@ class TaughtStore:
                 begun.callback(self._connection.close)
                 self.id = self._prepared()
                 rows = read_rows(self._connection, self.path)
-                begun.pop_all()  # all went well: from here on `close` ends them
+                begun.pop_all()  # success: `close` closes these
         except OSError as error:
             raise StoreError(f"{self.path} cannot be opened: {error}") from error
         self.damaged = tuple(rows.damaged)
@@ -92,7 +92,7 @@ class TaughtStore:
         self.revision = int(self._connection.execute("SELECT coalesce(max(revision), 0) FROM taught").fetchone()[0])
 
     def _prepared(self) -> str:
-        """Make the tables where there are none; return the id of the store."""
+        """Create missing tables; return the id of the store."""
         connection = self._connection
         try:
             connection.execute("PRAGMA synchronous = FULL")
@@ -112,7 +112,7 @@ class TaughtStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Commit what the block does, or nothing."""
+        """Commit the statements of the block, or none."""
         connection = self._connection
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -126,7 +126,7 @@ class TaughtStore:
             raise
 
     def add(self, token: str, kind: str, query: str, pairs: Sequence[Pair]) -> Action:
-        """Write an action; on disk when this returns. Raises `StoreError` where it cannot be written."""
+        """Write an action to disk. Raises `StoreError` if writing fails."""
         with self._lock, self._transaction() as connection:
             [(last,)] = connection.execute("SELECT coalesce(max(number), 0) FROM taught")
             action = Action(last + 1, self.revision + 1, timestamp(), token, kind, query, tuple(pairs))
@@ -135,9 +135,9 @@ class TaughtStore:
         return action
 
     def undo(self, token: str, numbers: Sequence[int] | None = None, after: int = 0) -> list[Action]:
-        """Mark actions as undone, all or none: those with the numbers, or the last one of the token after ``after``.
+        """Mark actions as undone, all or none; without numbers, the last action of the token after ``after``.
 
-        Raises `NotActiveError` where one of them does not count.
+        Raises `NotActiveError` for an action that is not active.
         """
         with self._lock, self._transaction() as connection:
             if numbers is None:
@@ -157,17 +157,17 @@ class TaughtStore:
         return undone
 
     def since(self, revision: int) -> Rows:
-        """Return what changed after a revision, in the order of numbers."""
+        """Return the actions changed after a revision, by number."""
         with self._lock:
             return read_rows(self._connection, self.path, "WHERE revision > ?", (revision,))
 
     def latest(self, n: int) -> Rows:
-        """Return the latest actions, in the order of numbers."""
+        """Return the latest actions, by number."""
         with self._lock:
             return read_rows(self._connection, self.path, "WHERE number > (SELECT max(number) FROM taught) - ?", (n,))
 
     def close(self) -> None:
-        """Let another service write the file."""
+        """Close the file and release the lock."""
         with self._lock:
             if self._claim >= 0:
                 self._connection.close()
@@ -182,7 +182,7 @@ class TaughtStore:
 
 
 def back_up(path: str | PathLike[str], copy: str | PathLike[str]) -> int:
-    """Copy a file of what was taught by SQLite's backup, also while a service writes it; return the number of rows."""
+    """Copy a file of taught actions by SQLite's backup, even during writes; return the number of rows."""
     if Path(copy).exists():
         raise FormatError(copy, None, "the file is there already; name another")
     with closing(connect(path, "ro")) as source:
@@ -200,7 +200,7 @@ def back_up(path: str | PathLike[str], copy: str | PathLike[str]) -> int:
 
 
 def _claimed(path: Path) -> int:
-    """Lock PATH.lock, or refuse by the name of the service that has the lock."""
+    """Lock PATH.lock, or raise an error with the name of the locking service."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as begun:
         claim = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)

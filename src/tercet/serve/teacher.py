@@ -1,4 +1,4 @@
-"""What was taught as a part of the ranking: a fold of the store's actions, and the thread that publishes versions."""
+"""Overlay of taught actions, and the thread that publishes versions."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from tercet.data.taught import USE, Action
 from tercet.errors import EngineError
 from tercet.learn.online import OnlineLearner, OnlineRule
 from tercet.memory import Use, with_uses
-from tercet.serve.served import Served, text_model
+from tercet.serve.served import Served, query_rows, text_model
 from tercet.serve.taught import TaughtStore
 
 _log = logging.getLogger(__name__)
 
 RULE: Final = OnlineRule(rate=50.0, l1=0.0, pairs=1024, step=1.0, weight=1.0)
-MOST_PAIRS: Final = 10_000_000  # learned pairs of words, from which on nothing more is taught
+MOST_PAIRS: Final = 10_000_000  # taught pairs of words
 _MOVE_MARGIN: Final = 0.1  # share of the usual margin: a moved document has to fit between two others
-_MOVE_ROUNDS: Final = 10  # its pairs are gone through, until all of them hold
-_SCALING_USES: Final = 100  # first uses, whose best scores tell how much memory counts
-_PUBLISH_SECONDS: Final = 1.0  # from one version to the next
-_ENGINE_SECONDS: Final = 2.0  # before an engine that does not answer is asked again
+_MOVE_ROUNDS: Final = 10  # passes over the pairs of a move
+_SCALING_USES: Final = 100  # first uses, whose best scores set the weight of memory
+_PUBLISH_SECONDS: Final = 1.0  # between two versions
+_ENGINE_SECONDS: Final = 2.0  # between attempts while an engine does not answer
 
 
 class Overlay:
-    """Fold of actions over one index: the online learner learns words of all, and memory the queries of uses.
+    """Fold of actions over one index: the online learner learns words, memory remembers the queries of uses.
 
-    Actions that the model has learned from are left out, and documents that the index lacks are passed over.
+    Actions that are part of the model are left out; documents that the index lacks are skipped.
     """
 
     def __init__(self, base: Served, store: str, rule: OnlineRule = RULE) -> None:
@@ -48,7 +48,7 @@ class Overlay:
         self._first = max((rows.number for rows in self._model.taught if rows.store == store), default=0) + 1
 
     def warm_up(self) -> None:
-        """Load the kernels by a step that changes nothing, so that the first to teach does not wait for them."""
+        """Load the kernels by a step without effect."""
         Q, D = (sparse.csr_array((2, width), dtype=np.float32) for width in self._model.weights.shape)
         OnlineLearner(self._model.weights, RULE).learn(Q, Preferences([0], [0], [1]), D)
 
@@ -57,7 +57,7 @@ class Overlay:
         return action.number >= self._first
 
     def learn(self, actions: Iterable[Action]) -> None:
-        """Take a step for each pair of the actions that count."""
+        """Take a step for each pair of the active actions."""
         queries: dict[str, int] = {}
         docs: dict[str, int] = {}
         steps: list[tuple[int, int, int, float]] = []
@@ -78,16 +78,16 @@ class Overlay:
             self._remember(uses)
         if not steps:
             return
-        query_rows, better_rows, worse_rows, margins = map(np.array, zip(*steps, strict=True))
-        prefs = Preferences(query_rows, better_rows, worse_rows, margin=margins)
-        Q = self._model.queries(list(queries))
+        query_numbers, better_rows, worse_rows, margins = map(np.array, zip(*steps, strict=True))
+        prefs = Preferences(query_numbers, better_rows, worse_rows, margin=margins)
+        Q = query_rows(self._model, list(queries))
         D = sparse.csr_array(sparse.vstack([index.row(doc) for doc in docs], format="csr"))
         self._learner.learn(Q, prefs, D, self._lead_of_memory(Q, prefs, D, list(docs)))
 
     def _lead_of_memory(
         self, Q: sparse.csr_array, prefs: Preferences, D: sparse.csr_array, docs: list[str]
     ) -> NDArray[np.float64] | None:
-        """Return how far memory puts each better document ahead; None without memory."""
+        """Return the lead of each better document by memory, or None without memory."""
         if self._model.memory is None:
             return None
         lead = np.zeros(len(prefs))
@@ -101,7 +101,7 @@ class Overlay:
     def _remember(self, actions: Sequence[Action]) -> None:
         """Add the queries of uses to memory."""
         uses = [Use(action.query, *map(list, zip(*action.pairs, strict=True))) for action in actions]
-        n_words, Q = self._model.n_words, self._model.queries([use.text for use in uses])
+        n_words, Q = self._model.n_words, query_rows(self._model, [use.text for use in uses])
         self._memory = with_uses(self._memory, uses, Q if n_words is None else Q[:, :n_words])
         if self._model.memory is None:
             for use in uses[: _SCALING_USES - len(self._best_scores)]:
@@ -114,40 +114,40 @@ class Overlay:
         return self.base.with_overlay(self._learner.matrix(), self._memory, revision)
 
     def widened(self, base: Served) -> Overlay:
-        """Return the same fold over the same documents, by a model that knows more words."""
-        other = self._over(base)
+        """Return the same fold over the same documents, for a model with more words."""
+        other = self._with_base(base)
         other._model = text_model(base.base)
         other._learner = self._learner.over(other._model.weights)
         return other
 
-    def over(self, base: Served) -> Overlay | None:
-        """Return the same fold over other documents; None where the model or a document of an action differs."""
+    def with_documents(self, base: Served) -> Overlay | None:
+        """Return the same fold over other documents, or None if the model or a document of an action differs."""
         before = self.base.base
         if base.base.model is not before.model or not all(base.base.same_row(before, doc) for doc in self._docs):
             return None
-        return self._over(base)
+        return self._with_base(base)
 
-    def _over(self, base: Served) -> Overlay:
+    def _with_base(self, base: Served) -> Overlay:
         other = object.__new__(Overlay)
         other.__dict__.update(vars(self), base=base)
         return other
 
 
 class Published(NamedTuple):
-    """What readers take: the version that is served, and the one that shares its lists, over the same documents."""
+    """Served version, and the version that it is interleaved with, over the same documents."""
 
     served: Served
     rival: Served | None
 
 
-class _Move(NamedTuple):
+class _Replacement(NamedTuple):
     served: Served
     rival: Served | None
     done: Future[Published]
 
 
 class Teacher:
-    """Publishes versions, at most one a second. Readers take `now`, one reference.
+    """Thread that publishes versions, at most one a second. Readers take one reference, `now`.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class Teacher:
 
     Attributes
     ----------
-    failure : why what is taught is not learned; None where all is well
+    failure : reason why actions are not learned, or None
     """
 
     def __init__(self, store: TaughtStore, served: Served, rival: Served | None = None) -> None:
@@ -164,7 +164,7 @@ class Teacher:
         self._store, self._revision, self._last = store, 0, 0
         self._overlays: list[Overlay] = []
         self._changed, self._is_closing = threading.Condition(), False
-        self._moves: list[_Move] = []
+        self._replacements: list[_Replacement] = []
         self._waiting: list[tuple[int, Future[Published]]] = []
         self._published_at = 0.0
         self.now = self._folded(served, rival)
@@ -172,7 +172,7 @@ class Teacher:
         self._thread.start()
 
     def learn(self, revision: int) -> Future[Published]:
-        """Have a change of the store learned; the future gives the first version that has the change."""
+        """Request a version with a change of the store; the future returns the first such version."""
         done: Future[Published] = Future()
         with self._changed:
             self._waiting.append((revision, done))
@@ -180,12 +180,12 @@ class Teacher:
         return done
 
     def serve(self, served: Served, rival: Served | None) -> Published:
-        """Serve other documents or another model; returns when readers have them."""
-        move = _Move(served, rival, Future())
+        """Publish other documents or another model, and wait for the version."""
+        replacement = _Replacement(served, rival, Future())
         with self._changed:
-            self._moves.append(move)
+            self._replacements.append(replacement)
             self._changed.notify()
-        return move.done.result()
+        return replacement.done.result()
 
     def close(self) -> None:
         with self._changed:
@@ -198,33 +198,33 @@ class Teacher:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._is_closing or self._moves or self._waiting)
+                self._changed.wait_for(lambda: self._is_closing or self._replacements or self._waiting)
                 rest = self._published_at + _PUBLISH_SECONDS - time.monotonic()
                 if rest > 0:
-                    self._changed.wait_for(lambda: self._is_closing or self._moves, rest)
+                    self._changed.wait_for(lambda: self._is_closing or self._replacements, rest)
                 if self._is_closing:
                     return
-                moves, self._moves = self._moves, []
-            self._step(moves)
+                replacements, self._replacements = self._replacements, []
+            self._publish(replacements)
 
-    def _step(self, moves: list[_Move]) -> None:
+    def _publish(self, replacements: list[_Replacement]) -> None:
         try:
             served, rival = self.now.served, self.now.rival
-            if moves:
-                served, rival, _ = moves[-1]
+            if replacements:
+                served, rival, _ = replacements[-1]
             self.now = self._folded(served, rival)
             self.failure = None
         except Exception as error:
-            self._overlays = []  # the next attempt folds from nothing
-            for move in moves:
-                move.done.set_exception(error)
-            if not moves:
+            self._overlays = []  # the next attempt folds all actions
+            for replacement in replacements:
+                replacement.done.set_exception(error)
+            if not replacements:
                 self._fail(error)
             return
         finally:
             self._published_at = time.monotonic()
-        for move in moves:
-            move.done.set_result(self.now)
+        for replacement in replacements:
+            replacement.done.set_result(self.now)
         with self._changed:
             due = [done for revision, done in self._waiting if revision <= self._revision]
             self._waiting = [(revision, done) for revision, done in self._waiting if revision > self._revision]
@@ -233,14 +233,14 @@ class Teacher:
                 done.set_result(self.now)
 
     def _fail(self, error: Exception) -> None:
-        """Tell those who wait. An engine that is away is asked again; anything else waits for the next action."""
+        """Retry while an engine does not answer; otherwise report the failure to the waiting requests."""
         if isinstance(error, EngineError):
-            _log.warning("what was taught is not learned yet: %s", error)
+            _log.warning("the last action is not learned yet: %s", error)
             with self._changed:
                 self._changed.wait_for(lambda: self._is_closing, _ENGINE_SECONDS)
             return
-        _log.error("what was taught cannot be learned, and the version before is served", exc_info=error)
-        self.failure = f"what was taught cannot be learned: {type(error).__name__}; the service's log says more"
+        _log.error("actions cannot be learned; the version before is served", exc_info=error)
+        self.failure = f"actions cannot be learned: {type(error).__name__}; the service's log says more"
         with self._changed:
             waiting, self._waiting = self._waiting, []
         for _, done in waiting:
@@ -248,7 +248,7 @@ class Teacher:
                 done.set_exception(error)
 
     def _folded(self, served: Served, rival: Served | None) -> Published:
-        """Return versions with all that the store has."""
+        """Return versions with all actions of the store."""
         changes, _ = self._store.since(self._revision)
         everything: list[Action] | None = None
         overlays: list[Overlay] = []
@@ -268,15 +268,15 @@ class Teacher:
         if not self._overlays:
             overlays[0].warm_up()
         self._overlays = overlays
-        made = [overlay.served(self._revision) for overlay in overlays]
-        return Published(made[0], made[1] if rival is not None else None)
+        versions = [overlay.served(self._revision) for overlay in overlays]
+        return Published(versions[0], versions[1] if rival is not None else None)
 
     def _grown(self, base: Served, changes: list[Action]) -> Overlay | None:
-        """Return the overlay there is with what changed; None where the fold has to start from nothing."""
-        known = next((one for one in self._overlays if one.base.base is base.base), None)
-        if known is None:
-            known = next(filter(None, (one.over(base) for one in self._overlays)), None)
-        if known is None or any(action.number <= self._last and known.has(action) for action in changes):
+        """Return the existing overlay with the changes, or None if all actions must be folded again."""
+        overlay = next((known for known in self._overlays if known.base.base is base.base), None)
+        if overlay is None:
+            overlay = next(filter(None, (overlay.with_documents(base) for overlay in self._overlays)), None)
+        if overlay is None or any(action.number <= self._last and overlay.has(action) for action in changes):
             return None
-        known.learn(changes)
-        return known
+        overlay.learn(changes)
+        return overlay

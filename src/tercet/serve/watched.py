@@ -1,4 +1,4 @@
-"""A folder that a service watches: of the index, or of a candidate."""
+"""Folder of an index or a candidate that a service watches."""
 
 from __future__ import annotations
 
@@ -13,13 +13,7 @@ T = TypeVar("T")
 
 
 class Watched(Generic[T]):
-    """Folder with a manifest, and whether a writer has committed since it was looked at.
-
-    Parameters
-    ----------
-    folder : of an index or a model
-    read : reads it
-    """
+    """Folder with a manifest, and a flag for commits since the last look; ``read`` opens the folder."""
 
     def __init__(self, folder: str | os.PathLike[str], read: Callable[[], T]) -> None:
         self.folder, self._read = Path(folder), read
@@ -30,11 +24,11 @@ class Watched(Generic[T]):
         return self._mark() != self._seen
 
     def note(self) -> None:
-        """Take the folder as it is now for known."""
+        """Mark the current state of the folder as seen."""
         self._seen = self._mark()
 
     def open(self) -> T:
-        self.note()  # before it is read, so that no later commit is missed
+        self.note()  # before reading, so that no later commit is missed
         return self._read()
 
     def _mark(self) -> tuple[int, int, int] | None:

@@ -4,7 +4,6 @@ import { ask, glance, noteAgain } from "./api.js";
 import { describe, emptiness, failed, notice, stopRetrying } from "./notices.js";
 import { byId, counted, el, openDialog, prepareDialogs, quoted, say, shortened } from "./dom.js";
 import { prepareDragging } from "./dragging.js";
-import { openGraph, prepareGraph } from "./graph.js";
 import { openHistory, prepareHistory } from "./history.js";
 import { prepareKeys } from "./keys.js";
 import { found, prepareResults, renderResults, rowsOf } from "./results.js";
@@ -80,7 +79,7 @@ function display(answer, animated) {
     say(`Nothing found. ${why}`);
     return [];
   }
-  describe(answer, openGraph);
+  describe(answer);
   show("results");
   offerMore(answer);
   const moves = renderResults(animated);
@@ -146,7 +145,6 @@ async function introduce() {
 function start() {
   introduce();
   prepareDialogs();
-  prepareGraph((word) => go(word));
   prepareHistory(undo);
   prepareResults();
   prepareTeaching(display, asked);

@@ -29,7 +29,7 @@ export function say(text) {
   }, 60);
 }
 
-// Words of a query that are worth a mark or a graph. Those that hold sentences together in English are not.
+// Words of a query that are worth a mark. Those that hold sentences together in English are not.
 const HOLDING = new Set(
   "a an and are as at be by for from how in is it of on or that the this to was what with".split(" "),
 );

@@ -1,10 +1,9 @@
 // What is said of an answer above its lists, and instead of them where there is none.
 
-import { byId, counted, el, quoted, say, shortened, wordsOf } from "./dom.js";
+import { byId, counted, el, quoted, say, shortened } from "./dom.js";
 import { isCompared, isMixed } from "./state.js";
 
 const ATTEMPTS = 3; // that a busy service is asked again by itself
-const WORDS = 8; // whose neighbours are offered
 let retry = 0;
 
 const listed = (words) => words.map(quoted).join(", ");
@@ -30,7 +29,7 @@ export function emptiness(answer) {
 }
 
 // What learning did, how long it took, and which words were left out.
-export function describe(answer, openGraph) {
+export function describe(answer) {
   const { unknown = [], stop_words: frequent = [] } = answer;
   const facts = [];
   if (!answer.compared) facts.push("Nothing is learned yet");
@@ -47,25 +46,6 @@ export function describe(answer, openGraph) {
   if (frequent.length) line.push(badge(`in most documents, so not searched: ${listed(frequent)}`));
   byId("heading").textContent = `Results for ${quoted(shortened(answer.query, 80))}`;
   byId("facts").replaceChildren(...line);
-  describeWords(answer, openGraph);
-}
-
-function describeWords(answer, openGraph) {
-  const skipped = new Set([...(answer.unknown ?? []), ...(answer.stop_words ?? [])].map((word) => word.toLowerCase()));
-  // Where nothing is learned, a word has no neighbours.
-  const words = answer.compared ? wordsOf(answer.query).filter((word) => !skipped.has(word)) : [];
-  byId("words").replaceChildren(
-    ...(words.length ? [el("span", { class: "soft" }, "Neighbours of")] : []),
-    ...words
-      .slice(0, WORDS)
-      .map((word) =>
-        el(
-          "button",
-          { type: "button", class: "chip", "aria-haspopup": "dialog", onclick: () => openGraph(word) },
-          el("bdi", null, word),
-        ),
-      ),
-  );
 }
 
 export const stopRetrying = () => clearInterval(retry);

@@ -2,19 +2,12 @@
 
 import { ask } from "./api.js";
 import { counted, el, hiddenText, number, quoted, signed } from "./dom.js";
-import { openGraph } from "./graph.js";
 import { state } from "./state.js";
 
 const SHOWN = 8; // pairs before "show all"
 const ANY_QUERY = "any query"; // the word of all queries, by which numbers of documents count
 
-function word(text) {
-  return el(
-    "button",
-    { type: "button", class: "word", title: `What was learned near ${text}`, onclick: () => openGraph(text) },
-    el("bdi", null, text),
-  );
-}
+const word = (text) => el("bdi", null, text);
 
 export const pairName = (pair) => `${pair.query_word} → ${pair.doc_word}`;
 
