@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +93,6 @@ class EngineDocument:
     digest : hash of all that was written for the document
     terms, values : words as columns of the model; empty in documents that are read
     past_queries : past queries that the document answered, strongest first; empty in documents that are read
-    score : score that the engine gave a candidate; 0 for other documents
     """
 
     doc_id: str
@@ -104,7 +103,6 @@ class EngineDocument:
     terms: NDArray[np.int64] = field(default_factory=lambda: _NO_TERMS)
     values: NDArray[np.float32] = field(default_factory=lambda: _NO_VALUES)
     past_queries: tuple[str, ...] = ()
-    score: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,11 +113,36 @@ class CandidateQuery:
     ----------
     terms, weights : columns of the model in ascending order and their weights, which may be negative
     words : (word, boost) for engines that score words by BM25; positive boosts, the strongest first
+    doc_ids : documents to list as well
+    is_complete : whether the query has all words with a weight
     """
 
     terms: NDArray[np.int64]
     weights: NDArray[np.float32]
     words: tuple[tuple[str, float], ...]
+    doc_ids: tuple[str, ...]
+    is_complete: bool
+
+
+class Candidate(NamedTuple):
+    """A document by id; a document that is written again gets another position."""
+
+    doc_id: str
+    position: int
+
+
+class Candidates(NamedTuple):
+    """Documents that an engine lists, in any order.
+
+    Attributes
+    ----------
+    listed : candidates
+    least : lowest score by the query's words of a listed document, where more documents have a word; None where all
+        documents with a word are listed
+    """
+
+    listed: list[Candidate]
+    least: float | None
 
 
 class Engine(ABC):
@@ -129,6 +152,7 @@ class Engine(ABC):
     ----------
     name : name that people know
     most_terms : largest number of different words of a document, or terms of a query
+    most_words : largest number of words of a query for engines that score words by BM25
     sums_products : whether a candidate's score is the inner product of its words and the query in single precision
     url : address as errors show it, without user and password
     collection : name of the collection
@@ -136,6 +160,7 @@ class Engine(ABC):
 
     name: ClassVar[str]
     most_terms: ClassVar[int] = 16_000
+    most_words: ClassVar[int] = 0
     sums_products: ClassVar[bool] = True
 
     def __init__(self, url: str, collection: str, patience: Patience = READING) -> None:
@@ -197,8 +222,8 @@ class Engine(ABC):
         """Return all ids in the order of positions."""
 
     @abstractmethod
-    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[list[EngineDocument]]:
-        """List for each query the n best documents that have a word of the query, best first."""
+    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[Candidates]:
+        """List for each query the n best documents that have a word of the query, and the query's ``doc_ids``."""
 
     def finish(self) -> None:  # noqa: B027  # most engines need not do anything
         """Make all writes visible to searches; called at the end of each change."""
@@ -253,7 +278,14 @@ def payload_of(document: EngineDocument) -> dict[str, Any]:
     }
 
 
-def document_of(payload: Mapping[str, Any], score: float = 0.0) -> EngineDocument:
+def document_of(payload: Mapping[str, Any]) -> EngineDocument:
     """A document from the fields that `payload_of` gave."""
     text, stored_fields = payload["text"], payload.get("stored_fields") or ""
-    return EngineDocument(payload["doc_id"], text, stored_fields, int(payload["position"]), score=score)
+    return EngineDocument(payload["doc_id"], text, stored_fields, int(payload["position"]))
+
+
+def with_documents(listed: Iterable[tuple[Candidate, float]], more: Iterable[Candidate], n: int) -> Candidates:
+    """Candidates by words with their scores, best first, and other documents."""
+    scored = list(listed)
+    least = scored[-1][1] if len(scored) >= n else None
+    return Candidates([*dict.fromkeys([*(candidate for candidate, _ in scored), *more])], least)

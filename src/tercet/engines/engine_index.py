@@ -220,7 +220,7 @@ class EngineIndex(BaseIndex):
         check_columns(model)
         if not same_words(model, self._model):
             check_fits(model, self._location.vectorizer, "the index")
-        view = EngineView(self._view.engine, model, Scorer(model.weights), self._view.row_cache)
+        view = EngineView(self._view.engine, model, Scorer(model.weights), self._view.cache)
         return type(self)(model, self._folder, self._location, view)
 
     def refresh(self) -> bool:
@@ -334,7 +334,7 @@ class EngineIndex(BaseIndex):
         engine.finish()
         location = replace(before, model=name, model_digest=digest, promotions=(*before.promotions, entry))
         _commit(self._folder, location, self.kind)
-        view = EngineView(self._view.engine, model, Scorer(model.weights), self._view.row_cache)
+        view = EngineView(self._view.engine, model, Scorer(model.weights), self._view.cache)
         self._model, self._location, self._view = model, location, view
         return entry
 

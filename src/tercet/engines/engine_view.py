@@ -1,8 +1,8 @@
 """Documents in an engine as a search sees them: the engine lists candidates, the model scores them here.
 
 Scores of candidates are those of an embedded `Index`, to the bit: rows are made of the texts that the engine keeps,
-and memory is added to documents that have past queries. Documents that memory puts near the top are read by id, so a
-remembered document needs no word of the query.
+and memory is added to documents that have past queries. The engine also lists the documents to which memory adds most,
+so a remembered document needs no word of the query.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.data.values import Record
-from tercet.engines.engine import PAGE, CandidateQuery, Engine, EngineDocument
+from tercet.engines.engine import Candidate, CandidateQuery, Candidates, Engine, EngineDocument, pages
 from tercet.engines.lucene_query import boosted_words
 from tercet.errors import EngineError, InputError
 from tercet.fitting.text_model import TextModel
@@ -29,50 +30,59 @@ from tercet.search.documents import canonical
 from tercet.search.results import DocRows
 from tercet.search.scorer import ExactScores, ExpandedQueries, Scorer
 from tercet.search.stored_fields import unpacked_record
-from tercet.weights import Part, Weights
+from tercet.weights import Part
 from tercet.weights.scoring import Matrix, as_matrix
 
-_CANDIDATES: Final = 100  # listed for a query, at least
+_CANDIDATES: Final = 300  # listed for a query, at least
+_REMEMBERED: Final = 100  # documents with the largest amounts of memory, listed as well
 _MORE: Final = 10  # candidates beyond the hits that are asked for
-_KEPT_CHARACTERS: Final = 2**24  # texts whose rows are kept
+_KEPT_CHARACTERS: Final = 2**25  # of texts in the cache
 _QUERIES_AT_ONCE: Final = 16
 _SLACK: Final = 1e-5  # relative error of sums in single precision
 
 Row = tuple[NDArray[np.int32], NDArray[np.float32]]
 
 
-class RowCache:
-    """Rows of the texts that were scored last; threads share it."""
+class DocumentCache:
+    """Documents that were scored last, by position, each with its row; threads share the cache."""
 
     def __init__(self) -> None:
-        self._rows: OrderedDict[str, Row] = OrderedDict()
+        self._entries: OrderedDict[int, tuple[EngineDocument, Row]] = OrderedDict()
         self._n_characters = 0
         self._lock = threading.Lock()
 
-    def rows(self, texts: Sequence[str], model: TextModel) -> list[Row]:
-        """Return the row of each text; the rows of new texts are made together."""
+    def documents(self, engine: Engine, listed: Sequence[Candidate]) -> list[EngineDocument]:
+        """Return candidates with their texts, in any order; documents that are not in the cache are read."""
         with self._lock:
-            rows = {text: self._rows[text] for text in texts if text in self._rows}
-            for text in rows:
-                self._rows.move_to_end(text)
-        missing = [text for text in dict.fromkeys(texts) if text not in rows]
-        if missing:
-            D = canonical(model.docs(missing))
-            for i, text in enumerate(missing):
-                entries = slice(D.indptr[i], D.indptr[i + 1])
-                rows[text] = D.indices[entries].astype(np.int32), D.data[entries].astype(np.float32)
-            self._keep(missing, rows)
-        return [rows[text] for text in texts]
+            known = [self._entries[each.position][0] for each in listed if each.position in self._entries]
+            missing = [each.doc_id for each in listed if each.position not in self._entries]
+        return known + [document for page in pages(missing) for document in engine.fetch(page)]
 
-    def _keep(self, texts: Sequence[str], rows: Mapping[str, Row]) -> None:
+    def rows(self, documents: Sequence[EngineDocument], model: TextModel) -> list[Row]:
+        """Return the row of each document; the rows of new documents are made together."""
+        positions = [document.position for document in documents]
         with self._lock:
-            for text in texts:
-                if text not in self._rows:
-                    self._rows[text] = rows[text]
-                    self._n_characters += len(text)
+            rows = {position: self._entries[position][1] for position in positions if position in self._entries}
+            for position in rows:
+                self._entries.move_to_end(position)
+        missing = [document for document in documents if document.position not in rows]
+        if missing:
+            D = canonical(model.docs([document.text for document in missing]))
+            for i, document in enumerate(missing):
+                entries = slice(D.indptr[i], D.indptr[i + 1])
+                rows[document.position] = D.indices[entries].astype(np.int32), D.data[entries].astype(np.float32)
+            self._keep(missing, rows)
+        return [rows[position] for position in positions]
+
+    def _keep(self, documents: Sequence[EngineDocument], rows: Mapping[int, Row]) -> None:
+        with self._lock:
+            for document in documents:
+                if document.position not in self._entries:
+                    self._entries[document.position] = document, rows[document.position]
+                    self._n_characters += len(document.text)
             while self._n_characters > _KEPT_CHARACTERS:
-                oldest, _ = self._rows.popitem(last=False)
-                self._n_characters -= len(oldest)
+                _, (oldest, _) = self._entries.popitem(last=False)
+                self._n_characters -= len(oldest.text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,12 +96,15 @@ class EngineView:
     engine: Engine
     model: TextModel
     scorer: Scorer
-    row_cache: RowCache = field(default_factory=RowCache)
+    cache: DocumentCache = field(default_factory=DocumentCache)
     documents: dict[int, EngineDocument] = field(default_factory=dict)
 
     def for_search(self) -> EngineView:
         """Return the same view with documents of its own."""
-        return replace(self, documents={})
+        _ = self.unseen, self.columns  # which the copy keeps
+        view = copy(self)
+        view.__dict__["documents"] = {}
+        return view
 
     # -- documents ----------------------------------------------------------------------------------------------
 
@@ -130,7 +143,7 @@ class EngineView:
         return self._matrix([self.documents[row]])
 
     def terms(self, row: int) -> NDArray[np.int32]:
-        [(terms, _)] = self.row_cache.rows([self.documents[row].text], self.model)
+        [(terms, _)] = self.cache.rows([self.documents[row]], self.model)
         return terms
 
     def rescore(self, query: ExpandedQueries, rows: Any) -> NDArray[np.float64]:
@@ -141,7 +154,7 @@ class EngineView:
         self.documents.update((document.position, document) for document in documents)
 
     def _matrix(self, documents: Sequence[EngineDocument]) -> sparse.csr_array:
-        rows = self.row_cache.rows([document.text for document in documents], self.model)
+        rows = self.cache.rows(documents, self.model)
         indptr = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum([terms.size for terms, _ in rows], out=indptr[1:])
         terms = np.concatenate([np.empty(0, np.int32), *(terms for terms, _ in rows)])
@@ -163,17 +176,40 @@ class EngineView:
             block = range(start, min(start + _QUERIES_AT_ONCE, Q.shape[0]))
             scored = [QueryScores(self, Q[[i]], queries.one(i)) for i in block]
             n = max(_CANDIDATES, *(k + _MORE + each.n_lowered for each in scored))
-            asked = [candidate_query(self.model, each.weights, each.q, most) for each in scored]
+            asked = [each.candidate_query(most) for each in scored]
             listed = self.engine.candidates(asked, n)
             answers += [
-                _merged(self, each, query, documents, k, n, most)
-                for each, query, documents in zip(scored, asked, listed, strict=True)
+                self._best_of(each, query, found, k) for each, query, found in zip(scored, asked, listed, strict=True)
             ]
         return answers
+
+    def _best_of(self, scored: QueryScores, query: CandidateQuery, found: Candidates, k: int) -> Best:
+        """The k best of the documents that the engine lists."""
+        documents = {document.position: document for document in self.cache.documents(self.engine, found.listed)}
+        rows = np.array(list(documents), dtype=np.int64)
+        scores = scored(list(documents.values())) if documents else np.empty(0)
+        best = np.lexsort((rows, -scores))[:k]
+        rows, scores = rows[best], scores[best]
+        self._remember([documents[row] for row in rows.tolist()])
+        # By words, a document that is not listed has at most the score of the last one that is, or 0.
+        if not query.is_complete or (found.least is not None and (self.scorer.latent or not self.engine.sums_products)):
+            return rows, scores, np.inf
+        ceiling = found.least or 0.0
+        ceiling += _SLACK * abs(ceiling) + scored.largest_amount(set(query.doc_ids))
+        if ceiling <= 0:
+            return rows, scores, None
+        above = ceiling - float(scores[-1]) if rows.size == k else np.inf
+        return rows, scores, None if above <= 0 else above
 
     def scores(self, q: Matrix | QueryRow, query: ExpandedQueries, rows: DocRows) -> NDArray[np.float64]:
         """Exact scores of documents for a lone query, with memory."""
         return QueryScores(self, as_matrix(q), query)([self.documents[row] for row in rows.tolist()])
+
+    @cached_property
+    def columns(self) -> dict[str, int]:
+        """Column of each document in memory, by id."""
+        memory = self.model.memory
+        return {} if memory is None else {doc_id: column for column, doc_id in enumerate(memory.doc_ids)}
 
     @cached_property
     def unseen(self) -> Part | None:
@@ -205,7 +241,7 @@ class QueryScores:
         D = self.view._matrix(documents)
         if self.memory is None:
             return self._words(D)
-        columns = [self.memory.ids.find(document.doc_id) for document in documents]
+        columns = [self.view.columns.get(document.doc_id) for document in documents]
         remembered = np.array([column is not None for column in columns], dtype=bool)
         scores = np.empty(len(documents))
         scores[remembered] = self._words(D[remembered])
@@ -213,63 +249,33 @@ class QueryScores:
         scores[~remembered] = self._unseen_words(D[~remembered])
         return scores
 
-    def remembered_above(self, least: float) -> list[str]:
-        """Ids of documents to which memory adds more than this, at most a page of those with the most."""
+    def candidate_query(self, most: int) -> CandidateQuery:
+        """Expand the query to at most so many words, those that can count most, and name the remembered documents."""
+        model, engine = self.view.model, self.view.engine
+        expanded = self.weights.expand(self.q)
+        terms, values = expanded.indices.astype(np.int64), expanded.data.astype(np.float32)
+        words: tuple[tuple[str, float], ...] = ()
+        if engine.most_words:
+            n_words = min(engine.most_words, most)
+            words = boosted_words(model, self.q, expanded, n_words)
+            is_complete = len(words) < n_words and bool((values >= 0).all())
+        else:
+            is_complete = terms.size <= most
+            if not is_complete:
+                chosen = np.argsort(-np.abs(values) * model.doc_vectorizer.idf_[terms], kind="stable")[:most]
+                terms, values = terms[chosen], values[chosen]
+            order = np.argsort(terms)
+            terms, values = terms[order], values[order]
+        above = sorted(((amount, column) for column, amount in self.amounts.items() if amount > 0), reverse=True)
+        remembered = [] if self.memory is None else [self.memory.doc_ids[column] for _, column in above[:_REMEMBERED]]
+        return CandidateQuery(terms, values, words, tuple(remembered), is_complete)
+
+    def largest_amount(self, listed: Collection[str]) -> float:
+        """Largest amount that memory adds to a document that is not listed."""
         if self.memory is None:
-            return []
-        above = [(amount, column) for column, amount in self.amounts.items() if amount > max(least, 0.0)]
-        return [self.memory.doc_ids[column] for _, column in sorted(above, reverse=True)[:PAGE]]
-
-
-def candidate_query(model: TextModel, weights: Weights, q: sparse.csr_array, most: int) -> CandidateQuery:
-    """Expand a query to at most so many words, those that can count most."""
-    expanded = weights.expand(q)
-    vectorizer = model.doc_vectorizer
-    terms, values = expanded.indices.astype(np.int64), expanded.data.astype(np.float32)
-    if terms.size > most:
-        strength = np.abs(values) * vectorizer.idf_[terms]
-        chosen = np.sort(np.argsort(-strength, kind="stable")[:most])
-        terms, values = terms[chosen], values[chosen]
-    order = np.argsort(terms)
-    return CandidateQuery(terms[order], values[order], boosted_words(model, q, expanded))
-
-
-def _merged(
-    view: EngineView,
-    scored: QueryScores,
-    query: CandidateQuery,
-    listed: Sequence[EngineDocument],
-    k: int,
-    n: int,
-    most: int,
-) -> Best:
-    """The k best of the candidates and of the documents that memory puts among them."""
-    documents = {document.position: document for document in listed}
-    rows = np.array(list(documents), dtype=np.int64)
-    scores = scored(list(documents.values())) if documents else np.empty(0)
-    sums_all = view.engine.sums_products and not view.scorer.latent and query.terms.size < most
-    # The best score by words of a document that is no candidate, as far as the engine tells.
-    is_full = len(listed) >= n
-    ceiling = 0.0
-    if is_full:
-        ceiling = listed[-1].score if sums_all else float(scores.min())
-    least = float(np.partition(scores, -k)[-k]) if scores.size >= k else -np.inf
-    there = {document.doc_id for document in listed}
-    missing = [doc_id for doc_id in scored.remembered_above(least - ceiling) if doc_id not in there]
-    if missing:
-        more = view.engine.fetch(missing)
-        documents.update((document.position, document) for document in more)
-        rows = np.concatenate([rows, np.array([document.position for document in more], dtype=np.int64)])
-        scores = np.concatenate([scores, scored(more)]) if more else scores
-    best = np.lexsort((rows, -scores))[:k]
-    rows, scores = rows[best], scores[best]
-    view._remember([documents[row] for row in rows.tolist()])
-    if not is_full and (view.engine.sums_products or not view.scorer.latent):
-        return rows, scores, None  # all documents with a word of the expanded query were listed
-    if not sums_all:
-        return rows, scores, np.inf
-    above = ceiling + _SLACK * abs(ceiling) - float(scores[-1])
-    return rows, scores, None if rows.size == k and above <= 0 else max(above, 0.0)
+            return 0.0
+        others = (amount for column, amount in self.amounts.items() if self.memory.doc_ids[column] not in listed)
+        return max(0.0, *others, 0.0)
 
 
 def check_documents(engine: Engine, documents: Sequence[EngineDocument]) -> None:

@@ -85,7 +85,7 @@ def search_body(
     should: list[dict[str, Any]] = [plain]
     if form == "words":
         row = model.queries([query])
-        words = boosted_words(model, row, model.weights.expand(row))[:max_clauses]
+        words = boosted_words(model, row, model.weights.expand(row), max_clauses)
         should = term_clauses(text_field, words)
     if model.memory is not None:
         should += memory_clauses(model, model.memory, query, text_field, memory_field)
@@ -107,7 +107,7 @@ def query_string(model: TextModel, query: str, *, field: str = TEXT_FIELD, max_c
         raise InputError(f"field must be a name of letters, digits, _ and dots; got {field!r}")
     check_integer(max_clauses, "max_clauses", 1, 900)
     row = model.queries([query])
-    words = boosted_words(model, row, model.weights.expand(row))[:max_clauses]
+    words = boosted_words(model, row, model.weights.expand(row), max_clauses)
     if not words:
         raise InputError(f"no word counts for the query {query!r}; use a query with words of the documents")
     clauses = (f"{_quoted(word)}^{np.format_float_positional(boost, trim='-')}" for word, boost in words)
@@ -138,8 +138,10 @@ def memory_clauses(
     return clauses
 
 
-def boosted_words(model: TextModel, q: sparse.csr_array, expanded: sparse.csr_array) -> tuple[tuple[str, float], ...]:
-    """Words of an expanded query with positive boosts over an engine's BM25, strongest first.
+def boosted_words(
+    model: TextModel, q: sparse.csr_array, expanded: sparse.csr_array, most: int
+) -> tuple[tuple[str, float], ...]:
+    """At most so many words of an expanded query with positive boosts over an engine's BM25, strongest first.
 
     A word of the query about which nothing was learned has the boost 1 times its number of occurrences.
     """
@@ -149,7 +151,8 @@ def boosted_words(model: TextModel, q: sparse.csr_array, expanded: sparse.csr_ar
     once = q.data.astype(np.float64) * rarity_left_to_engine(model.query_vectorizer)[q.indices]
     boosts = expanded.data * rarity_left_to_engine(vectorizer)[expanded.indices] / (once.min() * own_weight(model))
     strength = boosts * vectorizer.idf_[expanded.indices]
-    order = np.lexsort((expanded.indices, -strength))
+    strongest = np.argpartition(-strength, most)[:most] if strength.size > most else np.arange(strength.size)
+    order = strongest[np.lexsort((expanded.indices[strongest], -strength[strongest]))]
     words = vectorizer.words_
     return tuple((words[expanded.indices[i]], float(f"{boosts[i]:.4g}")) for i in order if boosts[i] > 0)
 

@@ -12,7 +12,9 @@ from tercet.engines.credentials import Credential, check_encrypted, credential, 
 from tercet.engines.engine import (
     PAGE,
     READING,
+    Candidate,
     CandidateQuery,
+    Candidates,
     Engine,
     EngineDocument,
     Passing,
@@ -21,7 +23,7 @@ from tercet.engines.engine import (
     retried,
 )
 from tercet.engines.engine_index import EngineIndex
-from tercet.engines.lucene_query import MEMORY_FIELD, MOST_CLAUSES, TEXT_FIELD, index_settings, term_clauses
+from tercet.engines.lucene_query import MEMORY_FIELD, TEXT_FIELD, index_settings, term_clauses
 from tercet.errors import EngineError, InputError, MissingExtraError
 from tercet.fitting.text_model import TextModel
 from tercet.store.kinds import OPENSEARCH_INDEX
@@ -32,6 +34,9 @@ PASSWORD: Final = "OPENSEARCH_PASSWORD"
 _TIMEOUT_SECONDS: Final = 60
 _PASSING: Final = frozenset({408, 429, 502, 503, 504})
 _SHOWN: Final = ["doc_id", TEXT_FIELD, "stored_fields", "position"]
+# Doc values alone: texts are read by id, and only those that are not in the cache.
+_POSITIONS: Final[dict[str, Any]] = {"stored_fields": "_none_", "docvalue_fields": ["doc_id", "position"]}
+_NAMED_FIRST: Final = 1e9  # score of documents that a query names
 _MOST_RESULTS: Final = 10_000  # of a search, unless the cluster is configured otherwise
 _KEPT_AS_THEY_ARE: Final = {
     "doc_id": {"type": "keyword"},
@@ -104,6 +109,7 @@ class OpenSearchEngine(Engine):
     name = "OpenSearch"
     sums_products = False
     most_terms: ClassVar[int] = 100_000
+    most_words: ClassVar[int] = 32
 
     def __init__(self, nodes: Sequence[str], collection: str, user: Credential, shards: int, replicas: int) -> None:
         from opensearchpy import OpenSearch
@@ -254,14 +260,18 @@ class OpenSearchEngine(Engine):
                 return
             after = hits[-1]["sort"]
 
-    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[list[EngineDocument]]:
+    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[Candidates]:
         bodies = []
         for query in queries:
-            should = term_clauses(TEXT_FIELD, query.words[:MOST_CLAUSES])
+            should: list[dict[str, Any]] = term_clauses(TEXT_FIELD, query.words)
+            if query.doc_ids:
+                named = {"terms": {"doc_id": list(query.doc_ids)}}
+                should.append({"constant_score": {"filter": named, "boost": _NAMED_FIRST}})
             found = {"bool": {"should": should}} if should else {"match_none": {}}
-            bodies.append({"query": found, "size": min(n, _MOST_RESULTS), "_source": _SHOWN, "track_total_hits": False})
+            size = min(n + len(query.doc_ids), _MOST_RESULTS)
+            bodies.append({"query": found, "size": size, "track_total_hits": False} | _POSITIONS)
         if len(bodies) == 1:
-            return [[document_of(hit["_source"], hit["_score"]) for hit in self._search("searching", bodies[0])]]
+            return [_candidates(self._search("searching", bodies[0]), bodies[0])]
         lines = [line for body in bodies for line in ({"allow_partial_search_results": False}, body)]
 
         def search_many() -> Any:
@@ -274,13 +284,18 @@ class OpenSearchEngine(Engine):
             return answers
 
         answers = self._ask("searching", search_many)
-        return [[document_of(hit["_source"], hit["_score"]) for hit in each["hits"]["hits"]] for each in answers]
+        return [_candidates(each["hits"]["hits"], body) for each, body in zip(answers, bodies, strict=True)]
 
     def _search(self, purpose: str, body: dict[str, Any]) -> list[Any]:
         # A search that lacks a shard is an error, which is tried again, and no shorter answer.
         options = {"index": self.collection, "body": body, "allow_partial_search_results": False}
         hits: list[Any] = self._ask(purpose, self._client.search, **options)["hits"]["hits"]
         return hits
+
+
+def _candidates(hits: list[Any], body: dict[str, Any]) -> Candidates:
+    listed = [Candidate(hit["fields"]["doc_id"][0], hit["fields"]["position"][0]) for hit in hits]
+    return Candidates(listed, hits[-1]["_score"] if len(hits) == body["size"] else None)
 
 
 def _key(doc_id: str) -> str:

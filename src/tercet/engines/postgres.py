@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import socket
@@ -19,7 +20,9 @@ from tercet.engines.credentials import Credential, check_encrypted, credential, 
 from tercet.engines.engine import (
     PAGE,
     READING,
+    Candidate,
     CandidateQuery,
+    Candidates,
     Engine,
     EngineDocument,
     Passing,
@@ -27,6 +30,7 @@ from tercet.engines.engine import (
     key_of,
     payload_of,
     retried,
+    with_documents,
 )
 from tercet.engines.engine_index import EngineIndex
 from tercet.errors import EngineError, InputError, MissingExtraError
@@ -338,22 +342,25 @@ class PostgresEngine(Engine):
             yield from (doc_id for doc_id, _, _ in rows)
             after = (rows[-1][1], str(rows[-1][2]))
 
-    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[list[EngineDocument]]:
+    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[Candidates]:
         # <#> is the negative inner product; documents without a word of the query have a product of 0.
         statement = (
-            f"SELECT {', '.join(_SHOWN)}, words <#> %s::sparsevec AS product FROM {self._table} "
+            f"SELECT doc_id, position, words <#> %s::sparsevec AS product FROM {self._table} "
             "WHERE words IS NOT NULL ORDER BY product LIMIT %s"
         )
+        by_id = f"SELECT doc_id, position FROM {self._table} WHERE key = ANY(%s::uuid[])"
         answers = []
         for query in queries:
             vector = _sparsevec(query.terms, query.weights)
             rows = self._ask("searching", statement, [vector, n]) if query.terms.size else []
-            answers.append([_document(row[:4], -float(row[4])) for row in rows if row[4]])
+            named = self._ask("searching", by_id, [_keys(query.doc_ids)]) if query.doc_ids else []
+            listed = [(Candidate(doc_id, position), -float(product)) for doc_id, position, product in rows if product]
+            answers.append(with_documents(listed, itertools.starmap(Candidate, named), n))
         return answers
 
 
-def _document(row: Sequence[Any], score: float = 0.0) -> EngineDocument:
-    return document_of(dict(zip(_SHOWN, row, strict=True)), score)
+def _document(row: Sequence[Any]) -> EngineDocument:
+    return document_of(dict(zip(_SHOWN, row, strict=True)))
 
 
 def _keys(doc_ids: Sequence[str]) -> list[str]:

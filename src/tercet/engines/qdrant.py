@@ -11,7 +11,9 @@ from tercet.engines.credentials import Credential, check_encrypted, credential, 
 from tercet.engines.engine import (
     PAGE,
     READING,
+    Candidate,
     CandidateQuery,
+    Candidates,
     Engine,
     EngineDocument,
     Passing,
@@ -19,6 +21,7 @@ from tercet.engines.engine import (
     key_of,
     payload_of,
     retried,
+    with_documents,
 )
 from tercet.engines.engine_index import EngineIndex
 from tercet.errors import EngineError, InputError, MissingExtraError
@@ -37,6 +40,7 @@ _TIMEOUT_SECONDS: Final = 60
 _PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
 _MARKER: Final = "00000000-0000-0000-0000-000000000000"  # the point that names the owner of the collection
 _SHOWN: Final = ["doc_id", "text", "stored_fields", "position"]
+_POSITION: Final = ["doc_id", "position"]
 
 
 class QdrantIndex(EngineIndex):
@@ -193,7 +197,7 @@ class QdrantEngine(Engine):
             if offset is None:
                 return (doc_id for _, doc_id in sorted(listed))
 
-    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[list[EngineDocument]]:
+    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[Candidates]:
         from qdrant_client import models
 
         # Without exact, several shards are asked for as many documents as chance says will do: some may be missing.
@@ -201,18 +205,27 @@ class QdrantEngine(Engine):
         requests = [
             models.QueryRequest(
                 query=models.SparseVector(indices=query.terms.tolist(), values=query.weights.tolist()),
-                with_payload=_SHOWN,
+                with_payload=_POSITION,
                 **common,
             )
             for query in queries
         ]
         answers = self._ask("searching", self._client.query_batch_points, self.collection, requests)
-        return [[document_of(point.payload or {}, float(point.score)) for point in answer.points] for answer in answers]
+        found = []
+        for query, answer in zip(queries, answers, strict=True):
+            named = self._retrieve("searching", _keys(query.doc_ids), _POSITION) if query.doc_ids else []
+            listed = [(_candidate(point), float(point.score)) for point in answer.points]
+            found.append(with_documents(listed, map(_candidate, named), n))
+        return found
 
     def _retrieve(self, purpose: str, keys: Sequence[str], payload: list[str]) -> Sequence[Any]:
         retrieve = self._client.retrieve
         points: Sequence[Any] = self._ask(purpose, retrieve, self.collection, list(keys), with_payload=payload)
         return points
+
+
+def _candidate(point: Any) -> Candidate:
+    return Candidate(point.payload["doc_id"], int(point.payload["position"]))
 
 
 def _keys(doc_ids: Sequence[str]) -> list[str]:
