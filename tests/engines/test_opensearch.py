@@ -113,7 +113,7 @@ def test_the_field_of_past_queries_adds_what_memory_adds(cluster: Cluster, tmp_p
     path = f"/{index.collection}/_bulk?refresh=true"
     assert not ask(cluster, "POST", path, (tmp_path / "memory.ndjson").read_bytes())["errors"]
     plain = replace(model, weights=Weights([Identity(n_terms=model.weights.shape[0])]), memory=None)
-    past_queries = dict(memory_updates(model))
+    answered = (model.memory.evidence > 0).toarray()
     expected = found = 0.0
     for query in QUERIES.values():
         clauses = search_body(model, query, form="memory")["query"]["bool"]["should"]
@@ -121,7 +121,8 @@ def test_the_field_of_past_queries_adds_what_memory_adds(cluster: Cluster, tmp_p
         doc_id = next(iter(by_text))
         unit = by_text[doc_id] / plain.rank({"q": query}, {doc_id: docs[doc_id]})["q"][doc_id]
         amounts = dict(zip(model.memory.doc_ids, model.memory.scores(model.queries([query])).toarray()[0], strict=True))
-        for doc_id in (doc_id for doc_id, queries in past_queries.items() if query in queries):
+        for column in np.flatnonzero(answered[model.memory.texts.index(query)]).tolist():
+            doc_id = model.memory.doc_ids[column]
             expected += amounts[doc_id] * unit
             found += by_memory[doc_id]
     assert found == pytest.approx(expected, rel=0.05)  # Lucene keeps lengths in one byte
@@ -144,12 +145,28 @@ def test_documents_without_past_queries_get_their_extra_weight(cluster: Cluster,
     docs = documents()
     model = learned(docs, weight=1.0, unseen=2.0)
     index = OpenSearchIndex.build(docs, model, tmp_path / "index", url=cluster.url, collection=f"x-{next(numbers)}")
+    write_memory_updates(tmp_path / "memory.ndjson", model)
+    path = f"/{index.collection}/_bulk?refresh=true"
+    assert not ask(cluster, "POST", path, (tmp_path / "memory.ndjson").read_bytes())["errors"]
     [*_, extra] = search_body(model, "sky", form="memory")["query"]["bool"]["should"]
     known = set(model.memory.doc_ids)
     assert (
         set(scores_of(cluster, index.collection, extra))
         == {doc_id for doc_id, text in docs.items() if "sky" in text} - known
     )
+
+
+def test_past_queries_are_few_words_of_many_queries() -> None:
+    """A word stands as often as queries have it, at most 8 times; words are spelled as in the queries."""
+    asked = {f"q{i}": f"{'pots' if i < 3 else 'cups'} {' '.join(f'x{i}y{j}' for j in range(9))}" for i in range(20)}
+    model = tc.TextModel.bm25(["a pot of tea", "a cup of tea"])
+    rows = model.queries(list(asked.values()))
+    memory = remember({qid: {"a": 1.0} for qid in asked}, asked, rows, MemorySettings())
+    [(doc_id, words)] = memory_updates(replace(model, memory=memory))
+    found = words.split()
+    assert doc_id == "a"
+    assert len(set(found)) == 64
+    assert (found.count("cups"), found.count("pots")) == (8, 3)
 
 
 # -- the guide --------------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Interface of an engine that keeps documents and lists candidates for a query.
 
 An engine stores each document with its text, its stored fields and, where the engine can use them, its words as a
-sparse vector and the past queries that it answered. An engine lists candidates; `tercet.engines.engine_view` scores
-them. Failures that may pass are tried again, see `retried`.
+sparse vector. An engine lists candidates; `tercet.engines.engine_view` scores them. Failures that may pass are tried
+again, see `retried`.
 """
 
 from __future__ import annotations
@@ -92,7 +92,6 @@ class EngineDocument:
     position : number that orders documents of equal scores
     digest : hash of all that was written for the document
     terms, values : words as columns of the model; empty in documents that are read
-    past_queries : past queries that the document answered, strongest first; empty in documents that are read
     """
 
     doc_id: str
@@ -102,7 +101,6 @@ class EngineDocument:
     digest: str = ""
     terms: NDArray[np.int64] = field(default_factory=lambda: _NO_TERMS)
     values: NDArray[np.float32] = field(default_factory=lambda: _NO_VALUES)
-    past_queries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,9 +225,6 @@ class Engine(ABC):
 
     def finish(self) -> None:  # noqa: B027  # most engines need not do anything
         """Make all writes visible to searches; called at the end of each change."""
-
-    def remember(self, past_queries: Iterable[tuple[str, Sequence[str]]]) -> None:  # noqa: B027
-        """Replace the past queries of documents, by id, where the engine keeps some."""
 
 
 def key_of(doc_id: str) -> uuid.UUID:

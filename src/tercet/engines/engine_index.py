@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from tercet.data.values import timestamp
 from tercet.engines.engine import Engine, EngineDocument, check_collection, pages, shown_url
 from tercet.engines.engine_view import EngineView, check_documents
-from tercet.engines.lucene_query import check_columns, memory_updates
+from tercet.engines.lucene_query import check_columns
 from tercet.errors import BundleError, EngineError, InputError
 from tercet.fitting.text_model import TextModel
 from tercet.kernels.rows import QueryRow
@@ -289,7 +289,7 @@ class EngineIndex(BaseIndex):
     def promote(
         self, model: TextModel | Weights, by: By = "hand", evidence: Evidence | None = None, over: str | None = None
     ) -> Promotion:
-        """Make a model over the same words the index's own, and write its past queries to the engine.
+        """Make a model over the same words the index's own; documents in the engine stay as they are.
 
         Parameters
         ----------
@@ -330,7 +330,6 @@ class EngineIndex(BaseIndex):
         before = self._location
         number = before.promotions[-1].number + 1 if before.promotions else 1
         entry = Promotion(number, timestamp(), by, before.model, before.model_digest, name, digest, undoes, evidence)
-        engine.remember(_changed_memory(self._model, model))
         engine.finish()
         location = replace(before, model=name, model_digest=digest, promotions=(*before.promotions, entry))
         _commit(self._folder, location, self.kind)
@@ -367,7 +366,6 @@ class Upload:
 
     def __init__(self, view: EngineView, kind: str) -> None:
         self.engine, self.model, self.kind = view.engine, view.model, kind
-        self.past_queries = dict(memory_updates(view.model))
         # Later uploads get larger positions, so that documents of equal scores stay in the order in which they came.
         self.next_position = time.time_ns() // 1000
 
@@ -386,7 +384,7 @@ class Upload:
                 progress(len(written))
 
     def _write(self, block: Sequence[tuple[str, str, str]]) -> None:
-        digests = [_digest_of(*entry, *self.past_queries.get(entry[0], ())) for entry in block]
+        digests = [_digest_of(*entry) for entry in block]
         there = self.engine.digests([doc_id for doc_id, _, _ in block])
         new = [i for i, (doc_id, _, _) in enumerate(block) if there.get(doc_id) != digests[i]]
         clash = next((block[i][0] for i in new if block[i][0] in there), None)
@@ -404,7 +402,6 @@ class Upload:
                     digests[i],
                     D.indices[entries].astype(np.int64),
                     D.data[entries].astype(np.float32),
-                    self.past_queries.get(block[i][0], ()),
                 )
             )
         self.next_position += len(block)
@@ -413,19 +410,11 @@ class Upload:
             self.engine.put(request)
 
 
-def _changed_memory(before: TextModel, after: TextModel) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Past queries of the documents for which two models differ."""
-    old, new = dict(memory_updates(before)), dict(memory_updates(after))
-    for doc_id in {**old, **new}:
-        if old.get(doc_id) != new.get(doc_id):
-            yield doc_id, new.get(doc_id, ())
-
-
 def _requests(documents: Sequence[EngineDocument]) -> Iterator[Sequence[EngineDocument]]:
     """Split documents into requests that a server accepts: long texts fill a request early."""
     start, size = 0, 0
     for i, document in enumerate(documents):
-        n_characters = len(document.text) + len(document.stored_fields) + sum(map(len, document.past_queries))
+        n_characters = len(document.text) + len(document.stored_fields)
         n_bytes = _BYTES_OF_A_TERM * document.terms.size + 4 * n_characters
         if i > start and size + n_bytes > _REQUEST_BYTES:
             yield documents[start:i]

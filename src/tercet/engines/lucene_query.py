@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from os import PathLike
 from typing import Any, Final, Literal
@@ -34,7 +36,8 @@ FORMS: Final = ("bm25", "memory", "words")
 TEXT_FIELD: Final = "text"
 MEMORY_FIELD: Final = "past_queries"
 MOST_CLAUSES: Final = 64  # of words; engines refuse a query of more than 1,024 clauses
-MOST_PAST_QUERIES: Final = 100  # of a document
+MOST_PAST_WORDS: Final = 64  # of a document
+MOST_TIMES: Final = 8  # that a word stands in the field of a document
 _SAMPLE: Final = 1000  # past queries from which the boost of memory is estimated
 _BOOSTS: Final[WeakKeyDictionary[TextModel, float]] = WeakKeyDictionary()  # estimated once for a model
 _BARE_WORD: Final = re.compile(r"\w+")
@@ -188,12 +191,12 @@ def memory_boost(model: TextModel) -> float:
 
 
 def _estimated_boost(model: TextModel, memory: Memory) -> float:
-    past_queries = dict(_asked_of(memory))
-    texts = [" ".join(queries) for queries in past_queries.values()]
+    fields = dict(memory_updates(model))
+    texts, columns = list(fields.values()), [memory.ids.find(doc_id) for doc_id in fields]
     plain = TextModel.bm25(texts, model.doc_vectorizer.analyzer)
     sample = np.linspace(0, len(memory.texts) - 1, min(_SAMPLE, len(memory.texts))).astype(int)
     asked = [memory.texts[int(i)] for i in sample]
-    Q, columns = model.queries(asked), list(past_queries)
+    Q = model.queries(asked)
     answered = memory.evidence[sample][:, columns] > 0
     amounts = memory.scores(Q)[:, columns].multiply(answered).sum(axis=1) * _engine_units(model, Q) / own_weight(model)
     rows = plain.queries(asked)
@@ -209,8 +212,11 @@ def _engine_units(model: TextModel, Q: sparse.csr_array) -> NDArray[np.float64]:
     return lengths * (words.doc_scale_ / (words.k1 + 1) if words.weighting == "bm25" else 1.0)
 
 
-def memory_updates(model: TextModel) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each document id with the past queries that it answered, those with most evidence first.
+def memory_updates(model: TextModel) -> Iterator[tuple[str, str]]:
+    """Yield each document id with the words of the past queries that it answered.
+
+    A document has at most 64 words, those with the largest product of number of queries and idf. A word stands as
+    often as queries have it, at most 8 times.
 
     Examples
     --------
@@ -219,12 +225,33 @@ def memory_updates(model: TextModel) -> Iterator[tuple[str, tuple[str, ...]]]:
     >>> model = TextModel.bm25(["green tea", "black tea"])
     >>> memory = remember({"q": {"a": 1}}, {"q": "sencha tea"}, model.queries(["sencha tea"]), MemorySettings())
     >>> list(memory_updates(replace(model, memory=memory)))
-    [('a', ('sencha tea',))]
+    [('a', 'sencha tea')]
     """
-    if model.memory is None:
+    memory, vectorizer = model.memory, model.query_vectorizer
+    if memory is None:
         return
-    for column, queries in _asked_of(model.memory):
-        yield model.memory.doc_ids[column], queries
+    analyzer = vectorizer.analyzer or Analyzer()
+    find_words = replace(analyzer, stemmer=None)
+    words = [{analyzer.term_of(word): word for word in find_words(text)} for text in memory.texts]
+    by_document = memory.evidence.T.tocsr()
+    for column, doc_id in enumerate(memory.doc_ids):
+        entries = slice(by_document.indptr[column], by_document.indptr[column + 1])
+        rows = by_document.indices[entries][by_document.data[entries] > 0]
+        counts: Counter[str] = Counter()
+        spelled: dict[str, str] = {}
+        for row in rows.tolist():
+            counts.update(list(words[row]))
+            spelled |= words[row]
+        strength = {term: min(n, MOST_TIMES) * _idf(vectorizer, term) for term, n in counts.items()}
+        strongest = sorted(strength, key=lambda term: (-strength[term], term))[:MOST_PAST_WORDS]
+        if strongest:
+            yield doc_id, " ".join(spelled[term] for term in strongest for _ in range(min(counts[term], MOST_TIMES)))
+
+
+def _idf(vectorizer: Vectorizer, term: str) -> float:
+    """The idf of a word, or the largest one for a word that no document has."""
+    column = vectorizer.index_.get(term)
+    return float(vectorizer.idf_.max(initial=1.0) if column is None else vectorizer.idf_[column])
 
 
 def write_memory_updates(path: str | PathLike[str], model: TextModel, memory_field: str = MEMORY_FIELD) -> int:
@@ -243,23 +270,11 @@ def write_memory_updates(path: str | PathLike[str], model: TextModel, memory_fie
         raise InputError("the model has no memory; fit it with clicks, judgements or preferences")
     n = 0
     with write_atomically(path) as stream:
-        for doc_id, queries in memory_updates(model):
-            for line in ({"update": {"_id": doc_id, "retry_on_conflict": 3}}, {"doc": {memory_field: list(queries)}}):
+        for doc_id, words in memory_updates(model):
+            for line in ({"update": {"_id": doc_id, "retry_on_conflict": 3}}, {"doc": {memory_field: words}}):
                 stream.write(json.dumps(line, ensure_ascii=False) + "\n")
             n += 1
     return n
-
-
-def _asked_of(memory: Memory) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Columns of documents with their past queries of positive evidence."""
-    by_document = memory.evidence.T.tocsr()
-    for column in range(by_document.shape[0]):
-        entries = slice(by_document.indptr[column], by_document.indptr[column + 1])
-        evidence, rows = by_document.data[entries], by_document.indices[entries]
-        order = np.lexsort((rows, -evidence))
-        listed = dict.fromkeys(memory.texts[int(rows[i])] for i in order if evidence[i] > 0)
-        if listed:
-            yield column, tuple(listed)[:MOST_PAST_QUERIES]
 
 
 def index_settings(
@@ -283,7 +298,8 @@ def index_settings(
     if words.weighting == "bm25":
         settings["similarity"] = {"tercet": {"type": "BM25", "k1": words.k1, "b": words.b}}
         field["similarity"] = "tercet"
-    return {"settings": settings, "mappings": {"properties": {text_field: field, memory_field: dict(field)}}}
+    past_queries = field | {"index_options": "freqs"}  # nobody asks for phrases of them
+    return {"settings": settings, "mappings": {"properties": {text_field: field, memory_field: past_queries}}}
 
 
 def _analysis(analyze: Analyzer) -> dict[str, Any]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -23,7 +22,7 @@ from tercet.engines.engine import (
     retried,
 )
 from tercet.engines.engine_index import EngineIndex
-from tercet.engines.lucene_query import MEMORY_FIELD, TEXT_FIELD, index_settings, term_clauses
+from tercet.engines.lucene_query import TEXT_FIELD, index_settings, term_clauses
 from tercet.errors import EngineError, InputError, MissingExtraError
 from tercet.fitting.text_model import TextModel
 from tercet.store.kinds import OPENSEARCH_INDEX
@@ -50,8 +49,8 @@ class OpenSearchIndex(EngineIndex):
     """Documents in an OpenSearch cluster, see `EngineIndex`.
 
     ``url`` may name several nodes, separated by commas; another node answers where one does not. The user and the
-    password of a cluster are in the variable OPENSEARCH_PASSWORD, as ``user:password``. Documents are in the fields
-    ``text`` and ``past_queries``, which any client of the cluster can search, see `search_body`.
+    password of a cluster are in the variable OPENSEARCH_PASSWORD, as ``user:password``. Texts are in the field
+    ``text``, which any client of the cluster can search, see `search_body`.
 
     ``build`` also takes ``shards`` and ``replicas``, 1 and 0 unless they are given.
 
@@ -185,22 +184,12 @@ class OpenSearchEngine(Engine):
     def put(self, documents: Sequence[EngineDocument]) -> None:
         lines: list[Any] = []
         for document in documents:
-            past = {MEMORY_FIELD: list(document.past_queries)} if document.past_queries else {}
-            lines += [{"index": {"_id": _key(document.doc_id)}}, payload_of(document) | past]
+            lines += [{"index": {"_id": _key(document.doc_id)}}, payload_of(document)]
         self._bulk(f"writing {len(documents)} documents", lines, 2)
 
     def delete(self, doc_ids: Sequence[str]) -> None:
         lines = [{"delete": {"_id": _key(doc_id)}} for doc_id in doc_ids]
         self._bulk(f"removing {len(lines)} documents", lines, 1)
-
-    def remember(self, past_queries: Iterable[tuple[str, Sequence[str]]]) -> None:
-        entries = iter(past_queries)
-        while page := list(islice(entries, PAGE)):
-            lines: list[Any] = []
-            for doc_id, queries in page:
-                update = {"_id": _key(doc_id), "retry_on_conflict": 3}
-                lines += [{"update": update}, {"doc": {MEMORY_FIELD: list(queries) or None}}]
-            self._bulk("writing past queries", lines, 2)
 
     def _bulk(self, purpose: str, lines: list[Any], n_lines: int) -> None:
         """Send actions of one or two lines each; an action on a document that is not there does nothing."""
