@@ -122,14 +122,14 @@ class CandidateQuery:
     is_complete: bool
 
 
-class Candidate(NamedTuple):
+class ListedDocument(NamedTuple):
     """A document by id; a document that is written again gets another position."""
 
     doc_id: str
     position: int
 
 
-class Candidates(NamedTuple):
+class Listing(NamedTuple):
     """Documents that an engine lists, in any order.
 
     Attributes
@@ -139,7 +139,7 @@ class Candidates(NamedTuple):
         documents with a word are listed
     """
 
-    listed: list[Candidate]
+    listed: list[ListedDocument]
     least: float | None
 
 
@@ -220,7 +220,7 @@ class Engine(ABC):
         """Return all ids in the order of positions."""
 
     @abstractmethod
-    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[Candidates]:
+    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[Listing]:
         """List for each query the n best documents that have a word of the query, and the query's ``doc_ids``."""
 
     def finish(self) -> None:  # noqa: B027  # most engines need not do anything
@@ -279,8 +279,8 @@ def document_of(payload: Mapping[str, Any]) -> EngineDocument:
     return EngineDocument(payload["doc_id"], text, stored_fields, int(payload["position"]))
 
 
-def with_documents(listed: Iterable[tuple[Candidate, float]], more: Iterable[Candidate], n: int) -> Candidates:
-    """Candidates by words with their scores, best first, and other documents."""
+def with_documents(listed: Iterable[tuple[ListedDocument, float]], more: Iterable[ListedDocument], n: int) -> Listing:
+    """Listing by words with their scores, best first, and other documents."""
     scored = list(listed)
     least = scored[-1][1] if len(scored) >= n else None
-    return Candidates([*dict.fromkeys([*(candidate for candidate, _ in scored), *more])], least)
+    return Listing([*dict.fromkeys([*(candidate for candidate, _ in scored), *more])], least)

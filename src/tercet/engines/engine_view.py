@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.data.values import Record
-from tercet.engines.engine import Candidate, CandidateQuery, Candidates, Engine, EngineDocument, pages
+from tercet.engines.engine import CandidateQuery, Engine, EngineDocument, ListedDocument, Listing, pages
 from tercet.engines.lucene_query import boosted_words
 from tercet.errors import EngineError, InputError
 from tercet.fitting.text_model import TextModel
@@ -51,7 +51,7 @@ class DocumentCache:
         self._n_characters = 0
         self._lock = threading.Lock()
 
-    def documents(self, engine: Engine, listed: Sequence[Candidate]) -> list[EngineDocument]:
+    def documents(self, engine: Engine, listed: Sequence[ListedDocument]) -> list[EngineDocument]:
         """Return candidates with their texts, in any order; documents that are not in the cache are read."""
         with self._lock:
             known = [self._entries[each.position][0] for each in listed if each.position in self._entries]
@@ -183,7 +183,7 @@ class EngineView:
             ]
         return answers
 
-    def _best_of(self, scored: QueryScores, query: CandidateQuery, found: Candidates, k: int) -> Best:
+    def _best_of(self, scored: QueryScores, query: CandidateQuery, found: Listing, k: int) -> Best:
         """The k best of the documents that the engine lists."""
         documents = {document.position: document for document in self.cache.documents(self.engine, found.listed)}
         rows = np.array(list(documents), dtype=np.int64)

@@ -11,11 +11,11 @@ from tercet.engines.credentials import Credential, check_encrypted, credential, 
 from tercet.engines.engine import (
     PAGE,
     READING,
-    Candidate,
     CandidateQuery,
-    Candidates,
     Engine,
     EngineDocument,
+    ListedDocument,
+    Listing,
     Passing,
     document_of,
     payload_of,
@@ -249,7 +249,7 @@ class OpenSearchEngine(Engine):
                 return
             after = hits[-1]["sort"]
 
-    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[Candidates]:
+    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[Listing]:
         bodies = []
         for query in queries:
             should: list[dict[str, Any]] = term_clauses(TEXT_FIELD, query.words)
@@ -282,9 +282,9 @@ class OpenSearchEngine(Engine):
         return hits
 
 
-def _candidates(hits: list[Any], body: dict[str, Any]) -> Candidates:
-    listed = [Candidate(hit["fields"]["doc_id"][0], hit["fields"]["position"][0]) for hit in hits]
-    return Candidates(listed, hits[-1]["_score"] if len(hits) == body["size"] else None)
+def _candidates(hits: list[Any], body: dict[str, Any]) -> Listing:
+    listed = [ListedDocument(hit["fields"]["doc_id"][0], hit["fields"]["position"][0]) for hit in hits]
+    return Listing(listed, hits[-1]["_score"] if len(hits) == body["size"] else None)
 
 
 def _key(doc_id: str) -> str:

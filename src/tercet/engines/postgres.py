@@ -20,11 +20,11 @@ from tercet.engines.credentials import Credential, check_encrypted, credential, 
 from tercet.engines.engine import (
     PAGE,
     READING,
-    Candidate,
     CandidateQuery,
-    Candidates,
     Engine,
     EngineDocument,
+    ListedDocument,
+    Listing,
     Passing,
     document_of,
     key_of,
@@ -342,7 +342,7 @@ class PostgresEngine(Engine):
             yield from (doc_id for doc_id, _, _ in rows)
             after = (rows[-1][1], str(rows[-1][2]))
 
-    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[Candidates]:
+    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[Listing]:
         # <#> is the negative inner product; documents without a word of the query have a product of 0.
         statement = (
             f"SELECT doc_id, position, words <#> %s::sparsevec AS product FROM {self._table} "
@@ -354,8 +354,10 @@ class PostgresEngine(Engine):
             vector = _sparsevec(query.terms, query.weights)
             rows = self._ask("searching", statement, [vector, n]) if query.terms.size else []
             named = self._ask("searching", by_id, [_keys(query.doc_ids)]) if query.doc_ids else []
-            listed = [(Candidate(doc_id, position), -float(product)) for doc_id, position, product in rows if product]
-            answers.append(with_documents(listed, itertools.starmap(Candidate, named), n))
+            listed = [
+                (ListedDocument(doc_id, position), -float(product)) for doc_id, position, product in rows if product
+            ]
+            answers.append(with_documents(listed, itertools.starmap(ListedDocument, named), n))
         return answers
 
 

@@ -11,11 +11,11 @@ from tercet.engines.credentials import Credential, check_encrypted, credential, 
 from tercet.engines.engine import (
     PAGE,
     READING,
-    Candidate,
     CandidateQuery,
-    Candidates,
     Engine,
     EngineDocument,
+    ListedDocument,
+    Listing,
     Passing,
     document_of,
     key_of,
@@ -197,7 +197,7 @@ class QdrantEngine(Engine):
             if offset is None:
                 return (doc_id for _, doc_id in sorted(listed))
 
-    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[Candidates]:
+    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[Listing]:
         from qdrant_client import models
 
         # Without exact, several shards are asked for as many documents as chance says will do: some may be missing.
@@ -224,8 +224,8 @@ class QdrantEngine(Engine):
         return points
 
 
-def _candidate(point: Any) -> Candidate:
-    return Candidate(point.payload["doc_id"], int(point.payload["position"]))
+def _candidate(point: Any) -> ListedDocument:
+    return ListedDocument(point.payload["doc_id"], int(point.payload["position"]))
 
 
 def _keys(doc_ids: Sequence[str]) -> list[str]:

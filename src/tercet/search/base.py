@@ -1,4 +1,4 @@
-"""What every index has in common, wherever its documents are kept: searching, explaining, looking documents up."""
+"""Base class of all indexes: search, explanations and lookup of documents."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ Best = tuple[DocRows, NDArray[np.float64], float | None]
 
 
 class BaseIndex(ABC):
-    """Documents and a model to search them with; `Index` keeps them itself, others leave that to an engine.
+    """Documents and a model to search them with; `Index` stores documents itself, an `EngineIndex` in an engine.
 
-    What is found is the same for all of them, see `Index`. Only an `Index` takes in words that the model does not know.
+    Hits and scores are the same for both, see `Index`. Only an `Index` learns words from new documents.
 
     Examples
     --------
@@ -54,62 +54,62 @@ class BaseIndex(ABC):
 
     @abstractmethod
     def with_model(self, model: TextModel | Weights) -> Self:
-        """The same documents for another model over the same vocabulary."""
+        """Return an index of the same documents with another model over the same vocabulary."""
 
     @abstractmethod
     def refresh(self) -> bool:
-        """See what writers have changed since; whether there was anything."""
+        """Read the changes of other writers; return False without changes."""
 
     @abstractmethod
     def add(self, docs: Docs, progress: Progress | None = None) -> None:
-        """Add documents; one whose id is there is refused, and then none is added."""
+        """Add documents; if an id is taken, raise an error and add nothing."""
 
     @abstractmethod
     def replace(self, docs: Docs, progress: Progress | None = None) -> None:
-        """Add documents in the place of those with the same ids, where there are any; they come last from now on."""
+        """Add documents, in place of documents with the same ids; new documents come last in the order."""
 
     @abstractmethod
     def remove(self, doc_ids: Iterable[str]) -> None:
-        """Remove documents; an id that is not there is refused, and then none is removed."""
+        """Remove documents; if an id is missing, raise an error and remove nothing."""
 
     def promote(
         self, model: TextModel | Weights, by: By = "hand", evidence: Evidence | None = None, over: str | None = None
     ) -> Promotion:
-        """Make another model the index's own; an engine that keeps the documents elsewhere has no promotions."""
+        """Make another model the model of the index."""
         raise InputError(f"{self!r} has no promotions; open it with another model, or index the documents anew")
 
     def take_back(self) -> Promotion:
-        """Undo the last promotion; an engine that keeps the documents elsewhere has none."""
+        """Undo the last promotion."""
         raise InputError(f"{self!r} has no promotions, so there is none to take back")
 
     # -- what is in it ------------------------------------------------------------------------------------------
 
     @property
     def promotions(self) -> tuple[Promotion, ...]:
-        """How the index came to its model, the first entry first; empty where it never had another."""
+        """Promotions of the index, the oldest first."""
         return ()
 
     def former_model(self) -> TextModel | Weights | None:
-        """The model that the last promotion put another one in the place of; None where there is none that is kept."""
+        """Model before the last promotion; None without a stored former model."""
         return None
 
     @property
     def model(self) -> TextModel | Weights:
-        """What it scores with."""
+        """Model for scores."""
         return self._model
 
     @property
     def given_model(self) -> TextModel | Weights:
-        """The model that it was opened with, without words that came with documents since."""
+        """Model as opened, without the words of documents added since."""
         return self._model
 
     def _current(self) -> tuple[TextModel | Weights, DocumentView]:
-        """Model and documents as they belong together."""
+        """Return model and documents of one version."""
         return self._model, self._view
 
     @property
     def digest(self) -> str:
-        """What its documents and model are known by where they are on disk; empty where they are not."""
+        """Digest of documents and model on disk; empty for an index in memory."""
         return ""
 
     def __len__(self) -> int:
@@ -119,16 +119,16 @@ class BaseIndex(ABC):
         return isinstance(doc_id, str) and self._view.find(doc_id) is not None
 
     def __iter__(self) -> Iterator[str]:
-        """The ids, in the order in which the documents came."""
+        """Iterate over ids in the order of addition."""
         return self._view.ids()
 
     def row(self, doc_id: str) -> sparse.csr_array:
-        """The words of a document as the index has them, a row of a matrix (1, n_terms)."""
+        """Return the words of a document as a matrix (1, n_terms)."""
         view = self._view
         return view.matrix(row_of(view, doc_id))
 
     def same_row(self, other: BaseIndex, doc_id: str) -> bool:
-        """Whether a document has the very same words in another index over the same vocabulary, or is in neither."""
+        """Return True if a document has equal words in both indexes, or is in neither."""
         if doc_id not in self or doc_id not in other:
             return doc_id not in self and doc_id not in other
         mine, theirs = self.row(doc_id), other.row(doc_id)
@@ -145,7 +145,7 @@ class BaseIndex(ABC):
         return view.stored_fields(row_of(view, doc_id))
 
     def has_column(self, column: str) -> bool:
-        """Whether documents have a stored field of that name, by which `search` can filter."""
+        """Return True if `search` can filter by a stored field."""
         return self._view.has_column(column)
 
     # -- searching ----------------------------------------------------------------------------------------------
@@ -159,20 +159,19 @@ class BaseIndex(ABC):
         where: Where | None = None,
         vector: Any = None,
     ) -> Results:
-        """The k best documents for a text, best first, down to the last one that matches.
+        """Return the k best documents for a text, best first, down to the last match.
 
         Parameters
         ----------
-        text : the query
-        k : how many at most
-        max_terms : look for candidates by so many words of the expanded query only, those that can count most.
-            Scores stay exact; `Results.exact` and `Results.missed` say what may be missing
-        cutoff : end the list at the last match, which is a hit that has a word of the query or at least a twentieth of
-            the best score, numbers of documents not counted: learned weights, above all those of low rank, give every
-            document a score. False fills the list. Runs of `search_many` are never cut
-        where : only among documents that carry these values, by column, see `rows_with`: all columns, and in each of
-            them one of the values. The best of those, not those of the best. Not where an engine keeps the documents
-        vector : the query's own vector, where the model has some; without one it is asked by its words alone
+        text : text of the query
+        k : largest number of hits
+        max_terms : number of words of the expanded query used to find candidates, the strongest first. Scores stay
+            exact; `Results.exact` and `Results.missed` report the risk of missing documents
+        cutoff : end the list at the last match. A match has a word of the query or at least a twentieth of the best
+            score, without numbers of documents. False fills the list, as in `search_many`
+        where : filter by stored fields, column -> values: documents with one of the values in every column. An index
+            in an engine has no filters
+        vector : own vector of the query, for a model with own vectors; None scores by words alone
         """
         searched = self._searched(text, where, vector)
         return self._results(searched, check_integer(k, "k"), max_terms, cutoff)
@@ -180,12 +179,12 @@ class BaseIndex(ABC):
     def search_row(
         self, q: Any, k: int = 10, max_terms: int | None = None, cutoff: bool = False, where: Where | None = None
     ) -> Results:
-        """`search` for a query that is a row of a matrix already; nothing is cut off unless it is asked for."""
+        """Search with a query row instead of a text; the list is not cut off by default."""
         searched = self._searched_row(q, where)
         return self._results(searched, check_integer(k, "k"), max_terms, cutoff)
 
     def hits_of(self, q: Any, doc_ids: Sequence[str]) -> list[Hit]:
-        """Documents as hits of a query that is a row of a matrix, with the scores that a search gives them."""
+        """Return documents as hits of a query row, with the scores of a search."""
         searched = self._searched_row(q)
         view, Q = searched.view, searched.row
         rows = np.array([row_of(view, doc_id) for doc_id in doc_ids], dtype=np.int64)
@@ -197,9 +196,9 @@ class BaseIndex(ABC):
     def search_many(
         self, queries: Mapping[str, str], k: int = 100, max_terms: int | None = None, query_vectors: Any = None
     ) -> SearchRun:
-        """A run for many queries: qid -> doc_id -> score, best first; a query that finds nothing has an empty dict.
+        """Return a run of many queries: qid -> doc_id -> score, best first; empty without hits.
 
-        ``query_vectors`` are their own vectors, as ``tc.fit`` takes them, where the model has some.
+        ``query_vectors`` are own vectors of the queries, as in ``tc.fit``.
         """
         current, view = self._current()
         model = _with_texts(current)
@@ -224,13 +223,15 @@ class BaseIndex(ABC):
         return run
 
     def calibrate(self, queries: Mapping[str, str], qrels: Mapping[str, Mapping[str, int]], k: int = 10) -> Confidence:
-        """Calibrate the confidence of hits, and keep it with the index's model; on disk the model is promoted.
+        """Calibrate the confidence of hits and store the calibration in the index's model.
+
+        On disk, the calibrated model is a promotion.
 
         Parameters
         ----------
-        queries : texts by id, of queries that the model has not learned from
+        queries : id -> text of queries outside the training data
         qrels : grades of documents by query; a hit without a positive grade is wrong
-        k : hits of a query that count, two at least
+        k : number of hits of a query, at least 2
 
         Examples
         --------
@@ -276,28 +277,28 @@ class BaseIndex(ABC):
     def _best(
         self, view: DocumentView, Q: Matrix | QueryRow, queries: ExpandedQueries, k: int, max_terms: int | None
     ) -> list[Best]:
-        """The best documents of each query; Q are the same queries before they were expanded."""
+        """Return the best documents of each query; Q are the queries before expansion."""
 
     def _scores(
         self, view: DocumentView, Q: Matrix | QueryRow, query: ExpandedQueries, rows: DocRows, doc_ids: Sequence[str]
     ) -> NDArray[np.float64]:
-        """Scores of some documents for a lone query, those that `_best` gives them."""
+        """Return scores of documents for a lone query, equal to the scores of `_best`."""
         return view.rescore(query, rows)
 
     # -- explaining ---------------------------------------------------------------------------------------------
 
     def explain(self, text: str, doc_id: str) -> TextExplanation:
-        """Why a document gets its score for a text: pairs of words and what each adds."""
+        """Explain a document's score for a text: pairs of words and their contributions."""
         searched = self._searched(text)
         return searched.why(row_of(searched.view, doc_id))
 
     def versus(self, text: str, doc_id: str, other: str) -> TextExplanation:
-        """Why one document is ahead of another: pairs of words and what each adds to the difference."""
+        """Explain the lead of a document over another: pairs of words and their contributions."""
         searched = self._searched(text)
         return searched.versus(row_of(searched.view, doc_id), row_of(searched.view, other))
 
     def explain_row(self, q: Any, doc_id: str) -> Explanation:
-        """`explain` for a query that is a row of a matrix, in terms of columns."""
+        """Explain a document's score for a query row, in terms of columns."""
         model, view = self._current()
         searched = SearchedQuery(view, None, query_row(checked_rows(q, "q", weights_of(model).shape[0])), ())
         return searched.pairs(row_of(searched.view, doc_id))
@@ -336,7 +337,7 @@ def _among(view: DocumentView, where: Where | None) -> DocumentView:
 
 
 def n_matches(searched: SearchedQuery, rows: DocRows, scores: NDArray[np.float64]) -> int:
-    """How many hits, best first, stand before the end of matches, see `BaseIndex.search`."""
+    """Return the number of hits down to the last match, see `BaseIndex.search`."""
     n, any_query = len(rows), None if searched.model is None else searched.model.any_query
     if any_query is not None:  # a number of a document counts for every query, so it makes no match
         view, query = searched.view, searched.row
@@ -354,25 +355,24 @@ def n_matches(searched: SearchedQuery, rows: DocRows, scores: NDArray[np.float64
 
 
 def query_row(Q: Matrix) -> QueryRow:
-    """The only row of a matrix."""
+    """Return the only row of a matrix."""
     return QueryRow(Q.indptr, Q.indices, Q.data, Q.shape[1])
 
 
 def _without_column(row: QueryRow, column: int) -> QueryRow:
-    """A query without one of its columns."""
     kept = row.indices != column
     return QueryRow(np.array([0, int(kept.sum())]), row.indices[kept], row.data[kept], row.n_columns)
 
 
 def same_columns(searched: SearchedQuery) -> bool:
-    """Whether a column is the same word for queries and documents; a model across languages has two vocabularies."""
+    """Return True if queries and documents share a vocabulary."""
     model = searched.model
     n, m = searched.view.scorer.weights.shape
     return n == m if model is None else model.query_vectorizer is model.doc_vectorizer
 
 
 def best_rows(view: View, queries: ExpandedQueries, k: int, max_terms: int | None) -> list[Best]:
-    """Rows and exact scores of the best, and, where words were left out, by how much a missing one may be better."""
+    """Return rows and exact scores of the best documents, and a bound on the lead of a missed document."""
     if max_terms is None:
         return [(rows, scores, None) for rows, scores in view.search(queries, k)]
     return [_best_by_few(view, queries.one(i), k, max_terms) for i in range(len(queries))]
@@ -402,7 +402,7 @@ def _best_by_few(view: View, query: ExpandedQueries, k: int, max_terms: int) -> 
 
 
 def listed_ids(doc_ids: Iterable[str]) -> list[str]:
-    """Ids to remove; a string, whose letters would be taken for ids, is refused."""
+    """Check the ids for a removal; refuse a single string."""
     if isinstance(doc_ids, str):
         raise InputError(f"remove takes ids, found the string {doc_ids!r}; pass [{doc_ids!r}]")
     return list(doc_ids)
@@ -420,7 +420,7 @@ def weights_of(model: TextModel | Weights) -> Weights:
 
 
 def same_words(one: TextModel | Weights, other: TextModel | Weights) -> bool:
-    """Whether two models have the very same document vectorizer, so that nothing needs to be compared."""
+    """Return True if two models have the same document vectorizer object."""
     if isinstance(one, TextModel) and isinstance(other, TextModel):
         return one.doc_vectorizer is other.doc_vectorizer
     return False

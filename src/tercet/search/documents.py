@@ -1,4 +1,4 @@
-"""Documents on their way into an index: checked, cut into batches, compared with those that are there."""
+"""Documents for an index: validation, batches, and comparison with indexed documents."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Documents by their stored fields: which of them have one of some values in a column.
+"""Filters by stored fields.
 
-Records are kept as JSON without blanks, see `packed_record`, so a value is looked for as the bytes that stand for it.
-No table of values is made or kept, and a column may have as many different ones as there are documents.
+Records are JSON without blanks, see `packed_record`, so a filter searches for the bytes of a value. No table of values
+is built, and a column may have any number of different values.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _ANY_NUMBER: Final = rb"(-?[0-9][-+.0-9eE]*)(?=[,}])"
 
 
 def rows_with(records: PackedStrings, column: str, values: Collection[str]) -> NDArray[np.int64]:
-    """The rows of documents that have one of the values in a column, in ascending order.
+    """Return the rows of documents with one of the values in a column, ascending.
 
-    A value is given as a text: that of a string, ``true`` or ``false``, a number, or two numbers and two dots between
-    them, ``10..20``, of which one may be left out. Time is linear in the bytes of stored fields.
+    A value is a text: a string, ``true`` or ``false``, a number, or a range ``10..20`` with an optional bound. Time is
+    linear in the bytes of stored fields.
 
     Examples
     --------
@@ -73,11 +73,11 @@ def range_in(text: str) -> tuple[float, float] | None:
 
 
 def columns_of(records: PackedStrings) -> dict[str, None]:
-    """The columns of stored fields, in the order in which they come; time is linear in their bytes.
+    """Return the columns of stored fields in the order of appearance, in linear time.
 
     Examples
     --------
-    >>> list(columns_of(PackedStrings.pack(['{"tea":"green","price":1.5}', "", '{"tea":"no \\"name\\":","shelf":2}'])))
+    >>> list(columns_of(PackedStrings.pack(['{"tea":"green","price":1.5}', "", '{"tea":"no \"name\":","shelf":2}'])))
     ['tea', 'price', 'shelf']
     """
     names: dict[bytes, None] = {}
@@ -92,7 +92,7 @@ def columns_of(records: PackedStrings) -> dict[str, None]:
 
 
 def unknown_column(column: str, columns: Collection[str]) -> InputError:
-    """What is wrong with a filter on a column that no document has."""
+    """Return the error for a filter on a missing column."""
     named = ", ".join(repr(name[:80]) for name in islice(columns, _COLUMNS_NAMED))
     more = f" and {len(columns) - _COLUMNS_NAMED} more" if len(columns) > _COLUMNS_NAMED else ""
     there = f"stored fields: {named}{more}" if columns else "stored fields: none"
@@ -100,9 +100,7 @@ def unknown_column(column: str, columns: Collection[str]) -> InputError:
 
 
 def where_of(filters: Iterable[str], is_column: Callable[[str], bool]) -> dict[str, list[str]]:
-    """Values by column of ``column:value``; those on one column are alternatives.
-
-    A column that is there may have colons in its name.
+    """Parse filters ``column:value``; values of the same column are alternatives. Names may have colons.
 
     Examples
     --------
@@ -144,7 +142,7 @@ def _as_text(value: Any, column: str) -> str:
 
 
 def _literals(value: str) -> list[bytes]:
-    """How a record may have a value that is given as a text."""
+    """Return the JSON spellings of a value."""
     literals = [json.dumps(value, ensure_ascii=False)]
     if value in ("true", "false"):
         literals.append(value)
@@ -160,7 +158,7 @@ def _name(column: str) -> bytes:
 
 
 def _found(records: PackedStrings, column: str, value: bytes) -> tuple[NDArray[np.int64], list[bytes]]:
-    """Where a column's name and a value after it stand, at the quote before the name; and the values."""
+    """Find a column's name with a value: positions of the quote before the name, and values."""
     matches = list(re.finditer(re.escape(_name(column)) + value, records.letters.data))
     starts = np.array([match.start() for match in matches], dtype=np.int64)
     opens = np.isin(records.letters[starts - 1], np.frombuffer(_BEFORE, dtype=np.uint8))

@@ -63,7 +63,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Listed:
-    """A segment as the manifest lists it."""
+    """Segment in the manifest."""
 
     name: str
     digest: str
@@ -72,7 +72,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class IndexSettings:
-    """What the manifest says of the whole index, in memory and on disk alike."""
+    """Settings of the whole index in the manifest."""
 
     vectorizer: str
     model: str
@@ -85,7 +85,7 @@ class IndexSettings:
 
 @dataclass(frozen=True)
 class Committed(IndexSettings):
-    """What the manifest says."""
+    """Contents of the manifest."""
 
     segments: tuple[Listed, ...]
     digest: str = ""
@@ -182,7 +182,7 @@ def checked_name(name: str, where: str) -> str:
 
 
 class Folder:
-    """Where an index is kept; reads without a lock, writes under one."""
+    """Folder of an index; reads without a lock, writes with a lock."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         if not isinstance(path, str | os.PathLike) or not os.fspath(path):
@@ -203,7 +203,7 @@ class Folder:
         return self.committed() if os.path.lexists(self.path / MANIFEST_NAME) else None
 
     def lists(self, segment: Segment) -> bool:
-        """Whether a segment is still one of the index."""
+        """Return True for a segment of the current commit."""
         committed = self.committed_or_none()
         of_segment = segment.name, segment.digest
         return committed is not None and any((each.name, each.digest) == of_segment for each in committed.segments)
@@ -239,7 +239,7 @@ class Folder:
         return segment
 
     def read_factors(self, segment: Segment, weights: str, n_components: int, verify: Verify) -> Factors | None:
-        """The latent documents of a segment, or None where nobody has kept them."""
+        """Read the latent documents of a segment; None without a file."""
         path = self._factors_path(segment, weights)
         try:
             bundle = read_bundle(path, kind=INDEX_FACTORS, mapped=True, verify=verify)
@@ -271,7 +271,7 @@ class Folder:
     # -- writing ------------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Make the folders, refusing a place that holds something else."""
+        """Make the folders; refuse a folder with other contents."""
         check_destination(self.path, siblings=FOLDERS)
         if os.path.lexists(self.path / MANIFEST_NAME):
             read_bundle(self.path, kind=INDEX)  # a model, say, is not to be overwritten by an index
@@ -325,7 +325,7 @@ class Folder:
         write_bundle(path, kind=INDEX_FACTORS, meta=meta, arrays={"factors": factors.values})
 
     def write_model(self, model: TextModel | Weights) -> tuple[str, str]:
-        """Write a model unless it is there; returns its name and digest."""
+        """Write a new model; return its name and digest."""
         name = model_name(model)
         path = self.path / MODELS / name
         with contextlib.suppress(BundleError):
@@ -343,7 +343,7 @@ class Folder:
         return write_bundle(self.path, kind=INDEX, meta=meta, arrays=arrays, siblings=FOLDERS)
 
     def clean(self, committed: Committed | None) -> None:
-        """Remove what does not count, left by writers that died or replaced by a commit."""
+        """Remove files outside the commit, of interrupted writers or of former commits."""
         segments = {listed.name for listed in committed.segments} if committed else set()
         models = kept_models(committed.promotions, committed.model) if committed else set()
         for folder in FOLDERS:
@@ -357,7 +357,7 @@ class Folder:
 
 
 def model_fingerprint(model: TextModel | Weights) -> str:
-    """Digest of everything that a model scores with, by which an index knows the model."""
+    """Digest of all scoring parameters of a model."""
     if isinstance(model, Weights):
         return state_digest(model)
     sides = [state_digest(value) for value in (model.query_vectorizer, model.doc_vectorizer, model.weights)]
@@ -368,14 +368,14 @@ def model_fingerprint(model: TextModel | Weights) -> str:
 
 
 def model_name(model: TextModel | Weights) -> str:
-    """The beginning of its fingerprint, by which ``models/`` and promotions have it."""
+    """First letters of the fingerprint, the name of the model in ``models/`` and in promotions."""
     return model_fingerprint(model)[:16]
 
 
 def vectorizer_fingerprint(model: TextModel | Weights, fitted: bool = False) -> str:
-    """What document rows depend on: all of the document vectorizer, or the number of columns where there is none.
+    """Digest of the document vectorizer, or of the number of columns of weights.
 
-    With ``fitted``, words that came after fitting are left out.
+    With ``fitted``, words added after fitting do not count.
     """
     if isinstance(model, Weights):
         return digest_of({"n_terms": model.shape[1]})
@@ -383,7 +383,7 @@ def vectorizer_fingerprint(model: TextModel | Weights, fitted: bool = False) -> 
 
 
 def check_fits(model: TextModel | Weights, vectorizer: str, where: str, fitted: bool = False) -> None:
-    """Refuse a model whose document rows are not those of the index."""
+    """Refuse a model with other document rows than the index."""
     if vectorizer_fingerprint(model, fitted) != vectorizer:
         raise does_not_fit(where)
 

@@ -1,7 +1,7 @@
-"""Words that only later documents have: the vocabulary of an index grows, and every model over it grows with it.
+"""Growth of an index's vocabulary by the words of new documents.
 
-New words have columns behind those of the model. A segment from before has none of them, and a model from before gives
-each of them the weight of a word on itself. So neither documents nor models are made again.
+New words have columns behind the model's columns. Older segments have no entries in new columns, and older models give
+a new word the weight of a word on itself. So neither documents nor models are rebuilt.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tercet.weights import Weights
 
 
 class Growth:
-    """Tokenizes documents for an index, and gives new words a column.
+    """Tokenizes documents for an index and gives new words a column.
 
-    Models with fields, with word maps, with a vocabulary for each side or with limits on words do not grow.
+    Models with fields, word maps, two vocabularies or limits on words do not grow.
 
     Parameters
     ----------
-    model : the model of the index so far
-    counts : word counts of the documents to come, by column, where they were counted already
+    model : current model of the index
+    counts : word counts of new documents by column, if counted already
     """
 
     def __init__(self, model: TextModel, counts: WordCounts | None = None) -> None:
@@ -37,7 +37,7 @@ class Growth:
         self.grows = can_grow(model)
 
     def rows(self, texts: Sequence[str]) -> sparse.csr_array:
-        """The rows of documents over all words so far."""
+        """Return document rows over all current words."""
         if self._counts is not None:
             start, self._n_counted = self._n_counted, self._n_counted + len(texts)
             return self.vectorizer.doc_rows(self._counts.part(start, self._n_counted))
@@ -48,19 +48,19 @@ class Growth:
 
     @property
     def model(self) -> TextModel:
-        """The model over all words so far."""
+        """Model over all current words."""
         if self._model.doc_vectorizer is not self.vectorizer:
             self._model = _grown(self._model, self.vectorizer)
         return self._model
 
 
 def can_grow(model: TextModel) -> bool:
-    """Whether words of new documents can be added to a model."""
+    """Return True if a model can take new words."""
     return model.query_vectorizer is model.doc_vectorizer and model.words is None and model.doc_vectorizer.can_grow
 
 
 def fitted_to(model: TextModel | Weights, committed: Committed, where: str) -> TextModel | Weights:
-    """Return a model over the words of an index, grown by those that are new since; refuse one over other words."""
+    """Return a model grown by the new words of an index; refuse a model over another vocabulary."""
     check_fits(model, committed.vectorizer, where, fitted=True)
     if isinstance(model, Weights):
         return model
@@ -75,14 +75,14 @@ def fitted_to(model: TextModel | Weights, committed: Committed, where: str) -> T
 
 
 def scorer_of(model: TextModel | Weights) -> Scorer:
-    """The scorer of a model, whose latent documents are those of the model before it grew."""
+    """Return the scorer of a model, with the latent documents of the model before growth."""
     if isinstance(model, Weights):
         return Scorer(model)
     return Scorer(model.weights, model.doc_vectorizer.n_added_)
 
 
 def added_words(model: TextModel | Weights) -> AddedWords:
-    """The words of a model that came after it was fitted."""
+    """Return the words added to a model after fitting."""
     return AddedWords([], np.empty(0, np.int64)) if isinstance(model, Weights) else model.doc_vectorizer.added
 
 

@@ -20,7 +20,7 @@ _A_ROW = 6000  # as many take as long as to score one row
 
 
 class Budget:
-    """Number of postings and documents that are still searched in NumPy; afterwards kernels repay their loading."""
+    """Remaining number of postings and documents to search in NumPy, before kernels repay loading."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -35,9 +35,9 @@ budget = Budget(LOADING)  # of the process
 
 
 def search_words(segment: SegmentArrays, query: Words) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
-    """Return each document's sum over the words of a lone query, and the documents with a word.
+    """Return each document's sum over the words of a lone query, and a mask of documents with a word.
 
-    None for the documents with a word: all of those, and no others, have a sum above 0.
+    The mask is None if a document has a word exactly if the sum is above 0.
     """
     starts, docs, values = segment.postings
     n_docs = len(segment.rows.indptr) - 1

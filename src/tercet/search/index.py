@@ -1,4 +1,4 @@
-"""An index of documents that any model over the same vocabulary searches, exactly and with reasons."""
+"""Exact index of documents for any model over the same vocabulary, with explanations."""
 
 from __future__ import annotations
 
@@ -45,10 +45,7 @@ from tercet.weights.scoring import Matrix, as_matrix
 
 
 class IndexState(NamedTuple):
-    """What a search needs, replaced as a whole.
-
-    ``given`` is the model as it was opened, and ``model`` the same over all words of the index.
-    """
+    """State of a search, replaced as a whole: the opened model, the same model over all words, documents."""
 
     given: TextModel | Weights
     model: TextModel | Weights
@@ -56,16 +53,15 @@ class IndexState(NamedTuple):
 
 
 class Index(BaseIndex):
-    """Documents, ready to be searched. Make one with `build`, or read one with `open`.
+    """Documents to search. Make an index with `build`, or read one with `open`.
 
-    Answers are exact: those of scoring every document, for every kind of weights. Ties go to the document that came
-    first. A document that has none of the words to which the query gives weight is never found; with a low-rank part
-    every document with a known word is a candidate. A query without a known word finds nothing.
+    Results are exact for every kind of weights: equal to scoring every document. Ties go to the older document. A hit
+    has a word with weight in the expanded query; with a low-rank part, every document with a known word is a
+    candidate. A query without a known word has no hits.
 
-    Documents may be added, replaced and removed. Words that the model does not know are found, too: the model of the
-    index grows by them, unless it has fields, a word map, two vocabularies or limits on words. An index on disk changes
-    as a whole or not at all, one writer at a time, and whoever has it open keeps what it has until `refresh`. Threads
-    may search at the same time.
+    Documents may be added, replaced and removed. The vocabulary grows by the words of new documents, unless the model
+    has fields, a word map, two vocabularies or limits on words. An index on disk changes atomically, one writer at a
+    time; readers see a change after `refresh`. Threads may search at the same time.
 
     Examples
     --------
@@ -117,15 +113,14 @@ class Index(BaseIndex):
 
         Parameters
         ----------
-        docs : anything that `as_documents` takes, id -> text, records or a frame, or an iterable of (id, text) or (id,
-            text, values by column), which is read once; without a model, an iterator is held in memory, and so are
-            the word counts, 12 bytes for each different word of each document. Other columns of a table are stored
-            fields, and hits give them back
-        model : tokenizes documents and, unless `open` gets another, scores them; None for `TextModel.bm25` of them
-        path : a folder to write; an index that is there is replaced. None keeps everything in memory
-        analyzer : without a model, how texts are tokenized, see `TextModel.bm25`
-        segment_docs : documents in a segment, up to 65,536; so many texts are in memory at a time
-        keep_texts : whether hits can give their texts
+        docs : documents as in `as_documents`, or an iterable of (id, text) or (id, text, values by column), which is
+            read once. Without a model, an iterator is held in memory, with 12 bytes for each different word of each
+            document. Other columns of a table are stored fields
+        model : tokenizes and scores documents; None for `TextModel.bm25` of the documents
+        path : folder to write; an index in the folder is replaced. None keeps the index in memory
+        analyzer : without a model, the tokenizer, see `TextModel.bm25`
+        segment_docs : documents of a segment, up to 65,536; texts of one segment are in memory at a time
+        keep_texts : store texts for hits
         progress : called with the number of documents so far
         """
         check_integer(segment_docs, "segment_docs", 1, MOST_DOCS)
@@ -146,7 +141,7 @@ class Index(BaseIndex):
         segment_docs: int = MOST_DOCS,
         texts: Sequence[str] | None = None,
     ) -> Index:
-        """Index documents that are rows of a matrix already; with `Weights` there are no words, only columns."""
+        """Index the rows of a matrix as documents; with `Weights` the index has columns but no words."""
         check_model(model, TextModel | Weights)
         segments = segments_of_rows(
             ids, D, n_terms(model), check_integer(segment_docs, "segment_docs", 1, MOST_DOCS), texts
@@ -177,15 +172,13 @@ class Index(BaseIndex):
     def open(
         cls, path: str | PathLike[str], model: TextModel | Weights | None = None, verify: Verify = "open"
     ) -> Index:
-        """Read an index; its arrays stay on disk and are mapped.
+        """Read an index; arrays are memory-mapped.
 
         Parameters
         ----------
-        path : its folder
-        model : another model than the one it was made with; its documents must be cut and weighted the same way.
-            Latent documents that are not on disk for it are worked out, see `save_factors`
-        verify : "open" checks every byte, and whatever leads from one array into another, before anything is answered;
-            "never" opens at once and leaves damage unnoticed
+        path : folder of the index
+        model : other model over the same vocabulary. Missing latent documents are computed, see `save_factors`
+        verify : "open" checks every byte and every offset; "never" opens at once without checks
         """
         check_verify(verify)
         if model is not None:
@@ -220,7 +213,7 @@ class Index(BaseIndex):
         return searched.scores(as_matrix(Q), query, rows, doc_ids)
 
     def _searched_by_memory(self, view: DocumentView) -> MemorySearch | None:
-        """The documents of a view by what memory knows of them; None where the model has no memory."""
+        """Return the memory search of a view; None for a model without memory."""
         state, cached = self._state, self._memory_search  # another thread may change both meanwhile
         model, current = state.model, state.view
         memory = model.memory if isinstance(model, TextModel) else None
@@ -251,10 +244,9 @@ class Index(BaseIndex):
         return made
 
     def with_words(self, texts: Sequence[str]) -> Index:
-        """The same documents by a model that also knows the words of some texts, such as queries.
+        """Return an index whose model also knows the words of some texts, such as queries.
 
-        The index itself where its model knows them, or cannot grow. It is for searching; documents are changed in the
-        index before.
+        The result is for searching; change documents in this index.
 
         Examples
         --------
@@ -286,7 +278,7 @@ class Index(BaseIndex):
         )
 
     def refresh(self) -> bool:
-        """See what writers have committed since; whether there was anything."""
+        """Read the changes of other writers; return False without changes."""
         if self._folder is None or self._folder.committed().digest == self._committed.digest:
             return False
         before = self._committed
@@ -296,11 +288,11 @@ class Index(BaseIndex):
         return True
 
     def latest(self, own_model: bool = True) -> Index:
-        """The index as writers have left it, as another object; this one stays what it is. Open segments are shared.
+        """Return the latest version as another object; open segments are shared.
 
         Parameters
         ----------
-        own_model : take over the model that was committed, where that is another by now; False keeps this one
+        own_model : use the committed model; False keeps the model of this object
         """
         copied = Index(self._state, self._committed, self._folder)
         copied._model_digest, copied._memory_search = self._model_digest, self._memory_search
@@ -330,7 +322,7 @@ class Index(BaseIndex):
         return committed, IndexState(given, model, opened(self._folder, committed, scorer, "open", view.entries))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the index to a folder of its own; `open` and ``tc.load`` give it back."""
+        """Write the index to another folder, for `open` and ``tc.load``."""
         folder = Folder(path)
         if self._folder is not None and folder.path.resolve() == self._folder.path.resolve():
             raise InputError(f"{path} is where the index is kept; it is saved already")
@@ -340,7 +332,7 @@ class Index(BaseIndex):
             writer.commit([replace(writer.put(entry.segment), dead=entry.dead) for entry in self._view.entries])
 
     def save_factors(self) -> None:
-        """Keep the latent documents of this model on disk, so that opening the index with it finds them there."""
+        """Store the latent documents of this model, for faster opening."""
         with self._writing() as writer:
             for entry in self._view.entries:
                 writer.keep_factors(entry.segment, entry.factors)
@@ -358,7 +350,7 @@ class Index(BaseIndex):
 
     @property
     def n_unknown_in_memory(self) -> int:
-        """Number of documents that the model's memory knows and the index lacks; searches ignore them."""
+        """Number of documents in the model's memory without a document in the index."""
         searched = self._searched_by_memory(self._view)
         return 0 if searched is None else int((searched.rows < 0).sum())
 
@@ -377,19 +369,19 @@ class Index(BaseIndex):
     # -- changing -----------------------------------------------------------------------------------------------
 
     def add(self, docs: Docs, progress: Progress | None = None) -> None:
-        """Add documents; one whose id is there is refused, and then none is added."""
+        """Add documents; if an id is taken, raise an error and add nothing."""
         self._add(partial(self._segments, docs, progress), False)
 
     def replace(self, docs: Docs, progress: Progress | None = None) -> None:
-        """Add documents in the place of those with the same ids, where there are any; they come last from now on."""
+        """Add documents, in place of documents with the same ids; new documents come last in the order."""
         self._add(partial(self._segments, docs, progress), True)
 
     def add_rows(self, ids: Sequence[str], D: Any, texts: Sequence[str] | None = None) -> None:
-        """`add` for documents that are rows of a matrix already."""
+        """Add the rows of a matrix as documents."""
         self._add(partial(self._segments_of_rows, ids, D, texts), False)
 
     def remove(self, doc_ids: Iterable[str]) -> None:
-        """Remove documents; an id that is not there is refused, and then none is removed. `merge` frees their space."""
+        """Remove documents; if an id is missing, remove nothing. `merge` frees the space."""
         listed = listed_ids(doc_ids)
         with self._writing() as writer:
             view = self._view
@@ -405,22 +397,22 @@ class Index(BaseIndex):
     def promote(
         self, model: TextModel | Weights, by: By = "hand", evidence: Evidence | None = None, over: str | None = None
     ) -> Promotion:
-        """Make a model over the same words the index's own, in one commit; `take_back` puts the one before back.
+        """Make a model over the same words the model of the index, in one commit; see `take_back`.
 
-        Whoever opens the index from now on scores with it, and so does this object, which no other thread should be
-        searching meanwhile: `latest` gives another one. The latest 8 models before it stay in the folder.
+        Do not search this object in other threads meanwhile; `latest` returns another object. The folder keeps 8 former
+        models.
 
         Parameters
         ----------
-        model : its documents must be cut and weighted the same way as those of the index
-        by : "hand", or "rule" where a test decided it
-        evidence : what it rests on
-        over : fingerprint of the model that must be the index's own until then; None for any
+        model : model with the same tokenizer and term weights
+        by : "hand", or "rule" for a decision by a test
+        evidence : evidence of the promotion
+        over : fingerprint of the current model; a different current model is an error. None for any model
 
         Returns
         -------
         Promotion
-            The entry that `promotions` ends with from now on.
+            The new last entry of `promotions`.
 
         Examples
         --------
@@ -448,7 +440,7 @@ class Index(BaseIndex):
             return self._promoted(model, name, digest, by, None, evidence)
 
     def take_back(self) -> Promotion:
-        """Undo the last promotion that counts: the model before it is the index's own again, which is an entry, too."""
+        """Undo the last promotion; the undo is an entry of `promotions` as well."""
         folder = self._own_folder()
         with self._writing():
             committed = self._committed
@@ -464,7 +456,7 @@ class Index(BaseIndex):
             return self._promoted(folder.read_model(name, digest), name, digest, "hand", undone.number, None)
 
     def former_model(self) -> TextModel | Weights | None:
-        """The model that the last promotion put another one in the place of; None where there is none that is kept."""
+        """Return the model before the last promotion; None without a stored former model."""
         committed = self._committed
         if self._folder is None or not committed.promotions:
             return None
@@ -495,7 +487,7 @@ class Index(BaseIndex):
         undoes: int | None,
         evidence: Evidence | None,
     ) -> Promotion:
-        """Commit a model that is in the folder as the index's own."""
+        """Commit a stored model as the model of the index."""
         before = self._committed
         number = before.promotions[-1].number + 1 if before.promotions else 1
         entry = Promotion(number, timestamp(), by, before.model, before.model_digest, name, digest, undoes, evidence)
@@ -543,7 +535,7 @@ class Index(BaseIndex):
 
     @contextmanager
     def _writing(self) -> Iterator[Writer]:
-        """Change the index as it is now, whoever changed it last."""
+        """Lock the index for a change of the latest version."""
         with self._changing, writing(self._folder) as before:
             if self._folder is not None:
                 if before is None:
@@ -556,7 +548,7 @@ class Index(BaseIndex):
 
 @contextmanager
 def _prepared(folder: Folder | None) -> Iterator[None]:
-    """Folders to write to; when nothing comes of it, those that were made are gone again."""
+    """Make the folders of an index; remove new folders after an error."""
     if folder is None:
         yield
         return
@@ -569,7 +561,7 @@ def _prepared(folder: Folder | None) -> Iterator[None]:
 
 
 def _begun(folder: Folder, committed: Committed, before: Committed | None, model: TextModel | Weights) -> Committed:
-    """What a new index says before it has documents: its model is written, and no name is used again."""
+    """Return the first commit of a new index, with a stored model and unused segment names."""
     name, digest = folder.write_model(model)
     first = 0 if before is None else before.next_segment
     return replace(committed, model=name, model_digest=digest, next_segment=first, segments=(), promotions=())

@@ -1,7 +1,7 @@
-"""Search with memory: documents that memory knows by W and past queries, all others by W and matching words.
+"""Search with memory: documents in memory score by W and past queries, all others by W and matching words.
 
-The two kinds are searched apart, each exactly, and merged. Where documents without past queries have no weight of their
-own, there is one search.
+The two groups are searched separately, each exactly, and merged. Without a weight for documents without past queries,
+one search is enough.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ _NOTHING: Best = (np.empty(0, dtype=np.int64), np.empty(0), None)
 
 @dataclass(frozen=True, eq=False)
 class UnseenDocs:
-    """Documents without past queries, and the part that is added to W for them."""
+    """Documents without past queries, and the additional part of W for these documents."""
 
     view: View
     part: Part
 
     def expand(self, Q: sparse.csr_array, queries: ExpandedQueries) -> ExpandedQueries:
-        """Queries that W has expanded, expanded by the part as well."""
+        """Expand queries, already expanded by W, by the part as well."""
         return queries.with_part(self.part.expand_entries(Q))
 
 
 @dataclass(frozen=True, eq=False)
 class MemorySearch:
-    """The documents of a view by what memory knows of them.
+    """Documents of a view, grouped by memory.
 
     Attributes
     ----------
     view : all documents
     memory : past queries
-    rows : row of each document of memory; -1 for a document that the index lacks
-    known : documents that are ranked by W and past queries
-    unseen : all other documents; None where there are none, or where memory gives them no weight
-    is_filtered : whether a filter hides some documents, also some of ``rows``
+    rows : row of each document of memory; -1 for a document outside the index
+    known : documents ranked by W and past queries
+    unseen : all other documents; None without other documents, or without a weight for them
+    is_filtered : True if a filter hides documents, possibly also of ``rows``
     """
 
     view: View
@@ -58,14 +58,14 @@ class MemorySearch:
 
     @classmethod
     def build(cls, view: View, memory: Memory, n_words: int | None, before: MemorySearch | None = None) -> MemorySearch:
-        """Look the documents of memory up.
+        """Look up the documents of memory.
 
         Parameters
         ----------
         view : documents and weights
         memory : past queries
-        n_words : as `Memory.unseen_part` takes it
-        before : the same for another version; nothing is looked up again where documents and memory are those
+        n_words : as in `Memory.unseen_part`
+        before : memory search of another version; reused if documents and memory are the same
         """
         is_same = before is not None and before.memory is memory and _has_documents_of(before.view, view)
         rows = before.rows if before is not None and is_same else view.find_all(memory.ids)
@@ -78,14 +78,14 @@ class MemorySearch:
         return cls(view, memory, rows, view.drop(others.rows()), UnseenDocs(unseen, part))
 
     def filter(self, view: View) -> MemorySearch:
-        """The same for a view of the same segments that has fewer documents."""
+        """Return the memory search of a filtered view of the same segments."""
         if self.unseen is None:
             return replace(self, view=view, known=view, is_filtered=True)
         unseen = replace(self.unseen, view=self.unseen.view.intersect(view))
         return replace(self, view=view, known=self.known.intersect(view), unseen=unseen, is_filtered=True)
 
     def best(self, Q: sparse.csr_array, queries: ExpandedQueries, k: int, max_terms: int | None) -> list[Best]:
-        """The k best documents of each query, as `best_rows` gives them."""
+        """Return the k best documents of each query, as `best_rows` does."""
         remembered = self.memory.scores(Q)
         # Documents that memory moves down leave room for others.
         n_lowered = int(np.diff(np.append(0, np.cumsum(remembered.data < 0))[remembered.indptr]).max())
@@ -110,7 +110,7 @@ class MemorySearch:
         remembered: NDArray[np.int64],
         amounts: NDArray[np.float64],
     ) -> Best:
-        """The k best of all, where memory adds ``amounts`` to the documents ``remembered``."""
+        """Return the k best of all documents; memory adds ``amounts`` to the documents ``remembered``."""
         rows, totals = np.concatenate([known[0], unseen[0]]), np.concatenate([known[1], unseen[1]])
         at = _positions(rows, remembered)
         totals[at[at >= 0]] += amounts[at >= 0]
@@ -134,7 +134,7 @@ class MemorySearch:
     def scores(
         self, Q: sparse.csr_array, query: ExpandedQueries, listed: DocRows, doc_ids: Sequence[str]
     ) -> NDArray[np.float64]:
-        """Exact scores of documents for a lone query, those that `best` gives them."""
+        """Return exact scores of documents for a lone query, equal to the scores of `best`."""
         rows = listed.astype(np.int32)
         scores = self.view.rescore(query, rows)
         columns = [self.memory.ids.find(doc_id) for doc_id in doc_ids]
@@ -153,7 +153,7 @@ def _best_of(view: View, queries: ExpandedQueries, k: int, max_terms: int | None
 
 
 def _positions(rows: DocRows, sought: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Position of each row that is sought among others; -1 for one that is not there."""
+    """Return the position of each sought row among other rows; -1 for a missing row."""
     if not rows.size:
         return np.full(sought.size, -1)
     order = np.argsort(rows)
@@ -162,13 +162,13 @@ def _positions(rows: DocRows, sought: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _ceiling(answer: Best) -> float:
-    """The score that no document without a place in an answer is above."""
+    """Upper bound of the score of a document outside an answer."""
     rows, scores, missed = answer
     above = missed or 0.0
     return float(scores[-1]) + above if rows.size else above
 
 
 def _has_documents_of(one: View, other: View) -> bool:
-    """Whether two views have the same documents under the same rows."""
+    """Return True if two views have the same documents under the same rows."""
     both = zip(one.entries, other.entries, strict=False)
     return one.has_segments_of(other) and all(np.array_equal(entry.dead, there.dead) for entry, there in both)

@@ -1,4 +1,4 @@
-"""Promotions: which model became an index's own, when, by whom and on what evidence; and the one to go back to."""
+"""Promotions of models: time, origin, evidence and the way back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ By = Literal["hand", "rule"]
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a promotion rests on: how often the model won, lost and tied against the one before, query by query."""
+    """Wins, losses and ties of a promoted model against its predecessor, query by query."""
 
     wins: Annotated[int, Bounds(0)]
     losses: Annotated[int, Bounds(0)]
@@ -28,16 +28,16 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Promotion:
-    """An entry of the list that a manifest keeps.
+    """Entry in the manifest.
 
     Attributes
     ----------
-    number, time : from 1, and in UTC
-    by : "hand", or "rule" where a test decided it
-    before, after : fingerprints of the model that was the index's own and of the one that is since then
-    before_digest, after_digest : of their bundles, which are in ``models/`` under their fingerprints
-    undoes : the entry that this one takes back, if it takes one back
-    evidence : where there was any
+    number, time : number from 1, time in UTC
+    by : "hand", or "rule" for a decision by a test
+    before, after : fingerprints of the former and of the new model
+    before_digest, after_digest : digests of the models' bundles in ``models/``
+    undoes : number of an undone entry, or None
+    evidence : evidence, or None
     """
 
     number: int
@@ -52,7 +52,7 @@ class Promotion:
 
     @property
     def name(self) -> str:
-        """What it is known by elsewhere, as in the journal of a service."""
+        """Name of the promotion elsewhere, as in the journal of a service."""
         return f"{self.number}:{self.after}"
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class Promotion:
 
 
 def last_to_undo(promotions: Sequence[Promotion]) -> Promotion | None:
-    """The latest entry that counts: it takes none back and was not taken back.
+    """Return the latest entry in force: not an undo, and not undone.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def last_to_undo(promotions: Sequence[Promotion]) -> Promotion | None:
 
 
 def kept_models(promotions: Sequence[Promotion], current: str) -> set[str]:
-    """Fingerprints of the models that stay in a folder: the index's own and the latest `KEPT_MODELS` before it.
+    """Return fingerprints of stored models: the current model and the latest `KEPT_MODELS` before.
 
     Examples
     --------

@@ -17,20 +17,19 @@ from tercet.search.stored_fields import packed_record, unpacked_record
 def rerank(model: TextModel, query: str, docs: Any) -> Results:
     """Order documents for a query by the scores of a model, best first.
 
-    All documents come back, those without a matching word too; ties keep the order given. The score of a document
-    depends on the model, the query and the document alone, as in `TextModel.rank`: words that the model does not know
-    do not count.
+    All documents are returned, also without a matching word; ties keep the given order. A score depends on the model,
+    the query and the document alone, as in `TextModel.rank`; unknown words have no weight.
 
     Parameters
     ----------
-    model : a text model, as `tc.fit` or `tc.load` gives it
+    model : text model of `tc.fit` or `tc.load`
     query : text of the query
-    docs : candidates: id -> text, records, a frame or whatever `tc.as_documents` takes. Memory knows documents by id.
-        A model with fields or numbers takes records
+    docs : candidates: id -> text, records, a frame, as in `tc.as_documents`. Memory knows documents by id. A model with
+        fields or numbers takes records
 
     Returns
     -------
-    Hits, as `Index.search` gives them; empty without documents.
+    Hits as in `Index.search`; empty without documents.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a search gives back."""
+"""Results of a search: hits, runs and explanations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TEXT_SHOWN: Final = 120
 
 
 class DocumentView(Protocol):
-    """What searching and explaining ask of documents, wherever they are kept. A row stands for a document."""
+    """Interface of documents for searches and explanations. A row stands for a document."""
 
     @property
     def scorer(self) -> Scorer: ...
@@ -41,17 +41,17 @@ class DocumentView(Protocol):
     def __len__(self) -> int: ...
 
     def find(self, doc_id: str) -> int | None:
-        """The row of a document, or None."""
+        """Return the row of a document, or None."""
         ...
 
     def ids(self) -> Iterator[str]:
-        """The ids, in the order in which the documents came."""
+        """Iterate over ids in the order of addition."""
         ...
 
     def doc_ids(self, rows: DocRows) -> Sequence[str]: ...
 
     def text(self, row: int) -> str | None:
-        """The text, or None where texts are not kept."""
+        """Return the text, or None without stored texts."""
         ...
 
     def stored_fields(self, row: int) -> Record:
@@ -59,15 +59,15 @@ class DocumentView(Protocol):
         ...
 
     def has_column(self, column: str) -> bool:
-        """Whether documents can be filtered by a column."""
+        """Return True if documents can be filtered by a column."""
         ...
 
     def filter(self, where: Mapping[str, Collection[str]]) -> DocumentView:
-        """The documents that have one of the values in each of the columns."""
+        """Return the documents with one of the values in each of the columns."""
         ...
 
     def terms(self, row: int) -> NDArray[np.int32]:
-        """The columns that a document has."""
+        """Return the columns of a document."""
         ...
 
     def matrix(self, row: int) -> sparse.csr_array:
@@ -80,7 +80,7 @@ class DocumentView(Protocol):
 
 
 class HitSource(Protocol):
-    """A query and documents by row, of which hits ask for reasons and contents."""
+    """Query and documents by row, for reasons and contents of hits."""
 
     def why(self, row: int) -> TextExplanation: ...
 
@@ -91,8 +91,9 @@ class HitSource(Protocol):
 
 @dataclass(frozen=True, init=False)
 class Hit:
-    """A document that was found: its id, its score and, when asked for, its text, its stored fields and the reasons for
-    the score. ``confidence`` is the probability that it answers the query; None without a calibrated model.
+    """Document in the results: id, score and, on demand, text, stored fields and reasons.
+
+    ``confidence`` is the probability of an answer to the query; None without a calibrated model.
 
     Examples
     --------
@@ -114,22 +115,22 @@ class Hit:
 
     @property
     def why(self) -> TextExplanation:
-        """The pairs of words behind the score, largest first; they sum to it. Worked out anew each time."""
+        """Contributions of pairs of words, largest first; their sum is the score. Computed on each access."""
         return self._query.why(self._row)
 
     @property
     def text(self) -> str:
-        """The document, as it was indexed."""
+        """Text of the document."""
         return text_of(self.doc_id, self.kept_text)
 
     @property
     def kept_text(self) -> str | None:
-        """The document, or None where the index keeps no texts."""
+        """Text of the document, or None without stored texts."""
         return self._query.text(self._row)
 
     @property
     def stored_fields(self) -> Record:
-        """Stored fields of the document, by column: those its table had beside the text; empty values are left out."""
+        """Stored fields of the document by column, without empty values."""
         return self._query.stored_fields(self._row)
 
     def _repr_html_(self) -> str:
@@ -137,21 +138,21 @@ class Hit:
 
 
 def text_of(doc_id: str, kept: str | None) -> str:
-    """The text of a document, or an error where the index keeps none."""
+    """Return the text of a document, or raise an error for an index without texts."""
     if kept is None:
         raise InputError(f"the index keeps no texts, so there is none of {doc_id!r}")
     return kept
 
 
 class Results(list[Hit]):
-    """Hits, best first. A notebook shows them as a table; `to_frame` makes a frame of them.
+    """Hits, best first. A notebook shows a table; `to_frame` makes a frame.
 
     Attributes
     ----------
-    unknown : words of the query that the model does not know, each once, in order
-    exact : False when ``max_terms`` left words out, so that a document that belongs here may be missing
-    missed : by how much at most a missing document's score is above that of the last hit; 0 when exact
-    left_off : how many hits below the last match were left off, see `BaseIndex.search`
+    unknown : unknown words of the query, each once, in order
+    exact : False if a missing document could belong among the hits, because of ``max_terms``
+    missed : bound on the lead of a missing document over the last hit; 0 for exact results
+    left_off : number of hits below the last match, see `BaseIndex.search`
 
     Examples
     --------
@@ -173,10 +174,10 @@ class Results(list[Hit]):
         self.unknown, self.exact, self.missed, self.left_off = unknown, exact, missed, left_off
 
     def to_frame(self) -> Any:
-        """A frame of pandas, else of polars, else an Arrow table, whichever is installed.
+        """Return a frame of pandas, else of polars, else an Arrow table.
 
         Columns are ``doc_id``, ``score``, ``confidence`` of a calibrated model, ``text`` of an index with texts, and
-        stored fields; a field that has one of these names is called ``stored_fields.NAME``.
+        stored fields; a field with one of these names is called ``stored_fields.NAME``.
 
         Examples
         --------
@@ -221,7 +222,7 @@ class Results(list[Hit]):
 
 
 class SearchRun(dict[str, dict[str, float]]):
-    """``{qid: {doc_id: score}}``, best first, of the queries it was made for.
+    """Results of many queries: ``{qid: {doc_id: score}}``, best first.
 
     Examples
     --------
@@ -246,7 +247,7 @@ class SearchRun(dict[str, dict[str, float]]):
 
     @cached_property
     def unknown(self) -> dict[str, tuple[str, ...]]:
-        """The words that the model does not know, of each query that has some; worked out when asked for."""
+        """Unknown words by query, for queries with unknown words; computed on demand."""
         unknown_words = self._model.query_vectorizer.unknown_words
         unknown = {qid: tuple(unknown_words(text)) for qid, text in self._queries.items()}
         return {qid: words for qid, words in unknown.items() if words}
@@ -254,7 +255,7 @@ class SearchRun(dict[str, dict[str, float]]):
 
 @dataclass(frozen=True, eq=False)
 class SearchedQuery:
-    """A query and the documents it was asked of; hits keep it for whoever wants reasons."""
+    """Query and searched documents, for reasons and contents of hits."""
 
     view: DocumentView
     model: TextModel | None
@@ -289,7 +290,7 @@ class SearchedQuery:
         )
 
     def versus(self, row: int, other: int) -> TextExplanation:
-        """What one document has over another: the pairs add up to the difference of their scores."""
+        """Explain the lead of a document over another; the pairs sum to the difference."""
         mine, theirs = self.pairs(row), self.pairs(other)
         merged = merge_pairs(
             [

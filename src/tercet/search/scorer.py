@@ -73,7 +73,7 @@ class LatentPart:
 
 @dataclass(frozen=True, eq=False)
 class ExpandedQueries:
-    """What some queries ask of documents: the weighted words of each plain part, and latent vectors.
+    """Expanded queries: the weighted words of each plain part, and latent vectors.
 
     Query i has from part p the entries from starts[i, p] to stops[i, p] of ``terms`` and ``weights``; the latent
     vectors of each low-rank part are (n_q, n_components).
@@ -90,6 +90,8 @@ class ExpandedQueries:
 
     @property
     def most_terms(self) -> int:
+        if len(self) == 1:
+            return sum(b - a for a, b in zip(self.starts[0].tolist(), self.stops[0].tolist(), strict=True))
         return int((self.stops - self.starts).sum(axis=1).max(initial=0))
 
     def one(self, i: int) -> ExpandedQueries:
@@ -110,12 +112,12 @@ class ExpandedQueries:
         return parts
 
     def entries(self) -> NDArray[np.int64]:
-        """Where the entries of a lone query are."""
+        """Return the positions of the entries of a lone query."""
         pieces = [np.arange(a, b) for a, b in zip(self.starts[0], self.stops[0], strict=True)]
         return np.concatenate([np.empty(0, np.int64), *pieces])
 
     def with_part(self, rows: CsrRows) -> ExpandedQueries:
-        """The queries with the words of one more plain part, a row for each query."""
+        """Return the queries with the words of another plain part, a row for each query."""
         more = _assembled([rows], len(self), self.latent)
         return replace(
             self,
@@ -133,10 +135,10 @@ class ExpandedQueries:
 
 
 class Scorer:
-    """Splits weights into parts that expand a query to words and parts of low rank.
+    """Splits weights into plain parts, for expanding queries to words, and low-rank parts.
 
-    The fingerprint names latent documents. It leaves out the last ``n_added`` words where parts of low rank know
-    nothing of them, so that the latent documents of before are found again.
+    The fingerprint names latent documents. The last ``n_added`` words, unknown to low-rank parts, do not change the
+    fingerprint.
     """
 
     def __init__(self, weights: Weights, n_added: int = 0) -> None:
@@ -157,13 +159,13 @@ class Scorer:
         self.fingerprint = state_digest(Weights(fitted)) if fitted else ""
 
     def with_part(self, part: Part) -> Scorer:
-        """The scorer with one more plain part; latent documents stay those of this scorer."""
+        """Return the scorer with another plain part and the same latent documents."""
         other = copy(self)
         other.weights, other.plain = Weights([*self.weights.parts, part]), [*self.plain, part]
         return other
 
     def factors(self, D: Matrix) -> NDArray[np.float32]:
-        """What a segment keeps of its documents for this W, (n_d, n_components)."""
+        """Return latent documents for a segment, (n_d, n_components)."""
         with np.errstate(over="ignore"):
             factors = np.hstack([part.factors(D) for part in self.latent]).astype(np.float32)
         if not np.isfinite(factors).all():
@@ -171,7 +173,7 @@ class Scorer:
         return factors
 
     def expand(self, Q: Matrix | QueryRow) -> Iterator[ExpandedQueries]:
-        """The queries, as many at a time as take little memory when they are expanded to all words."""
+        """Expand queries, in blocks of bounded memory."""
         thin = all(part.is_diagonal for part in self.plain)
         height = 1024 if thin else max(1, _EXPANDED_BYTES // (8 * max(1, self.n_terms)))
         for start in range(0, Q.shape[0], height):
@@ -188,10 +190,10 @@ class Scorer:
         listed: NDArray[np.int32],
         docs: CsrRows | None,
     ) -> NDArray[np.float64]:
-        """Scores of listed rows in double precision, for a lone query.
+        """Return scores of listed rows in double precision, for a lone query.
 
-        Kernels score where the query is laid out over ``words``, and NumPy scores where it is not. ``docs`` are the
-        same documents once more, for low-rank parts.
+        Kernels score a query spread over ``words``, NumPy a query without ``words``. ``docs`` are the same documents
+        for low-rank parts.
         """
         if words is None:
             scores = in_numpy.score_rows(rows, listed, query.words())
@@ -205,12 +207,12 @@ class Scorer:
 
 
 class ExactScores:
-    """Scores of documents that come as rows of a matrix, the very bits that an index gives them.
+    """Scores of documents as rows of a matrix, equal to the bit to the scores of an index.
 
     Parameters
     ----------
-    scorer : of the weights
-    query : one query, as `Scorer.expand` gives it
+    scorer : scorer of the weights
+    query : expanded query of `Scorer.expand`
     """
 
     def __init__(self, scorer: Scorer, query: ExpandedQueries) -> None:
@@ -222,7 +224,7 @@ class ExactScores:
 
     @property
     def totals(self) -> NDArray[np.float64]:
-        """What the query gives to each of its ``terms``, all plain parts together."""
+        """Weights of the query's ``terms``, summed over all plain parts."""
         return self._words[:, self.terms].sum(axis=0)
 
     def __call__(self, D: sparse.csr_array) -> NDArray[np.float64]:

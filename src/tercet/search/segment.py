@@ -1,4 +1,4 @@
-"""A part of an index that never changes: up to 65,536 documents, by word, by row, by id, texts and stored fields."""
+"""Immutable part of an index: up to 65,536 documents by word, by row and by id, texts and stored fields."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_SEGMENTS: Final = 2**15 - 1  # of an index, so that four bytes name a segme
 
 @dataclass(frozen=True)
 class StoredSegment:
-    """What stands beside the arrays of a segment on disk; those may be mapped, and are looked at one by one."""
+    """Metadata of a segment on disk."""
 
     vectorizer: str
     n_docs: Annotated[int, Bounds(1, MOST_DOCS)]
@@ -46,10 +46,10 @@ class StoredSegment:
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """Documents in the order in which they came; the arrays are those that ``kernels/postings.py`` names.
+    """Documents in the order of addition; ``kernels/postings.py`` names the arrays.
 
-    ``limits`` are the most words that a document has, and a bound of the lengths of their vectors.
-    ``name`` and ``digest`` are those it has on disk, empty while it is only in memory.
+    ``limits`` are the largest number of words of a document and a bound on the length of document vectors. ``name`` and
+    ``digest`` refer to the files; both are empty in memory.
     """
 
     postings: CsrRows
@@ -65,7 +65,7 @@ class Segment:
 
     @property
     def kernel_arrays(self) -> SegmentArrays:
-        """As kernels take them."""
+        """Arrays for kernels."""
         return SegmentArrays(self.postings, self.bounds, self.rows, self.limits)
 
     @property
@@ -98,7 +98,7 @@ class Segment:
         return cls(CsrRows(starts, docs, values), bounds, rows, PackedIds.pack(ids), packed, limits, columns)
 
     def widened(self, n_terms: int) -> Segment:
-        """The same documents over more words, none of which they have."""
+        """Return the same documents over a larger vocabulary."""
         if n_terms == self.n_terms:
             return self
         n_more, starts = n_terms - self.n_terms, self.postings.indptr
@@ -125,7 +125,7 @@ class Segment:
         return matrix
 
     def rows_with(self, column: str, values: Collection[str]) -> NDArray[np.uint16]:
-        """Documents that carry one of the values in a column; the latest of these answers are kept."""
+        """Return documents with one of the values in a column; the latest answers are cached."""
         if self.stored_fields is None:
             return np.empty(0, dtype=np.uint16)
         key = column, frozenset(values)
@@ -163,7 +163,7 @@ class Segment:
 
     @classmethod
     def from_bundle(cls, bundle: Bundle, name: str, vectorizer: str, verify: bool) -> Segment:
-        """The segment that a mapped bundle holds; with ``verify`` every number that leads somewhere is looked at."""
+        """Read a segment from a mapped bundle; ``verify`` checks every offset."""
         where = str(bundle.path)
         stored = decode(StoredSegment, bundle.meta, where=where)
         n, n_terms = stored.n_docs, stored.n_terms
@@ -199,7 +199,7 @@ class Segment:
         return segment
 
     def _check(self, where: str) -> None:
-        """Nothing leads out of an array, whoever wrote it."""
+        """Check all offsets."""
         for name, (starts, members, _), most in (
             ("postings", self.postings, self.n_docs),
             ("rows", self.rows, self.n_terms),

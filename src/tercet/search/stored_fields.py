@@ -1,4 +1,4 @@
-"""Stored fields: the columns of their table that are not searched, one JSON object for each."""
+"""Stored fields: table columns without search, one JSON object for each document."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_BYTES: Final = 2**16  # that a document may carry along, as JSON
 
 
 def packed_record(stored_fields: Any, doc_id: str) -> str:
-    """Values by column as an index keeps them, those that are empty left out; an empty string for none.
+    """Return values by column as JSON without empty values; an empty string without values.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def packed_record(stored_fields: Any, doc_id: str) -> str:
 
 
 def shown_record(record: Mapping[str, Any], most: int) -> str:
-    """Values by column in one line, as many whole ones as have room, and how many have not.
+    """Return values by column in one line of bounded length, and the number of omitted values.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def shown_record(record: Mapping[str, Any], most: int) -> str:
 
 
 def unpacked_record(packed: str, where: str) -> Record:
-    """What `packed_record` made; anything else raises `DamagedBundleError`."""
+    """Read a record of `packed_record`; anything else raises `DamagedBundleError`."""
     try:
         record = json.loads(packed) if packed else {}
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""What a search looks at: segments, the documents in them that are no more, and a model. It never changes."""
+"""Immutable view of an index for searches: segments, removed documents and a model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LONGEST_QUERY, _LONGEST_DOC = 1e20, 1e15  # of latent vectors whose products su
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """Latent documents of a segment, float32 (n_docs, n_components), and the largest length among them."""
+    """Latent documents of a segment, float32 (n_docs, n_components), and the largest length."""
 
     values: NDArray[np.float32]
     max_length: float
@@ -48,7 +48,7 @@ class Factors:
 
 @dataclass(frozen=True, eq=False)
 class LiveSegment:
-    """A segment in an index: its dead rows in ascending order, and its factors where the model has low-rank parts."""
+    """Segment in an index: removed rows in ascending order, and factors for low-rank parts."""
 
     segment: Segment
     dead: NDArray[np.uint16] = field(default_factory=lambda: _NONE_DEAD)
@@ -68,12 +68,12 @@ class LiveSegment:
         return np.flatnonzero(kept)
 
     def candidates(self) -> NDArray[np.int64]:
-        """Rows that are alive and have a word."""
+        """Return live rows with a word."""
         worded = np.flatnonzero(np.diff(self.segment.rows.indptr))
         return np.setdiff1d(worded, self.dead, assume_unique=True) if self.dead.size else worded
 
     def filter(self, where: Mapping[str, Collection[str]]) -> LiveSegment:
-        """With all rows dead that do not have one of the values in each of the columns."""
+        """Remove all rows without one of the values in each of the columns."""
         hidden = np.zeros(self.segment.n_docs, dtype=bool)
         hidden[self.dead] = True
         for column, values in where.items():
@@ -91,10 +91,10 @@ class LiveSegment:
 
 
 class Workspace:
-    """Arrays that a search writes to; one search at a time has it.
+    """Arrays for one search at a time.
 
-    They are one piece of memory of more than a megabyte, which allocators keep apart from all that is small: every
-    version of a model has its own, and where one was among others it would leave a hole.
+    The arrays are one block of more than a megabyte, so that allocators keep the block apart from small objects: each
+    version of a model has a block, and blocks among small objects would leave holes.
     """
 
     def __init__(self, scorer: Scorer) -> None:
@@ -116,8 +116,8 @@ class Workspace:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Segments in the order in which their documents came; a document's row is 65,536 times the number of its segment,
-    plus its row there.
+    """Segments in the order of addition; a document's row is 65,536 times the segment's number plus the row in the
+    segment.
 
     Threads may search at the same time.
     """
@@ -145,7 +145,7 @@ class View:
         return None
 
     def find_all(self, ids: PackedIds) -> NDArray[np.int64]:
-        """The row of each of many documents; -1 for one that is not there."""
+        """Return the row of each document; -1 for a missing document."""
         rows = np.full(len(ids), -1, dtype=np.int64)
         for number, entry in enumerate(self.entries):
             local, listed = entry.segment.ids.shared(ids)
@@ -154,7 +154,7 @@ class View:
         return rows
 
     def has_rows(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether documents are in this view, by row; -1 is none."""
+        """Return True for each row in this view; -1 is no row."""
         present = rows >= 0
         for number, entry in enumerate(self.entries):
             here = np.flatnonzero(rows // MOST_DOCS == number)
@@ -164,7 +164,7 @@ class View:
         return present
 
     def position(self, doc_id: str) -> tuple[Segment, int] | None:
-        """The segment of a document and its row there, or None."""
+        """Return the segment of a document and the row in the segment, or None."""
         row = self.find(doc_id)
         return None if row is None else (self.entries[row // MOST_DOCS].segment, row % MOST_DOCS)
 
@@ -196,26 +196,26 @@ class View:
         return column in self._columns
 
     def filter(self, where: Mapping[str, Collection[str]]) -> View:
-        """The same as if documents that do not have one of the values in each of the columns were no more."""
+        """Return the view without documents that lack one of the values in a column."""
         for column in where:
             if not self.has_column(column):
                 raise unknown_column(column, self._columns)
         return replace(self, entries=tuple(entry.filter(where) for entry in self.entries))
 
     def drop(self, rows: NDArray[np.int64]) -> View:
-        """The same as if the documents of some rows were no more."""
+        """Return the view without some rows."""
         entries, numbers = list(self.entries), rows // MOST_DOCS
         for number in np.unique(numbers):
             entries[number] = entries[number].drop(rows[numbers == number] % MOST_DOCS)
         return replace(self, entries=tuple(entries))
 
     def intersect(self, other: View) -> View:
-        """The same as if documents that are not in another view of the same segments were no more."""
+        """Return the view without documents missing in another view of the same segments."""
         both = zip(self.entries, other.entries, strict=True)
         return replace(self, entries=tuple(entry.drop(there.dead) for entry, there in both))
 
     def has_segments_of(self, other: View) -> bool:
-        """Whether a row means the same document in another view, unless it is dead there."""
+        """Return True if rows mean the same documents in another view, apart from removed documents."""
         return [entry.segment for entry in self.entries] == [entry.segment for entry in other.entries]
 
     def terms(self, row: int) -> NDArray[np.int32]:
@@ -320,7 +320,7 @@ class View:
         return _ranked(np.concatenate(rows), np.concatenate(scores), k)
 
     def _best_with_latent(self, query: ExpandedQueries, k: int, short: bool) -> RankedRows:
-        """Stored factors are in single precision: they find who may be among the best, and those are scored exactly."""
+        """Find candidates by factors in single precision, and score the candidates exactly."""
         latent = np.concatenate([vectors[0] for vectors in query.latent])
         length = float(np.linalg.norm(latent))
         longest = max(entry.factors.max_length for entry in self.entries if entry.factors is not None)
@@ -338,7 +338,7 @@ class View:
         return _ranked(candidates, self.rescore(query, candidates), k)
 
     def _near_in_numpy(self, query: ExpandedQueries, _k: int, latent: NDArray[np.float32], _slack: float) -> RankedRows:
-        """Documents that may be among the best, and their scores by stored factors."""
+        """Return possible best documents and their scores by stored factors."""
         rows, scores, words = [], [], query.words()
         for number, entry in enumerate(self.entries):
             assert entry.factors is not None
@@ -349,7 +349,7 @@ class View:
         return np.concatenate(rows), np.concatenate(scores)
 
     def _near_by_kernel(self, query: ExpandedQueries, k: int, latent: NDArray[np.float32], slack: float) -> RankedRows:
-        """The same; documents that are far below the best are left out."""
+        """Do the same by a kernel, without documents far below the best."""
         heap, size = Heap(np.empty(k), np.empty(k, dtype=np.int32)), 0
         rows, scores = [], []
         with self._workspace() as workspace, _laid_out(query, workspace) as union:
@@ -369,14 +369,14 @@ class View:
         return np.concatenate(rows), np.concatenate(scores)
 
     def _best_of_all(self, query: ExpandedQueries, k: int) -> RankedRows:
-        """The same where single precision would overflow: every document is scored."""
+        """Score every document, if single precision would overflow."""
         rows = [number * MOST_DOCS + entry.candidates() for number, entry in enumerate(self.entries)]
         candidates = np.concatenate(rows).astype(np.int32)
         return _ranked(candidates, self.rescore(query, candidates), k)
 
 
 def _table(entries: Sequence[LiveSegment], first: int = 0) -> SegmentTable:
-    """Where segments lie, as kernels take them; the first has this number."""
+    """Return the segments' addresses for kernels; the first segment has the number ``first``."""
     rows = [
         table_row(entry.segment.kernel_arrays, entry.dead, number * MOST_DOCS)
         for number, entry in enumerate(entries, first)
@@ -390,7 +390,7 @@ def _ranked(rows: NDArray[np.int32], scores: NDArray[np.float64], k: int) -> Ran
 
 
 def _scratch(n: int, k: int) -> tuple[NDArray[np.int32], tuple[NDArray[np.generic], ...]]:
-    """Room for the words of a query, each once, and what `search_segment` wants after the sums."""
+    """Allocate the words of a query and the scratch arrays of `search_segment`."""
     ratio = np.empty(n + 1, dtype=np.float32)
     return np.empty(n, dtype=np.int32), (
         np.empty(n + 1, dtype=np.int32),

@@ -1,4 +1,4 @@
-"""Changing an index: new segments first, then the one commit, then tidying up."""
+"""Changes of an index: new segments first, then one commit, then cleaning up."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NONE_DEAD = np.empty(0, dtype=np.uint16)
 
 
 class Writer:
-    """Puts segments where the index is kept, or into memory where it has no folder, and commits a list of them."""
+    """Writes segments to the index folder, or keeps segments in memory, and commits a list of segments."""
 
     def __init__(self, folder: Folder | None, committed: Committed, scorer: Scorer) -> None:
         self.folder, self.committed, self.scorer = folder, committed, scorer
@@ -31,7 +31,7 @@ class Writer:
         self.model: TextModel | None = None  # the one that has taken in new words
 
     def with_words(self, segments: Iterable[Segment], growth: Growth) -> Iterator[Segment]:
-        """Segments to put, each after the words that its documents bring are taken in."""
+        """Yield segments to write, after adding the words of their documents to the vocabulary."""
         for segment in segments:
             words = growth.vectorizer.added
             if len(words.words) > len(self.committed.added.words):
@@ -41,7 +41,7 @@ class Writer:
             yield segment
 
     def put(self, segment: Segment) -> LiveSegment:
-        """Write a segment and its latent documents; what is written is mapped, and the memory given back."""
+        """Write a segment and its latent documents; written arrays are mapped and memory is freed."""
         factors = made_factors(segment, self.scorer)
         if self.folder is None:
             return LiveSegment(segment, factors=factors)
@@ -52,11 +52,11 @@ class Writer:
         return LiveSegment(segment, factors=self.keep_factors(segment, factors))
 
     def put_new(self, pieces: Iterable[LiveSegment | Segment]) -> list[LiveSegment]:
-        """Segments of an index: those that are new are written, the others stay as they are."""
+        """Write the new segments among some segments."""
         return [self.put(piece) if isinstance(piece, Segment) else piece for piece in pieces]
 
     def keep_factors(self, segment: Segment, factors: Factors | None) -> Factors | None:
-        """Write the latent documents of a segment unless they are there."""
+        """Write the latent documents of a segment, if missing on disk."""
         if self.folder is None or factors is None:
             return factors
         weights, n_components = self.scorer.fingerprint, self.scorer.n_components
@@ -78,7 +78,7 @@ class Writer:
 
 @contextmanager
 def writing(folder: Folder | None) -> Iterator[Committed | None]:
-    """Have an index to oneself; gives what is committed. What was written is removed again when it is not committed."""
+    """Lock an index and yield the current commit. After an error, written files are removed."""
     if folder is None:
         yield None
         return
@@ -104,7 +104,7 @@ def writing(folder: Folder | None) -> Iterator[Committed | None]:
 def added(
     entries: Sequence[LiveSegment], segments: Iterable[Segment], writer: Writer, replacing: bool
 ) -> list[LiveSegment]:
-    """Entries with new segments behind them; ids that are there are refused, or their documents die."""
+    """Return entries followed by new segments; taken ids are an error, or the old documents are removed."""
     after = list(entries)
     for segment in segments:
         if len(after) >= MOST_SEGMENTS:
@@ -127,12 +127,12 @@ def added(
 
 
 def widened(entries: Iterable[LiveSegment], scorer: Scorer) -> list[LiveSegment]:
-    """Entries over all words of a scorer; segments from before some of them came have none of those."""
+    """Return entries over all words of a scorer; older segments have no entries in new columns."""
     return [replace(entry, segment=entry.segment.widened(scorer.n_terms)) for entry in entries]
 
 
 def made_factors(segment: Segment, scorer: Scorer) -> Factors | None:
-    """Latent documents from the words of a segment; None where the weights have no low-rank part."""
+    """Compute the latent documents of a segment; None without a low-rank part."""
     if not scorer.latent:
         return None
     segment = segment.widened(scorer.n_terms)
@@ -142,7 +142,7 @@ def made_factors(segment: Segment, scorer: Scorer) -> Factors | None:
 def opened(
     folder: Folder, committed: Committed, scorer: Scorer, verify: Verify, open_already: Sequence[LiveSegment] = ()
 ) -> View:
-    """What is committed; segments that are open already are not read again."""
+    """Read the committed segments; open segments are reused."""
     # By its name as well: the same documents written again have the same digest, and the old files are gone.
     by_name = {(entry.segment.name, entry.segment.digest): entry for entry in open_already}
     entries = []
@@ -156,7 +156,7 @@ def opened(
 
 
 def kept_or_made_factors(folder: Folder | None, segment: Segment, scorer: Scorer, verify: Verify) -> Factors | None:
-    """Latent documents from disk where they are kept, else made anew."""
+    """Read the latent documents of a segment from disk, or compute missing ones."""
     if not scorer.latent:
         return None
     kept = None
