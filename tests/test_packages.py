@@ -36,7 +36,6 @@ LAYERS: list[list[str]] = [
     ["learn"],
     ["report"],
     ["fitting"],
-    ["pictures.py"],
     ["search"],
     ["scale", "gpu"],
     ["loading.py"],
@@ -45,7 +44,7 @@ LAYERS: list[list[str]] = [
     ["cli"],
     ["tercet/__init__.py", "__main__"],
 ]
-TOP_LEVEL_FILES = {"choose": "choose.py", "loading": "loading.py", "pictures": "pictures.py", "simulate": "simulate.py"}
+TOP_LEVEL_FILES = {"choose": "choose.py", "loading": "loading.py", "simulate": "simulate.py"}
 ALLOWED: dict[str, set[str]] = {
     package: {package} | {lower for below in LAYERS[:height] for lower in below}
     for height, layer in enumerate(LAYERS)
@@ -87,7 +86,7 @@ SHARED_STEMS = {
     "interleaving": "two rankings in one list, and who is clicked: the method, and the service that does it",
     "letor": "the format, where it is read and as it is measured",
     "page": "HTML for people",
-    "path": "a solution for every penalty, and the picture of it",
+    "path": "a solution for every penalty",
     "scoring": "all scores of texts, here and on a GPU",
     "stored": "rows on disk",
     "tables": "rows under named columns, read and checked in data",

@@ -42,7 +42,6 @@ from shop import SHOWN, VISITORS, make_shop, read_packages, read_truth, run
 
 import tercet as tc
 from tercet.data.lines import write_atomically
-from tercet.pictures import BLUE, GREY, RED, SETTINGS, TITLE_SIZE, import_matplotlib, save_figure
 from tercet.search import Index
 from tercet.simulate import Traffic, Visitors
 
@@ -294,33 +293,31 @@ class Loop:
 
 def draw(courses: Sequence[Course], path: Path) -> None:
     """The quality of what is served by the number of lists that were shown."""
-    matplotlib = import_matplotlib()
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(SETTINGS):
-        figure: Any = Figure(figsize=(10, 4.2), dpi=150, layout="constrained")
-        for axes, (name, values) in zip(
-            figure.subplots(1, 2, sharey=True),
-            (("queries that visitors ask", "asked"), ("queries that nobody has asked", "untouched")),
-            strict=True,
-        ):
-            axes.set_title(f"{MEASURE} of what is served, {name}", loc="left", fontsize=TITLE_SIZE)
-            for course, colour in zip(courses, (BLUE, GREY, RED), strict=False):
-                label = f"{course.attackers:.0%} attackers" if course.attackers else "honest visitors"
-                axes.step(course.n_lists, getattr(course, values), where="post", color=colour, label=label)
-                changed = [at for at in range(1, len(course.models)) if course.models[at] != course.models[at - 1]]
-                axes.plot(
-                    [course.n_lists[at] for at in changed],
-                    [getattr(course, values)[at] for at in changed],
-                    "o",
-                    color=colour,
-                    markersize=4,
-                )
-            axes.set_xlabel("lists shown; a dot is a promotion")
-            axes.xaxis.set_major_formatter(lambda n_lists, _: f"{n_lists:,.0f}")
-            axes.spines[["top", "right"]].set_visible(False)
-        figure.axes[1].legend(frameon=False, loc="upper left")  # lists of queries that nobody asked gain less
-    save_figure(figure, path)
+    figure: Any = Figure(figsize=(10, 4.2), dpi=150, layout="constrained")
+    for axes, (name, values) in zip(
+        figure.subplots(1, 2, sharey=True),
+        (("queries that visitors ask", "asked"), ("queries that nobody has asked", "untouched")),
+        strict=True,
+    ):
+        axes.set_title(f"{MEASURE} of what is served, {name}", loc="left", fontsize=9.5)
+        for course, colour in zip(courses, ("tab:blue", "tab:gray", "tab:red"), strict=False):
+            label = f"{course.attackers:.0%} attackers" if course.attackers else "honest visitors"
+            axes.step(course.n_lists, getattr(course, values), where="post", color=colour, label=label)
+            changed = [at for at in range(1, len(course.models)) if course.models[at] != course.models[at - 1]]
+            axes.plot(
+                [course.n_lists[at] for at in changed],
+                [getattr(course, values)[at] for at in changed],
+                "o",
+                color=colour,
+                markersize=4,
+            )
+        axes.set_xlabel("lists shown; a dot is a promotion")
+        axes.xaxis.set_major_formatter(lambda n_lists, _: f"{n_lists:,.0f}")
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.axes[1].legend(frameon=False, loc="upper left")  # lists of queries that nobody asked gain less
+    figure.savefig(path)
 
 
 def main() -> None:

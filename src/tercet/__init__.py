@@ -48,12 +48,10 @@ if TYPE_CHECKING:
     from tercet.learn.rls import RLSRegressor as RLSRegressor
     from tercet.loading import load as load
     from tercet.measure import HeldOutQueries as HeldOutQueries
-    from tercet.measure import blend as blend
     from tercet.measure import compare as compare
     from tercet.measure import evaluate as evaluate
     from tercet.measure import measure_rows as measure_rows
     from tercet.measure import scorer as scorer
-    from tercet.pictures import picture as picture
     from tercet.scale import Cluster as Cluster
     from tercet.search import Index as Index
     from tercet.search import rerank as rerank
@@ -89,8 +87,7 @@ else:
             "tercet.learn.linear": ("FTRLRanker", "FenchelRanker", "MeanRanker", "ProximalRanker"),
             "tercet.learn.rls": ("RLSRegressor", "RankRLS"),
             "tercet.loading": ("load",),
-            "tercet.measure": ("HeldOutQueries", "blend", "compare", "evaluate", "measure_rows", "scorer"),
-            "tercet.pictures": ("picture",),
+            "tercet.measure": ("HeldOutQueries", "compare", "evaluate", "measure_rows", "scorer"),
             "tercet.scale": ("Cluster",),
             "tercet.search": ("Index", "rerank"),
             "tercet.text": ("Analyzer", "Vectorizer"),
@@ -104,7 +101,6 @@ else:
             "fitting",
             "learn",
             "measure",
-            "pictures",
             "report",
             "scale",
             "search",

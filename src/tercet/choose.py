@@ -122,23 +122,6 @@ def choose(
     return min(near, key=lambda number: (trials[number].size, -means[number], number))
 
 
-def pareto_front(sizes: ArrayLike, values: ArrayLike, *, higher_is_better: bool = True) -> list[int]:
-    """Return the positions on the Pareto front of size and value, by rising size; ties go to the earlier.
-
-    Examples
-    --------
-    >>> pareto_front([0, 5, 9, 5], [0.1, 0.4, 0.3, 0.2])
-    [0, 1]
-    """
-    size, value = np.asarray(sizes, dtype=np.float64), np.asarray(values, dtype=np.float64)
-    value = value if higher_is_better else -value
-    front: list[int] = []
-    for position in np.lexsort((-value, size)).tolist():
-        if not front or value[position] > value[front[-1]]:
-            front.append(position)
-    return front
-
-
 class Gain(NamedTuple):
     """Gain of a system over another on the same queries.
 

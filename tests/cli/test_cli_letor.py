@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import re
-import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -155,21 +154,12 @@ def write_folds(folder: Path, data: LetorData) -> None:
             write_letor(folder / f"Fold{k + 1}" / f"{name}.txt", LetorData(data.X[rows], data.y[rows], data.qid[rows]))
 
 
-@pytest.mark.slow
-def test_fit_folds_from_a_folder_and_from_its_archive(tmp_path):
+def test_a_folder_of_folds_is_answered_with_the_command_for_one_fold(tmp_path):
     write_folds(tmp_path / "set", made_up(5, 24))
-    with tarfile.open(tmp_path / "set.tar.gz", "w:gz") as archive:
-        archive.add(tmp_path / "set", "set")
-    outputs = []
-    for name in ("set", "set.tar.gz"):
-        result = run("letor", "fit", tmp_path / name, "-o", tmp_path / "m", "--replace")
-        assert result.exit_code == 0, result.output
-        assert f"{tmp_path / name}: a LETOR set of 3 folds, 10 features" in result.output
-        outputs.append(tc.load(tmp_path / "m"))
-    assert "24 test queries of 3 folds" in str(outputs[0].report)
-    assert (outputs[0].ranker.coef_ == outputs[1].ranker.coef_).all()
-    for option in (("--validation", tmp_path / "set.tar.gz"), ("--folds", 2)):
-        assert "has three parts in each" in run("letor", "fit", tmp_path / "set", *option).output
+    result = run("letor", "fit", tmp_path / "set")
+    assert result.exit_code == 1
+    command = result.output.partition(": tercet ")[2].split()
+    assert run(*command).exit_code == 0
 
 
 # -- rank -------------------------------------------------------------------------------------------------------------
@@ -210,7 +200,7 @@ def test_features_that_training_never_saw_are_left_out_and_told_of(files, model)
     ).tolist()
 
 
-# -- eval and picture -------------------------------------------------------------------------------------------------
+# -- eval -------------------------------------------------------------------------------------------------------------
 
 
 def test_eval_measures_as_measure_rows_does(files, model):
@@ -244,15 +234,6 @@ def expected_table(evaluation: Evaluation) -> dict[str, str]:
     }
 
 
-@pytest.mark.slow
-def test_picture_draws_the_path(model, tmp_path):
-    pytest.importorskip("matplotlib")
-    result = run("report", model, "-o", tmp_path / "path.svg")
-    assert result.exit_code == 0, result.output
-    assert result.output == f"{tmp_path / 'path.svg'}: written\n"
-    assert (tmp_path / "path.svg").read_bytes().startswith(b"<?xml")
-
-
 # -- what does not fit ------------------------------------------------------------------------------------------------
 
 
@@ -271,7 +252,6 @@ def beir(tmp_path_factory) -> Path:
         (["letor", "fit", "{train}", "--vocabulary", "m"], "No such option"),
         (["letor", "fit", "{train}", "--validation", "dev"], "File 'dev' does not exist"),
         (["letor", "fit", "{train}", "--ranker", "magic"], "Invalid value for '--ranker'"),
-        (["letor", "fit", "{train}", "--stream", "--folds", "3"], "--folds belongs to the choice of a penalty"),
         (["letor", "rank", "{train}"], "Missing option '--model'"),
         (["letor", "rank", "{train}", "--model", "{model}", "--split", "x"], "No such option"),
         (["letor", "eval", "{train}"], "Missing option '--model'"),
@@ -303,10 +283,6 @@ def test_failures_are_one_line_that_says_what_is_wrong(files, beir, model, tmp_p
         (("letor", "fit", tmp_path / "plain.txt"), "a LETOR file, which has qid:id on every line"),
         (("letor", "fit", files / "train.txt", "--test", tmp_path / "broken.txt"), "broken.txt:2: "),
         (("letor", "fit", files / "train.txt", "--names", tmp_path / "names.txt"), "names.txt:2: feature 1 again"),
-        (
-            ("letor", "fit", files / "train.txt", "--names", tmp_path / "names.txt", "--stream"),
-            "names.txt:2: feature 1 again",
-        ),
         (("letor", "fit", files / "train.txt", "-o", files / "vali.txt"), "nothing was written"),
         (("fit", files / "train.txt", "-o", tmp_path / "m"), "feature vectors have verbs of their own: tercet letor"),
         (("fit", beir, "-o", tmp_path / "m", "--test", files / "test.txt"), "test.txt:1: "),

@@ -1,4 +1,4 @@
-"""Models of feature vectors: the file, names, ids and the picture."""
+"""Models of feature vectors: the file, names and ids."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import tercet as tc
 from support.bundles import arrays_file, reseal
 from support.letor_data import made_up
-from tercet.choose import pareto_front
 from tercet.cli.letor import as_run
 from tercet.data import LetorData, read_feature_names
 from tercet.errors import BundleError, DamagedBundleError, FormatError, InputError
@@ -23,8 +20,6 @@ from tercet.fitting.rows import fit_letor
 from tercet.learn.linear import (
     FTRLRanker,
 )
-from tercet.pictures import draw_path
-from tercet.report.details import PathPoint
 
 NAMES = tuple(f"name {j}" for j in range(1, 11))
 
@@ -221,59 +216,3 @@ def test_documents_are_named_by_comments_only_when_all_have_one():
     twice = LetorData(data.X, data.y, data.qid, ("docid = x",) * 12)
     with pytest.raises(InputError, match="query 'q0' has document 'x' in two rows"):
         as_run(twice, scores)
-
-
-# -- the picture ------------------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=50)
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 20)), min_size=1, max_size=15), st.booleans())
-def test_no_point_is_as_sparse_and_better_than_one_of_the_front(points, higher):
-    path = tuple(PathPoint(1.0, n_used, value / 20, None) for n_used, value in points)
-    sizes, values = [point.n_used for point in path], [point.value for point in path]
-    front = pareto_front(sizes, values, higher_is_better=higher)
-    sign = 1 if higher else -1
-    for position in range(len(path)):
-        beaten = any(
-            other.n_used <= path[position].n_used
-            and sign * other.value >= sign * path[position].value
-            and (other.n_used, other.value) != (path[position].n_used, path[position].value)
-            for other in path
-        )
-        same = [i for i in front if (path[i].n_used, path[i].value) == (path[position].n_used, path[position].value)]
-        assert beaten != (len(same) == 1)
-
-
-@pytest.mark.slow
-def test_the_picture_shows_the_path_the_choice_and_the_weights(model, tmp_path):
-    pytest.importorskip("matplotlib")
-    for name in ("path.png", "path.svg", "path.pdf"):
-        assert tc.picture(model, tmp_path / name) is model
-        assert (tmp_path / name).stat().st_size > 1000
-    tc.picture(model, tmp_path / "again.svg")
-    assert (tmp_path / "again.svg").read_bytes() == (tmp_path / "path.svg").read_bytes()
-    left, right = draw_path(model, n_features=2).axes
-    chosen = model.report.features.path[model.report.features.chosen]
-    assert [text.get_text() for text in left.texts] == [f"{chosen.n_used} of 10: {chosen.value:.4f}"]
-    dots = next(line for line in left.lines if line.get_label() == "one penalty each")
-    assert dots.get_xdata().tolist() == [point.n_used for point in model.report.features.path]
-    assert dots.get_ydata().tolist() == [point.value for point in model.report.features.path]
-    assert [label.get_text() for label in right.get_yticklabels()] == [row.label for row in model.features()[:2]]
-    assert [bar.get_width() for bar in right.patches] == [row.weight for row in model.features()[:2]]
-
-
-@pytest.mark.slow
-def test_pictures_of_little(train, vali, tmp_path):
-    pytest.importorskip("matplotlib")
-    fixed = fit_letor(train, validation=vali, l1s=[1.0])
-    assert draw_path(fixed).axes[0].texts[0].get_text() == "no penalty was chosen, so no path"
-    nothing = fit_letor(LetorData(np.zeros((8, 4)), [1, 0] * 4, np.repeat(list("abcd"), 2)))
-    assert draw_path(nothing).axes[1].texts[0].get_text() == "no feature has a weight"
-    tc.picture(fit_letor(train, validation=vali, measure="RankLoss"), tmp_path / "loss.png")
-    with pytest.raises(InputError, match="no report"):
-        draw_path(FeatureModel(nothing.ranker))
-    for wrong in (0, 2.5, "all"):
-        with pytest.raises(InputError, match="at least 1"):
-            draw_path(fixed, n_features=wrong)
-    with pytest.raises(InputError, match="expected a FeatureModel to draw; got FTRLRanker"):
-        draw_path(nothing.ranker)

@@ -14,12 +14,12 @@ from sklearn.model_selection import cross_val_score
 
 import tercet as tc
 from support.letor_data import RELEVANT, made_up
-from tercet.data import LetorData, LetorFold, query_folds
+from tercet.data import LetorData, query_folds
 from tercet.errors import InputError, ParameterError
 from tercet.fitting import row_candidates
 from tercet.fitting.feature_model import FeatureModel, fit_width
 from tercet.fitting.row_candidates import best_feature, mixed_rows
-from tercet.fitting.rows import MEASURE, fit_letor, fit_letor_folds
+from tercet.fitting.rows import MEASURE, fit_letor
 from tercet.learn.linear import (
     FenchelRanker,
     FTRLRanker,
@@ -312,10 +312,6 @@ def test_every_fold_chooses_the_penalty_of_a_kernel_ranker_for_itself(train):
     expected = measure_rows(train.y, scores, train.qid, MEASURE).mean(MEASURE)
     assert model.report.systems[1].values[MEASURE][0] == pytest.approx(expected)
     assert model.ranker.l2 == choose_rls(train.X, train.y, train.qid, l2s=L2S, ranker=pattern).ranker.l2
-    folds = made_folds(made_up(5, 24))
-    whole = fit_letor_folds(folds, ranker=RankRLS(), l2s=L2S)
-    assert "chose l2 from 4" in str(whole.report)
-    assert "the rows of all folds; the table is" in str(whole.report)
 
 
 def test_a_measure_of_another_form_and_one_where_less_is_better(train, vali):
@@ -488,73 +484,3 @@ def test_of_a_wide_set_the_features_that_most_rows_have_are_looked_at(monkeypatc
     assert best_feature(wide, parse_measure(MEASURE)).column == 20
     monkeypatch.setattr(row_candidates, "MOST_FEATURES", 5)
     assert best_feature(wide, parse_measure(MEASURE)).column < 5
-
-
-# -- folds that come with the data ------------------------------------------------------------------------------------
-
-
-def made_folds(data: LetorData, n_folds: int = 3) -> tuple[LetorFold, ...]:
-    parts = [left for _, left in query_folds(data.qid, n_folds)]
-
-    def take(positions) -> LetorData:
-        rows = np.sort(np.concatenate([parts[position % n_folds] for position in positions]))
-        return LetorData(data.X[rows], data.y[rows], data.qid[rows])
-
-    return tuple(
-        LetorFold(f"Fold{k + 1}", take(range(k, k + n_folds - 2)), take([k + n_folds - 2]), take([k + n_folds - 1]))
-        for k in range(n_folds)
-    )
-
-
-@pytest.mark.parametrize("is_sparse", [False, True])
-def test_folds_are_learned_each_for_itself_and_the_model_on_all_rows(is_sparse):
-    data = made_up(5, 24, is_sparse=is_sparse)
-    folds = made_folds(data)
-    model = fit_letor_folds(folds, feature_names=NAMES)
-    report = model.report
-    values = []
-    for fold in folds:
-        whole = l1_path(*(getattr(everything_of(folds), name) for name in ("X", "y", "qid")))
-        own = l1_path(fold.train.X, fold.train.y, fold.train.qid, l1s=whole.l1s * fold.train.n_queries / 24)
-        mixed = mixed_rows(np.array([f"{fold.name}/{qid}" for qid in fold.vali.qid]), 0)
-        table = [
-            measure_rows(fold.vali.y[mixed], s[mixed], fold.vali.qid[mixed], MEASURE)[MEASURE]
-            for s in own.predict(fold.vali.X).T
-        ]
-        position = own.best(np.stack(table))
-        values.append(measure_rows(fold.test.y, own.predict(fold.test.X)[:, position], fold.test.qid, MEASURE)[MEASURE])
-    assert report.systems[1].values[MEASURE][0] == pytest.approx(np.concatenate(values).mean())
-    assert report.n_train == 24
-    assert len(report.features.used_by_fold) == 3
-    assert "24 test queries of 3 folds, each by the model of its fold" in str(report)
-    assert "the model is learned on the rows of all folds" in str(report)
-    assert (model.ranker.coef_ == whole.coefs[report.features.chosen]).all()
-
-
-def everything_of(folds) -> LetorData:
-    parts = [part for fold in folds[:1] for part in (fold.train, fold.vali, fold.test)]
-    stack = sparse.vstack if sparse.issparse(parts[0].X) else np.vstack
-    return LetorData(
-        stack([p.X for p in parts]), np.concatenate([p.y for p in parts]), np.concatenate([p.qid for p in parts])
-    )
-
-
-def test_folds_that_cannot_be_learned_from_are_named(train):
-    flat = rows_of([1, 1], ["a", "a"], 10)
-    with pytest.raises(InputError, match="the training part of Fold1: none of its 1 queries"):
-        fit_letor_folds([LetorFold("Fold1", flat, train, train)])
-    with pytest.raises(InputError, match="one or more LetorFold"):
-        fit_letor_folds([])
-    with pytest.raises(InputError, match="one or more LetorFold"):
-        fit_letor_folds(3)
-    with pytest.raises(InputError, match="all the same number of features"):
-        fit_letor_folds([LetorFold("Fold1", train, train, made_up(1, n_features=9))])
-
-
-def test_a_query_of_several_folds_is_learned_from_once(train):
-    vali, test = made_up(1, 20, first_query=100), made_up(2, 20, first_query=200)
-    folds = [LetorFold("Fold1", train, vali, test), LetorFold("Fold2", train, test, vali)]
-    once = fit_letor_folds(folds[:1], l1s=[1.0])
-    both = fit_letor_folds(folds, l1s=[1.0])
-    assert both.report.n_train == 30 + 20 + 20
-    np.testing.assert_array_equal(both.ranker.coef_, once.ranker.coef_)

@@ -225,9 +225,9 @@ def test_the_expected_value_weighs_cases_by_their_shares(tasks):
     exact = search.exact(MIXES)
     for mix in MIXES:
         means = {case: exact[case][mix][:, 0].mean() for case in (KNOWN, NEW)}
-        assert search.expected(mix) == pytest.approx(0.75 * means[KNOWN] + 0.25 * means[NEW])
+        assert search.expected(mix)[0] == pytest.approx(0.75 * means[KNOWN] + 0.25 * means[NEW])
     alone = search_of(task, space, {KNOWN: 0.0, NEW: 1.0})
-    assert alone.expected(MIXES[3]) == pytest.approx(exact[NEW][MIXES[3]][:, 0].mean())
+    assert alone.expected(MIXES[3])[0] == pytest.approx(exact[NEW][MIXES[3]][:, 0].mean())
 
 
 @pytest.mark.slow
@@ -350,9 +350,8 @@ def test_a_gain_must_exceed_one_standard_error_or_two_of_few_queries(n_queries, 
         error = float(re.search(r"standard error ([\d.]+)", report.decision)[1])
         assert change > n_errors * (error - 0.0006)
     elif change > 0:
-        needed = ("", "one standard error", "the two standard errors")[n_errors]
-        least = float(re.search(rf"less than {needed} \(([\d.]+)\)", report.decision)[1])
-        assert change <= least + 0.0011
+        error = float(re.search(r"standard error ([\d.]+)", report.decision)[1])
+        assert change <= n_errors * (error + 0.0006)
     else:
         assert "no gain" in report.decision
 
@@ -400,7 +399,6 @@ def test_more_threads_and_the_same_seed_give_the_same_bits(monkeypatch):
     for model in fitted[1:]:
         assert arrays_of(model) == arrays_of(fitted[0])
         assert str(model.report) == str(fitted[0].report)
-        assert model.report.details.learning == fitted[0].report.details.learning
 
 
 @pytest.mark.slow

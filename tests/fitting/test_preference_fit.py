@@ -42,7 +42,7 @@ def test_threes_are_held_out_by_query_and_reported_against_the_baselines(model):
     assert (report.n_train, report.n_validation, report.n_test) == (80, 80, 80)
     assert report.measure == "PairAccuracy"
     assert {"tf-idf", "BM25", "learned"} <= {system.name for system in report.systems}
-    assert [rival.name for rival in report.rivals][:2] == ["RM3", "past queries appended"]
+    assert report.rivals[0].name == "past queries appended"
     assert "Each query was left out twice, in 5 folds" in report.split
     start, learned = (system.values["PairAccuracy"] for system in report.systems[-2:])
     assert learned[0] > start[0]

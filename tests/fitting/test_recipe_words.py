@@ -1,20 +1,15 @@
-"""What the recipe chooses before it learns: whether words are cut to their stems, and how RM3 expands queries."""
+"""What the recipe chooses before it learns: whether words are reduced to their stems."""
 
 from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
-from itertools import product
 
 import pytest
 
 import tercet as tc
 from support.corpora import Qrels, synonyms
 from tercet.errors import InputError
-from tercet.fitting.baselines import RM3, RM3_GRID
-from tercet.fitting.task import Task
-from tercet.measure.names import parse_measures
-from tercet.report.page import make_report_page
 from tercet.search import Index
 from tercet.text import Vectorizer
 from tercet.weights import Identity, Weights
@@ -105,15 +100,13 @@ def test_words_of_a_model_are_kept_so_that_its_index_takes_what_is_learned():
 
 
 @pytest.mark.slow
-def test_words_weighted_by_tfidf_are_kept_and_have_no_rm3():
+def test_words_weighted_by_tfidf_are_kept():
     corpus = synonyms(4, n_pairs=12, n_docs=60, n_queries=60)
     words = Vectorizer(weighting="tfidf").fit(corpus.docs.values())
     given = tc.TextModel(words, words, Weights([Identity(n_terms=len(words.words_))]))
     model = tc.fit(corpus.docs, corpus.queries, corpus.part(0), options=QUICK | {"vocabulary": given})
     assert model.doc_vectorizer is words
     assert model.report.systems[0].name == "tf-idf"
-    assert "RM3" not in [rival.name for rival in model.report.rivals]
-    assert "RM3" not in make_report_page(model.report)
 
 
 def test_words_that_cannot_be_kept_are_refused():
@@ -130,42 +123,3 @@ def test_words_that_cannot_be_kept_are_refused():
             qrels,
             options={"vocabulary": replace(given, query_vectorizer=deepcopy(given.query_vectorizer))},
         )
-
-
-# -- RM3 --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [4, 8])
-def test_rm3_has_the_setting_that_is_best_on_the_queries_that_choose(seed):
-    corpus = synonyms(seed, n_pairs=12, n_docs=60, n_queries=60)
-    parts = {"validation": corpus.part(20, 40), "test": corpus.part(40)}
-    task = Task.from_evidence(corpus.docs, corpus.queries, qrels=corpus.part(0, 20), **parts)
-    [space] = task.spaces({"BM25": tc.Vectorizer(weighting="bm25", k1=1.2, b=0.75)})
-    test = space.test[0].held_out
-    words = space.vectorizer
-    ranker_of = {
-        values: tc.learn.RM3Expansion(**dict(zip(RM3_GRID, values, strict=True))).fit(
-            space.D, task.counts(words), words.idf_**words.idf_power
-        )
-        for values in product(*RM3_GRID.values())
-    }
-
-    def mean(values: tuple, held_out) -> float:
-        return replace(held_out, Q=ranker_of[values].transform(held_out.Q))(space.start)
-
-    by_validation = {values: mean(values, space.queries) for values in ranker_of}
-    best = max(by_validation, key=lambda values: by_validation[values])
-    # The data can tell: neither the first setting nor the best on the untouched queries is the best here.
-    assert by_validation[best] > by_validation[next(iter(ranker_of))]
-    assert best != max(ranker_of, key=lambda values: mean(values, test))
-    expansion = RM3(space, task.counts(words))
-    assert tuple(expansion.setting.values()) == best
-    values = expansion.values(test, task.known[0], parse_measures(["nDCG@10"]))[:, 0]
-    assert values.mean() == pytest.approx(mean(best, test), abs=1e-12)
-    # The row of the report is that, over BM25 whatever learning starts from.
-    report = tc.fit(
-        corpus.docs, corpus.queries, corpus.part(0, 20), **parts, options=QUICK | {"analyzer": tc.Analyzer()}
-    ).report
-    assert report.details.rival_settings == {"RM3": expansion.setting}
-    assert report.rivals[0].values["nDCG@10"][0] == pytest.approx(values.mean(), abs=1e-12)

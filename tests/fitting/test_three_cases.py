@@ -12,6 +12,7 @@ from support.corpora import synonyms
 from tercet.data import Impression
 from tercet.data.clicks import ClickLog
 from tercet.fitting.task import KNOWN, NEW, REPEATED, Fold, Past, Task
+from tercet.report import Report
 
 CORPUS = synonyms(3, n_pairs=12, n_docs=60, n_queries=80)
 CURVE = (1.0, 0.6, 0.3)
@@ -233,7 +234,37 @@ def test_otherwise_three_in_ten_are_new_or_as_many_as_no_other_query_has(n_alone
 def test_the_verdict_says_the_share_and_where_it_comes_from():
     how = {"ranker": "diagonal", "options": {"n_steps": 100}}
     report = tc.fit(CORPUS.docs, CORPUS.queries, CORPUS.qrels, new_documents=0.25, **how).report
-    assert "25% of the answers are expected to be new, as given" in report.decision
     assert [result.name for result in report.evidence] == [KNOWN, NEW]
     for result in report.evidence:
-        assert f"{result.name} {result.change[0]:+.3f} ({result.n_queries} queries)" in report.decision
+        share = {KNOWN: "75%", NEW: "25%, as given"}[result.name]
+        assert f"{result.name} {share} ({result.change[0]:+.3f} on {result.n_queries} queries)" in report.decision
+
+
+@pytest.mark.parametrize(
+    ("shared", "known"), [(("topic",), "no difference seen"), (("topic", "theme", "matter"), "worse")]
+)
+def test_a_log_that_repeats_is_decided_by_its_repeated_queries_and_the_report_says_so(shared, known):
+    """Two queries of a topic want opposite documents: memory helps a query that returns, and misleads a new one.
+
+    If a similarity of queries does not mislead, the choice takes this similarity, though the share of new queries is 0.
+    """
+    texts = [" ".join(f"{word}{k}" for word in shared) for k in range(20)]
+    docs = {f"{side}{k}": f"{texts[k]} {side}" for k in range(20) for side in ("left", "right")}
+    lists = [
+        (f"{texts[k]} {who}", (f"left{k}", f"right{k}"), (f"{wanted}{k}",))
+        for _ in range(12)
+        for k in range(20)
+        for who, wanted in (("anna", "left" if k % 2 else "right"), ("bert", "right" if k % 2 else "left"))
+    ]
+    log = [Impression(*one) for one in lists]
+    model = tc.fit(docs, clicks=ClickLog(tuple(log), is_timed=True), ranker="cosine")
+    report = model.report
+    by_name = {result.name: result for result in report.evidence}
+    assert by_name[KNOWN].verdict == known
+    assert by_name[REPEATED].verdict == "better"
+    assert report.decision.startswith("Used: memory. PairAccuracy is expected to change by +")
+    assert "weighing repeated queries 100% (+" in report.decision
+    assert f"known answers 0% ({by_name[KNOWN].change[0]:+.3f} on " in report.decision
+    assert report.verdict == "better"
+    assert "Verdict: better" in str(report)
+    assert Report.from_state(*report.to_state()).verdict == "better"

@@ -9,7 +9,6 @@ from itertools import pairwise
 import numpy as np
 import pandas
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -17,11 +16,9 @@ from scipy import sparse
 import tercet as tc
 from support.forking import changed, kill_while
 from support.memory import growth_of
-from tercet.cli.main import cli
 from tercet.data import LetorData, write_letor
 from tercet.data.letor import LetorStream
 from tercet.errors import InputError, ParameterError
-from tercet.fitting.row_stream import fit_letor_stream
 
 as_given = partial(tc.FTRLRanker, scale_features=False)
 
@@ -209,79 +206,6 @@ def test_a_killed_stream_goes_on_to_the_same_bits(tmp_path):
         assert not now["finished"]
         learned = now["learned"]
     assert bits(learn(1000, 0)) == bits(whole)
-
-
-# -- the model and the command ----------------------------------------------------------------------------------------
-
-
-def test_a_streamed_model_says_what_was_held_out(tmp_path):
-    data, other = made(60), made(20, seed=1)
-    for name, part in (("train.txt", data), ("test.txt", other)):
-        write_letor(tmp_path / name, part)
-    report = fit_letor_stream(tmp_path / "train.txt", ranker=as_given(l1=0.1)).report
-    assert "nothing was held out" in str(report)
-    assert f"{len(data):,} rows of queries with pairs, one pass" in report.split
-    model = fit_letor_stream(tmp_path / "train.txt", test=tmp_path / "test.txt", ranker=as_given(l1=0.1))
-    report = model.report
-    assert "nothing was held out" not in str(report)
-    assert [system.name for system in report.systems] == ["test queries"]
-    assert report.systems[0].values["AP"][0] == pytest.approx(model.evaluate(other).mean("AP"))
-    assert report.notes == ()
-    write_letor(tmp_path / "wide.txt", made(20, seed=1, n_features=7))
-    wide = fit_letor_stream(tmp_path / "train.txt", test=tmp_path / "wide.txt", ranker=as_given(l1=0.1))
-    assert str(wide.report).endswith("wide.txt has features up to 7, training up to 6: the others are left out.")
-    with pytest.raises(InputError, match="only an FTRLRanker learns from a stream"):
-        fit_letor_stream(tmp_path / "train.txt", ranker=tc.ProximalRanker())
-
-
-def test_what_is_wrong_is_told_before_the_work_and_not_after_it(tmp_path, monkeypatch):
-    for name, part in (("train.txt", made(60)), ("test.txt", made(20, seed=1))):
-        write_letor(tmp_path / name, part)
-    with open(tmp_path / "test.txt", "a") as file:
-        file.write("1 qid:99 no feature\n")
-    (tmp_path / "names").write_text("one\ntwo\n")
-    train = LetorStream(tmp_path / "train.txt", chunk_bytes=400)
-    for wrong, message in (
-        ({"measures": "nDGC@10"}, "nDGC"),
-        ({"test": tmp_path / "test.txt"}, r"test\.txt:\d+: "),
-        ({"validation": tmp_path / "none.txt"}, "there is no such file"),
-    ):
-        with monkeypatch.context() as patched:
-            patched.setattr(tc.FTRLRanker, "fit_stream", lambda *_, **__: pytest.fail("the work has begun"))
-            with pytest.raises(InputError, match=message):
-                fit_letor_stream(train, ranker=as_given(l1=0.1), **wrong)
-    common = ["letor", "fit", str(tmp_path / "train.txt"), "--ranker", "ftrl:l1=.1", "-o", str(tmp_path / "m")]
-    common += ["--checkpoint", str(tmp_path / "c"), "--names", str(tmp_path / "names"), "--replace"]
-    short = CliRunner().invoke(cli, common)
-    assert short.exit_code == 1
-    assert "2 names for 6 features" in short.output
-    (tmp_path / "names").write_text("one\ntwo\nthree\nfour\nfive\nsix\n")
-    for _ in range(2):  # the second has nothing more to learn
-        done = CliRunner().invoke(cli, common)
-        assert done.exit_code == 0, done.output
-        assert tc.load(tmp_path / "m").feature_names == ("one", "two", "three", "four", "five", "six")
-
-
-def test_the_command_learns_in_chunks_and_goes_on(tmp_path):
-    data = made(60)
-    for name, part in (("train.txt", data), ("test.txt", made(20, seed=1))):
-        write_letor(tmp_path / name, part)
-    common = ["letor", "fit", str(tmp_path / "train.txt"), "--stream", "--ranker", "ftrl:l1=.1,epochs=2"]
-
-    def run(*given: str):
-        return CliRunner().invoke(cli, [*common, *given])
-
-    done = run("-o", str(tmp_path / "m"), "--checkpoint", str(tmp_path / "c"))
-    assert done.exit_code == 0, done.output
-    assert "nothing was held out" in done.output
-    whole = tc.FTRLRanker(l1=0.1, epochs=2).fit(data.X, data.y, data.qid)  # one chunk has all, and says their scale
-    assert np.array_equal(tc.load(tmp_path / "m").ranker.coef_, whole.coef_)
-    again = run(
-        "-o", str(tmp_path / "again"), "--checkpoint", str(tmp_path / "c"), "--test", str(tmp_path / "test.txt")
-    )
-    assert again.exit_code == 0, again.output
-    assert "Means over queries that were not learned from" in again.output
-    assert np.array_equal(tc.load(tmp_path / "again").ranker.coef_, whole.coef_)
 
 
 MEMORY = """

@@ -35,12 +35,12 @@ def clicks(log: tuple[Path, ...], output: Path | None) -> None:
     whole = read_clicks(log)
     odd = odd_sessions(whole)
     kept = without_odd_sessions(whole, odd)
-    curves = estimate_examination(kept)
-    chosen = choose_examination(kept, curves)
+    curve = estimate_examination(kept)
+    chosen = choose_examination(kept, curve)
     for note in kept.notes:
         echo(f"note: {note}", err=True)
     _print_facts(kept, odd)
-    _print_curves(curves, *_by_rank(kept))
+    _print_curve(curve, *_by_rank(kept))
     echo(f"learning weighs clicks by {chosen.source}")
     if output is not None:
         judged = judgements_of_clicks(kept, chosen.chances)
@@ -92,18 +92,18 @@ def _by_rank(log: ClickLog) -> tuple[list[int], list[int]]:
     return [shown[rank] for rank in range(len(shown))], [clicked[rank] for rank in range(len(shown))]
 
 
-def _print_curves(curves: list[ExaminationCurve], shown: list[int], clicked: list[int]) -> None:
-    head = "".join(f"  {curve.method:<20}" for curve in curves)
-    echo(f"\n{'rank':>4} {'shown':>9} {'clicks':>8} {'rate':>6}  guess{head}".rstrip())
+def _print_curve(curve: ExaminationCurve | None, shown: list[int], clicked: list[int]) -> None:
+    head = "" if curve is None else "  estimate"
+    echo(f"\n{'rank':>4} {'shown':>9} {'clicks':>8} {'rate':>6}  guess{head}")
     for rank in range(min(len(shown), RANKS)):
         rate = clicked[rank] / shown[rank]
         line = f"{rank + 1:>4} {shown[rank]:>9,} {clicked[rank]:>8,} {rate:>6.3f}  {examination_guess(rank + 1):.3f}"
-        for curve in curves:
+        if curve is not None:
             interval = "unknown"
             if rank < len(curve.values) and np.isfinite(curve.low[rank]):
                 interval = f"{curve.values[rank]:.3f} [{curve.low[rank]:.3f}, {curve.high[rank]:.3f}]"
-            line += f"  {interval:<20}"
-        echo(line.rstrip())
+            line += f"  {interval}"
+        echo(line)
     echo()
-    for curve in curves:
-        echo(f"{curve.method}: {curve.n_clicks:,} clicks; 95 % intervals of a bootstrap over {curve.resampled}")
+    if curve is not None:
+        echo(f"estimate: {curve.n_clicks:,} clicks; 95 % intervals of a bootstrap over {curve.resampled}")

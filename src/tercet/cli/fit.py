@@ -18,14 +18,12 @@ from tercet.cli.inputs import (
     open_data,
     open_model,
     read_clicks,
-    read_evidence,
     read_judgements,
     with_columns,
 )
 from tercet.cli.options import (
     ANY,
     DATA,
-    FILE,
     FOLDER,
     device_option,
     evidence_settings,
@@ -58,10 +56,10 @@ VALIDATION_NAMES = ("validation", "dev", "valid", "vali")
 
 SECTIONS = {
     "Data": (
-        *("clicks", "evidence", "qrels", "preferences", "links", "queries", "test"),
+        *("clicks", "qrels", "preferences", "links", "queries", "test"),
         *("id_column", "text_columns", "column", "fields", "features", "vectors", "encoding", "skip_bad"),
     ),
-    "Method": ("rankers", "measure", "new_documents", "language", "vocabulary", "prior"),
+    "Method": ("rankers", "measure", "new_documents", "language", "vocabulary"),
     "Time and machine": ("budget", "steps", "device", "seed"),
     "Output": ("output", "replace"),
 }
@@ -77,7 +75,6 @@ SECTIONS = {
 )
 @click.argument("data", type=DATA)
 @click.option("--clicks", type=ANY, multiple=True, help="Click log: a table, or UBI files; may be repeated.")
-@click.option("--evidence", type=FILE, help="Aggregated clicks: query, document, shown, clicked, expected.")
 @click.option(
     "--preferences",
     type=ANY,
@@ -107,7 +104,6 @@ SECTIONS = {
 @click.option("--measure", help="Measure for the choice.  [default: nDCG@10, or AP]")
 @language_option
 @click.option("--vocabulary", type=FOLDER, metavar="MODEL|INDEX", help="Use the vocabulary of this model or index.")
-@click.option("--prior", type=FILE, help="Known pairs: query word, document word, weight or never.")
 @click.option(
     "--new-documents",
     type=click.FloatRange(0, 1),
@@ -128,7 +124,7 @@ def fit(data: Path, queries: Path | None, qrels: Path | None, output: Path, devi
     """Learn to rank DATA, print the result on held-out queries, and write the model. DATA is a table of documents (CSV,
     JSONL, Parquet), a BEIR folder or labelled texts.
     """
-    has_pairs = bool(options["preferences"] or options["clicks"] or options["evidence"] or options["links"])
+    has_pairs = bool(options["preferences"] or options["clicks"] or options["links"])
     texts = open_data(data, queries, qrels, known_only=True)
     if isinstance(texts, JudgedTexts):
         if has_pairs and qrels is None and texts.qrels:
@@ -160,7 +156,6 @@ def _fit_texts(
     *,
     preferences: tuple[Path, ...],
     clicks: tuple[Path, ...],
-    evidence: Path | None,
     links: tuple[Path, ...],
     test: str | None,
     fields: tuple[str, ...],
@@ -170,7 +165,6 @@ def _fit_texts(
     measure: str | None,
     language: str | None,
     vocabulary: Path | None,
-    prior: Path | None,
     new_documents: float | None,
     budget: float | None,
     steps: int | None,
@@ -178,7 +172,6 @@ def _fit_texts(
 ) -> TextModel:
     """Learn from the given evidence; two kinds that do not go together are an error."""
     options: dict[str, Any] = {
-        "prior": prior,
         "analyzer": analyzer_of(language),
         "vocabulary": None if vocabulary is None else open_model(vocabulary),
         "n_steps": steps,
@@ -194,7 +187,6 @@ def _fit_texts(
         "--vectors": vectors,
         "--preferences": preferences,
         "--clicks": clicks,
-        "--evidence": evidence,
     }
     if isinstance(texts, Labelled):
         _refuse(
@@ -210,13 +202,11 @@ def _fit_texts(
     doc_vectors, query_vectors = vectors or (None, None)
     options |= {"fields": _field_weights(fields), "features": features}
     settings |= {"doc_vectors": doc_vectors, "query_vectors": query_vectors, "new_documents": new_documents}
-    if preferences or clicks or evidence:
-        if clicks and evidence:
-            raise InputError("--evidence is made of a click log; leave out --clicks, or --evidence")
+    if preferences or clicks:
         judged = {"--test": test, "--measure": None if texts.qrels else measure}
         _refuse(
             judged,
-            "of --preferences, --clicks and --evidence a tenth of the queries is held out, and pairs are counted",
+            "of --preferences and --clicks a tenth of the queries is held out, and pairs are counted",
         )
         taught = {path: read_taught(path) for path in preferences if is_taught(path)}
         triplets = _taught_triplets(taught, texts)
@@ -229,7 +219,7 @@ def _fit_texts(
             {**texts.queries, **asked} or None,
             texts.qrels.get(ONLY_SPLIT),
             preferences=triplets or None,
-            clicks=read_clicks(clicks) if clicks else None if evidence is None else read_evidence(evidence),
+            clicks=read_clicks(clicks) if clicks else None,
             measure=measure,
             **settings,
         )

@@ -10,31 +10,26 @@ import click
 from tercet.choose import RULES
 from tercet.cli.groups import SectionedCommand, examples
 from tercet.cli.letor import print_features, read_rows
-from tercet.cli.options import ANY, FILE, NEW, output_options, refuse_given, seed_option
+from tercet.cli.options import ANY, FILE, output_options, seed_option
 from tercet.cli.rankers import FEATURE_RANKER, feature_ranker
 from tercet.cli.terminal import echo
-from tercet.data import LetorStream, read_feature_names, read_letor_folds, recognise
+from tercet.data import read_feature_names, recognise
 from tercet.errors import InputError
-from tercet.fitting import FeatureModel, fit_letor, fit_letor_folds, fit_letor_stream
-from tercet.fitting.feature_model import LETOR_MEASURES
+from tercet.fitting import FeatureModel, fit_letor
 from tercet.fitting.rankers import FEATURE_RANKERS, NameWithParameters
 from tercet.fitting.rows import MEASURE
-from tercet.learn import Checkpoint
 from tercet.learn.linear.base import SparseLinearRanker
 from tercet.learn.rls import RankRLS
 from tercet.report.page import PAGE_NAME, write_report_page
-from tercet.store import check_destination
 from tercet.store.kinds import FEATURE_MODEL
 
 L2S = tuple(10.0**power for power in range(-3, 8))  # penalties of RankRLS to choose from
 MANY_ROWS, N_BASIS = 2_000, 500  # rows from which on a nonlinear kernel uses N_BASIS basis vectors
-CHECKPOINT_EVERY = 1_000  # queries
-CHOOSING = ("folds", "choose")  # options of a choice between penalties
 
 SECTIONS = {
     "Data": ("validation", "test", "names", "folds"),
     "Method": ("ranker", "measure", "choose"),
-    "Time and machine": ("stream", "checkpoint", "seed"),
+    "Time and machine": ("seed",),
     "Output": ("output", "replace"),
 }
 
@@ -44,7 +39,7 @@ SECTIONS = {
     sections=SECTIONS,
     epilog=examples(
         "letor fit train.txt --validation vali.txt --test test.txt -o model/",
-        "letor fit OHSUMED/ --ranker ftrl:batch_size=100,rate=.5,rho=1,epochs=3",
+        "letor fit train.txt --ranker ftrl:batch_size=100,rate=.5,rho=1,epochs=3",
     ),
 )
 @click.argument("data", type=ANY)
@@ -61,13 +56,9 @@ SECTIONS = {
 )
 @click.option("--measure", help=f"Measure for the choice.  [default: {MEASURE}]")
 @click.option("--choose", type=click.Choice(RULES), default="best", show_default=True, help="Rule for the penalty.")
-@click.option("--stream", is_flag=True, help="Read a file larger than memory in chunks; ftrl only.")
-@click.option("--checkpoint", type=NEW, help="Folder that a killed stream continues from.")
 @seed_option
 @output_options("Folder for the model.  [default: print the report only]", kind=FEATURE_MODEL)
-@click.pass_context
 def fit(
-    context: click.Context,
     data: Path,
     validation: Path | None,
     test: Path | None,
@@ -76,40 +67,26 @@ def fit(
     ranker: NameWithParameters,
     measure: str | None,
     choose: Any,
-    stream: bool,
-    checkpoint: Path | None,
     seed: int,
     output: Path | None,
 ) -> None:
-    """Learn a ranker from a LETOR file and compare it with the best single feature.
-
-    DATA is a file, or a folder or archive of folds with three parts each.
-    """
-    if stream or checkpoint is not None:
-        refuse_given(context, CHOOSING, "belongs to the choice of a penalty; a stream uses the penalty of its ranker")
-        model = _fit_stream(data, validation, test, measure, feature_ranker(ranker, seed), names, checkpoint)
-        _finish(model, output)
-        return
+    """Learn a ranker from the LETOR file DATA and compare it with the best single feature."""
     options = {"measure": measure or MEASURE, "choose": choose, "random_state": seed}
     kind = recognise(data)
     if kind == "letor-folds":
-        refuse_given(context, ("validation", "test", "folds"), f"is not for folds: {data} has three parts in each")
-        parts = read_letor_folds(data, comments=False)
-        n_features = parts[0].train.n_features
-        echo(f"{data}: a LETOR set of {len(parts)} folds, {n_features} features")
-        options |= _learner(ranker, min(len(part.train) for part in parts), seed)
-        model = fit_letor_folds(parts, feature_names=_names(names, n_features), **options)
-    elif kind == "letor":
-        train = read_rows(data)
-        options |= _learner(ranker, len(train), seed)
-        options["validation"] = None if validation is None else read_rows(validation)
-        options["test"] = None if test is None else read_rows(test)
-        model = fit_letor(train, folds=folds, feature_names=_names(names, train.n_features), **options)
-    else:
         raise InputError(
-            f"{data} is recognised as {kind!r}; this verb takes a LETOR file, which has qid:id on every line, or a "
-            "folder or archive of folds"
+            f"{data} has folds, each with its own test queries; learn from one fold: "
+            f"tercet letor fit {data}/Fold1/train.txt --validation {data}/Fold1/vali.txt --test {data}/Fold1/test.txt"
         )
+    if kind != "letor":
+        raise InputError(
+            f"{data} is recognised as {kind!r}; this verb takes a LETOR file, which has qid:id on every line"
+        )
+    train = read_rows(data)
+    options |= _learner(ranker, len(train), seed)
+    options["validation"] = None if validation is None else read_rows(validation)
+    options["test"] = None if test is None else read_rows(test)
+    model = fit_letor(train, folds=folds, feature_names=_names(names, train.n_features), **options)
     _finish(model, output)
 
 
@@ -128,34 +105,6 @@ def _learner(given: NameWithParameters, n_rows: int, seed: int) -> dict[str, Any
 
 def _names(path: Path | None, n_features: int) -> tuple[str, ...] | None:
     return None if path is None else read_feature_names(path, n_features)
-
-
-def _fit_stream(
-    data: Path,
-    validation: Path | None,
-    test: Path | None,
-    measure: str | None,
-    ranker: Any,
-    names: Path | None,
-    checkpoint: Path | None,
-) -> FeatureModel:
-    """Fit a model to a file that is read in chunks."""
-    if checkpoint is not None:
-        check_destination(checkpoint)
-    echo(f"{data}: a LETOR file, read in chunks")
-    training, feature_names = LetorStream(data), None
-    if names is not None:
-        n_features = next(iter(training)).n_features
-        feature_names = read_feature_names(names, n_features)
-    return fit_letor_stream(
-        training,
-        validation=validation,
-        test=test,
-        measures=LETOR_MEASURES if measure is None else [measure],
-        ranker=ranker,
-        feature_names=feature_names,
-        checkpoint=None if checkpoint is None else Checkpoint(checkpoint, every=CHECKPOINT_EVERY),
-    )
 
 
 def _finish(model: FeatureModel, output: Path | None) -> None:

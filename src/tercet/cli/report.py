@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -13,31 +12,21 @@ from tercet.cli.options import FOLDER, output_options
 from tercet.cli.terminal import echo
 from tercet.errors import InputError
 from tercet.fitting import FeatureModel
-from tercet.learn.features import FeatureRanker
 from tercet.loading import load
-from tercet.pictures import picture
 from tercet.report.page import write_report_page
-from tercet.search import BaseIndex
 
 PAGE_ENDING = ".html"
 
 
-@click.command(epilog=examples("report model/ -o report.html", "report model/ -o pairs.png"))
+@click.command(epilog=examples("report model/ -o report.html"))
 @click.argument("model", type=FOLDER)
-@output_options("File to write: .html is a page; .png, .svg and .pdf are a picture.")
+@output_options("HTML file to write.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def report(model: Path, output: Path | None, as_json: bool) -> None:
-    """Print the report of a MODEL, or write a page or a picture.
-
-    The page is one file that needs no network. The picture shows the strongest pairs of words; for a feature model, the
-    weights and the cost of sparsity.
-    """
-    saved = load(model)
+    """Print the report of a MODEL, or write it as one page that needs no network."""
     if output is not None and output.suffix.lower() != PAGE_ENDING:
-        model_of: Any = saved.model if isinstance(saved, BaseIndex) else saved
-        picture(FeatureModel(model_of) if isinstance(model_of, FeatureRanker) else model_of, output)
-        echo(f"{output}: written")
-        return
+        raise InputError(f"{output} must end in {PAGE_ENDING}: tercet report {model} -o report.html")
+    saved = load(model)
     opened = saved if isinstance(saved, FeatureModel) else open_model(model)
     learned = opened.report
     if learned is None:

@@ -49,7 +49,6 @@ Kind: TypeAlias = Literal[
     "judgements",
     "triplets",
     "click-log",
-    "click-counts",
     "links",
 ]
 # Kinds of tables, whose columns may have any names.

@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     from tercet.fitting.recipe import fit as fit
     from tercet.fitting.recipe import fit_labelled as fit_labelled
     from tercet.fitting.recipe import fit_linked as fit_linked
-    from tercet.fitting.row_stream import fit_letor_stream as fit_letor_stream
     from tercet.fitting.rows import fit_letor as fit_letor
-    from tercet.fitting.rows import fit_letor_folds as fit_letor_folds
     from tercet.fitting.stored import fit_vectors as fit_vectors
     from tercet.fitting.text_model import TextModel as TextModel
 else:
@@ -25,8 +23,7 @@ else:
             "tercet.fitting.text_model": ("TextModel",),
             "tercet.fitting.parallel": ("fit_parallel",),
             "tercet.fitting.recipe": ("fit", "fit_labelled", "fit_linked"),
-            "tercet.fitting.row_stream": ("fit_letor_stream",),
-            "tercet.fitting.rows": ("fit_letor", "fit_letor_folds"),
+            "tercet.fitting.rows": ("fit_letor",),
             "tercet.fitting.stored": ("fit_vectors",),
         },
     )

@@ -1,4 +1,4 @@
-"""Keep what was learned only if it beats its start on held-out queries, and report on other queries."""
+"""Keep learned weights only if better than the start on held-out queries, and report on further queries."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def learned_or_start(
     began: float,
     **facts: Any,
 ) -> TextModel:
-    """Make a model of what was learned if it beats its start on validation queries, else of the start.
+    """Make a model of the learned weights if better than the start on validation queries, else of the start.
 
     Parameters
     ----------
     vectorizers : of queries and of documents
-    starts : weights by name that learning could start from, the actual start last; none for two vocabularies
+    starts : possible starts of learning by name, the actual start last; empty for two vocabularies
     measures : of the table, on test queries
-    began : time at which the fit began
+    began : time of the beginning of the fit
     facts : further fields of the `Report`
     """
     evaluation, measure = test.evaluate(learned, measures), str(test.measure)
@@ -71,7 +71,7 @@ def learned_or_start(
 def decide(
     gain: Gain, before: NDArray[np.float64], after: NDArray[np.float64], *, start: str, measure: str, queries: str
 ) -> Decision:
-    """Accept learning only if it beats the start on held-out queries by more than one standard error."""
+    """Accept learning only if better than the start on held-out queries by more than a standard error."""
     verdict = "accepted" if gain.is_clear else f"rejected; the model is {start}"
     return Decision(
         gain.is_clear,

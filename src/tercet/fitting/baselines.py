@@ -1,4 +1,4 @@
-"""Systems that learn nothing: ways to weight words, one of which learning starts from, and rivals for the report."""
+"""Systems without learning: the start, chosen among ways to weight words, and rivals for the report."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.choose import Gain, Trial, choose, settings_of
+from tercet.choose import Gain
 from tercet.fitting.judged import Labels
 from tercet.fitting.mixes import Case
 from tercet.fitting.options import FitOptions
 from tercet.fitting.score_terms import Mix, ScoreTerms, words_of
-from tercet.fitting.task import Fold, Space, Task, TextHeldOut, some_queries
+from tercet.fitting.task import Fold, Space, Task, TextHeldOut
 from tercet.fitting.text_model import ORDINARY_BM25
-from tercet.learn import RM3Expansion
 from tercet.measure.names import Measure
 from tercet.text import Analyzer, Vectorizer
 from tercet.text.language import usual_analyzer
@@ -45,11 +44,11 @@ _USUAL_MEMORY: Final = (Mix(), Mix(shape=1, weight=1.0), Mix(shape=1, weight=4.0
 
 
 def choose_start(task: Task, how: FitOptions) -> tuple[list[Space], Space]:
-    """Choose how words are tokenized and weighted: the spaces that a report shows, and the space to start from.
+    """Choose the tokenizer and the weighting: return the spaces of the report, and the space to start from.
 
-    The tokenizer is chosen first, by BM25 with and without memory on left-out queries: words that match documents badly
-    may tell queries apart well. Then the weighting is chosen by plain matching. The ordinary start is BM25 over stems;
-    another one replaces it if it is clearly better. Labelled texts start from tf-idf, which tells classes apart better.
+    BM25 with and without memory on left-out queries chooses the tokenizer, since bad matches of documents may still be
+    good matches of queries. Then plain matching chooses the weighting. A clearly better start replaces BM25 over stems.
+    Labelled texts start from tf-idf.
     """
     if how.words is not None:
         space = ordinary_start(task, how)
@@ -84,23 +83,11 @@ def _analyzers(task: Task, how: FitOptions) -> dict[str, Analyzer]:
 
 
 def ordinary_start(task: Task, how: FitOptions) -> Space:
-    """Return the start that nothing is validated for: the given vocabulary, or BM25 over stems."""
+    """Return the start without validation: the given vocabulary, or BM25 over stems."""
     if how.words is not None:
         [space] = task.spaces({ORDINARY if how.words.weighting == "bm25" else "tf-idf": how.words})
         return space
     return _spaces(task, how, {ORDINARY: ORDINARY}, how.analyzer or usual_analyzer(task.docs.values()))[-1]
-
-
-def first_look(task: Task, space: Space) -> str:
-    """Say what memory alone is worth on left-out queries, before any words are learned."""
-    values = _beside_memory(task, space)
-    measure = task.known[0].parts(space.Q, space.D)[0].held_out.measure
-    without, best = float(values[:, 0].mean()), float(values.mean(axis=0).max())
-    sign = 1 if measure.higher_is_better else -1
-    return (
-        f"first look: {measure} {sign * without:.3f} by {space.name}, {sign * best:.3f} with past queries, on "
-        f"{len(values):,} queries that were left out; now words are learned"
-    )
 
 
 def _beside_memory(task: Task, space: Space) -> NDArray[np.float64]:
@@ -127,16 +114,15 @@ def _values(held_out: TextHeldOut, weights: Weights) -> NDArray[np.float64]:
 
 
 def _best(values: Mapping[str, NDArray[np.float64]], ordinary: str) -> str:
-    """The name of the best of those that are clearly better than the ordinary one, or the ordinary one."""
+    """Name the best of the clearly better starts, or else the ordinary start."""
     clear = [name for name in values if name == ordinary or _is_worth_it(values[ordinary], values[name])]
     return max(clear, key=lambda name: (values[name].mean(), name == ordinary))
 
 
 def _is_worth_it(ordinary: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
-    """Whether another way is better by a fiftieth, and clearly so.
+    """True if the gain is more than a fiftieth of the ordinary value, and ``1 + 30 / n`` standard errors of n queries.
 
-    With n queries that is by more than ``1 + 30 / n`` standard errors of the paired difference: of several ways, some
-    are better by one on few queries. On many, ways that rank nearly alike differ clearly by nothing that counts.
+    On few queries, some of several equal starts gain a standard error by chance.
     """
     gain = Gain.between(ordinary, other)
     clear = (1 + _FEW_QUERIES / gain.n_queries) * gain.error
@@ -163,51 +149,9 @@ def start_summary(space: Space) -> dict[str, Any]:
 
 # -- rivals -----------------------------------------------------------------------------------------------------------
 
-RM3_GRID: Final[dict[str, tuple[Any, ...]]] = {
-    "n_found": (5, 10, 20),
-    "n_terms": (10, 20, 50),
-    "original_weight": (0.9, 0.7, 0.5, 0.3),
-}
-# Each setting ranks the queries that choose; of a large collection some of them must do.
-_MOST_SCORES = 500_000
-_FEWEST_QUERIES = 20
-
-
-class RM3:
-    """RM3 over BM25, with the setting of `RM3_GRID` that is best on the queries that choose.
-
-    The words of a query are mixed with those of the documents it finds first, and it is asked again: two searches, so
-    that no index serves it as a start. Where queries are documents themselves (``exclude``), each finds itself among
-    the first.
-
-    Parameters
-    ----------
-    space : words weighted as BM25
-    counts : word counts of the documents, (n_docs, n_words)
-
-    Notes
-    -----
-    Costs 36 rankings of the queries that choose, at most 500,000 scores or 20 queries each.
-    """
-
-    def __init__(self, space: Space, counts: sparse.csr_array) -> None:
-        words, self._start = space.vectorizer, space.start
-        self._expansion = RM3Expansion().fit(space.D, counts, words.idf_**words.idf_power)
-        some = some_queries(space.queries, _MOST_SCORES, _FEWEST_QUERIES)
-        trials = [Trial(one, np.array(self._expanded(some, one)(self._start))) for one in settings_of(RM3_GRID)]
-        self.setting: dict[str, Any] = trials[choose(trials)].setting
-
-    def values(self, held_out: TextHeldOut, fold: Fold, measures: tuple[Measure, ...]) -> NDArray[np.float64]:
-        """Measures (n_queries, n_measures) of a fold's queries."""
-        return self._expanded(held_out, self.setting).evaluate(self._start, measures).values
-
-    def _expanded(self, held_out: TextHeldOut, setting: Mapping[str, Any]) -> TextHeldOut:
-        """The same queries with the words that a setting adds."""
-        return replace(held_out, Q=self._expansion.set_params(**setting).transform(held_out.Q))
-
 
 class Appended:
-    """BM25 over documents with their past queries appended: the one-line rival of memory.
+    """BM25 over documents with their past queries appended: the simple rival of memory.
 
     Parameters
     ----------
@@ -253,7 +197,7 @@ def _ones(rows: sparse.csr_array) -> sparse.csr_array:
 class Posteriors:
     """Logistic regression, the rival of labelled texts: the score is the inner product of two texts' class posteriors.
 
-    A classifier needs the classes, where ranking needs preferences alone.
+    A classifier needs the classes; ranking needs preferences alone.
     """
 
     def __init__(self, space: Space, labels: Labels, names: Sequence[str]) -> None:
@@ -261,7 +205,7 @@ class Posteriors:
         self._row = {name: row for row, name in enumerate(names)}
 
     def values(self, held_out: TextHeldOut, fold: Fold, measures: tuple[Measure, ...]) -> NDArray[np.float64]:
-        """Measures (n_texts, n_measures) of texts that the classifier has not seen."""
+        """Measures (n_texts, n_measures) of texts outside the training data of the classifier."""
         from sklearn.linear_model import LogisticRegression  # loads much
 
         seen = [self._row[name] for name in held_out.qids if name in self._row]

@@ -29,12 +29,12 @@ Numbers = NDArray[np.float64]
 
 
 def end_of(log: ClickLog) -> int:
-    """Number of the list where the last tenth of a log begins."""
+    """Number of the first list in the last tenth of a log."""
     return round(len(log.impressions) * (1 - LAST_SHARE))
 
 
 def look_chances(rank: Rows, examination: Sequence[float] | None) -> Numbers:
-    """Chance that people look at each rank, counted from 0; None is the guess. Ranks below the last follow the last."""
+    """Chance of a look at each rank, counted from 0; None is the guess. Ranks below the last follow the last."""
     if examination is None:
         examination = [examination_guess(number) for number in range(1, int(rank.max(initial=0)) + 2)]
     return np.asarray(examination, dtype=np.float64)[np.minimum(rank, len(examination) - 1)]
@@ -46,15 +46,14 @@ def look_chances(rank: Rows, examination: Sequence[float] | None) -> Numbers:
 def preferred_rows(shown: ClickColumns, examination: Sequence[float] | None) -> tuple[Rows, Rows, Numbers]:
     """Rows of clicked documents, rows of documents without a click in the same lists, and the weight of each pair.
 
-    Preferences over documents above a click all contradict the shown order, so a model that is learned from them alone
-    unlearns matching. Over all documents without a click, weighted by the chance of a look, neither order of two
-    equally good documents is favored. A list with more than `MOST_PREFERENCES` pairs keeps those that weigh most, as
-    `click_preferences` does.
+    Preferences over documents above a click all contradict the shown order: a model of such preferences alone unlearns
+    matching. Over all documents without a click, weighted by the chance of a look, neither order of two equally good
+    documents is favored. A list keeps the heaviest `MOST_PREFERENCES` pairs, as in `click_preferences`.
 
     Parameters
     ----------
     shown : whole lists
-    examination : chance that people look at each rank; None is the guess
+    examination : chance of a look at each rank; None is the guess
     """
     passed = np.flatnonzero(~shown.clicked)
     n_passed = np.bincount(shown.impression[passed], minlength=shown.list_query.size)
@@ -84,8 +83,7 @@ def _clicks_and_expected(
 ) -> tuple[Numbers, Numbers]:
     """Clicks on each pair, and clicks on a document of mean attraction at the same ranks, weighted by row.
 
-    Expected clicks at a rank are in proportion to the chance that people look at the rank. All expected clicks sum to
-    the clicks.
+    Expected clicks at a rank are in proportion to the chance of a look. All expected clicks sum to the clicks.
     """
     n_pairs = shown.pair_query.size
     clicks: Numbers = np.bincount(shown.pair, weight * shown.clicked, n_pairs).astype(np.float64)
@@ -96,19 +94,19 @@ def _clicks_and_expected(
 def past_clicks(
     log: ClickLog, examination: Sequence[float] | None = None, *, n_lists: int | None = None, min_sessions: int = 2
 ) -> tuple[Numbers, NDArray[np.int32]]:
-    """Evidence that documents answered past queries, ``(clicks - expected) / (expected + 1)``, and clicks, by pair.
+    """Evidence of documents for past queries, ``(clicks - expected) / (expected + 1)``, and clicks, by pair.
 
-    Expected clicks are those of a document of mean attraction at the same ranks. An old click counts less: a click
-    from the middle of the log half, one from the beginning a quarter, if times put the log in order. A document that
-    was shown and passed over has negative evidence, never below -1.
+    Expected clicks belong to a document of mean attraction at the same ranks. In a timed log an old click counts less:
+    half in the middle of the log, a quarter at the beginning. A document shown and passed over has negative evidence,
+    never below -1.
 
     Parameters
     ----------
     log : the clicks
-    examination : chance that people look at each rank; by default the guess
+    examination : chance of a look at each rank; by default the guess
     n_lists : number of first lists to take evidence from; by default all
-    min_sessions : sessions that asked the query; queries of fewer have no evidence, as they may name a person. Without
-        sessions, each list counts as one
+    min_sessions : fewest sessions of a query with evidence, as a query of a single session may name a person. Without
+        sessions, each list counts as a session
 
     Examples
     --------

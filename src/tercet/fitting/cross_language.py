@@ -1,4 +1,4 @@
-"""Latent spaces of two languages: starts from translations, and learning from there."""
+"""Latent spaces of two languages: starts from translations, and learning from the starts."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def best_starts(
 ) -> tuple[str, dict[str, Weights]]:
     """Return the name of the best start, and each start at its best width.
 
-    The best start is both side by side, unless one alone is better by more than one standard error: two spaces rarely
-    fail alike.
+    The best start is both spaces side by side, unless a single space is better by more than a standard error: two
+    spaces rarely fail alike.
     """
     widths = WIDTHS if widths is None else widths
     widest = min(max(widths), len(translations) - 1)
@@ -63,10 +63,9 @@ def best_starts(
 
 
 def side_by_side(one: Weights, other: Weights, Q: sparse.csr_array, D: sparse.csr_array) -> Weights:
-    """Join two latent spaces, so that texts such as those of Q and D have as much of the one as of the other.
+    """Join two latent spaces, with equal mean lengths of the latent vectors of Q and of D in both spaces.
 
-    The cosine of the joined space is about the mean of the two cosines. The mean itself is no cosine of latent vectors,
-    so learning could not start there.
+    The cosine of the joined space is about the mean of the two cosines, and, unlike the mean, a start for learning.
     """
     U, V = (
         np.hstack([F / np.float32(np.sqrt(_mean_square(X @ F))) for F in factors])
@@ -76,7 +75,7 @@ def side_by_side(one: Weights, other: Weights, Q: sparse.csr_array, D: sparse.cs
 
 
 def _latent_space(U: NDArray[np.float32], V: NDArray[np.float32]) -> Weights:
-    """Weights whose scores are cosines of latent vectors."""
+    """Weights with cosines of latent vectors as scores."""
     U, V = np.ascontiguousarray(U), np.ascontiguousarray(V)
     return Weights([LowRank(query_factors=U, doc_factors=V, typical_length=1.0, unit_queries=True)])
 
@@ -130,7 +129,7 @@ def learn(
 
 
 def _hard_source(pairs: Rows, texts: sparse.csr_array, others: sparse.csr_array, n: int, seed: int) -> HardSource:
-    """Draw n preferences for translations, against texts that the current weights rank above them."""
+    """Draw n preferences for translations, against texts ranked above by the current weights."""
     n_docs = others.shape[0]
     pairs = np.random.default_rng(seed).permutation(pairs)[: max(1000, _MOST_RANKED // n_docs)]
     known = JudgementSampler(pairs[:, 0], pairs[:, 1], np.ones(len(pairs), dtype=np.int64), n_docs=n_docs)

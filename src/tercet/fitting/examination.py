@@ -1,21 +1,18 @@
-"""Examination curve of a click log: how far down people look, with intervals.
+"""Examination curve of a click log: the chance of a look at each rank, with intervals.
 
-The position-based model: ``P(click) = p[rank] * g[query, document]``. A document is clicked if people look at its rank
-and like the document. The curve is p, relative to rank 1. Three methods estimate it:
-
-- randomised: every rank of lists in random order has similar documents, so p follows the clicks
-- interleaved: only chance moves documents in lists made of two rankings; as harvested
-- harvested: a document shown for one query at two ranks has one g, so its click rates are in the ratio of the two p
-  (intervention harvesting; Agarwal et al. 2019, AllPairs)
+The position-based model: ``P(click) = p[rank] * g[query, document]``. A document is clicked if people look at the
+rank and like the document. The curve is p, relative to rank 1. A document shown for a query at two ranks has a single
+g, and the click rates at both ranks are in the ratio of the two p (intervention harvesting; Agarwal et al. 2019,
+AllPairs). Lists in random order, and lists made of two rankings, move documents on purpose.
 
 Intervals come from a bootstrap over sessions, or over queries if sessions are unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +21,6 @@ from scipy.sparse.csgraph import connected_components
 
 from tercet.data.clicks import ClickColumns, ClickLog, Rows, examination_guess, numbered
 
-Method = Literal["randomised", "interleaved", "harvested"]
 Array = NDArray[np.float64]
 
 MOST_RANKS = 20  # deeper ranks follow the guess
@@ -33,29 +29,22 @@ WIDEST = 0.2  # largest mean width of the intervals of a curve to learn from
 FEWEST_CLICKS = 100
 LEAST_CHANCE = 0.01
 BY_GUESS: Final = "chances of looking at a rank by the guess 1 / log2(1 + rank)"
-_FROM: Final = {
-    "randomised": "lists in random order",
-    "interleaved": "lists made of two rankings",
-    "harvested": "documents seen at several ranks",
-}
 ADDED = 0.1  # clicks, and as many documents passed over, at each rank of each pair of ranks
 _NEWTON_STEPS = 50
 
 
 @dataclass(frozen=True)
 class ExaminationCurve:
-    """Chance that people look at a rank, relative to the first rank.
+    """Chance of a look at each rank, relative to the first rank.
 
     Attributes
     ----------
-    method : method of the estimate
-    values, low, high : chance of each rank, and the ends of its 95 % interval; NaN for unknown ranks. One session or
-        query alone has no intervals
+    values, low, high : chance of each rank, and the ends of the 95 % interval; NaN for unknown ranks. A single session
+        or query has no intervals
     n_clicks : clicks behind the estimate
     resampled : units of the bootstrap, sessions or queries
     """
 
-    method: Method
     values: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -68,11 +57,6 @@ class ExaminationCurve:
         widths = np.array(self.high[1:]) - np.array(self.low[1:])
         return float(np.where(np.isfinite(widths), widths, 1.0).mean()) if widths.size else 1.0
 
-    @property
-    def is_learned_from(self) -> bool:
-        """Whether the curve has enough clicks and narrow intervals, so that learning weighs clicks by it."""
-        return self.n_clicks >= FEWEST_CLICKS and self.width <= WIDEST
-
 
 @dataclass(frozen=True)
 class Examination:
@@ -82,39 +66,36 @@ class Examination:
     source: str
 
 
-def choose_examination(log: ClickLog, curves: Sequence[ExaminationCurve] | None = None) -> Examination:
-    """Choose the chances to weigh clicks by: the log's own, else the narrowest curve to learn from, else the guess.
+def choose_examination(log: ClickLog, curve: ExaminationCurve | None = None) -> Examination:
+    """Choose the chances to weigh clicks by: the log's own, else a curve with narrow intervals, else the guess.
 
     Parameters
     ----------
     log : the clicks
-    curves : result of `estimate_examination`, if already computed
+    curve : result of `estimate_examination`, if already computed
     """
     if log.examination is not None:
         return Examination(log.examination, "chances of looking at a rank as given")
-    curves = estimate_examination(log) if curves is None else curves
-    usable = [curve for curve in curves if curve.is_learned_from]
-    if not usable:
-        why = "no documents that were seen at several ranks compare them, and no list was in random order"
-        if curves:
-            best = min(curves, key=lambda curve: (curve.n_clicks < FEWEST_CLICKS, curve.width))
-            lists = _FROM[best.method]
-            why = f"the intervals of {lists} are {best.width:.2f} wide in the mean, and {WIDEST} is the most"
-            if best.n_clicks < FEWEST_CLICKS:
-                why = f"{lists} have {best.n_clicks:,} clicks, and {FEWEST_CLICKS} are needed"
+    curve = estimate_examination(log) if curve is None else curve
+    if curve is None:
+        return Examination(None, f"{BY_GUESS}: no document was seen at several ranks, so nothing compares the ranks")
+    if curve.n_clicks < FEWEST_CLICKS:
+        why = f"documents seen at several ranks have {curve.n_clicks:,} clicks, and {FEWEST_CLICKS} are needed"
         return Examination(None, f"{BY_GUESS}: {why}")
-    best = min(usable, key=lambda curve: curve.width)
-    values = np.array(best.values)
+    if curve.width > WIDEST:
+        why = f"the estimated intervals are {curve.width:.2f} wide in the mean, and {WIDEST} is the most"
+        return Examination(None, f"{BY_GUESS}: {why}")
+    values = np.array(curve.values)
     n_known = int(np.isfinite(values).argmin()) if np.isnan(values).any() else values.size
     chances = np.maximum(values[:n_known], LEAST_CHANCE).tolist()
     beyond = range(n_known + 1, MOST_RANKS * 5 + 1)
     chances += [chances[-1] * examination_guess(rank) / examination_guess(n_known) for rank in beyond]
-    source = f"chances of looking at a rank estimated from {_FROM[best.method]} ({best.n_clicks:,} clicks)"
+    source = f"chances of looking at a rank estimated from documents seen at several ranks ({curve.n_clicks:,} clicks)"
     return Examination(tuple(chances), source)
 
 
-def estimate_examination(log: ClickLog, *, n_resamples: int = N_RESAMPLES, seed: int = 0) -> list[ExaminationCurve]:
-    """Estimate every examination curve that a log allows.
+def estimate_examination(log: ClickLog, *, n_resamples: int = N_RESAMPLES, seed: int = 0) -> ExaminationCurve | None:
+    """Estimate the examination curve of a log; None if no document was seen, and clicked, at several ranks.
 
     Parameters
     ----------
@@ -130,51 +111,35 @@ def estimate_examination(log: ClickLog, *, n_resamples: int = N_RESAMPLES, seed:
     >>> from tercet.simulate import Traffic, Visitors, simulate_clicks
     >>> lists = {f"q{number}": [["a", "b", "c"], ["c", "b", "a"]] for number in range(9)}
     >>> log = simulate_clicks(lists, {"q1": {"b": 1}}, 5000, Visitors(looking=1.0))
-    >>> curve = estimate_examination(log)[0]
-    >>> curve.method, abs(curve.values[2] - 1 / 3) < 0.1
-    ('harvested', True)
+    >>> abs(estimate_examination(log).values[2] - 1 / 3) < 0.1
+    True
     """
-    shown = log.columns.take(log.columns.rank < MOST_RANKS)
-    rows: dict[Method, ClickColumns] = {
-        "randomised": _flagged(shown, log.randomised),
-        "interleaved": _moved(_flagged(shown, log.interleaved)),
-        "harvested": _moved(shown),
-    }
+    moved = _moved(log.columns.take(log.columns.rank < MOST_RANKS))
+    if not moved.clicked.any():
+        return None
+    n_ranks = int(moved.rank.max()) + 1
+    fit = _by_moves(moved, n_ranks)
+    values = fit(np.ones(moved.rank.size))
+    if not np.isfinite(values[0]):
+        return None
+    session_or_query = numbered(log.sessions)[1] if log.sessions else moved.list_query
+    units, unit = np.unique(session_or_query[moved.impression], return_inverse=True)
     rng = np.random.default_rng(seed)
-    session_or_query = numbered(log.sessions)[1] if log.sessions else shown.list_query
-    curves = []
-    for method, part in rows.items():
-        if not part.clicked.any():
-            continue
-        n_ranks = int(part.rank.max()) + 1
-        fit = _by_rates(part, n_ranks) if method == "randomised" else _by_moves(part, n_ranks)
-        values = fit(np.ones(part.rank.size))
-        if not np.isfinite(values[0]):
-            continue
-        units, unit = np.unique(session_or_query[part.impression], return_inverse=True)
-        drawn = np.full((n_resamples, n_ranks), np.nan)
-        for number in range(n_resamples):
-            times = rng.multinomial(units.size, np.full(units.size, 1 / units.size))
-            drawn[number] = fit(times[unit].astype(np.float64))
-        low, high = np.full((2, n_ranks), np.nan)
-        known = np.isfinite(values) & (np.isfinite(drawn).mean(axis=0) > 0.5)
-        known &= units.size > 1  # every resample of a single unit is the same
-        if known.any():
-            low[known], high[known] = np.nanpercentile(drawn[:, known], (2.5, 97.5), axis=0)
-        n_clicks, resampled = int(part.clicked.sum()), "sessions" if log.sessions else "queries"
-        columns = [tuple(column.tolist()) for column in (values, low, high)]
-        curves.append(ExaminationCurve(method, columns[0], columns[1], columns[2], n_clicks, resampled))
-    return curves
-
-
-def _flagged(rows: ClickColumns, flags: Sequence[bool]) -> ClickColumns:
-    """Rows of the flagged lists; an empty sequence flags none."""
-    is_flagged = np.array(flags or [False] * rows.list_query.size, dtype=bool)
-    return rows.take(is_flagged[rows.impression])
+    drawn = np.full((n_resamples, n_ranks), np.nan)
+    for number in range(n_resamples):
+        times = rng.multinomial(units.size, np.full(units.size, 1 / units.size))
+        drawn[number] = fit(times[unit].astype(np.float64))
+    low, high = np.full((2, n_ranks), np.nan)
+    known = np.isfinite(values) & (np.isfinite(drawn).mean(axis=0) > 0.5)
+    known &= units.size > 1  # every resample of a single unit is the same
+    if known.any():
+        low[known], high[known] = np.nanpercentile(drawn[:, known], (2.5, 97.5), axis=0)
+    n_clicks, resampled = int(moved.clicked.sum()), "sessions" if log.sessions else "queries"
+    return ExaminationCurve(tuple(values.tolist()), tuple(low.tolist()), tuple(high.tolist()), n_clicks, resampled)
 
 
 def _moved(rows: ClickColumns) -> ClickColumns:
-    """Rows of pairs that were shown at several ranks."""
+    """Rows of pairs shown at several ranks."""
     low, high = np.full((2, rows.pair_query.size), -1)
     low[:] = MOST_RANKS
     np.minimum.at(low, rows.pair, rows.rank)
@@ -182,34 +147,15 @@ def _moved(rows: ClickColumns) -> ClickColumns:
     return rows.take((low < high)[rows.pair])
 
 
-# -- estimates, as functions of the weights of rows -----------------------------------------------------------------
-
-
 def _sums(where: Rows, weights: Array, size: int) -> Array:
     return np.asarray(np.bincount(where, weights, size), dtype=np.float64)
 
 
-def _by_rates(rows: ClickColumns, n_ranks: int) -> Callable[[Array], Array]:
-    """Clicks at each rank, relative to clicks at the first rank of the lists that reach the rank.
-
-    Lists of all lengths would not do: people may like the results of a query with few results more, or less.
-    """
-    at_top = rows.rank == 0
-    last_rank = np.bincount(rows.impression)[rows.impression[at_top]] - 1
-
-    def fit(weights: Array) -> Array:
-        clicks = weights * rows.clicked
-        top = _sums(last_rank, clicks[at_top], n_ranks)[::-1].cumsum()[::-1]
-        return np.divide(_sums(rows.rank, clicks, n_ranks), top, out=np.full(n_ranks, np.nan), where=top > 0)
-
-    return fit
-
-
 def _by_moves(rows: ClickColumns, n_ranks: int) -> Callable[[Array], Array]:
-    """AllPairs over all comparisons of two ranks of one pair."""
+    """Return AllPairs over all comparisons of two ranks of a pair, as a function of the weights of rows."""
     cells, cell = np.unique(rows.pair * n_ranks + rows.rank, return_inverse=True)
     pair, rank = cells // n_ranks, cells % n_ranks
-    # Cells of one pair follow each other. Every two of them are a comparison.
+    # Cells of a pair follow each other. Every two cells of a pair are a comparison.
     last = np.searchsorted(pair, pair, side="right")
     n_later = last - np.arange(cells.size) - 1
     upper = np.repeat(np.arange(cells.size), n_later)
@@ -227,10 +173,10 @@ def _by_moves(rows: ClickColumns, n_ranks: int) -> Callable[[Array], Array]:
 
 
 def all_pairs(both: Array, above: Array, below: Array) -> Array:
-    """AllPairs estimate of p, relative to rank 1; NaN for ranks that no comparison connects with rank 1.
+    """AllPairs estimate of p, relative to rank 1; NaN for ranks without a connection to rank 1.
 
     Pairs seen at ranks k < j were clicked ``above[k, j]`` of ``both[k, j]`` times at k, and ``below[k, j]`` times at j.
-    Their chances are ``p[k] r[k, j]`` and ``p[j] r[k, j]``, where r is the attraction of these pairs. The
+    Their chances are ``p[k] r[k, j]`` and ``p[j] r[k, j]``, with r the attraction of these pairs. The
     log-likelihood is concave in log p and log r. Newton's method with r eliminated finds the maximum.
 
     A pair shown n and m times at the two ranks counts ``n m / (n + m)``, as by Mantel and Haenszel. In the paper it

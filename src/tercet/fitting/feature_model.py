@@ -51,7 +51,7 @@ class FeatureModel:
     Parameters
     ----------
     ranker : a fitted ranker of feature vectors, linear or not
-    feature_names : one for each feature, or None
+    feature_names : names of all features, or None
     report : report of `fit_letor`, or None
 
     Examples
@@ -98,9 +98,9 @@ class FeatureModel:
         return np.asarray(self.ranker.predict(X), dtype=np.float64)
 
     def features(self) -> list[FeatureWeight]:
-        """Return the features with a weight, the strongest first; of equal ones the lower number first.
+        """Return the features with a weight, the strongest first, ties by number.
 
-        The list is empty for a ranker without weights of single features, such as one with a kernel.
+        The list is empty for a ranker without weights of features, such as a kernel ranker.
         """
         weights = weights_of(self.ranker)
         if weights is None:
@@ -119,7 +119,7 @@ class FeatureModel:
         return measure_rows(rows.y, self.predict(rows.X), rows.qid, measures)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the model to a folder; ``tc.load`` gives it back."""
+        """Write the model to a folder for ``tc.load``."""
         ranker_meta, ranker_arrays = self.ranker.to_state()
         meta, _ = encode(_SavedFeatureModel(ranker_meta, self.feature_names, self.report))
         arrays = {_SECTION + name: array for name, array in ranker_arrays.items()}
@@ -159,7 +159,7 @@ def n_used(ranker: Any) -> int | None:
 
 
 def ranker_name(ranker: Any) -> str:
-    """Name the class of a ranker, with its loss or kernel if they are not the usual ones."""
+    """Name the class of a ranker, with an unusual loss or kernel."""
     params = ranker.get_params()
     unusual = [params[name] for name, usual in _USUAL.items() if params.get(name, usual) != usual]
     return ", ".join([type(ranker).__name__, *("a kernel of its own" if callable(one) else one for one in unusual)])
@@ -168,7 +168,7 @@ def ranker_name(ranker: Any) -> str:
 def fit_width(data: LetorData, n_features: int | None, name: str) -> tuple[LetorData, str | None]:
     """Give rows the columns of a model, if any, with a note if the width changed.
 
-    A file ends at its largest feature id, so missing columns are zeros. Features beyond the training data have no
+    A file ends at its largest feature id: missing columns are zeros. Features beyond the training data have no
     weight and are left out.
 
     Examples

@@ -1,4 +1,4 @@
-"""Own vectors of documents and queries beside the words of a fit, and the maps between them.
+"""Own vectors of documents and queries beside the words of a fit, and the maps between the vectors.
 
 A model with such a map needs a vector for every document and every query.
 """
@@ -24,8 +24,7 @@ from tercet.text.fielded import OWN_VECTORS, FieldedVectorizer
 from tercet.weights import Weights
 
 SETTINGS: Final = (MapSetting(0.0), MapSetting(100.0), MapSetting(200.0), MapSetting(100.0, against="own"))
-# Weights of a map, in units of the weight by which its scores spread as far as scores of the start; the last leaves
-# nothing but the vectors.
+# Weights of a map. Scores of weight 1 spread as far as the scores of the start; the last weight drowns the words.
 AMOUNTS: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 1000.0)
 _FEWEST_STEPS, _MOST_STEPS = 10_000, 100_000
 _STEPS_PER_JUDGEMENT: Final = 2
@@ -68,7 +67,7 @@ class VectorMaps:
     Attributes
     ----------
     space : words and vectors side by side
-    raw : the vectors alone, as they are, for the table of a report
+    raw : the unmapped vectors alone, for the table of a report
     """
 
     def __init__(self, space: Space, task: Task, vectors: VectorPair, n_steps: int | None, random_state: int) -> None:
@@ -100,7 +99,7 @@ class VectorMaps:
         return [self.map(number, sampler) for number in range(len(SETTINGS))]
 
     def map(self, number: int, sampler: Sampler) -> Weights:
-        """Learn one map, scaled so that its margins spread as far as margins of the start."""
+        """Learn a map, with margins scaled to the spread of the margins of the start."""
         pair, setting = (self.vectors.queries, self.vectors.docs), SETTINGS[number]
         M = learned_map(*pair, sampler, setting, n_steps=self._n_steps, random_state=self._seed)
         learned = vector_map(M, self._layout)

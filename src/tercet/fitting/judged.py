@@ -28,7 +28,7 @@ class Judgements:
     rows : row in Q of each judged query
     grades : CSR integers (n_judged, n_docs)
     measure : measure of held-out queries
-    linked : whether queries are documents, which are left out of their own rankings
+    linked : True if queries are documents, each left out of its own ranking
     """
 
     name: ClassVar[str] = "judgements"
@@ -68,7 +68,7 @@ class Judgements:
         return replace(self, rows=self.rows[kept], grades=self.grades[np.flatnonzero(kept)])
 
     def select(self, keep: Selection) -> Judgements:
-        """Judgements of some queries without those of withheld documents; a query keeps an answer or is left out."""
+        """Judgements of selected queries and documents; a query without an answer is left out."""
         some = self._take(keep.queries[self.rows])
         if not keep.withheld.any():
             return some
@@ -92,7 +92,7 @@ class Judgements:
         return sparse.csr_array((values.astype(np.float32), where), shape=shape), None
 
     def answers(self) -> tuple[NDArray[np.int64], sparse.csr_array]:
-        """Queries, and (n_judged, n_docs), non-zero where a document answers."""
+        """Queries, and (n_judged, n_docs), non-zero for answers."""
         answers = sparse.csr_array(self.grades > 0, dtype=np.int8)
         answers.eliminate_zeros()
         return self.rows, answers
@@ -111,7 +111,7 @@ class Labels:
     Attributes
     ----------
     classes : label of each text
-    rows : texts that are learned from, or measured among themselves
+    rows : texts to learn from, or to measure among themselves
     measure : measure of held-out texts
     """
 
@@ -122,7 +122,7 @@ class Labels:
 
     @classmethod
     def from_labels(cls, texts: Sequence[str], labels: Sequence[str], what: str, measure: Measure) -> Labels:
-        """Check texts and labels; errors call them ``what``."""
+        """Check texts and labels; ``what`` is their name in errors."""
         if isinstance(texts, str) or isinstance(labels, str):
             raise InputError(f"{what} must be lists, one text and one label each; got a single string")
         if not all(hasattr(each, "__len__") for each in (texts, labels)):
@@ -150,7 +150,7 @@ class Labels:
         return LabelSampler(self.classes).drop(np.setdiff1d(np.arange(self.classes.size), self.rows))
 
     def held_out(self, Q: sparse.csr_array, D: sparse.csr_array, names: Sequence[str]) -> HeldOutQueries:
-        """Each text against the others; never against training texts, whose memorised labels look like a gain."""
+        """Each text against all other held-out texts, never against training texts with memorized labels."""
         classes = self.classes[self.rows]
         same = sparse.csr_array(classes[:, None] == classes[None, :], dtype=np.int64)
         own = np.arange(self.size)
@@ -162,7 +162,7 @@ class Labels:
 def usable_judgements(
     qrels: Qrels, name: str, docs: Mapping[str, str], queries: Mapping[str, str]
 ) -> dict[str, Mapping[str, int]]:
-    """Check judgements and keep the queries that have a relevant document; errors call the judgements ``name``."""
+    """Check judgements and keep queries with a relevant document; errors call the judgements ``name``."""
     if not isinstance(qrels, Mapping):
         raise InputError(f"{name} must be a mapping, qid -> {{doc_id: grade}}; got {type(qrels).__name__}")
     for qid, judged in qrels.items():
@@ -181,5 +181,5 @@ def usable_judgements(
 
 
 def links_as_judgements(links: Mapping[str, Iterable[str]]) -> dict[str, dict[str, int]]:
-    """Judge the documents that a document links to as relevant; a link to itself says nothing."""
+    """Judge the link targets of a document as relevant, without links of a document to itself."""
     return {source: {target: 1 for target in targets if target != source} for source, targets in links.items()}

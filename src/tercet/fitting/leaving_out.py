@@ -1,4 +1,4 @@
-"""Leaving evidence out: queries in turn, and answers that nothing is learned from."""
+"""Leave evidence out: queries in turn, and whole answers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from scipy.sparse.csgraph import connected_components
 
 from tercet.data.judgements import plain_text
 
-FEWEST_QUERIES: Final = 10  # below this there is nothing to hold out
+FEWEST_QUERIES: Final = 10  # of fewer queries, none is held out
 N_FOLDS: Final = 5
-_FEW: Final = 300  # queries, which are left out twice
-_ENOUGH: Final = 500  # queries whose values decide; more of them are learned from in every fold
-_SIMILAR: Final = 0.6  # cosine of two documents that are left out together
+_FEW: Final = 300  # up to this number, queries are left out twice
+_ENOUGH: Final = 500  # queries to decide by; further queries stay in the training part of every fold
+_SIMILAR: Final = 0.6  # cosine of similar documents, left out together
 _LARGEST_GROUP: Final = 0.05  # share of the catalogue
-_MOST_DOCUMENTS: Final = 0.1  # share of the answers that are left out together
-_MOST_QUERIES: Final = 0.5  # share of the queries that go with them
+_MOST_DOCUMENTS: Final = 0.1  # share of answers to leave out together
+_MOST_QUERIES: Final = 0.5  # share of queries to leave out with the answers
 _FEWEST_NEW: Final = 5  # queries with new answers
 _MOST_TO_COMPARE: Final = 20_000  # documents; of more, each is a group of its own
 
@@ -30,9 +30,9 @@ class Selection(NamedTuple):
 
     Attributes
     ----------
-    queries : mask of the queries whose evidence is kept, (n_queries,)
-    withheld : mask of the documents that nothing is learned from, (n_docs,)
-    before : end of the part of a click log that is kept, a number of lists
+    queries : mask of the queries with evidence to keep, (n_queries,)
+    withheld : mask of the documents without evidence to keep, (n_docs,)
+    before : number of first lists of a click log to keep
     """
 
     queries: NDArray[np.bool_]
@@ -43,10 +43,10 @@ class Selection(NamedTuple):
 def folds_of(
     qids: Sequence[str], random_state: int, *, enough: int = _ENOUGH, texts: Mapping[str, str] | None = None
 ) -> list[list[str]]:
-    """Split queries into folds: a fifth of them in turn, until there are enough; few queries are left out twice.
+    """Split queries into folds of a fifth each, up to ``enough`` queries; few queries are left out twice.
 
-    Queries of the same text are left out together, unless there are too few texts for that: otherwise one would be
-    measured by what was learned from the other.
+    Queries of the same text are left out together, so that no query is measured by its own text, unless the number of
+    texts is too small.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def queries_by_text(qids: Iterable[str], texts: Mapping[str, str]) -> dict[str, 
 
 
 def alike_notes(qids: Sequence[str], texts: Mapping[str, str]) -> tuple[str, ...]:
-    """Note queries of the same text that could not be left out together."""
+    """Note queries of the same text in different folds."""
     n_texts = len(queries_by_text(qids, texts))
     if n_texts == len(qids) or n_texts >= FEWEST_QUERIES:
         return ()
@@ -95,7 +95,7 @@ def alike_notes(qids: Sequence[str], texts: Mapping[str, str]) -> tuple[str, ...
 
 
 def split_text(n_folds: int, n_queries: int, *, tested: bool, what: str = "query") -> str:
-    """Describe how queries, or texts, were left out; no fold means that validation queries were given."""
+    """Describe the folds of queries, or texts; no fold means given validation queries."""
     if not n_folds:
         return "Validation queries were given."
     why = f"to choose{'' if tested else ' and to report on'}; then all were learned from"
@@ -113,14 +113,14 @@ def split_text(n_folds: int, n_queries: int, *, tested: bool, what: str = "query
 def new_answers(
     answers: sparse.csr_array, D: sparse.csr_array, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
-    """Choose queries and answers to leave out together, so that no remaining query has one of the answers.
+    """Choose queries and answers to leave out together, so that no remaining query has a left-out answer.
 
-    Whole components of the graph of queries and answers are left out. If one component holds more than half of the
-    queries, groups of similar documents are left out instead, each with all queries that it answers.
+    Whole components of the graph of queries and answers are left out. If a single component holds more than half of the
+    queries, groups of similar documents are left out instead, each with all of its queries.
 
     Parameters
     ----------
-    answers : (n_queries, n_docs), non-zero where a document answers
+    answers : (n_queries, n_docs), non-zero for answers
     D : document rows, to find similar documents
 
     Returns

@@ -1,7 +1,7 @@
 """Words and memory mixed: every setting is measured on the same left-out queries, and the best expected value wins.
 
 A setting is chosen by its expected value over three cases: known answers, new answers and repeated queries. Reported
-values are crossed: the value of a query is that of the setting which the queries of other groups chose.
+values are crossed: the queries of other groups choose the setting for the value of a query.
 """
 
 from __future__ import annotations
@@ -38,22 +38,24 @@ WEIGHTS: Final = (0.0, 0.5, 1.0, 2.0, 4.0)  # of memory, in units of a typical b
 POOLED: Final = (0.0, 0.5, 1.0)
 UNSEEN: Final = (0.0, 1.0, 2.0, 4.0, 8.0)
 _ROUNDS: Final = 3
-_FEWEST_DECIDING: Final = 5  # queries of a case that counts
-_LONGEST_TEXT: Final = 200  # characters of a past query that is a document
+_DIGITS: Final = 9  # of expected values; smaller differences are rounding
+_FEWEST_DECIDING: Final = 5  # fewest queries of a case to decide by
+_LONGEST_TEXT: Final = 200  # characters of a past query, which may be a document
 _FEWEST_CALIBRATING: Final = 30  # queries
 _CALIBRATED_HITS: Final = 10  # of a query
 _FEW_QUERIES: Final = 60  # below this a gain must be two standard errors
 
 
 class Decision(NamedTuple):
-    """Whether learning is kept, and a sentence that says why."""
+    """Use of the learned parts, the reason as a sentence, and the expected gain with its standard error."""
 
     accepted: bool
     text: str
+    gain: tuple[float, float] | None = None
 
 
 class Case:
-    """Values of the queries of one case, from one or several folds; a query that was left out twice has the mean."""
+    """Values of the queries of a case, from all folds of the case; a query left out twice has the mean."""
 
     def __init__(self, folds: Sequence[Pool | TextHeldOut]) -> None:
         self.qids = tuple(dict.fromkeys(qid for fold in folds for qid in fold.qids))
@@ -61,7 +63,7 @@ class Case:
         self._positions = [np.array([position[qid] for qid in fold.qids]) for fold in folds]
 
     def size(self, sizes: Sequence[int]) -> int:
-        """Evidence of all queries from that of each fold; a query that was left out twice counts once."""
+        """Evidence of all queries from the evidence of each fold; a query left out twice counts once."""
         return round(sum(sizes) * len(self.qids) / sum(map(len, self._positions)))
 
     def mean(self, values: Sequence[Values]) -> Values:
@@ -80,10 +82,10 @@ class Choice:
 
     Attributes
     ----------
-    mix : setting of the model, or of what was rejected
+    mix : setting of the model, or the rejected setting
     decision : whether the mix is used, and why
     before, after : case -> values (n_queries, n_measures) of the start and, crossed, of the mix
-    alone : part name -> the best mix of that part alone
+    alone : part name -> the best mix of the part alone
     alone_after : part name -> crossed values of all answers (n_queries, n_measures)
     qids, sizes, measures : case -> queries, their answers or preferences, and the measures of the values
     """
@@ -104,7 +106,7 @@ class MixSearch:
 
     Parameters
     ----------
-    terms : case and terms of each fold; other names than those of cases are reported, and decide nothing
+    terms : case and terms of each fold; a name other than a case is for the report alone
     shares : expected share of each case
     blends : of each candidate, the extra weights of plain matching to try
     amounts : weights of own vectors to try
@@ -135,7 +137,7 @@ class MixSearch:
         given = given if any(given.values()) else dict.fromkeys(given, 1.0)
         self.shares = {name: share / sum(given.values()) for name, share in given.items()}
         self._pools = {name: [Pool(one) for case, one in terms if case == name] for name in self.shares}
-        # Pairs of documents that were shown cannot tell how many others an extra weight would bring above them.
+        # Pairs of shown documents cannot measure the further documents that an extra weight brings to the top.
         self._is_ranked = all(isinstance(one.held_out, HeldOutQueries) for case, one in terms if case in self.shares)
         self._unseen = UNSEEN if self._is_ranked else UNSEEN[:1]
         self._scales: dict[Mix, float] = {}
@@ -161,16 +163,20 @@ class MixSearch:
             }
         return self._values[mix]
 
-    def expected(self, mix: Mix, group: int | None = None) -> float:
-        """Expected value over the cases; with a group, by the queries of the other groups."""
-        value = 0.0
+    def expected(self, mix: Mix, group: int | None = None) -> tuple[float, float]:
+        """Expected value over the cases, and the value of known answers to break ties.
+
+        With a group, both are by the queries of the other groups.
+        """
+        means = {}
         for name, values in self.values(mix).items():
             some = values if group is None else values[self._groups[name] != group]
-            value += self.shares[name] * float(some.mean() if some.size else values.mean())
-        return self._sign * value
+            means[name] = self._sign * float(some.mean() if some.size else values.mean())
+        value = sum(self.shares[name] * mean for name, mean in means.items())
+        return round(value, _DIGITS), means.get(KNOWN, 0.0)
 
     def climb(self, mix: Mix, *, memory: bool, vectors: bool) -> Mix:
-        """Improve a mix one group of settings after another, until nothing improves the expected value."""
+        """Improve a mix by coordinate ascent over groups of settings."""
         for _ in range(_ROUNDS):
             before = mix
             for options in self._options(memory, vectors):
@@ -180,7 +186,7 @@ class MixSearch:
         return mix
 
     def _options(self, memory: bool, vectors: bool) -> list[Callable[[Mix], list[Mix]]]:
-        """Functions that give the neighbours of a mix."""
+        """Functions from a mix to its neighbours."""
         steps: list[Callable[[Mix], list[Mix]]] = [lambda mix: [replace(mix, blend=blend) for blend in self._of(mix)]]
         if vectors:
             steps.append(
@@ -191,7 +197,7 @@ class MixSearch:
                 ]
             )
         if memory and self._can_remember:
-            # Tried together, since each alone may be of no use. Of equals the first, which explains by past queries.
+            # All combinations, since a single strength may be useless. The first of equals explains by past queries.
             strengths = [*product(POOLED, WEIGHTS, self._unseen)]
             steps += [
                 lambda mix: [replace(mix, weight=w, pooled=p, unseen=u) for p, w, u in strengths],
@@ -242,14 +248,13 @@ class MixSearch:
         )
 
     def _crossed(self, mixes: Sequence[Mix]) -> tuple[Mix, list[Mix]]:
-        """The best mix by all queries, and for each group the best by the queries of the others."""
+        """The best mix by all queries, and for each group the best by the queries of the other groups."""
         return self.best(mixes), [self.best(mixes, group) for group in range(N_FOLDS)]
 
     def best(self, mixes: Sequence[Mix], group: int | None = None) -> Mix:
-        """The mix of the best expected value; where pairs decide, the best with memory within one standard error of it.
+        """The mix of the best expected value; with pairs, the best mix with memory within a standard error of the best.
 
-        Pairs are between documents that were shown, so that no pair rewards memory for the documents that it finds
-        beyond them.
+        Pairs compare shown documents, and so cannot reward memory for further documents.
         """
         best = max(mixes, key=lambda mix: self.expected(mix, group))
         others = [mix for mix in mixes if mix.has_memory]
@@ -257,7 +262,8 @@ class MixSearch:
             return best
         remembering = max(others, key=lambda mix: self.expected(mix, group))
         _, error = self._gain(self.values(Mix()), self.values(best), group)
-        return remembering if self.expected(remembering, group) >= self.expected(best, group) - error else best
+        is_close = self.expected(remembering, group)[0] >= self.expected(best, group)[0] - error
+        return remembering if is_close else best
 
     def _gain(
         self, before: Mapping[str, Values], after: Mapping[str, Values], group: int | None = None
@@ -271,7 +277,7 @@ class MixSearch:
         return mean, float(np.sqrt(variance))
 
     def _gains(self, before: Values, after: Values, rows: NDArray[np.bool_]) -> Gain:
-        """Gain over some queries of a case, or over all if the case has no others."""
+        """Gain over the chosen queries of a case, or over all queries if none is chosen."""
         rows = rows if rows.any() else ~rows
         return Gain.between(self._sign * before[rows], self._sign * after[rows])
 
@@ -314,41 +320,29 @@ class MixSearch:
     def _decide(
         self, mix: Mix, before: Mapping[str, Values], after: Mapping[str, Values], start: str, share_reason: str
     ) -> Decision:
-        first, last = ({name: values[:, 0] for name, values in side.items()} for side in (before, after))
-        gains = {name: Gain.between(self._sign * first[name], self._sign * last[name]) for name in self.shares}
-        shares = {name: share for name, share in self.shares.items() if share}
-        mean, error = self._gain(first, last)
-        n_errors = 2 if len(self.cases[EVERY].qids) < _FEW_QUERIES else 1
-        accepted = mean > n_errors * error
-        by_case = ", ".join(
-            f"{name} {self._sign * gain.mean:+.3f} ({gain.n_queries} queries)" for name, gain in gains.items()
-        )
+        """Use the mix if the expected gain is larger than a standard error, or two for few queries."""
+        n_queries = len(self.cases[EVERY].qids)
         if not mix.parts:
-            n_queries = len(self.cases[EVERY].qids)
             what = f"Nothing that was learned is better than {start} on {n_queries:,} queries that were left out"
             return Decision(False, f"{what}. You have {start}.")
-        parts = " and ".join(mix.parts)
-        new = (
-            f"; {shares.get(NEW, 0.0):.0%} of the answers are expected to be new, {share_reason}"
-            if share_reason and NEW in self.shares
-            else ""
-        )
-        measure, value = self.measures[0], self._sign * mean
-        if accepted:
-            return Decision(
-                True,
-                f"Used: {parts}. {measure} is expected to change by {value:+.3f} (standard error {error:.3f}) from "
-                f"{start}: {by_case}{new}.",
-            )
-        least = f"one standard error ({error:.3f})"
-        if n_errors == 2:
-            least = f"the two standard errors ({2 * error:.3f}) that fewer than {_FEW_QUERIES} queries need"
-        why = f"less than {least}" if mean > 0 else "no gain"
-        return Decision(
-            False,
-            f"Not used: {parts}. {measure} is expected to change by {value:+.3f} from {start}, {why}: {by_case}{new}. "
-            f"You have {start}.",
-        )
+        first, last = ({name: values[:, 0] for name, values in side.items()} for side in (before, after))
+        mean, error = self._gain(first, last)
+        n_errors = 2 if n_queries < _FEW_QUERIES else 1
+        accepted = mean > n_errors * error
+        change = self._sign * mean
+        text = f"{'Used' if accepted else 'Not used'}: {' and '.join(mix.parts)}. {self.measures[0]} is expected to "
+        text += f"change by {change:+.3f} (standard error {error:.3f}) from {start}"
+        if not accepted:
+            least = "one standard error" if n_errors == 1 else f"the two that fewer than {_FEW_QUERIES} queries need"
+            text += f", {f'less than {least}' if mean > 0 else 'no gain'}"
+        weighed = []
+        for name, share in sorted(self.shares.items(), key=lambda item: -item[1]):
+            reason = f", {share_reason}" if name == NEW and share_reason else ""
+            gain = float((last[name] - first[name]).mean())
+            weighed.append(f"{name} {share:.0%}{reason} ({gain:+.3f} on {len(first[name]):,} queries)")
+        text += f", weighing {'; '.join(weighed)}."
+        gain_and_error = (change, error) if np.isfinite(error) else None
+        return Decision(accepted, text if accepted else f"{text} You have {start}.", gain_and_error)
 
 
 def _groups(cases: Mapping[str, Case], random_state: int) -> dict[str, NDArray[np.int64]]:
@@ -386,7 +380,7 @@ def make_memory(
 
 
 def settings_of_memory(mix: Mix, scale: float, unit: float) -> MemorySettings:
-    """Settings of memory beside weights whose own identity has the weight ``unit``."""
+    """Settings of memory beside weights with an identity of weight ``unit``."""
     threshold, power = SHAPES[mix.shape]
     return MemorySettings(
         weight=mix.weight * scale * unit,

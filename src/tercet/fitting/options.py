@@ -1,4 +1,4 @@
-"""Options of a fit that few calls need."""
+"""Rare options of a fit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 from tercet._validate import check_integer, is_number
-from tercet.data.word_pairs import WordPair, as_word_pairs
 from tercet.errors import InputError
 from tercet.fitting.scored_columns import Fields, ScoredColumns
 from tercet.fitting.text_model import TextModel
@@ -22,22 +21,18 @@ class FitOptions:
 
     Parameters
     ----------
-    analyzer : tokenizer and stemmer; by default words reduced to the stems of the language of the documents, which is
-        guessed, unless words as they are written or words without English stop words are clearly better; pairs of
-        characters for languages written without blanks
-    vocabulary : text model, such as that of an index, whose words and weights are kept, so that the result can be
-        served over that index; None takes the words of documents and training queries
-    fields : columns of text with a match of their own, ``{"title": 2.0}``: the expected weight of a match there, in
-        units of a match in the whole text, where learning starts from; or names alone, which count 1
-    features : columns of numbers, as they are or by a transform: ``["price", "log:downloads"]``, see
+    analyzer : tokenizer and stemmer; by default stems of the guessed language of the documents, unless whole words or
+        stems without English stop words are clearly better; pairs of characters for languages without blanks
+    vocabulary : text model, such as ``index.model``, whose words and idf the fit keeps, so that the index can serve the
+        result; None takes the words of documents and training queries
+    fields : columns of text with separate weights, ``{"title": 2.0}``: the expected weight of a match in the field, in
+        units of a match in the whole text, to start learning from; or names alone, with weight 1
+    features : columns of numbers, as stored or by a transform: ``["price", "log:downloads"]``, see
         docs/guides/fields.md
-    prior : pairs of words that are known to belong together, or never to: a table's path, rows, or a mapping such as
-        ``{("car", "automobile"): 0.5}``. The learned weights are added to them
-    n_steps : preferences to draw; default 20 for each judgement, from 20,000 to as many as there is time for, at most
-        3,000,000
-    budget : seconds, about; the number of steps and folds follows it
-    min_sessions : sessions that asked a query of a click log before memory keeps the query; a query of one person may
-        name that person
+    n_steps : preferences to draw; default 20 for each judgement, at least 20,000 and at most 3,000,000, as time allows
+    budget : approximate seconds; limits the number of steps and folds
+    min_sessions : fewest sessions with a query before memory keeps the query; a query of a single person may name the
+        person
     memory_only : remember past queries over BM25 within seconds; learn no words, and validate nothing
     verbose : None shows progress on a terminal, True always, False never
     name : name of the data in the report
@@ -52,7 +47,6 @@ class FitOptions:
     vocabulary: Any = None
     fields: Fields | None = None
     features: Iterable[str] | None = None
-    prior: Any = None
     n_steps: int | None = None
     budget: float | None = None
     min_sessions: int = 2
@@ -68,8 +62,6 @@ class FitOptions:
         if self.n_steps is not None:
             check_integer(self.n_steps, "n_steps")
         check_integer(self.min_sessions, "min_sessions")
-        if self.pairs is not None and self.columns is not None:
-            raise InputError("a prior is between words alone; leave out fields and features")
         if self.words is not None and (self.analyzer is not None or self.columns is not None):
             raise InputError(
                 "vocabulary says how texts are tokenized and weighted; leave out analyzer, fields and features"
@@ -81,13 +73,8 @@ class FitOptions:
         return ScoredColumns.from_arguments(self.fields, self.features)
 
     @cached_property
-    def pairs(self) -> list[WordPair] | None:
-        """Pairs of the prior, checked."""
-        return None if self.prior is None else as_word_pairs(self.prior)
-
-    @cached_property
     def words(self) -> Vectorizer | None:
-        """The vectorizer of the vocabulary to keep, which must serve queries and documents alike."""
+        """The vectorizer of the vocabulary to keep, shared by queries and documents."""
         model = self.vocabulary
         if model is None:
             return None

@@ -9,19 +9,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.choose import standard_error
-from tercet.fitting.baselines import RM3, Appended, Posteriors
+from tercet.fitting.baselines import Appended, Posteriors
 from tercet.fitting.judged import Labels
 from tercet.fitting.mixes import Case, Choice
-from tercet.fitting.rankers import Candidate
-from tercet.fitting.scored_columns import columns_notes, words_alone
-from tercet.fitting.task import EVERY, KNOWN, LABELS, Facts, Fold, Space, Task, TextHeldOut, evidence_size, some_queries
+from tercet.fitting.scored_columns import columns_notes
+from tercet.fitting.task import EVERY, KNOWN, LABELS, Facts, Fold, Space, Task, TextHeldOut, evidence_size
 from tercet.fitting.text_model import TextModel
-from tercet.learn.loop import Event
-from tercet.measure import Evaluation, HeldOutPreferences, HeldOutQueries, holm, paired_test
+from tercet.measure import Evaluation, holm, paired_test
 from tercet.measure.names import PAIR_ACCURACY, Measure, parse_measure, parse_measures
 from tercet.report import Report, SystemResult, changes_between
-from tercet.report.details import ByQuery, Curve, Details, Learning, QueryChange, Size, SystemComparison
+from tercet.report.details import ByQuery, Details, QueryChange, Size, SystemComparison
 from tercet.report.value import EvidenceResult
 from tercet.text import Analyzer, Vectorizer
 from tercet.weights import Weights
@@ -29,71 +26,31 @@ from tercet.weights.survey import is_sparse, n_entries
 
 APPENDED: Final = "past queries appended"
 POSTERIORS: Final = "posteriors of logistic regression"
-_CURVE_POINTS: Final = 10
-# A point of the curve ranks the validation queries; of a large collection some of them must do.
-_MOST_CURVE_SCORES: Final = 500_000
-_FEWEST_CURVE_QUERIES: Final = 20
-_MOST_CURVE_WORDS: Final = 1_000_000  # of all documents, whose latent vectors are made for each point
 _MOST_DIFFERENCES: Final = 400
 _CHANGES_SHOWN: Final = 8
 _LONGEST_TEXT: Final = 120
 _PAIRS_SHOWN: Final = 24
 _PAST_SHOWN: Final = 12
-_MOST_PAIRED_WORDS: Final = 5_000  # among which the strongest pairs are sought, so at most 25 million of them
-_SAME: Final = 1e-9  # differences below are those of rounding
-
-
-class CurveRecorder:
-    """Measures the model on held-out queries ten times while it learns, or three times where there is much to read; it
-    only looks, so learning is the same."""
-
-    def __init__(self, held_out: TextHeldOut, start: Weights) -> None:
-        self.queries = some_queries(held_out, _MOST_CURVE_SCORES, _FEWEST_CURVE_QUERIES)
-        self.start = float(self.queries.values(start).mean())
-        self.curves: list[Curve] = []
-        is_much = held_out.D.nnz > _MOST_CURVE_WORDS
-        self._n_points = _CURVE_POINTS // 3 if is_much else _CURVE_POINTS
-
-    def callback_for(self, candidate: Candidate, n_steps: int) -> Callable[[Event], None]:
-        """A callback that records one candidate while it takes so many steps."""
-        points: list[tuple[int, float]] = []
-        number = len(self.curves)
-        self.curves.append(Curve(candidate.label, ()))
-
-        def look(event: Event) -> None:
-            if points and event.step < points[-1][0]:
-                points.clear()  # it learns anew, with another penalty: the last time counts
-            total = event.total or n_steps
-            every = max(1, total // self._n_points)
-            due = not points or event.step // every > points[-1][0] // every
-            if due or event.step == total:
-                points.append((event.step, float(self.queries.values(event.weights()).mean())))
-                self.curves[number] = Curve(candidate.label, tuple(points))
-
-        return look
-
-    def choose(self, candidate: Candidate) -> None:
-        """Put the curve of the chosen candidate, or those of what it is the mean of, first."""
-        chosen = [member.label for member in candidate.members]
-        self.curves.sort(key=lambda curve: curve.name not in chosen)
+_MOST_PAIRED_WORDS: Final = 5_000  # vocabulary of the search for the strongest pairs: at most 25 million pairs
+_SAME: Final = 1e-9  # smaller differences are rounding
 
 
 def measures_of(measure: Measure) -> tuple[Measure, ...]:
-    """Return the measures of a report: the measure that chooses, and the usual ones."""
+    """Return the measures of a report: the measure of the choice, and the usual measures."""
     name = str(measure)
     return parse_measures([name] if name == PAIR_ACCURACY else list(dict.fromkeys([name, "nDCG@10", "AP", "RR"]))[:4])
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The end of a fit, measured on test queries if given, else on the queries that folds left out.
+    """The end of a fit, measured on test queries if given, else on the left-out queries of the folds.
 
     Attributes
     ----------
     facts : for the report
-    space : the start, with columns for own vectors if there are any
-    measures : the measure that chose, and others to report
-    folds : folds that were learned without
+    space : the start, with columns for own vectors if given
+    measures : the measure of the choice, and further measures to report
+    folds : the folds in use
     systems : name -> model of words, memory and all learned parts, learned from everything; empty without test queries
     """
 
@@ -107,13 +64,13 @@ class Outcome:
 
     @property
     def is_given(self) -> bool:
-        """Whether test queries were given."""
+        """True if test queries were given."""
         return bool(self.space.test)
 
     def evaluate(
         self, space: Space, values: Callable[[TextHeldOut, Fold, tuple[Measure, ...]], NDArray[np.float64]]
     ) -> Evaluation:
-        """A system that learns nothing, in its space."""
+        """Evaluate a system without learning, in its space."""
         if self.is_given:
             held_out = space.test[0].held_out
             everything = Fold(KNOWN, self.task.sampler, self.task.size, lambda Q, D: [], self.task.past)
@@ -124,7 +81,7 @@ class Outcome:
         return Evaluation(self.measures, self.choice.qids[EVERY], merged)
 
     def learned(self, name: str = "learned") -> Evaluation | None:
-        """A learned system, used or not; None if there is no such part."""
+        """Evaluate a learned part, used or not; None for an absent part."""
         if self.is_given:
             model = self.systems.get(name)
             return None if model is None else self._measured(model, self.space.test[0].held_out)
@@ -153,21 +110,9 @@ class Outcome:
         measures = self.measures if held_out.measure in self.measures else (held_out.measure,)
         if model.memory is None:
             return held_out.evaluate(model.weights, measures)
-        rows = model.memory.rows_in(self.task.doc_ids)
-        values, margins = [], []
-        for block, scores in model.weights.score_blocks(held_out.Q, held_out.D):
-            model.memory.add_to(scores, held_out.Q[block], rows, held_out.D, model.n_words)
-            if isinstance(held_out, HeldOutQueries):
-                values.append(held_out.measured(block, scores, measures))
-            else:
-                prefs = held_out.preferences[
-                    (held_out.preferences.query >= block.start) & (held_out.preferences.query < block.stop)
-                ]
-                row = prefs.query - block.start
-                margins.append(scores[row, prefs.better] - scores[row, prefs.worse])
-        if isinstance(held_out, HeldOutPreferences):
-            values.append(held_out.shares(np.concatenate(margins))[:, None])
-        return Evaluation(measures, held_out.qids, np.concatenate(values))
+        queries, docs = held_out.Q, held_out.D
+        blocks = model.memory.score_blocks(model.weights, queries, docs, self.task.doc_ids, model.n_words)
+        return held_out.evaluate_scores(blocks, measures)
 
     def _between(self, name: str, size: int, start: Evaluation, learned: Evaluation) -> EvidenceResult:
         return EvidenceResult.between(name, size, (self.space.name, start), ("learned", learned))
@@ -178,12 +123,11 @@ def make_report(
     model: TextModel,
     spaces: Sequence[Space],
     chosen: dict[str, Any],
-    curves: CurveRecorder,
     name: str,
     random_state: int,
     seconds: float,
 ) -> Report:
-    """Evaluate all systems on queries that none has learned from, and write down everything that a reader may ask."""
+    """Evaluate all systems on left-out or test queries, and gather the facts of the fit."""
     task, space, choice = outcome.task, outcome.space, outcome.choice
     measure, accepted, facts = str(outcome.measures[0]), choice.decision.accepted, outcome.facts
 
@@ -196,14 +140,9 @@ def make_report(
     assert learned is not None
     parts = {name: outcome.learned(name) for name in ("words", "memory", "vectors")}
     rivals: dict[str, Evaluation] = {}
-    settings = {}
     labels = task.sources.get(LABELS)
     if isinstance(labels, Labels):
         rivals[POSTERIORS] = outcome.evaluate(space, Posteriors(space, labels, task.qids).values)
-    else:
-        for bm25 in [words_alone(one) for one in spaces if one.vectorizer.weighting == "bm25"][:1]:
-            expansion = RM3(bm25, task.counts(bm25.vectorizer))
-            rivals["RM3"], settings["RM3"] = outcome.evaluate(bm25, expansion.values), expansion.setting
     if task.past is not None and task.past.rows.size:
         appended = Appended(space, task.counts(space.vectorizer))
         rivals[APPENDED] = outcome.evaluate(space, appended.values)
@@ -218,8 +157,6 @@ def make_report(
         name=_clean(name),
         data=facts.data | _facts_of_words(space.vectorizer),
         random_state=random_state,
-        learning=_learning(choice, curves),
-        rival_settings=settings,
         comparisons=_comparisons(final, others, measure),
         by_query=_by_query(space, final, start, measure, task.names) if accepted else None,
         pairs=_pairs(model) if accepted else (),
@@ -244,11 +181,12 @@ def make_report(
         rejected=None if accepted else SystemResult.from_evaluation("learned", learned),
         evidence=outcome.evidence(),
         crossed=not outcome.is_given,
+        expected=choice.decision.gain,
     )
 
 
 def next_step(model: TextModel, serve: str = "tc.Index.build(docs, model)", use: str = "") -> str:
-    """A sentence with the next call, or with a command: to ``serve`` the model, or to ``use`` what was rejected."""
+    """A sentence with the next call, or with a command: to ``serve`` the model, or to ``use`` the rejected parts."""
     rejected = () if model.parts else model.unused_parts
     return f"To use it anyway: {use or f'model.with_parts({list(rejected)})'}." if rejected else f"Next: {serve}."
 
@@ -268,24 +206,8 @@ def _facts_of_words(words: Vectorizer) -> dict[str, Any]:
     }
 
 
-def _learning(choice: Choice, curves: CurveRecorder) -> Learning:
-    before, after = (side[EVERY][:, 0] for side in (choice.before, choice.after))
-    gain = after - before
-    error = standard_error(gain)
-    return Learning(
-        start=float(before.mean()),
-        final=float(after.mean()),
-        difference=float(gain.mean()),
-        standard_error=None if np.isnan(error) else error,
-        n_queries=gain.size,
-        curves=tuple(curves.curves),
-        curve_start=curves.start,
-        curve_queries=len(curves.queries.qids),
-    )
-
-
 def _comparisons(final: Evaluation, others: Mapping[str, Evaluation], measure: str) -> tuple[SystemComparison, ...]:
-    """The model against each other system; none where there is one query only."""
+    """Compare the model with each other system; empty for a single query."""
     if len(final.qids) < 2:
         return ()
     tests = {name: paired_test(final, other, measure=measure) for name, other in others.items()}
@@ -321,7 +243,7 @@ def _by_query(space: Space, final: Evaluation, start: Evaluation, measure: str, 
 
 
 def _pairs(model: TextModel) -> tuple[tuple[str, str, float], ...]:
-    """The strongest pairs, sought among the words in most documents where there are many words."""
+    """The strongest pairs of words; of a large vocabulary, among frequent words."""
     words = model.doc_vectorizer
     frequency = np.sort(words.document_frequency_)[::-1]
     min_docs = 10 if words.n_docs_ >= 1000 else max(1, words.n_docs_ // 100)
@@ -360,6 +282,6 @@ def _size(weights: Weights) -> Size:
 
 
 def _clean(text: str) -> str:
-    """One short line that can be saved: half a surrogate pair could not."""
+    """Shorten a text to a line without surrogates, which UTF-8 cannot encode."""
     line = " ".join(text.encode("utf-8", "replace").decode("utf-8").split())
     return line if len(line) <= _LONGEST_TEXT else line[: _LONGEST_TEXT - 1] + "…"

@@ -1,4 +1,4 @@
-"""Texts in two languages, some of them translations: a model that finds documents by queries in another language."""
+"""Learn to find documents by queries in another language, from translations."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ def fit_parallel(
     random_state: int = 0,
     verbose: bool | None = None,
 ) -> TextModel:
-    """Learn to find documents by queries in another language, from texts that exist in both.
+    """Learn to find documents by queries in another language, from translations of texts.
 
     The start puts cross-language LSI and a ridge map between two LSI spaces side by side, each at the best of 25 to 400
-    components on held-out queries. One of the two alone is the start if it is better by more than one standard error.
+    components on held-out queries. A single space is the start if better by more than a standard error.
     Learning then improves the cosine of latent vectors: from translations in both directions, against the documents
-    ranked above them, or from judgements if there are any. Learning is rejected unless it is better than the start on
-    held-out queries by more than one standard error.
+    ranked above, or from judgements if given. Learning is rejected unless better than the start on held-out queries by
+    more than a standard error.
 
     Parameters
     ----------
     queries, docs : id -> text, records or a frame, each in its own language; a query may be as long as a document
-    translations : pairs (query id, document id) of texts with the same meaning, or a mapping; a text has one
-        translation. None: texts with the same id
+    translations : pairs (query id, document id) of texts with the same meaning, or a mapping; a text has a
+        single translation. None: texts with the same id
     qrels : qid -> doc_id -> grade, optional: relevant documents besides translations, such as linked pages. A query's
-        own translation is then left out of its ranking, unless it is judged
+        own translation is then left out of the ranking, unless judged
     measure : measure of judgements; translations are measured by the reciprocal rank (RR) of a text's translation
     query_analyzer, doc_analyzer : tokenizers; by default words of two letters or more, and pairs of characters for
         languages written without blanks
@@ -143,7 +143,7 @@ def fit_parallel(
 
 
 def _pairs(translations: Any, query_rows: Mapping[str, int], doc_rows: Mapping[str, int]) -> NDArray[np.int64]:
-    """Check translations and return them as rows of queries and documents (n, 2)."""
+    """Check translations and return rows of queries and documents (n, 2)."""
     given: Iterable[Any] = translations.items() if isinstance(translations, Mapping) else translations
     if translations is None:
         given = ((key, key) for key in query_rows if key in doc_rows)

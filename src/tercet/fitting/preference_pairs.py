@@ -1,4 +1,4 @@
-"""Triplets and clicks as sources of evidence: pairs of documents, the better one and the worse one, by query."""
+"""Triplets and clicks as sources of evidence: pairs of a better and a worse document, by query."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Triplets = Iterable[tuple[str, str, str] | tuple[str, str, str, float]]  # query
 
 
 class QueryNames:
-    """Queries of all sources by row, each under one id: an own id, or the text.
+    """Queries of all sources by row, each under a single id: a given id, or the text.
 
-    Texts that differ in case and blanks alone are one query. New texts are added if no queries were given, or if all
-    queries are called by their texts.
+    Texts with the same words, apart from case and blanks, are the same query. New texts are added if no queries were
+    given, or if all ids are texts.
     """
 
     def __init__(self, queries: Mapping[str, str] | None) -> None:
@@ -43,7 +43,7 @@ class QueryNames:
         self.are_texts = all(qid == text for qid, text in self.texts.items())
 
     def find(self, query: str) -> str | None:
-        """Id of a query that is called by the id or by the text."""
+        """Find the id of a query by its id or text."""
         return query if query in self.texts else self._by_text.get(plain_text(query))
 
     def add(self, query: str) -> int:
@@ -56,7 +56,7 @@ class QueryNames:
 
 
 def by_known_names(log: ClickLog, names: QueryNames) -> ClickLog:
-    """The click log with each query under one name: the id of a known query, or the first spelling."""
+    """The click log with each query under a single name: the id of a known query, or the first spelling."""
     spelling: dict[str, str] = {}
     called: dict[str, str] = {}
     for query in dict.fromkeys(one.query for one in log.impressions):
@@ -134,7 +134,7 @@ class PreferredPairs:
         return replace(self, **{name: getattr(self, name)[kept] for name in self.columns})
 
     def select(self, keep: Selection) -> Self:
-        """Pairs of some queries without withheld documents, which would only be the worse ones of what remains."""
+        """Pairs of selected queries without withheld documents, left with worse roles alone."""
         return self.take(keep.queries[self.query] & ~(keep.withheld[self.better] | keep.withheld[self.worse]))
 
     def preferences(self) -> Preferences:
@@ -147,7 +147,7 @@ class PreferredPairs:
         return PreferenceSampler(self.preferences())
 
     def past(self, n_queries: int) -> tuple[sparse.csr_array, sparse.csr_array | None]:
-        """Evidence for memory, ``2 (wins - losses) / (wins + losses + 1)``, so 1 for a single win; no clicks."""
+        """Evidence for memory, ``2 (wins - losses) / (wins + losses + 1)``, with 1 for a single win; no clicks."""
         sides = np.concatenate([self.query, self.query]) * self.n_docs + np.concatenate([self.better, self.worse])
         cells, cell = np.unique(sides, return_inverse=True)
         total = np.bincount(cell.ravel(), np.concatenate([self.weight, self.weight]), cells.size)
@@ -188,10 +188,10 @@ class ClickPairs(PreferredPairs):
     ----------
     impression : list of each pair
     log : the clicks
-    examination : chance that people look at each rank; None is the guess
-    min_sessions : sessions that asked a query before memory keeps the query
+    examination : chance of a look at each rank; None is the guess
+    min_sessions : fewest sessions with a query before memory keeps the query
     query_row, doc_row : row of each query and document of the log, or -1
-    n_lists : number of first lists of the log that are kept
+    n_lists : number of first lists of the log to keep
     """
 
     name: ClassVar[str] = "clicks"
@@ -213,7 +213,7 @@ class ClickPairs(PreferredPairs):
         examination: Sequence[float] | None = None,
         min_sessions: int = 2,
     ) -> ClickPairs:
-        """Pairs of known documents; queries that have such pairs are added to the names."""
+        """Pairs of known documents; the queries of the pairs are added to the names."""
         shown = log.columns
         doc_row = np.array([doc_rows.get(doc_id, -1) for doc_id in shown.docs], dtype=np.int64)
         if log.impressions and (doc_row < 0).all():
@@ -253,10 +253,7 @@ class ClickPairs(PreferredPairs):
         return part.take(part.impression < part.n_lists)
 
     def preferences(self) -> Preferences:
-        """Preferences by rising query; the same preference of several lists is one with their weight.
-
-        A query that is asked a thousand times shows the same documents: a single preference is drawn as often.
-        """
+        """Preferences by rising query; equal preferences of several lists are merged, with the sum of their weights."""
         columns = np.stack([self.query, self.better, self.worse])
         first = np.flatnonzero(np.r_[True, (np.diff(columns) != 0).any(axis=0)])
         query, better, worse = columns[:, first]
@@ -278,7 +275,7 @@ class ClickPairs(PreferredPairs):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes of the log, and the number of shown documents that are unknown."""
+        """Notes of the log, and the number of unknown documents in its lists."""
         shown = self.log.columns
         is_unknown = self.doc_row[shown.pair_doc[shown.pair]] < 0
         unknown = (

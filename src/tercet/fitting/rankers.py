@@ -1,7 +1,7 @@
 """Rankers of texts and of rows of features by short name, and the candidates to try on texts.
 
-A short name stands for a class and some settings of it; the best on held-out queries is taken. The settings are meant
-for any collection; docs/explain/recipe.md says where they come from.
+A short name stands for a class and several settings; held-out queries choose the setting. The settings are for any
+collection, see docs/explain/recipe.md.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _STEPS_PER_TEXT, _FEWEST_STEPS_OF_TEXTS = 50, 50_000  # of labelled texts
 
 
 def n_steps_for(n_judgements: int, *, labelled: bool = False, most: int = TermPairRanker.most_steps) -> int:
-    """Return the number of preferences to draw from so many judgements, or labelled texts.
+    """Return the number of preferences to draw from a number of judgements, or of labelled texts.
 
     Few judgements are soon learned by heart. Further steps cost documents without a judgement.
     """
@@ -52,14 +52,14 @@ def n_steps_for(n_judgements: int, *, labelled: bool = False, most: int = TermPa
 
 # -- of texts, by short name ------------------------------------------------------------------------------------------
 
-# A larger weight of the identity leaves less to be learned: better for few queries, and for documents they never had.
-# Where V stays, documents cannot be learned by heart, and documents without a query are scored as well as others.
+# A larger identity weight leaves less to learn, which is better for few queries and for unseen documents. With a fixed
+# V, documents cannot be learned by heart, and documents without a query are scored as well as documents with queries.
 FOR_JUDGEMENTS: Final[tuple[dict[str, Any], ...]] = (
     {"start": "lsi", "identity_weight": 5.0, "n_components": 200},
     {"start": "lsi", "identity_weight": 60.0, "n_components": 200, "learn_documents": False, "rate": 1.0},
 )
-# With a scale, texts that are hard to tell apart count as much as others, which is better for many classes. Of two
-# classes, a scaled text would keep nothing but its side.
+# With a scale, similar texts count as much as distinct texts, which is better for many classes. With two classes, a
+# scale would leave the sign of a text alone.
 _CLASSES: Final[Setting] = {"start": "classes", "identity_weight": 0.5, "n_components": 300, "tied": True}
 FOR_LABELS: Final[tuple[dict[str, Any], ...]] = (
     {**_CLASSES, "scale_documents": True},
@@ -86,7 +86,7 @@ class NamedRanker:
     cls : class of the ranker
     settings : parameters of each candidate, best guess first
     for_labels : other settings for labelled texts, and for a density, if the ranker has any
-    usual : parameters of all candidates, which no report repeats
+    usual : parameters of all candidates, left out of reports
     usual_for_labels : other usual parameters for labelled texts
     """
 
@@ -168,9 +168,9 @@ class Candidate:
     name : short name, or class name for an estimator of the user
     setting : parameters of the candidate, for the report
     ranker : not fitted
-    stated : parameters that the user has set; None for an estimator of the user, which no fit changes
-    popular : share of worse documents that are drawn by popularity, where they are drawn from judgements
-    mean_of : candidates to take the mean of, each with an identity of weight 1; other attributes are those of the first
+    stated : parameters set by the user; None for an estimator of the user, to be left unchanged
+    popular : share of worse documents to draw by popularity from judgements
+    mean_of : candidates to take the mean of, each with an identity of weight 1; further attributes are of the first
     """
 
     name: str
@@ -182,19 +182,19 @@ class Candidate:
 
     @property
     def members(self) -> tuple[Candidate, ...]:
-        """Candidates that are learned one by one."""
+        """Candidates to train: the candidate, or the candidates of a mean."""
         return self.mean_of or (self,)
 
     @property
     def unit(self) -> float:
-        """Weight of the identity at the start, by which blends are measured."""
+        """Weight of the identity at the start: the unit of blends."""
         return 1.0 if self.mean_of else self.ranker.unit
 
     @property
     def blends(self) -> list[float]:
         """Extra weights of the identity to try, in units of the candidate; of equals the first is taken."""
         shares = list(BLENDS) if self.name == "low-rank" else sorted(BLENDS, key=abs)
-        # A candidate that starts from much of the identity may end with less.
+        # A candidate with a large identity weight may end with a smaller weight.
         return [_LEAST_BLEND, *shares] if self.ranker.keeps_documents else shares
 
     @property
@@ -224,9 +224,8 @@ class Candidate:
     def fitting(self, shape: tuple[int, int], n_steps: int | None = None, *, shared: bool = True) -> Candidate:
         """Adapt the candidate to documents of a shape, and to a number of steps.
 
-        A start from more directions than documents have becomes a random one. Penalties are for 500,000 steps: over
-        fewer steps they are larger, so that weights shrink as far. Where queries and documents do not share a
-        vocabulary there is no identity to start from.
+        A start from more directions than documents have becomes random. Penalties are for 500,000 steps, and larger for
+        fewer steps. Without a shared vocabulary, the start has no identity.
         """
         if self.stated is None:
             return self
@@ -261,11 +260,11 @@ def candidates_of(choice: RankerChoice | None, seed: int, *, labelled: bool = Fa
 
     Parameters
     ----------
-    choice : a short name, an estimator that need not be fitted, or a list of these; None is "low-rank"
-        An estimator is tried as it is. Rate and schedule of a class are those of a paper and of its vectors: an
-        estimator with both is also tried with the settings of its short name in place of its defaults.
+    choice : a short name, an unfitted estimator, or a list of both; None is "low-rank". An estimator is tried
+        unchanged. The default rate and schedule of a class come from a paper and its vectors: an estimator with these
+        defaults is also tried with the settings of its short name.
     seed : of named rankers
-    labelled : texts have labels, for which some names have other settings
+    labelled : True for labelled texts, with separate settings of some names
 
     Examples
     --------
@@ -302,7 +301,7 @@ def _named(name: str, parameters: Setting, seed: int, labelled: bool) -> list[Ca
 
 
 def _own(ranker: object, labelled: bool) -> list[Candidate]:
-    """Candidates of an estimator of the user; the report has the parameters that are no defaults."""
+    """Candidates of an estimator of the user; the report has the changed parameters."""
     if isinstance(ranker, type):
         raise InputError(f"ranker is the class {ranker.__name__}; give an estimator, {ranker.__name__}()")
     if isinstance(ranker, FeatureRanker):

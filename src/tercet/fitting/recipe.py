@@ -1,4 +1,4 @@
-"""``tc.fit``, ``tc.fit_labelled`` and ``tc.fit_linked``: check the evidence, make a task of it, and solve the task."""
+"""``tc.fit``, ``tc.fit_labelled`` and ``tc.fit_linked``: check the evidence, make a task, and solve the task."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tercet._validate import check_seed, is_number
-from tercet.data.click_counts import as_clicks
+from tercet.data.click_tables import as_click_log
 from tercet.data.documents import as_documents
 from tercet.data.link_tables import as_links
 from tercet.data.triplets import as_evidence
@@ -44,33 +44,32 @@ def fit(
     Parameters
     ----------
     docs : id -> text, or whatever `as_documents` takes: id -> record, a list of records, a frame
-    queries : id -> text, a list of texts, or records or a frame with an id and a text; may be left out where
-        judgements, preferences or clicks name queries by their texts
+    queries : id -> text, a list of texts, or records or a frame with an id and a text; optional if judgements,
+        preferences or clicks name queries by their texts
     qrels : qid -> doc_id -> grade, or records or a frame with a query, by id or text, a document and a grade
-    preferences : triplets (query, better document, worse document), or records or a frame of them: the id of a query or
-        its text, and ids of documents; a fourth value is a weight
+    preferences : triplets (query, better document, worse document), or records or a frame of triplets: the id or text
+        of a query, and ids of documents; a fourth value is a weight
     clicks : lists of results and the clicks on each: (query, shown, clicked) in the order of time, or a path, records
-        or a frame as `read_click_log` takes them; or aggregated clicks, a table of query, document, shown, clicked and
-        expected, as `read_click_counts` takes it; see docs/guides/clicks.md
-    doc_vectors, query_vectors : own vectors, one for each document and each query: id -> vector, a pair (ids, matrix)
-        or a file; see docs/guides/fields.md
+        or a frame for `read_click_log`; see docs/guides/clicks.md
+    doc_vectors, query_vectors : own vectors of all documents and all queries: id -> vector, a pair (ids, matrix) or a
+        file; see docs/guides/fields.md
     ranker : ranker of the words: a name ("low-rank", "sparse", "dense", "diagonal", "pruned", "hashed", "correlated",
         "lsi" or "cosine"), a term-pair ranker such as ``tc.SparseRanker(density=0.05)``, or a list of these to choose
-        from; None is "low-rank". A ranker that leaves rate and schedule as its class has them is also tried with those
-        that are meant for texts
-    validation, test : judgements, or preferences, of other queries, to choose and to report on. Without them, training
+        from; None is "low-rank". A ranker with the default rate and schedule is also tried with the settings of its
+        short name
+    validation, test : judgements, or preferences, of other queries, to choose and to report on; by default training
         queries are left out in turn, see docs/explain/recipe.md
     measure : measure of the choice: "nDCG@10" by default. Preferences and clicks without judgements are measured by the
         share of a query's pairs in the right order, "PairAccuracy"; equal scores count a half
-    new_documents : expected share of answers that are new documents, 0 to 1; 0 for a closed catalogue. None takes the
+    new_documents : expected share of new documents among the answers, 0 to 1; 0 for a closed catalogue. None takes the
         share at the end of a click log, else .3 or more
-    options : further options, as `FitOptions` or a mapping: tokenizer, fields, numbers, prior, budget
+    options : further options, as `FitOptions` or a mapping: tokenizer, fields, numbers, budget
 
     Returns
     -------
     TextModel
-        Its ``report`` has the table and the decision. If the expected gain is within one standard error (two for fewer
-        than 60 queries), the model is the start, and `TextModel.with_parts` uses what was learned all the same.
+        The ``report`` has the table and the decision. If the expected gain is within a standard error (two for fewer
+        than 60 queries), the model is the start, and `TextModel.with_parts` uses the learned parts all the same.
 
     Examples
     --------
@@ -100,7 +99,7 @@ def fit(
         queries,
         qrels=qrels,
         preferences=preferences,
-        clicks=None if clicks is None else as_clicks(clicks),
+        clicks=None if clicks is None else as_click_log(clicks),
         validation=validation,
         test=test,
         measure=measure,
@@ -122,11 +121,11 @@ def fit_labelled(
     random_state: int = 0,
     options: FitOptions | Mapping[str, Any] | None = None,
 ) -> TextModel:
-    """Learn which texts belong together from their labels: each text is a query for the other texts of its class.
+    """Learn from the labels of texts: each text is a query for the other texts of its class.
 
-    Texts are left out of learning in turn, and queried against others that were left out with them. The report is on
-    the ``test`` texts and labels, each against all others, or on training texts that were left out. Texts to come have
-    no past queries, so the model has no memory. Other parameters as in ``fit``.
+    Texts are left out of learning in turn, and each left-out text is a query for the texts of its fold. The report is
+    on the ``test`` texts and labels, or on left-out training texts. Texts to come have no past queries: the model has
+    no memory. Other parameters as in ``fit``.
 
     Examples
     --------
@@ -153,15 +152,14 @@ def fit_linked(
     random_state: int = 0,
     options: FitOptions | Mapping[str, Any] | None = None,
 ) -> TextModel:
-    """Learn the links between documents: each document is a query for those it links to, among all but itself.
+    """Learn the links between documents: each document is a query for its link targets, among all other documents.
 
     Parameters
     ----------
     docs : id -> text, or whatever `as_documents` takes: id -> record, a list of records, a frame
-    links : id -> ids of the documents it links to, pairs (source, target), or records or a frame with a source and a
-        target
-    validation, test : links of other documents, to choose and to report on. Without them, documents with links are
-        left out in turn, as the queries of ``fit`` are
+    links : id -> ids of the link targets, pairs (source, target), or records or a frame with a source and a target
+    validation, test : links of other documents, to choose and to report on; by default documents with links are left
+        out in turn
     ranker, measure, new_documents, random_state, options : as in ``fit``
 
     Examples

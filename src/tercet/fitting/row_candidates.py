@@ -1,11 +1,10 @@
-"""Rankers of feature vectors at every penalty, and the choice between them on rows outside their training data."""
+"""Rankers of feature vectors at every penalty, and the choice of the penalty on held-out rows."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,25 +24,9 @@ from tercet.report.details import PathPoint
 
 MOST_CELLS = 2_000_000  # rows times features in the search for the best single feature
 MOST_FEATURES = 5_000  # features in the same search
-MANY_ROWS = 200_000  # rows that take long enough to announce the work at once
+MANY_ROWS = 200_000  # number of rows above which progress is shown at once
 
 Matrix = NDArray[np.float64]
-
-
-class HeldOutRows(NamedTuple):
-    """Scores of rows outside the training data, (n_rows, n + 1): of n rankers and, last, of the best feature."""
-
-    scores: Matrix
-    y: NDArray[np.int64]
-    qid: NDArray[np.str_]
-
-    def of_ranker(self, number: int) -> HeldOutRows:
-        """Return the scores of one ranker and of the best feature."""
-        return self._replace(scores=self.scores[:, [number, -1]])
-
-    @classmethod
-    def joined(cls, parts: Iterable[HeldOutRows]) -> HeldOutRows:
-        return cls(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -69,7 +52,7 @@ class RankerPath:
 
     Attributes
     ----------
-    rankers : one for each penalty, or a single one
+    rankers : a ranker for each penalty, or a single ranker
     l1s : penalties, or None for rankers without a path
     feature : best single feature
     n_queries : number of training queries
@@ -82,15 +65,13 @@ class RankerPath:
     n_queries: int
     seconds: float
 
-    def score(self, data: LetorData, fold: str = "") -> HeldOutRows:
-        """Score rows; ``fold`` goes before the query ids, since two folds may have the same query."""
-        scores = np.column_stack([scorer.predict(data.X) for scorer in (*self.rankers, self.feature)])
-        qid = np.array([f"{fold}/{qid}" for qid in data.qid.tolist()]) if fold else data.qid
-        return HeldOutRows(scores, data.y, qid)
+    def scores(self, data: LetorData) -> Matrix:
+        """Score rows by each ranker and, in the last column, by the best feature, (n_rows, n_rankers + 1)."""
+        return np.column_stack([scorer.predict(data.X) for scorer in (*self.rankers, self.feature)])
 
 
 class RowCandidates:
-    """Ranker to learn, penalties to try, and the rule that chooses.
+    """Ranker to learn, penalties to try, and the rule of choice.
 
     Parameters
     ----------
@@ -112,14 +93,14 @@ class RowCandidates:
         self.bar = ProgressBar(type(self.pattern).__name__, None, 0, verbose)
 
     def learn(self, data: LetorData, name: str, whole: RankerPath | None = None) -> RankerPath:
-        """Learn a ranker at each penalty, or the one ranker without a path.
+        """Learn a ranker at each penalty, or a single ranker without a path.
 
         Parameters
         ----------
         data : training rows
         name : of the rows, for errors and progress
-        whole : path of all rows that these rows are a part of; a ranker is then learned at each of its penalties.
-            An FTRLRanker's penalty is a total over all queries, so a part takes its share
+        whole : path of all rows, if ``data`` is a part; a ranker is then learned at each penalty of the path. An
+            FTRLRanker's penalty is a total over all queries: a part takes a share of the total
         """
         if not grade_steps(data).any():
             raise InputError(
@@ -145,23 +126,24 @@ class RowCandidates:
         seconds = time.perf_counter() - began
         return RankerPath(rankers, l1s, best_feature(data, self.measure, self.random_state), data.n_queries, seconds)
 
-    def cross_validate(self, path: RankerPath, data: LetorData, n_folds: int) -> HeldOutRows:
-        """Score each row by rankers that were learned without its query."""
+    def cross_validate(self, path: RankerPath, data: LetorData, n_folds: int) -> Matrix:
+        """Score each row by rankers learned without the row's query, as `RankerPath.scores` does."""
         scores = np.empty((len(data), len(path.rankers) + 1))
         for number, (rows, left) in enumerate(query_folds(data.qid, n_folds, self.random_state), start=1):
             training = LetorData(data.X[rows], data.y[rows], data.qid[rows])
             part = self.learn(training, f"fold {number} of {n_folds}, training part", path)
-            scores[left] = part.score(LetorData(data.X[left], data.y[left], data.qid[left])).scores
-        return HeldOutRows(scores, data.y, data.qid)
+            scores[left] = part.scores(LetorData(data.X[left], data.y[left], data.qid[left]))
+        return scores
 
-    def choose(self, path: RankerPath, held: HeldOutRows | None) -> tuple[int, tuple[PathPoint, ...]]:
-        """Return the index of the chosen ranker, and the path; the path is empty if there was no choice."""
-        if held is None or path.l1s is None or len(path.rankers) == 1:
+    def choose(self, path: RankerPath, held_out: LetorData, scores: Matrix) -> tuple[int, tuple[PathPoint, ...]]:
+        """Return the index of the chosen ranker, and the path, empty without a choice."""
+        if path.l1s is None or len(path.rankers) == 1:
             return 0, ()
-        mixed = mixed_rows(held.qid, self.random_state)
+        mixed = mixed_rows(held_out.qid, self.random_state)
+        y, qid = held_out.y[mixed], held_out.qid[mixed]
         trials = []
-        for l1, ranker, scores in zip(path.l1s.tolist(), path.rankers, held.scores[mixed, :-1].T, strict=True):
-            values = measure_rows(held.y[mixed], scores, held.qid[mixed], self.measure).values[:, 0]
+        for l1, ranker, column in zip(path.l1s.tolist(), path.rankers, scores[mixed, :-1].T, strict=True):
+            values = measure_rows(y, column, qid, self.measure).values[:, 0]
             trials.append(Trial({"l1": l1}, values, int(np.count_nonzero(ranker.coef_))))
         higher = self.measure.higher_is_better
         best = trials[choose(trials, higher_is_better=higher)]
@@ -174,10 +156,10 @@ class RowCandidates:
 
 
 def best_feature(data: LetorData, measure: Measure, random_state: int = 0) -> SingleFeature:
-    """Find the feature that ranks the queries best by itself, upwards or downwards; of equal features the first.
+    """Find the best single feature to rank by, upwards or downwards; of equal features the first.
 
     Large sets are searched in a random sample of queries with `MOST_CELLS` values. Wide sets are searched in the
-    `MOST_FEATURES` features that most rows have.
+    `MOST_FEATURES` most frequent features.
     """
     sizes = np.diff(data.starts)
     number = np.repeat(np.arange(data.n_queries), sizes)
@@ -200,7 +182,7 @@ def best_feature(data: LetorData, measure: Measure, random_state: int = 0) -> Si
 def mixed_rows(qid: NDArray[Any], seed: int) -> NDArray[np.int64]:
     """Return all row numbers, query by query, the rows of a query in random order.
 
-    Equal scores count in the order of the rows, so a file sorted by grade flatters what has many.
+    Equal scores count in the order of the rows: a file sorted by grade flatters a ranker with many ties.
     """
     order = np.random.default_rng(seed).permutation(len(qid))
     _, query = np.unique(qid[order].astype(np.str_), return_inverse=True)
@@ -208,7 +190,7 @@ def mixed_rows(qid: NDArray[Any], seed: int) -> NDArray[np.int64]:
 
 
 def grade_steps(data: LetorData) -> NDArray[np.int64]:
-    """Differences of grade from each row to the next row of the same query; 0 from one query to the next."""
+    """Differences of grade from each row to the next row of the same query; 0 between queries."""
     steps = np.diff(data.y)
     steps[data.starts[1:-1] - 1] = 0
     return steps

@@ -1,4 +1,4 @@
-"""Terms of the score of words and memory on left-out queries, so that any mix of them is measured by adding up.
+"""Terms of the score of words and memory on left-out queries; a sum of terms measures any mix.
 
     score(q, d) = words(q, d) + blend · q'd + weight · m / (|m| + half) + pooled · q'p_d     if d has evidence
     score(q, d) = words(q, d) + (blend + unseen) · q'd                                       otherwise
@@ -29,8 +29,8 @@ from tercet.text.fielded import FieldedVectorizer
 from tercet.weights import Weights
 
 SHAPES: Final = ((0.0, 2.0), (0.3, 2.0), (0.0, 3.0), (0.3, 1.0), (0.5, 1.0))  # threshold and power of the similarity
-_POOL: Final = 40  # best documents by each term, among which settings are compared
-_MOST_POOLED: Final = 400_000  # scores of a part up to which all documents are compared
+_POOL: Final = 40  # best documents by each term, to compare settings on
+_MOST_POOLED: Final = 400_000  # scores of a part, up to which settings are compared on all documents
 _BLOCK: Final = 2_000_000  # scores, and similarities, at a time
 
 Values = NDArray[np.float64]
@@ -38,7 +38,7 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Mix:
-    """One setting.
+    """A setting of words, memory and own vectors.
 
     Attributes
     ----------
@@ -71,14 +71,14 @@ class Mix:
 
 
 class ScoreTerms:
-    """Terms of the score on held-out queries, for one fold's words and past queries.
+    """Terms of the score on held-out queries, for the words and past queries of a fold.
 
     Parameters
     ----------
     held_out : queries with all their answers, or with known or new answers
     words : weights of each candidate, scaled to an identity of weight 1
     maps : weights of each map between own vectors
-    past : evidence that the fold may use; None without memory
+    past : past queries of the fold; None without memory
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ScoreTerms:
             self._pooled = pooled_rows(asked[:, :n_words], evidence).T.tocsr()
 
     def by_case(self, fold: Fold) -> list[tuple[str, ScoreTerms]]:
-        """Terms for each case: of left-out queries also their known answers, and their new ones."""
+        """Terms for each case: all, known and new answers of left-out queries."""
         if fold.case != KNOWN:
             return [(str(fold.case), self)]
         if self.past is None:
@@ -110,7 +110,7 @@ class ScoreTerms:
         return cases
 
     def dense(self, rows: slice, mixes: Iterable[Mix] | None = None) -> dict[Any, NDArray[np.float32]]:
-        """Terms of a block of queries, (n_block, n_docs) each; those that some mixes need, or all."""
+        """Terms of a block of queries, (n_block, n_docs) each: the terms of given mixes, or all terms."""
         Q, D = self.held_out.Q, self.held_out.D
         Q = Q[rows]
         needed = None if mixes is None else {key for mix in mixes for key in _keys(mix)}
@@ -189,7 +189,7 @@ class ScoreTerms:
 
 
 class Pool:
-    """The documents of each query that a setting can bring to the top, with all terms, (n_queries, n_pooled) each."""
+    """Documents of each query within reach of the top under any setting, with all terms, (n_queries, n_pooled) each."""
 
     def __init__(self, terms: ScoreTerms) -> None:
         held_out = terms.held_out
@@ -271,13 +271,13 @@ def _keys(mix: Mix) -> list[Any]:
 
 
 def words_of(space: Space) -> int:
-    """Number of columns that are words; those of fields, numbers and vectors stand behind them."""
+    """Number of word columns; columns of fields, numbers and vectors follow."""
     words = space.vectorizer
     return words.layout_.n_words if isinstance(words, FieldedVectorizer) else space.D.shape[1]
 
 
 def _pooled_columns(terms: Mapping[Any, NDArray[np.float32]], held_out: TextHeldOut, block: slice) -> NDArray[np.int32]:
-    """Documents of each query to compare, rising, -1 behind them, (n_block, n_pooled)."""
+    """Documents of each query to compare, in rising order, padded with -1, (n_block, n_pooled)."""
     n_docs = held_out.D.shape[0]
     if isinstance(held_out, HeldOutPreferences):
         prefs = held_out.preferences
@@ -307,7 +307,7 @@ def _pooled_columns(terms: Mapping[Any, NDArray[np.float32]], held_out: TextHeld
 
 
 def _is_top_ndcg(measure: Measure) -> bool:
-    """True for nDCG@k, which the best k documents and the ideal ranking decide."""
+    """True for nDCG@k, a function of the best k documents and the ideal ranking."""
     return measure.name == "nDCG" and measure.cutoff is not None
 
 

@@ -1,4 +1,4 @@
-"""Fields and numbers of documents that a fit scores beside words, and the candidates that learn their weights."""
+"""Fields and numbers of documents to score beside words, and the candidates for their weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tercet.text import Analyzer, FieldedVectorizer, Vectorizer
 from tercet.text.fielded import check_names
 from tercet.weights import Identity, Weights
 
-_PENALTIES: Final = (0.0, 0.01, 0.1, 0.3)  # shares of the penalty that leaves every weight at its prior
+_PENALTIES: Final = (0.0, 0.01, 0.1, 0.3)  # shares of the smallest penalty with all weights at the prior
 ALONE: Final = "fields and numbers alone"
 _PILOT_STEPS: Final = 100_000
 
@@ -29,12 +29,12 @@ Fields = Mapping[str, float] | Iterable[str]
 
 @dataclass(frozen=True)
 class ScoredColumns:
-    """Columns of documents that count beside their words.
+    """Columns of documents to score beside the words.
 
     Attributes
     ----------
     fields : columns of text, and the expected weight of a match in each, in units of a match in the whole text
-    features : columns of numbers, each as it is or by a transform
+    features : columns of numbers, as stored or by a transform
     """
 
     fields: dict[str, float]
@@ -55,11 +55,11 @@ class ScoredColumns:
         return FieldedVectorizer(fields=list(self.fields), features=list(self.features), analyzer=analyzer, **weighting)
 
     def prior(self, unit: float) -> list[float]:
-        """Weights to start from where a match of the whole text counts ``unit``."""
+        """Weights to start from, if a match of the whole text counts ``unit``."""
         return [weight * unit for weight in self.fields.values()] + [0.0] * (2 * len(self.features))
 
     def with_fields(self, space: Space) -> Space | None:
-        """Return a start with the expected weights of fields, which learning has to beat; None without fields."""
+        """Return a start with the expected weights of fields; None without fields."""
         words = space.vectorizer
         if not self.fields or not isinstance(words, FieldedVectorizer):
             return None
@@ -70,10 +70,10 @@ class ScoredColumns:
     def candidates(
         self, space: Space, listed: Sequence[Candidate], fold: Fold, n_steps: int, seed: int
     ) -> list[Candidate]:
-        """Return candidates for weights of fields and numbers alone, and beside the W of each of the ``listed`` ones.
+        """Return candidates for weights of fields and numbers, alone and beside the W of each ``listed`` candidate.
 
-        All have the same penalty, and start from the expected weights of fields or from nothing: the best on a fold
-        where words match themselves and these weights alone are learned, which takes a moment for each setting.
+        All candidates share the penalty, and the start: the expected weights of fields or zeros. A fold with plain
+        matching of words chooses both.
         """
         words = space.vectorizer
         assert isinstance(words, FieldedVectorizer)
@@ -108,7 +108,7 @@ class ScoredColumns:
 
 
 def weights_by_name(words: Vectorizer, weights: Weights) -> dict[str, float]:
-    """Weight of each field and each number that has one, by name."""
+    """Weights of fields and numbers by name, without zeros."""
     if not isinstance(words, FieldedVectorizer):
         return {}
     _, w = taken_apart(weights, words.layout_)
@@ -123,7 +123,7 @@ def chosen_weights(words: Vectorizer, weights: Weights) -> dict[str, float]:
 
 
 def columns_notes(words: Vectorizer, weights: Weights) -> tuple[str, ...]:
-    """Weights of fields and numbers in a sentence, if there are fields or numbers."""
+    """Weights of fields and numbers in a sentence; empty for words alone."""
     if not isinstance(words, FieldedVectorizer) or not words.layout_.n_features:
         return ()
     named = ", ".join(f"{name} {weight:+.3g}" for name, weight in weights_by_name(words, weights).items())

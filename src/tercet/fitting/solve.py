@@ -3,18 +3,16 @@ and learn from everything."""
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tercet.fitting.baselines import choose_start, first_look, start_summary
+from tercet.fitting.baselines import choose_start, start_summary
 from tercet.fitting.hybrid import AMOUNTS, SETTINGS, VectorMaps, VectorPair
 from tercet.fitting.mixes import Choice, MixSearch, make_memory, settings_of_memory
 from tercet.fitting.options import FitOptions
-from tercet.fitting.outcome import CurveRecorder, Outcome, make_report, measures_of
-from tercet.fitting.prior import KnownWords
+from tercet.fitting.outcome import Outcome, make_report, measures_of
 from tercet.fitting.rankers import RankerChoice
 from tercet.fitting.score_terms import Mix, ScoreTerms, words_of
 from tercet.fitting.scored_columns import chosen_weights, words_alone
@@ -32,21 +30,14 @@ def solve(
     seed: int,
     vectors: VectorPair | None = None,
 ) -> TextModel:
-    """Learn from a task, and report on queries that were left out or given to test."""
+    """Learn from a task, and report on left-out queries or on the given test queries."""
     began = time.perf_counter()
     if how.memory_only or not task.can_validate:
         return remember(task, how, began)
     spaces, space = choose_start(task, how)
-    if sys.stderr.isatty() if how.verbose is None else how.verbose:
-        print(first_look(task, space), file=sys.stderr, flush=True)
-    known = None if how.pairs is None else KnownWords.between(how.pairs, space.vectorizer)
-    if known is not None:
-        plain, space = space, known.start(space)
-        spaces = spaces if space is plain else [*spaces, space]
     folds = task.folds(space.D)
-    trials = Trials(space, task, folds, ranker, how, seed, known)
-    curves = CurveRecorder(trials.folds[0].parts(space.Q, space.D)[0].held_out, space.start)
-    trained = trials.run(curves)
+    trials = Trials(space, task, folds, ranker, how, seed)
+    trained = trials.run()
     own = None if vectors is None else VectorMaps(space, task, vectors, how.n_steps, seed)
     mixed = space if own is None else own.space
     blends = [one.blends for one in trials.candidates]
@@ -54,8 +45,6 @@ def solve(
     mixer = MixSearch(_terms(trained, mixed, own), task.shares, blends, amounts, measures_of(task.measure), seed)
     choice = mixer.choose(start_name=space.name, share_reason=task.share_reason)
     mix = choice.mix
-    if mix.words is not None:
-        curves.choose(trials.candidates[mix.words])
     builder = _ModelBuilder(task, trials, mixer, space, own)
     model, chosen = builder.shipped(mix, choice.decision.accepted)
     used = mix if choice.decision.accepted else Mix()
@@ -64,17 +53,16 @@ def solve(
     systems = {}
     if mixed.test:
         systems = {name: builder.learned(one, own)[0] for name, one in (("learned", mix), *choice.alone.items())}
-    facts = task.facts if known is None else known.summary(task.facts)
-    facts = _facts(facts, choice, folds, trials.folds, own)
+    facts = _facts(task.facts, choice, folds, trials.folds, own)
     if own is not None:
         spaces = [own.raw, *(mixed if one is space else one for one in spaces)]
     outcome = Outcome(task, facts, mixed, mixer.measures, choice, trials.folds, systems)
-    report = make_report(outcome, model, spaces, chosen, curves, how.name, seed, time.perf_counter() - began)
+    report = make_report(outcome, model, spaces, chosen, how.name, seed, time.perf_counter() - began)
     return replace(model, report=report)
 
 
 def _terms(trained: Sequence[Trained], mixed: Space, own: VectorMaps | None) -> list[tuple[str, ScoreTerms]]:
-    """Terms of every fold by case; parts that decide nothing go by their own names."""
+    """Terms of every fold by case, or by the name of a part of the report alone."""
     terms: list[tuple[str, ScoreTerms]] = []
     for fold, weights in ((one.fold, one.weights) for one in trained):
         words = weights if own is None else [own.widened(one) for one in weights]
@@ -88,7 +76,7 @@ def _terms(trained: Sequence[Trained], mixed: Space, own: VectorMaps | None) -> 
 def _facts(
     facts: Facts, choice: Choice, planned: Sequence[Fold], taken: Sequence[Fold], own: VectorMaps | None
 ) -> Facts:
-    """Add to the facts what became of own vectors, and of folds without time for them."""
+    """Add the use of own vectors, and the number of folds left out for lack of time."""
     if own is not None:
         mix = choice.mix
         is_used = mix.vectors is not None and choice.decision.accepted
@@ -113,7 +101,7 @@ class _ModelBuilder:
         self._words: dict[tuple[int, float], FinalModel] = {}
 
     def unit(self, mix: Mix) -> float:
-        """Weight of plain matching that the candidate of a mix starts from: the unit of the other parts."""
+        """Identity weight at the start of the mix's candidate: the unit of all parts."""
         return 1.0 if mix.words is None else self.trials.candidates[mix.words].unit
 
     def learned(self, mix: Mix, own: VectorMaps | None) -> tuple[TextModel, dict[str, Any]]:
@@ -145,11 +133,11 @@ class _ModelBuilder:
         return TextModel(words, words, weights, words=word_map, memory=memory), summary
 
     def shipped(self, mix: Mix, accepted: bool) -> tuple[TextModel, dict[str, Any]]:
-        """The model to ship, with the parts that are not used, and a summary."""
+        """The model to ship, with the unused parts, and a summary."""
         learned, summary = self.learned(mix, None if mix.vectors is None else self.own)
         has_words = mix.words is not None or mix.vectors is not None
         if accepted:
-            # Words that no mix wants are not learned from everything. Memory counts in the unit of the words.
+            # Rejected words are not learned from all evidence. Memory counts in the unit of the words.
             used = tuple(name for name, is_used in (("words", has_words), ("memory", mix.has_memory)) if is_used)
             start = self.space.start if mix.vectors is None or self.own is None else self.own.space.start
             return replace(learned, learned=LearnedParts(used, start * self.unit(mix) if has_words else None)), summary

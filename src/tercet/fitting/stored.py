@@ -1,4 +1,4 @@
-"""Learn from vectors on disk: documents that are never in memory as a whole."""
+"""Learn from vectors on disk, of more documents than memory holds."""
 
 from __future__ import annotations
 
@@ -45,28 +45,28 @@ def fit_vectors(
     random_state: int = 0,
     verbose: bool | None = None,
 ) -> TextModel:
-    """Learn a text model from vectors on disk. Documents are fetched as preferences need them.
+    """Learn a text model from vectors on disk. Preferences fetch the documents.
 
-    As in ``tc.fit``, learning is compared with plain matching on validation queries. It is rejected unless it is better
-    by more than one standard error. The ``report`` is on test queries.
+    Learning is rejected unless better than plain matching on validation queries by more than a standard error. The
+    ``report`` is on test queries.
 
     Parameters
     ----------
     vectors : vectors of documents and queries
-    learn_from : judgements qid -> doc_id -> grade, from which preferences are drawn as needed; or preferences between
-        rows of ``vectors.queries`` and ``vectors.docs``
-    ranker : a name as in ``tc.fit``, at its first setting, or a term-pair ranker, which is fitted; default "low-rank"
+    learn_from : judgements qid -> doc_id -> grade, to draw preferences from; or preferences between rows of
+        ``vectors.queries`` and ``vectors.docs``
+    ranker : a name as in ``tc.fit``, at its first setting, or a term-pair ranker to fit; default "low-rank"
     n_steps : preferences drawn from judgements; default 20 for each judgement, but 20,000 to 500,000
-    validation, test : judgements, or preferences by rows, of other queries. Without one, ``random_state`` draws a tenth
-        of the training queries, but at most 1,000. Judged queries are ranked over all documents, a block at a time
+    validation, test : judgements, or preferences by rows, of other queries; by default a tenth of the training
+        queries each, but at most 1,000. Judged queries are ranked over all documents, a block at a time
     measure : measure of validation: "nDCG@10" for judgements, "PairAccuracy" for preferences
     callbacks : see ``DenseRanker.fit``; a ``Checkpoint`` makes the fit resumable
 
     Notes
     -----
     Memory: the model, a chunk of some thousand preferences with their texts. The system keeps as much of the
-    files in memory as nobody else needs. The start of "low-rank" finds directions of the documents in four passes over
-    them, and takes several times the model.
+    files in memory as nobody else needs. The start of "low-rank" takes four passes over the documents, and several
+    times the memory of the model.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def judgement_sampler(vectors: Vectors, qrels: Qrels) -> JudgementSampler:
 
 
 def _answerable(vectors: Vectors, evidence: Evidence, name: str) -> list[str]:
-    """Check evidence and return the ids of its queries, of judged ones those with an answer."""
+    """Check evidence and return the ids of its queries; of judged queries, only queries with an answer."""
     if isinstance(evidence, Preferences):
         assert vectors.queries is not None
         evidence.check_rows(vectors.queries.shape[0], vectors.docs.shape[0])
@@ -149,7 +149,7 @@ def _answerable(vectors: Vectors, evidence: Evidence, name: str) -> list[str]:
 
 
 def _hold_out(qids: Mapping[str, list[str]], name: str, seed: int) -> tuple[dict[str, list[str]], str]:
-    """Take validation and test queries that were not given from the training queries, ``qids[name]``.
+    """Take missing validation and test queries from the training queries, ``qids[name]``.
 
     Returns
     -------

@@ -1,8 +1,8 @@
 """A task: documents, queries, evidence to learn from, the three cases to choose by, and a measure.
 
-Evidence is judgements, links, preferences and clicks, alone or together, or labels. A query that is left out in one
-source is left out in all. Preferences are drawn from each source in proportion to its size: judgements, triplets, and
-lists with a click.
+Evidence is judgements, links, preferences and clicks, alone or together, or labels. A query left out of a source is
+left out of all sources. Preferences are drawn from each source in proportion to the size of the source: judgements,
+triplets, and lists with a click.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tercet.data.click_counts import ClickCounts
 from tercet.data.click_sessions import without_odd_sessions
 from tercet.data.clicks import ClickLog
 from tercet.data.lines import look_alikes
 from tercet.data.sampling import MixtureSampler, Sampler
 from tercet.errors import InputError
 from tercet.fitting.click_judgements import end_of
-from tercet.fitting.counted_pairs import CountedPairs
 from tercet.fitting.examination import choose_examination
 from tercet.fitting.judged import Judgements, Labels, Qrels, usable_judgements
 from tercet.fitting.leaving_out import (
@@ -56,14 +54,14 @@ RECENTLY: Final = ", the last tenth of the log"  # behind the name of a query in
 JUDGED, LABELS, TRIPLETS, CLICKS = Judgements.name, Labels.name, PreferredPairs.name, ClickPairs.name
 _LAST_TENTH = "clicks, the last tenth of the log"
 _USUAL_WORDS: Final = 10  # in a query
-_USUAL_NEW: Final = 0.3  # share of new answers where nothing better is known
-_MANY_QUERIES: Final = 1_000  # of which new answers are left out once; of fewer, three times
-# The queries that choose are ranked once for every way to weight words.
+_USUAL_NEW: Final = 0.3  # share of new answers without better knowledge
+_MANY_QUERIES: Final = 1_000  # from this number, new answers are left out once, else three times
+# Limits of the queries to choose a space by, each ranked once for every way to weight words.
 _MOST_SCORES: Final = 4_000_000
 _FEWEST_CHOOSING: Final = 300
 _MOST_CHOOSING: Final = 500
 _FEWEST_TEXTS: Final = 20  # with labels
-_MOST_LABELLED: Final = 1_000  # texts that are ranked among themselves
+_MOST_LABELLED: Final = 1_000  # texts to rank among themselves
 
 
 # -- parts of a task --------------------------------------------------------------------------------------------------
@@ -83,7 +81,7 @@ class Past:
     Attributes
     ----------
     rows : row of each past query in Q
-    evidence : CSR float32 (n_past, n_docs); negative where a document was passed over
+    evidence : CSR float32 (n_past, n_docs); negative for a document passed over
     times : how often people chose the document, aligned with ``evidence.data``; None for grades
     """
 
@@ -101,13 +99,13 @@ class Past:
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """A part of the evidence that one fit learns without, and is measured by.
+    """A part of the evidence, left out of one fit to measure the fit.
 
     Attributes
     ----------
-    case : KNOWN, NEW or REPEATED; None for a fold that is reported and decides nothing
+    case : KNOWN, NEW or REPEATED; None for a fold of the report alone
     sampler : draws preferences from the rest of the evidence
-    size : amount of that evidence; the number of steps follows it
+    size : amount of remaining evidence, for the number of steps
     parts : held-out parts for Q and D; the first decides
     past : evidence for memory from the rest; None if documents have no memory
     """
@@ -131,7 +129,7 @@ class Facts:
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """One way to weight words: matrices of all texts, queries to choose among spaces, and test queries if given."""
+    """A way to weight words: matrices of all texts, queries to choose among spaces, and test queries if given."""
 
     name: str
     vectorizer: Vectorizer
@@ -143,12 +141,12 @@ class Space:
 
     @property
     def match(self) -> Weights:
-        """Weights by which words match themselves only."""
+        """Weights of plain matching: the identity."""
         return Weights([Identity(n_terms=self.D.shape[1])])
 
     @property
     def start(self) -> Weights:
-        """Weights that learning has to beat: plain matching, or the start that was given."""
+        """Weights to beat by learning: plain matching, or the given start."""
         return self.match if self.given_start is None else self.given_start
 
 
@@ -162,12 +160,12 @@ class Task:
     Attributes
     ----------
     docs, texts : documents and queries by id, in the order of the rows of D and Q
-    sources : evidence by name; ``trained`` names those that are learned from
-    measure : measure that chooses and reports
-    free, validation, test : masks of the queries to learn from, and of those of the given parts, (n_queries,)
-    seed : of the queries that are left out
+    sources : evidence by name; ``trained`` names the sources to learn from
+    measure : measure of the choice and of the report
+    free, validation, test : masks of the queries to learn from, to choose on and to report on, (n_queries,)
+    seed : seed of the draw of left-out queries
     linked : queries are the documents, and no query is to find itself
-    new_documents : expected share of answers that are new; None estimates the share
+    new_documents : expected share of new answers; None estimates the share
     other_texts : texts to report on, with labels
     """
 
@@ -192,7 +190,7 @@ class Task:
         *,
         qrels: Qrels | None = None,
         preferences: Triplets | None = None,
-        clicks: ClickLog | ClickCounts | None = None,
+        clicks: ClickLog | None = None,
         validation: Qrels | Triplets | None = None,
         test: Qrels | Triplets | None = None,
         measure: str | None = None,
@@ -201,18 +199,18 @@ class Task:
         min_sessions: int = 2,
         random_state: int = 0,
     ) -> Task:
-        """Make one task of all evidence.
+        """Make a task of all evidence.
 
         Parameters
         ----------
-        docs, queries : texts by id; without queries, those of triplets and clicks are texts
+        docs, queries : texts by id; without queries, triplets and clicks name queries by text
         qrels, preferences, clicks : evidence to learn from
         validation, test : judgements, or triplets, of other queries
         measure : by default nDCG@10 if judgements can be held out, else the share of triplets and clicks in the right
             order
         linked : queries are the documents, and no query is to find itself
-        new_documents : expected share of answers that are new; None estimates the share
-        min_sessions : sessions that asked a query of a click log before memory keeps the query
+        new_documents : expected share of new answers; None estimates the share
+        min_sessions : fewest sessions with a query before memory keeps the query
         """
         if queries is not None:  # otherwise queries are texts of triplets and clicks, read below
             _check_texts(docs, queries)
@@ -229,10 +227,8 @@ class Task:
             for name, part in given.items()
             if part is not None and name not in graded
         }
-        log: ClickPairs | CountedPairs | None = None
-        if isinstance(clicks, ClickCounts):
-            log = CountedPairs.from_counts(clicks, names, doc_rows)
-        elif clicks is not None:
+        log: ClickPairs | None = None
+        if clicks is not None:
             clicks = by_known_names(without_odd_sessions(clicks), names)
             examination = choose_examination(clicks)
             clicks = replace(clicks, notes=(*clicks.notes, f"click log: {examination.source}."))
@@ -319,23 +315,24 @@ class Task:
 
     @property
     def labelled(self) -> bool:
-        """Whether each text is a query for the other texts of its class."""
+        """True if each text is a query for the other texts of its class."""
         return LABELS in self.sources
 
     @property
     def by_pairs(self) -> bool:
-        """Whether pairs of documents choose, not judgements."""
+        """True if pairs of documents choose, not judgements."""
         return str(self.measure) == PAIR_ACCURACY
 
     @property
     def is_tested(self) -> bool:
-        """Whether queries to report on were given."""
+        """True if queries to report on were given."""
         return bool(self.test.any()) or self.other_texts is not None
 
     @property
     def log(self) -> ClickPairs | None:
         source = self.sources.get(CLICKS)
-        return source if isinstance(source, ClickPairs) else None
+        assert source is None or isinstance(source, ClickPairs)
+        return source
 
     @cached_property
     def doc_ids(self) -> tuple[str, ...]:
@@ -347,7 +344,7 @@ class Task:
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """Text of each query by the names that reports have for it."""
+        """Text of each query by its names in reports."""
         named = dict(self.texts) | {qid + RECENTLY: text for qid, text in self.texts.items()}
         others = [] if self.other_texts is None else self.other_texts[0]
         return named | {_test_name(number): text for number, text in enumerate(others)}
@@ -359,7 +356,7 @@ class Task:
         return CountedTexts(self.docs.values())
 
     def build(self, vectorizers: Sequence[Vectorizer]) -> list[tuple[sparse.csr_array, sparse.csr_array]]:
-        """Q and D for each of several vectorizers that tokenize alike; a fitted one keeps its words."""
+        """Q and D for each of several vectorizers with the same tokenizer; a fitted vectorizer keeps its words."""
         asked = list(self.texts.values())
         taught = [asked[row] for row in np.flatnonzero(self.free)]
         if not self.linked and any(isinstance(words, FieldedVectorizer) for words in vectorizers):
@@ -409,7 +406,7 @@ class Task:
 
     @property
     def size(self) -> int:
-        """Amount of training evidence; the number of steps follows it."""
+        """Amount of training evidence, for the number of steps."""
         return self._everything[1]
 
     @cached_property
@@ -421,7 +418,7 @@ class Task:
         return Selection(queries, np.zeros(len(self.docs), dtype=bool))
 
     def _drawn(self, keep: Selection) -> tuple[Sampler, int, dict[str, Any]] | None:
-        """Sampler of the selected evidence, its size, and facts about it; None if there is no such evidence."""
+        """Sampler, size and facts of the selected evidence; None without any."""
         parts = [part for source in self.sources.values() if (part := source.select(keep)).size]
         if not parts:
             return None
@@ -435,7 +432,7 @@ class Task:
         return mixture, size, data
 
     def _past(self, keep: Selection) -> Past | None:
-        """Evidence for memory; that of several sources adds up."""
+        """Evidence for memory, summed over the sources."""
         evidence = sparse.csr_array((len(self.texts), len(self.docs)), dtype=np.float32)
         times = None
         for source in self.sources.values():
@@ -459,28 +456,28 @@ class Task:
 
     @property
     def _main_sources(self) -> list[str]:
-        """Sources whose queries are measured."""
+        """Sources of the measured queries."""
         others = [name for name in self.trained if name not in (JUDGED, LABELS)] if self.by_pairs else []
         return others or ([LABELS] if self.labelled else [JUDGED])
 
     @cached_property
     def _qids_of(self) -> dict[str, set[str]]:
-        """Training queries of each source that is learned from."""
+        """Training queries of each trained source."""
         rows_of = {name: self.free & _mask(self.sources[name].rows, self.free.size) for name in self.trained}
         return {name: {self.qids[row] for row in np.flatnonzero(rows)} for name, rows in rows_of.items()}
 
     @cached_property
     def _measured(self) -> list[str]:
-        """Training queries by which a fold can be measured."""
+        """Training queries of the main sources."""
         return sorted(set().union(*(self._qids_of.get(name, set()) for name in self._main_sources)))
 
     @cached_property
     def _left_out(self) -> list[Mask]:
-        """Queries that each fold leaves out: equal parts of the measured queries, and equal parts of the others."""
+        """Left-out queries of each fold: equal parts of the measured queries, and equal parts of all other queries."""
         if self.validation.any() or not self.can_validate:
             return []
         measured = self._measured
-        # Documents that are queries of the same text are documents of their own.
+        # Documents of the same text are separate documents, also as queries.
         enough = {"enough": _MOST_LABELLED} if self.labelled else {}
         folds = folds_of(measured, self.seed, texts=None if self.linked else self.texts, **enough)
         others = sorted(set().union(*self._qids_of.values()) - set(measured))
@@ -491,12 +488,12 @@ class Task:
 
     @property
     def can_validate(self) -> bool:
-        """Whether validation queries were given, or there are enough queries to leave some out."""
+        """True with validation queries, or with enough queries to leave some out."""
         return bool(self.validation.any()) or len(self._measured) >= FEWEST_QUERIES
 
     @cached_property
     def known(self) -> tuple[Fold, ...]:
-        """Folds of known answers, which also choose the tokenizer."""
+        """Folds of known answers; the same folds choose the tokenizer."""
         known: list[Fold] = []
         for out in self._left_out or [self.validation]:
             known += self._fold(KNOWN, self._all_of(self.free & ~out), partial(self._parts, out))
@@ -509,12 +506,12 @@ class Task:
         return (self.known[0], *self._new_folds(D), *self._recent(), *self.known[1:])
 
     def _fold(self, case: str | None, keep: Selection, parts: Parts) -> list[Fold]:
-        """The fold that learns from the selected evidence, if there is any."""
+        """The fold with the selected evidence to learn from, if any."""
         drawn = self._drawn(keep)
         return [] if drawn is None else [Fold(case, drawn[0], drawn[1], parts, self._past(keep))]
 
     def _new_folds(self, D: sparse.csr_array) -> list[Fold]:
-        """Folds whose answers nothing is learned from."""
+        """Folds of left-out answers."""
         rows, answers = self._answers(self.free)
         rng = np.random.default_rng(self.seed)
         folds: list[Fold] = []
@@ -532,7 +529,7 @@ class Task:
         return [HeldOutPart(NEW, held_out.at_most(_MOST_CHOOSING))]
 
     def _recent(self) -> list[Fold]:
-        """Leave out the last tenth of the log, and measure its queries that were asked before."""
+        """Leave out the last tenth of the log, and measure the repeated queries of the last tenth."""
         if self.log is None:
             return []
         keep = self._all_of(self.free)._replace(before=end_of(self.log.log))
@@ -570,7 +567,7 @@ class Task:
         else:
             _, answers = self._answers(self.free)
             times = np.bincount(answers.indices, minlength=len(self.docs))
-            if self._left_out:  # of its own answers a query that is left out takes one time with it
+            if self._left_out:  # a left-out query takes its own answers away
                 times -= 1
             else:
                 _, answers = self._answers(self.validation)
@@ -582,7 +579,7 @@ class Task:
     # -- measuring ---------------------------------------------------------------------------------------------------
 
     def _main(self, queries: Mask) -> Evidence:
-        """Evidence that chooses and reports: judgements or labels if the measure is one of rankings, else pairs."""
+        """Evidence to choose and report by: judgements or labels for a measure of rankings, else pairs."""
         if not self.by_pairs:
             return self.sources[self._main_sources[0]].select(self._all_of(queries))
         parts = [part for part in self._by_source(queries) if isinstance(part, PreferredPairs)]
@@ -598,7 +595,7 @@ class Task:
         return [part for part in parts if part.size]
 
     def _choosing(self, Q: sparse.csr_array, D: sparse.csr_array) -> TextHeldOut:
-        """Queries that choose among ways to weight words. Nothing is learned there, so validation queries may, too."""
+        """Queries to choose among ways to weight words, validation queries included, as no weight is learned."""
         if self.labelled:
             drawn = np.random.default_rng(self.seed).permutation(len(self.docs))[:_MOST_LABELLED]
             return self._main(_mask(drawn, len(self.docs))).held_out(Q, D, self.qids)
@@ -619,7 +616,7 @@ class Task:
     def _parts(
         self, queries: Mask, Q: sparse.csr_array, D: sparse.csr_array, by_documents: Mask | None = None
     ) -> list[HeldOutPart]:
-        """All of the evidence, the evidence by known and new documents, and by source where there are several."""
+        """All of the evidence, the evidence by known and new documents, and the evidence of each of several sources."""
         main = self._main(queries).held_out(Q, D, self.qids)
         parts = [HeldOutPart(EVERY, main)]
         if by_documents is not None:
@@ -663,9 +660,8 @@ class Task:
             if JUDGED in self.trained and self._main_sources != [JUDGED]:
                 notes.append(f"{len(self._qids_of[JUDGED])} queries with judgements are too few to choose by.")
             notes += alike_notes(self._measured, self.texts)
-        clicks = self.sources.get(CLICKS)
-        if isinstance(clicks, ClickPairs | CountedPairs):
-            notes += clicks.notes
+        if self.log is not None:
+            notes += self.log.notes
         empty = [doc_id for doc_id, text in self.docs.items() if not text.strip()]
         if empty:
             notes.append(
@@ -699,7 +695,7 @@ def _check_texts(docs: Mapping[str, str], queries: Mapping[str, str]) -> None:
 
 
 def check_disjoint(parts: Mapping[str, Sequence[str] | Mapping[str, Any]]) -> None:
-    """Refuse a query that stands in two of: training, validation, test."""
+    """Refuse a query in two of the parts: training, validation, test."""
     names = list(parts)
     for number, one in enumerate(names):
         for other in names[number + 1 :]:

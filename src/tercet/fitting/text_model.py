@@ -1,4 +1,4 @@
-"""A model of texts: vectorizers, weights and the report of how they were chosen."""
+"""A model of texts: vectorizers, weights, memory and the report of the fit."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from tercet.text.language import N_TEXTS, usual_analyzer
 from tercet.weights import Explanation, Identity, Pairs, Sparse, Weights
 from tercet.weights.explanation import merge_pairs
 
-# BM25 as engines have it: what learning starts from where nothing is clearly better.
+# BM25 with the usual parameters of engines: the start of learning unless another start is clearly better.
 ORDINARY_BM25: Final[dict[str, Any]] = {"weighting": "bm25", "k1": 1.2, "b": 0.75}
 
 
 @dataclass(frozen=True)
 class TextExplanation:
-    """Why a document got its score: pairs of words and past queries, the largest first; together they sum to ``score``.
+    """Explanation of a score: contributions of word pairs and past queries, the largest first, with the sum ``score``.
 
     Attributes
     ----------
     pairs : (query word, document word, contribution)
-    unknown : words of the query that the model does not know
-    past : past queries that the document answered
+    unknown : words of the query outside the vocabulary
+    past : past queries with evidence for the document
     """
 
     score: float
@@ -60,14 +60,14 @@ class TextExplanation:
         return tuple(sorted((*self.pairs, *past), key=lambda reason: -abs(reason[2])))
 
     def table(self, k: int = 10) -> str:
-        """The score and the k largest contributions of each kind, the others added up, one line each."""
+        """The score, the k largest contributions of each kind, and the sum of the rest, a line each."""
         lines = [f"{contribution:+.4f}  {name}" for name, contribution in self._summed(k)]
         if self.unknown:
             lines.append(f"the model does not know: {', '.join(self.unknown)}")
         return "\n".join(lines)
 
     def _summed(self, k: int) -> list[tuple[str, float]]:
-        """The score, the k largest contributions by name, and the others added up."""
+        """The score, the k largest contributions by name, and the sum of the rest."""
         rows = [("score", self.score), *((pair_name(a, b), contribution) for a, b, contribution in self.pairs[:k])]
         if rest := self.pairs[k:]:
             rows.append((f"{len(rest)} more pairs", sum(contribution for _, _, contribution in rest)))
@@ -87,7 +87,7 @@ class TextExplanation:
 
 
 def pair_name(query_word: str, doc_word: str) -> str:
-    """A pair in words; a word that matches itself, in a field or not, and what counts for any query, by one name.
+    """Name a pair of words; a match of equal words, and a number of the document, have a single name.
 
     Examples
     --------
@@ -117,9 +117,9 @@ def past_name(reason: PastQuery) -> str:
 
 @dataclass(frozen=True)
 class TaughtRows:
-    """Rows of a file of taught actions that a model has learned from: 1 to ``number`` of the file ``store``.
+    """Learned rows of a file of taught actions: 1 to ``number`` of the file ``store``.
 
-    A service with that file teaches the model later rows alone, so that nothing counts twice.
+    A service with the file teaches the model later rows alone, and no row counts twice.
     """
 
     store: str
@@ -127,7 +127,7 @@ class TaughtRows:
 
 
 PARTS: Final = ("words", "memory")
-# Calls for names that other libraries have.
+# Equivalents of the method names of other libraries.
 _CALLS: Final = {
     "search": "to search documents: tc.Index.build(docs, model).search(text)",
     "predict": "to score documents: model.rank({'q': text}, docs)",
@@ -138,13 +138,13 @@ _CALLS: Final = {
 
 @dataclass(frozen=True, eq=False)
 class LearnedParts:
-    """Learned parts of a model: those in use, and the rest, which can be used instead.
+    """Learned parts of a model, in use and in reserve.
 
     Attributes
     ----------
     used : names of the parts in use, of "words" and "memory"
-    other_weights : weights of the start if words are in use, else the learned weights; None if there are none
-    other_memory : memory that is not in use; None if there is none
+    other_weights : weights of the start if words are in use, else the learned weights, if any
+    other_memory : memory in reserve, if any
     """
 
     used: tuple[str, ...]
@@ -156,12 +156,17 @@ class LearnedParts:
 class TextModel:
     """Scores texts: query and document vectorizers around a weights value.
 
-    ``doc_vectorizer`` is the same object as ``query_vectorizer`` unless queries and documents have vocabularies of
-    their own. ``words`` is the map behind correlated weights, where there is one: the weights do not need it, `nearest`
-    reads it. ``taught`` names rows of files of taught actions that the model has learned from. ``memory``
-    adds to the score of documents that answered past queries, and of those that never did. ``learned`` has learned
-    parts that are not in use. ``confidence`` gives hits a
-    calibrated probability. ``id_column`` and ``text_columns`` are those of the table of documents.
+    Attributes
+    ----------
+    query_vectorizer, doc_vectorizer : the same object unless queries and documents have separate vocabularies
+    weights : W between query words and document words
+    report : report of the fit, if any
+    words : word map of correlated weights, for `nearest`
+    taught : learned rows of files of taught actions
+    memory : past queries and their evidence for documents
+    learned : learned parts in use and in reserve
+    confidence : calibration of the probability of hits, if any
+    id_column, text_columns : columns of the table of documents
 
     Examples
     --------
@@ -213,7 +218,7 @@ class TextModel:
 
     @classmethod
     def bm25(cls, texts: Iterable[str], analyzer: Analyzer | None = None) -> TextModel:
-        """BM25 over the words of documents: a start without judgements, from which others learn on.
+        """BM25 over the words of documents: a start without judgements.
 
         Parameters
         ----------
@@ -247,14 +252,14 @@ class TextModel:
 
     @property
     def unused_parts(self) -> tuple[str, ...]:
-        """Names of the parts that were learned and are not in use."""
+        """Names of the learned parts in reserve."""
         if self.learned is None:
             return ()
         others = {"words": self.learned.other_weights, "memory": self.learned.other_memory}
         return tuple(name for name in PARTS if name not in self.parts and others[name] is not None)
 
     def with_parts(self, parts: Iterable[str]) -> TextModel:
-        """The model with exactly these learned parts, used or not so far; no parts are its start.
+        """The model with exactly these learned parts; without parts, the start.
 
         Parameters
         ----------
@@ -289,7 +294,7 @@ class TextModel:
         return replace(self, weights=weights, memory=memory, learned=kept)
 
     def queries(self, texts: Sequence[str], vectors: Any = None) -> sparse.csr_array:
-        """Query rows of texts; with their own vectors, (n, n_dims), where the model has some: else by words alone."""
+        """Query rows of texts, with own vectors (n, n_dims) for a model of own vectors."""
         if vectors is None:
             return self.query_vectorizer.transform_queries(texts)
         if not self.n_dims:
@@ -298,32 +303,32 @@ class TextModel:
         return self.query_vectorizer.transform_queries(texts, vectors)
 
     def docs(self, docs: Sequence[str] | Mapping[str, str]) -> sparse.csr_array:
-        """Document rows of texts, or of documents by id; `Documents` where the model has fields or numbers."""
+        """Document rows of texts, or of documents by id; a model with fields or numbers needs `Documents`."""
         return self.doc_vectorizer.transform_docs(
             docs_for(self.doc_vectorizer, docs) if isinstance(docs, Mapping) else docs
         )
 
     @property
     def n_words(self) -> int | None:
-        """How many columns are words, where those of fields and numbers stand behind them; None where all are words."""
+        """Number of word columns, followed by columns of fields and numbers; None for words alone."""
         words = self.doc_vectorizer
         return words.layout_.n_words if isinstance(words, FieldedVectorizer) else None
 
     @property
     def any_query(self) -> int | None:
-        """The column that all queries have, by which numbers of documents count; None where all columns are words."""
+        """Column shared by all queries, to weigh numbers of documents; None for words alone."""
         return self._layout.any_query if isinstance(self.doc_vectorizer, FieldedVectorizer) else None
 
     @property
     def n_dims(self) -> int:
-        """How many numbers the own vectors have that documents and queries must come with; 0 where there are none."""
+        """Length of own vectors of documents and queries; 0 for a model without own vectors."""
         words = self.doc_vectorizer
         return words.layout_.n_dims if isinstance(words, FieldedVectorizer) else 0
 
     def adapted_vectors(self, vectors: Any) -> NDArray[np.float32]:
-        """Own vectors of queries as a vector engine is to be asked: ``M'x`` (n, n_dims).
+        """Own vectors of queries, mapped for a vector engine: ``M'x`` (n, n_dims).
 
-        The inner product with a document's vector as it was given is what the map adds to the score.
+        The inner product with the given vector of a document is the score of the map.
         """
         if not self.n_dims:
             raise InputError("the model has no own vectors; it was learned from words alone")
@@ -340,8 +345,7 @@ class TextModel:
         return self.doc_vectorizer.layout_
 
     def words_alone(self) -> TextModel:
-        """The same without fields, numbers, own vectors and memory, and without a report, which is of all; itself where
-        it has none."""
+        """The model of words alone: no fields, numbers, own vectors, memory or report."""
         words = self.doc_vectorizer
         if not isinstance(words, FieldedVectorizer):
             if self.memory is None:
@@ -353,10 +357,10 @@ class TextModel:
         return TextModel(words.plain_, words.plain_, taken_apart(self.weights, words.layout_)[0])
 
     def rank(self, queries: Any, docs: Any, k: int = 100, query_vectors: Any = None) -> dict[str, dict[str, float]]:
-        """A run: the k best documents of each query, best first, as qid -> doc_id -> score.
+        """Return a run: the k best documents of each query, best first, as qid -> doc_id -> score.
 
-        ``queries`` and ``docs`` are whatever ``tc.fit`` takes: texts by id, records or frames, and so are
-        ``query_vectors``; documents bring theirs along, see `Documents.with_vectors`.
+        ``queries``, ``docs`` and ``query_vectors`` have the forms of ``tc.fit``: texts by id, records or frames.
+        Vectors of documents come by `Documents.with_vectors`.
         """
         queries, docs = as_queries(queries), as_documents(docs)
         if not queries or not docs:
@@ -374,10 +378,10 @@ class TextModel:
         }
 
     def explain(self, query: str, doc: str | Mapping[str, Value], doc_id: str | None = None) -> TextExplanation:
-        """The word pairs behind the score of a document for a query text; a record where it has fields or numbers.
+        """Explain the score of a document for a query text by word pairs; ``doc`` may be a record with fields.
 
-        With the document's id, what memory adds is a reason too: past queries that the document answered, or its
-        matching words where it has none.
+        With the document's id, the explanation has memory, too: past queries of the document, or the matching words of
+        a document without past queries.
         """
         if not isinstance(doc, str | Documents):
             doc = as_documents({"document": doc})
@@ -401,7 +405,7 @@ class TextModel:
         return replace(why, score=why.score + reasons.total, pairs=pairs, past=reasons.past)
 
     def explained(self, weights: Weights, query: sparse.csr_array, doc: sparse.csr_array) -> Explanation:
-        """The pairs of columns behind a score by weights over the columns of this model; own vectors are one pair."""
+        """Explain a score by pairs of columns; own vectors are a single pair."""
         if not self.n_dims or not (own := query.indices >= self._layout.query_dims.start).any():
             return weights.explain(query, doc)
 
@@ -422,18 +426,18 @@ class TextModel:
     def worded(
         self, why: Explanation, unknown: tuple[str, ...] = (), doc: sparse.csr_array | None = None
     ) -> TextExplanation:
-        """An explanation in words; with the document's row, numbers are told as the document has them."""
+        """Name the columns of an explanation; with the document's row, numbers have the values of the document."""
         value_of = {} if doc is None else dict(zip(doc.indices.tolist(), doc.data.tolist(), strict=True))
         query_words, describe = self.query_vectorizer.words_, self.doc_vectorizer.described
         pairs = tuple((query_words[a], describe(b, value_of.get(b)), contribution) for a, b, contribution in why)
         return TextExplanation(why.score, pairs, unknown)
 
     def related(self, word: str, k: int = 10) -> list[tuple[str, float]]:
-        """The k document words that count most for a query word, by size of weight, sign kept."""
+        """The k document words with the largest weights for a query word, with signs."""
         return [(self.doc_vectorizer.words_[j], weight) for j, weight in self.weights.related(self._column(word), k)]
 
     def nearest(self, word: str, k: int | None = None) -> list[tuple[str, float]]:
-        """The k frequent words that a word is replaced by, and their DICE; all of them without k."""
+        """The k frequent words nearest to a word in the word map, with DICE; all words without k."""
         if self.words is None:
             raise InputError("the model has no word map; only one with correlated words has")
         return [(self.query_vectorizer.words_[j], dice) for j, dice in self.words.nearest(self._column(word), k)]
@@ -441,7 +445,7 @@ class TextModel:
     def _column(self, word: str) -> int:
         column = self.query_vectorizer.index_.get(word)
         if column is None:
-            # Tokenize it as a query: "Hockey" and a stemmed model's "running" are known that way.
+            # The tokenizer knows "Hockey", and the stem of "running".
             row = self.queries([word])
             known = row.indices[row.indices < len(self.query_vectorizer.index_)]
             if known.size != 1:
@@ -450,11 +454,10 @@ class TextModel:
         return column
 
     def strongest_pairs(self, k: int = 20, *, min_docs: int = 10, per_word: int = 1) -> list[tuple[str, str, float]]:
-        """Pairs of different words that count most, with their weights: what the model has learned, to look at.
+        """Return the strongest learned pairs of different words, with their weights.
 
-        A weight on a frequent word moves little, so pairs are ordered by weight times both words' idf. Words in fewer
-        than ``min_docs`` documents are left out, and each word is shown at most ``per_word`` times on each side. W is
-        looked at block by block, never as a whole.
+        Pairs are in the order of weight times both words' idf. Words in fewer than ``min_docs`` documents are left out,
+        and each word is shown at most ``per_word`` times on each side. W is read by blocks of rows.
         """
         sides = (self.query_vectorizer, self.doc_vectorizer)
         query_rarity, doc_rarity = (np.where(v.document_frequency_ >= min_docs, v.idf_, 0.0) for v in sides)
@@ -485,12 +488,11 @@ class TextModel:
         return shown
 
     def thin(self, density: float) -> TextModel:
-        """A model whose W is sparse: the share ``density`` of this one's entries that are largest in size.
+        """Return a model with a sparse W: the share ``density`` of the entries, the largest in size.
 
-        W is looked at a block of rows at a time, so that of a low-rank model no dense W is ever in memory. What was
-        reported of this model is no longer true of the other, so it has no report; ``tercet eval`` measures it. A
-        per-document scale counts at typical document length. Fields, numbers and own vectors keep their weights: what
-        is thinned is W between words, and the density is a share of that.
+        W is read by blocks of rows: no dense W of a low-rank model is in memory. A per-document scale counts at typical
+        document length. Weights of fields, numbers and own vectors stay as they are. The thinned model has no report;
+        ``tercet eval`` measures the model.
         """
         from tercet.learn.joint import joined, taken_apart
         from tercet.learn.thin import largest_entries
@@ -509,7 +511,7 @@ class TextModel:
     # -- saving -------------------------------------------------------------------------------------------------
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the model to a folder; ``tc.load`` gives it back."""
+        """Write the model to a folder for ``tc.load``."""
         sides = (self.query_vectorizer, self.doc_vectorizer)
         others = (getattr(self, name) for name in list(_SavedTextModel.__dataclass_fields__)[2:])
         saved = _SavedTextModel(*sides, *others)
@@ -518,7 +520,7 @@ class TextModel:
 
     @classmethod
     def from_bundle(cls, bundle: Bundle) -> TextModel:
-        """The model a bundle holds."""
+        """Read the model of a bundle."""
         saved = decode(_SavedTextModel, bundle.meta, bundle.arrays, where=f"{bundle.path}: meta")
         try:
             return cls(*(getattr(saved, name) for name in saved.__dataclass_fields__))
@@ -532,7 +534,7 @@ class _SavedTextModel:
     docs: Annotated[Vectorizer, SameAs("queries", "shared_vocabulary")]
     weights: Weights
     report: Report | None
-    words: Annotated[CorrelatedWords | None, OMIT_DEFAULT] = None  # files from before there was one have none
+    words: Annotated[CorrelatedWords | None, OMIT_DEFAULT] = None  # absent in early files
     taught: Annotated[tuple[TaughtRows, ...], OMIT_DEFAULT] = ()
     memory: Annotated[Memory | None, OMIT_DEFAULT] = None
     learned: Annotated[LearnedParts | None, OMIT_DEFAULT] = None

@@ -1,4 +1,4 @@
-"""Candidates trained on every fold, as many as there is time for, and on everything."""
+"""Train candidates on folds, as time allows, and on all evidence."""
 
 from __future__ import annotations
 
@@ -16,19 +16,17 @@ from sklearn.base import clone
 from tercet.data.preferences import Preferences
 from tercet.data.sampling import JudgementSampler, MixtureSampler
 from tercet.fitting.options import FitOptions
-from tercet.fitting.outcome import CurveRecorder
-from tercet.fitting.prior import KnownWords
 from tercet.fitting.rankers import Candidate, RankerChoice, candidates_of, n_steps_for
 from tercet.fitting.task import KNOWN, Fold, Space, Task
 from tercet.learn import SampledSource, TermPairRanker
-from tercet.learn.loop import Callback, LocalExecutor, current_executor
+from tercet.learn.loop import LocalExecutor, current_executor
 from tercet.learn.starts import shared_arguments
 from tercet.text import CorrelatedWords
 from tercet.weights import Weights
 
-_MOST_TO_CHOOSE_ON: Final = 20_000  # preferences, for a ranker that chooses its parameters on them
-_POPULAR: Final = 0.5  # share of worse documents that are drawn as often as they are the better ones
-_CACHED_WORDS: Final = 20_000  # words whose factors are near at hand; factors of more words are slower to reach
+_MOST_TO_CHOOSE_ON: Final = 20_000  # preferences for a ranker with parameters chosen on preferences
+_POPULAR: Final = 0.5  # share of worse documents drawn by their frequency as better documents
+_CACHED_WORDS: Final = 20_000  # words with factors in the processor's cache
 _WORK_OF_A_FIT: Final = 5e8  # beside its steps
 # Work of all fits together without a budget, in numbers read and written by steps: some 20 seconds of one processor.
 _WORK: Final = 1.2e11
@@ -36,7 +34,7 @@ _WORK_PER_SECOND: Final = 5e9
 
 
 class _ThisThread(Executor):
-    """Run each job when it is submitted, where the executor of the steps is that of the caller."""
+    """Run each job at once, in the thread of the caller, under the caller's executor of steps."""
 
     def submit(self, job: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -45,7 +43,7 @@ class _ThisThread(Executor):
 
 
 class FinalModel(NamedTuple):
-    """Weights learned from everything, their word map if there is one, and a summary of the ranker."""
+    """Weights learned from all evidence, the word map of correlated words, and a summary of the ranker."""
 
     weights: Weights
     words: CorrelatedWords | None
@@ -53,22 +51,22 @@ class FinalModel(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """One fold and the weights of every candidate without it, scaled to an identity of weight 1."""
+    """A fold, and the weights of every candidate learned without the fold, scaled to an identity of weight 1."""
 
     fold: Fold
     weights: list[Weights]
 
 
 class Trials:
-    """Training of candidates in one space: on each fold, and on everything.
+    """Training of candidates in a space: on each fold, and on all evidence.
 
-    Jobs run in threads. Each has its own seed and arrays, so that the number of threads changes no bit.
+    Jobs run in threads. Each job has its own seed and arrays: the number of threads changes no bit.
 
     Attributes
     ----------
     members : candidates to train
-    candidates : members, and means of two of them
-    folds : as many as there is time for
+    candidates : members, and means of two members
+    folds : folds to train on, as time allows
     """
 
     def __init__(
@@ -79,14 +77,11 @@ class Trials:
         ranker: RankerChoice | None,
         how: FitOptions,
         random_state: int,
-        known: KnownWords | None,
     ) -> None:
-        self.space, self.task, self.how, self.seed, self.known = space, task, how, random_state, known
+        self.space, self.task, self.how, self.seed = space, task, how, random_state
         self._work = _WORK if how.budget is None else how.budget * _WORK_PER_SECOND
-        self._n_needed = 1 + sum(fold.case != KNOWN for fold in folds)  # folds without which cases are missing
+        self._n_needed = 1 + sum(fold.case != KNOWN for fold in folds)  # folds needed to measure every case
         candidates = candidates_of(ranker, random_state, labelled=task.labelled)
-        if known is not None:
-            known.check(candidates)
         if how.columns is None:
             candidates = [one.fitting(space.D.shape, self.n_steps(one)) for one in candidates]
             self.members = [self._with_negatives(one) for one in _suited(candidates)]
@@ -100,39 +95,42 @@ class Trials:
         self._shared: dict[Candidate, dict[str, Any]] = {}
         self._final: dict[Candidate, Future[TermPairRanker]] = {}
 
-    def run(self, curves: CurveRecorder) -> list[Trained]:
-        """Train every candidate on every fold; few of them go on to learn from everything while a mix is chosen."""
+    def run(self) -> list[Trained]:
+        """Train every candidate on every fold; one or two candidates also start on all evidence, in the background."""
+        began, is_shown = time.perf_counter(), self.how.verbose
+        is_shown = sys.stderr.isatty() if is_shown is None else is_shown
         shared = shared_arguments([one.ranker for one in self.members], self.space.D)
         self._shared = dict(zip(self.members, shared, strict=True))
         n_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         is_local = isinstance(current_executor(), LocalExecutor)
         pool: Executor = ThreadPoolExecutor(n_threads) if is_local else _ThisThread()
-        listeners = {one: curves.callback_for(one, self.n_steps(one, self.folds[0])) for one in self.members}
         try:
-            jobs = [
-                {one: self._submit(pool, one, fold, [] if number else [listeners[one]]) for one in self.members}
-                for number, fold in enumerate(self.folds)
-            ]
+            jobs = [{one: self._submit(pool, one, fold) for one in self.members} for fold in self.folds]
             if len(self.members) <= 2:
                 self._final = {one: self._submit(pool, one, None) for one in self.members}
-            self._wait([job for of_fold in jobs for job in of_fold.values()])
+            for number, job in enumerate((job for of_fold in jobs for job in of_fold.values()), start=1):
+                job.result()
+                seconds = time.perf_counter() - began
+                if is_shown and seconds > 1:
+                    n_jobs = len(jobs) * len(self.members)
+                    print(f"learning: {number} of {n_jobs} fits after {seconds:.0f} s", file=sys.stderr, flush=True)
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
         pool.shutdown(wait=False)  # models of everything are learned while the mix is chosen
         trained = []
         for fold, of_fold in zip(self.folds, jobs, strict=True):
-            learned = {one: self._weights(job.result()) for one, job in of_fold.items()}
+            learned = {one: job.result().weights_ for one, job in of_fold.items()}
             trained.append(Trained(fold, [_mean_of_units(one, learned) for one in self.candidates]))
         return trained
 
     def learn(self, candidate: Candidate, blend: float) -> FinalModel:
-        """Train a candidate on everything; the mean of two members gets the size of one."""
+        """Train a candidate on all evidence, and compress the mean of two members to the size of a member."""
         learned: dict[Candidate, Weights] = {}
         for member in candidate.members:
             job = self._final.get(member) or self._submit(_ThisThread(), member, None)
             ranker = job.result()
-            learned[member] = self._weights(ranker)
+            learned[member] = ranker.weights_
         weights = _mean_of_units(candidate, learned) * candidate.unit
         summary: dict[str, Any] = {"ranker": candidate.name, **candidate.setting}
         if candidate.popular:
@@ -142,7 +140,7 @@ class Trials:
             summary["mean with"] = "; ".join(one.label for one in candidate.mean_of[1:])
         if hasattr(ranker, "n_steps_"):
             summary["steps"] = self.n_steps(candidate)
-        for name, value in ranker.get_params(deep=False).items():  # parameters that were left to the ranker
+        for name, value in ranker.get_params(deep=False).items():  # parameters chosen by the ranker
             found = getattr(ranker, f"{name}_", None)
             if found is not None and found != value and isinstance(found, int | float | str):
                 summary[f"{name} found"] = found
@@ -166,12 +164,10 @@ class Trials:
         """Decide how worse documents are drawn from judgements."""
         if not isinstance(self.task.sampler, JudgementSampler | MixtureSampler):
             return candidate
-        # A V that stays cannot push documents down by heart, so that popular ones are the harder negatives.
+        # A fixed V cannot push single documents down: popular documents are the harder negatives.
         return replace(candidate, popular=1.0 if candidate.ranker.keeps_documents else _POPULAR)
 
-    def _submit(
-        self, pool: Executor, candidate: Candidate, fold: Fold | None, callbacks: Sequence[Callback] = ()
-    ) -> Future[TermPairRanker]:
+    def _submit(self, pool: Executor, candidate: Candidate, fold: Fold | None) -> Future[TermPairRanker]:
         """Train a candidate on a fold, or on everything, as a job of the pool."""
         space = self.space
         ranker = clone(candidate.ranker)
@@ -184,28 +180,11 @@ class Trials:
         )
         if not ranker.takes_sources:
             evidence = Preferences(*sampler.draw(np.random.default_rng(self.seed), _MOST_TO_CHOOSE_ON))
-        arguments = self._shared.get(candidate, {}) | {"callbacks": callbacks}
-        if self.known is not None:
-            evidence, arguments = self.known.beside(ranker, space, evidence, arguments)
-        return pool.submit(ranker.fit, space.Q, evidence, space.D, **arguments)
-
-    def _weights(self, ranker: TermPairRanker) -> Weights:
-        """Weights of a fitted ranker, known ones included."""
-        return ranker.weights_ if self.known is None else self.known.whole(ranker, ranker.weights_)
-
-    def _wait(self, jobs: Sequence[Future[Any]]) -> None:
-        """Wait for jobs, with a line of progress after each if they take longer than a second."""
-        began, is_shown = time.perf_counter(), self.how.verbose
-        is_shown = sys.stderr.isatty() if is_shown is None else is_shown
-        for number, job in enumerate(jobs, start=1):
-            job.result()
-            seconds = time.perf_counter() - began
-            if is_shown and seconds > 1:
-                print(f"learning: {number} of {len(jobs)} fits after {seconds:.0f} s", file=sys.stderr, flush=True)
+        return pool.submit(ranker.fit, space.Q, evidence, space.D, **self._shared.get(candidate, {}))
 
 
 def _suited(candidates: list[Candidate]) -> list[Candidate]:
-    """Leave out named candidates that keep documents where a random start puts them, unless none is left."""
+    """Drop named candidates with fixed random document factors, unless no candidate is left."""
     return [
         one
         for one in candidates
@@ -214,7 +193,7 @@ def _suited(candidates: list[Candidate]) -> list[Candidate]:
 
 
 def _means(members: Sequence[Candidate]) -> list[Candidate]:
-    """Means of each low-rank candidate that learns documents with the first that keeps them."""
+    """Means of each low-rank candidate with learned document factors and the first with fixed document factors."""
     low_rank = [one for one in members if one.name == "low-rank"]
     kept = [one for one in low_rank if one.ranker.keeps_documents]
     return [replace(one, mean_of=(one, kept[0])) for one in low_rank if kept and not one.ranker.keeps_documents]

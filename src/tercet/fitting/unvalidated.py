@@ -10,7 +10,6 @@ from tercet.fitting.baselines import ordinary_start, start_summary, typical_best
 from tercet.fitting.leaving_out import FEWEST_QUERIES
 from tercet.fitting.mixes import make_memory, settings_of_memory
 from tercet.fitting.options import FitOptions
-from tercet.fitting.prior import KnownWords
 from tercet.fitting.score_terms import Mix, words_of
 from tercet.fitting.task import Task
 from tercet.fitting.text_model import LearnedParts, TextModel
@@ -20,13 +19,11 @@ _USUAL: Final = Mix(weight=1.0)  # a document with very much evidence gains as m
 
 
 def remember(task: Task, how: FitOptions, began: float) -> TextModel:
-    """Remember the past queries of a task over BM25; nothing is left out, so nothing is validated."""
+    """Remember the past queries of a task over BM25, without validation."""
     if task.past is None:
         raise InputError(f"too few texts have a class with others; give at least {FEWEST_QUERIES}, or test texts")
     space = ordinary_start(task, how)
     start = space.start
-    if how.pairs is not None:
-        start = KnownWords.between(how.pairs, space.vectorizer).start(space).start
     settings = settings_of_memory(_USUAL, typical_best(space.queries, start), 1.0)
     texts = list(task.texts.values())
     memory = make_memory(task.past, space.Q, words_of(space), texts, task.doc_ids, settings)

@@ -5,7 +5,6 @@ from tercet.learn.correlated import CorrelatedRanker
 from tercet.learn.cosine import CosineRanker
 from tercet.learn.dense import DenseRanker
 from tercet.learn.diagonal import DiagonalRanker
-from tercet.learn.expansion import RM3Expansion
 from tercet.learn.hashed import HashedRanker
 from tercet.learn.loop import Checkpoint, DivergedError, Event
 from tercet.learn.lowrank import LowRankRanker
@@ -49,7 +48,6 @@ __all__ = [
     "NotNegative",
     "Positive",
     "PrunedRanker",
-    "RM3Expansion",
     "SampledSource",
     "Source",
     "SparseRanker",

@@ -1,4 +1,4 @@
-"""Measures, evaluation, significance, and blends chosen by what they measure."""
+"""Measures, evaluation, significance, and interleaving."""
 
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tercet.measure.held_out import HeldOutPreferences as HeldOutPreferences
     from tercet.measure.held_out import HeldOutQueries as HeldOutQueries
     from tercet.measure.held_out import average_precision_of_classes as average_precision_of_classes
-    from tercet.measure.held_out import blend as blend
     from tercet.measure.interleaving import Duel as Duel
     from tercet.measure.interleaving import Interleaved as Interleaved
     from tercet.measure.interleaving import team_draft as team_draft
@@ -45,7 +44,6 @@ else:
                 "HeldOutPreferences",
                 "HeldOutQueries",
                 "average_precision_of_classes",
-                "blend",
             ),
             "tercet.measure.interleaving": ("Duel", "Interleaved", "team_draft"),
             "tercet.measure.letor": ("Orders", "RowScorer", "compare_orders", "measure_rows", "scorer"),

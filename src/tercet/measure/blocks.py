@@ -26,7 +26,7 @@ def measure_block(
     ----------
     scores : (n_q, n_d) scores, higher is better; equal scores rank in column order
     grades : (n_q, n_d) integers, dense or sparse; 1 or more is relevant, 0 and below are not
-    measures : names as in ``"nDCG@10"``, or one name
+    measures : names as in ``"nDCG@10"``, or a single name
     exclude : (n_q,) column to leave out of each query's ranking (the query itself, when documents are
         queries), -1 for none
 

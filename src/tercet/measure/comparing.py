@@ -26,15 +26,15 @@ _SHOWN = 80  # characters of a repr
 
 @dataclass(frozen=True, slots=True)
 class PairContrast:
-    """One system against another by one measure.
+    """A paired test of two systems by a measure.
 
     Attributes
     ----------
     system, against : their names
-    measure : what they were measured by
+    measure : measure of the test
     test : the paired test of system - against
     p_adjusted : its p-value, corrected for the number of tests of the comparison
-    wins, ties, losses : queries on which `system` is better, as good and worse
+    wins, ties, losses : number of queries with a better, an equal and a worse value of `system`
 
     Examples
     --------
@@ -56,15 +56,15 @@ class PairContrast:
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """What `compare` found.
+    """Result of `compare`.
 
     Attributes
     ----------
     systems : the evaluation of each system by its name, all of the same queries
     contrasts : the tests, by measure and pair
-    method : which test
-    missing : judged queries that a system has no result for, by its name; systems that have all are left out
-    left_out : judged queries that were left out since a system has no result for them
+    method : name of the test
+    missing : system name -> judged queries without a result of the system, if any
+    left_out : judged queries left out for lack of a result
 
     Examples
     --------
@@ -90,10 +90,9 @@ class Comparison:
     def largest(
         self, system: str, against: str, measure: str | Measure | None = None, k: int = 5
     ) -> list[tuple[str, float, float]]:
-        """The k queries on which two systems differ most, by the first measure unless another is named.
+        """Return the k queries with the largest differences of two systems, by default by the first measure.
 
-        Returns (qid, value of `system`, value of `against`), the largest difference first; equal ones in the order of
-        the queries, and none where they do not differ.
+        Each is (qid, value of `system`, value of `against`), the largest difference first, without zeros.
         """
         for name in (system, against):
             if name not in self.systems:
@@ -119,7 +118,7 @@ class Comparison:
         return frame_of({name: [row[name] for row in rows] for name in rows[0]} if rows else {})
 
     def notes(self) -> list[str]:
-        """What the numbers do not say by themselves, a line each."""
+        """Notes on missing and unjudged queries, a line each."""
         lines = []
         for name, qids in self.missing.items():
             what = "left out for all systems" if self.left_out else "counted with the worst value"
@@ -133,7 +132,7 @@ class Comparison:
         return lines
 
     def to_meta(self) -> dict[str, Any]:
-        """The comparison as JSON values; an interval that there is not is null."""
+        """The comparison as JSON values; an unknown interval is null."""
         return {
             "queries": len(next(iter(self.systems.values())).qids),
             "systems": {
@@ -182,11 +181,11 @@ def compare(
     Parameters
     ----------
     qrels, measures : as in `evaluate`
-    runs : name to run; one without any result is an error, not a zero
-    baseline : test every other system against this one; None tests every pair, the later against the earlier
+    runs : name to run; a run without any result is an error, not a zero
+    baseline : system to test all other systems against; None tests every pair, the later against the earlier
     method, n, random_state : as in `paired_test`
-    missing : a judged query that a system has no result for counts with the worst value (``"zero"``), is an
-        ``"error"``, or is left out for all systems (``"skip"``)
+    missing : a judged query without a result counts with the worst value (``"zero"``), is an ``"error"``, or is left
+        out for all systems (``"skip"``)
 
     Examples
     --------
@@ -275,7 +274,7 @@ def compare_evaluations(
 
 
 def _of(run: Run, left_out: tuple[str, ...]) -> Run:
-    """Without the queries left out, which would else be counted as unjudged."""
+    """Drop the left-out queries from a run."""
     gone = set(left_out)
     return {qid: docs for qid, docs in run.items() if qid not in gone} if gone else run
 

@@ -1,9 +1,9 @@
-"""Duels of contenders in an impressions log: whose each list was, which lists count, and which contender is ahead.
+"""Duels of contenders in an impressions log: the contenders of each list, the counted lists, and the leader.
 
-A client counts once in a duel, by the lists of its first visit, when the clicks of that visit are settled. Later visits
+A client counts once in a duel, by the lists of the first visit, after the clicks of the visit are settled. Later visits
 do not count, because a client brings its taste along. Admission of a client depends on the time and on the address,
-never on clicks. So if clients prefer neither contender on average, each score has the mean 0 given all scores before,
-as the test of `Duel` requires.
+never on clicks. If clients prefer neither contender on average, each score has the mean 0 given all earlier scores, as
+the test of `Duel` requires.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from tercet.errors import InputError
 from tercet.measure.interleaving import TEAMS, Duel, Team, credit
 
 ATTRIBUTE: Final = INTERLEAVED
-VISIT: Final = 3  # length of a visit, in times the seconds after which a list is settled
-ADDRESS_CLIENTS: Final = 200  # that an address brings on a day (UTC)
+VISIT: Final = 3  # length of a visit, as a multiple of the settling time of a list
+ADDRESS_CLIENTS: Final = 200  # counted clients of an address on a day (UTC)
 _DAY: Final = 86_400.0
 
 LeftOut = Literal["later", "address", "broken"]
 
 
 class Contest(NamedTuple):
-    """Who is compared: lists with the same contest are one duel.
+    """Contenders of a duel; lists with the same contest belong to the same duel.
 
     Attributes
     ----------
-    first, second : labels: what was served, and what it was compared with
-    promotion : number of the promotion that what was served came by, 0 where there was none. A duel begins anew with it
+    first, second : labels of the served model and of its rival
+    promotion : number of the promotion of the served model, 0 without a promotion. A promotion begins a new duel
     """
 
     first: str
@@ -44,13 +44,13 @@ class Contest(NamedTuple):
 
 @dataclass(frozen=True)
 class Assignment:
-    """Whose the documents of a list were, as the log keeps it.
+    """Teams of the documents of a list, as stored in the log.
 
     Attributes
     ----------
-    contest : who is compared
-    teams : whose each document shown is; None is nobody's
-    address : what an address is called where nobody vouches for the names that come from it
+    contest : contenders of the list
+    teams : team of each shown document, or None
+    address : name of the client's address, if unauthenticated
     """
 
     contest: Contest
@@ -58,11 +58,11 @@ class Assignment:
     address: str | None = None
 
     def credit(self, clicked: list[bool]) -> int:
-        """Who wins by these clicks: 1 the first, -1 the second, 0 neither."""
+        """Winner by clicks: 1 the first, -1 the second, 0 neither."""
         return credit(self.teams, clicked)
 
     def to_meta(self) -> dict[str, Any]:
-        """As JSON has it.
+        """Return the assignment as JSON values.
 
         Examples
         --------
@@ -77,7 +77,7 @@ class Assignment:
 
     @classmethod
     def from_meta(cls, meta: Any, n_shown: int) -> Assignment:
-        """What a log says of a list of so many documents; raises an InputError where that is no assignment."""
+        """Read the assignment of a list of ``n_shown`` documents; raise an InputError if malformed."""
         try:
             first, second = meta["contenders"]
             promotion, address = meta.get("promotion", 0), meta.get("address_id")
@@ -107,12 +107,12 @@ class _Visit:
 
 @dataclass
 class RunningDuel:
-    """A duel from its first list to its last so far.
+    """State of a duel.
 
     Attributes
     ----------
-    began, ended : when the first and the last list that count were shown, in seconds since 1970
-    n_lists : number of lists that count
+    began, ended : times of the first and the last counted list, in seconds since 1970
+    n_lists : number of counted lists
     scores : number of clients by final score
     """
 
@@ -120,7 +120,7 @@ class RunningDuel:
     ended: float = 0.0
     n_lists: int = 0
     scores: Counter[float] = field(default_factory=Counter)
-    _visits: dict[str, _Visit] = field(default_factory=dict)  # that are not over, in the order of their beginnings
+    _visits: dict[str, _Visit] = field(default_factory=dict)  # open visits, in the order of time
     _clients: set[str] = field(default_factory=set)
 
     def __contains__(self, client: object) -> bool:
@@ -129,7 +129,7 @@ class RunningDuel:
 
     @property
     def n_open(self) -> int:
-        """Number of clients whose visit is not over."""
+        """Number of clients with an open visit."""
         return len(self._visits)
 
     def take(self, client: str, shown_at: float, outcome: int, visit_seconds: float) -> bool:
@@ -146,7 +146,7 @@ class RunningDuel:
         return True
 
     def close(self, until: float) -> None:
-        """Make the scores of visits final that began until a time."""
+        """Close the visits begun until a time, with final scores."""
         for client, visit in list(self._visits.items()):
             if visit.began > until:
                 break
@@ -155,14 +155,13 @@ class RunningDuel:
 
 
 class Tally:
-    """Takes settled lists in the order in which they were shown, and keeps the scores of clients.
+    """Scores of clients from settled lists, in the order of time.
 
-    Of a client count the lists of the first visit to a duel. Of an address count 200 clients a day, if nobody vouches
-    for the names from that address.
+    The lists of a client's first visit to a duel count, and 200 clients a day of an unauthenticated address.
 
     Parameters
     ----------
-    settle_seconds : seconds after which a list is settled; a visit is three times as long
+    settle_seconds : seconds until a list is settled; a visit is three times as long
     level : chance of a wrong winner, at any look
 
     Attributes
@@ -183,7 +182,7 @@ class Tally:
         return Duel({} if running is None else dict(running.scores), self.level)
 
     def take(self, shown: LoggedList) -> None:
-        """Count a list, if it counts."""
+        """Count a settled list, or the reason to leave the list out."""
         meta = shown.attributes.get(ATTRIBUTE)
         if meta is None:
             return
@@ -203,7 +202,7 @@ class Tally:
             self.left_out["later"] += 1
 
     def close(self, now: float) -> None:
-        """Make the scores of visits final whose lists are all settled and taken by now, in seconds since 1970."""
+        """Close the visits with settled lists alone, by a time in seconds since 1970."""
         for running in self.running.values():
             running.close(now - (VISIT + 1) * self.settle_seconds)
 
@@ -227,10 +226,10 @@ class DuelReport:
 
     Attributes
     ----------
-    n_lists, n_shared : lists that are settled, and those of them that were made of two rankings
+    n_lists, n_shared : number of settled lists, and of settled lists made of two rankings
     left_out : number of lists left out, by reason
     waits : True if lists wait for their clicks
-    courses : duels by contest, in the order in which they began
+    courses : duels by contest, in the order of time
     tally : standings of the contests
     """
 
@@ -255,13 +254,13 @@ def read_duels(
     level: float = 0.05,
     clock: Callable[[], float] = time.time,
 ) -> DuelReport:
-    """Read the duels of an impressions log, also while a service writes it.
+    """Read the duels of an impressions log, also of a running service.
 
     Parameters
     ----------
-    folder : of the impressions log, as the service writes it
+    folder : folder of the impressions log
     since : seconds since 1970; lists shown before do not count
-    settle_seconds : seconds after which a list is settled, with the clicks until then
+    settle_seconds : seconds until a list is settled; later clicks do not count
     level : chance of a wrong winner, at any look
     clock : gives seconds since 1970
 
@@ -271,7 +270,7 @@ def read_duels(
     """
     tally = Tally(settle_seconds, level)
     n_lists = n_shared = 0
-    now = clock()  # before the log is read, so that all lists of the visits that are closed are taken
+    now = clock()  # before reading, so that closed visits are complete
     with GrowingUbi(Path(folder), clock, settle_seconds) as log:
         for shown in log.lists():
             if shown.shown_at >= since:

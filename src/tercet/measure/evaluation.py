@@ -29,12 +29,12 @@ class Evaluation:
 
     Attributes
     ----------
-    measures : the measures, one per column of `values`
-    qids : the judged queries, one per row of `values`, in the order of the judgements
+    measures : the measures of the columns of `values`
+    qids : the judged queries of the rows of `values`, in the order of the judgements
     values : (n_q, n_measures) float64, read-only
-    missing : how many of them the run has no document for; they count with the worst value
-    unjudged : how many queries of the run have no judgements; they are left out
-    irrelevant : how many queries were left out because a measure finds no relevant document in them
+    missing : number of judged queries without a document in the run, counted with the worst value
+    unjudged : number of left-out queries of the run without judgements
+    irrelevant : number of left-out queries without a relevant document
 
     Examples
     --------
@@ -62,7 +62,7 @@ class Evaluation:
         object.__setattr__(self, "values", frozen)
 
     def __getitem__(self, name: str | Measure) -> NDArray[np.float64]:
-        """One measure, a value per query."""
+        """Values of a measure, (n_q,)."""
         measure = parse_measure(name)
         if measure not in self.measures:
             have = ", ".join(map(str, self.measures))
@@ -74,15 +74,15 @@ class Evaluation:
         return float(self[name].mean())
 
     def standard_error(self, name: str | Measure) -> float:
-        """Standard error of the mean; NaN when there is one query only."""
+        """Standard error of the mean; NaN for a single query."""
         return standard_error(self[name])
 
     def interval(self, name: str | Measure, level: float = 0.95) -> tuple[float, float]:
-        """Student's t interval of the mean; both ends NaN when there is one query only."""
+        """Student's t interval of the mean; both ends NaN for a single query."""
         if not 0 < level < 1:
             raise InputError(f"'level' must be between 0 and 1, as in 0.95. Got {level!r}.")
         mean, n_queries = self.mean(name), len(self.qids)
-        from scipy import stats  # here, as it takes longer to load than most verbs
+        from scipy import stats  # a slow import
 
         half = float(stats.t.ppf((1 + level) / 2, n_queries - 1)) if n_queries > 1 else float("nan")
         half *= self.standard_error(name)
@@ -93,8 +93,7 @@ class Evaluation:
         return f"Evaluation({means}; {self._about()})"
 
     def to_frame(self) -> Any:
-        """A frame with a row for each query: ``qid`` and a column for each measure; of pandas, polars or Arrow,
-        whichever is installed.
+        """A frame with a row for each query: ``qid`` and a column for each measure; of pandas, polars or Arrow.
 
         Examples
         --------
@@ -116,7 +115,7 @@ class Evaluation:
         return "\n".join([*lines, self._about()])
 
     def _about(self) -> str:
-        """How many queries it is of, and what became of the others."""
+        """Number of queries, and of missing and left-out queries."""
         about = f"{len(self.qids)} {'query' if len(self.qids) == 1 else 'queries'}"
         if self.missing:
             about += f", {self.missing} without results (counted as worst)"
@@ -139,22 +138,21 @@ def evaluate(
     ----------
     qrels : qid to doc_id to integer grade; 1 or more is relevant
     run : qid to doc_id to score, higher is better
-    measures : names as in ``"nDCG@10"``, or one name
-    no_relevant : what a query without a relevant document counts: ``"zero"``, as in ir_measures, or nothing,
-        ``"leave-out"``. For the latter, a query is left out when any of the measures finds nothing relevant in
-        it, so that all means are over the same queries; ``irrelevant`` says how many.
+    measures : names as in ``"nDCG@10"``, or a single name
+    no_relevant : value of a query without a relevant document: ``"zero"``, as in ir_measures, or ``"leave-out"`` to
+        leave out a query without a relevant document for any of the measures; ``irrelevant`` counts left-out queries
 
     Notes
     -----
-    - Ties are broken as in trec_eval: scores are compared as float32, and of equal ones the larger doc_id is
-      first. The same holds for RR@k, which ir_measures hands to another tool with the opposite rule.
+    - Ties are broken as in trec_eval: scores are compared as float32, and the larger doc_id of equal scores is
+      first, also for RR@k, for which ir_measures uses another tool with the opposite rule.
     - Unjudged documents and negative grades count as grade 0.
-    - A judged query that the run has no document for gets 0, as in ir_measures; ``missing`` says how many.
-      RankLoss, where lower is better, is 1 there if a document is relevant. Queries of the run without
-      judgements are left out; ``unjudged`` says how many.
+    - A judged query without a document in the run gets 0, as in ir_measures, or a RankLoss of 1 if a document is
+      relevant; ``missing`` counts these queries. Queries of the run without judgements are left out; ``unjudged``
+      counts these queries.
     - A query without a relevant document gets 0 in every measure, as in ir_measures; RankLoss, having no pair
-      to order, is 0 too. A relevant document that is not in the ranking is ordered wrongly with all that are.
-    - A run that has no document for any judged query is an error.
+      to order, is 0 too. A relevant document outside the ranking is ordered wrongly with all ranked documents.
+    - A run without a document for any judged query is an error.
 
     Examples
     --------
@@ -174,7 +172,7 @@ def evaluate(
             f"The run has no document for any of the {len(qids)} judged queries (first judged: {qids[0]!r}, "
             f"first in the run: {next(iter(run))!r}). Are the ids of the same collection?"
         )
-    # With doc_ids in falling order, the library's own tie rule, lower column first, is that of trec_eval.
+    # With doc_ids in falling order, lower columns first is the tie rule of trec_eval.
     ranked = {qid: _in_falling_order(qid, run.get(qid, ())) for qid in qids}
     row_starts = np.cumsum([0, *map(len, ranked.values())])
     scores = np.concatenate([_scores(qid, run[qid], ranked[qid]) for qid in shown])
@@ -190,7 +188,7 @@ def evaluate(
 def values_of(
     standing: Standing, measures: tuple[Measure, ...], no_relevant: NoRelevant
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The measures of the queries that are not left out, and which those are, (n_q,)."""
+    """Measures of the kept queries, and the mask of the kept queries, (n_q,)."""
     if no_relevant not in ("zero", "leave-out"):
         raise InputError(f"'no_relevant' must be 'zero' or 'leave-out'. Got {no_relevant!r}.")
     values = compute(standing, measures)
@@ -203,9 +201,9 @@ def values_of(
 
 
 def _scores(qid: str, documents: Mapping[str, float], order: list[str]) -> NDArray[np.float32]:
-    """Scores of one query in the given order, in the precision that trec_eval compares."""
+    """Scores of a query in the given order, as float32, like trec_eval."""
     for doc_id, score in documents.items():
-        # NaN is the one number that differs from itself.
+        # NaN alone differs from itself.
         if not isinstance(score, (int, float, np.integer, np.floating)) or score != score:
             raise InputError(f"The score of query {qid!r} and document {doc_id!r} must be a number. Got {score!r}.")
     try:
@@ -227,7 +225,7 @@ def _in_falling_order(qid: str, doc_ids: Iterable[str]) -> list[str]:
 def _positive_judgements(
     qrels: Qrels, ranked: Mapping[str, list[str]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Query, column and grade of the relevant documents that are ranked; query and grade of the others."""
+    """Query, column and grade of ranked relevant documents; query and grade of unranked relevant documents."""
     judged_ranks: list[tuple[int, int, int]] = []
     unranked: list[tuple[int, int]] = []
     for row, (qid, judged) in enumerate(qrels.items()):

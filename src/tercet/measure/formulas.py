@@ -1,7 +1,6 @@
-"""The measures themselves, computed from where the relevant documents of every query stand.
+"""Formulas of the measures, from the ranks and grades of the relevant documents of every query.
 
-Every supported measure depends only on the ranks and grades of documents with a positive grade. Both ways in,
-arrays of scores and runs of ids, find those and come here.
+Arrays of scores and runs of ids share these formulas.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ LARGEST_EXPONENTIAL_GRADE = 1000  # leaves room for sums below the largest float
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where documents with a positive grade stand, all queries one after another, best first in each.
+    """Ranks of documents with a positive grade, by query, best first.
 
-    `relevant_*` also hold the documents that no ranking shows, in any order. `rank` counts from 0; `at_least`
-    is how many ranked documents score at least as high, the document itself included.
+    `relevant_*` also hold unranked documents, in any order. `rank` counts from 0; `at_least` is the number of ranked
+    documents with at least the score of the document, the document included.
     """
 
     n_ranked: NDArray[np.int64]  # (n_q,)
@@ -47,8 +46,8 @@ def find_standing(
 ) -> Standing:
     """Rank the documents (query, column, grade), sorted by query and column, among each query's scores.
 
-    `unseen` are queries and grades of relevant documents that are in no ranking. An excluded column is
-    dropped from the relevant documents too.
+    `unseen` are queries and grades of unranked relevant documents. An excluded column is dropped from the relevant
+    documents too.
     """
     n_queries = len(row_starts) - 1
     kept = column != exclude[query]
@@ -77,7 +76,7 @@ def compute(standing: Standing, measures: Sequence[Measure]) -> NDArray[np.float
 
 
 def has_relevant(standing: Standing, measures: Sequence[Measure]) -> NDArray[np.bool_]:
-    """Which queries have a relevant document for every one of the measures, (n_q,)."""
+    """Mask of the queries with a relevant document for every measure, (n_q,)."""
     has_some = np.ones(len(standing.n_ranked), bool)
     for level in {measure.rel for measure in measures}:
         has_some &= np.isin(np.arange(len(has_some)), standing.relevant_query[standing.relevant_grade >= level])
@@ -101,7 +100,7 @@ def _ndcg(at: Standing, measure: Measure) -> NDArray[np.float64]:
 
 
 def _discounted(grade: NDArray[np.int64], rank: NDArray[np.int64], measure: Measure) -> NDArray[np.float64]:
-    """What documents of these grades at these ranks, from 0, add to the sum of nDCG."""
+    """Terms of grades at ranks, from 0, in the sum of nDCG."""
     if measure.dcg == "log2":
         return grade / np.log2(rank + 2)
     largest = int(grade.max(initial=0))
@@ -115,7 +114,7 @@ def _discounted(grade: NDArray[np.int64], rank: NDArray[np.int64], measure: Meas
 
 
 def dcg(grades: NDArray[np.int64], measure: Measure) -> NDArray[np.float64]:
-    """Discounted cumulative gain of each row of grades, which are in the order of a ranking, (n_q, k) to (n_q,).
+    """Discounted cumulative gain of each row of ranked grades, (n_q, k) to (n_q,).
 
     Examples
     --------
@@ -157,7 +156,7 @@ def _rank_loss(at: Standing, measure: Measure) -> NDArray[np.float64]:
     n_shown = _sum(at, query)
     n_relevant = _n_relevant(at, measure)
     n_irrelevant = at.n_ranked - n_shown
-    # A relevant document that is not shown stands below everything that is.
+    # An unranked relevant document counts below all ranked documents.
     n_wrong = _sum(at, query, wrong) + (n_relevant - n_shown) * n_irrelevant
     loss = _divide(n_wrong, n_relevant * n_irrelevant)
     loss[(at.n_ranked == 0) & (n_relevant > 0)] = 1.0
@@ -200,5 +199,5 @@ def _position(query: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _divide(top: NDArray[np.float64], bottom: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The quotient, 0 where there is nothing to divide by."""
+    """Divide, with 0 for a zero denominator."""
     return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)

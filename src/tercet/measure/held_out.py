@@ -1,9 +1,9 @@
-"""Queries with known answers over a fixed collection, or preferences between its documents: to judge any weights by."""
+"""Held-out queries with known answers, or preferences between documents, to measure weights by."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -22,15 +22,15 @@ from tercet.measure.names import PAIR_ACCURACY, Measure, parse_measure, parse_me
 from tercet.weights import Weights
 
 _PAIR_ACCURACY = Measure(PAIR_ACCURACY)
-_N_AMOUNTS = 33  # of the second model in a blend
-_AT_ONCE = 4096  # preferences whose texts are fetched together
+_AT_ONCE = 4096  # preferences in a block
+
+Block = tuple[slice, NDArray[np.float64]]  # queries, and their scores of all documents
 
 
 class HeldOut(ABC):
-    """Queries that nothing is learned from, by which weights are chosen or reported on.
+    """Held-out queries, to choose or report on weights.
 
-    Called with weights, it returns the mean of ``measure`` (negated where lower is better), so ``fit`` takes it as
-    ``validation``.
+    A call with weights returns the mean of ``measure`` (negated if lower is better), as ``fit(validation=…)`` expects.
 
     Examples
     --------
@@ -67,9 +67,9 @@ class HeldOutQueries(HeldOut):
     Q, D : query rows and the whole collection
     grades : CSR integers (n_q, n_d)
     qids : names of the queries, for reports
-    measure : what a call returns
+    measure : measure of a call
     exclude : row of D to leave out for each query (the query itself), or None
-    hidden : CSR (n_q, n_d), not zero where a document is left out of a query's ranking, or None
+    hidden : CSR (n_q, n_d), non-zero for documents to leave out of a query's ranking, or None
 
     Examples
     --------
@@ -98,7 +98,7 @@ class HeldOutQueries(HeldOut):
         doc_rows: Mapping[Any, int] | None = None,
         measure: str | Measure = "nDCG@10",
     ) -> HeldOutQueries:
-        """Judgements by id, with the row of each id; by row numbers of Q and D where those are left out.
+        """Make held-out queries of judgements by id, with the row of each id, or by row numbers of Q and D.
 
         Examples
         --------
@@ -131,13 +131,13 @@ class HeldOutQueries(HeldOut):
         exclude_self: bool = True,
         measure: str | Measure = "AP",
     ) -> HeldOutQueries:
-        """Links (row of Q, row of D): each row of Q that has one is a query for the documents it links to.
+        """Make held-out queries of links (row of Q, row of D): each linked row of Q is a query for its link targets.
 
         Parameters
         ----------
         links : to be found
         Q, D : ``D=None`` means D is Q
-        known : links that are left out of the ranking, such as those that were learned from
+        known : links to leave out of the ranking, such as training links
         exclude_self : leave out the document in the query's own row too
 
         Examples
@@ -170,31 +170,21 @@ class HeldOutQueries(HeldOut):
         return cls(chosen, sparse.csr_array(D), matrix(keys), names, parse_measure(measure), hidden=matrix(hidden_keys))
 
     def evaluate(self, weights: Weights, measures: Any = None) -> Evaluation:
-        parsed = parse_measures(measures or [self.measure])
-        blocks = [self.measured(block, scores, parsed) for block, scores in weights.score_blocks(self.Q, self.D)]
-        return Evaluation(parsed, self.qids, np.concatenate(blocks))
+        return self.evaluate_scores(weights.score_blocks(self.Q, self.D), measures)
 
-    def measures_of_blends(
-        self, weights: Weights, other: Weights, factors: Sequence[float], measures: tuple[Measure, ...]
-    ) -> NDArray[np.float64]:
-        """Measures under ``weights + factor * other``, (n_factors, n_q, n_measures); each is scored once."""
-        values = np.empty((len(factors), len(self.qids), len(measures)))
-        both = zip(weights.score_blocks(self.Q, self.D), other.score_blocks(self.Q, self.D), strict=True)
-        for (block, scores), (_, other_scores) in both:
-            for number, factor in enumerate(factors):
-                values[number, block] = self.measured(block, scores + factor * other_scores, measures)
-        return values
+    def evaluate_scores(self, blocks: Iterable[Block], measures: Any = None) -> Evaluation:
+        """Several measures of each query from blocks of queries with the scores of all documents."""
+        parsed = parse_measures(measures or [self.measure])
+        return Evaluation(
+            parsed, self.qids, np.concatenate([self.measured(block, scores, parsed) for block, scores in blocks])
+        )
 
     def by_documents(self, chosen: NDArray[np.bool_]) -> Self | None:
-        """The same, of those queries that a chosen document answers; other documents that answer them are hidden.
+        """Keep queries with a chosen answer, and hide all other answers; None without such a query.
 
         Parameters
         ----------
-        chosen : by row of D
-
-        Returns
-        -------
-        None where there is no such query.
+        chosen : mask of the rows of D
 
         Examples
         --------
@@ -219,7 +209,7 @@ class HeldOutQueries(HeldOut):
         return replace(self, grades=kept, hidden=hidden)._of_rows(rows)
 
     def at_most(self, n: int) -> Self:
-        """The same, of so many queries, evenly spaced."""
+        """Keep at most n queries, evenly spaced."""
         if len(self.qids) <= n:
             return self
         return self._of_rows(_evenly_spaced(len(self.qids), n))
@@ -235,15 +225,15 @@ class HeldOutQueries(HeldOut):
         )
 
     def measured(self, block: slice, scores: NDArray[np.float64], measures: tuple[Measure, ...]) -> NDArray[np.float64]:
-        """Measures (n, n_measures) of a block of queries from their scores; those of hidden documents are lost."""
+        """Measures (n, n_measures) of a block of queries from scores; scores of hidden documents are overwritten."""
         exclude = None if self.exclude is None else self.exclude[block]
         grades = self.grades[block]
         if self.hidden is None:
             return measure_block(scores, grades, measures, exclude=exclude)
         query, doc = (positions.astype(np.int64) for positions in self.hidden[block].nonzero())
-        scores[query, doc] = -np.inf  # below every other, so that no rank above changes
+        scores[query, doc] = -np.inf  # below all other documents
         standing = standing_of_block(scores, grades, exclude=exclude)
-        # Nor are they documents to be ranked above; what is relevant, or excluded, is none of those anyway.
+        # Hidden documents do not count as ranked; relevant and excluded documents never do.
         relevant, answer = (positions.astype(np.int64) for positions in (grades > 0).nonzero())
         is_other = ~np.isin(query * scores.shape[1] + doc, relevant * scores.shape[1] + answer)
         if exclude is not None:
@@ -254,18 +244,15 @@ class HeldOutQueries(HeldOut):
 
 @dataclass(frozen=True, eq=False)
 class HeldOutPreferences(HeldOut):
-    """Preferences of queries that nothing is learned from; measured is the share in the right order, by query.
+    """Held-out preferences, measured by the weighted share in the right order of each query.
 
-    Where preferences have weights, each counts by its own in the share of its query.
-
-    Equal scores count a half: where a query shares no word with either document, plain matching has no opinion, and a
-    model that guesses is no better.
+    Equal scores count a half, as a guess would on average.
 
     Parameters
     ----------
     Q, D : query rows and the whole collection, in memory or mapped
     preferences : by rows of Q and D
-    qids : a name for each query that has some, by its row in Q, rising
+    qids : names of the queries with preferences, by rising row of Q
 
     Examples
     --------
@@ -283,31 +270,40 @@ class HeldOutPreferences(HeldOut):
     measure: Measure = _PAIR_ACCURACY
 
     def evaluate(self, weights: Weights, measures: Any = None) -> Evaluation:
-        """The share of each query's preferences in the right order, the one measure there is."""
-        parsed = parse_measures(measures or [self.measure])
-        self._check(parsed)
-        return Evaluation(parsed, self.qids, self.shares(self._margins(weights))[:, None])
+        """Share of each query's preferences in the right order, the only measure of preferences."""
+        return self._evaluation(self._margins(weights), measures)
 
-    def _check(self, measures: tuple[Measure, ...]) -> None:
-        if measures != (self.measure,):
-            raise InputError(f"preferences are measured by {self.measure} alone; got {', '.join(map(str, measures))}")
+    def evaluate_scores(self, blocks: Iterable[Block], measures: Any = None) -> Evaluation:
+        """Shares from blocks of queries with the scores of all documents."""
+        prefs, margins = self.preferences, np.empty(len(self.preferences))
+        for block, scores in blocks:
+            chosen = (prefs.query >= block.start) & (prefs.query < block.stop)
+            rows = prefs.query[chosen] - block.start
+            margins[chosen] = scores[rows, prefs.better[chosen]] - scores[rows, prefs.worse[chosen]]
+        return self._evaluation(margins, measures)
+
+    def _evaluation(self, margins: NDArray[np.float64], measures: Any) -> Evaluation:
+        parsed = parse_measures(measures or [self.measure])
+        if parsed != (self.measure,):
+            raise InputError(f"preferences are measured by {self.measure} alone; got {', '.join(map(str, parsed))}")
+        return Evaluation(parsed, self.qids, self.shares(margins)[:, None])
 
     def by_documents(self, chosen: NDArray[np.bool_]) -> Self | None:
-        """The same, of those preferences whose better document is a chosen one; None where there is none."""
+        """Keep preferences with a chosen better document; None without any."""
         kept = chosen[self.preferences.better]
         if not kept.any():
             return None
         return self._of(kept)
 
     def at_most(self, n: int) -> Self:
-        """The same, of so many queries, evenly spaced."""
+        """Keep at most n queries, evenly spaced."""
         if len(self.qids) <= n:
             return self
         _, number = np.unique(self.preferences.query, return_inverse=True)
         return self._of(np.isin(number.ravel(), _evenly_spaced(len(self.qids), n)))
 
     def _of(self, kept: NDArray[np.bool_]) -> Self:
-        """The same, of some preferences."""
+        """Keep the masked preferences."""
         some = self.preferences[kept]
         taken, query = np.unique(some.query, return_inverse=True)
         rows = np.searchsorted(np.unique(self.preferences.query), taken)
@@ -337,12 +333,12 @@ class HeldOutPreferences(HeldOut):
 
 
 def _evenly_spaced(n: int, some: int) -> NDArray[np.int64]:
-    """Some of the numbers below n, the first and the last among them."""
+    """Evenly spaced numbers below n, with the first and the last."""
     return np.linspace(0, n - 1, some).astype(np.int64)
 
 
 def _row(key: Any, rows: Mapping[Any, int] | None, n: int, what: str) -> int:
-    """The row of an id, or the key itself where it is a row number."""
+    """The row of an id, or the key itself as a row number."""
     row = key if rows is None else rows.get(key)
     if not is_integer(row, 0, n - 1):
         raise InputError(f"the {what} {key!r} has no row; there are {n} (0 to {n - 1})")
@@ -387,41 +383,3 @@ def average_precision_of_classes(
         for block, scores in weights.score_blocks(X if queries is None else X[rows], X)
     ]
     return np.concatenate(values)[:, 0]
-
-
-def blend(first: Weights, second: Weights, validation: HeldOutQueries) -> tuple[Weights, float]:
-    """Blend two models: ``first + amount * second`` with the amount that is best on validation, and that amount.
-
-    The amounts are none, and 33 from a hundredth to a hundred times how much wider the scores of the first spread, so
-    that neither one's scale matters. Equal ones go to the smaller. This is ``alpha second + (1 - alpha) first`` with
-    ``alpha = amount / (1 + amount)``, up to a factor that changes no ranking.
-
-    Cost: each model scores the collection twice for the validation queries, and 34 blends of the scores are measured.
-
-    Examples
-    --------
-    >>> from tercet.weights import Diagonal, Identity
-    >>> D = sparse.csr_array([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
-    >>> q = sparse.csr_array([[1.0, 1.0, 1.0]])
-    >>> validation = HeldOutQueries.from_qrels({0: {1: 1}}, q, D, measure="AP")
-    >>> second = Weights([Diagonal(weights=np.array([0.0, 3.0, 0.0], dtype=np.float32))])
-    >>> weights, amount = blend(Weights([Identity(n_terms=3)]), second, validation)
-    >>> validation(weights), amount > 0
-    (1.0, True)
-    """
-    if first.shape != second.shape:
-        raise InputError(f"weights of shapes {first.shape} and {second.shape} cannot be blended; they must agree")
-    widths = _spread(first, validation), _spread(second, validation)
-    if not widths[1]:  # it changes no ranking
-        return first, 0.0
-    ratio = widths[0] / widths[1] if widths[0] else 1.0
-    amounts = [0.0, *(ratio * np.geomspace(0.01, 100, _N_AMOUNTS)).tolist()]
-    values = validation.measures_of_blends(first, second, amounts, (validation.measure,)).mean(axis=1)[:, 0]
-    best = int(np.argmax(values if validation.measure.higher_is_better else -values))
-    return (first + second * amounts[best] if best else first), amounts[best]
-
-
-def _spread(weights: Weights, validation: HeldOutQueries) -> float:
-    """Typical standard deviation of a query's scores."""
-    blocks = weights.score_blocks(validation.Q, validation.D)
-    return float(np.mean(np.concatenate([scores.std(axis=1) for _, scores in blocks])))

@@ -1,10 +1,10 @@
-"""Two rankings in one list, and which ranking clients prefer, at every look.
+"""Two rankings interleaved in a list, and a test of the clients' preference, valid at every look.
 
-Both rankings make the list (team draft, Radlinski et al. 2008), so each client compares them under the same conditions.
-Clients differ in taste and come more than once, so lists of one client are not independent, and the unit of the test is
-the client. A client's score is its wins less its losses, divided by both: between -1 and 1, and 0 on average if clients
-prefer neither ranking. The test bets on the scores (Waudby-Smith and Ramdas 2024). A bettor without an edge multiplies
-the stake by 20 with a chance of at most 1 in 20, whatever the distribution of scores and however often one looks.
+Both rankings make the list (team draft, Radlinski et al. 2008): each client compares both under the same conditions.
+Lists of a client are not independent: the unit of the test is the client. The score of a client is (wins - losses) /
+(wins + losses), between -1 and 1, and 0 on average if clients prefer neither ranking. The test bets on the scores
+(Waudby-Smith and Ramdas 2024). Under any distribution of scores with mean 0, a bettor multiplies the stake by 20 at any
+time with a chance of at most 1 in 20.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tercet.errors import InputError
 Doc = TypeVar("Doc", bound=Hashable)
 Team = Literal["first", "second"]
 TEAMS: Final[tuple[Team, Team]] = ("first", "second")
-# The stake is divided among chances of the first side as by Beta(3, 3), which finds differences of one score in a few
-# hundred clients without wasting clients where all agree.
+# The stake is divided among chances of the first side as by Beta(3, 3), which finds small differences in a few hundred
+# clients, and large differences in few clients.
 _CHANCES: Final = np.linspace(0, 1, 201)[1:-1]
 _LOG_STAKES: Final = log_softmax(2 * np.log(_CHANCES * (1 - _CHANCES)))
 _MOST_CLIENTS: Final = 10**9
@@ -38,9 +38,8 @@ class Interleaved(Generic[Doc]):
 
     Attributes
     ----------
-    docs : what is shown, in order
-    teams : whose each of them is; the team of a document is who gets its click. None where both rankings begin alike:
-        who is clicked there says nothing
+    docs : shown documents, in order
+    teams : team of each document, to be credited with clicks; None for the common beginning of both rankings
 
     Examples
     --------
@@ -52,7 +51,7 @@ class Interleaved(Generic[Doc]):
     teams: tuple[Team | None, ...]
 
     def credit(self, clicked: Collection[Doc]) -> int:
-        """1 where the first ranking has more clicks, -1 where the second has, 0 where they have as many.
+        """Winner by clicks: 1 the first ranking, -1 the second, 0 neither.
 
         Examples
         --------
@@ -63,7 +62,7 @@ class Interleaved(Generic[Doc]):
 
 
 def credit(teams: Sequence[Team | None], clicked: Sequence[bool]) -> int:
-    """Who of two teams has more clicks: 1 the first, -1 the second, 0 neither."""
+    """Winner of two teams by clicks: 1 the first, -1 the second, 0 neither."""
     clicks = [sum(click for team, click in zip(teams, clicked, strict=True) if team == one) for one in TEAMS]
     return int(np.sign(clicks[0] - clicks[1]))
 
@@ -71,11 +70,10 @@ def credit(teams: Sequence[Team | None], clicked: Sequence[bool]) -> int:
 def team_draft(
     first: Sequence[Doc], second: Sequence[Doc], k: int, random_state: np.random.Generator
 ) -> Interleaved[Doc]:
-    """Two rankings take turns to add their best document that is not in the list yet; a coin says who begins each turn.
+    """Interleave two rankings: both add their best missing document in turn; a coin decides the order of each turn.
 
-    A ranking that has nothing left to add leaves the rest to the other. As long as both rankings are the same from the
-    top, a document is nobody's: it would be there whoever added it, and its clicks would be noise. So is what one adds
-    when the other has nothing to add in return: a ranking would win by being longer.
+    Documents of the common beginning of both rankings have no team, as their clicks would be noise. Neither have
+    documents added while the shorter ranking has no document left, as a ranking would win by its length.
 
     Examples
     --------
@@ -109,10 +107,7 @@ def team_draft(
 
 
 def _owned_in_turn(first: Sequence[Doc], second: Sequence[Doc]) -> int:
-    """How many documents of a turn are somebody's, so that over both sides of the coin each ranking has as many.
-
-    Both add one, unless the one has nothing left, or only what the other adds before it.
-    """
+    """Number of documents of a turn with a team, equal for both rankings over both sides of the coin."""
     if not first or not second:
         return 0
     return 2 if first[0] != second[0] or min(len(first), len(second)) > 1 else 1
@@ -123,15 +118,15 @@ def _owned_in_turn(first: Sequence[Doc], second: Sequence[Doc]) -> int:
 
 @dataclass(frozen=True)
 class Duel:
-    """Scores of clients that compared two rankings, and the decision at any time.
+    """Scores of clients on two rankings, and the decision at any time.
 
-    Clients are independent, and each client has one score, which is final: a score that still changes with later lists
-    would depend on when one looks.
+    Clients are independent, and each client has a single, final score: a changing score would depend on the time of the
+    look.
 
     Attributes
     ----------
-    scores : number of clients by score: 1 if all lists that the client decided went to the first ranking, -1 if all
-        went to the second ranking, 0 if the client decided none
+    scores : number of clients by score: 1 if all decided lists of the client went to the first ranking, -1 if all went
+        to the second ranking, 0 without a decided list
     level : chance of a winner at any look if clients prefer neither ranking on average
 
     Examples
@@ -175,14 +170,14 @@ class Duel:
 
     @property
     def share(self) -> float | None:
-        """Mean share of the first ranking over clients, a tie counted as one half; None without clients."""
+        """Mean share of the first ranking over clients, with ties counted a half; None without clients."""
         if not self.n_clients:
             return None
         return (1 + sum(score * count for score, count in self.scores.items()) / self.n_clients) / 2
 
     @property
     def p_value(self) -> float:
-        """One over the growth of the stake: at most the level at any look with a chance of at most the level."""
+        """Inverse of the growth of the stake: at most the level at any look with a chance of at most the level."""
         return min(1.0, float(np.exp(-self._evidence())))
 
     @property
@@ -202,7 +197,7 @@ class Duel:
 
     @property
     def winner(self) -> Team | None:
-        """The ranking that clients prefer, if the interval excludes one half; None if the duel is open."""
+        """The preferred ranking, if the interval excludes a half; None for an open duel."""
         if self.share is None or self.p_value > self.level:
             return None
         return "first" if self.share > 0.5 else "second"
@@ -223,7 +218,7 @@ class Duel:
         return max(1, int(np.ceil((brentq(beyond, 1.0, most) - 1) * self.n_clients)))
 
     def to_meta(self) -> dict[str, Any]:
-        """Return the standing as JSON has it."""
+        """Return the standing as JSON values."""
         low, high = self.interval
         return {
             "wins": self.wins,
@@ -244,9 +239,9 @@ class Duel:
 
 
 def evidence(scores: ArrayLike, counts: ArrayLike, share: float = 0.5) -> NDArray[np.float64]:
-    """Logarithm of the growth of a stake that is bet against a mean share of the first ranking.
+    """Logarithm of the growth of a stake bet against a mean share of the first ranking.
 
-    A `Duel` is decided if the evidence against one half is at least the logarithm of one over the level.
+    A `Duel` is decided if the evidence against a share of 1/2 is at least ``-log(level)``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Measures of LETOR-shaped scores, one per row: of the ranking of each query, and of its pairs of rows."""
+"""Measures of LETOR-shaped scores of rows: of the ranking of each query, and of pairs of rows."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def measure_rows(
         ``"AP(rel=2)"``
     scores : (n_rows,) higher is better
     qid : (n_rows,) query ids, strings or integers; rows of a query need not stand together
-    measures : names as in ``"nDCG(dcg='letor')@10"``, or one name
-    no_relevant : what a query without a relevant document counts: ``"zero"``, as in ir_measures and in LETOR's
-        script, or nothing, ``"leave-out"``, as `evaluate` explains
+    measures : names as in ``"nDCG(dcg='letor')@10"``, or a single name
+    no_relevant : value of a query without a relevant document: ``"zero"``, as in ir_measures and in LETOR's script, or
+        ``"leave-out"``, see `evaluate`
 
     Returns
     -------
@@ -44,7 +44,7 @@ def measure_rows(
 
     Notes
     -----
-    Costs O(n log r) for n rows and r relevant ones per query; rankings are not sorted.
+    Costs O(n log r) for n rows and r relevant rows per query; rankings are not sorted.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def measure_rows(
 
 @dataclass(frozen=True)
 class RowScorer:
-    """What scikit-learn calls a scorer: the mean of a measure over the queries, higher is better; see `scorer`.
+    """A scorer of scikit-learn: the mean of a measure over the queries, higher is better; see `scorer`.
 
     Examples
     --------
@@ -90,7 +90,7 @@ class RowScorer:
     measure: Measure
 
     def __call__(self, estimator: Any, X: Any, y: ArrayLike, qid: Any = None, group: Any = None) -> float:
-        """The measure of the estimator's ``predict(X)``; a measure of which less is better is taken with a minus."""
+        """The mean measure of ``estimator.predict(X)``, negated if lower is better."""
         ids = queries_of(X, qid, group)
         if ids is None:
             raise InputError(
@@ -108,7 +108,7 @@ class RowScorer:
         return f"scorer({str(self.measure)!r})"
 
     def get_metadata_routing(self) -> MetadataRequest:
-        """That qid is wanted, for scikit-learn."""
+        """Request qid from scikit-learn."""
         request = MetadataRequest(owner=self)
         request.score.add_request(param="qid", alias=True)
         return request
@@ -123,8 +123,8 @@ def scorer(measure: str | Measure = "nDCG@10") -> RowScorer:
 
     Notes
     -----
-    It asks for ``qid`` by itself, so ``params={"qid": qid}`` reaches it once metadata routing is on. Any estimator
-    that predicts a score for each row can be scored.
+    The scorer requests ``qid``: ``params={"qid": qid}`` needs metadata routing and nothing else. Any estimator with a
+    predicted score for each row can be scored.
 
     Examples
     --------
@@ -146,13 +146,13 @@ def scorer(measure: str | Measure = "nDCG@10") -> RowScorer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Orders:
-    """Pairs of rows of each query by how scores and grades order them; made by `compare_orders`.
+    """Pairs of rows of each query by the orders of scores and grades; made by `compare_orders`.
 
     Attributes
     ----------
     qids : the queries with two rows or more, in the order of their first rows
     counts : (n_queries, 5) pairs in all, in opposite order, of equal grade, of equal score, of both
-    alone : how many queries were left out because they have one row only
+    alone : number of left-out queries of a single row
 
     Examples
     --------
@@ -169,8 +169,8 @@ class Orders:
     def disagreement(self) -> NDArray[np.float64]:
         """The disagreement error of each query (n_queries,), from 0 to 1: ``½ |sign(y_i - y_j) - sign(f_i - f_j)|``.
 
-        The mean over pairs i ≠ j (Tsivtsivadze et al. 2008, equation 1). A pair that is tied in one of the two, and not
-        in the other, counts a half; one that is tied in both counts as right.
+        The mean over pairs i ≠ j (Tsivtsivadze et al. 2008, equation 1). A tie of scores or of grades alone counts a
+        half; a tie of both counts as right.
         """
         return disagreement(self.counts)
 
@@ -178,7 +178,7 @@ class Orders:
     def concordance(self) -> NDArray[np.float64]:
         """The concordance index of each query (n_queries,): the share of pairs of different grades in the right order.
 
-        A tie of scores counts a half. NaN for a query whose grades are all the same.
+        A tie of scores counts a half. NaN for a query of equal grades.
         """
         n_pairs, opposite, tied_grades, tied_scores, tied_both = self.counts.T
         different = n_pairs - tied_grades
@@ -187,13 +187,13 @@ class Orders:
 
 
 def compare_orders(scores: ArrayLike, y: ArrayLike, qid: ArrayLike | None = None) -> Orders:
-    """Compare the order of scores with that of grades within each query.
+    """Compare the order of scores with the order of grades within each query.
 
     Parameters
     ----------
     scores : (n_rows,) higher is better
     y : (n_rows,) grades, any finite numbers
-    qid : (n_rows,) query ids, strings or integers, in any order; None when all rows are of one query
+    qid : (n_rows,) query ids, strings or integers, in any order; None for a single query
 
     Notes
     -----
@@ -222,7 +222,7 @@ def compare_orders(scores: ArrayLike, y: ArrayLike, qid: ArrayLike | None = None
 
 
 def _checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
-    """One real number per row, none of them NaN."""
+    """Check scores: a real number per row, without NaN."""
     try:
         values = np.asarray(scores)
     except ValueError:
@@ -231,14 +231,14 @@ def _checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
         raise InputError(f"Scores must be real numbers, one per row. Got shape {values.shape}, dtype {values.dtype}.")
     if not len(values):
         raise InputError("There are no rows to measure.")
-    values = np.ascontiguousarray(values, dtype=np.float64)  # one type, so that ranking is compiled once
+    values = np.ascontiguousarray(values, dtype=np.float64)  # a single type, to compile ranking once
     if np.isnan(values.min()):  # one NaN makes the minimum NaN
         raise InputError(f"The score of row {np.isnan(values).argmax()} is NaN; scores must be numbers.")
     return values
 
 
 def _checked_ids(qid: ArrayLike, n_rows: int) -> NDArray[np.generic]:
-    """One string or integer per row."""
+    """Check query ids: a string or integer per row."""
     ids = id_array(qid)
     if ids.shape != (n_rows,) or ids.dtype.kind not in "iuU":
         raise InputError(

@@ -16,7 +16,7 @@ _OF_PAIRS = (RANK_LOSS, PAIR_ACCURACY)
 _NEED_CUTOFF = ("P", "R", "Success")
 _NAMES = ("AP", "nDCG", "RR", *_NEED_CUTOFF, *_OF_PAIRS)
 _ALIASES = {"MAP": "AP", "MRR": "RR", "NDCG": "nDCG", "Precision": "P", "Recall": "R"}  # as in ir_measures
-# How nDCG makes gains of grades and discounts them by rank; the first two as in ir_measures.
+# Gains and discounts of nDCG; the first two forms as in ir_measures.
 DCG_FORMS = ("log2", "exp-log2", "letor")
 SUPPORTED = (
     "AP, AP@k, nDCG, nDCG@k, P@k, RR, RR@k, R@k, Success@k, RankLoss; all but nDCG also with (rel=level), "
@@ -32,27 +32,27 @@ _PARAMETER = re.compile(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Measure:
-    """One measure of a ranking, named as in ir_measures.
+    """A measure of a ranking, named as in ir_measures.
 
     Parameters
     ----------
     name : AP, nDCG, P, RR, R, Success or RankLoss; or PairAccuracy, of preferences
     cutoff : how many documents at the top are looked at; None for all
-    rel : lowest grade that counts as relevant, at least 1; nDCG uses the grades themselves
-    dcg : what a document of grade g at rank r (from 1) adds to nDCG's sum:
+    rel : lowest relevant grade, at least 1; nDCG uses the grades themselves
+    dcg : term of a document of grade g at rank r (from 1) in nDCG's sum:
 
-        - ``"log2"``: g / log2(r + 1), as trec_eval has it
+        - ``"log2"``: g / log2(r + 1), as in trec_eval
         - ``"exp-log2"``: (2**g - 1) / log2(r + 1), usual for graded judgements
-        - ``"letor"``: (2**g - 1) at ranks 1 and 2, then (2**g - 1) / log2(r), as the evaluation script of
-          LETOR 3.0 has it. Where a query has fewer than k documents the script leaves nDCG@k at 0; here it is
-          that of the whole ranking.
+        - ``"letor"``: (2**g - 1) at ranks 1 and 2, then (2**g - 1) / log2(r), as in the evaluation script of
+          LETOR 3.0. Of a query with fewer than k documents, nDCG@k is nDCG of the whole ranking, not 0 as in the
+          script.
 
     Notes
     -----
     RankLoss is the fraction of (relevant, irrelevant but ranked) pairs of documents in the wrong order. Equal
-    scores count as wrong. It is the only one where lower is better. PairAccuracy is the share of a query's preferences
-    (better, worse) in the right order, equal scores counting a half; it is measured on preferences, by
-    `HeldOutPreferences`, and not on rankings.
+    scores count as wrong. RankLoss is the only measure with lower values for better rankings. PairAccuracy is the share
+    of a query's preferences (better, worse) in the right order, with equal scores counted a half; `HeldOutPreferences`
+    measures PairAccuracy on preferences, not on rankings.
 
     Examples
     --------
@@ -88,7 +88,7 @@ class Measure:
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether a greater value is a better ranking."""
+        """True if a greater value is a better ranking."""
         return self.name != RANK_LOSS
 
     def __str__(self) -> str:
@@ -131,7 +131,7 @@ def parse_measure(name: str | Measure) -> Measure:
 
 
 def parse_measures(names: str | Measure | Iterable[str | Measure]) -> tuple[Measure, ...]:
-    """Read one or several measure names, in their order; one named twice is kept once.
+    """Read measure names, in their order, without repetitions.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Is one system better than another on the same queries? Paired tests, and a correction for several."""
+"""Paired tests of two systems on the same queries, and a correction for several tests."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ Method = Literal["t", "wilcoxon", "permutation", "bootstrap"]
 
 _LEVEL = 0.95
 _NUMBERS_AT_ONCE = 2_000_000  # of resampled values in memory
-# Values that differ by so little of their size differ by rounding, and a resampled mean that is the observed one but
-# for rounding must count as equally extreme.
+# Relative differences up to this size are rounding: values are equal, and resampled means are equally extreme.
 _ROUNDING = 1e-12
 
 
@@ -67,13 +66,13 @@ def paired_test(
         (resampled queries)
     n : number of resamples, for the last two
     random_state : seed or generator, for the last two
-    measure : which measure to compare; needed when evaluations hold more than one
+    measure : measure to compare; needed for evaluations of several measures
 
     Notes
     -----
-    The difference is always that of the means. Its interval is Student's for "t" and "wilcoxon", and the
-    percentile interval of `n` bootstrap means for the other two. Values that differ by rounding alone are equal.
-    When all differences are zero, p = 1.
+    The difference is the difference of the means, with Student's interval for "t" and "wilcoxon", and the percentile
+    interval of `n` bootstrap means for "permutation" and "bootstrap". Differences by rounding alone are zero. If all
+    differences are zero, p = 1.
     Resampling costs O(n n_queries).
 
     Examples
@@ -102,7 +101,7 @@ def paired_test(
 
 
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:
-    """Holm's correction: p-values that may be read one by one though several tests were made.
+    """Holm's correction of the p-values of several tests.
 
     Examples
     --------
@@ -148,7 +147,7 @@ def _differences(
         if wrong.size:
             raise InputError(f"Value {wrong[0]} of the {name} system is {values[wrong[0]]}; it must be finite.")
     differences = first - second
-    # Of rounding alone, they would be the surest difference there is: the same for every query.
+    # Equal rounding errors on every query would look like a certain difference.
     differences[np.abs(differences) <= _ROUNDING * np.maximum(np.abs(first), np.abs(second))] = 0.0
     return differences
 
@@ -156,7 +155,7 @@ def _differences(
 def _aligned(
     a: Evaluation, b: Evaluation, measure: str | Measure | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Values of one measure for both, in the order of a's queries."""
+    """Values of a measure for both, in the order of a's queries."""
     if measure is None:
         shared = [m for m in a.measures if m in b.measures]
         if len(shared) != 1:
@@ -176,14 +175,14 @@ def _aligned(
 
 
 def _stats() -> Any:
-    """scipy.stats, which takes longer to load than most verbs run."""
+    """Import scipy.stats late, as the import takes longer than most verbs."""
     from scipy import stats
 
     return stats
 
 
 def _t(differences: NDArray[np.float64], n: int, random: np.random.Generator) -> float:
-    # Not scipy.stats.ttest_1samp, which warns when all differences are nearly the same.
+    # scipy.stats.ttest_1samp warns of nearly equal differences.
     error = standard_error(differences)
     if error == 0.0:
         return 0.0
@@ -195,13 +194,13 @@ def _wilcoxon(differences: NDArray[np.float64], n: int, random: np.random.Genera
 
 
 def _permutation(differences: NDArray[np.float64], n: int, random: np.random.Generator) -> float:
-    # Not scipy.stats.permutation_test: it permutes by sorting random numbers, where a random sign is enough.
+    # scipy.stats.permutation_test is slower: it sorts random numbers, and a random sign is enough.
     total = abs(differences.sum()) - _ROUNDING * np.abs(differences).sum()
     as_extreme = 0
     for size in _batches(n, len(differences)):
         flips = random.integers(0, 2, size=(size, len(differences)), dtype=np.int8)
         as_extreme += int(np.count_nonzero(np.abs((2.0 * flips - 1.0) @ differences) >= total))
-    return (1 + as_extreme) / (1 + n)  # the observed signs are one of the draws, so p is never 0
+    return (1 + as_extreme) / (1 + n)  # the observed signs count as a draw: p is never 0
 
 
 def _bootstrap(differences: NDArray[np.float64], n: int, random: np.random.Generator) -> float:

@@ -1,4 +1,4 @@
-"""Memory of past queries: which documents people chose for which queries."""
+"""Memory of past queries, with the documents chosen for each query."""
 
 from tercet.memory.uses import Use, with_uses
 from tercet.memory.value import Memory, MemoryReasons, MemorySettings, PastQuery, remember

@@ -1,4 +1,4 @@
-"""Uses of documents as past queries: memory grows by what a caller did with a list."""
+"""Uses of documents as past queries, to add to memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHAPE: Final = (0.0, 3.0)  # threshold and power of the similarity, where no que
 
 
 class Use(NamedTuple):
-    """A query, the ids of the documents that answered it, and of those that were shown beside them."""
+    """A query, the ids of the used documents, and the ids of shown but unused documents."""
 
     text: str
     used: Sequence[str]
@@ -28,10 +28,10 @@ def with_uses(memory: Memory | None, uses: Sequence[Use], Q: sparse.csr_array, w
 
     Parameters
     ----------
-    memory : what there is; None for nothing
+    memory : memory to extend, if any
     uses : in their order
     Q : the queries of the uses, over all words of the index
-    weight : strength where there is no memory yet: a typical best score
+    weight : strength of new memory: a typical best score
 
     Examples
     --------

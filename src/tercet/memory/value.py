@@ -7,16 +7,16 @@
     m = Σ_i k(q, q_i) · r(q_i, d)
     k(q, q_i) = max(0, (cos(q, q_i) − threshold) / (1 − threshold)) ** power
 
-``q_i`` are past queries and ``r(q_i, d)`` is the evidence that document d answered q_i. The first term of memory is the
-kernel expansion of a ranker over queries, with one coefficient for each pair of a past query and a document. The second
-is ``q'Wd`` with the document's id among its features: ``p_d`` is the row of W that belongs to the id, filled with the
-words of the past queries of d and weighted as BM25. Documents without past queries share one id, whose weights are
+``q_i`` are past queries and ``r(q_i, d)`` is the evidence of document d for q_i. The first term of memory is the kernel
+expansion of a ranker over queries, with a coefficient for each pair of a past query and a document. The second is
+``q'Wd`` with the document's id among the features of d: ``p_d`` is the row of W for the id, filled with the words of
+the past queries of d and weighted as BM25. Documents without past queries share an id, and the weights of this id are
 ``unseen`` times the identity.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Final, NamedTuple
@@ -46,9 +46,9 @@ class MemorySettings:
     ----------
     weight : score of a document with very much evidence
     pooled : weight of the words of a document's past queries
-    threshold : similarity from which a past query counts
-    power : exponent of the similarity; a larger one counts near queries more
-    half : evidence that gets half of ``weight``
+    threshold : similarity above which a past query counts
+    power : exponent of the similarity; a larger exponent counts near queries more
+    half : evidence with half of ``weight``
     unseen : extra weight of matching words for documents without past queries
 
     Examples
@@ -67,9 +67,9 @@ class MemorySettings:
 
 @dataclass(frozen=True)
 class PastQuery:
-    """One reason of memory: a past query, its similarity, its evidence for the document and its share of the score.
+    """A reason of memory: a past query with its similarity, evidence and contribution to the score of a document.
 
-    ``times`` is how often people chose the document for the query; None where nobody counted.
+    ``times`` is the number of clicks on the document for the query, if counted.
     """
 
     text: str
@@ -99,7 +99,7 @@ class _SavedMemory:
 
 
 class MemoryReasons(NamedTuple):
-    """Reasons of memory for one document: past queries, and (column, contribution) of words.
+    """Reasons of memory for a document: past queries, and (column, contribution) of words.
 
     ``pooled`` are words of the document's past queries, ``matches`` words of a document without past queries.
     """
@@ -117,19 +117,18 @@ class MemoryReasons(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Past queries, the documents they were answered by, and how both count.
+    """Past queries, evidence for documents, and settings.
 
-    Strings and read-only arrays are kept as they come, so that those of a file stay mapped.
+    Strings and read-only arrays are not copied: arrays of a file stay mapped.
 
     Attributes
     ----------
-    texts : past queries as people typed them
+    texts : past queries as typed
     queries : CSR (n_past, n_terms), rows of unit length over the vocabulary of the model
-    evidence : CSR (n_past, n_known), evidence that a document answered a query; negative where it did not
+    evidence : CSR (n_past, n_known), evidence of a document for a query, negative against the document
     doc_ids : id of each column of ``evidence``
     settings : strength and shape
-    times : number of times that people chose a document for a query, one for each entry of ``evidence.data``; None
-        where evidence is not counted
+    times : number of clicks on a document for a query, aligned with ``evidence.data``; None for uncounted evidence
 
     Examples
     --------
@@ -171,7 +170,7 @@ class Memory:
 
     @property
     def ids(self) -> PackedIds:
-        """``doc_ids``, which know the column of an id."""
+        """``doc_ids``, with the column of each id."""
         assert isinstance(self.doc_ids, PackedIds)
         return self.doc_ids
 
@@ -215,7 +214,7 @@ class Memory:
 
     @classmethod
     def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Memory:
-        """Memory that `to_state` described; anything else raises `DamagedBundleError`."""
+        """Read the memory of `to_state`; raise `DamagedBundleError` for other values."""
         saved = decode(_SavedMemory, meta, arrays, where="memory")
         texts = PackedStrings(saved.texts, saved.text_starts)
         doc_ids = PackedStrings(saved.doc_ids, saved.doc_id_starts)
@@ -233,7 +232,7 @@ class Memory:
 
     @property
     def n_terms(self) -> int:
-        """Number of words that past queries are made of."""
+        """Number of words of past queries."""
         return int(self.queries.shape[1])
 
     def cosine(self, Q: sparse.csr_array) -> sparse.csr_array:
@@ -262,7 +261,7 @@ class Memory:
         Parameters
         ----------
         n_terms : columns of queries and documents
-        n_words : columns of words, which come first; None where all columns are words
+        n_words : number of leading columns of words; None for words alone
         """
         if n_words is None:
             return Identity(n_terms=n_terms, scale=self.settings.unseen)
@@ -270,7 +269,7 @@ class Memory:
         return Diagonal(weights=are_words, scale=self.settings.unseen)
 
     def rows_in(self, doc_ids: Iterable[str]) -> NDArray[np.int64]:
-        """Position of each known document among other ids; -1 for a document that is not there."""
+        """Position of each known document among ids; -1 for a missing document."""
         row_of = {doc_id: row for row, doc_id in enumerate(doc_ids)}
         return np.array([row_of.get(doc_id, -1) for doc_id in self.doc_ids], dtype=np.int64)
 
@@ -282,9 +281,9 @@ class Memory:
         D: sparse.csr_array,
         n_words: int | None = None,
     ) -> None:
-        """Add memory to the scores (n_queries, n_docs) by W, in place; ``rows`` as `rows_in` gives them.
+        """Add memory to the scores (n_queries, n_docs) by W, in place; ``rows`` come from `rows_in`.
 
-        Documents that are in none of ``rows`` have no past queries. ``n_words`` is that of `unseen_part`.
+        Documents outside ``rows`` have no past queries. ``n_words`` as in `unseen_part`.
         """
         remembered = self.scores(Q).tocoo()
         present = rows[remembered.col] >= 0
@@ -305,20 +304,27 @@ class Memory:
         k: int,
         n_words: int | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """The k best documents of each query by weights and memory, as `Weights.rank` gives them."""
+        """The k best documents of each query by weights and memory, in the form of `Weights.rank`."""
         check_integer(k, "k")
         k = min(k, D.shape[0])
-        rows = self.rows_in(doc_ids)
         docs, best = np.empty((Q.shape[0], k), dtype=np.int32), np.empty((Q.shape[0], k))
-        for block, scores in weights.score_blocks(Q, D):
-            self.add_to(scores, Q[block], rows, D, n_words)
+        for block, scores in self.score_blocks(weights, Q, D, doc_ids, n_words):
             top_k(scores, k, docs[block], best[block])
         return docs, best
+
+    def score_blocks(
+        self, weights: Weights, Q: sparse.csr_array, D: sparse.csr_array, doc_ids: Sequence[str], n_words: int | None
+    ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """Scores of all documents by weights and memory, a block of queries at a time."""
+        rows = self.rows_in(doc_ids)
+        for block, scores in weights.score_blocks(Q, D):
+            self.add_to(scores, Q[block], rows, D, n_words)
+            yield block, scores
 
     def explain(
         self, Q: sparse.csr_array, doc_id: str, D: sparse.csr_array, n_words: int | None = None
     ) -> MemoryReasons:
-        """Past queries and words behind what memory adds to the score of one document for one query; both sum to it.
+        """Explain the memory term of a document's score by past queries and words, with the term as their sum.
 
         The contribution of a past query is its share of m times the first term. ``D`` is the row of the document.
         """
@@ -456,7 +462,7 @@ def _bm25_rows(counts: sparse.csr_array) -> sparse.csr_array:
 
 
 def _in_double(matrix: sparse.csr_array) -> sparse.csr_array:
-    """A matrix of which SciPy makes no copy for each product with a query."""
+    """Convert to float64 with int32 indices, to spare SciPy a copy in each product."""
     double = sparse.csr_array(matrix, dtype=np.float64)
     if max(double.nnz, *double.shape) < 2**31:
         double.indices, double.indptr = double.indices.astype(np.int32), double.indptr.astype(np.int32)
@@ -464,7 +470,7 @@ def _in_double(matrix: sparse.csr_array) -> sparse.csr_array:
 
 
 def _frozen_rows(matrix: Any, name: str) -> sparse.csr_array:
-    """Rows as memory keeps them, see `frozen_csr`; read-only arrays of that form are not copied."""
+    """Rows frozen by `frozen_csr`; frozen rows are not copied."""
     if (
         isinstance(matrix, sparse.csr_array)
         and matrix.dtype == np.float32
@@ -478,7 +484,7 @@ def _frozen_rows(matrix: Any, name: str) -> sparse.csr_array:
 
 
 def _aligned_times(evidence: Any, times: Any) -> NDArray[np.int32]:
-    """Times in the order in which `frozen_csr` leaves the entries of evidence; those of double entries are added up."""
+    """Times in the order of the frozen entries of evidence; times of duplicate entries are summed."""
     counts = np.asarray(times)
     if not (sparse.issparse(evidence) and evidence.format == "csr" and counts.shape == evidence.data.shape):
         raise InputError(f"times has shape {counts.shape}; expected one number for each entry of evidence, in CSR")

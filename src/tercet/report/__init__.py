@@ -1,4 +1,4 @@
-"""What a fitted model says of itself: the report as a value, and as one page of HTML (``tercet.report.page``)."""
+"""Report of a fit, as a value and as a page of HTML (``tercet.report.page``)."""
 
 from tercet.report.value import Report, SystemResult, changes_between, shown_interval, shown_p
 

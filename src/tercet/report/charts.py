@@ -1,4 +1,4 @@
-"""Small charts as SVG inside a page. Each is drawn twice, wide and narrow; the style sheet shows the one that fits."""
+"""Small SVG charts inside a page, each drawn wide and narrow; the style sheet shows the fitting size."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     if not high > low:
         return [low]
     rough = (high - low) / about
-    if rough < sys.float_info.min:  # too close for a step that is a number of full precision
+    if rough < sys.float_info.min:  # too close for a step of full precision
         return [low]
     size = 10.0 ** math.floor(math.log10(rough))
     step = next((m * size for m in (1, 2, 5) if m * size >= rough * 0.8), 10 * size)
@@ -37,7 +37,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 
 
 def intervals(rows: Sequence[tuple[str, float, float | None, float | None]], *, ours: int, label: str) -> Html:
-    """One line for each system: its mean as a dot and its interval as a bar; the one at ``ours`` stands out."""
+    """Draw the mean of each system as a dot and the interval as a bar, and highlight the system at ``ours``."""
 
     def draw(width: int) -> Html:
         room = 14 + LETTER * max(len(name) for name, *_ in rows)
@@ -66,49 +66,8 @@ def intervals(rows: Sequence[tuple[str, float, float | None, float | None]], *, 
     return _both(draw, label)
 
 
-def curves(
-    series: Sequence[tuple[str, Sequence[Point]]],
-    *,
-    reference: tuple[str, float],
-    final: tuple[str, float] | None,
-    x_label: str,
-    label: str,
-) -> Html:
-    """Lines over steps, the first of them strong; a dashed level to compare with, and a dot at the end."""
-
-    def draw(width: int) -> Html:
-        left, right, top, bottom, height = 52, 34, 18, 46, 300 if width == WIDE else 250
-        values = [y for _, points in series for _, y in points] + [reference[1]] + ([final[1]] if final else [])
-        last = max((x for _, points in series for x, _ in points), default=1.0)
-        low, high = _padded(min(values), max(values))
-        across, up = _scale(0, last, left, width - right), _scale(low, high, height - bottom, top)
-        parts: list[Html] = []
-        for tick in ticks(low, high, 5):
-            parts.append(_line("grid", left, up(tick), width - right, up(tick)))
-            parts.append(_text(f"{tick:g}", left - 10, up(tick) + 4.5, "end"))
-        for tick in ticks(0, last, 5 if width == WIDE else 3):
-            parts.append(_text(f"{tick:,.0f}", across(tick), height - bottom + 20, "middle"))
-        parts.append(_text(x_label, (left + width - right) / 2, height - 6, "middle"))
-        level = up(reference[1])
-        parts.append(_line("reference", left, level, width - right, level))
-        for number, (_, points) in reversed(list(enumerate(series))):
-            path = "M" + "L".join(f"{_px(across(x))} {_px(up(y))}" for x, y in points)
-            if points:
-                parts.append(element("path", class_="other" if number else "curve", d=path))
-        parts.append(_text(reference[0], width - right, level - 7, "end"))
-        if final is not None:
-            y = up(final[1])
-            near = any(points and abs(up(points[-1][1]) - y) < 20 for _, points in series)
-            parts.append(element("circle", class_="dot", cx=_px(across(last)), cy=_px(y), r=6.5))
-            # Beside the dot, or below it where a line would run through the words.
-            parts.append(_text(final[0], across(last) - (0 if near else 12), y + (26 if near else 4.5), "end strong"))
-        return _svg(width, height, parts)
-
-    return _both(draw, label)
-
-
 def bars(values: Sequence[float], *, label: str, y_label: str, lower_is_better: bool = False) -> Html:
-    """One bar for each value, in their order: up and down from zero, in the colours of better and worse."""
+    """Draw a bar for each value, up or down from zero, in the colors of better and worse."""
 
     def draw(width: int) -> Html:
         left, right, top, bottom, height = 52, 12, 26, 12, 260 if width == WIDE else 220
@@ -143,7 +102,7 @@ def _both(draw: Callable[[int], Html], label: str) -> Html:
 
 
 def _svg(width: int, height: float, parts: Sequence[Html]) -> Html:
-    # What it shows is said by the label of the box around it.
+    # The label of the surrounding box describes the chart.
     return element("svg", *parts, viewBox=f"0 0 {width} {height:g}", aria_hidden="true", focusable="false")
 
 
@@ -153,7 +112,7 @@ def _scale(low: float, high: float, start: float, stop: float) -> Callable[[floa
 
 
 def _padded(low: float, high: float) -> tuple[float, float]:
-    """A little room on both sides, but none below zero for what cannot be below."""
+    """Add a margin on both sides, but not below zero for non-negative values."""
     room = 0.08 * (high - low) or 0.05
     return (max(0.0, low - room) if low >= 0 else low - room), high + room
 

@@ -1,4 +1,4 @@
-"""What a report has beside its table: of texts (`Details`), and of feature vectors (`FeatureDetails`).
+"""Details of a report beside its table, of texts (`Details`) and of feature vectors (`FeatureDetails`).
 
 Their fields are the saved format.
 """
@@ -18,39 +18,8 @@ Count = Annotated[int, Bounds(least=0)]
 
 
 @dataclass(frozen=True)
-class Curve:
-    """The measure on validation queries while one candidate was learned: (steps done, value)."""
-
-    name: str
-    points: tuple[tuple[int, float], ...]
-
-
-@dataclass(frozen=True)
-class Learning:
-    """How learning went on validation queries.
-
-    Attributes
-    ----------
-    start, final : the mean of the measure before learning, and of what was learned and blended
-    difference, standard_error : of the paired difference of the two; the error is None of a single query
-    n_queries : validation queries of those means
-    curves : one for each candidate, the chosen one first
-    curve_start, curve_queries : the mean before learning on the queries the curves are measured on, and how many
-    """
-
-    start: float
-    final: float
-    difference: float
-    standard_error: float | None
-    n_queries: int
-    curves: tuple[Curve, ...]
-    curve_start: float
-    curve_queries: int
-
-
-@dataclass(frozen=True)
 class SystemComparison:
-    """The model against one other system on the untouched queries: paired t-test, and Holm's correction for several."""
+    """Paired t-test of the model against another system, with Holm's correction for several systems."""
 
     other: str
     difference: float
@@ -61,7 +30,7 @@ class SystemComparison:
 
 
 class QueryChange(NamedTuple):
-    """One query before and after learning."""
+    """A query before and after learning."""
 
     qid: str
     text: str
@@ -71,14 +40,14 @@ class QueryChange(NamedTuple):
 
 @dataclass(frozen=True)
 class ByQuery:
-    """Wins and losses of the model, query by query, against the start it learned from.
+    """Wins and losses of the model against its start by query.
 
     Attributes
     ----------
-    other : the start
-    n_better, n_same, n_worse : of the untouched queries; better is better also where lower is better
-    differences : model less start, best first; of many queries evenly spaced ones, the first and last among them
-    gains, losses : the queries that changed most
+    other : name of the start
+    n_better, n_same, n_worse : numbers of queries with a better, an equal and a worse value
+    differences : model less start, best first; a sample of many queries
+    gains, losses : queries with the largest changes
     """
 
     other: str
@@ -92,7 +61,7 @@ class ByQuery:
 
 @dataclass(frozen=True)
 class Size:
-    """How large the weights are: W's shape, its parts, the numbers kept, their bytes, and the share of W not zero."""
+    """Size of the weights: W's shape and parts, the stored numbers, their bytes, and the density of W."""
 
     n_query_words: int
     n_doc_words: int
@@ -104,17 +73,15 @@ class Size:
 
 @dataclass(frozen=True)
 class Details:
-    """All that a page shows beside the table.
+    """Content of a page beside the table.
 
     Attributes
     ----------
-    name : what the data are called; may be empty
+    name : name of the data, or empty
     data : facts of the collection, such as ``n_docs``; numbers and texts
     random_state : the seed
-    learning : how it went on validation
-    rival_settings : what was chosen on validation for systems that do not learn, as ``{"RM3": {"n_found": 10}}``
     comparisons : the model against each other system
-    by_query : None where the model is the start
+    by_query : wins and losses, None for a rejected model
     pairs : strongest learned pairs, (query word, document word, weight)
     size : of the model
     past : past queries with the strongest evidence, (query, document id, evidence)
@@ -123,8 +90,6 @@ class Details:
     name: str
     data: dict[str, Any]
     random_state: int
-    learning: Learning
-    rival_settings: dict[str, dict[str, Any]]
     comparisons: tuple[SystemComparison, ...]
     by_query: ByQuery | None
     pairs: tuple[tuple[str, str, float], ...]
@@ -136,9 +101,9 @@ class Details:
 
 
 class PathPoint(NamedTuple):
-    """One penalty: how many features it leaves, and the mean of the measure on the queries that chose.
+    """A penalty, the number of used features, and the mean of the measure on the queries of the choice.
 
-    ``error`` is the standard error of the difference to the best point over the same queries; None for one query.
+    ``error`` is the standard error of the difference to the best point over the same queries; None for a single query.
     """
 
     l1: float
@@ -155,18 +120,18 @@ _WHY: dict[Rule, str] = {
 
 @dataclass(frozen=True)
 class FeatureDetails:
-    """What was learned from feature vectors, and the path of penalties it was chosen from.
+    """Ranker of feature vectors, and the path of penalties.
 
     Attributes
     ----------
-    ranker : class of what was learned
+    ranker : class of the ranker
     choose : "best" or "sparsest"
-    n_features, n_used : features there are, and those with a weight; the latter None for a ranker without weights
-    reported_on : which queries the table is of
-    path : penalties, falling; empty when none was chosen between
-    chosen : place of the chosen penalty in the path
-    used_by_fold : features used in each fold, where each chose for itself
-    learn_seconds : for the rankers of the path on all training rows
+    n_features, n_used : number of features, and of features with a weight; None for a ranker without weights
+    reported_on : queries of the table, in words
+    path : falling penalties; empty without a choice
+    chosen : position of the chosen penalty in the path
+    used_by_fold : number of features by fold, in reports of earlier versions
+    learn_seconds : training time of all rankers of the path
     """
 
     ranker: str
@@ -185,11 +150,11 @@ class FeatureDetails:
 
     @property
     def sparsity_ratio(self) -> float | None:
-        """The share of features used."""
+        """Share of used features."""
         return None if self.n_used is None else self.n_used / self.n_features
 
     def decision(self, measure: str) -> str:
-        """What was taken, and why."""
+        """Describe the choice and its reason."""
         used = "no weights of features"
         if self.n_used is not None:
             used = f"{self.n_used} of {self.n_features} features (sparsity ratio {self.sparsity_ratio:.4f})"

@@ -1,4 +1,4 @@
-"""HTML as values: every text is escaped unless it already is HTML."""
+"""HTML as values: plain text is escaped."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from importlib.resources import files
 from string import Template
 from typing import Final
 
-_DRAWN = frozenset({"circle", "line", "path"})  # of SVG, which closes what is empty
-# XML's rule, which HTML readers follow too; anything else would be shown as a box, or end the page.
+_DRAWN = frozenset({"circle", "line", "path"})  # of SVG, self-closing
+# Characters forbidden in XML and HTML.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 class Html(str):
-    """Text that is HTML already."""
+    """Text in HTML."""
 
     __slots__ = ()
 
 
 def text(value: object) -> Html:
-    """A value as HTML: escaped, and without characters that no page may have."""
+    """Convert a value to HTML: escaped, and without control characters."""
     return value if isinstance(value, Html) else Html(escape(_CONTROL.sub("\ufffd", str(value))))
 
 
 def join(parts: Iterable[object], between: str = "") -> Html:
-    """Several values one after the other."""
+    """Join values as HTML."""
     return Html(text(between).join(map(text, parts)))
 
 
 def element(kind: str, /, *children: object, **attributes: object) -> Html:
-    """One element; None among children or attributes is left out.
+    """Make an element; None among children or attributes is left out.
 
-    ``class_`` and other names that end in an underscore lose it, and underscores inside become hyphens, as in
+    A final underscore of an attribute is dropped, as in ``class_``; inner underscores become hyphens, as in
     ``aria_label``.
 
     Examples
@@ -52,7 +52,7 @@ def element(kind: str, /, *children: object, **attributes: object) -> Html:
 
 
 def fill(template: str, /, **values: object) -> Html:
-    """Fill the ``$names`` of an HTML template with values, escaped unless they are HTML; None leaves nothing.
+    """Fill the ``$names`` of an HTML template with values, escaped unless of type `Html`; None is empty.
 
     Examples
     --------
@@ -66,13 +66,13 @@ STYLE: Final = files("tercet.report").joinpath("style.css").read_text(encoding="
 
 
 def style_policy() -> str:
-    """The Content-Security-Policy of a page with our style sheet: that sheet and nothing else."""
+    """Content-Security-Policy of a page: our style sheet alone."""
     digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'"
 
 
 def page(title: str, *body: object) -> str:
-    """A whole document with our style sheet. Its policy allows that sheet and nothing else: no script, no request."""
+    """Make a whole document with our style sheet, no script and no request."""
     return fill(
         """<!doctype html>
 <html lang="en"><head><meta charset="utf-8">

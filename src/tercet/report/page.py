@@ -1,4 +1,4 @@
-"""A report as one page that needs nothing else: no network, no script, no other file."""
+"""A report as a self-contained page: no network, no script, no further file."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from tercet.choose import ThreeWay
 from tercet.data.lines import write_atomically
-from tercet.report.charts import bars, curves, intervals
-from tercet.report.details import ByQuery, Details, FeatureDetails, Learning, QueryChange, SystemComparison
+from tercet.report.charts import bars, intervals
+from tercet.report.details import ByQuery, Details, FeatureDetails, QueryChange, SystemComparison
 from tercet.report.html import Html, fill, join, page
 from tercet.report.table import Cell, Table, Tone
 from tercet.report.value import Report, SystemResult, shown_interval, shown_p
@@ -27,17 +27,13 @@ RULE = (
 
 
 def write_report_page(report: Report, path: str | PathLike[str], weights: Weighted = ()) -> None:
-    """Write the page of a report; it is there as a whole or not at all.
-
-    Everything on it comes from the report, and of a model of features from its weights, by name and strongest first, so
-    a saved model gives its page again at any time.
-    """
+    """Write the page of a report atomically, with the ``weights`` of a feature model, strongest first."""
     with write_atomically(path) as stream:
         stream.write(make_report_page(report, weights))
 
 
 def make_report_page(report: Report, weights: Weighted = ()) -> str:
-    """The page as HTML; a report of an earlier version gives the table and the decision only."""
+    """Make the page as HTML."""
     details, features = report.details, report.features
     name = (details.name if details else "") or ("A text model" if features is None else "A model of features")
     sections = [_header(report, name)]
@@ -46,7 +42,6 @@ def make_report_page(report: Report, weights: Weighted = ()) -> str:
     if report.evidence and report.compared is not None:
         sections.append(_evidence(report))
     if details is not None:
-        sections.append(_learning(report, details.learning))
         if details.by_query is not None:
             sections.append(_by_query(report, details.by_query))
         if details.pairs:
@@ -78,8 +73,11 @@ def _header(report: Report, name: str) -> Html:
     elif report.accepted and len(report.systems) > 1:
         start, model = report.systems[-2:]
         value = model.values[measure][0]
-        lead = f"{measure} went from {start.values[measure][0]:.3f} with {start.name} to {value:.3f}, on {queries}"
-        lead += f"{_interval_note(report)}."
+        expected = (
+            f"is expected to change by {report.expected[0]:+.3f}; it " if report.crossed and report.expected else ""
+        )
+        lead = f"{measure} {expected}went from {start.values[measure][0]:.3f} with {start.name} to {value:.3f}, on "
+        lead += f"{queries}{_interval_note(report)}."
     else:
         model = report.systems[-1]
         value = model.values[measure][0]
@@ -160,7 +158,7 @@ def _systems(report: Report) -> Html:
     table.rows = [_system_row(system, comparisons) for system in shown]
     note = (
         f"The difference is in {measure}, with its 95 % interval and a paired t-test, corrected after Holm for "
-        f"{len(comparisons)} comparisons. "
+        f"{len(comparisons)} comparisons."
         if comparisons
         else ""
     )
@@ -170,12 +168,13 @@ def _systems(report: Report) -> Html:
         _soft(f"Means over {_measured_on(report)}. {report.split}"),
         _figure(chart, f"{measure}, mean and 95 % interval."),
         table.as_html(),
-        _soft(f"{note}{_rival_note(report.details)}") if report.details else None,
+        _soft(note) if note else None,
+        _paragraph(RULE) if report.details else None,
     )
 
 
 def _reported_on(report: Report) -> str:
-    """The queries of the table, and how many they are."""
+    """Number and kind of the queries of the table."""
     if report.features is not None:
         return report.features.reported_on
     many = report.reported_on
@@ -194,7 +193,7 @@ def _measured_on(report: Report) -> str:
 
 
 def _evidence(report: Report) -> Html:
-    """What learning brought on each source of evidence."""
+    """Section on the gain by case and source of evidence."""
     assert report.compared is not None
     learned, start = report.compared
     table = Table("By part", ["left out", "measure", start.name, learned.name, "difference", "verdict"], n_labels=2)
@@ -229,55 +228,6 @@ def _system_row(system: SystemResult, comparisons: dict[str, SystemComparison]) 
         p_value = shown_p(against.p_corrected).removeprefix("p = ").removeprefix("p ")
         cells += [Cell(f"{against.difference:+.3f}", f"{against.low:+.3f} to {against.high:+.3f}"), Cell(p_value)]
     return cells
-
-
-_RIVAL_LABELS = {"n_found": "documents", "n_terms": "words", "original_weight": "weight of the query's own words"}
-
-
-def _rival_note(details: Details | None) -> str:
-    settings = {} if details is None else details.rival_settings
-    return " ".join(
-        f"{name} adds words of the documents found first to BM25 queries; chosen on the queries that chose the start: "
-        f"{', '.join(f'{_RIVAL_LABELS.get(key, key)} {shown_value(chosen[key])}' for key in sorted(chosen))}."
-        for name, chosen in settings.items()
-    )
-
-
-# -- learning ---------------------------------------------------------------------------------------------------------
-
-
-def _learning(report: Report, learning: Learning) -> Html:
-    measure, start = report.measure, report.chosen.get("vectors", "start")
-    series = [(curve.name, [(float(x), y) for x, y in curve.points]) for curve in learning.curves]
-    same_queries = learning.curve_queries == learning.n_queries
-    blended = (f"blended {learning.final:.3f}", learning.final) if same_queries else None
-    said = "; ".join(
-        f"{name}: from {points[0][1]:.3f} after {points[0][0]:,.0f} steps to {points[-1][1]:.3f} after "
-        f"{points[-1][0]:,.0f}"
-        for name, points in series
-        if points
-    )
-    caption = f"{measure} on {shown_count(learning.curve_queries, 'query', 'queries')} left out of learning "
-    caption += f"while learning, {series[0][0]}." if series else "while learning."
-    if len(series) > 1:
-        caption += f" Thin: {', '.join(name for name, _ in series[1:])}, which was not chosen."
-    if blended:
-        caption += " The dot is the result after blending with more or less of plain word matching."
-    chart = curves(
-        series,
-        reference=(f"{start} {learning.curve_start:.3f}", learning.curve_start),
-        final=blended,
-        x_label="steps",
-        label=f"{measure} on queries left out of learning, by steps. {start}: {learning.curve_start:.3f}. {said}.",
-    )
-    error = "" if learning.standard_error is None else f", with a standard error of {learning.standard_error:.3f}"
-    happened = (
-        f"Here {measure} changed by {learning.difference:+.3f} on "
-        f"{shown_count(learning.n_queries, 'query', 'queries')} left out of learning, from {learning.start:.3f} with "
-        f"{start} to {learning.final:.3f}{error}: learning was {'accepted' if report.accepted else 'rejected'}."
-    )
-    figure = _figure(chart, caption) if any(points for _, points in series) else None
-    return _section("How learning went", _paragraph(RULE), _paragraph(happened), figure)
 
 
 # -- queries ----------------------------------------------------------------------------------------------------------
@@ -358,34 +308,19 @@ def _weight_list(rows: Sequence[tuple[str, str]]) -> Html:
 
 
 def _path(report: Report, features: FeatureDetails) -> Html:
-    """Every penalty that was learned at: features used against the measure on the queries that chose."""
+    """Section on the penalties: used features, and the measure on the queries of the choice."""
     assert features.chosen is not None
     chosen = features.path[features.chosen]
-    best: dict[int, float] = {}
-    better = max if report.higher_is_better else min
-    for point in features.path:
-        best[point.n_used] = better(point.value, best.get(point.n_used, point.value))
-    by_size = sorted(best.items())
     table = Table("Penalties", ["penalty", "features", report.measure], n_labels=1, marked=features.chosen)
     table.rows = [
         [Cell(f"{point.l1:.5g}"), Cell(f"{point.n_used:,}"), Cell(f"{point.value:.4f}")] for point in features.path
     ]
-    chart = curves(
-        [(report.measure, [(float(n_used), value) for n_used, value in by_size])],
-        reference=("taken", chosen.value),
-        final=None,
-        x_label="features used",
-        label=f"{report.measure} by the number of features used: "
-        + "; ".join(f"{n_used:,} features {value:.4f}" for n_used, value in by_size),
-    )
     about = (
         f"{len(features.path)} penalties, from the weakest that leaves no feature; taken is the {features.choose}, "
         f"{chosen.l1:.5g}, with {chosen.n_used:,} of {features.n_features:,} features. The values are of the queries "
         "that chose."
     )
-    caption = f"{report.measure} of the best ranker with so many features."
-    figure = _figure(chart, caption) if len(best) > 1 else None
-    return _section("What sparsity costs", _soft(about), figure, table.as_html())
+    return _section("What sparsity costs", _soft(about), table.as_html())
 
 
 _DATA_LABELS = {
@@ -399,8 +334,6 @@ _DATA_LABELS = {
     "n_clicks": "clicks learned from",
     "n_click_preferences": "preferences of these clicks",
     "draws": "share of the draws",
-    "n_known_pairs": "known pairs of words",
-    "n_never_pairs": "pairs that never count",
     "n_classes": "classes",
     "n_words": "words",
     "mean_length": "words a document, mean",
@@ -464,7 +397,7 @@ def _facts(report: Report) -> Html:
 
 
 def _labelled(labels: dict[str, str], values: dict[str, Any]) -> list[tuple[str, object]]:
-    """Known values in the order of their labels, then the others by name."""
+    """Values in the order of labels, then further values by name."""
     labelled = [(label, values[key]) for key, label in labels.items() if key in values]
     return labelled + [(key.replace("_", " "), values[key]) for key in sorted(values) if key not in labels]
 
@@ -478,7 +411,7 @@ def _block(title: str, facts: list[tuple[str, object]]) -> Html:
 
 
 def _section(title: str, *parts: Html | None) -> Html:
-    """A section under its title; a part that is None is left out."""
+    """A section with a title; None among the parts is left out."""
     inside = join((part for part in parts if part is not None), "\n")
     return fill("<section><h2>$title</h2>\n$inside</section>", title=title, inside=inside)
 
@@ -497,12 +430,12 @@ def _soft(note: str) -> Html:
 
 
 def _ends(low: float, high: float) -> str:
-    """An interval in words; nothing where there is none."""
+    """An interval in words; empty for NaN."""
     return "" if isnan(low) else f"{low:.3f} to {high:.3f}"
 
 
 def shown_value(value: object) -> str:
-    """A value of a fact as people read it."""
+    """Format the value of a fact."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -515,12 +448,12 @@ def shown_value(value: object) -> str:
 
 
 def shown_count(n: int, one: str, many: str) -> str:
-    """How many of what."""
+    """Format a number with a noun."""
     return f"{n:,} {one if n == 1 else many}"
 
 
 def shown_bytes(n: int) -> str:
-    """A size as people read it."""
+    """Format a number of bytes."""
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if n >= size:
             return f"{n / size:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""A table as a value: reports, pages and the command line all show this one."""
+"""A table as a value, for reports, pages and the command line."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ _TOGETHER = re.compile(r" (?=[±%†])|(?<=±) ")  # spaces at which a page brea
 
 @dataclass(frozen=True)
 class Cell:
-    """What is shown: ``text``, and under or beside it a ``detail``.
-
-    ``tone`` colours the detail where there is one, otherwise the text.
-    """
+    """A cell with a text and a detail; ``tone`` colors the detail, or the text of a cell without detail."""
 
     text: str
     detail: str = ""
@@ -31,12 +28,11 @@ class Table:
 
     Attributes
     ----------
-    title : above it; may be empty
+    title : title above the table, or empty
     head : a name for each column
-    rows : cells, one for each name
-    n_labels : so many columns, from the left, are words; numbers follow, and are set to the right. None where all are
-        words
-    marked : the row that stands out
+    rows : cells, aligned with ``head``
+    n_labels : number of leading columns of words; columns of numbers are aligned right. None for words alone
+    marked : row to highlight
 
     Examples
     --------
@@ -66,7 +62,7 @@ class Table:
     # -- as text ----------------------------------------------------------------------------------------------------
 
     def as_text(self, *, details: Literal["below", "inline"] = "below", ruled: bool = True, narrowest: int = 0) -> str:
-        """Plain text. Details stand on a line of their own below, that of a row's first cell left out, or beside.
+        """Format as plain text, with details on a line below, or beside their texts.
 
         Columns of numbers are at least ``narrowest`` wide.
         """
@@ -94,7 +90,7 @@ class Table:
     # -- as HTML ----------------------------------------------------------------------------------------------------
 
     def as_html(self) -> Html:
-        """The table alone, in a box that scrolls where it is too wide."""
+        """Format as HTML, in a box with a scroll bar for wide tables."""
         head = [element("th", name, scope="col", class_=self._class(column)) for column, name in enumerate(self.head)]
         body = [
             element(

@@ -1,4 +1,4 @@
-"""What a fit says about itself: one report, of texts and of feature vectors, printed, as a frame and saved."""
+"""Report of a fit, of texts or feature vectors: printed, as a frame and saved."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tercet.store.codec import decode, encode
 from tercet.store.schema import OMIT_DEFAULT, Via
 
 _SHOWN = 80  # characters of a repr
+_INTERVAL = 1.96  # standard errors on each side of a mean
 
 # Difference of the means, low and high end of its 95 % interval, p-value.
 Change = tuple[float, float, float, float]
@@ -37,7 +38,7 @@ def _read_values(rows: StoredValues) -> Values:
 
 @dataclass(frozen=True)
 class SystemResult:
-    """One system on the untouched queries: measure -> (mean, low end, high end of the 95 % interval).
+    """A system on the queries of the report: measure -> (mean, low end, high end of the 95 % interval).
 
     Examples
     --------
@@ -55,15 +56,15 @@ class SystemResult:
 
 @dataclass(frozen=True)
 class EvidenceResult:
-    """What learning brought on one source of evidence that was held out.
+    """Gain of learning on a case or a source of evidence.
 
     Attributes
     ----------
-    name : the source, and which part of it
-    measure : how it is measured
-    n_queries, size : queries, and how many judgements, triplets or lists with a click they have
-    start, learned : the two systems there
-    change : between the two; None for one query
+    name : name of the case or source
+    measure : name of the measure
+    n_queries, size : number of queries, and of their judgements, triplets or lists with a click
+    start, learned : values of both systems
+    change : difference of both systems; None for a single query
     """
 
     name: str
@@ -78,7 +79,7 @@ class EvidenceResult:
     def between(
         cls, name: str, size: int, start: tuple[str, Evaluation], learned: tuple[str, Evaluation]
     ) -> EvidenceResult:
-        """Of two systems, by name, on the same queries."""
+        """Compare two named systems on the same queries."""
         measure = str(learned[1].measures[0])
         change = changes_between(learned[1], start[1], measure).get(measure)
         systems = SystemResult.from_evaluation(*start), SystemResult.from_evaluation(*learned)
@@ -86,7 +87,7 @@ class EvidenceResult:
 
     @property
     def verdict(self) -> ThreeWay | None:
-        """As of a report."""
+        """Verdict on the change, see `Report.verdict`."""
         return _verdict(self.change, self.measure)
 
     def __str__(self) -> str:
@@ -104,7 +105,7 @@ class EvidenceResult:
 
     @property
     def about(self) -> str:
-        """What it is of."""
+        """Name with the numbers of queries and answers."""
         unit = self.name if self.name in ("judgements", "triplets") else "lists with a click"
         if self.name.endswith(("answers", "documents", "in training")):
             unit = "preferences" if self.measure == PAIR_ACCURACY else "answers"
@@ -120,31 +121,31 @@ def _verdict(change: Change | None, measure: str) -> ThreeWay | None:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """What was tried, what was chosen on validation, and how it does on queries that nothing was chosen on.
+    """Report of a fit: starts, rivals and the learned model on held-out queries, and the decision.
 
-    Printing it gives the table of the systems and the decision.
+    ``print(report)`` prints the table of the systems and the decision.
 
     Attributes
     ----------
-    measure : what the choice was by
-    n_train, n_validation, n_test : queries learned from, chosen on and reported on
-    split : how they were held out
-    systems : the starts that learning could have had, the chosen one last of them, and then what was learned, where
-        that was accepted; empty where nothing could be held out to report on
-    accepted, decision : whether what was learned is the model, and why
-    changes : measure -> the difference between what was learned and its start on the same queries, whether accepted or
-        not; empty for one query
-    chosen : the settings taken
-    seconds : for everything
-    rivals : other systems, such as RM3
-    details : of texts, what `tercet.report.page` shows besides; reports of earlier versions have none
-    features : of feature vectors, what was learned and the path it was chosen from
-    notes : what the reader should know about the data
-    rejected : what was learned, where it was not accepted and was measured all the same
-    evidence : what learning brought on answers that were seen in training and on new ones, and on each source where
-        there are several
-    crossed : whether the queries reported on are training queries, each measured by models that learned without it and
-        a setting that other queries chose; else they were given, or held out, for that alone
+    measure : measure of the choice
+    n_train, n_validation, n_test : number of queries to learn from, to choose on and to report on
+    split : description of the split of queries
+    systems : possible starts, the chosen start last, and then the learned model if accepted; empty without held-out
+        queries
+    accepted, decision : use of the learned model, with the reason
+    changes : measure -> difference of the learned model, accepted or not, to its start; empty for a single query
+    chosen : the chosen settings
+    seconds : time of the whole fit
+    rivals : other systems, such as BM25 over documents with their past queries appended
+    details : details of a fit of texts, for `tercet.report.page`
+    features : details of a fit of feature vectors
+    notes : notes on the data
+    rejected : the learned model, if rejected
+    evidence : gain in each case, and on each of several sources
+    expected : expected change of the measure over known answers, new answers and repeated queries, and its standard
+        error; None for a decision without cases
+    crossed : True for a report on training queries, each measured by models learned without the query, at a setting
+        chosen by other queries; False for separate test queries
 
     Examples
     --------
@@ -172,6 +173,7 @@ class Report:
     rejected: SystemResult | None = None
     evidence: tuple[EvidenceResult, ...] = ()
     crossed: bool = False
+    expected: tuple[float, float] | None = None
 
     @classmethod
     def from_features(
@@ -185,7 +187,7 @@ class Report:
         changes: dict[str, Change] | None = None,
         notes: tuple[str, ...] = (),
     ) -> Report:
-        """Report of feature vectors; ``features`` says what was learned, and why."""
+        """Make a report of feature vectors."""
         decision = features.decision(measure)
         report = cls(measure, n_train, 0, 0, split, systems, True, decision, changes or {}, seconds=seconds)
         return replace(report, features=features, notes=notes)
@@ -197,23 +199,27 @@ class Report:
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether more of the measure of the choice is better."""
+        """True if higher values of the measure are better."""
         return parse_measure(self.measure).higher_is_better
 
     @property
     def compared(self) -> tuple[SystemResult, SystemResult] | None:
-        """The two systems that ``changes`` are between: what was learned, and its start."""
+        """The two systems of ``changes``: the learned model and its start."""
         if self.rejected is not None:
             return self.rejected, self.systems[-1]
         return (self.systems[-1], self.systems[-2]) if len(self.systems) > 1 and self.changes else None
 
     @property
     def verdict(self) -> ThreeWay | None:
-        """What the untouched queries say of what was learned: "better", "no difference seen" or "worse".
+        """Compare the learned model, accepted or not, with its start: "better", "no difference seen" or "worse".
 
-        By the 95 % interval of the difference to its start. It is not what decided, which was done on validation; and
-        where learning was rejected it is the verdict on what was rejected. None where there is no interval.
+        If training queries were left out in turn, the 95 % interval of the expected change decides, as the expected
+        change decides on the use. Otherwise the 95 % interval of the difference on untouched queries decides. None
+        without an interval.
         """
+        if self.crossed and self.expected is not None:
+            change, error = self.expected
+            return _verdict((change, change - _INTERVAL * error, change + _INTERVAL * error, nan), self.measure)
         return _verdict(self.change, self.measure)
 
     # -- as text ----------------------------------------------------------------------------------------------------
@@ -265,7 +271,7 @@ class Report:
 
     @property
     def shown_verdict(self) -> str:
-        """The verdict in the words of a sentence, with what was done."""
+        """The verdict in words, with the rejection if rejected."""
         said = "the difference cannot be told from one query" if self.verdict is None else self.verdict
         return said if self.accepted else f"{said}, and rejected; the model is {self.systems[-1].name}"
 
@@ -282,8 +288,8 @@ class Report:
         return join([table, *(element("p", one) for one in said), *notes])
 
     def to_frame(self) -> Any:
-        """A frame with a row for each system and measure: mean and 95 % interval, and for what was learned the
-        difference to its start; of pandas, polars or Arrow, whichever is installed."""
+        """A frame of pandas, polars or Arrow with a row for each system and measure: mean, 95 % interval, and the
+        difference of the learned model to its start."""
         names = ("system", "measure", "mean", "low", "high", "difference", "difference_low", "difference_high", "p")
         learned = None if self.compared is None else self.compared[0]
         rows = [
@@ -294,7 +300,7 @@ class Report:
         return frame_of({name: [row[i] for row in rows] for i, name in enumerate(names)})
 
     def path_table(self) -> str:
-        """Of features: penalty, features used and value of each point of the path, the chosen one marked."""
+        """Table of the path: penalty, used features and value of each point, with a mark at the chosen penalty."""
         features = self.features
         if features is None or not features.path:
             return "There is no path: no penalty was chosen."
@@ -307,12 +313,12 @@ class Report:
     # -- saving -----------------------------------------------------------------------------------------------------
 
     def to_json(self) -> str:
-        """Everything that is saved, and the verdict, which follows from it."""
+        """The saved values and the verdict as JSON."""
         meta, _ = self.to_state()
         return json.dumps({"verdict": self.verdict, **meta}, ensure_ascii=False, indent=1, allow_nan=False)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """JSON values, and no arrays; ``from_state`` gives the report back."""
+        """JSON values for ``from_state``, without arrays."""
         if self.features is None:
             return encode(_SavedTextReport(*(getattr(self, f.name) for f in fields(_SavedTextReport))))
         learned: dict[str, Any] = vars(self.features)
@@ -331,7 +337,7 @@ class Report:
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, Any]) -> Report:
-        """The report that was saved; one of feature vectors says so by its ranker."""
+        """Read a saved report; a report of feature vectors has a ranker."""
         if "ranker" in meta:
             return decode(_SavedFeatureReport, meta, arrays, where="report").report()
         return decode(_SavedTextReport, meta, arrays, where="report").report()
@@ -339,7 +345,7 @@ class Report:
 
 @dataclass(frozen=True)
 class _SavedTextReport:
-    """A report of texts as it is stored: rivals, details and notes are absent rather than empty."""
+    """Stored form of a report of texts, without empty fields."""
 
     measure: str
     n_train: int
@@ -358,6 +364,7 @@ class _SavedTextReport:
     rejected: Annotated[SystemResult | None, OMIT_DEFAULT] = None
     evidence: Annotated[tuple[EvidenceResult, ...], OMIT_DEFAULT] = ()
     crossed: Annotated[bool, OMIT_DEFAULT] = False
+    expected: Annotated[tuple[float, float] | None, OMIT_DEFAULT] = None
 
     def __post_init__(self) -> None:
         if not self.systems and (self.rivals or self.details is not None or self.rejected is not None):
@@ -372,7 +379,7 @@ class _SavedTextReport:
 
 @dataclass(frozen=True)
 class _SavedFeatureReport(FeatureDetails):
-    """A report of feature vectors as it is stored: what was learned, and what every report has, side by side."""
+    """Stored form of a report of feature vectors."""
 
     measure: str
     n_train: int
@@ -418,7 +425,7 @@ def shown_interval(mean: float, low: float, high: float, digits: int = 3) -> str
 
 
 def shown_ends(low: float, high: float, digits: int = 3) -> str:
-    """An interval; nothing where there is none."""
+    """An interval; empty for NaN."""
     return "" if isnan(low) else f"[{low:.{digits}f}, {high:.{digits}f}]"
 
 
@@ -429,7 +436,7 @@ def shown_change(change: Change, between: str = "  ") -> tuple[str, str]:
 
 
 def shown_p(p_value: float) -> str:
-    """A p-value as people read it; far beyond any threshold its digits mean nothing.
+    """Format a p-value, without digits far below any threshold.
 
     Examples
     --------
@@ -443,9 +450,9 @@ def shown_p(p_value: float) -> str:
 
 
 def changes_between(learned: Evaluation, start: Evaluation, *measures: str) -> dict[str, Change]:
-    """Difference, interval and p-value over the same queries, by measure; of all where none is named.
+    """Difference, interval and p-value over the same queries, by measure; by default all measures.
 
-    Empty when there is one query only, or where one of them cannot be told.
+    Empty for a single query, or if a number is NaN.
 
     Examples
     --------

@@ -182,13 +182,6 @@ class Part(ABC):
             expanded = sparse.csr_array(expanded)
         return CsrRows(expanded.indptr, expanded.indices, expanded.data)
 
-    def row_limits(self, shared: bool) -> NDArray[np.float64]:
-        """Return an upper bound of each query term's weights on other terms (n_query_terms,).
-
-        ``shared`` means that query term i is document term i: W's diagonal is then no weight on another term.
-        """
-        return np.full(self.shape[0], np.inf)  # looked at one by one
-
     # -- seen through word maps ---------------------------------------------------------------------------------
 
     def through(self, A: Matrix, B: Matrix, tied: bool, scale: float) -> Part:
@@ -262,11 +255,3 @@ def row_blocks(n: int, m: int, *, most_entries: int | None = None) -> Iterator[s
     """Rows of an (n, m) matrix to look at together; as many as take 64 MiB in double precision, where not said."""
     height = max(1, (most_entries or _BLOCK_BYTES // 8) // max(1, m))
     return (slice(start, min(start + height, n)) for start in range(0, n, height))
-
-
-def sizes_between_words(rows: NDArray[Any], terms: NDArray[np.int64], shared: bool) -> NDArray[Any]:
-    """Sizes of the entries; those of a word with itself are 0."""
-    size = np.abs(rows)
-    if shared:
-        size[np.arange(terms.size), terms] = 0
-    return size

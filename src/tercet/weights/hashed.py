@@ -126,15 +126,6 @@ class Hashed(Part):
             W[s] = self.table[(start + doc_terms) % self.table.size]
         return Dense(weights=W, scale=self.scale)
 
-    def row_limits(self, shared: bool) -> NDArray[np.float64]:
-        from scipy.ndimage import maximum_filter1d
-
-        # A row is a stretch of the table, so its largest entry is that of a window over the table.
-        width = min(self.n_doc_terms, self.table.size)
-        largest = maximum_filter1d(np.abs(self.table), width, mode="wrap")
-        centres = (self.starts(np.arange(self.n_query_terms)) + width // 2) % self.table.size
-        return largest[centres].astype(np.float64) * abs(self.scale)
-
 
 def _distinct(terms: NDArray[Any], n_terms: int) -> NDArray[np.int64]:
     """The terms in ascending order, each once."""

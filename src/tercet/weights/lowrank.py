@@ -119,10 +119,6 @@ class LowRank(Part):
         U, V = self.query_factors[query_terms], self.doc_factors[doc_terms]
         return U.astype(np.float64) @ V.T.astype(np.float64) * self.scale
 
-    def row_limits(self, shared: bool) -> NDArray[np.float64]:
-        longest = np.linalg.norm(self.doc_factors, axis=1).max()
-        return np.linalg.norm(self.query_factors, axis=1) * np.float64(longest) * abs(self.scale)
-
     def through(self, A: Matrix, B: Matrix, tied: bool, scale: float) -> LowRank:
         U = (A @ self.query_factors).astype(np.float32)
         V = U if tied and self.tied else (B.T @ self.doc_factors).astype(np.float32)

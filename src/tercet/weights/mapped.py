@@ -157,13 +157,6 @@ class Mapped(Part):
     def matrix(self) -> Matrix | None:
         return None if self.is_low_rank else self.plain().matrix
 
-    def row_limits(self, shared: bool) -> NDArray[np.float64]:
-        if self.is_low_rank:
-            return self.plain().row_limits(shared)
-        # Two different words may be replaced by one, so the inner part's own diagonal counts.
-        inner = abs(self.A.T) @ self.part.row_limits(False)
-        return inner * np.float64(abs(self.B).sum(axis=0).max()) * abs(self.scale)
-
     def plain(self) -> Part:
         """Return ``A' part B`` as one part between the original words: of low rank if the part is, else sparse or
         dense.

@@ -17,7 +17,7 @@ from tercet._validate import check_integer
 from tercet.kernels.rows import CsrRows
 from tercet.kernels.scoring import expand_dense, expand_sparse, score_pairs_dense, score_pairs_sparse
 from tercet.store.schema import LENGTH, Csr, Shape
-from tercet.weights.base import Part, frozen_csr, frozen_single, row_blocks, sizes_between_words, widened
+from tercet.weights.base import Part, frozen_csr, frozen_single, widened
 from tercet.weights.scoring import Matrix, in_double, product
 
 _COLUMNS_AT_ONCE = 1024  # of a dense W: 4 KB of each row
@@ -72,9 +72,6 @@ class Identity(Part):
 
     def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
         return (query_terms[:, None] == doc_terms[None, :]) * self.scale
-
-    def row_limits(self, shared: bool) -> NDArray[np.float64]:
-        return np.full(self.n_terms, 0.0 if shared else abs(self.scale))
 
     def through(self, A: Matrix, B: Matrix, tied: bool, scale: float) -> Part:
         return Sparse(weights=A @ B, scale=scale)
@@ -135,9 +132,6 @@ class Diagonal(Part):
     def expand_entries(self, Q: Matrix) -> CsrRows:
         return CsrRows(Q.indptr, Q.indices, Q.data * (self.weights[Q.indices].astype(np.float64) * self.scale))
 
-    def row_limits(self, shared: bool) -> NDArray[np.float64]:
-        return np.zeros(self.weights.size) if shared else np.abs(self.weights).astype(np.float64) * abs(self.scale)
-
     def through(self, A: Matrix, B: Matrix, tied: bool, scale: float) -> Part:
         return Sparse(weights=(A * self.weights.astype(np.float64)) @ B, scale=scale)
 
@@ -189,13 +183,6 @@ class Dense(Part):
 
     def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
         return self.weights[np.ix_(query_terms, doc_terms)].astype(np.float64) * self.scale
-
-    def row_limits(self, shared: bool) -> NDArray[np.float64]:
-        limits = np.zeros(self.shape[0])
-        for block in row_blocks(*self.shape):
-            terms = np.arange(block.start, block.stop)
-            limits[block] = sizes_between_words(self.weights[block], terms, shared).max(axis=1)
-        return limits * abs(self.scale)
 
     def through(self, A: Matrix, B: Matrix, tied: bool, scale: float) -> Part:
         return Dense(weights=(A @ self.weights.astype(np.float64) @ B).astype(np.float32), scale=scale)
@@ -261,13 +248,6 @@ class Sparse(Part):
 
     def block(self, query_terms: NDArray[Any], doc_terms: NDArray[Any]) -> NDArray[np.float64]:
         return self.weights[query_terms][:, doc_terms].toarray().astype(np.float64) * self.scale
-
-    def row_limits(self, shared: bool) -> NDArray[np.float64]:
-        limits = np.zeros(self.shape[0])
-        row = np.repeat(np.arange(self.shape[0]), np.diff(self.weights.indptr))
-        elsewhere = row != self.weights.indices if shared else np.ones(row.size, dtype=bool)
-        np.maximum.at(limits, row[elsewhere], np.abs(self.weights.data[elsewhere]))
-        return limits * abs(self.scale)
 
     def through(self, A: Matrix, B: Matrix, tied: bool, scale: float) -> Part:
         return Sparse(weights=(A @ self.weights.astype(np.float64)) @ B, scale=scale)
