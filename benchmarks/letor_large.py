@@ -24,7 +24,7 @@ from sklearn.datasets import load_svmlight_file
 
 import tercet as tc
 from common import Clock, median, peak_memory, print_table, say_if_disturbed, verdict
-from tercet.data import LetorData, LetorStream, iter_letor, read_letor, write_letor
+from tercet.data import LetorData, LetorStream, read_letor, write_letor
 
 N_FEATURES = 200
 ROWS_OF_A_QUERY = 100
@@ -99,7 +99,7 @@ def time_parsing(text: Path, n_rows: int, repeats: int) -> dict[str, Any]:
     """Tercet's readers and scikit-learn's, in turn."""
     readers = {
         "read_letor": lambda: len(read_letor(text)),
-        "iter_letor, width given": lambda: sum(len(chunk) for chunk in iter_letor(text, N_FEATURES)),
+        "iter_letor, width given": lambda: sum(len(chunk) for chunk in LetorStream(text, N_FEATURES)),
         "scikit-learn load_svmlight_file": lambda: load_svmlight_file(str(text), query_id=True)[0].shape[0],
     }
     clocks: dict[str, list[Clock]] = {name: [] for name in readers}

@@ -15,7 +15,7 @@ import tercet as tc
 from support.commands import ok, run
 from support.corpora import synonyms
 from tercet.cli import main
-from tercet.data import PreferenceTriples, read_qrels, read_queries, read_run, write_beir, write_preferences
+from tercet.data import read_qrels, read_queries, read_run, write_beir
 
 PAIRS = {"car": "automobile", "doctor": "physician", "fast": "quick", "film": "movie", "sea": "ocean", "shop": "store"}
 
@@ -150,9 +150,9 @@ def test_fit_learns_from_preferences(beir, tmp_path):
     ids = [f"{i:03}" for i in range(300)]
     triplets = [(qid, doc_id, ids[(ids.index(doc_id) + 1) % 300]) for qid, docs in qrels.items() for doc_id in docs]
     by_id, by_text = tmp_path / "triplets.tsv", tmp_path / "by_text.tsv"
-    write_preferences(by_id, PreferenceTriples(*zip(*triplets, strict=True)))
     text_triplets = [(queries[qid], better, worse) for qid, better, worse in triplets]
-    write_preferences(by_text, PreferenceTriples(*zip(*text_triplets, strict=True)))
+    for path, rows in ((by_id, triplets), (by_text, text_triplets)):
+        path.write_text("".join("\t".join(row) + "\n" for row in [("query", "better", "worse"), *rows]))
     quick = ("--steps", 1000)
     output = ok("fit", beir, "--preferences", by_id, "-o", tmp_path / "m", *quick)
     assert f"{len(triplets):,} preferences" in output

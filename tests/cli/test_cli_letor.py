@@ -36,7 +36,7 @@ def files(tmp_path_factory) -> Path:
     write_letor(folder / "vali.txt", made_up(1, 20, first_query=100))
     write_letor(folder / "test.txt", made_up(2, 25, first_query=200, comments=True))
     write_letor(folder / "wide.txt", made_up(3, 5, n_features=12, first_query=300))
-    (folder / "names.txt").write_text("\n".join(f"{j} {name}" for j, name in enumerate(NAMES, 1)))
+    (folder / "names.txt").write_text("\n".join(NAMES))
     return folder
 
 
@@ -273,7 +273,7 @@ def test_failures_are_one_line_that_says_what_is_wrong(files, beir, model, tmp_p
     (tmp_path / "broken.txt").write_text("1 qid:1 1:0.5\n0 qid:1 0:2\n")
     (tmp_path / "flat.txt").write_text("1 qid:1 1:0.5\n1 qid:1 1:2\n")
     (tmp_path / "plain.txt").write_text("1 1:0.5\n0 1:2\n")
-    (tmp_path / "names.txt").write_text("1 a\n1 b\n")
+    (tmp_path / "names.txt").write_text("a\na\n")
     text_model = tmp_path / "texts"
     words = Vectorizer().fit(["cats purr"])
     TextModel(words, words, Weights([Identity(n_terms=2)])).save(text_model)
@@ -282,7 +282,7 @@ def test_failures_are_one_line_that_says_what_is_wrong(files, beir, model, tmp_p
         (("letor", "fit", tmp_path / "flat.txt"), "nothing to learn from"),
         (("letor", "fit", tmp_path / "plain.txt"), "a LETOR file, which has qid:id on every line"),
         (("letor", "fit", files / "train.txt", "--test", tmp_path / "broken.txt"), "broken.txt:2: "),
-        (("letor", "fit", files / "train.txt", "--names", tmp_path / "names.txt"), "names.txt:2: feature 1 again"),
+        (("letor", "fit", files / "train.txt", "--names", tmp_path / "names.txt"), "names.txt:2: name 'a' again"),
         (("letor", "fit", files / "train.txt", "-o", files / "vali.txt"), "nothing was written"),
         (("fit", files / "train.txt", "-o", tmp_path / "m"), "feature vectors have verbs of their own: tercet letor"),
         (("fit", beir, "-o", tmp_path / "m", "--test", files / "test.txt"), "test.txt:1: "),

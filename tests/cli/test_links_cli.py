@@ -45,11 +45,11 @@ def test_fit_takes_links_and_says_what_it_read(tmp_path, pages):
 
 
 @pytest.mark.slow
-def test_links_may_be_in_a_folder_of_files_without_headers_and_beside_texts(tmp_path, pages):
+def test_links_may_be_in_a_folder_of_files_and_beside_texts(tmp_path, pages):
     for part in range(2):
-        write_links(tmp_path / "links" / f"{part}.csv", LINKS[part::2], header="# a graph\n")
+        write_links(tmp_path / "links" / f"{part}.csv", LINKS[part::2])
     said = ok("fit", pages, "--links", tmp_path / "links", "-o", tmp_path / "model", *READ)
-    assert "1.csv: two ids a line, separated by tabs\n120 links of 40 documents" in said
+    assert "1.csv: CSV separated by tabs; source: source; target: target\n120 links of 40 documents" in said
     own = tmp_path / "own.jsonl"
     records = [{**page, "links": [target for source, target in LINKS if source == page["id"]]} for page in PAGES]
     own.write_text("".join(json.dumps(record) + "\n" for record in records))
@@ -90,6 +90,6 @@ def test_options_that_links_have_no_use_for_are_refused(tmp_path, pages, options
 def test_columns_of_links_can_be_named(tmp_path, pages):
     links = write_links(tmp_path / "links.tsv", LINKS, header="page\tnext\n")
     result = run("fit", pages, "--links", links, "-o", tmp_path / "model")
-    assert "if this line names the columns, call them source and target" in result.output
+    assert "Which columns hold the source and the target?" in result.output
     named = ["--column", "source=page", "--column", "target=next"]
     assert "120 links" in ok("fit", pages, "--links", links, *named, "-o", tmp_path / "model", *READ)

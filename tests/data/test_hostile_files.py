@@ -96,9 +96,9 @@ def test_hostile_files_take_at_most_three_times_their_size_and_100_megabytes(tmp
         (tar_block("20news-bydate-train/a/1", tarfile.GNUTYPE_SPARSE), "is stored with holes, which is not read"),
         (tar_block("20news-bydate-train/a/1", size=1 << 40), "beyond any real copy of 20 Newsgroups"),
         (tar_block("20news-bydate-train/a/1", size=6_000), r"broken \(unexpected end of data\)"),
-        (tar_block("x", tarfile.XHDTYPE, 9) + b"9 path=a\n".ljust(512, b"\0"), "no posts"),
-        (tar_block("x", tarfile.XHDTYPE, 9) + b"99 path=\n".ljust(512, b"\0"), r"broken \(a header cannot be taken"),
-        (tar_block("x", tarfile.XHDTYPE, 11) + b"11 size=-9\n".ljust(512, b"\0") + tar_block("a"), "the size '-9'"),
+        (tar_block("x", tarfile.XHDTYPE, 9) + b"9 path=a\n".ljust(512, b"\0"), "the tar archive is broken"),
+        (tar_block("x", tarfile.XHDTYPE, 9) + b"99 path=\n".ljust(512, b"\0"), "the tar archive is broken"),
+        (tar_block("x", tarfile.XHDTYPE, 11) + b"11 size=-9\n".ljust(512, b"\0") + tar_block("a"), "no posts"),
     ],
 )
 def test_what_an_archive_may_not_hold(tmp_path: Path, content: bytes, message: str) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from tercet.data.beir import read_beir, read_corpus, read_queries
 from tercet.data.letor import read_svmlight
-from tercet.data.preference_files import read_preferences
 from tercet.data.trec import read_qrels, read_run
+from tercet.data.triplets import read_triplets
 from tercet.errors import FormatError, InputError
 
 WANTS_4 = (
@@ -62,85 +62,35 @@ BROKEN: list[tuple[Callable[[str], object], str, str]] = [
     ),
     (read_run, "\n \n", ": the file holds no results"),
     (
-        read_preferences,
-        "q\ta\n",
-        ":1: 2 columns; 3 to 5 are needed, separated by tabs: query, better, worse, weight, margin",
-    ),
-    (
-        read_preferences,
-        "q\ta\tb\nq\tc\tc\n",
+        read_triplets,
+        "query,better,worse\nq,c,c\n",
         ":2: better and worse are both 'c'; a preference needs two documents",
     ),
     (
-        read_preferences,
-        "q\t\tb\n",
-        ":1: the better document's id is empty; every id needs at least one character",
+        read_triplets,
+        "query,better,worse\nq,,b\n",
+        ":2: better is empty; every row needs an id",
     ),
     (
-        read_preferences,
-        "query-id\tbetter-id\tworse-id\tmargin\nq\ta\tb\t1\t2\n",
-        ":2: 5 columns; 3 or 4 are needed, separated by tabs: query, better, worse, margin",
-    ),
-    (read_preferences, "q\ta\tb\t1\t0\n", ":1: margin 0.0; a positive, finite number is needed"),
-    (
-        read_preferences,
-        "q\ta\tb\t1\t1\nq\ta\tb\t1\n",
-        ":2: no margin here and one on the lines before; give one on every line or on none",
+        read_triplets,
+        "query,better,worse\nq,a\n",
+        ":2: 2 cells under 3 columns; quote a text that holds ',' or a line break",
     ),
     (
-        read_preferences,
-        '{"query": "q", "better": "a", "worse": "b", "margin": true}',
-        ':1: "margin" is true; a number without quotes is needed',
-    ),
-    (read_preferences, "q\ta\tb\t0\n", ":1: weight 0.0; a positive, finite number is needed"),
-    (read_preferences, "q\ta\tb\t-2\n", ":1: weight -2.0; a positive, finite number is needed"),
-    (read_preferences, "q\ta\tb\tinf\n", ":1: weight 'inf'; a finite number is needed"),
-    (
-        read_preferences,
-        "q\ta\tb\t1\nq\ta\tb\n",
-        ":2: no weight here and one on the lines before; give one on every line or on none",
+        read_triplets,
+        "query,better,worse,weight\nq,a,b,-2\n",
+        ":2: weight '-2'; a positive, finite number is needed",
     ),
     (
-        read_preferences,
-        '{"query": "q", "better": "a", "worse": "b"}\n{"query": "q", "better": "a", "worse": "b", "weight": 2}\n',
-        ":2: a weight here and none on the lines before; give one on every line or on none",
-    ),
-    (
-        read_preferences,
-        '{"query": "q", "better": "a", "worse": "b", "wieght": 1}',
-        ':1: unknown key "wieght"; the keys are "query", "better", "worse", "weight", "margin"',
-    ),
-    (
-        read_preferences,
-        '{"query": "q", "better": "a"}',
-        ':1: the key "worse" is missing; found "query", "better"',
-    ),
-    (
-        read_preferences,
-        '{"query": 7, "better": "a", "worse": "b"}',
-        ':1: the "query" is the number 7; a number would lose digits, write it in quotes: "7"',
-    ),
-    (
-        read_preferences,
-        '{"query": "q", "better": "a", "worse": "b", "weight": "2"}',
-        ':1: "weight" is "2"; a number without quotes is needed',
-    ),
-    (
-        read_preferences,
-        '{"query": "q", "better": "a", "worse": "b", "weight": NaN}',
-        ":1: weight nan; a positive, finite number is needed",
-    ),
-    (
-        read_preferences,
-        '{"query": "q", "better": "a", "worse": "b", "weight": 1' + "0" * 400 + "}",
-        ':1: "weight" is too large; a finite number is needed',
-    ),
-    (
-        read_preferences,
+        read_triplets,
         '{"query": "q", "better": "a\\tz", "worse": "b"}',
-        r""":1: the "better" 'a\tz' holds a tab or a line break, which would break a row of a file""",
+        r""":1: better 'a\tz' holds a tab or a line break, which would break a row of a file""",
     ),
-    (read_preferences, "query-id\tbetter-id\tworse-id\n", ": the file holds no preferences"),
+    (
+        read_triplets,
+        "query-id\tbetter-id\tworse-id\n",
+        ": the file holds no preferences",
+    ),
     (
         read_corpus,
         '{"_id": "a", "text": ""}\n{"_id": "b" "text"}',
@@ -253,7 +203,7 @@ def test_a_file_may_be_packed_by_bzip2(tmp_path: Path) -> None:
         read_svmlight(file)
 
 
-READERS = [read_qrels, read_run, read_preferences, read_corpus, read_queries, read_svmlight]
+READERS = [read_qrels, read_run, read_corpus, read_queries, read_svmlight]
 
 
 @pytest.mark.parametrize("read", READERS)

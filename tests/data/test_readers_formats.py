@@ -14,10 +14,9 @@ from tercet.data import labelled
 from tercet.data.beir import read_beir
 from tercet.data.labelled import read_20newsgroups, read_labelled_folder
 from tercet.data.letor import read_svmlight
-from tercet.data.preference_files import read_preferences
-from tercet.data.preference_text import PreferenceTriples
-from tercet.data.preferences import Preferences
+from tercet.data.recognition import recognise
 from tercet.data.trec import read_qrels, read_run
+from tercet.data.triplets import read_triplets
 from tercet.errors import FormatError, InputError
 
 
@@ -49,18 +48,9 @@ def test_qrels_and_runs_keep_ids_as_they_are(tmp_path: Path) -> None:
     assert read_run(tmp_path / "run") == {"007": {"1e5": 2.5, "1.0e5": -0.001}}
 
 
-@pytest.mark.parametrize("header", ["", "query-id\tbetter-id\tworse-id\n"])
-def test_preferences_without_weights(tmp_path: Path, header: str) -> None:
-    (tmp_path / "f").write_text(f"{header}007\t a\t7\n\n007\t a\t7\n")
-    read = read_preferences(tmp_path / "f")
-    assert (read.qid, read.better, read.worse, read.weight) == (("007",) * 2, (" a",) * 2, ("7",) * 2, None)
-    assert read.qid[0] is read.qid[1]  # millions of rows share one string
-
-
 @pytest.mark.parametrize(
     "content",
     [
-        "q\ta\tb\t2\nq\tb\tc\t0.5\n",
         "query-id\tbetter-id\tworse-id\tweight\nq\ta\tb\t2\nq\tb\tc\t0.5\n",
         '{"worse": "b", "better": "a", "query": "q", "weight": 2}\n'
         '{"query": "q", "better": "b", "worse": "c", "weight": 0.5}',
@@ -68,27 +58,8 @@ def test_preferences_without_weights(tmp_path: Path, header: str) -> None:
 )
 def test_preferences_with_weights(tmp_path: Path, content: str) -> None:
     (tmp_path / "f").write_text(content)
-    read = read_preferences(tmp_path / "f")
-    assert (read.qid, read.better, read.worse) == (("q", "q"), ("a", "b"), ("b", "c"))
-    assert read.weight is not None
-    assert read.weight.tolist() == [2.0, 0.5]
-    with pytest.raises(ValueError, match="read-only"):
-        read.weight[0] = 1
-
-
-@pytest.mark.parametrize(
-    ("content", "weight"),
-    [
-        ("q\ta\tb\t2\t3\n", [2.0]),
-        ("query-id\tbetter-id\tworse-id\tweight\tmargin\nq\ta\tb\t2\t3\n", [2.0]),
-        ("query-id\tbetter-id\tworse-id\tmargin\nq\ta\tb\t3\n", None),
-        ('{"worse": "b", "margin": 3, "better": "a", "query": "q"}\n', None),
-    ],
-)
-def test_preferences_with_margins(tmp_path: Path, content: str, weight: list[float] | None) -> None:
-    (tmp_path / "f").write_text(content)
-    prefs = read_preferences(tmp_path / "f").rows({"q": 0}, {"a": 1, "b": 2})
-    assert prefs == Preferences([0], [1], [2], weight, [3.0])
+    assert recognise(tmp_path / "f") == "triplets"
+    assert read_triplets(tmp_path / "f").triplets == [("q", "a", "b", 2.0), ("q", "b", "c", 0.5)]
 
 
 def test_letor_lines(tmp_path: Path) -> None:
@@ -275,14 +246,3 @@ def test_20newsgroups_has_bounds_and_no_repeats(tmp_path: Path, monkeypatch: pyt
         read_20newsgroups(file)
     with pytest.raises(FormatError, match=r"20news-bydate-train: there is no such folder"):
         read_20newsgroups(tmp_path)
-
-
-def test_preferences_become_row_numbers():
-    triples = PreferenceTriples(("q2", "q1"), ("a", "c"), ("b", "a"), np.array([1.0, 2.0]))
-    prefs = triples.rows({"q1": 0, "q2": 1}, {"a": 5, "b": 6, "c": 7})
-    assert prefs.query.tolist() == [1, 0]
-    assert prefs.better.tolist() == [5, 7]
-    assert prefs.worse.tolist() == [6, 5]
-    assert prefs.weight.tolist() == [1.0, 2.0]
-    with pytest.raises(InputError, match=r"worse\[0\] is 'b', an id without a row"):
-        triples.rows({"q1": 0, "q2": 1}, {"a": 5, "c": 7})

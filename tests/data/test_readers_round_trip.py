@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 
 from tercet.data.beir import read_beir, write_beir
 from tercet.data.letor import read_svmlight
-from tercet.data.preference_files import read_preferences, write_preferences
-from tercet.data.preference_text import PreferenceTriples
 from tercet.data.trec import read_qrels, read_run, write_qrels, write_run
 from tercet.errors import InputError
 
@@ -90,29 +88,6 @@ def test_a_text_of_blanks_alone_stays(tmp_path: Path) -> None:
 
 @QUICK
 @given(
-    rows=st.lists(st.tuples(IDS, IDS, IDS).filter(lambda row: row[1] != row[2]), min_size=1, max_size=6),
-    given=st.sets(st.sampled_from(["weight", "margin"])),
-    name=NAMES,
-    draw=st.data(),
-)
-def test_preferences(rows: list[tuple[str, str, str]], given: set[str], name: str, draw: st.DataObject) -> None:
-    positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
-    drawn = st.lists(positive, min_size=len(rows), max_size=len(rows))
-    numbers = {one: np.array(draw.draw(drawn)) for one in sorted(given)}
-    qid, better, worse = zip(*rows, strict=True)
-    with new_file(name) as file:
-        write_preferences(file, PreferenceTriples(qid, better, worse, **numbers))
-        read = read_preferences(file)
-    assert (read.qid, read.better, read.worse) == (qid, better, worse)
-    assert len(read) == len(rows)
-    assert read.numbers().keys() == given
-    for one, column in read.numbers().items():
-        assert column.dtype == np.float64
-        assert column.tolist() == numbers[one].tolist()
-
-
-@QUICK
-@given(
     rows=st.lists(
         st.tuples(
             SCORES,
@@ -163,11 +138,7 @@ def test_trec_refuses_to_write_ids_it_could_not_read(tmp_path: Path, bad: str) -
 
 
 @pytest.mark.parametrize("bad", BAD_IDS)
-@pytest.mark.parametrize("name", ["f.tsv", "f.jsonl"])
-def test_preferences_and_beir_refuse_to_write_ids_they_could_not_read(tmp_path: Path, bad: str, name: str) -> None:
-    for ids in [(bad, "b", "c"), ("a", bad, "c"), ("a", "b", bad)]:
-        with pytest.raises(InputError, match=r"cannot write: the (query id|better|worse)"):
-            write_preferences(tmp_path / name, PreferenceTriples(*[(one,) for one in ids]))
+def test_beir_refuses_to_write_ids_it_could_not_read(tmp_path: Path, bad: str) -> None:
     with pytest.raises(InputError, match="cannot write: the document id"):
         write_beir(tmp_path / "new", {bad: "text"}, {"q": "text"}, {"train": {"q": {bad: 1}}})
     with pytest.raises(InputError, match="cannot write: the query id"):
@@ -215,20 +186,9 @@ def test_nothing_to_write_is_an_error_and_leaves_no_file(tmp_path: Path) -> None
         write_run(tmp_path / "f", {"q": {}})
     with pytest.raises(InputError, match="there are no judgements"):
         write_qrels(tmp_path / "f", {})
-    with pytest.raises(InputError, match="there are no preferences"):
-        write_preferences(tmp_path / "f", PreferenceTriples((), (), ()))
     with pytest.raises(InputError, match="score nan of query 'q', document 'd'; it must be finite"):
         write_run(tmp_path / "f", {"q": {"d": float("nan")}})
     for score in (None, "x", 10**400):
         with pytest.raises(InputError, match=r"score .* of query 'q', document 'd'; it must be finite"):
             write_run(tmp_path / "f", {"q": {"d": score}})
-    with pytest.raises(InputError, match=r"weight -1\.0 of preference 1 is not positive"):
-        write_preferences(tmp_path / "f", PreferenceTriples(("q", "q"), ("a", "b"), ("b", "a"), np.array([1, -1.0])))
-    with pytest.raises(InputError, match="preference 0 has 'a' as better and as worse"):
-        write_preferences(tmp_path / "f", PreferenceTriples(("q",), ("a",), ("a",)))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_triples_must_have_one_of_each() -> None:
-    with pytest.raises(InputError, match="found qid 2, better 1, worse 1"):
-        PreferenceTriples(("a", "b"), ("c",), ("d",))

@@ -174,26 +174,18 @@ def test_a_model_takes_only_what_is_of_its_kind(model, held):
 # -- names and ids ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "text", ["a b\nc\n\nd", "2 c\n1\ta b\n 3  d \n", "﻿1 a b\r\n2 c\r\n3 d"], ids=["in order", "by id", "a mark"]
-)
-def test_feature_names_in_both_forms(text, tmp_path):
-    (tmp_path / "names.txt").write_text(text, newline="")
+@pytest.mark.parametrize("text", ["a b\nc\n\nd", "\ufeffa b\r\n c\r\nd\r\n"])
+def test_feature_names_are_read_line_by_line(text, tmp_path):
+    (tmp_path / "names.txt").write_text(text, newline="", encoding="utf-8")
     assert read_feature_names(tmp_path / "names.txt", 3) == ("a b", "c", "d")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "names.txt: the file holds no names"),
-        ("a\nb", "names.txt: 2 names for 3 features; feature 3 has none"),
-        ("1 a\n3 c", "feature 2 has none"),
-        ("a\nb\nc\nd", "names.txt:4: name 'd' of feature 4; there are features 1 to 3"),
-        ("0 a", "names.txt:1: name 'a' of feature 0; there are features 1 to 3"),
-        ("1 a\n1 b", "names.txt:2: feature 1 again; line 1 names it already"),
-        ("1 a\n2 a", "names.txt:2: name 'a' again; line 1 has it already"),
-        ("1 a\nb", "names.txt:2: 'b'; the first line has an id and a name, so every line needs both"),
-        ("9" * 30 + " a", "within 64 bits"),
+        ("a\nb", "names.txt: 2 names for 3 features"),
+        ("a\nb\nc\nd", "names.txt: 4 names for 3 features"),
+        ("a\nb\na", "names.txt:3: name 'a' again; line 1 has it already"),
     ],
 )
 def test_wrong_names_are_refused_with_their_line(text, message, tmp_path):

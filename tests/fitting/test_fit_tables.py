@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 
 import tercet as tc
-from tercet.data import PreferenceTriples
 from tercet.errors import InputError
 
 ANIMALS = {"a": "cats purr", "b": "dogs bark", "c": "fish swim"}
@@ -67,11 +66,10 @@ def test_judgements_in_any_form(docs, queries, qrels, judged):
     [
         [{"query": q, "better": b, "worse": w, "by": "me"} for q, b, w in TRIPLETS],
         pd.DataFrame(TRIPLETS, columns=["query_id", "winner", "loser"]),
-        PreferenceTriples(*(tuple(side) for side in zip(*TRIPLETS, strict=True))),
         iter([(QUERIES[q], b, w) for q, b, w in TRIPLETS]),
         np.array(TRIPLETS),
     ],
-    ids=["records", "pandas", "triples", "query-texts", "array"],
+    ids=["records", "pandas", "query-texts", "array"],
 )
 def test_threes_in_any_form(triplets, preferred):
     assert ranking(fit(PRODUCTS, QUERIES, preferences=triplets)) == preferred

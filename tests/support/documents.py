@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -18,11 +19,8 @@ from support.linked_corpus import write_linked_corpus
 from support.random_data import random_preferences, random_texts
 from tercet.data import (
     Impression,
-    PreferenceTriples,
     write_beir,
-    write_clicks,
     write_letor,
-    write_preferences,
     write_qrels,
     write_run,
 )
@@ -120,7 +118,7 @@ def write_data(folder: Path) -> None:
         write_run(folder / f"{name}.trec", run)
     shown = [tuple(ids[d] for d in rng.choice(80, 5, replace=False)) for _ in range(300)]
     log = [Impression(text, one, one[2:3]) for one, text in zip(shown, list(corpus.queries.values()) * 5, strict=True)]
-    write_clicks(folder / "clicks.jsonl", log)
+    (folder / "clicks.jsonl").write_text("".join(json.dumps(one._asdict()) + "\n" for one in log))
     write_triplets(folder, corpus)
     write_tables(folder, corpus)
     for name, seed in (("train", 1), ("vali", 2), ("test", 3), ("new", 4), ("big", 5)):
@@ -149,7 +147,9 @@ def write_triplets(folder: Path, corpus: Corpus) -> None:
     columns = [list(column) for column in zip(*made_triplets(corpus), strict=True)]
     (folder / "preferences").mkdir()
     for path in (folder / "preferences.tsv", folder / "log.tsv", folder / "preferences" / "log.tsv"):
-        write_preferences(path, PreferenceTriples(*columns))
+        path.write_text(
+            "".join("\t".join(row) + "\n" for row in [("query", "better", "worse"), *made_triplets(corpus)])
+        )
     pyarrow.parquet.write_table(pyarrow.table(columns, ("query", "better", "worse")), folder / "more.parquet")
 
 

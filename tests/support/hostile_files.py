@@ -148,7 +148,9 @@ def _long_number(folder: Path, megabytes: int) -> Path:
 
 
 def _preferences_of_clicks(path: Path) -> Any:
-    return [click_preferences(impression.shown, impression.clicked) for impression in data.iter_clicks(path)]
+    return [
+        click_preferences(impression.shown, impression.clicked) for impression in data.read_click_log(path).impressions
+    ]
 
 
 def _judged_by_text(path: Path) -> Any:
@@ -157,7 +159,7 @@ def _judged_by_text(path: Path) -> Any:
 
 ATTACKS = {
     "a list of clicks, half of it clicked": Attack(_clicks, _preferences_of_clicks, None, 20_000, 130_000),
-    "a list that shows an id twice": Attack(_repeated_id, data.read_clicks, "is shown twice", 50_000, 250_000),
+    "a list that shows an id twice": Attack(_repeated_id, data.read_click_log, "is shown twice", 50_000, 250_000),
     "a JSON key twice": Attack(_repeated_key, lambda path: list(data.iter_rows(path)), "occurs twice", 50_000, 250_000),
     "JSON arrays inside each other": Attack(_deep_json, data.read_table, "nested deeper than 100", 10_000, 5_000_000),
     "a JSON array of numbers": Attack(_many_values, data.read_table, "more than 262,144 elements", 3, 15),
@@ -171,14 +173,12 @@ ATTACKS = {
     "a gzip bomb": Attack(
         _gzip_bomb, lambda path: sum(1 for _ in data.iter_rows(path)), "more than 100 times", 120, 3_000
     ),
-    "a bzip2 bomb": Attack(
-        _bzip2_bomb, lambda path: sum(1 for _ in data.iter_qrels(path)), "more than 100 times", 120, 3_000
-    ),
+    "a bzip2 bomb": Attack(_bzip2_bomb, data.read_qrels, "more than 100 times", 120, 3_000),
     "a packed text in a labelled folder": Attack(
         _packed_text, data.read_labelled_folder, "longer than 16,777,216 bytes", 40, 8_000
     ),
-    "a tar header": Attack(_tar_header, data.read_20newsgroups, "a header of the tar archive has", 40, 3_000),
-    "tar headers of headers": Attack(_tar_chain, data.read_20newsgroups, "no posts", 2_000, 100_000),
+    "a tar header": Attack(_tar_header, data.read_20newsgroups, "a header of 41,943,040 bytes", 40, 3_000),
+    "tar headers of headers": Attack(_tar_chain, data.read_20newsgroups, "broken", 2_000, 100_000),
     "a key of its own in each row": Attack(_key_a_row, data.read_table, "10,001 columns or more", 12_000, 1_000_000),
     "a wide row before narrow ones": Attack(_wide_then_narrow, data.read_corpus, None, 3_000, 100_000),
     "many queries of one text": Attack(_one_text, _judged_by_text, "5,000 queries have the text 'tea'", 1_000, 100_000),

@@ -38,10 +38,9 @@ from tercet.cli.options import (
 from tercet.cli.rankers import TERM_PAIR_RANKER
 from tercet.cli.terminal import echo
 from tercet.data import JudgedTexts
-from tercet.data.link_tables import LINK_FILE_ENDINGS, read_links
-from tercet.data.preference_files import preference_paths
+from tercet.data.link_tables import read_links
 from tercet.data.taught import TaughtFile, is_taught, read_taught
-from tercet.data.triplets import Triplet, read_triplets
+from tercet.data.triplets import Triplet, read_triplets, table_paths
 from tercet.errors import InputError
 from tercet.fitting import TextModel, fit_labelled, fit_linked
 from tercet.fitting import fit as fit_judged
@@ -263,7 +262,7 @@ def _field_weights(fields: tuple[str, ...]) -> dict[str, float]:
 def _read_links(paths: tuple[Path, ...], texts: JudgedTexts) -> dict[str, list[str]]:
     """Read the links of all files between known documents."""
     links: dict[str, list[str]] = {}
-    for path in preference_paths(paths, LINK_FILE_ENDINGS):
+    for path in table_paths(paths):
         with naming_table_options():
             part = read_links(path, texts.docs, **evidence_settings(path))
         echo(f"{path}: {part.form}")
@@ -291,14 +290,10 @@ def _read_triplets(paths: tuple[Path, ...], texts: JudgedTexts) -> list[Triplet]
     triplets: list[Triplet] = []
     # Queries named by their texts in judgements are not a complete list.
     queries = None if all(qid == text for qid, text in texts.queries.items()) else texts.queries
-    for path in preference_paths(paths):
+    for path in table_paths(paths):
         with naming_table_options():
             part = read_triplets(path, queries, texts.docs, **evidence_settings(path))
         echo(f"{path}: {part.form}")
-        if part.has_margins:
-            echo(
-                f"note: texts are learned from triplets and their weights; the margins of {path} are left out", err=True
-            )
         triplets += part.triplets
     echo("1 preference" if len(triplets) == 1 else f"{len(triplets):,} preferences")
     return triplets

@@ -13,7 +13,6 @@ import click
 
 from tercet import __version__
 from tercet.cli.groups import LazyGroup, examples
-from tercet.cli.progress import show_reading
 from tercet.cli.terminal import echo
 from tercet.errors import TercetError
 
@@ -100,14 +99,12 @@ class Tercet(LazyGroup):
 )
 @click.version_option(__version__, prog_name="tercet")
 @click.option("--traceback", is_flag=True, help="Show the traceback of an error.")
-@click.pass_context
-def cli(context: click.Context, traceback: bool) -> None:
+def cli(traceback: bool) -> None:
     """Learn to rank from preferences: a query, a better document, a worse one.
 
     DATA is a table of documents (CSV, TSV, JSONL, Parquet), a BEIR folder, a folder of labelled texts or the 20
     Newsgroups archive. LETOR files have the group letor.
     """
-    context.with_resource(show_reading())
 
 
 @click.group(

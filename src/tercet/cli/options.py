@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from tercet.adapters.ir_datasets import PREFIX
 from tercet.cli.project import Project
 from tercet.cli.terminal import echo
-from tercet.data.judgements import UNKNOWN_ID
+from tercet.data.cells import UNKNOWN_ID
 from tercet.data.roles import ColumnsError, TableSettings
 from tercet.data.tables import DELIMITER_PROBLEM, ENCODING_PROBLEM, BadRows
 from tercet.errors import FormatError, InputError

@@ -7,7 +7,6 @@ from tercet._lazy import lazy_names
 if TYPE_CHECKING:
     from tercet.data.beir import JudgedTexts as JudgedTexts
     from tercet.data.beir import iter_corpus as iter_corpus
-    from tercet.data.beir import iter_queries as iter_queries
     from tercet.data.beir import read_beir as read_beir
     from tercet.data.beir import read_corpus as read_corpus
     from tercet.data.beir import read_queries as read_queries
@@ -15,9 +14,6 @@ if TYPE_CHECKING:
     from tercet.data.click_tables import read_click_log as read_click_log
     from tercet.data.clicks import ClickLog as ClickLog
     from tercet.data.clicks import Impression as Impression
-    from tercet.data.clicks import iter_clicks as iter_clicks
-    from tercet.data.clicks import read_clicks as read_clicks
-    from tercet.data.clicks import write_clicks as write_clicks
     from tercet.data.documents import Documents as Documents
     from tercet.data.documents import as_documents as as_documents
     from tercet.data.documents import read_table as read_table
@@ -28,22 +24,17 @@ if TYPE_CHECKING:
     from tercet.data.letor import LetorData as LetorData
     from tercet.data.letor import LetorStream as LetorStream
     from tercet.data.letor import SvmlightData as SvmlightData
-    from tercet.data.letor import iter_letor as iter_letor
     from tercet.data.letor import read_letor as read_letor
     from tercet.data.letor import read_svmlight as read_svmlight
     from tercet.data.letor_folds import LetorFold as LetorFold
     from tercet.data.letor_folds import query_folds as query_folds
     from tercet.data.letor_folds import read_letor_folds as read_letor_folds
     from tercet.data.letor_writing import write_letor as write_letor
-    from tercet.data.lines import watch_reading as watch_reading
     from tercet.data.link_tables import ReadLinks as ReadLinks
     from tercet.data.link_tables import read_links as read_links
     from tercet.data.own_vectors import OwnVectors as OwnVectors
     from tercet.data.own_vectors import as_own_vectors as as_own_vectors
     from tercet.data.own_vectors import read_own_vectors as read_own_vectors
-    from tercet.data.preference_files import read_preferences as read_preferences
-    from tercet.data.preference_files import write_preferences as write_preferences
-    from tercet.data.preference_text import PreferenceTriples as PreferenceTriples
     from tercet.data.preferences import Preferences as Preferences
     from tercet.data.recognition import recognise as recognise
     from tercet.data.sampling import JudgementSampler as JudgementSampler
@@ -51,12 +42,12 @@ if TYPE_CHECKING:
     from tercet.data.stored_rows import open_rows as open_rows
     from tercet.data.stored_rows import write_rows as write_rows
     from tercet.data.tables import iter_rows as iter_rows
-    from tercet.data.trec import iter_qrels as iter_qrels
-    from tercet.data.trec import iter_run as iter_run
     from tercet.data.trec import read_qrels as read_qrels
     from tercet.data.trec import read_run as read_run
     from tercet.data.trec import write_qrels as write_qrels
     from tercet.data.trec import write_run as write_run
+    from tercet.data.triplets import ReadTriplets as ReadTriplets
+    from tercet.data.triplets import read_triplets as read_triplets
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
@@ -64,14 +55,13 @@ else:
             "tercet.data.beir": (
                 "JudgedTexts",
                 "iter_corpus",
-                "iter_queries",
                 "read_beir",
                 "read_corpus",
                 "read_queries",
                 "write_beir",
             ),
             "tercet.data.click_tables": ("read_click_log",),
-            "tercet.data.clicks": ("ClickLog", "Impression", "iter_clicks", "read_clicks", "write_clicks"),
+            "tercet.data.clicks": ("ClickLog", "Impression"),
             "tercet.data.documents": ("Documents", "as_documents", "read_table"),
             "tercet.data.feature_names": ("read_feature_names",),
             "tercet.data.labelled": ("LabelledTexts", "read_20newsgroups", "read_labelled_folder"),
@@ -79,7 +69,6 @@ else:
                 "LetorData",
                 "LetorStream",
                 "SvmlightData",
-                "iter_letor",
                 "read_letor",
                 "read_svmlight",
             ),
@@ -87,14 +76,12 @@ else:
             "tercet.data.letor_writing": ("write_letor",),
             "tercet.data.link_tables": ("ReadLinks", "read_links"),
             "tercet.data.own_vectors": ("OwnVectors", "as_own_vectors", "read_own_vectors"),
-            "tercet.data.preference_files": ("read_preferences", "write_preferences"),
-            "tercet.data.preference_text": ("PreferenceTriples",),
             "tercet.data.preferences": ("Preferences",),
             "tercet.data.recognition": ("recognise",),
             "tercet.data.sampling": ("JudgementSampler", "LabelSampler"),
             "tercet.data.stored_rows": ("open_rows", "write_rows"),
             "tercet.data.tables": ("iter_rows",),
-            "tercet.data.trec": ("iter_qrels", "iter_run", "read_qrels", "read_run", "write_qrels", "write_run"),
-            "tercet.data.lines": ("watch_reading",),
+            "tercet.data.trec": ("read_qrels", "read_run", "write_qrels", "write_run"),
+            "tercet.data.triplets": ("ReadTriplets", "read_triplets"),
         },
     )

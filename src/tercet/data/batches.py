@@ -1,8 +1,4 @@
-"""Columns of a table, many rows at once; single rows only where something is wrong with one.
-
-A reader checks whole columns, without line numbers. Where a check fails, the reader begins again with one row at a
-time, and the row that fails is named with its line.
-"""
+"""Columns of a table, many rows at once; a check that fails on a column is repeated row by row, to name the line."""
 
 from __future__ import annotations
 
@@ -29,16 +25,16 @@ Column = Sequence[Value]
 
 
 class Irregular(Exception):
-    """A table that cannot be read by whole columns; the row reader says what is wrong, or reads the table."""
+    """A table for the row reader: a row is wrong, or the text has another form."""
 
 
 class ColumnBatch(NamedTuple):
-    """Rows of some columns, in the order of the names that were asked for.
+    """Rows of some columns.
 
     Attributes
     ----------
-    number : line of the row, where the batch is one row; else 0
-    columns : values of each column; text that is empty is None
+    number : line of a single row; 0 for many rows
+    columns : values of each column asked for; empty text is None
     """
 
     number: int
@@ -70,7 +66,7 @@ class Conversion(Generic[T]):
 
 
 def plain_ids(cells: Column) -> bool:
-    """Return True where all cells are texts that can be ids, by one look at all of them."""
+    """Return True if all cells are texts and valid ids."""
     if None in cells or not set(map(type, cells)) <= {str}:
         return False
     joined = "".join(cells)  # type: ignore[arg-type]
@@ -82,7 +78,7 @@ Batches = Iterator[ColumnBatch]
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Look for no garbage meanwhile: a reader makes millions of objects, and none of them in cycles."""
+    """Pause the garbage collector: a reader makes millions of objects without cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -95,10 +91,7 @@ def collector_paused() -> Iterator[None]:
 def gathered(
     table: DataTable, names: Sequence[str], gather: Callable[[Batches, Refused | None], T], refused: Refused | None
 ) -> T:
-    """Return ``gather(batches, refused)``: by whole columns, or row by row where a row is wrong.
-
-    `gather` must begin anew each time. Bad rows are refused only when rows come one by one.
-    """
+    """Return ``gather(batches, refused)``: by whole columns, or row by row after an error, from the first row again."""
     try:
         return gather(column_batches(table, names), None)
     except (Irregular, FormatError):
@@ -107,7 +100,7 @@ def gathered(
 
 
 def column_batches(table: DataTable, names: Sequence[str]) -> Batches:
-    """Yield batches of many rows; `Irregular` or `FormatError` where rows must be read one by one."""
+    """Yield batches of many rows; raise `Irregular` or `FormatError` for tables that need the row reader."""
     if isinstance(table, CsvTable):
         yield from _text_batches(table, names)
         return
@@ -152,7 +145,7 @@ def _none_for_empty(cells: tuple[str, ...]) -> Column:
 
 
 def _lines(path: FilePath, encoding: str) -> Iterator[str]:
-    """Lines with their ends, without the carriage returns before them."""
+    """Yield lines with their ends; carriage returns are removed."""
     return chain.from_iterable(_blocks_of_lines(path, encoding))
 
 

@@ -42,14 +42,13 @@ LAYOUT = "a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/*.tsv, plain
 
 @dataclass(frozen=True)
 class JudgedTexts:
-    """Documents, queries and judgements, each in the order they were read.
+    """Documents, queries and judgements in file order.
 
     Attributes
     ----------
-    docs : ``{doc_id: text}``, title and text joined by a line break when there is a title; what `read_beir` reads are
-        `Documents`, which carry the other keys, too
+    docs : ``{doc_id: text}``; the text is title and text, joined by a line break. `read_beir` returns `Documents`
     queries : ``{qid: text}``
-    qrels : ``{split: {qid: {doc_id: grade}}}``, a split being a file of the folder ``qrels``
+    qrels : ``{split: {qid: {doc_id: grade}}}``; a split is a file of the folder ``qrels``
 
     Examples
     --------
@@ -79,7 +78,7 @@ class JudgedTexts:
 
 
 def read_beir(folder: FilePath) -> JudgedTexts:
-    """Read a BEIR folder and check that every judgement names a query and a document of it.
+    """Read a BEIR folder and check the ids of all judgements.
 
     Parameters
     ----------
@@ -113,7 +112,7 @@ def read_beir(folder: FilePath) -> JudgedTexts:
 
 
 def plain_or_packed(folder: Path, name: str) -> Path:
-    """Return the file of that name, or of that name with ``.gz``; neither and both are errors."""
+    """Return the file of a name, plain or with ``.gz``; neither and both are errors."""
     files = [file for file in (folder / name, folder / f"{name}.gz") if file.is_file()]
     if len(files) == 2:
         raise FormatError(folder, None, f"both {name} and {name}.gz are here; remove one of them")
@@ -144,23 +143,19 @@ def _known(
 
 
 def unknown_query(qid: str) -> str:
-    """Say that a judgement names a query that there is not."""
+    """Say that a judgement names an unknown query."""
     return f"query {qid!r} is judged here and is not in queries.jsonl"
 
 
 def unknown_document(doc_id: str) -> str:
-    """Say that a judgement names a document that there is not."""
+    """Say that a judgement names an unknown document."""
     return f"document {doc_id!r} is judged here and is not in corpus.jsonl"
 
 
 def read_corpus(path: FilePath) -> Documents:
     """Read ``corpus.jsonl``: one object a line with ``_id``, ``text`` and perhaps ``title``.
 
-    Other keys are stored fields; those of an object, such as ``metadata``, as ``metadata.url``.
-
-    Returns
-    -------
-    Documents in file order. A text may be empty; an id may occur once.
+    Other keys are stored fields, keys of inner objects as ``metadata.url``. A text may be empty; an id occurs once.
 
     Examples
     --------
@@ -174,7 +169,7 @@ def read_corpus(path: FilePath) -> Documents:
     """
     ids: list[str] = []
     gathered = GatheredColumns(("text",))
-    for doc_id, record in _unrepeated(path, records_of(path)):
+    for doc_id, record in _unrepeated(path, _records_of(path)):
         ids.append(doc_id)
         gathered.add(record, partial(FormatError, path, None))
     if not ids:
@@ -184,7 +179,7 @@ def read_corpus(path: FilePath) -> Documents:
 
 
 def iter_corpus(path: FilePath) -> Iterator[tuple[str, str]]:
-    """Yield id and text of each document as it is read; only the ids stay in memory, to find one that comes back.
+    """Yield id and text of each document; only ids stay in memory, to find repeated ids.
 
     Examples
     --------
@@ -195,23 +190,17 @@ def iter_corpus(path: FilePath) -> Iterator[tuple[str, str]]:
     ...     list(iter_corpus(file))
     [('1e5', 'A spy.')]
     """
-    return _unrepeated(path, documents_of(path))
+    return _unrepeated(path, ((line, doc_id, _text_of(record)) for line, doc_id, record in _records_of(path)))
 
 
 def iter_corpus_with_fields(path: FilePath) -> Iterator[tuple[str, str, Record]]:
     """Yield id, text and stored fields of each document."""
-    for doc_id, record in _unrepeated(path, records_of(path)):
+    for doc_id, record in _unrepeated(path, _records_of(path)):
         stored_fields = {name: value for name, value in record.items() if name not in _TEXTS}
         yield doc_id, _text_of(record), stored_fields
 
 
-def documents_of(path: FilePath) -> Iterator[tuple[int, str, str]]:
-    """Yield line, id and text of each document of ``corpus.jsonl``; an id may come back."""
-    for line, doc_id, record in records_of(path):
-        yield line, doc_id, _text_of(record)
-
-
-def records_of(path: FilePath) -> Iterator[tuple[int, str, Record]]:
+def _records_of(path: FilePath) -> Iterator[tuple[int, str, Record]]:
     """Yield line, id and the other keys of each document of ``corpus.jsonl``; an id may come back."""
 
     def parse(text: str, line: int) -> tuple[str, Record]:
@@ -234,7 +223,7 @@ def _text_of(record: Record) -> str:
 
 
 def read_queries(path: FilePath) -> dict[str, str]:
-    """Read ``queries.jsonl``: one object a line with ``_id`` and a ``text`` that is not empty.
+    """Read ``queries.jsonl``: one object a line with ``_id`` and a nonempty ``text``.
 
     Examples
     --------
@@ -245,28 +234,13 @@ def read_queries(path: FilePath) -> dict[str, str]:
     ...     read_queries(file)
     {'1e5': 'avocado eyes'}
     """
-    queries = dict(iter_queries(path))
+    queries = dict(_unrepeated(path, _queries_of(path)))
     if not queries:
         raise FormatError(path, None, NO_QUERIES)
     return queries
 
 
-def iter_queries(path: FilePath) -> Iterator[tuple[str, str]]:
-    """Yield id and text of each query as it is read; only the ids stay in memory, to find one that comes back.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from tercet.data import write_beir
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_beir(folder, {"a": "green tea"}, {"q": "tea"}, {"train": {"q": {"a": 1}}})
-    ...     list(iter_queries(f"{folder}/queries.jsonl"))
-    [('q', 'tea')]
-    """
-    return _unrepeated(path, queries_of(path))
-
-
-def queries_of(path: FilePath) -> Iterator[tuple[int, str, str]]:
+def _queries_of(path: FilePath) -> Iterator[tuple[int, str, str]]:
     """Yield line, id and text of each query of ``queries.jsonl``; an id may come back."""
 
     def parse(text: str, line: int) -> tuple[str, str]:
@@ -301,11 +275,11 @@ def write_beir(
     queries: Mapping[str, str],
     qrels: Mapping[str, Mapping[str, Mapping[str, int]]],
 ) -> None:
-    """Write a BEIR folder that `read_beir` reads back unchanged.
+    """Write a BEIR folder; `read_beir` reads the same texts and judgements back.
 
     Parameters
     ----------
-    folder : new or empty; anything in it is an error, since an old split would be read with the new ones
+    folder : new or empty; old splits would be read with the new ones
     docs, queries : id -> text
     qrels : ``{split: {qid: {doc_id: grade}}}``; a split becomes the file ``qrels/<split>.tsv``
 

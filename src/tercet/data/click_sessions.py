@@ -1,4 +1,4 @@
-"""Sessions of a click log that no person made, by rules that anyone can check."""
+"""Sessions of a click log that are left out as machines, by two simple rules."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class OddSession:
     Attributes
     ----------
     name : the session
-    n_lists, n_shown, n_clicked : its lists, the documents in them, and those of them that were clicked
-    reason : why it is left out
+    n_lists, n_shown, n_clicked : numbers of lists, of documents shown, and of documents clicked
+    reason : the rule
     """
 
     name: str
@@ -32,15 +32,7 @@ class OddSession:
 
 
 def oddness(n_lists: int, n_shown: int, n_clicked: int, usual_lists: Callable[[], float]) -> str | None:
-    """Why no person made a session of so many lists, documents shown and clicks; None where one may have.
-
-    ``usual_lists`` gives the number of lists of the median session, and is asked only where that matters.
-
-    Examples
-    --------
-    >>> oddness(1, 10, 9, lambda: 1.0), oddness(500, 5000, 400, lambda: 2.0), oddness(500, 5000, 400, lambda: 30.0)
-    ('clicks everything', 'comes too often', None)
-    """
+    """Return the rule that leaves a session out, or None; ``usual_lists`` returns the median number of lists."""
     if n_shown >= FEWEST_SHOWN and n_clicked >= CLICKED_SHARE * n_shown:
         return "clicks everything"
     if n_lists > MOST_LISTS and n_lists > TIMES_THE_MEDIAN * usual_lists():
@@ -48,59 +40,14 @@ def oddness(n_lists: int, n_shown: int, n_clicked: int, usual_lists: Callable[[]
     return None
 
 
-class SessionCounts:
-    """What sessions did so far, as lists come.
-
-    Attributes
-    ----------
-    seen : lists, documents shown and clicks of each session
-    odd : sessions that no person made, by what they had done at some time
-
-    Examples
-    --------
-    >>> counts = SessionCounts()
-    >>> counts.note("s1", 10, 2), counts.note("s2", 10, 9), counts.note("s2", 10, 0)
-    (False, True, True)
-    """
-
-    def __init__(self) -> None:
-        self.odd: set[str] = set()
-        self.seen: dict[str, list[int]] = {}
-        self._sizes: Counter[int] = Counter()  # sessions that have so many lists
-
-    def note(self, session: str, n_shown: int, n_clicked: int) -> bool:
-        """Take in a list of a session; whether it is odd now."""
-        seen = self.seen.setdefault(session, [0, 0, 0])
-        self._sizes[seen[0]] -= 1
-        seen[0], seen[1], seen[2] = seen[0] + 1, seen[1] + n_shown, seen[2] + n_clicked
-        self._sizes[seen[0]] += 1
-        if session not in self.odd and oddness(seen[0], seen[1], seen[2], self._median) is not None:
-            self.odd.add(session)
-        return session in self.odd
-
-    def _median(self) -> float:
-        half, n_sessions = 0, len(self.seen)
-        for size in sorted(self._sizes):
-            half += max(0, self._sizes[size])
-            if 2 * half >= n_sessions:
-                return float(size)
-        return 0.0
-
-
 def odd_sessions(log: ClickLog) -> list[OddSession]:
-    """The sessions that are left out, those with most lists first.
+    """Return the sessions to leave out, by falling number of lists.
 
-    A session clicks everything when it clicked `CLICKED_SHARE` of at least `FEWEST_SHOWN` documents shown. It comes too
-    often when it has more than `MOST_LISTS` lists, and `TIMES_THE_MEDIAN` times as many as the median session. Without
-    sessions, each list is one of its own.
-
-    Examples
-    --------
-    >>> from tercet.data import Impression
-    >>> docs = tuple("abcdefghij")
-    >>> log = ClickLog((Impression("tea", docs, docs), Impression("tea", docs, ("a",))), sessions=("s1", "s2"))
-    >>> [(odd.name, odd.reason) for odd in odd_sessions(log)]
-    [('s1', 'clicks everything')]
+    A session clicks everything when at least `CLICKED_SHARE` of at least `FEWEST_SHOWN` documents shown were clicked.
+    A
+    session comes too often with more than `MOST_LISTS` lists, and more than `TIMES_THE_MEDIAN` times the median.
+    Without
+    sessions, each list is a session.
     """
     sessions = _names(log)
     lists = Counter(sessions)
@@ -119,7 +66,7 @@ def odd_sessions(log: ClickLog) -> list[OddSession]:
 
 
 def without_odd_sessions(log: ClickLog, odd: list[OddSession] | None = None) -> ClickLog:
-    """A log without the lists of sessions that no person made, with a note on them; as it is where all would go."""
+    """Return the log without odd sessions, with a note on them; unchanged if nothing would remain."""
     odd = odd_sessions(log) if odd is None else odd
     left_out = {one.name for one in odd}
     kept = [row for row, session in enumerate(_names(log)) if session not in left_out]

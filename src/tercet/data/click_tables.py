@@ -1,6 +1,6 @@
-"""Click logs as they are kept: a row for each list, for each document shown, or for each event, as OpenSearch's UBI.
+"""Click logs in tables: a row for each list, for each document shown, or for each event, and OpenSearch's UBI.
 
-Columns are found by their names (`roles`), or named. Lists come in the order of time where all of them have one.
+Columns are found by their names (`roles`), or named. Lists are sorted by time if all lists have a time.
 """
 
 from __future__ import annotations
@@ -14,16 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tercet.data.batches import Batches, Conversion, collector_paused, gathered
-from tercet.data.clicks import (
-    CLICK_HEADER,
-    ClickLog,
-    Impression,
-    impression_problem,
-    impressions_of,
-)
-from tercet.data.documents import id_in, ids_in
-from tercet.data.frames import as_table, key_id, plain_shown
-from tercet.data.judgements import Columns, query_in
+from tercet.data.cells import Columns, Row, id_in, ids_in, position_in, query_in, read_rows, truth_in
+from tercet.data.clicks import ClickLog, Impression, impression_problem
+from tercet.data.frames import MemoryTable, as_table, plain_shown
 from tercet.data.lines import FilePath, Refused, load_json, refuse
 from tercet.data.roles import RoleGuess, find_roles, guess_roles, kind_of_click_log, plain_name
 from tercet.data.shown_lists import (
@@ -32,19 +25,16 @@ from tercet.data.shown_lists import (
     PlacedList,
     ShownLists,
     Times,
-    checked_log,
     log_in_order,
     session_in,
 )
-from tercet.data.tables import DataTable, encoding_of, first_line, is_parquet, open_table, text_lines
+from tercet.data.tables import DataTable, open_table
 from tercet.data.ubi import ATTRIBUTES, INTERLEAVED, ubi_tables
-from tercet.data.values import Record, Value, number_in
+from tercet.data.values import Record, Value
 from tercet.errors import FormatError, InputError
 
 CLICK_ACTIONS = frozenset(("click", "clicked", "click_through", "item_click", "product_click", "result_click"))
 SHOW_ACTIONS = frozenset(("impression", "shown", "view", "item_impression", "product_impression", "result_impression"))
-YES = frozenset(("1", "true", "t", "yes", "y", "ja", "j", "oui", "si", "sí", "sim"))
-NO = frozenset(("0", "false", "f", "no", "n", "nein", "non", "não"))
 
 
 def read_click_log(
@@ -59,20 +49,19 @@ def read_click_log(
 
     Parameters
     ----------
-    path : a file: a click file (`read_clicks`), or a table with a row for each list (query, shown, clicked), for each
-        document shown (query, document, clicked, position, session or search, time) or for each event (query, document,
-        action); or, of OpenSearch's UBI, a folder with files of its queries and its events, or two files
+    path : a table with a row for each list (query, shown, clicked), for each document shown (query, document,
+        clicked, position, session or search, time) or for each event (query, document, action); or UBI: a folder with
+        files of queries and of events, or two files
     columns : role -> column, for the roles query, doc, shown, clicked, position, list, session, time, action and
-        randomised; others are guessed
-    refused : takes what is wrong with a row, which is then left out
+        randomised; other roles are guessed
+    refused : takes the error of a bad row, and the row is left out
     encoding, delimiter : as in `iter_rows`
 
     Returns
     -------
     ClickLog
-        Rows of one document are lists by the id of the search where there is one; else by session and query, and where
-        neither is there by query, as they follow each other: a new list begins where a document or a position comes
-        again.
+        Rows of one document are put into lists by the id of the search; else by session and query; else by
+        consecutive rows of a query: a repeated document or position begins a new list.
 
     Examples
     --------
@@ -87,23 +76,11 @@ def read_click_log(
     if len(paths) == 1 and Path(paths[0]).is_dir():
         opened = ubi_tables(Path(paths[0]), lambda one: open_table(one, encoding=encoding, delimiter=delimiter))
         return click_log_of(opened, columns, refused)
-    if len(paths) == 1 and not columns and not is_parquet(paths[0]):
-        _, first = first_line(paths[0], encoding)
-        if first == CLICK_HEADER:
-            lines = text_lines(paths[0], encoding_of(paths[0], encoding), refused)
-            impressions = tuple(impression for _, impression in impressions_of(paths[0], refused, lines))
-            return checked_log(ClickLog(impressions, form="a click file"), str(paths[0]))
     return click_log_of([open_table(one, encoding=encoding, delimiter=delimiter) for one in paths], columns, refused)
 
 
 def as_click_log(clicks: Any) -> ClickLog:
-    """A click log of whatever holds one: a log, impressions, a path, records, a frame, or two of these of UBI.
-
-    Examples
-    --------
-    >>> as_click_log([("tea", ["007", "1e5"], ["1e5"])])
-    ClickLog(1 list, 1 with a click)
-    """
+    """Return the click log of impressions, a path, records, a frame, or of the two tables of UBI."""
     if isinstance(clicks, ClickLog):
         return clicks
     if isinstance(clicks, str | os.PathLike):
@@ -116,7 +93,7 @@ def as_click_log(clicks: Any) -> ClickLog:
         tables = [_table_of(one, f"clicks[{number}]") for number, one in enumerate(clicks[:2])]
         if len(clicks) == 2 and None not in tables:
             return click_log_of(tables)  # type: ignore[arg-type]
-        return checked_log(ClickLog(tuple(_impression(one, number) for number, one in enumerate(clicks))), "clicks")
+        return click_log_of([_table_of_impressions(clicks)])
     table = None if isinstance(clicks, Mapping | bytes) else as_table(clicks, "clicks")
     if not isinstance(table, DataTable):
         wanted = "impressions (query, shown, clicked), a path, a list of records or a frame"
@@ -129,26 +106,23 @@ def _table_of(thing: Any, name: str) -> DataTable | None:
     return table if isinstance(table, DataTable) else None
 
 
-def _impression(one: Any, number: int) -> Impression:
-    if isinstance(one, str) or not isinstance(one, Sequence) or len(one) != 3 or isinstance(one[1], str):
-        raise InputError(f"clicks[{number}] must be a query, the documents shown and those clicked; got {one!r}")
-    query, shown, clicked = one
-    if not isinstance(query, str):
-        raise InputError(f"clicks[{number}]: {query!r}: a string is needed")
-    for what, some in (("shown", shown), ("clicked", clicked)):
-        if isinstance(some, Mapping | str) or not isinstance(some, Iterable):
-            raise InputError(f"clicks[{number}]: the documents {what} must be a list; got {plain_shown(some)}")
-    if isinstance(shown, Set):
-        raise InputError(f"clicks[{number}]: the documents shown must be a list in their order; got a set")
-    if isinstance(clicked, Set):  # which has no order, or another in each process: from top to bottom, then
-        among = [doc_id for doc_id in shown if doc_id in clicked]
-        clicked = [*among, *(doc_id for doc_id in clicked if doc_id not in among)]
-    docs = [tuple(key_id(doc_id, f"clicks[{number}]") for doc_id in some) for some in (shown, clicked)]
-    impression = Impression(query, *docs)
-    problem = impression_problem(impression)
-    if problem is not None:
-        raise InputError(f"clicks[{number}]: {problem}")
-    return impression
+def _table_of_impressions(impressions: Sequence[Any]) -> DataTable:
+    """Return triples of a query, the documents shown and those clicked as a table of records."""
+    records = []
+    for number, impression in enumerate(impressions):
+        if isinstance(impression, str) or not isinstance(impression, Sequence) or len(impression) != 3:
+            wanted = "a query, the documents shown and those clicked"
+            raise InputError(f"clicks[{number}] must be {wanted}; got {impression!r}")
+        query, *lists = impression
+        for noun, ids in zip(("shown", "clicked"), lists, strict=True):
+            if isinstance(ids, Mapping | str) or not isinstance(ids, Iterable):
+                raise InputError(f"clicks[{number}]: the documents {noun} must be a list; got {plain_shown(ids)}")
+        if isinstance(lists[0], Set):
+            raise InputError(f"clicks[{number}]: the documents shown must be a list in their order; got a set")
+        shown = list(lists[0])
+        clicked = [doc_id for doc_id in shown if doc_id in lists[1]] if isinstance(lists[1], Set) else lists[1]
+        records.append({"query": query, "shown": shown, "clicked": list(clicked)})
+    return MemoryTable("clicks", records, ("query", "shown", "clicked"))
 
 
 @collector_paused()
@@ -195,25 +169,17 @@ def _two_tables(tables: Sequence[DataTable], given: Columns, refused: Refused | 
 
 
 def _rows_of_lists(table: DataTable, roles: RoleGuess, given: Columns, refused: Refused | None) -> ClickLog:
-    query, shown, clicked = roles["query"], roles["shown"], roles["clicked"]
-    session, randomised = roles.get("session"), roles.get("randomised")
     times = Times(table, roles.get("time"), "time" in given)
-    lists: list[PlacedList] = []
-    for number, row in table.rows(refused):
-        try:
-            impression = Impression(
-                query_in(row.get(query), table, number, query),
-                ids_in(row.get(shown), table, number, shown),
-                ids_in(row.get(clicked), table, number, clicked),
-            )
-            problem = impression_problem(impression)
-            if problem is not None:
-                raise table.error(number, problem)
-            is_random = randomised is not None and _truth_in(row.get(randomised), table, number, randomised)
-            who = None if session is None else session_in(row.get(session))
-            lists.append(PlacedList(times.time_of(row, number), impression, who, is_random))
-        except FormatError as problem_of_row:
-            refuse(problem_of_row, refused)
+
+    def placed_list(row: Row) -> PlacedList:
+        impression = Impression(row["query"], row["shown"], row["clicked"])
+        problem = impression_problem(impression)
+        if problem is not None:
+            raise row.error(problem)
+        session = None if "session" not in roles.columns else session_in(row.cells.get(roles["session"]))
+        return PlacedList(times.time_of(row.cells, row.number), impression, session, bool(row["randomised"]))
+
+    lists = list(read_rows(table, roles, placed_list, refused))
     form = f"{table.form}; a row for each list; {_summary(roles, times)}"
     return log_in_order(lists, form, times.notes, table.name)
 
@@ -230,9 +196,9 @@ def _rows_of_documents(table: DataTable, roles: RoleGuess, given: Columns, refus
     checks: tuple[tuple[str | None, Callable[[Value, int], Any]], ...] = (
         (query, lambda value, number: query_in(value, table, number, query)),
         (doc, lambda value, number: id_in(value, table, number, doc)),
-        (clicked, lambda value, number: _truth_in(value, table, number, clicked)),
-        (randomised, lambda value, number: _truth_in(value, table, number, str(randomised))),
-        (position, lambda value, number: _position_in(value, table, number, str(position))),
+        (clicked, lambda value, number: truth_in(value, table, number, clicked)),
+        (randomised, lambda value, number: truth_in(value, table, number, str(randomised))),
+        (position, lambda value, number: position_in(value, table, number, str(position))),
         (times.column, times.time_in),
     )
 
@@ -266,7 +232,7 @@ def _rows_of_documents(table: DataTable, roles: RoleGuess, given: Columns, refus
     summary = f"lists by {grouped} and query" if grouped else "lists by rows of one query after each other"
     form = f"{table.form}; a row for each document shown; {_summary(roles, times)}; {summary}"
     notes = (*_repeated(lists), *times.notes)
-    return log_in_order([shown.placed() for shown in lists.lists], form, notes, table.name)
+    return log_in_order(lists.take_placed(), form, notes, table.name)
 
 
 def _show(
@@ -279,7 +245,7 @@ def _show(
     positions: Sequence[float | None],
     times: Sequence[float | None],
 ) -> None:
-    """Take in rows of one key that follow each other."""
+    """Add consecutive rows of one key."""
     shown = lists.show_together(key, docs, positions, times)
     if shown is None:
         if len(docs) > 1:
@@ -304,41 +270,14 @@ def _repeated(lists: ShownLists) -> tuple[str, ...]:
     return (f"click log: {count:,} clicks on what was clicked in the same list before count once.",) if count else ()
 
 
-def _truth_in(value: Value, table: DataTable, number: int, column: str) -> bool:
-    """Whether a document was clicked: 0 or 1, a number of clicks, true or false; nothing is no click."""
-    if value is None:
-        return False
-    if isinstance(value, str):
-        text = value.strip().lower()
-        if text in NO or not text:
-            return False
-        if text in YES:
-            return True
-        count = number_in(text)
-    else:
-        count = value
-    if isinstance(count, str) or count is None or count < 0:
-        raise table.error(number, f"{column} {value!r}; 0 or 1, true or false, or how many clicks is needed")
-    return count > 0
-
-
-def _position_in(value: Value, table: DataTable, number: int, column: str) -> float | None:
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return None
-    place = number_in(value.strip()) if isinstance(value, str) else value
-    if isinstance(place, bool | str) or place is None or place < 0:
-        raise table.error(number, f"{column} {value!r}; a position is a number, 0 or more, from the top")
-    return float(place)
-
-
 # -- events -----------------------------------------------------------------------------------------------------------
 
 
 class _Events:
-    """Events of documents that were shown or clicked, and perhaps the queries they belong to, as UBI keeps both.
+    """Events of documents shown or clicked, and perhaps the searches of UBI.
 
-    A search has the id ``query_id``. What it showed is in ``query_response_hit_ids`` of its query, or else what its
-    impression events say, by ``position.ordinal``.
+    UBI has the id of a search in ``query_id``, and the documents shown in ``query_response_hit_ids`` of the search or
+    in impression events, by ``position.ordinal``.
     """
 
     def __init__(
@@ -376,7 +315,7 @@ class _Events:
                 doc_id = self._document(row, number)
                 place = self._place(row, number)
                 time = self.times.time_of(row, number)
-                is_random = self.randomised is not None and _truth_in(
+                is_random = self.randomised is not None and truth_in(
                     row.get(self.randomised), self.events, number, self.randomised
                 )
             except FormatError as problem:
@@ -405,11 +344,11 @@ class _Events:
         source = "the queries' hits" if has_hits else "impression events"
         form = f"{self.events.form}; events by {self.action}; lists by {self.search or self.session}, from {source}"
         self.notes += _repeated(lists)
-        ordered = [shown.placed() for shown in lists.lists]
+        ordered = lists.take_placed()
         return log_in_order(ordered, f"{form}{self.times}", (*self.notes, *self.times.notes), self.events.name)
 
     def _searches(self, lists: ShownLists) -> dict[Any, str]:
-        """The query of each search, by its id; what they have shown is put into lists."""
+        """Return the query of each search by id, and put the documents shown into lists."""
         if self.queries is None:
             return {}
         table = self.queries
@@ -430,7 +369,7 @@ class _Events:
                 is_interleaved = _attribute(row, (ATTRIBUTES, INTERLEAVED, "method")) is not None
                 is_random = _attribute(row, (ATTRIBUTES, "randomised")) is True
                 if randomised is not None:
-                    is_random |= _truth_in(row.get(randomised), table, number, randomised)
+                    is_random |= truth_in(row.get(randomised), table, number, randomised)
             except FormatError as problem:
                 refuse(problem, self.refused)
                 continue
@@ -442,7 +381,7 @@ class _Events:
         return searches
 
     def _key_of(self, row: Record, number: int, searches: Mapping[Any, str]) -> ListKey | None:
-        """Of the list that an event belongs to; None where its search is not there."""
+        """Return the key of an event's list; None for an unknown search."""
         search, session = (None if column is None else row.get(column) for column in (self.search, self.session))
         if self.search is not None and self.queries is not None:
             search = str(search) if isinstance(search, int) else search
@@ -464,16 +403,16 @@ class _Events:
     def _place(self, row: Record, number: int) -> float | None:
         column = self.position
         if column is not None and not isinstance(row.get(column), str):
-            return _position_in(row.get(column), self.events, number, column)
+            return position_in(row.get(column), self.events, number, column)
         for path in (("event_attributes", "position", "ordinal"), ("position", "ordinal")):
             value = _attribute(row, path)
             if value is not None:
-                return _position_in(value, self.events, number, ".".join(path))
-        return None if column is None else _position_in(row.get(column), self.events, number, column)
+                return position_in(value, self.events, number, ".".join(path))
+        return None if column is None else position_in(row.get(column), self.events, number, column)
 
 
 def _attribute(row: Record, path: Sequence[str]) -> Value:
-    """A value inside objects, whether they are columns of their own, or JSON in a cell."""
+    """Return a value inside objects, from a column of its own or from JSON in a cell."""
     for n in range(len(path), 0, -1):
         name = plain_name(".".join(path[:n]))
         for column, cell in row.items():

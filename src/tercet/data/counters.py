@@ -1,8 +1,7 @@
-"""Drawing preferences by counters: what a step is given depends on the seed and the number of the step alone.
+"""Drawing preferences by counters: the draw of a step depends on the seed and the number of the step alone.
 
-So any part of a run can be drawn anywhere, in one piece or in many, on a GPU or on a CPU, and is the same. Arrays are
-those of NumPy or of CuPy; ``xp`` is the module they come from. Integers are multiplied and shifted in the same 64 bits
-by both, so draws are the same to the bit.
+Any part of a run can be drawn anywhere, on a GPU or on a CPU, with the same bits: NumPy and CuPy multiply and shift
+64-bit integers alike. ``xp`` is the module of the arrays.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Counters:
         return int(self.steps.size)
 
     def take(self, positions: Any, first_slot: int = 0) -> Counters:
-        """Those of some of the steps, from a slot on."""
+        """Select steps, and skip slots."""
         return Counters(self.xp, self.seed, self.steps[positions], self.first_slot + first_slot)
 
     def bits(self, slot: int) -> Any:
@@ -54,7 +53,7 @@ class Counters:
         return z ^ (z >> np.uint64(31))
 
     def below(self, slot: int, n: Any) -> Any:
-        """An integer from 0 to n - 1 for each step; n, a number or one for each step, is at most 2³²."""
+        """Return an integer from 0 to n - 1 for each step; n is a number, or an array, of at most 2³²."""
         n = n.astype(self.xp.uint64) if hasattr(n, "astype") else np.uint64(n)
         return (((self.bits(slot) >> np.uint64(32)) * n) >> np.uint64(32)).astype(self.xp.int64)
 
@@ -64,21 +63,21 @@ class Counters:
 
 
 def _seed_bits(seed: int) -> int:
-    """The seed, spread over 64 bits so that near seeds are far apart."""
+    """Spread a seed over 64 bits."""
     z = (seed + _GOLDEN) % 2**64
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
     return (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
 
 
 def drawn_by_counters(sampler: Sampler) -> bool:
-    """Whether preferences of the sampler can be drawn by counters."""
+    """Return True if preferences of the sampler can be drawn by counters."""
     if isinstance(sampler, MixtureSampler):
         return all(map(drawn_by_counters, sampler.samplers))
     return type(sampler) in _DRAWS
 
 
 def placed(sampler: Sampler, xp: Any) -> Sampler:
-    """The sampler with its arrays in the memory of ``xp``, to draw from there by counters."""
+    """Return the sampler with its arrays in the memory of ``xp``."""
     other = copy(sampler)
     if isinstance(sampler, MixtureSampler):
         other.samplers = [placed(inner, xp) for inner in sampler.samplers]  # type: ignore[attr-defined]
@@ -169,7 +168,7 @@ def _draw_better(sampler: JudgementSampler, counters: Counters, slot: int = 0) -
 def _reject(
     sampler: JudgementSampler, counters: Counters, at: Any, worse: Any, positions: Any, *, popular: bool
 ) -> Any:
-    """Fill ``worse`` at these places, by rejection; returns the places that found none."""
+    """Fill ``worse`` at these positions by rejection; return the positions without a worse document."""
     for number in range(_ROUNDS):
         if not positions.size:
             break
@@ -189,7 +188,7 @@ def _reject(
 
 
 def _choose_popular(sampler: JudgementSampler, counters: Counters, at: Any, worse: Any, positions: Any) -> Any:
-    """As rejection would at last, by looking through all popular documents; returns the places that have none."""
+    """Fill ``worse`` by a look through all popular documents; return the positions without any."""
     xp = counters.xp
     if not positions.size:
         return positions
@@ -212,7 +211,7 @@ def _choose_popular(sampler: JudgementSampler, counters: Counters, at: Any, wors
 
 
 def _is_worse(xp: Any, sampler: JudgementSampler, query: Any, docs: Any, grade: Any) -> Any:
-    """Whether documents that may be drawn have a lower grade for the queries; 0 where they are not judged."""
+    """Return True for documents of a lower grade than the query's; unjudged documents have grade 0."""
     keys = query.astype(np.int64) * sampler._width + docs
     nearest = xp.minimum(xp.searchsorted(sampler._keys, keys), sampler._keys.size - 1)
     judged = sampler._keys[nearest] == keys

@@ -1,4 +1,4 @@
-"""Documents: the texts that are searched, by id, and what else is known of each."""
+"""Documents: searched texts by id, with stored fields."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.data import limits
 from tercet.data.batches import Conversion, Irregular, collector_paused, column_batches
+from tercet.data.cells import id_in
 from tercet.data.frames import IndexedTexts, as_table
-from tercet.data.lines import FilePath, Refused, id_problem, load_json, refuse
+from tercet.data.lines import FilePath, Refused, refuse
 from tercet.data.local_formats import NUMBERS, ColumnFormat, column_formats, typed_column, typed_row
 from tercet.data.own_vectors import as_own_vectors
 from tercet.data.roles import ColumnsError, DocumentRoles, document_roles
@@ -24,14 +24,14 @@ from tercet.errors import FormatError, InputError
 
 
 class Documents(Mapping[str, str]):
-    """Texts by id, as a mapping, made of columns; the columns that are not searched are stored fields.
+    """Texts by id, as a mapping, made of columns; unsearched columns are stored fields.
 
     Attributes
     ----------
-    text_columns : the columns that the text is made of, the title first
-    columns : all columns but the id, one value for each document, in order
-    vectors : float32 (n_docs, n_dims), vectors of the user's own, in the same order; None where there are none
-    formats : stored columns of CSV whose texts were converted -> their local format, such as decimal commas
+    text_columns : the columns of the text, the title first
+    columns : all columns but the id, with a value for each document, in order
+    vectors : float32 (n_docs, n_dims), vectors of the user's own, in the same order; or None
+    formats : stored column of CSV with converted texts -> its local format, such as decimal commas
 
     Examples
     --------
@@ -74,11 +74,11 @@ class Documents(Mapping[str, str]):
         return {name: column[row] for name, column in self.columns.items()}
 
     def stored_fields(self, doc_id: str) -> Record:
-        """The values of a document that are not searched, by column."""
+        """Return the unsearched values of a document, by column."""
         return {name: value for name, value in self.record(doc_id).items() if name not in self.text_columns}
 
     def part(self, doc_ids: Sequence[str]) -> Documents:
-        """Some of the documents, in that order."""
+        """Select documents, in the order of the ids."""
         rows = [self._row_of[doc_id] for doc_id in doc_ids]
         columns = {name: [column[row] for row in rows] for name, column in self.columns.items()}
         return Documents(
@@ -89,12 +89,12 @@ class Documents(Mapping[str, str]):
         )
 
     def with_vectors(self, vectors: Any) -> Documents:
-        """The same with a vector for each, which a model that was learned with some needs.
+        """Return the same documents with a vector for each, as models with own vectors need them.
 
         Parameters
         ----------
-        vectors : id -> vector, a pair (ids, matrix), a file, or `OwnVectors`; a document without one is an error,
-            vectors of other ids are left out
+        vectors : id -> vector, a pair (ids, matrix), a file, or `OwnVectors`; every document needs a vector, other
+            vectors are left out
 
         Examples
         --------
@@ -111,13 +111,7 @@ class Documents(Mapping[str, str]):
 
 
 def joined_text(values: Iterable[Value]) -> str:
-    """The text of a document: what its text columns hold, one below the other.
-
-    Examples
-    --------
-    >>> joined_text(["Tea", None, "A green one."])
-    'Tea\\nA green one.'
-    """
+    """Join the text columns of a document by line breaks."""
     texts = [value if isinstance(value, str) else str(value) for value in values if value is not None and value != ""]
     if len(texts) == 1:
         return texts[0]
@@ -125,19 +119,19 @@ def joined_text(values: Iterable[Value]) -> str:
 
 
 def as_documents(docs: Any, *, id: str | None = None, text: str | Iterable[str] | None = None) -> Documents:
-    """Documents of whatever holds them.
+    """Return documents of a mapping, a list, a frame or a Series.
 
     Parameters
     ----------
-    docs : `Documents`, a mapping of ids to texts or to records (mappings of columns to values), a list of records or of
-        texts (ids are positions), a frame of pandas, polars, Arrow or whatever narwhals reads, or a Series of texts
-        with ids as its index
-    id, text : the column of ids and those of texts; None guesses them from the names of the columns
+    docs : `Documents`, a mapping of ids to texts or to records (mappings of columns to values), a list of records or
+        of texts (ids are positions), a frame of pandas, polars, Arrow or another library of narwhals, or a Series of
+        texts with ids as its index
+    id, text : the column of ids and the columns of texts; None guesses them from the names of the columns
 
     Returns
     -------
-    Documents, in the same order. Ids are strings; whole numbers become strings. A row without an id, with one that is
-    used before, or without any text is an error that names the row.
+    Documents, in the same order. Ids are strings; whole numbers become strings. The error for a missing id, a
+    repeated id or an empty text names the row.
 
     Examples
     --------
@@ -184,8 +178,8 @@ def read_table(
     Parameters
     ----------
     path : the file
-    id, text : the column of ids and those of texts; None guesses them from the names of the columns
-    skip_bad : leave out up to so many rows that are wrong; one more is an error
+    id, text : the column of ids and the columns of texts; None guesses them from the names of the columns
+    skip_bad : number of bad rows to leave out; the next bad row is an error
     encoding, delimiter : of text, as in `iter_rows`
 
     Examples
@@ -237,7 +231,7 @@ def gather_documents(table: DataTable, roles: DocumentRoles, refused: Refused | 
 
 @collector_paused()
 def _regular_documents(table: CsvTable, roles: DocumentRoles) -> Documents:
-    """The documents of a table of text in which no row is wrong; else `Irregular`."""
+    """Return the documents of a CSV table without bad rows; else raise `Irregular`."""
     names = (*roles.text, *roles.stored_fields)
     ids: list[str] = []
     columns: dict[str, list[Value]] = {name: [] for name in names}
@@ -255,12 +249,12 @@ def _regular_documents(table: CsvTable, roles: DocumentRoles) -> Documents:
 
 
 def local_names(formats: Mapping[str, str | None]) -> dict[str, str]:
-    """Formats of columns that are neither texts nor plain numbers."""
+    """Return the local formats of columns, such as decimal commas."""
     return {column: name for column, name in formats.items() if name is not None and name != NUMBERS}
 
 
 def regular_batches(table: CsvTable, roles: DocumentRoles) -> Iterator[tuple[list[str], dict[str, Sequence[Value]]]]:
-    """Ids, and text columns and stored fields, of many rows at once; `Irregular` where a row is wrong by itself."""
+    """Yield ids and columns of many rows at once; raise `Irregular` for a bad row."""
     names = (*roles.text, *roles.stored_fields)
     texts = range(1, len(roles.text) + 1)
     ids_of = Conversion(0, lambda value, number: id_in(value, table, number, roles.id), are_ids=True)
@@ -274,10 +268,9 @@ def regular_batches(table: CsvTable, roles: DocumentRoles) -> Iterator[tuple[lis
 
 
 class DocumentStream:
-    """Documents of a table as they are read, as often as asked: id, text and stored fields; only ids stay in memory.
+    """Iterates over the documents of a table, as often as asked: id, text and stored fields; only ids stay in memory.
 
-    A table of CSV is read once more beforehand: the formats of its columns are known at the end, and handed to `tell`,
-    if there is one: stored columns and their local formats.
+    CSV is read once more at the start, to find the formats of its columns; ``tell`` is called with the local formats.
     """
 
     def __init__(
@@ -307,7 +300,7 @@ class DocumentStream:
 
 
 def document_rows(table: DataTable, roles: DocumentRoles, refused: Refused | None) -> Iterator[tuple[int, str, Record]]:
-    """Rows that are right by themselves and have an id that is not used before."""
+    """Yield valid rows with ids that are new."""
     number_of: dict[str, int] = {}
     for number, row in table.rows(refused):
         try:
@@ -326,35 +319,3 @@ def document_rows(table: DataTable, roles: DocumentRoles, refused: Refused | Non
             for name in roles.left_out:
                 row.pop(name, None)
             yield number, doc_id, row
-
-
-def id_in(value: Value, table: DataTable, number: int, column: str) -> str:
-    """The id in a cell: a string as it is, or a whole number in its digits."""
-    if value is None or value == "":
-        raise table.error(number, f"{column} is empty; every row needs an id", "id")
-    identifier = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    problem = id_problem(identifier)
-    if problem is not None:
-        if isinstance(value, float):
-            problem = f"is {value}, a number with a point; ids are strings or whole numbers"
-        raise table.error(number, f"{column} {problem}", "id")
-    return str(identifier)
-
-
-def ids_in(value: Value, table: DataTable, number: int, column: str) -> tuple[str, ...]:
-    """The ids in a cell: a JSON array, or separated by one of , ; | and blanks."""
-    if value is None:
-        return ()
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        try:
-            ids = load_json(value)
-        except (ValueError, RecursionError):
-            raise table.error(number, f"{column} {value[:60]!r} is no JSON array of ids") from None
-    else:
-        text = str(value)
-        mark = next((mark for mark in (",", ";", "|") if mark in text), None)
-        parts = text.split(mark, limits.MOST_VALUES)
-        if len(parts) > limits.MOST_VALUES:
-            raise table.error(number, f"{column} has more than {limits.MOST_VALUES:,} ids")
-        ids = [part.strip() for part in parts if part.strip()]
-    return tuple(id_in(one, table, number, column) for one in ids)

@@ -18,7 +18,7 @@ KEY = "id"  # the column that the keys of a mapping of records become
 
 
 class MemoryTable(DataTable):
-    """Records in memory; a row is named by its position, from 0, in what was given."""
+    """Records in memory; errors name a row by its position, from 0."""
 
     form = "records"
 
@@ -58,12 +58,12 @@ class IndexedTexts:
 
 
 def as_table(thing: Any, name: str) -> DataTable | IndexedTexts | None:
-    """What holds records, as a table, or texts by id; None for what holds neither.
+    """Return records as a table, or texts by id; None for other objects.
 
     Parameters
     ----------
     thing : a mapping of ids to texts or records, a list of records, a frame or a Series
-    name : what it is called in errors
+    name : name in errors
     """
     if isinstance(thing, Mapping):
         return _of_mapping(thing, name)
@@ -149,7 +149,7 @@ def _two_columns(name: str, columns: Sequence[str]) -> str:
 
 
 def _may_be_frame(thing: Any) -> bool:
-    """Whether it looks like a frame or a Series; narwhals is loaded for no others."""
+    """Return True for objects like frames or Series, before narwhals is loaded."""
     return any(hasattr(type(thing), name) for name in ("columns", "to_list", "column_names", "__narwhals_dataframe__"))
 
 
@@ -168,13 +168,7 @@ def _index_ids(index: Any, name: str) -> list[str]:
 
 
 def key_id(key: Any, name: str) -> str:
-    """The key of a mapping as an id: a string as it is, or a whole number in its digits.
-
-    Examples
-    --------
-    >>> key_id(7, "docs"), key_id("007", "docs")
-    ('7', '007')
-    """
+    """Return the key of a mapping as an id: a string unchanged, or a whole number in its digits."""
     if isinstance(key, str):
         return key
     plain = plain_value(key)
@@ -214,13 +208,7 @@ def _check_text(text: str, name: str) -> None:
 
 
 def frame_of(columns: Mapping[str, Sequence[Any]]) -> Any:
-    """A frame of columns: of pandas where that is installed, else of polars, else an Arrow table.
-
-    Examples
-    --------
-    >>> frame_of({"id": ["a", "b"], "price": [1.5, None]}).shape
-    (2, 2)
-    """
+    """Return a frame of columns: of pandas if installed, else of polars, else an Arrow table."""
     for package, maker in (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "table")):
         try:
             return getattr(import_module(package), maker)(dict(columns))

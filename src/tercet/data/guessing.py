@@ -1,4 +1,4 @@
-"""A guess at the roles of columns from their cells, for tables whose columns have names that `roles` does not know."""
+"""Guesses of the roles of columns from their cells, for tables whose columns have unknown names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice, pairwise
 from typing import Final
 
-from tercet.data.click_tables import NO, YES
+from tercet.data.cells import NO, YES
 from tercet.data.roles import Given, RoleGuess, guess_roles, kind_of_click_log
 from tercet.data.tables import DataTable
 from tercet.data.values import Value, moment_in, number_in
@@ -47,13 +47,6 @@ def guess_documents(
     columns, cells : of the table, see `sample`
     known_ids : cells of a click log; the column that shares most of them has the ids
     given : role -> column, or columns
-
-    Examples
-    --------
-    >>> cells = {"Artikel-Nr.": ["007", "008"], "Bezeichnung": ["green tea of Uji", "black tea of Assam"]}
-    >>> guess = guess_documents(list(cells), cells)
-    >>> guess["id"], guess["text"]
-    ('Artikel-Nr.', 'Bezeichnung')
     """
     guess = guess_roles(columns, "documents", given)
     found = dict(guess.columns)
@@ -76,13 +69,7 @@ def guess_documents(
 
 
 def private_columns(cells: Cells) -> tuple[str, ...]:
-    """Return the columns that hold addresses of people.
-
-    Examples
-    --------
-    >>> private_columns({"owner": ["ann@shop.example", "bob@shop.example"], "name": ["tea", "milk"]})
-    ('owner',)
-    """
+    """Return the columns with addresses of people."""
     filled = {name: [cell for cell in column if cell] for name, column in cells.items()}
     return tuple(
         name
@@ -94,22 +81,13 @@ def private_columns(cells: Cells) -> tuple[str, ...]:
 def guess_clicks(
     columns: Sequence[str], cells: Cells, docs: Cells, doc_ids: Collection[str], given: Given | None = None
 ) -> RoleGuess:
-    """Guess the columns of a click log: documents by their ids, queries by the words that they share with documents.
+    """Guess the columns of a click log: documents by their ids, queries by words of the documents.
 
     Parameters
     ----------
     columns, cells : of the log, see `sample`
-    docs : cells of the documents
-    doc_ids : their ids
+    docs, doc_ids : cells and ids of the documents
     given : role -> column
-
-    Examples
-    --------
-    >>> docs = {"no": ["007", "008"], "text": ["green tea", "black tea"]}
-    >>> log = {"typed": ["tea", "tea"], "article": ["007", "008"], "hit": ["0", "1"]}
-    >>> guess = guess_clicks(list(log), log, docs, docs["no"])
-    >>> guess["query"], guess["doc"], guess["clicked"]
-    ('typed', 'article', 'hit')
     """
     lists = [name for name in columns if _holds_lists(cells[name], doc_ids)]
     kind = "lists" if len(lists) > 1 else kind_of_click_log(columns, given)
@@ -149,7 +127,7 @@ def _with(guess: RoleGuess, found: Mapping[str, tuple[str, ...]]) -> RoleGuess:
 
 
 def _share(cells: Sequence[str], holds: Callable[[str], object]) -> float:
-    """Share of the filled cells that pass a test; 0 where none is filled."""
+    """Return the share of filled cells that pass a test; 0 without filled cells."""
     filled = [cell for cell in cells if cell]
     return sum(bool(holds(cell)) for cell in filled) / len(filled) if filled else 0.0
 
@@ -168,7 +146,7 @@ def _are_ids(cells: Sequence[str]) -> bool:
 
 
 def _number_rows(cells: Sequence[str]) -> bool:
-    """Whether cells count the rows, which the column next to them may name."""
+    """Return True if cells count the rows."""
     return all(number_in(cell) == number for number, cell in enumerate(cells, start=1 if cells[0] == "1" else 0))
 
 
@@ -179,19 +157,19 @@ def _are_positions(cells: Sequence[str]) -> bool:
 
 
 def _holds_lists(cells: Sequence[str], doc_ids: Collection[str]) -> bool:
-    """Whether cells hold several ids of documents."""
+    """Return True if cells hold several ids of documents."""
     several = [ids for cell in cells if len(ids := list(filter(None, _BETWEEN_IDS.split(cell)))) > 1]
     return len(several) * 10 > len(cells) and all(any(one in doc_ids for one in ids) for ids in several)
 
 
 def _known_words(cells: Sequence[str], vocabulary: Collection[str]) -> int:
-    """Number of different words that documents have, where at least a quarter of all words are such."""
+    """Return the number of different words of documents, if these are a quarter of all words."""
     words = [word.lower() for cell in cells for word in _WORD.findall(cell)]
     known = [word for word in words if word in vocabulary]
     return len(set(known)) if len(known) * 4 >= len(words) else 0
 
 
 def _repeats(cells: Sequence[str]) -> bool:
-    """Whether a cell is often that of the row before, and the column still has many."""
+    """Return True if cells often repeat the row before, and the column has many values."""
     same = sum(one == other for one, other in pairwise(cells))
     return bool(cells) and same * 4 > len(cells) and len(set(cells)) * 100 > len(cells)

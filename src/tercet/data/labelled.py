@@ -43,19 +43,16 @@ class LabelledTexts:
 
 
 def read_labelled_folder(path: FilePath, encoding: str = "utf-8") -> LabelledTexts:
-    """Read a folder that has a subfolder for each class and in it a file for each text.
+    """Read a folder with a subfolder for each class and a file for each text.
 
-    Hidden files and folders are skipped, and so are files beside the class folders. Texts are kept whole,
-    line ends included; a gzipped file is unpacked. One of more than `limits.LARGEST_TEXT` bytes is refused.
+    Hidden files, and files beside the class folders, are skipped. Texts are kept whole, line ends included; a gzipped
+    file
+    is unpacked. A text of more than `limits.LARGEST_TEXT` bytes is refused.
 
     Parameters
     ----------
     path : the folder
     encoding : of every file
-
-    Returns
-    -------
-    LabelledTexts
 
     Examples
     --------
@@ -130,18 +127,17 @@ def _gather(posts: Iterable[tuple[str, str, str]], path: FilePath) -> LabelledTe
 
 
 def read_20newsgroups(path: FilePath) -> tuple[LabelledTexts, LabelledTexts]:
-    """Read the bydate split of 20 Newsgroups, from ``20news-bydate.tar.gz`` or from where it was extracted.
+    """Read the bydate split of 20 Newsgroups, from ``20news-bydate.tar.gz`` or from the extracted folder.
 
-    Posts are Latin-1 and are kept whole, with headers, quotes and signatures. The archive is read in memory;
-    nothing is extracted.
+    Posts are Latin-1 and are kept whole, with headers, quotes and signatures. An archive is read without extracting.
 
     Parameters
     ----------
-    path : the archive, or the folder that holds ``20news-bydate-train`` and ``20news-bydate-test``
+    path : the archive, or the folder with ``20news-bydate-train`` and ``20news-bydate-test``
 
     Returns
     -------
-    train, test : LabelledTexts, each sorted by group and file name. Takes about a second.
+    train, test : LabelledTexts, each sorted by group and file name
 
     Examples
     --------

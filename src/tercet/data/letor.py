@@ -30,14 +30,14 @@ CHUNK_BYTES = 32 << 20
 
 @dataclass(frozen=True, eq=False)
 class QueryRows:
-    """Feature vectors with a number each, the rows of a query one after another; subclasses say which numbers.
+    """Feature vectors with a number each, the rows of a query one after another.
 
     Attributes
     ----------
     X : (n_rows, n_features), a dense array or CSR
     y : (n_rows,) higher is better
     qid : (n_rows,) the query id of each row
-    starts : (n_queries + 1,) where each query's rows begin, and the number of rows
+    starts : (n_queries + 1,) the first row of each query, and the number of rows
     qids : (n_queries,) the id of each query as a string, in the order of the rows
     """
 
@@ -48,7 +48,7 @@ class QueryRows:
     qids: NDArray[np.str_] = field(init=False)
 
     def _hold(self, X: Matrix, y: NDArray[Any], qid: NDArray[Any]) -> None:
-        """Keep rows whose types are right, and where each query's begin; arrays become views that cannot be written."""
+        """Keep checked rows and the first row of each query; arrays become read-only views."""
         starts = np.flatnonzero(np.concatenate([[True], qid[1:] != qid[:-1]])) if len(qid) else np.zeros(0, np.int64)
         qids = qid[starts].astype(np.str_, copy=False)
         _check_together(qids, starts)
@@ -86,20 +86,20 @@ class LetorData(QueryRows):
     X : (n_rows, n_features), dense or sparse; column j is the feature id j + 1
     y : (n_rows,) whole numbers, the grades
     qid : (n_rows,) the query id of each row: strings or integers
-    comments : what follows ``#`` on each row, or None
+    comments : text after ``#`` on each row, or None
 
     Attributes
     ----------
     X : float32, a dense array or CSR
     y : int64
-    qid : array of int64, or of strings unless every id is a number that prints as the id: ``007`` stays a string
+    qid : int64, or strings unless every id is a number that prints as the id: ``007`` stays a string
     comments : tuple of strings, or None
-    starts : (n_queries + 1,) where each query's rows begin, and the number of rows
+    starts : (n_queries + 1,) the first row of each query, and the number of rows
     qids : (n_queries,) the id of each query as a string, in the order of the rows
 
     Notes
     -----
-    Arrays are checked, not copied where they have the right type; dense ones are views that cannot be written to.
+    Arrays of the right type are not copied; dense arrays are read-only views.
 
     Examples
     --------
@@ -127,27 +127,26 @@ def read_letor(
     comments: bool = True,
     scattered: Literal["error", "group"] = "error",
 ) -> LetorData:
-    """Read a file strictly and exactly: every value is what ``numpy.float32(float(text))`` gives.
+    """Read a file strictly and exactly: every value is ``numpy.float32(float(text))``.
 
     Parameters
     ----------
     path : a text file, gzipped or not
-    n_features : the number of columns; None takes the largest id of the file. A larger id is an error, so
-        give the training set's number when reading a test set.
-    dense : whether X is a dense array; None makes it one when at least a quarter of its cells are not 0
-    comments : whether to keep what follows ``#``, which often names the document
-    scattered : what to do about a query whose rows do not stand together: ``"error"`` names both lines,
-        ``"group"`` gathers its rows, in the order of the file, where the first of them is
+    n_features : number of columns; None takes the largest id of the file. A larger id is an error, so give the
+        training set's number when reading a test set.
+    dense : True for a dense X, False for CSR; None chooses dense for at least a quarter of nonzero cells
+    comments : keep the text after ``#``, which often names the document
+    scattered : rows of a query apart from each other: ``"error"`` names both lines, ``"group"`` moves rows to the
+        first row of their query
 
     Notes
     -----
-    Refused, with file and line: a missing or empty qid, feature ids that are below 1, repeated or out of order,
-    values that are not finite numbers within float32, grades that are not whole (2.0 is), a file without rows.
-    Blank lines are skipped; the last line need not be ended. Queries of one document, or of one grade only, are
-    queries like any other.
+    Refused, with file and line: a missing or empty qid; feature ids below 1, repeated or out of order; values that
+    are not finite float32; grades that are not whole (2.0 is); a file without rows.
+    Blank lines are skipped; the last line need not be ended.
 
-    Reads some 200 MB of text a second on one core, less where decimals have 17 digits; needs memory for twice the
-    result. `iter_letor` needs less.
+    Reads some 200 MB of text a second on one core, less with decimals of more than 15 digits. Memory: twice the result;
+    `LetorStream` needs less.
 
     Examples
     --------
@@ -171,82 +170,20 @@ def read_letor(
     return assemble(blocks, n_features or width_of(blocks), dense, gather=scattered == "group")
 
 
-def iter_letor(
-    path: FilePath,
-    n_features: int | None = None,
-    *,
-    chunk_bytes: int = CHUNK_BYTES,
-    dense: bool | None = None,
-    comments: bool = True,
-) -> Iterator[LetorData]:
-    """Read a file in chunks that never cut a query, in memory bounded by the chunk.
+class LetorStream:
+    """Iterates over the chunks of a file, as often as asked; a chunk has whole queries, one chunk is in memory.
 
     Parameters
     ----------
     path : a text file, gzipped or not
-    n_features : the number of columns of every chunk. With None the file is read twice, first to find its
-        largest id.
-    chunk_bytes : how much text, about, makes a chunk; one query is always whole, however long
-    dense : whether X is a dense array; None decides as `read_letor` does, once for all chunks
-    comments : whether to keep what follows ``#``
+    n_features : number of columns of every chunk; None reads the file once more, first, to find its largest id
+    chunk_bytes : bytes of text in a chunk, about; a longer query is whole
+    dense : as in `read_letor`, for all chunks
+    comments : keep the text after ``#``
 
     Notes
     -----
-    The queries seen are remembered, one entry each, so that one that comes back is an error.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "train.txt")
-    ...     _ = file.write_text("2 qid:7 1:0.5\\n0 qid:7 2:1\\n1 qid:8 1:1\\n")
-    ...     [chunk.qid.tolist() for chunk in iter_letor(file, chunk_bytes=1)]
-    [[7, 7], [8]]
-    """
-    check_integer(chunk_bytes, "chunk_bytes")
-    check_n_features(n_features)
-    block_bytes = min(chunk_bytes, BLOCK_BYTES)
-    if n_features is None:
-        n_rows, n_values = 0, 0
-        with open_bytes(path) as stream:
-            n_features = 0
-            for block in read_blocks(stream, path, None, comments=False, scattered=False, block_bytes=block_bytes):
-                n_rows, n_values = n_rows + len(block.y), n_values + block.n_values
-                n_features = max(n_features, block.X.shape[1])
-        if n_features:
-            dense = is_dense(n_values, n_rows, n_features) if dense is None else dense
-    waiting: list[TextBlock] = []
-    has_rows = False
-    with open_bytes(path) as stream:
-        for block in read_blocks(
-            stream, path, n_features or None, comments=comments, scattered=False, block_bytes=block_bytes
-        ):
-            has_rows = True
-            waiting.append(block)
-            if sum(block.n_bytes for block in waiting) < chunk_bytes:
-                continue
-            ready, waiting = _cut_before_last_query(waiting)
-            if ready:
-                check_not_empty(ready, n_features, path)
-                chunk = assemble(ready, n_features, dense)
-                dense = not sparse.issparse(chunk.X)
-                yield chunk
-    if waiting or not has_rows:
-        check_not_empty(waiting, n_features, path)
-        yield assemble(waiting, n_features, dense)
-
-
-class LetorStream:
-    """Iterating, as often as wanted, gives the chunks of a file, whole queries each, one in memory at a time.
-
-    Parameters
-    ----------
-    path, n_features, chunk_bytes, dense : as `iter_letor` has them. Without ``n_features`` the file is read once more,
-        before the first pass, to find its largest feature id
-
-    Notes
-    -----
-    Text is parsed anew in each pass.
+    Text is parsed anew in each pass. Query ids are remembered; a query in two places is an error.
 
     Examples
     --------
@@ -255,8 +192,8 @@ class LetorStream:
     ...     file = pathlib.Path(folder, "train.txt")
     ...     _ = file.write_text("2 qid:7 1:0.5\\n0 qid:7 2:1\\n1 qid:8 1:1\\n")
     ...     stream = LetorStream(file, chunk_bytes=1)
-    ...     [[chunk.n_features for chunk in stream] for epoch in range(2)]
-    [[2, 2], [2, 2]]
+    ...     [chunk.qid.tolist() for chunk in stream]
+    [[7, 7], [8]]
     """
 
     def __init__(
@@ -266,6 +203,7 @@ class LetorStream:
         *,
         chunk_bytes: int = CHUNK_BYTES,
         dense: bool | None = None,
+        comments: bool = False,
     ) -> None:
         check_n_features(n_features)
         check_integer(chunk_bytes, "chunk_bytes")
@@ -273,22 +211,53 @@ class LetorStream:
         self.n_features = n_features
         self.chunk_bytes = chunk_bytes
         self.dense = dense
+        self.comments = comments
 
     def __iter__(self) -> Iterator[LetorData]:
-        for chunk in iter_letor(
-            self.path, self.n_features, chunk_bytes=self.chunk_bytes, dense=self.dense, comments=False
-        ):
-            # Kept for the next pass, which then need not look for them.
-            self.n_features, self.dense = chunk.n_features, not sparse.issparse(chunk.X)
-            yield chunk
+        if self.n_features is None:
+            self._find_width()
+        waiting: list[TextBlock] = []
+        has_rows = False
+        for block in self._blocks(self.comments):
+            has_rows = True
+            waiting.append(block)
+            if sum(block.n_bytes for block in waiting) < self.chunk_bytes:
+                continue
+            ready, waiting = _cut_before_last_query(waiting)
+            if ready:
+                yield self._chunk(ready)
+        if waiting or not has_rows:
+            yield self._chunk(waiting)
+
+    def _blocks(self, comments: bool) -> Iterator[TextBlock]:
+        size = min(self.chunk_bytes, BLOCK_BYTES)
+        with open_bytes(self.path) as stream:
+            yield from read_blocks(
+                stream, self.path, self.n_features or None, comments=comments, scattered=False, block_bytes=size
+            )
+
+    def _find_width(self) -> None:
+        n_rows = n_values = width = 0
+        for block in self._blocks(comments=False):
+            n_rows, n_values = n_rows + len(block.y), n_values + block.n_values
+            width = max(width, block.X.shape[1])
+        if width and self.dense is None:
+            self.dense = is_dense(n_values, n_rows, width)
+        self.n_features = width or None
+
+    def _chunk(self, blocks: list[TextBlock]) -> LetorData:
+        check_not_empty(blocks, self.n_features, self.path)
+        chunk = assemble(blocks, self.n_features or width_of(blocks), self.dense)
+        self.dense = not sparse.issparse(chunk.X)  # kept for the next chunk
+        return chunk
 
     def fingerprint(self) -> str:
-        """A digest of samples of the file, and of how it is cut into chunks."""
+        """Return a digest of samples of the file, and of the size of chunks."""
         return f"{sampled_digest(self.path)} {self.chunk_bytes}"
 
 
 def _cut_before_last_query(blocks: list[TextBlock]) -> tuple[list[TextBlock], list[TextBlock]]:
-    """Blocks whose queries are whole, and the rest, which begins with the query that may go on."""
+    """Split blocks before the last query, which may go on."""
     last_qid = blocks[-1].run_qids[-1]
     for i in range(len(blocks) - 1, -1, -1):
         block = blocks[i]
@@ -301,7 +270,7 @@ def _cut_before_last_query(blocks: list[TextBlock]) -> tuple[list[TextBlock], li
 
 
 def assemble(blocks: list[TextBlock], n_features: int, dense: bool | None, gather: bool = False) -> LetorData:
-    """Put blocks together; `gather` moves the rows of every query to where its first row is."""
+    """Put blocks together; `gather` moves rows to the first row of their query."""
     if dense is None:
         n_rows = sum(len(block.y) for block in blocks)
         dense = is_dense(sum(block.n_values for block in blocks), n_rows, n_features)
@@ -315,13 +284,7 @@ def assemble(blocks: list[TextBlock], n_features: int, dense: bool | None, gathe
 
 
 def gathered(qid: NDArray[Any]) -> NDArray[np.int64]:
-    """The order of rows that gathers every query where its first row is.
-
-    Examples
-    --------
-    >>> gathered(np.array(["b", "a", "b", "a"]))
-    array([0, 2, 1, 3])
-    """
+    """Return the order of rows that moves every query to its first row."""
     _, first, group = np.unique(qid, return_index=True, return_inverse=True)
     return np.argsort(first[group], kind="stable")
 
@@ -351,7 +314,7 @@ def _as_array(values: ArrayLike, name: str) -> NDArray[Any]:
 
 
 def whole_grades(y: ArrayLike, n_rows: int) -> NDArray[np.int64]:
-    """Grades as int64, checked: one per row, whole numbers of any type."""
+    """Return grades as int64, checked: one per row, whole numbers of any type."""
     grades = _as_array(y, "y")
     if grades.shape != (n_rows,) or grades.dtype.kind not in "iufb":
         raise InputError(f"y must hold {n_rows} grades, one per row. Got shape {grades.shape}, dtype {grades.dtype}.")
@@ -378,13 +341,7 @@ def _checked_qids(qid: ArrayLike, n_rows: int) -> NDArray[Any]:
 
 
 def as_numbers(ids: NDArray[Any]) -> NDArray[Any]:
-    """Ids as int64 if every id is a number that prints as the id, else as strings.
-
-    Examples
-    --------
-    >>> as_numbers(np.array(["10", "9"])), as_numbers(np.array(["007", "9"]))
-    (array([10,  9]), array(['007', '9'], dtype='<U3'))
-    """
+    """Return ids as int64 if every id is a number that prints as the id, else as strings."""
     try:
         numbers = ids.astype(np.int64)
     except (ValueError, OverflowError):
@@ -394,13 +351,7 @@ def as_numbers(ids: NDArray[Any]) -> NDArray[Any]:
 
 
 def id_array(qid: ArrayLike) -> NDArray[Any]:
-    """Ids as an array, of strings or of integers where a column of a frame has them as objects.
-
-    Examples
-    --------
-    >>> id_array(np.array(["a", "b"], dtype=object)).dtype.kind
-    'U'
-    """
+    """Return ids as an array of strings or integers, also those of an object column."""
     ids = _as_array(qid, "qid")
     if ids.dtype.kind == "O" and ids.ndim == 1:
         values = ids.tolist()
@@ -428,14 +379,14 @@ def _check_together(qids: NDArray[np.str_], starts: NDArray[np.int64]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class SvmlightData:
-    """What an SVMlight file holds, one row a line.
+    """Rows of an SVMlight file.
 
     Attributes
     ----------
     X : CSR float32; column j is the feature id j + 1, zeros in the file are not stored
     y : float64, the targets
-    qid : the query id of each row, or None when the file has none
-    comments : what follows ``#`` on each row, without blanks around it, or None when the file has no comments
+    qid : the query id of each row, or None
+    comments : stripped text after ``#`` on each row, or None
 
     Examples
     --------
@@ -456,12 +407,8 @@ def read_svmlight(path: FilePath, n_features: int | None = None) -> SvmlightData
     Parameters
     ----------
     path : a text file, plain or packed by gzip or bzip2
-    n_features : the number of columns; None takes the largest id of the file. A larger id is an error, so
-        give the training set's number when reading a test set.
-
-    Returns
-    -------
-    SvmlightData. Parsed by the loop that `read_letor` uses, at its speed.
+    n_features : number of columns; None takes the largest id of the file. A larger id is an error, so give the
+        training set's number when reading a test set.
 
     Examples
     --------

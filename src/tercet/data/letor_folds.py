@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from tercet._validate import check_seed, is_integer
 from tercet.data.archives import archive_members
 from tercet.data.letor import LetorData, assemble, id_array
-from tercet.data.letor_text import TextBlock, check_not_empty, is_dense, read_blocks, width_of
+from tercet.data.letor_text import Readable, TextBlock, check_not_empty, is_dense, read_blocks, width_of
 from tercet.data.lines import FilePath, open_bytes
 from tercet.errors import FormatError, InputError
 
@@ -24,7 +23,7 @@ _LAYOUT = "a set of folds holds Fold1, Fold2, … with train.txt, vali.txt and t
 
 @dataclass(frozen=True, eq=False)
 class LetorFold:
-    """One fold: a split of the queries into three.
+    """A split of the queries into three.
 
     Examples
     --------
@@ -44,12 +43,12 @@ def read_letor_folds(path: FilePath, *, dense: bool | None = None, comments: boo
 
     Parameters
     ----------
-    path : the folder that holds the folds, or a ``.tar`` or ``.tar.gz`` of it, which is read without extracting
-    dense, comments : as in `read_letor`, one layout for all
+    path : the folder of the folds, or a ``.tar`` or ``.tar.gz`` of the folder, which is read without extracting
+    dense, comments : as in `read_letor`, for all folds
 
     Returns
     -------
-    LetorFold, one a fold, in the order of their numbers; all matrices have the same number of columns.
+    A LetorFold for each fold, in the order of their numbers; all matrices have the same number of columns.
 
     Examples
     --------
@@ -82,7 +81,7 @@ def read_letor_folds(path: FilePath, *, dense: bool | None = None, comments: boo
 
 
 def is_fold(folder: Path) -> bool:
-    """Whether a folder is named as a fold and holds its three files, plain or with ``.gz``."""
+    """Return True for a folder with the name and the three files of a fold, plain or with ``.gz``."""
     if not (_FOLD_NAME.fullmatch(folder.name) and folder.is_dir()):
         return False
     return all(any((folder / f"{part}.txt{end}").is_file() for end in ("", ".gz")) for part in PARTS_OF_A_FOLD)
@@ -120,13 +119,7 @@ def _members_of_archive(path: FilePath, comments: bool) -> dict[str, dict[str, l
 
 
 def fold_member(name: str) -> tuple[str, str | None]:
-    """Fold and part of an archive's member such as ``set/Fold1/train.txt``; the part is None for any other.
-
-    Examples
-    --------
-    >>> fold_member("QueryLevelNorm/Fold1/train.txt")
-    ('Fold1', 'train')
-    """
+    """Fold and part of an archive's member such as ``set/Fold1/train.txt``; the part is None for any other."""
     pieces = PurePosixPath(name).parts
     if len(pieces) < 2 or not _FOLD_NAME.fullmatch(pieces[-2]):
         return "", None
@@ -134,7 +127,7 @@ def fold_member(name: str) -> tuple[str, str | None]:
     return pieces[-2], part if pieces[-1].endswith(".txt") and part in PARTS_OF_A_FOLD else None
 
 
-def _blocks_of(stream: BinaryIO, path: FilePath, comments: bool) -> list[TextBlock]:
+def _blocks_of(stream: Readable, path: FilePath, comments: bool) -> list[TextBlock]:
     blocks = list(read_blocks(stream, path, None, comments=comments, scattered=False))
     check_not_empty(blocks, None, path)
     return blocks
@@ -143,18 +136,18 @@ def _blocks_of(stream: BinaryIO, path: FilePath, comments: bool) -> list[TextBlo
 def query_folds(
     qid: ArrayLike, n_folds: int = 5, random_state: int = 0
 ) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Deal queries into folds at random, for cross-validation that never splits a query.
+    """Deal queries into folds at random, for cross-validation by whole queries.
 
     Parameters
     ----------
-    qid : (n_rows,) the query id of each row, strings or integers; rows of a query need not stand together. The
-        number 7 and the string "7" are the same id
-    n_folds : how many folds, from 2 to the number of queries; their numbers of queries differ by one at most
+    qid : (n_rows,) the query id of each row, strings or integers, in any order. The number 7 and the string "7" are
+        the same id
+    n_folds : number of folds, from 2 to the number of queries; numbers of queries differ by 1 at most
     random_state : seed of the deal
 
     Returns
     -------
-    (rows to learn from, rows to test on) for each fold, rising. scikit-learn takes it as ``cv=``.
+    (rows to learn from, rows to test on) for each fold, rising. scikit-learn takes the list as ``cv=``.
 
     Examples
     --------

@@ -1,14 +1,14 @@
-"""How LETOR and SVMlight text is read: blocks of whole lines, parsed by a compiled loop, put together as rows.
+"""Reading of LETOR and SVMlight text: blocks of whole lines, parsed by a compiled loop, put together as rows.
 
-The loop settles every decimal that one exact multiplication or division settles; the others go through Python's
-own ``float``. Whatever it refuses is looked at again here, only to say what is wrong with it.
+The loop reads decimals of one exact multiplication or division; the others go through Python's own ``float``. Text
+refused by the loop is read again here, for the error message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,11 @@ LOWEST_DENSE_SHARE = 0.25
 _SHORTEST_FEATURE = len("1:0 ")
 _LINE_FORM = "a line is: grade qid:id feature:value … # comment"
 
+
+class Readable(Protocol):
+    def read(self, size: int = -1, /) -> bytes: ...
+
+
 Matrix: TypeAlias = Any  # NDArray[np.float32] or sparse.csr_array; SciPy comes without types
 
 
@@ -64,7 +69,7 @@ class TextBlock:
     n_bytes: int  # of text
 
     def rows(self, first: int, stop: int) -> TextBlock:
-        """Some of the rows, as views; `first` begins a run, and so does `stop` or it is the end."""
+        """Return rows as views; `first` and `stop` are the beginnings of runs, or the end."""
         runs = [run for run, start in enumerate(self.run_starts) if first <= start < stop]
         kept = slice(runs[0], runs[-1] + 1) if runs else slice(0, 0)
         share = (stop - first) / len(self.y)
@@ -81,7 +86,7 @@ class TextBlock:
 
 
 def read_blocks(
-    stream: BinaryIO,
+    stream: Readable,
     path: FilePath,
     n_features: int | None,
     *,
@@ -90,9 +95,9 @@ def read_blocks(
     block_bytes: int = BLOCK_BYTES,
     is_svmlight: bool = False,
 ) -> Iterator[TextBlock]:
-    """Yield the rows of a stream as they are read; unless `scattered`, a query that comes back is an error.
+    """Yield the rows of a stream; unless `scattered`, a query in two places is an error.
 
-    In SVMlight text, targets need not be whole, and lines have a qid all or none.
+    In SVMlight text, targets are any numbers, and lines have a qid all or none.
     """
     queries = _QueryOrder(path, scattered, is_svmlight)
     for text, lines_before, bytes_before in _lines_in_blocks(stream, path, block_bytes):
@@ -105,7 +110,7 @@ def read_blocks(
 
 
 class _QueryOrder:
-    """Whether the rows of a query stand together, and in SVMlight text whether lines have a qid all or none."""
+    """Checks the order of queries, and in SVMlight text the presence of qids."""
 
     def __init__(self, path: FilePath, scattered: bool, is_svmlight: bool) -> None:
         self._path, self._scattered, self._is_svmlight = path, scattered, is_svmlight
@@ -114,7 +119,7 @@ class _QueryOrder:
         self._has_qid: bool | None = None
 
     def check(self, qid: str, line: int) -> None:
-        """Raise what is wrong with a stretch of rows of one qid, the next of the file, that begins at a line."""
+        """Raise the error of the next run of rows of one qid, beginning at a line."""
         is_new_stretch, self._current = qid != self._current, qid
         first_line = self._first_line_of.setdefault(qid, line)
         if self._has_qid is None:
@@ -131,13 +136,13 @@ class _QueryOrder:
 
 
 def check_n_features(n_features: int | None) -> None:
-    """Refuse a number of columns that is none."""
+    """Refuse an impossible number of columns."""
     if n_features is not None:
         check_integer(n_features, "n_features", 1, LARGEST_ID)
 
 
 def check_not_empty(blocks: list[TextBlock], n_features: int | None, path: FilePath) -> None:
-    """Refuse what no learner could use: no rows, or no features."""
+    """Refuse data without rows or without features."""
     if not blocks:
         raise FormatError(path, None, "the file holds no rows")
     if not (n_features or width_of(blocks)):
@@ -150,7 +155,7 @@ def width_of(blocks: Iterable[TextBlock]) -> int:
 
 
 def is_dense(n_values: int, n_rows: int, n_features: int) -> bool:
-    """Whether so many values in so many cells are kept as a dense array when nobody says."""
+    """Return True if a dense array is the default for so many values."""
     return n_values >= LOWEST_DENSE_SHARE * n_rows * n_features
 
 
@@ -185,8 +190,8 @@ def stack(blocks: Sequence[TextBlock], n_features: int, dense: bool) -> tuple[Ma
     return stacked, y, qid
 
 
-def _lines_in_blocks(stream: BinaryIO, path: FilePath, block_bytes: int) -> Iterator[tuple[bytes, int, int]]:
-    """Whole lines, the last one ended too, and how many lines and bytes came before them."""
+def _lines_in_blocks(stream: Readable, path: FilePath, block_bytes: int) -> Iterator[tuple[bytes, int, int]]:
+    """Yield whole lines, and the numbers of lines and bytes before them."""
     n_lines, n_bytes = 0, 0
     stored_fields = b""
     while True:
@@ -280,7 +285,7 @@ def _parse(
 def _settle(
     text: bytes, path: FilePath, lines_before: int, values: NDArray[np.float32], unsettled: NDArray[np.int64]
 ) -> None:
-    """Fill in the values that the compiled loop left to Python's ``float``."""
+    """Fill in the values left to Python's ``float``."""
     if not len(unsettled):
         return
     exact = np.array([float(text[begin:end]) for begin, end in unsettled[:, 1:].tolist()])
@@ -296,7 +301,7 @@ def _settle(
 def _settle_targets(
     text: bytes, path: FilePath, lines_before: int, targets: NDArray[np.float64], odd: NDArray[np.int64]
 ) -> None:
-    """Fill in the targets that the compiled loop left to Python's ``float``."""
+    """Fill in the targets left to Python's ``float``."""
     for row, begin, end in odd.tolist():
         try:
             target = parse_float(text[begin:end].decode("utf-8"), path, 0, "target")
@@ -314,7 +319,7 @@ def _checked_qid(qid: str, path: FilePath, line: int) -> str:
 
 
 def _problem(outcome: int, token: str, previous: int, n_features: int | None, is_svmlight: bool) -> str:
-    """What is wrong with a token that the compiled loop refused."""
+    """Return the error message for a token refused by the compiled loop."""
     if outcome == BAD_GRADE:
         return f"grade {token!r}; a whole number of at most {LONGEST_GRADE} digits is needed"
     if outcome == NO_QID:

@@ -1,4 +1,4 @@
-"""Writing LETOR text: values with the fewest decimals that give the same float32."""
+"""Writing of LETOR text: values with the fewest decimals of the same float32."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from tercet.data.letor import LetorData
 from tercet.data.letor_text import LARGEST_ID
 from tercet.data.lines import FilePath, writable_id, write_atomically
 from tercet.errors import InputError
-from tercet.kernels.letor import BYTES_OF_A_FEATURE, LONGEST_GRADE, LONGEST_QID, format_rows
+from tercet.kernels.letor import LONGEST_GRADE, LONGEST_QID
 
 _VALUES_AT_A_TIME = 1 << 16
 
 
 def write_letor(path: FilePath, data: LetorData | Iterable[LetorData]) -> None:
-    """Write a file, or none at all, that `read_letor` reads back to the bit; gzipped when named ``.gz``.
+    """Write a file, whole or not at all; `read_letor` reads the same bits back. Gzipped when named ``.gz``.
 
     Parameters
     ----------
     path : the file
-    data : one set, or several of the same width, such as the chunks of `iter_letor`, written one after another
+    data : one set, or several of the same width, such as a `LetorStream`, written one after another
 
     Notes
     -----
-    Dense rows are written in full and sparse ones without their zeros, except that the first row has the last
-    feature id, so that the number of columns is read back too. Values have the fewest decimals that give the
-    same float32. More than 10 million values a second, in memory for one set.
+    Dense rows are written in full, sparse rows without zeros; the first row has the last feature id, to keep the
+    number of columns. Memory: one set.
 
     Examples
     --------
@@ -41,7 +40,7 @@ def write_letor(path: FilePath, data: LetorData | Iterable[LetorData]) -> None:
     ...     write_letor(file, LetorData([[0.1, 0.0], [0.25, 1e-30]], [1, 0], ["007", "007"], ["doc 12", ""]))
     ...     print(file.read_text(), end="")
     1 qid:007 1:0.1 2:0 # doc 12
-    0 qid:007 1:0.25 2:1.0000000031710769e-30
+    0 qid:007 1:0.25 2:1e-30
     """
     with write_atomically(path) as stream:
         for is_first, chunk in _in_order([data] if isinstance(data, LetorData) else data, path):
@@ -50,7 +49,7 @@ def write_letor(path: FilePath, data: LetorData | Iterable[LetorData]) -> None:
 
 
 def _in_order(chunks: Iterable[LetorData], path: FilePath) -> Iterator[tuple[bool, LetorData]]:
-    """Chunks that may be written one after another, and whether it is the first."""
+    """Yield chunks after checks of their widths and queries, with True for the first."""
     seen: set[str] = set()
     width: int | None = None
     for chunk in chunks:
@@ -92,7 +91,7 @@ def _write_rows(stream: TextIO, data: LetorData, mark_width: bool) -> None:
     step = max(1, _VALUES_AT_A_TIME // max(1, data.n_features))
     for first in range(0, len(data), step):
         rows = data.X[first : first + step]
-        features = _formatted(*_cells(rows))
+        features = _features(*_cells(rows))
         if mark_width and first == 0 and sparse.issparse(rows) and rows[[0]].tocsr()[0, data.n_features - 1] == 0:
             features[0] += f" {data.n_features}:0"
         grades = data.y[first : first + step].tolist()
@@ -102,7 +101,7 @@ def _write_rows(stream: TextIO, data: LetorData, mark_width: bool) -> None:
 
 
 def _cells(rows: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-    """Where rows end, and columns and values of what is written of them."""
+    """Return the ends of rows, and columns and values to be written."""
     if sparse.issparse(rows):
         rows = sparse.csr_array(rows, copy=True)
         rows.sum_duplicates()
@@ -112,19 +111,10 @@ def _cells(rows: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.
     return np.arange(1, n_rows + 1) * width, np.tile(np.arange(width, dtype=np.int32), n_rows), rows.ravel()
 
 
-def _formatted(row_ends: NDArray[np.int64], columns: NDArray[np.int32], values: NDArray[np.float32]) -> list[str]:
-    values = np.array(values)  # one kind of array for the compiled loop, whatever came in
-    buffer = np.empty(max(1, len(values)) * BYTES_OF_A_FEATURE, np.uint8)
-    stops = np.empty(len(row_ends), np.int64)
-    texts: list[str] = []
-    while len(texts) < len(row_ends):
-        first = len(texts)
-        done = format_rows(first, row_ends, columns, values, values.view(np.int32), buffer, stops)
-        text = buffer[: stops[done - 1] if done > first else 0].tobytes().decode("ascii")
-        bounds = [0, *stops[first:done].tolist()]
-        texts += [text[begin:end] for begin, end in pairwise(bounds)]
-        if done < len(row_ends):
-            begin, end = int(row_ends[done - 1]) if done else 0, int(row_ends[done])
-            pairs = zip(columns[begin:end].tolist(), values[begin:end].tolist(), strict=True)
-            texts.append("".join(f" {column + 1}:{value!r}" for column, value in pairs))
-    return texts
+def _features(row_ends: NDArray[np.int64], columns: NDArray[np.int32], values: NDArray[np.float32]) -> list[str]:
+    """Return `` id:value`` pairs of each row, in the fewest decimals that give the same float32."""
+    decimals = values.astype(str).astype(np.float64)  # the shortest of float32
+    decimals = np.where(decimals.astype(np.float32) == values, decimals, values)  # else rounded twice
+    cells = [repr(decimal).removesuffix(".0") for decimal in decimals.tolist()]
+    pairs = [f" {column + 1}:{cell}" for column, cell in zip(columns.tolist(), cells, strict=True)]
+    return ["".join(pairs[first:stop]) for first, stop in pairwise([0, *row_ends.tolist()])]

@@ -1,7 +1,7 @@
-"""What a file may make a reader hold. Beyond it a typed error says so; docs/reference/limits.md lists every limit.
+"""Limits of the memory that a file can take; docs/reference/limits.md lists every limit.
 
-Files come from others: a line, a header or a packed file of a few megabytes must not fill the memory. Whoever reads
-looks a limit up here when it needs it, so that a test may lower it.
+A hostile line, header or packed file of a few megabytes must not fill the memory. Readers look limits up at each use,
+for tests to lower them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_ROWS_PER_BYTE = 100  # of Parquet, where a column of one value takes no roo
 def check_unpacked(
     path: str | PathLike[str], n_unpacked: int, n_packed: int, packing: str, line: int | None = None
 ) -> None:
-    """Refuse what unpacks to far more than any real file does."""
+    """Refuse data that unpack to far more than any real file does."""
     if n_unpacked > max(ALWAYS_UNPACKED, MOST_TIMES_PACKED * n_packed):
         raise FormatError(
             path,
@@ -38,11 +38,11 @@ def check_unpacked(
 
 
 def check_values(text: str, marks: Sequence[str], path: str | PathLike[str], line: int, what: str) -> None:
-    """Refuse a line with more values than any real one has, by the marks between them; those in texts count, too."""
+    """Refuse a line with more values than any real line, by the marks between values."""
     if len(text) > MOST_VALUES and sum(map(text.count, marks)) > MOST_VALUES:
         raise FormatError(path, line, f"the line has more than {MOST_VALUES:,} {what}; give it as several")
 
 
 def too_long(path: str | PathLike[str], line: int, unit: str = "bytes") -> FormatError:
-    """The error for a line that is longer than any real one."""
+    """Return the error for a line that is too long."""
     return FormatError(path, line, f"the line is longer than {LONGEST_LINE:,} {unit}; is this a text file?")

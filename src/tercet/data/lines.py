@@ -19,7 +19,6 @@ import stat
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from itertools import islice
 from os import PathLike
@@ -39,6 +38,7 @@ T = TypeVar("T")
 
 GZIP_MAGIC = b"\x1f\x8b"
 _BZIP2_MAGIC = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # of a stream with data, and of an empty one
+READ_AT_ONCE = 1 << 17
 UTF8_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -51,14 +51,14 @@ _BREAKS_A_ROW = re.compile(r"[\t\n\r]")
 
 
 class DamagedBzip2(Exception):
-    """What reading a bzip2 stream raises, which is otherwise an OSError like any other; no text for one cut short."""
+    """Damage of a bzip2 stream, told from an error of the disk; without a text for a truncated stream."""
 
 
 PACKING_DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error, DamagedBzip2)
 
 
 def damage_message(error: BaseException) -> str:
-    """Say what is wrong with a gzip or bzip2 stream, given the error that reading it raised."""
+    """Return the message for an error of a gzip or bzip2 stream."""
     packing = "bzip2" if isinstance(error, DamagedBzip2) else "gzip"
     if isinstance(error, EOFError) or not str(error):
         return f"the {packing} data ends in the middle; the file is truncated, fetch or compress it again"
@@ -66,7 +66,7 @@ def damage_message(error: BaseException) -> str:
 
 
 class _Bzip2File(bz2.BZ2File):
-    """Its damage is told from a disk that cannot be read."""
+    """Raises `DamagedBzip2` for damage."""
 
     def readinto(self, buffer: Any) -> int:
         try:
@@ -80,7 +80,7 @@ class _Bzip2File(bz2.BZ2File):
 
 
 class Unpacked(io.RawIOBase):
-    """What is in a packed file, up to so many times its size; a pipe has none, and is read to its end."""
+    """Content of a packed file, bounded by a multiple of the size on disk; a pipe is unbounded."""
 
     def __init__(self, packed: gzip.GzipFile | bz2.BZ2File, path: FilePath) -> None:
         self._packed, self._path = packed, path
@@ -91,18 +91,6 @@ class Unpacked(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        return self._packed.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._packed.tell()
-
-    def fileno(self) -> int:
-        return self._packed.fileno()
-
     def readinto(self, buffer: Any) -> int:
         n_read = self._packed.readinto(buffer)
         if self._size is not None:
@@ -112,19 +100,9 @@ class Unpacked(io.RawIOBase):
 
 @contextmanager
 def open_bytes(path: FilePath) -> Iterator[BinaryIO]:
-    """Open a file for reading bytes, decompressed when it begins with the magic of gzip or bzip2.
+    """Open a file for reading bytes, decompressed after the magic of gzip or bzip2.
 
     A missing or unreadable file and a damaged stream raise `FormatError` without a line number.
-
-    Examples
-    --------
-    >>> import gzip, pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "packed")
-    ...     _ = file.write_bytes(gzip.compress(b"abc"))
-    ...     with open_bytes(file) as stream:
-    ...         stream.read()
-    b'abc'
     """
     try:
         raw = open(path, "rb")  # noqa: SIM115  (closed below; the two failures need different messages)
@@ -134,7 +112,7 @@ def open_bytes(path: FilePath) -> Iterator[BinaryIO]:
         raise FormatError(path, None, "this is a folder; a file is needed", "missing") from error
     except OSError as error:
         raise FormatError(path, None, f"the file cannot be opened: {error.strerror}", "missing") from error
-    with watched(raw, path) as raw:
+    with raw:
         magic = raw.peek(10)[:10]
         if magic.startswith(GZIP_MAGIC):
             packed: gzip.GzipFile | bz2.BZ2File = gzip.GzipFile(fileobj=raw, mode="rb")
@@ -151,13 +129,7 @@ def open_bytes(path: FilePath) -> Iterator[BinaryIO]:
 
 
 def codec_name(encoding: object) -> str | None:
-    """The name of an encoding of texts, the same however it is spelled; None where there is none of that name.
-
-    Examples
-    --------
-    >>> codec_name("UTF8"), codec_name("hex"), codec_name("martian")
-    ('utf-8', None, None)
-    """
+    """Return the canonical name of a text encoding, or None."""
     try:
         with suppress(UnicodeError):
             b"x".decode(cast(str, encoding))  # Python looks for no codec where there is nothing to decode
@@ -167,35 +139,28 @@ def codec_name(encoding: object) -> str | None:
 
 
 def decoding_error(path: FilePath, line: int, byte: int, offset: int, encoding: str, advice: str) -> FormatError:
-    """Build the error for a byte that is not of the encoding; `offset` counts from the file's start."""
+    """Return the error for a byte outside the encoding; `offset` counts from the file's start."""
     which = f"byte 0x{byte:02x} at offset {offset} is not {encoding}"
     return FormatError(path, line, f"{which}; {advice}", "encoding")
 
 
-def open_lines(path: FilePath, refused: Refused | None = None) -> Generator[tuple[int, str], None, None]:
-    r"""Yield `(line_number, text)` for each line of a UTF-8 file, without its line end, as it is read.
+def open_lines(
+    path: FilePath, refused: Refused | None = None, encoding: str = "utf-8"
+) -> Generator[tuple[int, str], None, None]:
+    r"""Yield `(line_number, text)` for each line of a text file, without its line end.
 
-    Lines end at ``\n`` or ``\r\n`` only, so that other Unicode separators stay inside ids and texts. A line that is
-    not UTF-8 is handed to `refused`, if there is one, and left out.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "ids.txt")
-    ...     _ = file.write_bytes(b"007\r\n1e5")
-    ...     list(open_lines(file))
-    [(1, '007'), (2, '1e5')]
+    Lines end at ``\n`` or ``\r\n`` only, for other Unicode separators in ids and texts. The error of a line is handed
+    to `refused`, and the line is left out.
     """
+    if "\n".encode(encoding) != b"\n":
+        yield from _wide_lines(path, refused, encoding)
+        return
     number, offset = 0, 0
     with open_bytes(path) as stream:
-        while True:
-            raw = raw_line(stream, path, number + 1)
-            if not raw:
-                return
+        while raw := raw_line(stream, path, number + 1):
             number += 1
             try:
-                text = line_text(raw, path, number, offset)
+                text = line_text(raw, path, number, offset, encoding)
             except FormatError as problem:
                 if refused is None or (number == 1 and raw.startswith(UTF16_MARKS)):
                     raise
@@ -205,8 +170,31 @@ def open_lines(path: FilePath, refused: Refused | None = None) -> Generator[tupl
             offset += len(raw)
 
 
+def _wide_lines(path: FilePath, refused: Refused | None, encoding: str) -> Generator[tuple[int, str], None, None]:
+    """Yield number and text of the lines of an encoding with long newlines, such as UTF-16."""
+    number = 0
+    with open_bytes(path) as stream, io.TextIOWrapper(stream, encoding, "replace", newline="\n") as texts:
+        while True:
+            try:
+                text = texts.readline(limits.LONGEST_LINE + 1)
+            except PACKING_DAMAGE as error:
+                raise FormatError(path, number + 1, damage_message(error), "packing") from error
+            except UnicodeError as error:
+                raise FormatError(path, number + 1, f"this is not {encoding}: {error}", "encoding") from error
+            if not text:
+                return
+            number += 1
+            if len(text) > limits.LONGEST_LINE:
+                raise limits.too_long(path, number, "characters")
+            if "\ufffd" in text:
+                problem = FormatError(path, number, f"the line is not {encoding}; name another encoding", "encoding")
+                refuse(problem, refused)
+                continue
+            yield number, text.removesuffix("\n").removesuffix("\r").removeprefix("\ufeff" if number == 1 else "")
+
+
 def raw_line(stream: BinaryIO, path: FilePath, number: int) -> bytes:
-    """The bytes of the next line with its end, none at the end of the file; `number` is the line's."""
+    """Return the bytes of the next line with its end, none at the end of the file; `number` is the line's."""
     try:
         raw = stream.readline(limits.LONGEST_LINE + 1)
     except PACKING_DAMAGE as error:
@@ -216,10 +204,10 @@ def raw_line(stream: BinaryIO, path: FilePath, number: int) -> bytes:
     return raw
 
 
-def line_text(raw: bytes, path: FilePath, number: int, offset: int) -> str:
-    """The text of a line, without its line end and the file's byte order mark; `offset` is where the line begins."""
-    start = 0
-    if number == 1:
+def line_text(raw: bytes, path: FilePath, number: int, offset: int, encoding: str = "utf-8") -> str:
+    """Return the text of a line, without its end and the byte order mark; `offset` is the beginning of the line."""
+    is_utf8, start = encoding == "utf-8", 0
+    if number == 1 and is_utf8:
         if raw.startswith(UTF16_MARKS):
             advice = "the file is UTF-16; convert it, for instance: iconv -f UTF-16 -t UTF-8"
             raise FormatError(path, 1, advice, "encoding")
@@ -228,42 +216,29 @@ def line_text(raw: bytes, path: FilePath, number: int, offset: int) -> str:
     if raw.endswith(b"\n"):
         end -= 2 if raw.endswith(b"\r\n") else 1
     try:
-        return raw[start:end].decode("utf-8")
+        text = raw[start:end].decode(encoding)
     except UnicodeDecodeError as error:
         wrong = start + error.start
-        advice = "convert the file, for instance from Latin-1: iconv -f LATIN1 -t UTF-8"
-        raise decoding_error(path, number, raw[wrong], offset + wrong, "UTF-8", advice) from error
+        advice = "name another encoding, or convert the file with iconv"
+        if is_utf8:
+            advice = "convert the file, for instance from Latin-1: iconv -f LATIN1 -t UTF-8"
+        shown = "UTF-8" if is_utf8 else encoding
+        raise decoding_error(path, number, raw[wrong], offset + wrong, shown, advice) from error
+    return text.removeprefix("\ufeff") if number == 1 and not is_utf8 else text
 
 
 def refuse(problem: FormatError, refused: Refused | None) -> None:
-    """Hand what is wrong with a line to `refused`, or raise it where there is none."""
+    """Hand the error of a line to `refused`; without `refused`, raise the error."""
     if refused is None:
         raise problem
     refused(problem)
 
 
 def parsed_lines(
-    path: FilePath,
-    parse: Callable[[str, int], T],
-    refused: Refused | None = None,
-    lines: Iterable[tuple[int, str]] | None = None,
+    path: FilePath, parse: Callable[[str, int], T], refused: Refused | None = None
 ) -> Generator[tuple[int, T], None, None]:
-    """Yield `(line_number, parse(text, line_number))` for each line that is not blank.
-
-    A `FormatError` of `parse`, too, is handed to `refused`, if there is one. `lines` are those of a file that is not
-    UTF-8.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "numbers")
-    ...     _ = file.write_text("1\\n\\nx\\n3\\n")
-    ...     list(parsed_lines(file, lambda text, line: parse_int(text, "f", line, "number"), print))
-    f:3: number 'x'; a whole number is needed
-    [(1, 1), (4, 3)]
-    """
-    for line, text in open_lines(path, refused) if lines is None else lines:
+    """Yield `(line_number, parse(text, line_number))` of each nonblank line; a `FormatError` goes to `refused`."""
+    for line, text in open_lines(path, refused):
         if not text.strip():
             continue
         try:
@@ -275,7 +250,7 @@ def parsed_lines(
 
 
 def within_a_line(lines: Iterable[tuple[int, str]], most: int) -> list[tuple[int, str]]:
-    """The first lines, so many at most, of those that together are no longer than one may be; at least one."""
+    """Return the first lines, at least one, bounded by a number of lines and by the longest line allowed."""
     first: list[tuple[int, str]] = []
     length = 0
     for number, text in islice(lines, most):
@@ -289,7 +264,7 @@ def within_a_line(lines: Iterable[tuple[int, str]], most: int) -> list[tuple[int
 def find_line(path: FilePath, matches: Callable[[str], bool]) -> int:
     """Return the number of the first line for which `matches` is true, by reading the file again.
 
-    Used to name the first of two conflicting lines, so that good files pay nothing for it.
+    Used for errors with two lines, at no cost for good files.
     """
     for number, text in open_lines(path):
         if matches(text):
@@ -298,10 +273,7 @@ def find_line(path: FilePath, matches: Callable[[str], bool]) -> int:
 
 
 def split_columns(text: str) -> list[str]:
-    """Split at runs of ASCII blanks, as the TREC tools do, so that other Unicode spaces stay inside ids.
-
-    Beyond `limits.MOST_VALUES` columns the rest is one.
-    """
+    """Split at runs of ASCII blanks, as the TREC tools do; beyond `limits.MOST_VALUES` columns the rest is one."""
     if text.isascii():
         return text.split(maxsplit=limits.MOST_VALUES)
     stripped = text.strip(" \t\r\f\v")
@@ -309,13 +281,7 @@ def split_columns(text: str) -> list[str]:
 
 
 def parse_float(text: str, path: FilePath, line: int, what: str) -> float:
-    """Parse a finite decimal number; `what` names it in the error.
-
-    Examples
-    --------
-    >>> parse_float("0.5", "run.txt", 1, "score")
-    0.5
-    """
+    """Parse a finite decimal number; `what` names the number in the error."""
     try:
         value = float(text)
     except ValueError as error:
@@ -328,13 +294,7 @@ def parse_float(text: str, path: FilePath, line: int, what: str) -> float:
 
 
 def parse_int(text: str, path: FilePath, line: int, what: str) -> int:
-    """Parse a whole number that fits 64 bits; `what` names it in the error.
-
-    Examples
-    --------
-    >>> parse_int("-1", "qrels.txt", 1, "grade")
-    -1
-    """
+    """Parse a whole number of 64 bits; `what` names the number in the error."""
     try:
         value = int(text)
     except ValueError as error:
@@ -347,7 +307,7 @@ def parse_int(text: str, path: FilePath, line: int, what: str) -> int:
 
 
 def id_problem(identifier: object) -> str | None:
-    """Say why a value cannot be an id, or None when it can."""
+    """Return the reason against a value as an id, or None."""
     if not isinstance(identifier, str):
         if type(identifier) in (int, float):
             return f'is the number {identifier}; a number would lose digits, write it in quotes: "{identifier}"'
@@ -362,7 +322,7 @@ def id_problem(identifier: object) -> str | None:
 
 
 def surrogate_problem(text: str) -> str | None:
-    """Say that a string holds half a surrogate pair, which UTF-8 cannot write, or None when it does not."""
+    """Return a message about half a surrogate pair, which UTF-8 cannot write, or None."""
     if text.isascii():  # known without looking, as it is of most
         return None
     try:
@@ -373,13 +333,7 @@ def surrogate_problem(text: str) -> str | None:
 
 
 def number_of(identifier: str) -> str | None:
-    """Return the number that an id reads as, in one form for all ways to write it, or None.
-
-    Examples
-    --------
-    >>> number_of("007"), number_of("7.0"), number_of("1e5") == number_of("100000"), number_of("d7")
-    ('7', '7', True, None)
-    """
+    """Return the number that an id reads as, in normal form, or None."""
     if len(identifier) > _LONGEST_NUMBER or _NUMBER.fullmatch(identifier) is None:
         return None
     value = Decimal(identifier)
@@ -387,13 +341,7 @@ def number_of(identifier: str) -> str | None:
 
 
 def look_alikes(ids: Iterable[str]) -> list[tuple[str, str]]:
-    """Pairs of different ids that read as the same number: the first id of a number with each later one.
-
-    Examples
-    --------
-    >>> look_alikes(["007", "d1", "7", "1e5", "7.0"])
-    [('007', '7'), ('007', '7.0')]
-    """
+    """Return pairs of different ids that read as the same number: the first id with each later id."""
     first: dict[str, str] = {}
     pairs = []
     for identifier in ids:
@@ -404,20 +352,14 @@ def look_alikes(ids: Iterable[str]) -> list[tuple[str, str]]:
 
 
 class LookAlikes:
-    """Tells of an unknown id which known one it would be, had a program not read it as a number.
-
-    Examples
-    --------
-    >>> LookAlikes(["007", "d1"]).hint("7")
-    "; '007' is: was it read as a number on the way?"
-    """
+    """Finds the known id that reads as the same number as an unknown id."""
 
     def __init__(self, ids: Iterable[str]) -> None:
         self._ids = ids
         self._by_number: dict[str, str] | None = None
 
     def hint(self, identifier: str) -> str:
-        """The end of a sentence that says the id is unknown; empty where it is like no other."""
+        """Return the end of a sentence about an unknown id; empty without a similar id."""
         number = number_of(identifier)
         if number is None:
             return ""
@@ -430,7 +372,7 @@ class LookAlikes:
 
 
 def read_id(identifier: object, path: FilePath, line: int, what: str) -> str:
-    """Return the id as it is, or raise `FormatError` naming `what` it is the id of."""
+    """Return the id unchanged, or raise `FormatError` with `what` as its name."""
     problem = id_problem(identifier)
     if problem is not None:
         raise FormatError(path, line, f"the {what} {problem}", "id")
@@ -438,9 +380,9 @@ def read_id(identifier: object, path: FilePath, line: int, what: str) -> str:
 
 
 def writable_id(identifier: object, path: FilePath, what: str, *, blanks: bool = True) -> str:
-    """Return the id as it is, or raise `InputError` when a reader could not give it back.
+    """Return the id unchanged, or raise `InputError` for an id that no reader could give back.
 
-    `blanks=False` is for files whose columns are separated by blanks.
+    `blanks=False` is for files with columns separated by blanks.
     """
     problem = id_problem(identifier)
     if problem is None and not blanks and cast(str, identifier).split() != [identifier]:
@@ -451,10 +393,9 @@ def writable_id(identifier: object, path: FilePath, what: str, *, blanks: bool =
 
 
 def sampled_digest(path: FilePath) -> str:
-    """A digest of a file's size, its first and last megabyte and 32 places between; reads 4 MB at most.
+    """Return a digest of a file's size, its first and last megabyte and 32 samples between; reads 4 MB at most.
 
-    Whatever is appended, cut off, written anew or exchanged changes it. A few bytes changed in the middle of a large
-    file, at the same length, may not: to notice that, all of it would have to be read before every resumption.
+    A few bytes changed in the middle of a large file, at the same length, may go unnoticed.
     """
     size = os.path.getsize(path)
     digest = hashlib.sha256(str(size).encode())
@@ -470,8 +411,8 @@ def sampled_digest(path: FilePath) -> str:
 def write_bytes_atomically(path: FilePath) -> Iterator[BinaryIO]:
     """Open a file for writing bytes that appears whole or not at all; gzipped when named ``.gz``.
 
-    The bytes go to a temporary file in the same folder, which takes the name once it is on disk. If the
-    block raises, the temporary file is removed and whatever had the name before is untouched.
+    The bytes go to a temporary file in the same folder, which takes the name once it is on disk. An error removes the
+    temporary file; the old file is untouched.
     """
     target = Path(os.path.realpath(path))  # through a link: the link stays, what it names is replaced
     if target.exists() and not target.is_file():
@@ -490,18 +431,7 @@ def write_bytes_atomically(path: FilePath) -> Iterator[BinaryIO]:
 
 @contextmanager
 def write_atomically(path: FilePath) -> Iterator[TextIO]:
-    """Open a UTF-8 text file for writing, as `write_bytes_atomically` opens one for bytes.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "greeting.txt")
-    ...     with write_atomically(file) as stream:
-    ...         _ = stream.write("hello")
-    ...     file.read_text()
-    'hello'
-    """
+    """Open a UTF-8 text file for writing, as `write_bytes_atomically` opens a file for bytes."""
     try:
         with write_bytes_atomically(path) as binary:
             text = io.TextIOWrapper(binary, encoding="utf-8", newline="\n")
@@ -514,85 +444,6 @@ def write_atomically(path: FilePath) -> Iterator[TextIO]:
         raise InputError(f"{path}: cannot write {near!r}: it {surrogate_problem(near)}") from error
 
 
-# -- progress of reading ----------------------------------------------------------------------------------------------
-
-
-# Takes a file, how many of its bytes (packed ones, where it is packed) were read, and how many there are.
-Watcher: TypeAlias = Callable[[FilePath, int, int], None]
-READ_AT_ONCE = 1 << 17
-
-_watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
-
-
-@contextmanager
-def watch_reading(watcher: Watcher | None) -> Iterator[None]:
-    """Tell `watcher` how far every file that is opened within the block has been read; None tells nobody.
-
-    It is called about every 128 kB with the file, the bytes read and the size of the file, and a last time, with the
-    size twice, when the file is closed. A watched file costs a call for each 128 kB, and any other nothing.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "ids.txt")
-    ...     _ = file.write_text("007\\n")
-    ...     with watch_reading(lambda path, done, size: print(path.name, done, size)):
-    ...         with watched(open(file, "rb"), file) as stream:
-    ...             _ = stream.read()
-    ids.txt 4 4
-    ids.txt 4 4
-    """
-    token = _watcher.set(watcher)
-    try:
-        yield
-    finally:
-        _watcher.reset(token)
-
-
-class _WatchedFile(io.RawIOBase):
-    """A file that tells how far it was read."""
-
-    def __init__(self, raw: io.FileIO, path: FilePath, watcher: Watcher) -> None:
-        self._raw, self._path, self._watcher = raw, path, watcher
-        self._size, self._done = os.fstat(raw.fileno()).st_size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._done = self._raw.seek(offset, whence)
-        return self._done
-
-    def fileno(self) -> int:
-        return self._raw.fileno()
-
-    def readinto(self, buffer: Any) -> int:
-        n_read = self._raw.readinto(buffer)
-        if n_read:
-            self._done += n_read
-            self._watcher(self._path, self._done, max(self._size, self._done))
-        return n_read
-
-    def close(self) -> None:
-        if not self.closed:
-            self._raw.close()
-            size = max(self._size, self._done)
-            self._watcher(self._path, size, size)
-        super().close()
-
-
-def watched(stream: io.BufferedReader, path: FilePath) -> io.BufferedReader:
-    """The same stream, telling the watcher there is, if any, how far it is read."""
-    watcher = _watcher.get()
-    if watcher is None:
-        return stream
-    return io.BufferedReader(_WatchedFile(cast(io.FileIO, stream.detach()), path, watcher), READ_AT_ONCE)
-
-
 # -- JSON -------------------------------------------------------------------------------------------------------------
 
 
@@ -600,14 +451,7 @@ Pairs = Callable[[list[tuple[str, Any]]], dict[str, Any]]
 
 
 def load_json(text: str, pairs: Pairs | None = None) -> Any:
-    """A JSON value; `ValueError` also for one that nests too deeply or holds too much.
-
-    Examples
-    --------
-    >>> load_json("[" * 200)
-    Traceback (most recent call last):
-    ValueError: nested deeper than 100 levels
-    """
+    """Parse JSON; `ValueError` also for JSON that nests too deeply or holds too much."""
     opened = text.count("[") + text.count("{")
     if opened > limits.DEEPEST_JSON:
         refuse_deep_nesting(text, limits.DEEPEST_JSON)
@@ -617,13 +461,7 @@ def load_json(text: str, pairs: Pairs | None = None) -> Any:
 
 
 def parse_json_object(text: str, path: FilePath, line: int) -> dict[str, Any]:
-    """Parse one line that holds one JSON object; a key given twice is an error, since a value would be lost.
-
-    Examples
-    --------
-    >>> parse_json_object('{"query": "007"}', "prefs.jsonl", 1)
-    {'query': '007'}
-    """
+    """Parse a line with one JSON object; a key given twice is an error."""
     repeated: str | None = None
 
     def gather(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -647,7 +485,7 @@ def parse_json_object(text: str, path: FilePath, line: int) -> dict[str, Any]:
 
 
 def json_field(record: dict[str, Any], key: str, path: FilePath, line: int) -> Any:
-    """Return a key's value; a missing key is an error that lists the keys there are."""
+    """Return a key's value; the error for a missing key lists the keys."""
     if key not in record:
         keys = ", ".join(f'"{name}"' for name in record) or "none"
         raise FormatError(path, line, f'the key "{key}" is missing; found {keys}')
@@ -655,7 +493,7 @@ def json_field(record: dict[str, Any], key: str, path: FilePath, line: int) -> A
 
 
 def json_text(record: dict[str, Any], key: str, path: FilePath, line: int) -> str:
-    """Return a key's value, which must be a string of real characters."""
+    """Return a key's value, a string of real characters."""
     value = json_field(record, key, path, line)
     if not isinstance(value, str):
         raise FormatError(path, line, f'"{key}" is a JSON {_json_name(value)}; a string is needed')

@@ -1,4 +1,4 @@
-"""Numbers and dates as people of a country write them, recognised by the whole column."""
+"""Numbers and dates in local formats, recognized by the whole column."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _number(pattern: re.Pattern[str], thousands: str, point: str, text: str) -> 
 
 
 def _date(day_first: bool, text: str) -> Value:
-    """The date or time as ISO 8601; years of two digits are those from 1969 to 2068."""
+    """Return the date or time as ISO 8601; years of two digits are 1969 to 2068."""
     parts = _DATE.fullmatch(text)
     if parts is None:
         return None
@@ -36,7 +36,7 @@ def _date(day_first: bool, text: str) -> Value:
 
 
 class _Format(NamedTuple):
-    """A way to read texts: a number or an ISO 8601 date, None for others; and the texts that are of no other format."""
+    """A format: a conversion to a number or an ISO 8601 date, and the texts that no other format has."""
 
     convert: Callable[[str], Value]
     sure: re.Pattern[str]
@@ -58,7 +58,7 @@ _FORMATS = {
 
 
 class ColumnFormat:
-    """Finds the format of a column's texts as they come; what can be read in two ways, 1,234 or 5/6/2026, stays text.
+    """Finds the format of a column from its texts; ambiguous texts, such as 1,234 or 5/6/2026, stay texts.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class ColumnFormat:
                 break
 
     def add(self, text: str) -> bool:
-        """Take in a text; False where no format is left."""
+        """Add a text; False when no format remains."""
         self._is_sure = {
             name: is_sure or _FORMATS[name].sure.match(text) is not None
             for name, is_sure in self._is_sure.items()
@@ -99,13 +99,7 @@ class ColumnFormat:
 
 
 def typed_column(cells: list[Value]) -> tuple[list[Value], str | None]:
-    """Return a column of CSV with its texts converted, and the name of their format; None, where they stay texts.
-
-    Examples
-    --------
-    >>> typed_column(["1,5", None, "2,25"])
-    ([1.5, None, 2.25], 'decimal commas')
-    """
+    """Return a column of CSV with converted texts, and the name of the format; None for texts."""
     texts = [text for text in dict.fromkeys(cells) if isinstance(text, str)]
     found = ColumnFormat(texts)
     if found.name is None:
@@ -115,7 +109,7 @@ def typed_column(cells: list[Value]) -> tuple[list[Value], str | None]:
 
 
 def column_formats(columns: Sequence[str], rows: Iterable[Record]) -> dict[str, ColumnFormat]:
-    """Return the formats of the columns of CSV that are no texts, by rows that come once."""
+    """Return the formats of the columns of CSV that are not texts."""
     found: dict[str, ColumnFormat] = {}
     texts: set[str] = set()
     for row in rows:

@@ -1,4 +1,4 @@
-"""Checking the matrices that come in, and going through them block by block: they may be mapped from a file."""
+"""Checks of input matrices, and iteration over blocks of rows for matrices mapped from a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLOCK_ENTRIES: Final = 2**20  # about, in a block of rows
 def check_matrix(matrix: Any, name: str) -> sparse.csr_array:
     """Return a canonical CSR float32 copy or view of a two-dimensional matrix, every value finite.
 
-    A canonical matrix is not copied, so arrays mapped from a file stay in the file.
+    A canonical matrix is not copied: mapped arrays stay in their file.
     """
     if matrix is None:
         raise InputError(f"{name} is None; expected a matrix with one text per row")
@@ -45,13 +45,7 @@ def check_matrix(matrix: Any, name: str) -> sparse.csr_array:
 
 
 def row_slices(matrix: sparse.csr_array, n_entries: int | None = None) -> Iterator[slice]:
-    """Slices of consecutive rows, each with at most so many entries (a million), or one row.
-
-    Examples
-    --------
-    >>> [(rows.start, rows.stop) for rows in row_slices(sparse.csr_array(np.ones((5, 3))), 6)]
-    [(0, 2), (2, 4), (4, 5)]
-    """
+    """Yield slices of consecutive rows, each with at most `n_entries` entries (a million), or with a single row."""
     indptr, n, most = matrix.indptr, matrix.shape[0], n_entries or BLOCK_ENTRIES
     start = 0
     while start < n:
@@ -63,7 +57,7 @@ def row_slices(matrix: sparse.csr_array, n_entries: int | None = None) -> Iterat
 
 
 def row_blocks(matrix: sparse.csr_array) -> Iterator[sparse.csr_array]:
-    """All rows in order: a matrix in memory as a whole, a mapped one a block at a time."""
+    """Yield all rows in order: a matrix in memory as a whole, a mapped matrix in blocks."""
     if not is_mapped(matrix.data):
         yield matrix
         return

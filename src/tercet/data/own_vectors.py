@@ -1,4 +1,4 @@
-"""Vectors that come with documents and queries, by id: from memory, from a NumPy file."""
+"""Vectors of documents and queries, by id, from memory or a NumPy file."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class OwnVectors:
 
     @property
     def n_dims(self) -> int:
-        """How many numbers a vector has."""
+        """Length of a vector."""
         return int(self.matrix.shape[1])
 
     def take(self, ids: Iterable[str], what: str = "document") -> NDArray[np.float32]:
-        """The vectors of some ids, in their order; one that has none is an error that says what it is the id of."""
+        """Return the vectors of ids, in their order; `what` names an id without a vector in the error."""
         rows = []
         for one in ids:
             if one not in self._row_of:
@@ -81,12 +81,12 @@ class OwnVectors:
 
 
 def as_own_vectors(vectors: Any, what: str = "vectors") -> OwnVectors:
-    """Vectors of whatever holds them.
+    """Return `OwnVectors` of a mapping, a pair or a file.
 
     Parameters
     ----------
-    vectors : id -> vector, a pair (ids, matrix), the path of a file as `read_own_vectors` takes it, or `OwnVectors`
-    what : what errors call them
+    vectors : id -> vector, a pair (ids, matrix), the path of a file as in `read_own_vectors`, or `OwnVectors`
+    what : name in errors
 
     Examples
     --------
@@ -114,10 +114,10 @@ def as_own_vectors(vectors: Any, what: str = "vectors") -> OwnVectors:
 
 
 def read_own_vectors(path: FilePath) -> OwnVectors:
-    r"""Read vectors by id: ``.npz`` with the arrays ``ids`` and ``vectors``, or ``.npy`` with the ids beside it.
+    r"""Read vectors by id: ``.npz`` with the arrays ``ids`` and ``vectors``, or ``.npy`` with the ids in a second file.
 
-    The ids of ``d.npy`` are in ``d.ids``, one a line, in the order of its rows. Nothing in a file is executed: arrays
-    of Python objects are refused.
+    The ids of ``d.npy`` are in ``d.ids``, one a line, in the order of the rows. Arrays of Python objects are refused:
+    nothing in a file is executed.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def read_own_vectors(path: FilePath) -> OwnVectors:
 
 
 def read_vector(path: FilePath) -> NDArray[np.float32]:
-    """One vector: the only row of an .npy file."""
+    """Read the only row of an .npy file."""
     array = _loaded(Path(path))
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu" or array.size != max(array.shape, default=0):
         shape = array.shape if isinstance(array, np.ndarray) else "several arrays"
@@ -165,7 +165,7 @@ def read_vector(path: FilePath) -> NDArray[np.float32]:
 
 
 def _loaded(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
-    """The array of an .npy file, or those of an .npz file by name; Python objects are refused, as NumPy has it."""
+    """Load the array of an .npy file, or the arrays of an .npz file by name, without Python objects."""
     try:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as packed:

@@ -1,4 +1,4 @@
-"""The value every learner takes: a query, a better document and a worse one, as row numbers."""
+"""Preferences as row numbers: a query, a better document and a worse document."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ class Preferences:
     query, better, worse : integer arrays of one length
         Rows of Q, D and D. ``better`` and ``worse`` differ everywhere.
     weight : positive floats, optional
-        How much each preference counts; 1 when left out.
+        Weight of each preference; 1 by default.
     margin : positive floats, optional
-        The margin each preference must reach; that of the ranker when left out.
+        Margin of each preference; by default the margin of the ranker.
 
     Examples
     --------
@@ -110,10 +110,7 @@ class Preferences:
         return len(self.query)
 
     def __getitem__(self, picked: slice | NDArray[Any]) -> Preferences:
-        """A slice, or the preferences picked by an integer or boolean array, in that order.
-
-        What was checked is not checked again.
-        """
+        """Return a slice, or the preferences selected by an integer or boolean array."""
         part = object.__new__(type(self))
         for name in ("query", "better", "worse", "weight", "margin"):
             column = getattr(self, name)
@@ -145,7 +142,7 @@ class Preferences:
         return digest_of(arrays={name: column for name, column in columns.items() if column is not None})
 
     def check_rows(self, n_queries: int, n_docs: int, queries: str = "Q") -> None:
-        """Raise an InputError when a row number does not exist in Q (or what ``queries`` is called) or D."""
+        """Raise an InputError for a row number beyond Q (called ``queries``) or D."""
         for name, column, limit, matrix in (
             ("query", self.query, n_queries, queries),
             ("better", self.better, n_docs, "D"),
@@ -158,7 +155,7 @@ class Preferences:
 
     @classmethod
     def from_labels(cls, y: ArrayLike, n: int, random_state: int = 0) -> Preferences:
-        """Draw preferences by class: a document of the query's class is better than one of another class.
+        """Draw preferences by class: a document of the query's class is better than a document of another class.
 
         Queries are drawn uniformly from the rows whose class has another member. Cost: O(n).
 
@@ -187,11 +184,12 @@ class Preferences:
         Parameters
         ----------
         qrels : query -> document -> grade
-            Keys are row numbers, or ids when ``query_rows`` and ``doc_rows`` say which row each id has.
+            Keys are row numbers, or ids looked up in ``query_rows`` and ``doc_rows``.
         n_docs : int, optional
-            With it, the worse document is drawn uniformly from all documents of a lower grade, where unjudged ones
-            have grade 0. Without it, only from the query's judged documents of a lower grade.
-        uniform_over : draw a query first and then one of its relevant documents, or a judgement at once
+            Draw the worse document uniformly from all documents of a lower grade, with grade 0 for unjudged
+            documents. Without
+            ``n_docs``, only from the query's judged documents.
+        uniform_over : draw a query first and then a relevant document of the query, or a judgement at once
 
         Examples
         --------
@@ -214,9 +212,9 @@ class Preferences:
         *,
         uniform_over: Literal["queries", "judgements"] = "judgements",
     ) -> Preferences:
-        """Draw preferences from links (from, to): a linked document is better than an unlinked one.
+        """Draw preferences from links (from, to): a linked document is better than an unlinked document.
 
-        The linking document itself is never the better or the worse one.
+        The linking document itself is never the better or the worse document.
 
         Examples
         --------
@@ -235,20 +233,19 @@ class Preferences:
         doc_rows: Mapping[Any, int] | None = None,
         skipped: Skipped = "above",
     ) -> Preferences:
-        """Preferences of clicks: a clicked document is better than one that was shown and skipped.
+        """Return preferences of clicks: a clicked document is better than a document shown and skipped.
 
         Parameters
         ----------
-        log : triples (query, shown, clicked), such as ``iter_clicks`` yields: the documents shown, from top to bottom,
-            and those of them that were clicked
-        query_rows, doc_rows : the row of each id; without them, the log holds row numbers
-        skipped : which documents a clicked one is better than: those without a click ``"above"`` it, which were
-            probably looked at and passed over, or ``"all"`` that were shown and not clicked
+        log : triples (query, shown, clicked): the documents shown, from top to bottom, and the clicked documents
+        query_rows, doc_rows : the row of each id; by default the log holds row numbers
+        skipped : a clicked document is better than the documents without a click ``"above"`` the click, or than
+            ``"all"`` of them
 
         Notes
         -----
-        `click_preferences` says what each counts: a document that was passed over near the top was probably looked at,
-        and all of a list come to 1 at most. A preference that was seen again is there again; none at all is fine.
+        Weights are those of `click_preferences`, at most 1 for a list. A preference of several lists occurs several
+        times.
 
         Examples
         --------
@@ -302,7 +299,7 @@ class PreferenceSampler:
         return self._preferences.fingerprint()
 
     def drop(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> PreferenceSampler:
-        """The preferences of other queries that touch none of the documents, or only ``as_worse`` ones.
+        """Drop queries and documents; ``as_worse`` keeps preferences with the documents as worse ones.
 
         Examples
         --------
@@ -326,7 +323,7 @@ class PreferenceSampler:
 
 
 def joined(parts: Sequence[Preferences]) -> Preferences:
-    """Preferences one after the other. All of a source have weights, or none has; so it is with margins."""
+    """Concatenate preferences; all parts have weights, or none has, and likewise margins."""
     if len(parts) == 1:
         return parts[0]
     parts = [part for part in parts if len(part)] or parts[:1]
@@ -338,13 +335,7 @@ def joined(parts: Sequence[Preferences]) -> Preferences:
 
 
 def as_preferences(prefs: Any) -> Preferences:
-    """Preferences as they are; triplets of rows (query, better, worse), a list or an array (n, 3), as Preferences.
-
-    Examples
-    --------
-    >>> as_preferences([(0, 8, 1), (2, 3, 4)]).better
-    array([8, 3], dtype=int32)
-    """
+    """Return Preferences of row triplets (query, better, worse), a list or an array (n, 3)."""
     if isinstance(prefs, Preferences):
         return prefs
     wanted = "prefs must be Preferences, or triplets of row numbers (query, better, worse) as a list or an array (n, 3)"

@@ -1,4 +1,4 @@
-"""Tell what kind of data a path holds, from what is in it rather than from its name alone."""
+"""Recognition of the kind of data at a path, by content."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias, cast
 
 from tercet.data.archives import archive_members
 from tercet.data.beir import plain_or_packed
-from tercet.data.clicks import CLICK_HEADER, KEYS
 from tercet.data.labelled import NEWSGROUPS_TEST, NEWSGROUPS_TRAIN
 from tercet.data.letor_folds import fold_member, is_fold
 from tercet.data.lines import (
@@ -22,7 +21,6 @@ from tercet.data.lines import (
     split_columns,
     within_a_line,
 )
-from tercet.data.preference_text import IDS, TSV_HEADER, TSV_HEADERS
 from tercet.data.roles import kind_of_columns
 from tercet.data.tables import DELIMITER_PROBLEM, DataTable, open_table
 from tercet.data.tables import MAGIC as PARQUET_MAGIC
@@ -42,8 +40,6 @@ Kind: TypeAlias = Literal[
     "svmlight",
     "qrels",
     "run",
-    "preferences",
-    "clicks",
     "vectors",
     "documents",
     "judgements",
@@ -64,31 +60,21 @@ _FOLDERS = (
     "ubi_queries and ubi_events (UBI), a manifest.json of vectors"
 )
 _FILES = (
-    "target id:value lines (SVMlight; with qid:id LETOR), 4-column or BEIR judgements, 6-column runs, "
-    "query/better/worse preferences and query/shown/clicked clicks as TSV or JSONL, the archives of 20 Newsgroups and "
-    "of LETOR folds, and a table: CSV with a header (separated by , ; | or tabs), JSONL or Parquet, of documents (an "
-    "id and a text), judgements (a query, a document, a grade), triplets (a query, a better and a worse document), "
-    "clicks (a query, a document and whether it was clicked) or links (a source and a target)"
+    "target id:value lines (SVMlight; with qid:id LETOR), 4-column or BEIR judgements, 6-column runs, the archives of "
+    "20 Newsgroups and of LETOR folds, and a table: CSV with a header (separated by , ; | or tabs), JSONL or Parquet, "
+    "of documents (an id and a text), judgements (a query, a document, a grade), triplets (a query, a better and a "
+    "worse document), clicks (a query, a document and whether it was clicked) or links (a source and a target)"
 )
 
 
-_HEADERS: dict[str, Kind] = {
-    BEIR_HEADER: "qrels",
-    CLICK_HEADER: "clicks",
-    **dict.fromkeys(TSV_HEADERS, "preferences"),
-}
-_JSON_KEYS: dict[Kind, tuple[str, ...]] = {"preferences": IDS, "clicks": KEYS}
-
-
 def recognise(path: FilePath) -> Kind:
-    """Return the kind of data at a path, or raise `InputError` saying what was looked for.
+    """Return the kind of data at a path, or raise `InputError` with a list of all kinds.
 
-    Folders: ``"beir"``, ``"20newsgroups"``, ``"letor-folds"``, ``"labelled-folder"``, ``"vectors"`` (as
-    ``tercet.text.vectorize`` writes them), ``"click-log"`` (UBI's queries and events). Files:
-    ``"letor"``, ``"svmlight"`` (the same without qid), ``"qrels"``, ``"run"``,
-    ``"preferences"``, ``"clicks"``, ``"20newsgroups"`` and ``"letor-folds"`` (their archives), and tables, by the names
-    of their columns: ``"documents"``, ``"judgements"``, ``"triplets"``, ``"click-log"`` and ``"links"``. Looks at a few
-    lines only; a file recognised may still be refused by its reader.
+    Folders: ``"beir"``, ``"20newsgroups"``, ``"letor-folds"``, ``"labelled-folder"``, ``"vectors"``, ``"click-log"``
+    (UBI's queries and events). Files: ``"letor"``, ``"svmlight"`` (the same without qid), ``"qrels"``, ``"run"``, the
+    archives ``"20newsgroups"`` and ``"letor-folds"``, and tables, by the names of their columns: ``"documents"``,
+    ``"judgements"``, ``"triplets"``, ``"click-log"``, ``"click-counts"`` and ``"links"``. Only the first lines of a
+    file are read; its reader may still refuse the file.
 
     Examples
     --------
@@ -131,7 +117,7 @@ def _the_only(kinds: list[Kind], path: Path, advice: str) -> Kind:
 
 
 def _holds_vectors(folder: Path) -> bool:
-    """Whether a saved bundle says that it is of vectors; that it is whole is for its reader to find."""
+    """Return True for a saved bundle of vectors."""
     file = folder / MANIFEST_NAME
     if not file.is_file():
         return False
@@ -191,14 +177,10 @@ def _recognise_file(path: Path) -> Kind:
     numbered = _first_lines(path)
     if not numbered:
         raise InputError(f"{path}: the file is empty; looked for {_FILES}")
-    line, first = numbered[0]
-    if first in _HEADERS:
-        return _HEADERS[first]
+    first = numbered[0][1]
+    if first == BEIR_HEADER:
+        return "qrels"
     if first.lstrip().startswith("{"):
-        record = parse_json_object(first, path, line)
-        for kind, keys in _JSON_KEYS.items():
-            if set(keys) <= record.keys():
-                return kind
         return _kind_of_table(open_table(path))
     table, problem = _table_with_header(path)
     kind_of_header = None if table is None else kind_of_columns(table.columns)
@@ -211,8 +193,7 @@ def _recognise_file(path: Path) -> Kind:
         if problem is not None and problem.kind != DELIMITER_PROBLEM:
             raise problem
         raise InputError(f"{path}: this file is of no known kind; looked for {_FILES}")
-    advice = f"a header as the first line decides: {TSV_HEADER!r} or {BEIR_HEADER!r}"
-    return _the_only(kinds, path, advice)
+    return _the_only(kinds, path, f"a header as the first line decides: {BEIR_HEADER!r}")
 
 
 def _kind_of_table(table: DataTable) -> Kind:
@@ -228,7 +209,7 @@ def _kind_of_table(table: DataTable) -> Kind:
 
 
 def _table_with_header(path: Path) -> tuple[DataTable | None, FormatError | None]:
-    """The file as a table, or why it is none."""
+    """Return the file as a table, or the error."""
     try:
         return open_table(path), None
     except FormatError as problem:
@@ -260,19 +241,8 @@ def _kinds_of_table(lines: list[str]) -> list[Kind]:
     rows = [split_columns(text) for text in lines]
     if all(len(row) == 6 and _is_number(row[3]) and _is_number(row[4]) for row in rows):
         kinds.append("run")
-    judged = all(len(row) == 4 and _is_whole(row[3]) for row in rows)
-    if judged:
+    if all(len(row) == 4 and _is_whole(row[3]) for row in rows):
         kinds.append("qrels")
-    tabbed = [text.split("\t") for text in lines]
-    if judged and all(row[1] in ("0", "Q0") for row in rows):
-        return kinds  # the usual second column of judgements; nobody prefers document 0 in every line
-    widths = {len(row) for row in tabbed}
-    if widths == {3}:
-        kinds.append("preferences")
-        if all(_is_whole(row[2]) for row in tabbed):  # judgements of a BEIR folder that lost their header?
-            kinds.append("qrels")
-    elif widths in ({4}, {5}) and all(_is_number(cell) for row in tabbed for cell in row[3:]):
-        kinds.append("preferences")
     return kinds
 
 

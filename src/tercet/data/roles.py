@@ -1,4 +1,4 @@
-"""Roles of a table's columns: one description of every kind of table, and a guess from the columns' names.
+"""Roles of a table's columns: one description of every kind of table, and guesses from the columns' names.
 
 `TABLE_ROLES` has the roles of each kind, `kind_of_columns` guesses the kind, `guess_roles` the column of each role.
 `find_roles` does the same for a reader, and asks for all missing columns in one error.
@@ -18,21 +18,21 @@ from tercet.data.tables import DataTable, open_table
 from tercet.errors import FormatError
 
 Names: TypeAlias = tuple[tuple[str, ...], ...]  # tiers, the surest first
-CellType: TypeAlias = Literal["id", "ids", "text", "texts", "number", "truth", "time", "word"]
+CellType: TypeAlias = Literal["id", "ids", "text", "texts", "grade", "weight", "position", "truth", "time", "word"]
 Given: TypeAlias = Mapping[str, str | Sequence[str]]  # role -> column, or columns of texts
 
 
 @dataclass(frozen=True)
 class Role:
-    """What a column of a table is for.
+    """Purpose of a column of a table.
 
     Attributes
     ----------
-    name : of the role, as users give it
-    meaning : the content of the column, for a question
-    type : of its cells; ``"texts"`` may be several columns
+    name : name of the role, for users
+    meaning : content of the column, for a question
+    type : type of the cells; ``"texts"`` may be several columns
     names : names of columns with this role, the surest tier first
-    required : whether a table needs the column
+    required : True if a table needs the column
     """
 
     name: str
@@ -43,11 +43,13 @@ class Role:
 
     @property
     def usual_column(self) -> str:
-        """The name of a column that surely has the role."""
+        """Name of a column that surely has the role."""
         return self.name if any(self.name in tier for tier in self.names) else self.names[0][0]
 
     def columns_in(self, plain: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the columns of the surest tier; of texts, those of all tiers. ``plain`` is column -> plain name."""
+        """Return the columns of the surest tier; for texts, the columns of all tiers. ``plain`` is column -> plain
+        name.
+        """
         columns: list[str] = []
         for tier in self.names:
             of_tier = [column for column, name in plain.items() if name in tier]
@@ -109,7 +111,7 @@ _DOC = Role("doc", "the document", "id", _DOCUMENTS)
 _GRADE = Role(
     "grade",
     "the grade",
-    "number",
+    "grade",
     (
         ("grade", "rating", "relevance", "judgement", "judgment", "relevance_grade", "relevance_score"),
         ("rel", "label", "score", "gain", "stars"),
@@ -133,7 +135,7 @@ _WORSE = Role(
         ("negative", "neg", "negative_id", "neg_id", "negative_doc_id", "below"),
     ),
 )
-_WEIGHT = Role("weight", "the weight", "number", (("weight", "weights", "sample_weight"),), required=False)
+_WEIGHT = Role("weight", "the weight", "weight", (("weight", "weights", "sample_weight"),), required=False)
 _SOURCE = Role("source", "the source", "id", (*_SOURCE_IDS, *_DOCUMENTS))
 _TARGET = Role("target", "the target", "ids", (*_TARGET_IDS, TARGET_LISTS))
 _SHOWN = Role(
@@ -147,7 +149,7 @@ _ACTION = Role("action", "the action", "word", (("action", "action_name", "event
 _POSITION = Role(
     "position",
     "the position",
-    "number",
+    "position",
     (("position", "rank", "pos", "ordinal", "slot", "result_position", "result_rank", "place"),),
     required=False,
 )
@@ -228,19 +230,13 @@ TABLE_ROLES: Mapping[str, tuple[Role, ...]] = {
 
 @lru_cache(maxsize=1024)  # the names of the columns of a table come again with every row
 def plain_name(name: str) -> str:
-    """A column's name without regard to case and punctuation.
-
-    Examples
-    --------
-    >>> plain_name("Doc ID"), plain_name("productId"), plain_name("_id")
-    ('doc_id', 'product_id', '_id')
-    """
+    """A column's name without regard to case and punctuation."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip().removeprefix("_source."))
     return re.sub(r"[\W_]+", "_", snake).rstrip("_").lower()
 
 
 class ColumnsError(FormatError):
-    """Columns of a table are missing or unclear; `guess` has what is known and what must be named."""
+    """Columns of a table are missing or unclear; `guess` has the known columns and the missing roles."""
 
     def __init__(self, name: str, problem: str, guess: RoleGuess) -> None:
         super().__init__(name, None, problem, "columns")
@@ -249,16 +245,16 @@ class ColumnsError(FormatError):
 
 @dataclass(frozen=True)
 class RoleGuess:
-    """Columns of the roles of a table, and the roles that nothing is known of.
+    """Columns of the roles of a table, and missing or unclear roles.
 
     Attributes
     ----------
-    kind : of the table, as in `TABLE_ROLES`
+    kind : kind of the table, as in `TABLE_ROLES`
     table_columns : all columns of the table
-    columns : role -> its columns; one, but for texts
-    missing : roles that the table needs and has no column for
-    unclear : role -> columns of names that are equally sure
-    absent : columns that were given and are not in the table
+    columns : role -> its column, or columns of texts
+    missing : required roles without a column
+    unclear : role -> columns with equally sure names
+    absent : given columns missing in the table
     """
 
     kind: str
@@ -269,7 +265,7 @@ class RoleGuess:
     absent: tuple[tuple[str, str], ...] = ()
 
     def __getitem__(self, role: str) -> str:
-        """The column of a role that the table has."""
+        """Return the column of a role."""
         return self.columns[role][0]
 
     def get(self, role: str) -> str | None:
@@ -278,7 +274,7 @@ class RoleGuess:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """Roles that somebody has to name a column for."""
+        """Roles for the user to name columns for."""
         names = (*(role for role, _ in self.absent), *self.unclear, *(role.name for role in self.missing))
         return tuple(dict.fromkeys(names))
 
@@ -286,14 +282,7 @@ class RoleGuess:
         return "; ".join(f"{role}: {', '.join(columns)}" for role, columns in self.columns.items())
 
     def problem(self) -> str | None:
-        """Ask for every column that is missing or unclear, or return None.
-
-        Examples
-        --------
-        >>> print(guess_roles(["asked", "sku"], "judgements").problem())
-        Which columns hold the query and the grade? Name them, or call them 'query' and 'grade'. The columns are \
-asked, sku
-        """
+        """Ask for every column that is missing or unclear, or return None."""
         sentences = [
             f"There is no column {name!r} for {role}{did_you_mean(name, self.table_columns)}"
             for role, name in self.absent
@@ -317,10 +306,9 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def guess_roles(columns: Iterable[str], kind: str, given: Given | None = None) -> RoleGuess:
-    """Guess the column of each role from the names of the columns, but for the roles that are ``given``.
+    """Guess the column of each role from the names of the columns, except for ``given`` roles.
 
-    Of two names that are equally sure, an optional role takes the first; a required role is unclear. No column is
-    guessed for two roles.
+    Of two equally sure names, an optional role takes the first; a required role is unclear. A column has one role.
 
     Examples
     --------
@@ -359,7 +347,7 @@ def _named(given: Given | None, role: str) -> tuple[str, ...]:
 
 
 def find_roles(table: DataTable, kind: str, given: Given | None = None) -> RoleGuess:
-    """Return the columns of a table's roles; one error asks for all that are missing or unclear."""
+    """Return the columns of a table's roles; one error asks for all missing or unclear columns."""
     guess = guess_roles(table.columns, kind, given)
     problem = guess.problem()
     if problem is not None:
@@ -369,11 +357,11 @@ def find_roles(table: DataTable, kind: str, given: Given | None = None) -> RoleG
 
 @dataclass(frozen=True)
 class TableSettings:
-    """What can be said of a table beforehand, and is found or guessed otherwise.
+    """Settings of a table; the rest is guessed.
 
     Attributes
     ----------
-    id, text : of documents, the column of ids and those of texts
+    id, text : of documents, the column of ids and the columns of texts
     columns : of judgements and triplets, role -> column
     encoding, delimiter : as in `iter_rows`
     """
@@ -385,7 +373,7 @@ class TableSettings:
     delimiter: str | None = None
 
     def __bool__(self) -> bool:
-        """Whether anything is said."""
+        """Return True for any setting."""
         return self != TableSettings()
 
     def open(self, path: FilePath) -> DataTable:
@@ -400,9 +388,9 @@ class DocumentRoles:
     Attributes
     ----------
     id : the column of ids
-    text : the columns that are searched, the title first
-    stored_fields : the others
-    left_out : columns that are not kept
+    text : the searched columns, the title first
+    stored_fields : the other columns
+    left_out : columns to drop
     """
 
     id: str
@@ -416,7 +404,7 @@ class DocumentRoles:
 
 
 def document_roles(table: DataTable, id: str | None = None, text: str | Iterable[str] | None = None) -> DocumentRoles:
-    """Roles of the columns of a table of documents: those that are given, the others guessed.
+    """Return the roles of the columns of a table of documents, given or guessed.
 
     All columns with the name of a title or a body of text are searched.
     """
@@ -469,13 +457,7 @@ def kind_of_columns(columns: Iterable[str]) -> str | None:
 
 
 def kind_of_click_log(columns: Iterable[str], given: Given | None = None) -> str:
-    """Tell whether a row of a click log is one of the ``"lists"``, a document ``"shown"`` or one of ``"events"``.
-
-    Examples
-    --------
-    >>> kind_of_click_log(["query", "sku", "clicked"]), kind_of_click_log(["query", "sku", "event"])
-    ('shown', 'events')
-    """
+    """Return ``"lists"``, ``"shown"`` or ``"events"``, the kind of the rows of a click log."""
     names = tuple(columns)
     lists = guess_roles(names, "lists", given)
     known = lists.columns.keys() | lists.unclear.keys()

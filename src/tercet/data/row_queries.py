@@ -1,4 +1,4 @@
-"""Which query each row of features belongs to: an id per row, the sizes of groups, or a column of a frame."""
+"""Queries of rows of features: an id per row, the sizes of groups, or a column of a frame."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUERY_COLUMN = "qid"
 
 
 def without_query_column(X: Any) -> Any:
-    """Rows without the column ``qid``, which is never a feature; what is no frame, or has none, as it is."""
+    """Return rows without the column ``qid``, which is never a feature."""
     names = list(getattr(X, "columns", ()))
     if not any(isinstance(name, str) and name == QUERY_COLUMN for name in names):
         return X
@@ -23,13 +23,7 @@ def without_query_column(X: Any) -> Any:
 
 
 def queries_of(X: Any, qid: Any = None, group: Any = None) -> Any:
-    """An id per row, from ``qid``, from the sizes ``group`` or from a frame's column ``qid``; None where none is there.
-
-    Examples
-    --------
-    >>> queries_of([[0.1], [0.2], [0.3]], group=[2, 1])
-    array([0, 0, 1])
-    """
+    """Return an id per row, of ``qid``, from the sizes ``group`` or from a frame's column ``qid``, or None."""
     if group is None:
         if qid is not None or without_query_column(X) is X:
             return qid
@@ -57,7 +51,7 @@ def _check_unscaled(ids: NDArray[Any]) -> None:
 
 
 def query_numbers(qid: Any, n_rows: int) -> tuple[NDArray[np.int64], int]:
-    """Each row's query as a number from 0 up, in the order of first appearance, and how many there are."""
+    """Return the query of each row as a number in the order of first appearance, and the number of queries."""
     if qid is None:
         return np.zeros(n_rows, dtype=np.int64), 1
     ids = qid.to_numpy() if hasattr(qid, "to_numpy") else qid

@@ -35,13 +35,13 @@ class Sampler(Protocol):
     def draw(self, rng: np.random.Generator, n: int) -> Drawn: ...
 
     def fingerprint(self) -> str:
-        """A digest of what is drawn from and how."""
+        """Return a digest of the data and of the rule of drawing."""
         ...
 
     def drop(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> Sampler:
-        """The same less some rows: queries that are not drawn, and documents that are not, or only ``as_worse``.
+        """Drop rows: queries, and documents, or documents as better ones only with ``as_worse``.
 
-        Raises `InputError` where nothing is left.
+        Raises `InputError` if nothing is left.
         """
         ...
 
@@ -74,16 +74,16 @@ class LabelSampler:
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """Those that are drawn from, rising."""
+        """Rows to draw from, rising."""
         return self._rows
 
     @property
     def classes(self) -> NDArray[np.int64]:
-        """The number of the class of each row, whether it is drawn or not."""
+        """Number of the class of each row, dropped rows included."""
         return self._codes
 
     def _group(self, rows: NDArray[np.int64]) -> None:
-        """Sort these rows, which are drawn from, by class."""
+        """Sort the rows to draw from by class."""
         codes = self._codes[rows]
         counts = np.bincount(codes, minlength=self._classes.size)
         if np.count_nonzero(counts) < 2:
@@ -108,7 +108,7 @@ class LabelSampler:
         return digest_of(self._codes) if whole else digest_of(self._codes, self._rows)
 
     def drop(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> LabelSampler:
-        """The same labels less some texts, which are never drawn: each text is a query and a document.
+        """Drop texts; each text is a query and a document.
 
         Examples
         --------
@@ -138,17 +138,18 @@ class LabelSampler:
 
 
 class JudgementSampler:
-    """A document of a higher grade is better than one of a lower grade, for the same query.
+    """A document of a higher grade is better than a document of a lower grade, for the same query.
 
     Parameters
     ----------
-    query, doc, grade : one judgement per position; repeats of a (query, doc) pair are refused
-    n_docs : draw the worse document from all of these (unjudged ones have grade 0), or None for judged ones only
+    query, doc, grade : one judgement per position; repeated (query, doc) pairs are refused
+    n_docs : number of documents to draw the worse document from (unjudged documents have grade 0), or None for judged
+        documents only
     exclude_self : a query row is never its own better or worse document (documents that link to documents)
-    popular : share of worse documents that are drawn by popularity, as often as each is the better one of a preference,
-        the rest uniformly; needs ``n_docs``. With 1, a document is the better one about as often as the worse one, so
-        that being relevant at all teaches nothing.
-    without_docs : documents that are never drawn; judgements of them are ignored
+    popular : share of worse documents drawn by popularity, as often as each is the better document of a preference,
+        the rest uniformly; needs ``n_docs``. With 1, a document is the better one about as often as the worse one,
+        and relevance alone teaches nothing.
+    without_docs : documents that are never drawn; their judgements are ignored
 
     Examples
     --------
@@ -222,7 +223,7 @@ class JudgementSampler:
         return float(popular)
 
     def _find_eligible(self) -> None:
-        """Judgements that can be the better side, and for each query where its lower grades start."""
+        """Find the judgements for the better side, and the beginning of lower grades for each query."""
         _, start, count = np.unique(self._query, return_index=True, return_counts=True)
         self._end = np.repeat(_narrow(start + count), count)
         # Within a query grades fall, so the first position with a lower grade follows the run of equal grades.
@@ -258,7 +259,7 @@ class JudgementSampler:
         self.queries = owners.astype(np.int32)
 
     def fingerprint(self) -> str:
-        """A digest of the judgements and of how they are drawn."""
+        """Return a digest of the judgements and of the rule of drawing."""
         rule: tuple[Any, ...] = (self.n_docs, self.uniform_over, self.exclude_self)
         if self.popular:
             rule += ("popular", self.popular)
@@ -267,16 +268,16 @@ class JudgementSampler:
         return digest_of(rule, *(column.astype(np.int64) for column in (self._query, self._doc, self._grade)))
 
     def drop(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> JudgementSampler:
-        """The same judgements less those of some queries and of some documents, as if they had never been made.
+        """Drop the judgements of queries and of documents.
 
         Parameters
         ----------
-        queries, docs : rows to withhold
-        as_worse : whether the documents, now unjudged, can still be drawn as worse ones; else they are not drawn at all
+        queries, docs : rows to drop
+        as_worse : draw the documents, now unjudged, as worse ones still
 
         Raises
         ------
-        InputError : where no judgement is left
+        InputError : if no judgement is left
 
         Examples
         --------
@@ -299,13 +300,13 @@ class JudgementSampler:
         )
 
     def with_popular(self, popular: float) -> JudgementSampler:
-        """The same judgements with another share of worse documents that are drawn by popularity."""
+        """Return the same judgements with another share of worse documents drawn by popularity."""
         other = copy(self)
         other.popular = self._check_popular(popular)
         return other
 
     def grade_of(self, query: NDArray[Any], doc: NDArray[Any]) -> NDArray[np.int64]:
-        """Grades of (query, doc) pairs, 0 for unjudged ones."""
+        """Return the grades of (query, doc) pairs, 0 for unjudged pairs."""
         keys = query.astype(np.int64) * self._width + doc
         nearest = np.minimum(np.searchsorted(self._keys, keys), self._keys.size - 1)
         judged = self._keys[nearest] == keys
@@ -319,7 +320,7 @@ class JudgementSampler:
         return self._better_at[self._first[owner] + rng.integers(0, self._count[owner])]
 
     def is_worse(self, query: NDArray[Any], doc: NDArray[Any], grade: NDArray[Any]) -> NDArray[np.bool_]:
-        """Whether each document can be the worse one of a preference whose better one has that grade."""
+        """Return True for documents of a lower grade than the better document's ``grade``."""
         lower = self.grade_of(query, doc) < grade
         if self.exclude_self:
             lower &= doc != query
@@ -328,7 +329,7 @@ class JudgementSampler:
         return lower
 
     def draw_worse(self, rng: np.random.Generator, judgements: NDArray[np.int64]) -> NDArray[np.int32]:
-        """One document of a lower grade for each judgement position: uniformly, or a share of them by popularity."""
+        """Draw a document of a lower grade for each judgement position, uniformly or by popularity."""
         if self.n_docs is None:
             return self._doc[rng.integers(self._lower[judgements], self._end[judgements])].astype(np.int32)
         worse = np.empty(judgements.size, dtype=np.int32)
@@ -358,7 +359,9 @@ class JudgementSampler:
         positions: NDArray[np.int64],
         candidates: Callable[[int], NDArray[Any]],
     ) -> NDArray[np.int64]:
-        """Rejection: fill ``worse`` at these places from candidates; returns the places that found none."""
+        """Fill ``worse`` at these positions from candidates by rejection; return the positions without a worse
+        document.
+        """
         for _ in range(_ROUNDS):
             at = judgements[positions]
             worse[positions] = candidates(positions.size)
@@ -374,7 +377,7 @@ class JudgementSampler:
         worse: NDArray[np.int32],
         positions: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        """As rejection would at last, by looking through all popular documents; returns the places that have none."""
+        """Fill ``worse`` by a look through all popular documents; return the positions without any."""
         if not positions.size:
             return positions
         popularity = self._better_share()
@@ -392,7 +395,7 @@ class JudgementSampler:
         return np.concatenate(without) if without else positions[:0]
 
     def _better_share(self) -> NDArray[np.float64]:
-        """How often each document is the better one of a preference."""
+        """Return the share of preferences with each document as the better one."""
         if self._popularity is None:
             by_judgement = self.uniform_over == "judgements"
             each = np.ones(self._better_at.size) if by_judgement else 1.0 / np.repeat(self._count, self._count)
@@ -441,9 +444,9 @@ class JudgementSampler:
         uniform_over: UniformOver = "queries",
         popular: float = 0.0,
     ) -> JudgementSampler:
-        """Judgements as (query, document, grade), such as ``iter_qrels`` yields, in memory as arrays only.
+        """Build a sampler of (query, document, grade) triples, in memory as arrays only.
 
-        Some 100 bytes for each while they are read, and 36 afterwards.
+        Some 100 bytes for each judgement while reading, and 36 afterwards.
         """
         columns = tuple(growing_array("q") for _ in range(3))
         remaining = iter(judgements)
@@ -482,7 +485,7 @@ class JudgementSampler:
 
 
 class MixtureSampler:
-    """Draws from several samplers, each draw from one of them by chance, in proportion to their shares.
+    """Draws each preference from one of several samplers, by chance, in proportion to their shares.
 
     Examples
     --------
@@ -505,7 +508,7 @@ class MixtureSampler:
         return digest_of(*(sampler.fingerprint() for sampler in self.samplers), self.shares)
 
     def drop(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> MixtureSampler:
-        """Each sampler less those rows, with its share; one of which nothing is left is left out."""
+        """Drop rows of each sampler; empty samplers are left out."""
         rows = _row_numbers(queries, "queries"), _row_numbers(docs, "docs")
         rest: list[tuple[Sampler, float]] = []
         for sampler, share in zip(self.samplers, self.shares.tolist(), strict=True):
@@ -520,7 +523,7 @@ class MixtureSampler:
         return MixtureSampler(rest)
 
     def with_popular(self, popular: float) -> MixtureSampler:
-        """The same mixture, where samplers of judgements draw that share of worse documents by popularity."""
+        """Return the mixture with another share of worse documents drawn by popularity."""
         samplers = [s.with_popular(popular) if isinstance(s, JudgementSampler) else s for s in self.samplers]
         return MixtureSampler(list(zip(samplers, self.shares.tolist(), strict=True)))
 
@@ -536,7 +539,7 @@ class MixtureSampler:
 
 
 def _check_labels(labels: Sequence[Any]) -> None:
-    """Refuse labels, of any type each, that have no order among them, as strings and numbers have none."""
+    """Refuse labels without an order, such as strings among numbers."""
     for i, label in enumerate(labels):
         if not isinstance(label, str | bool | np.bool_) and not is_number(label):
             raise InputError(f"y[{i}] is {label!r}; labels are strings or numbers")
@@ -552,19 +555,19 @@ def _row_numbers(rows: ArrayLike, name: str) -> NDArray[np.int64]:
 
 
 def rows_among(numbers: NDArray[Any], rows: ArrayLike) -> NDArray[np.bool_]:
-    """Whether each number is one of the rows."""
+    """Return True for numbers among the rows."""
     return np.isin(numbers, _row_numbers(rows, "rows"))
 
 
 def _narrow(numbers: NDArray[Any]) -> NDArray[Any]:
-    """As int32 where all fit, else as int64."""
+    """Return int32 if all numbers fit, else int64."""
     if numbers.size and not -(2**31) <= int(numbers.min()) <= int(numbers.max()) < 2**31:
         return numbers.astype(np.int64)
     return numbers.astype(np.int32)
 
 
 def _rows(keys: Sequence[Any], rows: RowLookup | None, what: str) -> list[int]:
-    """Row numbers, looked up where their rows are given."""
+    """Return row numbers, looked up in ``rows`` if given."""
     numbers = list(keys) if rows is None else rows_of_ids(rows, keys).tolist()
     for key, row in zip(keys, numbers, strict=True):
         if rows is not None and row == -1:
@@ -595,12 +598,12 @@ class ManyRows(Protocol):
     """Looks many ids up at once."""
 
     def get_many(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """The row of each id, -1 for one that has none."""
+        """Return the row of each id, -1 for an unknown id."""
         ...
 
 
 class OneRow(Protocol):
-    """Looks ids up one by one, as a dict does."""
+    """Looks up single ids, as a dict does."""
 
     def get(self, key: str, default: int, /) -> int: ...
 
@@ -609,13 +612,7 @@ RowLookup = ManyRows | OneRow  # what ids can be looked up in
 
 
 def rows_of_ids(rows: RowLookup, ids: Sequence[str]) -> NDArray[np.int64]:
-    """The row of each id, -1 for one that has none; ``rows`` is a dict, or anything with ``get_many`` or ``get``.
-
-    Examples
-    --------
-    >>> rows_of_ids({"a": 3, "b": 1}, ["b", "a", "x"])
-    array([ 1,  3, -1])
-    """
+    """Return the row of each id, -1 for an unknown id, by ``get_many`` or ``get``."""
     if isinstance(rows, ManyRows):
         return np.asarray(rows.get_many(ids), dtype=np.int64)
     return np.fromiter(map(rows.get, ids, repeat(-1)), dtype=np.int64, count=len(ids))

@@ -1,9 +1,9 @@
-"""Documents that were shown together: rows and events put into lists, and lists put in the order of time."""
+"""Lists of documents shown together, made of rows and events, in the order of time."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
@@ -15,11 +15,12 @@ from tercet.data.tables import DataTable
 from tercet.data.values import Record, Value, moment_in, number_in
 from tercet.errors import FormatError
 
+_FEW = 16  # positions of a list that are compared one by one
 NO_LISTS = "the log holds no lists of shown documents"
 
 
 class PlacedList(NamedTuple):
-    """A list that was shown: when, what, to whom, and whether its order was random, or made of two rankings."""
+    """A shown list with its time and session, and marks of random and interleaved order."""
 
     time: float | None
     impression: Impression
@@ -30,17 +31,34 @@ class PlacedList(NamedTuple):
 
 @dataclass(slots=True)
 class ShownList:
-    """Documents that were shown together, as they come."""
+    """Documents shown together, as rows come."""
 
     query: str
     began: int
     time: float | None = None
     positions: dict[str, float | None] = field(default_factory=dict)
-    taken: set[float] = field(default_factory=set)  # of the positions
+    taken: set[float] | None = None  # the positions of a long list
     clicks: dict[str, None] = field(default_factory=dict)
     session: str | None = None
     is_random: bool = False
     is_interleaved: bool = False
+
+    def add(self, documents: Mapping[str, float | None]) -> None:
+        """Add documents with their positions; a repeated document keeps its first position."""
+        for doc_id, position in documents.items():
+            self.positions.setdefault(doc_id, position)
+        if self.taken is not None:
+            self.taken.update(position for position in documents.values() if position is not None)
+
+    def has_position(self, position: float | None) -> bool:
+        """Return True if a document has the position."""
+        if position is None:
+            return False
+        if len(self.positions) <= _FEW:
+            return position in self.positions.values()
+        if self.taken is None:
+            self.taken = {taken for taken in self.positions.values() if taken is not None}
+        return position in self.taken
 
     def placed(self) -> PlacedList:
         return PlacedList(self.time, self.impression(), self.session, self.is_random, self.is_interleaved)
@@ -55,7 +73,7 @@ class ShownList:
 
 
 class ListKey(NamedTuple):
-    """What rows of one list have in common: the id of the search, or else who searched, if that is known; the query."""
+    """Key of the rows of a list: the id of the search, or else the session, if known; and the query."""
 
     group: Any
     query: str
@@ -67,86 +85,97 @@ class ListKey(NamedTuple):
 
 
 class ShownLists:
-    """Puts documents that were shown together into lists."""
+    """Puts documents shown together into lists."""
 
     def __init__(self) -> None:
         self.lists: list[ShownList] = []
         self.n_lost = self.n_repeated = 0
         self._of_key: dict[ListKey, list[ShownList]] = {}
-        self._clicks: list[tuple[ListKey, str, int]] = []
+        self._n_clicks = 0
+        self._waiting: list[tuple[ListKey, str, int]] = []  # clicks whose list may still come
+        self._keys_waiting: set[ListKey] = set()
         self._last_key: ListKey | None = None
 
     def show(self, key: ListKey, doc_id: str, position: float | None, time: float | None) -> ShownList:
-        """Take a document into the list it was shown in."""
+        """Add a document to its list."""
         shown = self._open_list(key, doc_id, position)
         if shown is None:
-            shown = ShownList(key.query, len(self._clicks), time)
+            shown = ShownList(key.query, self._n_clicks, time)
             self._of_key.setdefault(key, []).append(shown)
             self.lists.append(shown)
-        if shown.positions.setdefault(doc_id, position) is not None:
-            shown.taken.add(shown.positions[doc_id])  # type: ignore[arg-type]
+        shown.add({doc_id: position})
         if time is not None and shown.time is not None:
             shown.time = min(time, shown.time)
         self._last_key = key
         return shown
 
     def _open_list(self, key: ListKey, doc_id: str, position: float | None) -> ShownList | None:
-        """Return the list that a document continues; None where the document begins one."""
+        """Return the list that a document continues, or None for the first document of a list."""
         lists = self._of_key.get(key)
         if lists is None or key.is_id:
             return lists[-1] if lists else None
-        again = doc_id in lists[-1].positions or position in lists[-1].taken
+        again = doc_id in lists[-1].positions or lists[-1].has_position(position)
         return None if again or (key.group is None and key != self._last_key) else lists[-1]
 
     def show_together(
         self, key: ListKey, docs: Sequence[str], positions: Sequence[float | None], times: Sequence[float | None]
     ) -> ShownList | None:
-        """Take in documents that follow each other, if they are surely of one list; else None, and none is taken."""
+        """Add consecutive documents of a list; return None, and add none, if a document may begin a new list."""
         shown = self._open_list(key, docs[0], positions[0])
         fresh = dict(zip(docs, positions, strict=True))
         taken = set(positions) - {None}
         repeats = len(fresh) < len(docs) or (not key.is_id and len(taken) + positions.count(None) < len(docs))
         if shown is not None:
             repeats |= not fresh.keys().isdisjoint(shown.positions.keys())  # goes through the smaller
-            repeats |= not key.is_id and not taken.isdisjoint(shown.taken)
+            repeats |= not key.is_id and any(map(shown.has_position, taken))
         if repeats:
             return None
         first = self.show(key, docs[0], positions[0], times[0])
-        first.positions.update(fresh)
-        first.taken |= taken  # type: ignore[arg-type]
+        first.add(fresh)
         if first.time is not None and times[0] is not None:
             first.time = min(first.time, min(times))  # type: ignore[type-var]
         return first
 
     def click(self, key: ListKey, doc_id: str) -> None:
-        """A click; the list it belongs to may come later in the file."""
-        self._clicks.append((key, doc_id, len(self._clicks)))
+        """Add a click; the list may come later in the file."""
+        lists = self._of_key.get(key, ())
+        if lists and doc_id in lists[-1].positions and key not in self._keys_waiting:
+            self._add_click(lists[-1], doc_id)
+        else:  # later clicks of the key wait, too, to keep their order
+            self._keys_waiting.add(key)
+            self._waiting.append((key, doc_id, self._n_clicks))
+        self._n_clicks += 1
+
+    def _add_click(self, shown: ShownList, doc_id: str) -> None:
+        self.n_repeated += doc_id in shown.clicks
+        shown.clicks[doc_id] = None
 
     def close(self) -> None:
-        """Give each click to the last list of its key that had begun and shows the document, else to the first."""
-        clicked_keys = {key for key, _, _ in self._clicks if len(self._of_key.get(key, ())) > 1}
+        """Give each click to the last list before the click with its key and document, else to the first."""
         lists_with: dict[tuple[ListKey, str], list[ShownList]] = {}
-        for key in clicked_keys:
+        for key in self._keys_waiting:
             for shown in self._of_key.get(key, ()):
                 for doc_id in shown.positions:
                     lists_with.setdefault((key, doc_id), []).append(shown)
-        for key, doc_id, order in self._clicks:
-            if key in clicked_keys:
-                lists = lists_with.get((key, doc_id), [])
-            else:
-                lists = [shown for shown in self._of_key.get(key, ()) if doc_id in shown.positions]
+        for key, doc_id, order in self._waiting:
+            lists = lists_with.get((key, doc_id), [])
             if lists:
                 n_before = bisect_right(lists, order, key=lambda shown: shown.began)  # they begin one after the other
-                clicks = lists[max(0, n_before - 1)].clicks
-                self.n_repeated += doc_id in clicks
-                clicks[doc_id] = None
+                self._add_click(lists[max(0, n_before - 1)], doc_id)
             else:
                 self.n_lost += 1
-        self._clicks.clear()
+        self._waiting.clear()
+        self._of_key.clear()
+
+    def take_placed(self) -> Iterator[PlacedList]:
+        """Yield the lists with their times, and forget them."""
+        lists, self.lists = self.lists[::-1], []
+        while lists:
+            yield lists.pop().placed()
 
 
 class Times:
-    """Reads times, where a column has them: ISO 8601, seconds or milliseconds since 1970, or local dates."""
+    """Reads times of a column, if any: ISO 8601, seconds or milliseconds since 1970, or local dates."""
 
     def __init__(self, table: DataTable, column: str | None, is_given: bool) -> None:
         self.table, self.column = table, column
@@ -193,12 +222,12 @@ def _seconds(value: Value) -> float | None:
 
 
 def session_in(value: Value) -> str | None:
-    """Who saw a list, where that is said."""
+    """Return the session in a cell, or None."""
     return None if value is None or value == "" else str(value)
 
 
 def log_in_order(lists: Iterable[PlacedList], form: str, notes: Sequence[str], name: str) -> ClickLog:
-    """Lists by time where all have one, else as they came."""
+    """Return lists sorted by time if all have a time, else in file order."""
     placed = list(lists)
     is_timed = bool(placed) and all(one.time is not None for one in placed)
     if is_timed:
@@ -215,10 +244,6 @@ def log_in_order(lists: Iterable[PlacedList], form: str, notes: Sequence[str], n
         tuple(one.is_random for one in placed) if any(one.is_random for one in placed) else (),
         interleaved=tuple(one.is_interleaved for one in placed) if any(one.is_interleaved for one in placed) else (),
     )
-    return checked_log(log, name)
-
-
-def checked_log(log: ClickLog, name: str) -> ClickLog:
     if not log.impressions:
         raise FormatError(name, None, NO_LISTS)
     return log

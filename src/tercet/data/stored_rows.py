@@ -1,10 +1,10 @@
-"""Rows of a sparse matrix that may be larger than memory: a bundle whose CSR arrays are mapped.
+"""Rows of a sparse matrix that may be larger than memory: a bundle of mapped CSR arrays.
 
 ::
 
     rows/manifest.json, arrays-….safetensors   data float32, indices and indptr of one integer type
 
-An opened matrix is a scipy CSR array. Some of its rows, such as ``X[[3, 0, 3]]``, are a copy of these rows in memory.
+An opened matrix is a scipy CSR array. Selected rows, such as ``X[[3, 0, 3]]``, are a copy in memory.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def write_rows(path: str | os.PathLike[str], blocks: Iterable[Any], *, n_columns
 
     Notes
     -----
-    Disk: twice the size of the rows until all are written.
+    Disk: twice the size of the rows during writing.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def write_rows(path: str | os.PathLike[str], blocks: Iterable[Any], *, n_columns
 
 
 def open_rows(path: str | os.PathLike[str], verify: Verify = "open") -> sparse.csr_array:
-    """Open rows as a CSR array whose arrays are mapped: memory is taken for copies of rows.
+    """Open rows as a CSR array of mapped arrays; only copies of rows take memory.
 
     Parameters
     ----------
@@ -82,9 +82,9 @@ def open_rows(path: str | os.PathLike[str], verify: Verify = "open") -> sparse.c
     Raises
     ------
     MissingBundleError
-        When there are no rows.
+        Without rows at the path.
     DamagedBundleError
-        When the files are not as they were written.
+        When bytes have changed.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def open_rows(path: str | os.PathLike[str], verify: Verify = "open") -> sparse.c
 def mapped_rows(
     arrays: Mapping[str, NDArray[Any]], n_columns: int, where: str, verify: Verify = "open"
 ) -> sparse.csr_array:
-    """Return the matrix of mapped arrays ``data``, ``indices`` and ``indptr``, after a check of what they say."""
+    """Return the matrix of mapped arrays ``data``, ``indices`` and ``indptr``, checked."""
     indptr = take_array(arrays, "indptr", (np.int32, np.int64), 1, where=where)
     data = take_array(arrays, "data", np.float32, 1, where=where, finite=False)
     indices = take_array(arrays, "indices", indptr.dtype, data.shape, where=where)
@@ -150,7 +150,7 @@ def spooling(folder: Path) -> Iterator[NewFile]:
 
 
 class SpooledArray:
-    """An array in a file: it grows, and is mapped when it is whole."""
+    """A growing array in a file, mapped at the end."""
 
     def __init__(self, file: Any, dtype: Any) -> None:
         self.dtype, self.size = np.dtype(dtype), 0
@@ -170,7 +170,7 @@ class SpooledArray:
 
 
 class RowSpool:
-    """Rows of blocks, with ids or without, in files that grow; ``arrays`` maps them for a bundle.
+    """Rows of blocks, with or without ids, in growing files; ``arrays`` maps them for a bundle.
 
     Memory: a block; and for ``arrays`` 16 bytes for each id.
     """
@@ -188,7 +188,7 @@ class RowSpool:
             self._files[name].append([0])
 
     def add(self, block: Any, ids: Sequence[str] | None = None) -> None:
-        """Append rows, with an id for each where rows have ids."""
+        """Append rows, perhaps with an id for each."""
         name = f"the block from row {self.n_rows} on"
         n = block.shape[0] if hasattr(block, "shape") else len(block)
         if n == 0:
@@ -229,7 +229,7 @@ class RowSpool:
         return arrays
 
     def _in_type(self, array: NDArray[Any], dtype: Any) -> NDArray[Any]:
-        """The array in an integer type, in another file where that is not its own."""
+        """Return the array in an integer type, written to another file if needed."""
         if array.dtype == dtype:
             return array
         other = SpooledArray(self._new_file(), dtype)

@@ -1,12 +1,11 @@
-"""Tables: rows under named columns. CSV, TSV, JSONL and Parquet files; `frames` has those that are in memory.
+"""Tables: rows under named columns, of CSV, TSV, JSONL and Parquet files.
 
-What is in a file says what it is, not its name: Parquet by its magic, JSONL by its first brace, and what else is text
-is CSV, whose delimiter is one of , ; | and the tab. Text may be gzipped.
+Content decides the format: Parquet by its magic, JSONL by its first brace; other text is CSV, separated by one of , ;
+| and the tab. Text may be gzipped.
 """
 
 from __future__ import annotations
 
-import codecs
 import csv
 import os
 import re
@@ -20,14 +19,10 @@ from typing import Any
 
 from tercet.data import limits
 from tercet.data.lines import (
-    PACKING_DAMAGE,
-    READ_AT_ONCE,
     UTF16_MARKS,
     FilePath,
     Refused,
     codec_name,
-    damage_message,
-    decoding_error,
     open_bytes,
     open_lines,
     parse_json_object,
@@ -46,64 +41,47 @@ _ROWS_AT_ONCE = 4096
 _SEPARATOR_LINE = re.compile(r"sep=([,;|\t])")  # how a file tells a spreadsheet its delimiter
 
 
-class LinedFile:
-    """A file of lines, by which what is wrong in it is named."""
-
-    name: str
-
-    def __init__(self, path: FilePath) -> None:
-        self.name = str(path)
-
-    def error(self, number: int, message: str, kind: str = "format") -> FormatError:
-        """What is wrong with a row, by its number."""
-        return FormatError(self.name, number, message, kind)
-
-    def position(self, number: int) -> str:
-        """Where a row is, in a sentence about another."""
-        return f"line {number}"
-
-
-class DataTable(LinedFile, ABC):
+class DataTable(ABC):
     """Rows under named columns.
 
     Attributes
     ----------
-    name : a path, or the argument that was given
+    name : a path, or the name of an argument
     columns : the names of the columns, in order
-    form : what the table is, for people
-    is_typed : whether values are numbers where they were; those of CSV are strings
-    lists_as_json : whether a list is a JSON array; otherwise its elements are joined
-    first_problem : what is wrong with the encoding of its first lines, which may make its columns look wrong; None
-        where nothing is
+    form : description of the table
+    is_typed : True if cells have types; cells of CSV are strings
+    lists_as_json : True for lists as JSON arrays; False for joined elements
+    first_problem : error of the encoding of the first lines, which may make the columns look wrong; or None
     """
 
+    name: str
     columns: tuple[str, ...]
     form: str
     is_typed = True
     lists_as_json = False
     first_problem: FormatError | None = None
 
+    def __init__(self, path: FilePath) -> None:
+        self.name = str(path)
+
     @abstractmethod
     def rows(self, refused: Refused | None = None) -> Iterator[tuple[int, Record]]:
-        """Yield line number, or number of the row, and the row; what is wrong with one is handed to `refused`."""
+        """Yield line number, or number of the row, and the row; the error of a bad row is handed to `refused`."""
+
+    def error(self, number: int, message: str, kind: str = "format") -> FormatError:
+        """Return the error of a row, by its number."""
+        return FormatError(self.name, number, message, kind)
+
+    def position(self, number: int) -> str:
+        """Return the place of a row, for a sentence about another row."""
+        return f"line {number}"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.form}; {', '.join(self.columns)})"
 
 
 class BadRows:
-    """Takes so many bad rows and keeps what is wrong with them; one more is raised.
-
-    Examples
-    --------
-    >>> bad = BadRows(1)
-    >>> bad(FormatError("shop.csv", 3, "2 cells under 3 columns"))
-    >>> [str(problem) for problem in bad.problems]
-    ['shop.csv:3: 2 cells under 3 columns']
-    >>> bad(FormatError("shop.csv", 9, "the id is empty"))
-    Traceback (most recent call last):
-    tercet.errors.FormatError: shop.csv:9: the id is empty (1 bad row was allowed, and this is one more)
-    """
+    """Takes a number of bad rows and keeps their errors; the next error is raised."""
 
     def __init__(self, limit: int = 0) -> None:
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
@@ -128,20 +106,22 @@ class BadRows:
 def iter_rows(
     path: FilePath, *, encoding: str | None = None, delimiter: str | None = None, refused: Refused | None = None
 ) -> Iterator[tuple[int, Record]]:
-    r"""Yield line and values by column of each row of a table, as it is read.
+    r"""Yield line and values by column of each row of a table.
 
     Parameters
     ----------
     path : CSV with any of the delimiters , ; | and tab, JSONL, each gzipped or not, or Parquet
-    encoding : of text; UTF-8, with or without a byte order mark, and UTF-16 with one need not be named
-    delimiter : of CSV; None finds it
-    refused : takes what is wrong with a row, which is then left out; without one it is raised
+    encoding : of text; by default UTF-8, or UTF-16 after its mark
+    delimiter : of CSV; None finds the delimiter
+    refused : takes the error of a bad row, and the row is left out
 
     Returns
     -------
-    line (of Parquet: row from 1) and ``{column: value}``. Values of CSV are strings as they are written, and None where
-    a cell is empty. Of JSON and Parquet, a list is a string, its elements joined by ", "; an object is a column for
-    each of its keys, ``outer.inner``; dates are ISO 8601.
+    line (of Parquet: row from 1) and ``{column: value}``. Values of CSV are strings, and None for an empty cell. Of
+    JSON and
+    Parquet, a list is a string, its elements joined by ", "; an object is a column for each of its keys,
+    ``outer.inner``;
+    dates are ISO 8601.
 
     Examples
     --------
@@ -156,7 +136,7 @@ def iter_rows(
 
 
 def open_table(path: FilePath, *, encoding: str | None = None, delimiter: str | None = None) -> DataTable:
-    """A table at a path, with its columns; rows are read when they are asked for."""
+    """Open a table at a path; rows are read by ``rows``."""
     if is_parquet(path):
         return ParquetTable(path)
     encoding = encoding_of(path, encoding)
@@ -181,7 +161,7 @@ def open_table(path: FilePath, *, encoding: str | None = None, delimiter: str | 
 
 
 def encoding_of(path: FilePath, encoding: str | None = None) -> str:
-    """The encoding of a text that is named, or else UTF-16 where there is its mark, or else UTF-8."""
+    """Return the named encoding, or UTF-16 after its mark, or UTF-8."""
     if encoding is None:
         with open_bytes(path) as stream:
             return "utf-16" if stream.read(2) in UTF16_MARKS else "utf-8"
@@ -192,7 +172,7 @@ def encoding_of(path: FilePath, encoding: str | None = None) -> str:
 
 
 def first_line(path: FilePath, encoding: str | None = None) -> tuple[int, str]:
-    """Number and text of the first line of a text that is not blank; 0 and nothing where there is none."""
+    """Return number and text of the first nonblank line; 0 and nothing for an empty file."""
     with closing(text_lines(path, encoding_of(path, encoding))) as lines:
         return next(((number, text) for number, text in lines if text.strip()), (0, ""))
 
@@ -202,7 +182,7 @@ def text_lines(
 ) -> Generator[tuple[int, str], None, None]:
     """Yield number and text of each line, in any encoding."""
     if encoding != "utf-8":
-        yield from _decoded_lines(path, encoding)
+        yield from open_lines(path, refused, encoding)
         return
     try:
         yield from open_lines(path, None if refused is None else lambda problem: refused(_with_advice(problem)))
@@ -213,55 +193,16 @@ def text_lines(
 
 
 def _with_advice(problem: FormatError) -> FormatError:
-    """What is wrong with a line, and that its encoding can be named."""
+    """Add advice about the encoding to an error."""
     if problem.kind != ENCODING_PROBLEM:
         return problem
     message = f"{problem.message}, or name the encoding of the file, for instance 'cp1252' or 'latin-1'"
     return FormatError(problem.path, problem.line, message, problem.kind)
 
 
-def _decoded_lines(path: FilePath, encoding: str) -> Generator[tuple[int, str], None, None]:
-    decoder = codecs.getincrementaldecoder(encoding)()
-    number, offset = 0, 0
-    pieces: list[str] = []  # of the line that has no end yet
-    length = 0
-    with open_bytes(path) as stream:
-        while True:
-            try:
-                fresh = stream.read(READ_AT_ONCE)
-            except PACKING_DAMAGE as error:
-                raise FormatError(path, number + 1, damage_message(error), "packing") from error
-            pending = decoder.getstate()[0]
-            try:
-                text = decoder.decode(fresh, final=not fresh)
-            except UnicodeDecodeError as error:
-                before = error.object[: error.start].decode(encoding, errors="replace").count("\n")
-                wrong = error.object[error.start]
-                advice = "name another encoding, or convert the file with iconv"
-                where = offset - len(pending) + error.start
-                raise decoding_error(path, number + before + 1, wrong, where, encoding, advice) from error
-            except UnicodeError as error:  # UTF-16 without its mark
-                raise FormatError(path, number + 1, f"this is not {encoding}: {error}", "encoding") from error
-            offset += len(fresh)
-            rest, *others = text.split("\n")
-            for other in others:
-                number += 1
-                line = "".join((*pieces, rest))
-                yield number, line.removesuffix("\r").removeprefix("\ufeff" if number == 1 else "")
-                pieces, length, rest = [], 0, other
-            pieces.append(rest)
-            length += len(rest)
-            if length > limits.LONGEST_LINE:
-                raise limits.too_long(path, number + 1, "characters")
-            if not fresh:
-                break
-    if length:
-        yield number + 1, "".join(pieces).removesuffix("\r").removeprefix("" if number else "\ufeff")
-
-
 @contextmanager
 def long_cells() -> Iterator[None]:
-    """Cells may be as long as lines; the limit of the csv module is one for all who use it, so it is put back."""
+    """Allow cells as long as lines; the limit of the csv module is global, and is put back."""
     before = csv.field_size_limit(limits.LONGEST_LINE)
     try:
         yield
@@ -272,11 +213,12 @@ def long_cells() -> Iterator[None]:
 def csv_records(
     lines: Iterable[tuple[int, str]], path: FilePath, delimiter: str = ",", refused: Refused | None = None
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of the line on which each record begins, and its cells; a quoted cell may hold line breaks.
+    """Yield the number of the first line of each record, and its cells; a quoted cell may hold line breaks.
 
-    Records without any text are left out. A broken record is handed to `refused` only where it stands on one line: a
-    quote that is not closed swallows the rows behind it, and these are not to be lost for one bad row. So it is with a
-    line that `lines` leave out inside a quoted cell, for it may be the one that closes it.
+    Blank records are left out. Only a broken record on a single line is handed to `refused`: an open quote swallows
+    the rows
+    behind, and must not hide them. A line missing inside a quoted cell is an error, as the missing line may close the
+    cell.
     """
     begins = last = length = 0
 
@@ -321,7 +263,7 @@ class CsvTable(DataTable):
     Attributes
     ----------
     encoding, delimiter : of the text
-    n_skipped : lines before the header, which tell a spreadsheet the delimiter
+    n_skipped : number of lines before the header, with the delimiter for spreadsheets
     """
 
     is_typed = False
@@ -366,7 +308,7 @@ class CsvTable(DataTable):
 
 
 def _delimiter_of(path: FilePath, lines: Sequence[tuple[int, str]]) -> str:
-    """The delimiter under which most of the first records are as wide as the header; of equal ones, the widest."""
+    """Return the delimiter with most records as wide as the header; of equal ones, the widest."""
     marks = []
     for delimiter in DELIMITERS:
         problems: list[FormatError] = []
@@ -407,7 +349,7 @@ def _check_header(table: DataTable, number: int, names: Sequence[str]) -> None:
 
 
 def check_names(table: DataTable, number: int) -> None:
-    """Every column has a name of its own, and there are not too many."""
+    """Check that columns have different names, and are not too many."""
     if len(table.columns) > limits.MOST_COLUMNS:
         raise table.error(number, too_many_columns(len(table.columns)), "header")
     seen: dict[str, int] = {}
@@ -456,9 +398,9 @@ class JsonTable(DataTable):
 
 
 class ParquetTable(DataTable):
-    """A Parquet file (extra ``parquet``); columns of bytes are left out, and said to be.
+    """A Parquet file (extra ``parquet``), without columns of bytes.
 
-    A column of objects is a column for each of their keys, ``outer.inner``, as its rows have them.
+    A column of objects becomes a column for each of their keys, ``outer.inner``.
     """
 
     def __init__(self, path: FilePath) -> None:
@@ -524,7 +466,7 @@ MAGIC = b"PAR1"
 
 
 def is_parquet(path: FilePath) -> bool:
-    """Whether a file begins as Parquet files do; what is no file is none."""
+    """Return True for a file with the magic of Parquet."""
     try:
         with open(path, "rb") as file:
             return file.read(len(MAGIC)) == MAGIC
@@ -533,7 +475,7 @@ def is_parquet(path: FilePath) -> bool:
 
 
 def check_parquet_size(file: Any, path: FilePath) -> None:
-    """Refuse a file that says of itself that it unpacks to far more than it is; one that lies is not told by this."""
+    """Refuse a file whose metadata say that it unpacks to far more than its size."""
     metadata, size = file.metadata, os.path.getsize(path)
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
     limits.check_unpacked(path, sum(group.total_byte_size for group in groups), size, "Parquet")

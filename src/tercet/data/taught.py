@@ -1,7 +1,7 @@
-"""What teachers taught a service: a SQLite file with one row for each action.
+"""Actions of teachers: a SQLite file with one row for each action.
 
-A row has the query as text and documents by id, so that it outlives every index and every model. `number` counts
-actions; `revision` counts changes, of which an undo is one. A checksum covers all other columns of a row.
+A row has the query as text and documents by id, and outlives every index and model. `number` counts actions;
+`revision` counts changes, with undos. A checksum covers all other columns of a row.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Action:
     Attributes
     ----------
     number : counts actions from 1
-    revision : number of the change that wrote the row last
-    time : when, ISO 8601 in UTC
-    token : name of the token that taught
-    kind : "prefer", "reject", "move", or "use" for documents that answered and those that were shown beside them
+    revision : number of the last change of the row
+    time : ISO 8601 in UTC
+    token : name of the teacher's token
+    kind : "prefer", "reject", "move", or "use" for documents that answered, and the other documents shown
     query : text of the query
-    pairs : better and worse documents, in the order in which they are learned
-    undone, undone_by : when the action was undone, and the name of the token that did; None while the action counts
+    pairs : better and worse documents, in the order of learning
+    undone, undone_by : time of the undo, and the name of its token; None while the action counts
     """
 
     number: int
@@ -78,7 +78,7 @@ def checksum(columns: list[Any]) -> str:
 
 
 class Rows(NamedTuple):
-    """Actions in the order of their numbers, and numbers of rows whose checksum is wrong."""
+    """Actions in the order of their numbers, and numbers of rows with a wrong checksum."""
 
     actions: list[Action]
     damaged: list[int]
@@ -93,12 +93,12 @@ class TaughtFile(NamedTuple):
 
     @property
     def last(self) -> int:
-        """Number of the last action; 0 where there is none."""
+        """Number of the last action, or 0."""
         return max((action.number for action in self.actions), default=0)
 
     @property
     def triplets(self) -> list[Triplet]:
-        """Preferences of the actions that count: query, better and worse document."""
+        """Preferences of the counting actions: query, better and worse document."""
         active = (action for action in self.actions if action.is_active)
         return [(action.query, better, worse) for action in active for better, worse in action.pairs]
 
@@ -113,7 +113,7 @@ def is_taught(path: FilePath) -> bool:
 
 
 def read_taught(path: FilePath) -> TaughtFile:
-    """Read the file of a service, which may be running.
+    """Read the file of a service, also of a running one.
 
     Raises `FormatError` for any other file and for a damaged one. A row with a wrong checksum is left out.
     """
@@ -132,7 +132,7 @@ def connect(path: FilePath, mode: str) -> sqlite3.Connection:
 
 
 def store_of(connection: sqlite3.Connection, path: FilePath) -> str:
-    """Return the id of the store, and refuse a file that holds anything else."""
+    """Return the id of the store, and refuse any other file."""
     try:
         [application], [version] = (connection.execute(f"PRAGMA {name}").fetchone() for name in _HEADER)
         if application != APPLICATION_ID:
@@ -149,7 +149,7 @@ _HEADER: Final = ("application_id", "user_version")
 
 
 def read_rows(connection: sqlite3.Connection, path: FilePath, where: str = "", values: Sequence[int] = ()) -> Rows:
-    """Read rows, all of them or those that a WHERE clause with values leaves."""
+    """Read all rows, or the rows of a WHERE clause with values."""
     select = f"SELECT {', '.join((*COLUMNS, 'checksum'))} FROM taught {where} ORDER BY number"
     damaged: list[int] = []
     try:

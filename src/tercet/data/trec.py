@@ -6,7 +6,6 @@ import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from os import fspath
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +22,8 @@ from tercet.data.lines import (
     writable_id,
     write_atomically,
 )
+from tercet.data.tables import DataTable
+from tercet.data.values import Record
 from tercet.errors import FormatError, InputError
 
 BEIR_HEADER = "query-id\tcorpus-id\tscore"
@@ -34,7 +35,7 @@ Judgement = tuple[int, str, str, int]
 
 
 def read_qrels(path: FilePath) -> dict[str, dict[str, int]]:
-    """Read judgements, ``qid iteration doc_id grade`` or a BEIR file that begins with its header line.
+    """Read judgements, ``qid iteration doc_id grade``, or a BEIR file with its header line.
 
     Parameters
     ----------
@@ -42,8 +43,7 @@ def read_qrels(path: FilePath) -> dict[str, dict[str, int]]:
 
     Returns
     -------
-    ``{qid: {doc_id: grade}}`` in file order. A line given twice counts once; two grades for one pair are an
-    error.
+    ``{qid: {doc_id: grade}}`` in file order. A repeated line counts once; two grades for a pair are an error.
 
     Examples
     --------
@@ -57,30 +57,10 @@ def read_qrels(path: FilePath) -> dict[str, dict[str, int]]:
     return gather_judgements(path, iterate_judgements(path))
 
 
-def iter_qrels(path: FilePath) -> Iterator[tuple[str, str, int]]:
-    """Yield query id, document id and grade of each judgement as it is read, contradictions and repeats included.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "qrels.txt")
-    ...     _ = file.write_text("q1 0 007 2\\nq1 0 1e5 0\\n")
-    ...     list(iter_qrels(file))
-    [('q1', '007', 2), ('q1', '1e5', 0)]
-    """
-    empty = True
-    for _, *judgement in iterate_judgements(path):
-        empty = False
-        yield tuple(judgement)  # type: ignore[misc]
-    if empty:
-        raise FormatError(path, None, NO_JUDGEMENTS)
-
-
 def iterate_judgements(
     path: FilePath, *, header_needed: bool = False, refused: Refused | None = None
 ) -> Iterator[Judgement]:
-    """Yield the judgements of a file one by one; `header_needed` refuses the four-column form."""
+    """Yield the judgements of a file; `header_needed` refuses the four-column form."""
     beir: bool | None = None
 
     def parse(text: str, line: int) -> tuple[str, str, int] | None:
@@ -103,6 +83,17 @@ def iterate_judgements(
     for line, judgement in parsed_lines(path, parse, refused):
         if judgement is not None:
             yield line, *judgement
+
+
+class JudgementLines(DataTable):
+    """Judgements in TREC or BEIR form, as a table."""
+
+    columns = ("query_id", "doc_id", "grade")
+    form = "judgements"
+
+    def rows(self, refused: Refused | None = None) -> Iterator[tuple[int, Record]]:
+        for line, *judgement in iterate_judgements(self.name, refused=refused):
+            yield line, dict(zip(self.columns, judgement, strict=True))  # type: ignore[arg-type]
 
 
 def _wrong_columns(columns: list[str], beir: bool) -> str:
@@ -163,7 +154,7 @@ def write_qrels(path: FilePath, qrels: Mapping[str, Mapping[str, int]]) -> None:
 def checked_judgements(
     path: FilePath, qrels: Mapping[str, Mapping[str, int]], *, blanks: bool
 ) -> Iterator[tuple[str, str, int]]:
-    """Yield `(qid, doc_id, grade)`, refusing what a reader could not give back."""
+    """Yield `(qid, doc_id, grade)`, and refuse ids that no reader could give back."""
     for qid, grades in qrels.items():
         writable_id(qid, path, "query id")
         if not blanks and qid.split() != [qid]:
@@ -200,89 +191,30 @@ def read_run(path: FilePath) -> dict[str, dict[str, float]]:
     {'q1': {'d7': 2.5}}
     """
     run: dict[str, dict[str, float]] = {}
-    for line, result in results_of(path):
-        scores = run.setdefault(result.qid, {})
-        if result.doc_id in scores:
-            raise _repeated(path, line, result)
-        scores[result.doc_id] = result.score
+    for line, (qid, doc_id, score) in _results_of(path):
+        scores = run.setdefault(qid, {})
+        if doc_id in scores:
+            first = find_line(path, lambda text: split_columns(text)[:3:2] == [qid, doc_id])  # noqa: B023
+            raise FormatError(path, line, f"query {qid!r} already has document {doc_id!r} at line {first}")
+        scores[doc_id] = score
     if not run:
         raise FormatError(path, None, NO_RESULTS)
     return run
 
 
-def iter_run(path: FilePath) -> Iterator[tuple[str, dict[str, float]]]:
-    """Yield each query's id and its documents with their scores, in memory for one query.
+def _results_of(path: FilePath) -> Iterator[tuple[int, tuple[str, str, float]]]:
+    """Yield line, query id, document id and score of each line of a run."""
 
-    A query that comes back after another is an error; `read_run` takes it.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "run.txt")
-    ...     _ = file.write_text("q1 Q0 d7 1 2.5 tercet\\nq2 Q0 d7 1 0.5 tercet\\n")
-    ...     list(iter_run(file))
-    [('q1', {'d7': 2.5}), ('q2', {'d7': 0.5})]
-    """
-    finished: set[str] = set()
-    qid: str | None = None
-    scores: dict[str, float] = {}
-    for line, result in results_of(path):
-        if result.qid != qid:
-            if qid is not None:
-                yield qid, scores
-                finished.add(qid)
-            if result.qid in finished:
-                raise FormatError(
-                    path, line, f"query {result.qid!r} again, after other queries; read_run gathers its results"
-                )
-            qid, scores = result.qid, {}
-        if result.doc_id in scores:
-            raise _repeated(path, line, result)
-        scores[result.doc_id] = result.score
-    if qid is None:
-        raise FormatError(path, None, NO_RESULTS)
-    yield qid, scores
-
-
-class Result(NamedTuple):
-    """A line of a run."""
-
-    qid: str
-    iteration: str  # Q0, by custom
-    doc_id: str
-    rank: int
-    score: float
-    tag: str
-
-
-def results_of(path: FilePath) -> Iterator[tuple[int, Result]]:
-    """Yield the number of each line of a run and what it says; a document may come back."""
-
-    def parse(text: str, line: int) -> Result:
+    def parse(text: str, line: int) -> tuple[str, str, float]:
         columns = split_columns(text)
         if len(columns) != 6:
             message = f"{len(columns)} columns; a run has 6 (qid, Q0, document id, rank, score, tag)"
             raise FormatError(path, line, message)
-        return Result(
-            read_id(columns[0], path, line, "query id"),
-            columns[1],
-            read_id(columns[2], path, line, "document id"),
-            parse_int(columns[3], path, line, "rank"),
-            parse_float(columns[4], path, line, "score"),
-            columns[5],
-        )
+        parse_int(columns[3], path, line, "rank")
+        qid, doc_id = read_id(columns[0], path, line, "query id"), read_id(columns[2], path, line, "document id")
+        return qid, doc_id, parse_float(columns[4], path, line, "score")
 
     return parsed_lines(path, parse)
-
-
-def _repeated(path: FilePath, line: int, result: Result) -> FormatError:
-    first = _line_of(path, result.qid, result.doc_id)
-    return FormatError(path, line, f"query {result.qid!r} already has document {result.doc_id!r} at line {first}")
-
-
-def _line_of(path: FilePath, qid: str, doc_id: str) -> int:
-    return find_line(path, lambda text: split_columns(text)[:3:2] == [qid, doc_id])
 
 
 def _is_finite(score: object) -> bool:
@@ -295,8 +227,7 @@ def _is_finite(score: object) -> bool:
 def write_run(path: FilePath, run: Mapping[str, Mapping[str, float]], tag: str = "tercet") -> None:
     """Write a run in TREC's six columns, best first; equal scores stay in the order given.
 
-    Scores are written with every digit, so reading gives the same floats. A query without documents has no
-    line.
+    Scores have every digit: reading gives the same floats. A query without documents has no line.
 
     Examples
     --------

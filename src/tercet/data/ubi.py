@@ -1,7 +1,7 @@
-"""OpenSearch's UBI as a folder: files of queries and files of events, one of each or as many as a rotated log has.
+"""OpenSearch's UBI as a folder of files of queries and of events, perhaps rotated.
 
-`GrowingUbi` reads such a log while the service writes it: ``ubi_queries-20261116-0001.jsonl`` and
-``ubi_events-20261116-0001.jsonl``, then those of the next number or day.
+`GrowingUbi` follows such a log while the service writes: ``ubi_queries-20261116-0001.jsonl`` and
+``ubi_events-20261116-0001.jsonl``, then the files of the next number or day.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _MOST_FILES = 10_000  # of a day
 
 @dataclass(frozen=True)
 class LoggedList:
-    """A list as the log of a service has it, with the clicks that came in time.
+    """A list in the log of a service, with its clicks in time.
 
     Attributes
     ----------
     shown_at : seconds since 1970
-    query_id, client : what clicks name the list by, and who saw it; empty where that is not said
-    query, shown, clicked : what was searched, the ids from top to bottom, and those clicked in the order of the clicks
-    attributes : whatever else the service says of it
+    query_id, client : id of the list, and the client; empty if unknown
+    query, shown, clicked : the query, the ids from top to bottom, and the clicked ids in the order of the clicks
+    attributes : other attributes of the service
     """
 
     shown_at: float
@@ -52,7 +52,7 @@ class LoggedList:
 
 
 def ubi_files(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The files of queries and those of events of a log of UBI, by their names and in the order of these."""
+    """Return the files of queries and the files of events, sorted by name."""
     parts = [
         sorted(file for file in folder.iterdir() if file.is_file() and what in file.name.lower())
         for what in ("queries", "events")
@@ -67,7 +67,7 @@ def ubi_files(folder: Path) -> tuple[list[Path], list[Path]]:
 
 
 def ubi_tables(folder: Path, open_one: Callable[[Path], DataTable]) -> list[DataTable]:
-    """The queries and the events of a folder, each as one table."""
+    """Return the queries and the events of a folder, each as one table."""
     tables: list[DataTable] = []
     for files in ubi_files(folder):
         parts = [open_one(file) for file in files if file.stat().st_size]
@@ -78,7 +78,7 @@ def ubi_tables(folder: Path, open_one: Callable[[Path], DataTable]) -> list[Data
 
 
 class JoinedTable(DataTable):
-    """Tables of the same kind, one after the other; what is wrong with a row is named by the file that has it."""
+    """Tables of the same kind, one after the other; errors name the file of a row."""
 
     def __init__(self, parts: Sequence[DataTable]) -> None:
         self._parts = tuple(parts)
@@ -95,12 +95,12 @@ class JoinedTable(DataTable):
 
 
 def file_number(day: date, count: int) -> int:
-    """What a file of a rotated log is known by, in the order of time."""
+    """Return the number of a rotated file, rising with time."""
     return (day - date(1970, 1, 1)).days * _MOST_FILES + count
 
 
 def _numbered(folder: Path, kind: str) -> dict[int, Path]:
-    """The files of a kind by their numbers; one that has none in its name is alone."""
+    """Return the files of a kind by their numbers."""
     files: dict[int, Path] = {}
     for path in sorted(folder.glob(f"{kind}*.jsonl")):
         match = _NUMBERED.search(path.name)
@@ -116,12 +116,12 @@ def _numbered(folder: Path, kind: str) -> dict[int, Path]:
 
 
 class _NumberedFiles:
-    """Complete lines of numbered files, one file after the other; half a line at the end waits for its rest.
+    """Complete lines of numbered files; half a line at the end waits for its rest.
 
     Attributes
     ----------
-    number, path : the file that is read
-    offset : where in it the next line begins
+    number, path : the open file
+    offset : beginning of the next line
     """
 
     def __init__(self, folder: Path, kind: str) -> None:
@@ -131,7 +131,7 @@ class _NumberedFiles:
         self._counted = folder, 0, 0  # lines up to a place of a file
 
     def next(self) -> str | None:
-        """The next line, or None where none is complete; `offset` then stands behind it."""
+        """Return the next complete line, or None."""
         while True:
             if self._stream is None and not self._open():
                 return None
@@ -180,12 +180,12 @@ class _NumberedFiles:
             raise self.error(error.message) from error
 
     def back(self, offset: int) -> None:
-        """Go back to a place in the file that is open."""
+        """Go back in the open file."""
         assert self._stream is not None
         self.offset = self._stream.seek(offset)
 
     def error(self, message: str) -> FormatError:
-        """What is wrong with the line that was read last."""
+        """Return the error of the last line."""
         path, offset, n_lines = self._counted
         if path != self.path or offset > self.offset:
             path, offset, n_lines = self.path, 0, 0
@@ -206,20 +206,19 @@ class _NumberedFiles:
 
 
 class GrowingUbi:
-    """Reads a log of UBI that others append to: each list once, when it is so old that its clicks are there.
+    """Follows a log of UBI: yields each list once, `click_seconds` after its time, with the clicks until then.
 
-    A list is handed out `click_seconds` after it was shown, with the clicks that came until then, so what is read does
-    not depend on when.
+    The result does not depend on the times of reading.
 
     Parameters
     ----------
     path : the folder
-    clock : gives seconds since 1970
-    click_seconds : for how long clicks on a list count
+    clock : returns seconds since 1970
+    click_seconds : time for clicks on a list
 
     Attributes
     ----------
-    waits : whether there are lists that wait for their clicks
+    waits : True if lists wait for their clicks
     """
 
     def __init__(
@@ -236,10 +235,7 @@ class GrowingUbi:
             )
 
     def lists(self) -> Iterator[LoggedList]:
-        """Yield those that are old enough now and were not handed out before.
-
-        A line that is wrong raises a FormatError; the next call goes on behind it.
-        """
+        """Yield new lists of sufficient age; after a FormatError of a line, the next call goes on behind the line."""
         until = self._clock() - self._click_seconds
         self.waits = False
         while True:
@@ -278,7 +274,7 @@ class GrowingUbi:
         )
 
     def _clicks_of(self, query_id: str, shown_at: float) -> list[str]:
-        """What was clicked on a list in time, in the order of the clicks."""
+        """Return the documents clicked in time, in the order of the clicks."""
         while True:
             if self._next_event is None and not self._read_event():
                 break

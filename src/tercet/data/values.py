@@ -1,4 +1,4 @@
-"""Values of tables as plain strings, numbers and truth values, wherever they come from."""
+"""Values of tables as plain strings, numbers and truth values."""
 
 from __future__ import annotations
 
@@ -26,15 +26,11 @@ _LARGEST = Decimal(sys.float_info.max)
 
 
 def plain_value(value: Any) -> Value:
-    """A value as a table keeps it, or `InputError` without a place.
+    """Return a value as a table keeps it, or raise `InputError` without a place.
 
-    Not a number is None. Whole numbers beyond 64 bits are strings, dates are ISO 8601, the elements of a list are
-    joined by ", ", and an object is its JSON.
-
-    Examples
-    --------
-    >>> plain_value(float("nan")), plain_value(["green", "ripe"]), plain_value(datetime.date(2026, 5, 1))
-    (None, 'green, ripe', '2026-05-01')
+    Not a number is None. Whole numbers beyond 64 bits are strings, dates are ISO 8601, elements of a list are joined
+    by
+    ", ", and an object is its JSON.
     """
     if isinstance(value, str):
         problem = surrogate_problem(value)
@@ -80,7 +76,7 @@ def _other_value(value: Any) -> Value:
 
 
 def _of_moment(value: np.datetime64 | np.timedelta64) -> Value:
-    """A moment as Python has it, which of nanoseconds, such as those of pandas, would make a number."""
+    """Return a moment of NumPy in Python's form; nanoseconds would become a number."""
     moment: Any = value.item()
     if isinstance(moment, int):
         moment = value.astype(f"{value.dtype.kind}8[us]").item()
@@ -98,14 +94,9 @@ def _of_decimal(value: Decimal) -> Value:
 def plain_record(
     record: Mapping[Any, Any], error: Callable[[str], FormatError], *, lists_as_json: bool = False
 ) -> Record:
-    """A row with plain values; objects in it become a column for each of their keys, ``outer.inner``.
+    """Return a row with plain values; objects become a column for each of their keys, ``outer.inner``.
 
-    With ``lists_as_json`` a list is a JSON array, whose elements can be told apart again.
-
-    Examples
-    --------
-    >>> plain_record({"sku": 7, "meta": {"tags": ["new", "red"]}}, lambda message: FormatError("rows", 1, message))
-    {'sku': 7, 'meta.tags': 'new, red'}
+    With ``lists_as_json`` a list is a JSON array.
     """
     row: Record = {}
     for name, value in record.items():
@@ -134,13 +125,7 @@ _LONGEST_WHOLE = len(str(-(1 << 63)))
 
 
 def number_in(text: str) -> int | float | None:
-    """The number that a cell of CSV holds, or None: leading zeros, blanks and signs but a minus make a string of it.
-
-    Examples
-    --------
-    >>> number_in("12"), number_in("-1.50"), number_in("007"), number_in("12 EUR")
-    (12, -1.5, None, None)
-    """
+    """Return the number in a cell of CSV, or None: leading zeros, blanks and plus signs make a string."""
     parts = _NUMBER.fullmatch(text)
     if parts is None:
         return None
@@ -152,25 +137,13 @@ def number_in(text: str) -> int | float | None:
 
 
 def timestamp(moment: datetime.datetime | None = None) -> str:
-    """A moment in UTC, now by default, as ISO 8601 to the millisecond.
-
-    Examples
-    --------
-    >>> timestamp(datetime.datetime(2026, 5, 1, 12, tzinfo=datetime.UTC))
-    '2026-05-01T12:00:00.000Z'
-    """
+    """A moment in UTC, now by default, as ISO 8601 to the millisecond."""
     moment = datetime.datetime.now(datetime.UTC) if moment is None else moment
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def moment_in(text: str) -> datetime.datetime | None:
-    """The moment that an ISO 8601 date or time names, in UTC where it has no zone; None for anything else.
-
-    Examples
-    --------
-    >>> moment_in("2026-05-01T12:00").isoformat(), moment_in("yesterday")
-    ('2026-05-01T12:00:00+00:00', None)
-    """
+    """Return the moment of an ISO 8601 date or time, in UTC without a zone, or None."""
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError:
@@ -185,18 +158,12 @@ _FEW = 4  # a column that fewer than one row in so many has a value in is kept b
 
 
 def too_many_columns(count: int) -> str:
-    """Say that a table has more columns than any real one."""
+    """Return the message for too many columns."""
     return f"{count:,} columns or more; at most {limits.MOST_COLUMNS:,} are taken: put the rest into one, as a text"
 
 
 class SparseColumn(Sequence[Value]):
-    """The values of a column that few rows have; None in the others.
-
-    Examples
-    --------
-    >>> list(SparseColumn({1: "red"}, 3))
-    [None, 'red', None]
-    """
+    """A column with values in few rows, and None in the others."""
 
     def __init__(self, values: Mapping[int, Value], length: int) -> None:
         self._values, self._length = values, length
@@ -215,7 +182,7 @@ class SparseColumn(Sequence[Value]):
 
 
 def compact_column(values: Sequence[Value]) -> Sequence[Value]:
-    """Return values by row as a `SparseColumn` where few rows have one, else as they are."""
+    """Return values by row as a `SparseColumn` if few rows have a value."""
     n_empty = values.count(None)
     if _FEW * (len(values) - n_empty) >= len(values):
         return values
@@ -223,19 +190,11 @@ def compact_column(values: Sequence[Value]) -> Sequence[Value]:
 
 
 class GatheredColumns:
-    """Gathers rows by column, in time and memory linear in the values that they have.
+    """Gathers rows by column, in time and memory linear in their values.
 
     Parameters
     ----------
-    names : the columns that come first, whether a row has them or not
-
-    Examples
-    --------
-    >>> columns = GatheredColumns(("text",))
-    >>> for row in ({"text": "Tea"}, {"text": "Milk", "price": 1.5}):
-    ...     columns.add(row, lambda message: FormatError("rows", None, message))
-    >>> columns.finished()
-    {'text': ['Tea', 'Milk'], 'price': [None, 1.5]}
+    names : the first columns
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from tercet.data.judgements import plain_text
+from tercet.data.cells import plain_text
 
 FEWEST_QUERIES: Final = 10  # of fewer queries, none is held out
 N_FOLDS: Final = 5

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet._validate import is_number
+from tercet.data.cells import plain_text
 from tercet.data.clicks import ClickLog
-from tercet.data.judgements import plain_text
 from tercet.data.preferences import Preferences, PreferenceSampler
 from tercet.errors import InputError
 from tercet.fitting.click_judgements import end_of, past_clicks, preferred_rows

@@ -8,9 +8,6 @@ import numpy as np
 
 from tercet.kernels.compiler import helper, kernel
 from tercet.kernels.decimals import (
-    LARGEST_EXACT_MANTISSA,
-    LARGEST_EXACT_POWER,
-    POWERS_OF_TEN,
     is_digit,
     nearest_float,
     scan_number,
@@ -21,7 +18,6 @@ ALL_READ, BAD_GRADE, NO_QID, BAD_QID, BAD_FEATURE = 0, 1, 2, 3, 4
 
 LONGEST_GRADE, LONGEST_QID = 9, 255  # digits, bytes
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
-BYTES_OF_A_FEATURE = 40
 
 _TAB, _NEWLINE, _RETURN, _BLANK = 9, 10, 13, 32
 _HASH, _PLUS, _MINUS, _POINT, _ZERO, _COLON = 35, 43, 45, 46, 48, 58
@@ -221,70 +217,3 @@ def fill_dense(row_ends, columns, values, X):
         for i in range(first, row_ends[row]):
             X[row, columns[i]] = values[i]
         first = row_ends[row]
-
-
-@helper
-def write_whole(buffer, position, number, n_least):
-    """Write a whole number of 0 or more in at least `n_least` digits at `position`; return the end."""
-    n_digits = 1
-    limit = 10
-    while number >= limit and n_digits < 18:
-        limit *= 10
-        n_digits += 1
-    n_digits = max(n_digits, n_least)
-    for i in range(n_digits):
-        buffer[position + n_digits - 1 - i] = _ZERO + number % 10
-        number //= 10
-    return position + n_digits
-
-
-@kernel
-def format_rows(row, row_ends, columns, values, bits, buffer, stops):
-    """Write `` id:value`` for the values of each row, in the fewest decimals with the same float32.
-
-    row                     the first row to write
-    row_ends   (n_rows,)    number of values up to and with a row
-    columns    (n_values,)  feature ids less 1
-    values     (n_values,)  float32, finite; bits are the same as int32
-    Filled in:
-    buffer     (n_bytes,)   uint8, room for BYTES_OF_A_FEATURE a value
-    stops      (n_rows,)    end of each row in the buffer
-    Return the first row not written: the number of rows, or a row with a value that needs an exponent.
-    """
-    position = 0
-    first = row_ends[row - 1] if row > 0 else 0
-    while row < row_ends.shape[0]:
-        for i in range(first, row_ends[row]):
-            buffer[position] = _BLANK
-            position = write_whole(buffer, position + 1, np.int64(columns[i]) + 1, 1)
-            buffer[position] = _COLON
-            position += 1
-            if bits[i] < 0:
-                buffer[position] = _MINUS
-                position += 1
-            size = np.float64(abs(values[i]))
-            power = 0
-            mantissa = np.rint(size)
-            while np.float32(mantissa / POWERS_OF_TEN[power]) != np.float32(size):
-                power += 1
-                if power > LARGEST_EXACT_POWER:
-                    return row
-                mantissa = np.rint(size * POWERS_OF_TEN[power])
-                if mantissa > LARGEST_EXACT_MANTISSA:
-                    return row
-            if mantissa > LARGEST_EXACT_MANTISSA:
-                return row
-            whole = np.int64(mantissa)
-            if power == 0:
-                position = write_whole(buffer, position, whole, 1)
-                continue
-            # Written with a gap for the point, which the whole digits then move across.
-            start = position
-            position = write_whole(buffer, position + 1, whole, power + 1)
-            for j in range(start, position - 1 - power):
-                buffer[j] = buffer[j + 1]
-            buffer[position - 1 - power] = _POINT
-        stops[row] = position
-        first = row_ends[row]
-        row += 1
-    return row

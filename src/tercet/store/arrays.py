@@ -1,7 +1,8 @@
 """The arrays file of a bundle, in the safetensors format.
 
-The safetensors library checks no checksum and maps no array, and takes a copy of all arrays to write them. Here a file
-is written array by array, and read or mapped once, hashed, and cut into arrays without another copy.
+The safetensors library checks no checksum, maps no array, and copies all arrays to write them. This module writes
+array
+by array, and reads or maps a file once, hashes it, and cuts it into arrays without another copy.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def check_verify(verify: object) -> None:
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """Type and shape of one array, as a manifest declares them."""
+    """Type and shape of one array, declared in a manifest."""
 
     dtype: str
     shape: tuple[Annotated[int, Bounds(least=0)], ...]
@@ -83,7 +84,7 @@ class ArraySpec:
         return np.dtype(self.dtype).itemsize * math.prod(self.shape)
 
     def problem(self) -> str | None:
-        """Say what is wrong with it, or None; the one rule for writing and reading."""
+        """Return an error message, or None; the one rule for writing and reading."""
         if self.dtype not in DTYPE_CODES:
             return f"is of type {self.dtype!r}; expected one of {', '.join(DTYPE_CODES)}"
         if len(self.shape) > MAX_DIMENSIONS:
@@ -96,12 +97,12 @@ class ArraySpec:
 
 
 def storable_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays as they are written: C-contiguous, little-endian. Copies only those that are not.
+    """Return the arrays as written: C-contiguous, little-endian. Other arrays are copied.
 
     Raises
     ------
     InputError
-        When a name or an array cannot be stored; the message names it.
+        For a name or an array that cannot be stored.
     """
     if len(arrays) > MAX_ARRAYS:
         raise InputError(f"there are {len(arrays)} arrays; a bundle holds at most {MAX_ARRAYS}")
@@ -124,12 +125,7 @@ def spec_of(array: npt.NDArray[Any]) -> ArraySpec:
 
 
 def arrays_file(arrays: Mapping[str, npt.NDArray[Any]]) -> list[memoryview]:
-    """Return the bytes of an arrays file: the header, then each array, to the bit as the safetensors library.
-
-    Parameters
-    ----------
-    arrays : as `storable_arrays` returns them; nothing is copied
-    """
+    """Return the bytes of an arrays file, header and arrays, with the bits of the safetensors library."""
     rank = {name: number for number, name in enumerate(DTYPE_CODES)}
     order = sorted(arrays, key=lambda name: (-rank[arrays[name].dtype.name], name))
     header: dict[str, Any] = {}
@@ -153,23 +149,23 @@ def read_arrays(
     mapped: bool = False,
     verify: Verify = "open",
 ) -> dict[str, Any]:
-    """Read the arrays file that a manifest describes; the arrays share one block of memory.
+    """Read the arrays file of a manifest; the arrays share one block of memory.
 
-    Memory is taken only after the declared sizes have been found to add up to the real size of the file.
+    Memory is taken after a check of the file's real size.
 
     Parameters
     ----------
-    specs, size, sha256 : as the manifest has them
-    mapped : leave the arrays in the file, so that memory is taken for what is looked at. The file must not be cut short
-        while it is mapped; unlinking or replacing the file does no harm
+    specs, size, sha256 : of the manifest
+    mapped : leave the arrays in the file. The file must not be cut short while it is mapped; unlinking or replacing
+        does no harm
     verify : of a mapped file: "open" hashes every byte, "never" checks only the header
 
     Raises
     ------
     DamagedBundleError
-        When the file is not, to the byte, what the manifest says.
+        When a byte of the file differs from the manifest.
     OSError
-        As the operating system gives it.
+        From the operating system.
     """
     header_size = size - 8 - sum(spec.nbytes for spec in specs.values())
     checked = not mapped or verify == "open"
@@ -226,7 +222,7 @@ def _array_at(content: npt.NDArray[np.uint8], offset: int, spec: ArraySpec) -> n
 
 
 def _check_header(data: bytes, specs: Mapping[str, ArraySpec], path: Path) -> dict[str, int]:
-    """Return where each array begins, after checking that header and manifest say the same."""
+    """Return the beginning of each array, after a comparison of header and manifest."""
     where = f"{path}: header"
     header = parse_json(data, where)
     if not isinstance(header, dict) or header.keys() != specs.keys():

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, also after a kill or a power cut."""
+"""Atomic writes of files, safe from kills and power cuts."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ _NO_LOCKS: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENO
 
 @contextlib.contextmanager
 def open_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a file for writing so that a reader finds either what was there before or all that was written.
+    """Open a file for writing; readers find either the old content or all of the new.
 
-    The bytes go to a temporary file in the same folder, which is synced and renamed over `path`; then the
-    folder is synced. An error removes the temporary file; a kill leaves it, named as `TEMPORARY_NAME` says.
+    The bytes go to a temporary file in the same folder, which is synced and renamed over `path`; then the folder is
+    synced.
+    An error removes the temporary file; a kill leaves a file with a name of `TEMPORARY_NAME`.
 
     Raises
     ------
     OSError
-        As the operating system gives it. Until the rename, what was there before is untouched.
+        From the operating system. Until the rename, the old content is untouched.
 
     Examples
     --------
@@ -64,7 +65,7 @@ def open_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def write_file_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file as a whole or not at all: `open_atomically` for bytes that are all there.
+    """Write bytes as a whole or not at all, by `open_atomically`.
 
     Examples
     --------
@@ -79,7 +80,7 @@ def write_file_atomically(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable, where the platform can."""
+    """Make the names in a folder durable, on platforms with this ability."""
     if sys.platform == "win32":  # has no handle to sync for a folder
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -91,20 +92,19 @@ def sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def lock_folder(folder: Path, patience: float | None = None) -> Iterator[None]:
-    """Let one writer at a time, of all threads and processes, work in a folder.
+    """Let a single writer, of all threads and processes, work in a folder.
 
-    The lock ends with the process that holds it and leaves no file behind. Where the file system or the
-    platform has no such locks, keeping writers apart is left to the caller.
+    The lock ends with its process and leaves no file behind. Some file systems and platforms have no such locks.
 
     Parameters
     ----------
-    folder : one that is there
+    folder : an existing folder
     patience : seconds to wait for another writer; None for `LOCK_PATIENCE_SECONDS`
 
     Raises
     ------
     BundleError
-        When another writer holds the lock for longer than that.
+        When another writer holds the lock for longer.
 
     Examples
     --------
@@ -125,10 +125,7 @@ def lock_folder(folder: Path, patience: float | None = None) -> Iterator[None]:
 
 
 def try_lock(descriptor: int) -> bool:
-    """Lock an open file or folder, for one process at a time and until it is closed; False where another has it.
-
-    True, too, where the file system or the platform has no such locks.
-    """
+    """Lock an open file or folder until it is closed; False if another process has the lock, True without locks."""
     if sys.platform == "win32":
         return True
     try:

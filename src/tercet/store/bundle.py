@@ -1,8 +1,10 @@
 """Bundles: a folder with `manifest.json` and one safetensors file of arrays.
 
-The manifest describes and seals everything: its own checksum, and name, size and SHA-256 of the arrays file.
-That file is named after its content, so a new one never overwrites the one in use, and renaming the new
-manifest over the old one is the single moment at which a saved bundle changes.
+The manifest seals everything: its own checksum, and name, size and SHA-256 of the arrays file. The arrays file is
+named
+after its content; a new file never overwrites the file in use. A saved bundle changes in a single moment, when the
+new
+manifest is renamed over the old one.
 """
 
 from __future__ import annotations
@@ -51,15 +53,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """What was read from disk.
+    """Content of a bundle.
 
     Attributes
     ----------
-    kind : what the writer called it
+    kind : kind of the bundle
     meta : plain JSON values; read them and the arrays with `decode`
-    arrays : read-only, or mapped; `take_array` takes one of them
-    path : the folder it was read from
-    digest : SHA-256 of the manifest, and so of all there is
+    arrays : read-only, or mapped; `take_array` returns a checked array
+    path : the folder
+    digest : SHA-256 of the manifest, and thereby of everything
 
     Examples
     --------
@@ -88,34 +90,36 @@ def write_bundle(
     arrays: Mapping[str, npt.NDArray[Any]],
     siblings: Collection[str] = (),
 ) -> str:
-    """Write a bundle, or replace the one at `path`, as a whole or not at all.
+    """Write a bundle, or replace the bundle at `path`, as a whole or not at all.
 
-    A kill at any moment leaves the old bundle or the new one, and so does a disk that fails: the error says which.
-    Other files in its folder are left alone. A bundle of another kind is not replaced: a model saved to the folder of
-    an index would lose the index.
+    A kill at any moment, or a failing disk, leaves the old bundle or the new bundle; the error says which. Other
+    files in
+    the folder are left alone. A bundle of another kind is not replaced: a model saved to the folder of an index would
+    lose
+    the index.
 
     Parameters
     ----------
-    path : a folder; it and its parents are made when needed
-    kind : what it is, checked by the reader
+    path : a folder, made with its parents if needed
+    kind : kind of the bundle, checked by the reader
     meta : JSON values; tuples come back as lists, the order of keys is not kept
     arrays : of bool, integers of 8 to 64 bits and floats of 16 to 64 bits
-    siblings : names of what else may stand in the folder before the first bundle is written there
+    siblings : names of other files allowed in the folder before the first bundle is written
 
     Returns
     -------
-    The digest that `Bundle.digest` will be.
+    The digest, see `Bundle.digest`.
 
     Raises
     ------
     InputError
-        When `kind`, `meta` or an array cannot be stored; says which.
+        When `kind`, `meta` or an array cannot be stored.
     BundleError
         When `path` is a file, a bundle of another kind or a folder with other things in it, or cannot be written.
 
     Notes
     -----
-    Takes the time to hash and sync the arrays. Only arrays that are not contiguous are copied.
+    Takes the time to hash and sync the arrays. Only noncontiguous arrays are copied.
 
     Examples
     --------
@@ -153,9 +157,7 @@ def write_bundle(
 
 
 def check_destination(path: str | os.PathLike[str], siblings: Collection[str] = (), kind: str | None = None) -> None:
-    """Raise the `BundleError` that `write_bundle` would raise for this path; to be asked before long work.
-
-    Nothing is written. What happens to the path later is for `write_bundle` to find.
+    """Raise the `BundleError` of a later `write_bundle`, before long work; nothing is written.
 
     Examples
     --------
@@ -178,25 +180,25 @@ def check_destination(path: str | os.PathLike[str], siblings: Collection[str] = 
 def read_bundle(
     path: str | os.PathLike[str], *, kind: str | None = None, mapped: bool = False, verify: Verify = "open"
 ) -> Bundle:
-    """Read a bundle and check every byte of it; nothing in it is ever executed.
+    """Read a bundle and check every byte; nothing in a bundle is ever executed.
 
     Parameters
     ----------
     path : the folder
-    kind : the kind it must be of, or None for any
-    mapped : leave the arrays in their file and map them; memory is taken for what is looked at
+    kind : the expected kind, or None for any
+    mapped : leave the arrays in their file and map them; memory is taken at use
     verify : of a mapped file: "open" checks every byte at once, "never" leaves damage unnoticed
 
     Raises
     ------
     MissingBundleError
-        When there is none.
+        Without a bundle at the path.
     DamagedBundleError
-        When its bytes are not those that were written.
+        When bytes have changed.
     VersionError
-        When a later version of Tercet wrote it.
+        When a later version of Tercet wrote the bundle.
     BundleError
-        When it is of another kind, or cannot be read.
+        When the bundle is of another kind, or cannot be read.
 
     Notes
     -----
@@ -235,7 +237,7 @@ def read_bundle(
 
 
 def bundle_kind(path: str | os.PathLike[str]) -> str | None:
-    """The kind of the bundle in a folder, from its manifest alone; None where there is none that can be read.
+    """Return the kind of the bundle in a folder, from its manifest alone, or None.
 
     Examples
     --------

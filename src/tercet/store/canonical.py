@@ -1,4 +1,4 @@
-"""JSON with one spelling: what was written is what is read, byte for byte."""
+"""JSON with one spelling, for checksums byte by byte."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def canonical_bytes(value: Any) -> bytes:
     Raises
     ------
     ValueError
-        When the value has no JSON spelling: NaN, infinity, a lone surrogate.
+        For NaN, infinity and lone surrogates.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def canonical_bytes(value: Any) -> bytes:
 
 
 def parse_json(data: bytes, where: str) -> Any:
-    """Parse JSON from a file that may be damaged; duplicate keys, NaN and deep nesting are refused."""
+    """Parse JSON of a file that may be damaged; duplicate keys, NaN and deep nesting are refused."""
     try:
         text = data.decode("utf-8")
         refuse_deep_nesting(text, MAX_NESTING)
@@ -45,9 +45,9 @@ def parse_json(data: bytes, where: str) -> Any:
 
 
 def check_storable(value: Any, where: str, depth: int = 1) -> None:
-    """Raise InputError, naming the place, unless `value` is the same after writing and reading.
+    """Raise InputError, with the place, for a value that would change by writing and reading.
 
-    Tuples count as lists. `depth` is the nesting level that `value` itself would stand on.
+    Tuples count as lists. `depth` is the nesting level of `value` itself.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def _check_text(text: str, where: str) -> None:
 
 
 def refuse_deep_nesting(text: str, deepest: int) -> None:
-    """Raise ValueError where arrays and objects of a JSON text are inside each other more than so many times."""
+    """Raise ValueError for arrays and objects of a JSON text nested deeper than `deepest` levels."""
     depth = 0
     for match in _STRING_OR_BRACKET.finditer(text):
         first = text[match.start()]

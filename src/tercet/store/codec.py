@@ -63,7 +63,7 @@ _PLAIN: frozenset[type] = frozenset((str, int, float, bool, type(None)))
 
 
 class _Source(NamedTuple):
-    """Arguments of one `decode`, and the names of the arrays used so far."""
+    """Arguments of one `decode`, and the names of the arrays used."""
 
     arrays: Mapping[str, npt.NDArray[Any]]
     kinds: Kinds
@@ -80,7 +80,7 @@ WriteField = Callable[[Any, str, Arrays, dict[str, Any]], None]
 
 
 class _Misfit(Exception):
-    """A problem of a value, and the path to the value from the outermost one."""
+    """A problem of a value, and the path to the value from the outermost value."""
 
     def __init__(self, problem: str, path: str = "") -> None:
         super().__init__(problem)
@@ -123,23 +123,23 @@ def decode(
     lengths: Mapping[str, int] | None = None,
     copy: bool = False,
 ) -> T:
-    """Build the dataclass that `encode` was called with, and refuse anything that does not fit.
+    """Build the dataclass given to `encode`, and refuse everything else.
 
     Parameters
     ----------
-    cls : the dataclass, or a base class that ``kinds`` has
+    cls : the dataclass, or a base class in ``kinds``
     meta : the JSON values, a mapping
-    arrays : all of them are to be used up
+    arrays : all of them must be used
     where : start of messages, such as ``"model/: meta"``; the key comes after: ``model/: meta.curves[2].name``
-    error : makes the exception of a message; for files that people write, an exception with the path
+    error : makes the exception of a message; for files of people, an exception with the path
     kinds : for a base class, the classes by their ``kind``
-    lengths : lengths of arrays that are known, by name
-    copy : arrays are copied, so that the value can be changed
+    lengths : known lengths of arrays, by name
+    copy : copy arrays, to change the value
 
     Raises
     ------
-    DamagedBundleError, or what ``error`` makes
-        With the key, the value and what was expected.
+    DamagedBundleError, or another exception of ``error``
+        With the key, the value and the expectation.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def decode(
 
 
 class _Key(NamedTuple):
-    """A key of a mapping: read unchanged where its type is ``exact``, written unchanged where in ``as_is``."""
+    """A key of a mapping: read unchanged for the type ``exact``, written unchanged for types in ``as_is``."""
 
     name: str
     dot: str
@@ -184,7 +184,7 @@ class _Key(NamedTuple):
 
 
 class _Rest(NamedTuple):
-    """A field read after all keys: an array, because it needs lengths, or what may be the same as another field."""
+    """A field read after all keys: an array with named lengths, or a field with `SameAs`."""
 
     name: str
     same: SameAs | None
@@ -193,7 +193,7 @@ class _Rest(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """A dataclass as a format; ``written`` are the keys that are fields."""
+    """A dataclass as a format; ``written`` are the keys with fields."""
 
     kind: str | None
     classes: Mapping[str, type]
@@ -317,7 +317,7 @@ def _read_class(
 def _read_rest(
     plan: _Plan, meta: Mapping[str, Any], source: _Source, prefix: str, lengths: dict[str, int], values: dict[str, Any]
 ) -> None:
-    """Add the arrays, the fields that may be the same as another, and the lengths to the values."""
+    """Add arrays, `SameAs` fields and lengths to the values."""
     if plan.shape_lengths:
         shape = values.pop("shape")
         for name, length in zip(plan.shape_lengths, shape, strict=True):
@@ -443,7 +443,7 @@ def _write_class(value: Any, prefix: str, arrays: Arrays) -> dict[str, Any]:
 
 
 def _writer(hint: Any, markers: tuple[Any, ...] = ()) -> tuple[frozenset[type], Write]:
-    """Types of values that are stored unchanged, and a function that writes a value of any type."""
+    """Return the types of values stored unchanged, and a function that writes a value of any type."""
     via = _marker(markers, Via)
     if via is not None:
         write_stored = _writer(via.hint)[1]
@@ -482,7 +482,7 @@ def _writer(hint: Any, markers: tuple[Any, ...] = ()) -> tuple[frozenset[type], 
 
 
 class _Form(NamedTuple):
-    """A compiled type: its name in messages, whether a value can be of it at first sight, and the function to read."""
+    """A compiled type: its name in messages, a quick test of values, and the function to read."""
 
     expected: str
     fits: Callable[[Any], bool]
@@ -536,7 +536,7 @@ def _union_form(forms: list[_Form]) -> _Form:
 
 
 def _member_form(hint: Any) -> _Form:
-    """Compile a type that is no union."""
+    """Compile a type without alternatives."""
     if hint is Any:
         return _Form("a value", lambda value: True, lambda value, source, prefix: value)
     if hint is float:
@@ -655,7 +655,7 @@ def _is_named_tuple(hint: Any) -> bool:
 
 
 def _item_hints(hint: Any) -> tuple[list[Any], bool]:
-    """Types of the items of a list or mapping, and whether the one type is that of every item; empty for any type."""
+    """Return the types of the items of a list or mapping, and True for one type of all items; empty for any type."""
     if _is_named_tuple(hint):
         return list(get_type_hints(hint, include_extras=True).values()), False
     inner = get_args(hint) if get_origin(hint) in (tuple, list, dict) else ()
@@ -668,10 +668,7 @@ def _item_hints(hint: Any) -> tuple[list[Any], bool]:
 
 
 def copied(value: T) -> T:
-    """Copy a value and its arrays; fields that are not stored begin anew.
-
-    Two fields with one array have one array in the copy.
-    """
+    """Copy a value and its arrays, shared arrays once; unstored fields begin anew."""
     copies: dict[int, Any] = {}
     return _copied(value, copies)
 

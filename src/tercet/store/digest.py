@@ -1,4 +1,4 @@
-"""The one digest of values and arrays: the same content gives the same, in every process and on every machine."""
+"""Digests of values and arrays, equal for equal content in every process and on every machine."""
 
 from __future__ import annotations
 
@@ -15,21 +15,12 @@ _AT_ONCE = 2**20  # numbers that are brought into another type
 
 
 def digest_of(*values: Any, arrays: Mapping[str, npt.NDArray[Any]] | None = None) -> str:
-    """SHA-256 of JSON values, then of arrays by name with their types and shapes, in hexadecimal.
+    """Return the SHA-256 of JSON values, then of arrays by name with their types and shapes, in hexadecimal.
 
     Parameters
     ----------
-    values : what JSON can hold; tuples count as lists. A NumPy array or a CSR matrix counts by its content
+    values : JSON values; tuples count as lists. A NumPy array or a CSR matrix counts by its content
     arrays : more arrays, in the order of their names
-
-    Notes
-    -----
-    One pass over the arrays at the speed of SHA-256; those that are not contiguous are copied.
-
-    Examples
-    --------
-    >>> digest_of("array", 3)[:8], digest_of({"n": 2}, arrays={"x": np.zeros(2)})[:8]
-    ('e4ea7de6', 'c9da07c1')
     """
     digest = hashlib.sha256()
     for value in values:
@@ -47,7 +38,7 @@ def digest_of(*values: Any, arrays: Mapping[str, npt.NDArray[Any]] | None = None
 
 
 def state_digest(value: Any) -> str:
-    """The digest of what ``value.to_state()`` gives, which is all that is saved of it."""
+    """Return the digest of ``value.to_state()``."""
     meta, arrays = value.to_state()
     return digest_of(meta, arrays=arrays)
 

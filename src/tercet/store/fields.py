@@ -1,4 +1,4 @@
-"""The ground of the codec: the arrays of a bundle, none missing, of another type or unsound; values in messages."""
+"""Checks of the arrays of a bundle; values in messages."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ def take_array(
     where: str = "bundle",
     finite: bool = True,
 ) -> npt.NDArray[Any]:
-    """Return one array of a bundle after checking what it is; nothing is copied.
+    """Return one array of a bundle after a check; nothing is copied.
 
     Parameters
     ----------
     arrays : a bundle's arrays
-    name : which of them
-    dtype : the type it must have, or a tuple of types of which it must have one
-    shape : the number of dimensions, or the shape, with None for a length that may be anything
-    where : what the messages call the bundle, such as its path
-    finite : look at every float; False leaves a mapped array where it is
+    name : name of the array
+    dtype : the type, or a tuple of allowed types
+    shape : the number of dimensions, or the shape, with None for any length
+    where : name of the bundle in messages, such as its path
+    finite : look at every float; False leaves a mapped array on disk
 
     Raises
     ------
     DamagedBundleError
-        When it is missing, of another type or shape, or has floats that are not finite.
+        When the array is missing, of another type or shape, or has floats that are not finite.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def array_problem(
     *,
     finite: bool = True,
 ) -> str | None:
-    """Say what is wrong with an array, to follow the name of its bundle, or None; parameters as `take_array`."""
+    """Return an error message about an array, to follow the name of its bundle, or None; see `take_array`."""
     if name not in arrays:
         return f" has no array {name!r}"
     array = arrays[name]
@@ -89,12 +89,12 @@ def _all_finite(array: npt.NDArray[Any]) -> bool:
 def csr_problem(
     indptr: npt.NDArray[Any], indices: npt.NDArray[Any], n_columns: int, *, ascending: bool = False
 ) -> str | None:
-    """Say what is wrong with the rows of a CSR matrix, or None; kernels index by them without looking.
+    """Return an error message about the rows of a CSR matrix, or None; kernels index without checks.
 
     Parameters
     ----------
-    indptr, indices : where rows begin and end, and columns
-    n_columns : columns are below it
+    indptr, indices : row pointers and columns
+    n_columns : bound of the columns
     ascending : each column of a row once, in ascending order
     """
     if indptr.size < 1 or indptr[0] != 0 or indptr[-1] != indices.size or (np.diff(indptr) < 0).any():
@@ -111,11 +111,11 @@ def csr_problem(
 
 
 def described(value: Any) -> str:
-    """A value and its type, as messages have them."""
+    """Return a value and its type, for messages."""
     return "None" if value is None else f"{shortened(value)} ({type(value).__name__})"
 
 
 def shortened(value: Any) -> str:
-    """Return the repr of a value, cut to what fits a message."""
+    """Return the shortened repr of a value."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "…"

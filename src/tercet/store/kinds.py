@@ -1,4 +1,4 @@
-"""What saved things are called in their manifests: one list, so that no two share a name, and any room can tell."""
+"""Kinds of saved things in their manifests: one list, all different."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The manifest of a bundle: what it says, how it is sealed, how it is checked."""
+"""The manifest of a bundle: its content, its seal, its checks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ArraysFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a manifest says: the kind, the plain values, the arrays, and their file."""
+    """Kind, plain values, array specs and arrays file of a bundle."""
 
     kind: str
     meta: dict[str, Any]
@@ -53,12 +53,12 @@ class Manifest:
     checksum: str = ""
 
     def to_bytes(self) -> bytes:
-        """Return the file; its checksum is that of its canonical form without the checksum.
+        """Return the file; its checksum covers its canonical form without the checksum.
 
         Raises
         ------
         InputError
-            When it would be larger than a manifest may be, or holds an integer of thousands of digits.
+            When the manifest would be too large, or holds an integer of thousands of digits.
         """
         body = {
             "format": FORMAT,
@@ -81,14 +81,14 @@ class Manifest:
 
 
 def parse_manifest(data: bytes, path: Path) -> Manifest:
-    """Read a manifest and check every byte of it.
+    """Read a manifest and check every byte.
 
     Raises
     ------
     VersionError
-        When a later version of Tercet wrote it; what else it says is then not looked at.
+        When a later version of Tercet wrote the manifest.
     DamagedBundleError
-        When the bytes are not those that were written.
+        When bytes have changed.
     """
     content = parse_json(data, str(path))
     if not isinstance(content, dict):
@@ -121,7 +121,7 @@ def parse_manifest(data: bytes, path: Path) -> Manifest:
 
 
 def _arrays_name(sha256: str) -> str:
-    """Name the arrays file after its content, so that a new one never overwrites the one in use."""
+    """Name the arrays file after its content, to keep new files apart from the file in use."""
     return f"arrays-{sha256[:16]}.safetensors"
 
 

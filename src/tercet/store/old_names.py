@@ -1,4 +1,4 @@
-"""Names of fields and arrays in files from before a field was renamed, so that saved files keep loading."""
+"""Old names of renamed fields and arrays, for saved files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OLD_ARRAYS: Final = {"carried_": "stored_fields_"}
 
 
 def with_new_arrays(arrays: Mapping[str, T]) -> dict[str, T]:
-    """Arrays of an index segment under the names that they have now."""
+    """Return the arrays of an index segment under their new names."""
     return {_new_name(name): array for name, array in arrays.items()}
 
 

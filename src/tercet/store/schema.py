@@ -10,13 +10,13 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 
 class Shape:
-    """Lengths of an array's dimensions: a number, a name that means one length in all the dataclass, or None for any.
+    """Lengths of an array's dimensions: a number, a name of one length in the whole dataclass, or None for any.
 
     Parameters
     ----------
-    lengths : one for each dimension; a name may be that of an int field
-    bounds : of its values
-    name : what the array is called on disk, if not like the field
+    lengths : one for each dimension; a name may be the name of an int field
+    bounds : of the values
+    name : name of the array on disk; by default the name of the field
     """
 
     def __init__(
@@ -32,9 +32,9 @@ class Shape:
 
 @dataclass(frozen=True)
 class Csr:
-    """A CSR matrix: data float32, columns int32, row pointers int64; ``names`` are those of the three arrays.
+    """A CSR matrix: data float32, columns int32, row pointers int64, with ``names`` for the three arrays.
 
-    Without names they are ``field.data``, ``field.indices`` and ``field.indptr``.
+    The default names are ``field.data``, ``field.indices`` and ``field.indptr``.
     """
 
     rows: int | str | None
@@ -44,7 +44,7 @@ class Csr:
 
 @dataclass(frozen=True)
 class Bounds:
-    """A number from ``least`` to ``most``; ``above`` and ``below`` are bounds that it may not be."""
+    """A number from ``least`` to ``most``; ``above`` and ``below`` are exclusive bounds."""
 
     least: float | None = None
     most: float | None = None
@@ -66,7 +66,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class SameAs:
-    """The field may be the very object of another field: then the flag says so, and it is stored once."""
+    """The field may be the very object of another field: stored once, with the flag."""
 
     field: str
     flag: str = "tied"
@@ -74,7 +74,7 @@ class SameAs:
 
 @dataclass(frozen=True)
 class Via:
-    """Stored as ``write(value)``, which is of the type ``hint``; ``read`` gives the value back or raises InputError."""
+    """Stored as ``write(value)``, of the type ``hint``; ``read`` returns the value or raises InputError."""
 
     hint: Any
     write: Callable[[Any], Any]
@@ -83,7 +83,7 @@ class Via:
 
 @dataclass(frozen=True)
 class WhenAbsent:
-    """The value of a field in files without the field, where the default is another; that value is not stored."""
+    """The value of a field absent in a file, instead of the default; not stored."""
 
     value: Any
 
@@ -103,12 +103,12 @@ def unmarked(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 
 @functools.cache
 def members_of(hint: Any) -> tuple[Any, ...]:
-    """The types that a union has, or the one type."""
+    """Return the types of a union, or the single type."""
     members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     return tuple(map(_without_alias, members))
 
 
 def _without_alias(hint: Any) -> Any:
-    """What an alias with parameters stands for, as which NumPy from 2.5 on has ``NDArray``."""
+    """Return the type behind an alias with parameters, such as ``NDArray`` of NumPy 2.5 and later."""
     value = getattr(get_origin(hint), "__value__", None)
     return hint if value is None else value[get_args(hint)]

@@ -1,4 +1,4 @@
-"""Many strings as two arrays, and finding one of them without a dictionary."""
+"""Many strings as two arrays, and a search of ids without a dictionary."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STRINGS_AT_ONCE = 2**14  # while one goes through all of them
 
 @dataclass(frozen=True, eq=False)
 class PackedStrings(Sequence[str]):
-    """Strings in UTF-8, one behind the other: ``letters`` uint8, ``starts`` int64 (n + 1).
+    """Strings in UTF-8 in a row: ``letters`` uint8, ``starts`` int64 (n + 1).
 
     Examples
     --------
@@ -65,7 +65,7 @@ class PackedStrings(Sequence[str]):
             yield from self[first : first + _STRINGS_AT_ONCE]
 
     def many(self, rows: NDArray[np.integer[Any]]) -> list[str]:
-        """Several of them at once, which is faster than one by one."""
+        """Return several strings at once, faster than single strings."""
         starts, stops = self.starts[rows].tolist(), self.starts[rows + 1].tolist()
         letters = self.letters.data
         try:
@@ -94,7 +94,7 @@ class PackedStrings(Sequence[str]):
 
 
 def _check_utf8(letters: NDArray[np.uint8], starts: NDArray[np.int64], where: str) -> None:
-    """Whether each string by itself can be read: the whole can, and none begins inside a character."""
+    """Check that each string by itself is UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for start in range(0, len(letters), _BLOCK_BYTES):  # as a whole, texts may be larger than memory
@@ -108,7 +108,7 @@ def _check_utf8(letters: NDArray[np.uint8], starts: NDArray[np.int64], where: st
 
 
 def hash_of(doc_id: str) -> int:
-    """Sixty-four bits that stand for an id, the same in every process."""
+    """Return 64 bits of an id, the same in every process."""
     return int.from_bytes(hashlib.blake2b(doc_id.encode("utf-8"), digest_size=8).digest(), "little")
 
 
@@ -118,9 +118,9 @@ def _row_type(n: int) -> type[np.uint16] | type[np.uint32]:
 
 @dataclass(frozen=True, eq=False)
 class PackedIds(Sequence[str]):
-    """Ids by row, and rows by id: ``hashes`` uint64 in ascending order, and the ``row`` each belongs to.
+    """Ids by row, and rows by id: ``hashes`` uint64 in ascending order, and the ``row`` of each.
 
-    Rows are uint16 where that is wide enough, else uint32.
+    Rows are uint16 if wide enough, else uint32.
 
     Examples
     --------
@@ -176,7 +176,7 @@ class PackedIds(Sequence[str]):
         return None
 
     def get_many(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """The row of each id, -1 for one that has none."""
+        """Return the row of each id, -1 for an unknown id."""
         if not len(self):
             return np.full(len(ids), -1, dtype=np.int64)
         hashes = np.fromiter(map(hash_of, ids), dtype=np.uint64, count=len(ids))
@@ -190,7 +190,7 @@ class PackedIds(Sequence[str]):
         return rows
 
     def shared(self, other: PackedIds) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows here and there of the ids that both have."""
+        """Return the rows, here and there, of the common ids."""
         nearest = np.searchsorted(self.hashes, other.hashes)
         alike = nearest < len(self.hashes)
         alike[alike] = self.hashes[nearest[alike]] == other.hashes[alike]
@@ -203,7 +203,7 @@ class PackedIds(Sequence[str]):
         return mine[mine >= 0], theirs[mine >= 0]
 
     def repeated(self) -> str | None:
-        """An id that is there twice, or None."""
+        """Return a repeated id, or None."""
         for i in np.flatnonzero(self.hashes[1:] == self.hashes[:-1]):
             # Different ids with one hash stand side by side, hardly ever more than two.
             same = np.flatnonzero(self.hashes == self.hashes[i])
@@ -230,7 +230,7 @@ class PackedIds(Sequence[str]):
         self.check_order(where)
 
     def check_order(self, where: str) -> None:
-        """Raise `DamagedBundleError` unless the hashes ascend and each row is there once."""
+        """Raise `DamagedBundleError` unless the hashes ascend and each row occurs once."""
         n = len(self.hashes)
         if (self.hashes[1:] < self.hashes[:-1]).any() or not np.array_equal(np.sort(self.rows), np.arange(n)):
             raise DamagedBundleError(f"{where}: the table of ids is not in order")

@@ -1,4 +1,4 @@
-"""Words to vectors: how a text is split into words, how words are weighted, and which words go together."""
+"""From texts to vectors: tokenizing, weighting, fields, and correlated words."""
 
 from tercet.text.analyzer import TOKENIZERS, Analyzer
 from tercet.text.correlated import CorrelatedWords

@@ -33,19 +33,20 @@ class Analyzer:
 
     Parameters
     ----------
-    tokenizer : where a word begins and ends.
-        ``"words"``: what `pattern` says, for languages written with blanks.
+    tokenizer : beginning and end of words.
+        ``"words"``: matches of `pattern`, for languages written with blanks.
         ``"japanese"``: by a dictionary, in base form and without punctuation (needs the extra ``ja``).
-        ``"characters"``: none; the terms are overlapping runs of characters within a run of letters and
-        digits, after NFKC. Needs nothing and suits any language written without blanks.
-    lowercase : whether letter case is ignored
-    pattern : regular expression that a word matches; with one group, the word is what the group caught
+        ``"characters"``: overlapping runs of characters within a run of letters and digits, after NFKC. Suits any
+        language
+        written without blanks.
+    lowercase : ignore letter case
+    pattern : regular expression of a word; with one group, the word is the content of the group
     stop_words : words to drop: None, ``"english"`` (scikit-learn's list) or your own list
     stemmer : None, or the name of a Snowball algorithm such as ``"english"``
-    ngrams : fewest and most words in a row that make one term; a term's words are joined by one space.
-        Default (1, 1). With ``tokenizer="characters"`` characters are counted, and the default is (2, 2).
-    html : whether HTML tags, comments, scripts and styles are removed and entities resolved. Text that only has ``<``
-        and ``&`` in it keeps its words
+    ngrams : fewest and most consecutive words of a term, joined by one space. Default (1, 1). With
+        ``tokenizer="characters"`` characters are counted, and the default is (2, 2).
+    html : remove HTML tags, comments, scripts and styles, and resolve entities. Text with ``<`` and ``&`` alone keeps
+        its words
 
     Examples
     --------
@@ -93,7 +94,7 @@ class Analyzer:
             raise _wrong("stop_words", f"None with tokenizer={self.tokenizer!r}, which finds no words", self.stop_words)
 
     def __call__(self, text: str) -> list[str]:
-        """The words of one text, in order. Time is linear in its length."""
+        """Return the words of one text, in order. Time is linear in its length."""
         if self.html:
             text = plain_text(text)
         if self.tokenizer == "characters":
@@ -112,18 +113,18 @@ class Analyzer:
 
     @cached_property
     def unstemmed(self) -> Analyzer:
-        """The one that finds the same words and stems none."""
+        """The same analyzer without a stemmer."""
         return self if self.stemmer is None else replace(self, stemmer=None)
 
     @property
     def plain(self) -> Analyzer | None:
-        """The one that finds the same words and keeps all of them as they are; None where terms are not words."""
+        """The same analyzer without stop words and stemmer; None for n-grams, whose terms are not words."""
         if self.tokenizer == "characters" or self.ngrams != (1, 1):
             return None
         return replace(self, stop_words=None, stemmer=None)
 
     def term_of(self, word: str) -> str | None:
-        """What a word that was found counts as: its stem, or itself; None for a stop word."""
+        """Return the stem of a word, or the word itself; None for a stop word."""
         if word in self._dropped:
             return None
         return word if self._stems is None else self._stems[word]
@@ -171,7 +172,7 @@ class _Stems(dict[str, str]):
 
 
 def _character_ngrams(text: str, ngrams: tuple[int, int], lowercase: bool) -> list[str]:
-    """The n-grams of each run of letters and digits; a run that is shorter than all of them stays whole."""
+    """Return the n-grams of each run of letters and digits; a short run stays whole."""
     text = normalize("NFKC", text)
     if lowercase:
         text = text.lower()

@@ -1,4 +1,4 @@
-"""Rare words by the frequent words they occur with: correlated feature hashing."""
+"""Rare words by correlated frequent words: correlated feature hashing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tercet.text.vectorizer import Vectorizer
 
 @dataclass(frozen=True, eq=False)
 class _SavedWords:
-    """What is saved of correlated words."""
+    """Saved state of correlated words."""
 
     n_frequent: Annotated[int, Bounds(least=1)]
     n_bins: Annotated[int, Bounds(least=1)]
@@ -48,36 +48,39 @@ class _SavedWords:
 
 
 class CorrelatedWords(TextEstimator):
-    """For every word, the frequent words it is most correlated with.
+    """Replaces every word by its most correlated frequent words.
 
-    Correlation is ``DICE(s, t) = 2 cooccur(s, t) / (occur(s) + occur(t))``. Both count units, such as documents,
-    so DICE is 1 for words that occur in the same units and nowhere else, such as a word and itself. A word's *bins* are
-    the `n_bins` frequent words with the largest DICE; ties go to the more frequent word, then to the lower column.
-    Words that never occur together are no match: a word may have fewer bins, and one that does not occur has none.
+    Correlation is ``DICE(s, t) = 2 cooccur(s, t) / (occur(s) + occur(t))``. Both count units, such as documents; DICE
+    is 1
+    for words that always occur together. A word's *bins* are the `n_bins` frequent words with the largest DICE; ties
+    go to
+    the more frequent word, then to the lower column. A word has only bins with common units, perhaps none.
 
-    A ranker then learns weights between frequent words only. With `matrix` as both maps of a `Mapped` part these are
-    shared as by Algorithm 1 of Bai et al. (2010), with one `Mapped` part for each of `matrices` as by their
-    equations 6 and 7.
+    A ranker then learns weights between frequent words only. With `matrix` as both maps of a `Mapped` part, the
+    weights are
+    shared as in Algorithm 1 of Bai et al. (2010); with one `Mapped` part for each of `matrices`, as in their
+    equations 6
+    and 7.
 
     Parameters
     ----------
-    n_frequent : how many of the most frequent words serve as bins
-    n_bins : how many of them each word gets
+    n_frequent : number of frequent words
+    n_bins : number of bins of each word
 
     Attributes
     ----------
-    frequent_ : columns of the frequent words, most frequent first, int32 of shape (n,); n is `n_frequent`, or the
-        number of words that occur where that is less
-    bins_ : for each word its bins as places in `frequent_`, best first, -1 for none, int32 of shape (n_words, n_bins)
+    frequent_ : columns of the frequent words, most frequent first, int32 of shape (n,), at most `n_frequent`
+    bins_ : for each word its bins as positions in `frequent_`, best first, -1 for none, int32 of shape (n_words,
+        n_bins)
     dice_ : DICE of each bin, float32 of shape (n_words, n_bins)
-    occur_ : in how many units each word occurs, int64 of shape (n_words,)
+    occur_ : number of units with each word, int64 of shape (n_words,)
     n_features_in_ : the number of words
 
     Notes
     -----
-    Time is that of counting each word of a unit with each frequent word of the unit, some nanoseconds each. Counts are
-    made for one word at a time, and only the bins are kept, so memory is that of the texts' matrix and 8 bytes for each
-    bin.
+    Time: some nanoseconds for each pair of a word and a frequent word of a unit. Memory: the texts' matrix, and 8
+    bytes for
+    each bin.
 
     Examples
     --------
@@ -104,15 +107,13 @@ class CorrelatedWords(TextEstimator):
     def fit(
         self, units: Any, y: None = None, *, vectorizer: Vectorizer | None = None, among: Any = None
     ) -> CorrelatedWords:
-        """Count what occurs together.
+        """Count common occurrences.
 
         Parameters
         ----------
-        units : texts, or a sparse matrix with a row for each unit and a column for each word (or other feature), not
-            zero where it occurs
-        vectorizer : gives texts their columns; fitted
-        among : columns that may serve as frequent words; by default all, but of a vectorizer with n-grams only those
-            of single words
+        units : texts, or a sparse matrix with a row for each unit and a column for each word (or other feature)
+        vectorizer : fitted; gives texts their columns
+        among : columns of possible frequent words; by default all, without the n-grams of a vectorizer
         """
         self._check_parameters()
         if sparse.issparse(units):
@@ -138,11 +139,13 @@ class CorrelatedWords(TextEstimator):
         return self
 
     def matrix(self, variant: str = "mean", *, only_rare: bool = False) -> sparse.csr_array:
-        """The map from words to bins, CSR float32 of shape ``(len(frequent_), n_words)``.
+        """Return the map from words to bins, CSR float32 of shape ``(len(frequent_), n_words)``.
 
-        ``"mean"`` has 1/√n_bins for each bin, so that ``(Mq)'W(Md)`` is the score with the features of Algorithm 1,
-        ``ab'/n_bins`` with a and b the sums over bins. ``"first"`` replaces each word by its best bin alone. With
-        ``only_rare`` the frequent words themselves are mapped to nothing.
+        ``"mean"`` has 1/√n_bins for each bin: ``(Mq)'W(Md)`` is the score with the features of Algorithm 1,
+        ``ab'/n_bins`` with
+        a and b the sums over bins. ``"first"`` replaces each word by its best bin alone. With ``only_rare`` the
+        frequent words
+        themselves are mapped to nothing.
         """
         check_fitted(self, "bins_")
         if variant == "first":
@@ -152,10 +155,11 @@ class CorrelatedWords(TextEstimator):
         raise InputError(f"variant must be 'mean' or 'first'; got {variant!r}")
 
     def matrices(self, *, only_rare: bool = False) -> list[sparse.csr_array]:
-        """One map for each place among the bins, with 1/√n_bins for each word; their sum is `matrix`.
+        """Return one map for each position among the bins, with 1/√n_bins for each word; their sum is `matrix`.
 
         The sum of ``(M_p q)'W(M_p d)`` is the score with the features of equations 6 and 7: a word's p-th bin meets
-        the p-th bins of other words only.
+        only the
+        p-th bins of other words.
         """
         check_fitted(self, "bins_")
         return [self._map(p, p + 1, 1 / np.sqrt(self.n_bins), only_rare) for p in range(self.n_bins)]
@@ -172,7 +176,7 @@ class CorrelatedWords(TextEstimator):
         return list(zip(self.frequent_[bins[is_bin]].tolist(), self.dice_[column, :k][is_bin].tolist(), strict=True))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """All that was learned, as JSON values and as arrays; `from_state` gives it back."""
+        """Return the learned state as JSON values and arrays."""
         check_fitted(self, "bins_")
         saved = _SavedWords(
             n_frequent=int(self.n_frequent),
@@ -186,7 +190,7 @@ class CorrelatedWords(TextEstimator):
 
     @classmethod
     def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> CorrelatedWords:
-        """What `to_state` described; anything else raises `DamagedBundleError`."""
+        """Return the words of a state; raise `DamagedBundleError` for a bad state."""
         saved = decode(_SavedWords, meta, arrays, where="correlated words")
         words = cls(n_frequent=saved.n_frequent, n_bins=saved.n_bins)
         words._remember(saved.frequent, saved.bins, saved.dice, saved.occur)
@@ -221,7 +225,7 @@ class CorrelatedWords(TextEstimator):
 def _best_by_dice(
     occurs: sparse.csr_array, occur: NDArray[np.int64], frequent: NDArray[np.int64], n_bins: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """The bins of every word and their DICE, (n_words, n_bins) each, from which words occur in which units."""
+    """Return the bins of every word and their DICE, (n_words, n_bins) each."""
     bins = np.full((occurs.shape[1], n_bins), -1, dtype=np.int32)
     dice = np.zeros((occurs.shape[1], n_bins), dtype=np.float32)
     counts, seen = np.zeros((2, frequent.size), dtype=np.int32)
@@ -234,7 +238,7 @@ def _best_by_dice(
 
 
 def _candidates(among: Any, vectorizer: Vectorizer | None, n_words: int) -> NDArray[np.int64]:
-    """The columns that may serve as frequent words."""
+    """Return the columns of possible frequent words."""
     if among is not None:
         columns = np.asarray(among)
         if columns.ndim != 1 or columns.dtype.kind not in "iu" or not _within(columns, 0, n_words):

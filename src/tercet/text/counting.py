@@ -1,4 +1,4 @@
-"""Counting the words of many texts into one sparse matrix, once for all analyzers that keep and stem them."""
+"""Counts of words of many texts in one sparse matrix, shared by analyzers of the same words."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class WordCounts(NamedTuple):
         return WordCounts(self.column[entries], self.times[entries], indptr, self.n_words[start:stop])
 
     def rows(self, n_columns: int) -> sparse.csr_array:
-        """CSR float64 (n_texts, n_columns) with sorted indices; what has no column is left out."""
+        """Return CSR float64 (n_texts, n_columns) with sorted indices, without words lacking a column."""
         is_known = self.column >= 0
         n_known = np.concatenate([[0], np.cumsum(is_known)])
         shape = (len(self.indptr) - 1, n_columns)
@@ -50,7 +50,7 @@ class WordCounts(NamedTuple):
 
 
 class _Numbers(dict[str, int]):
-    """The number of what each word counts as, looked up the first time a word is seen."""
+    """Numbers of the terms of words, looked up at the first sight of a word."""
 
     def __init__(self, term_of: Callable[[str], str | None], number_of: Callable[[str], int]) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ def count_words(texts: Iterable[str], analyzer: Analyzer, number_of: Callable[[s
 
 
 def _counted(columns: NDArray[np.int64], ends: NDArray[np.int64]) -> WordCounts:
-    """Count what each text has of each column, by sorting."""
+    """Count the columns of each text, by sorting."""
     n_texts = len(ends) - 1
     text = np.repeat(np.arange(n_texts), np.diff(ends))
     kept = columns != _DROPPED
@@ -103,9 +103,9 @@ def _counted(columns: NDArray[np.int64], ends: NDArray[np.int64]) -> WordCounts:
 
 
 class WordCollector:
-    """Numbers words in the order in which they come, and counts in how many texts and how often each occurs.
+    """Numbers words in the order of first sight, and counts their texts and occurrences.
 
-    Memory: the words. Texts may come in as many parts as is convenient.
+    Memory: the words. Texts may come in parts.
     """
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class WordCollector:
         return self._add(self.see(texts, analyzer))
 
     def take(self, words: Iterable[str], counts: WordCounts) -> WordCounts:
-        """The same of texts that were counted before; ``words`` are those of the numbers in their counts."""
+        """Add texts counted before; ``words`` are the words of the numbers in their counts."""
         return self._add(counts.moved(np.array([self.numbers[word] for word in words], dtype=np.int64)))
 
     def _add(self, counts: WordCounts) -> WordCounts:
@@ -135,7 +135,7 @@ class WordCollector:
         return counts
 
     def see(self, texts: Iterable[str], analyzer: Analyzer) -> WordCounts:
-        """The same for texts, such as queries, that only add words."""
+        """Return the counts of texts, such as queries, that only add words."""
         return count_words(texts, analyzer, self.numbers.__getitem__)
 
 
@@ -143,10 +143,11 @@ CountedWords = tuple[list[str], WordCounts]  # the words, and their counts by nu
 
 
 class CountedTexts(Sequence[str]):
-    """Texts for vectorizers of several analyzers: they are tokenized once, and counts are kept.
+    """Texts for vectorizers of several analyzers, tokenized once.
 
-    A text counts as a bag of words, so that stop words can be dropped, and stems joined, in the counts. Vectorizers
-    give the same rows as for a list of the texts. Memory: 16 bytes for each different word of each text.
+    A text counts as a bag of words; stop words are dropped, and stems joined, in the counts. Vectorizers give the
+    same rows
+    as for a list of the texts. Memory: 16 bytes for each different word of each text.
 
     Examples
     --------
@@ -178,9 +179,9 @@ class CountedTexts(Sequence[str]):
         return iter(self._texts)
 
     def words(self, analyzer: Analyzer) -> CountedWords | None:
-        """The words that an analyzer finds, in the order they come, and their counts by number in each text.
+        """Return the words of an analyzer, in the order of first sight, and their counts by number in each text.
 
-        None where its terms are no single words, so that texts have to be read again.
+        None for analyzers of other terms than single words.
         """
         plain = analyzer.plain
         if plain is None:
@@ -195,7 +196,7 @@ class CountedTexts(Sequence[str]):
 
 
 def _kept(words: list[str], counts: WordCounts, analyzer: Analyzer) -> CountedWords:
-    """Counts of what an analyzer makes of words that are all there."""
+    """Return the counts of an analyzer from counts of all words."""
     number_of: dict[str, int] = {}
     numbers = np.full(len(words), -1)
     for number, word in enumerate(words):
@@ -210,7 +211,7 @@ def _kept(words: list[str], counts: WordCounts, analyzer: Analyzer) -> CountedWo
 
 
 class SumByBlocks:
-    """A sum of many floats that come in parts, the same to the bit however they are parted."""
+    """A sum of many floats in parts, with the same bits for all parts."""
 
     def __init__(self, size: int = 4096) -> None:
         self.size = size

@@ -1,4 +1,4 @@
-"""What scikit-learn asks of an estimator, without loading it: a search would wait a second for that."""
+"""The interface of scikit-learn's estimators, without its import: a search would wait a second."""
 
 from __future__ import annotations
 
@@ -9,18 +9,7 @@ from tercet.errors import ParameterError
 
 
 class TextEstimator:
-    """Base of what learns from texts: parameters are those of ``__init__``, and scikit-learn's ``clone`` copies it.
-
-    Examples
-    --------
-    >>> class Words(TextEstimator):
-    ...     def __init__(self, *, least: int = 1, most: int | None = None) -> None:
-    ...         self.least, self.most = least, most
-    >>> Words(least=2)
-    Words(least=2)
-    >>> Words(least=2).get_params()
-    {'least': 2, 'most': None}
-    """
+    """Base of estimators of texts: parameters are those of ``__init__``, and scikit-learn's ``clone`` copies them."""
 
     @classmethod
     def _defaults(cls) -> dict[str, Any]:
@@ -57,7 +46,7 @@ class TextEstimator:
 
 
 def check_fitted(estimator: object, learned: str) -> None:
-    """Raise scikit-learn's ``NotFittedError`` unless an attribute that ``fit`` makes is there."""
+    """Raise scikit-learn's ``NotFittedError`` for a missing attribute of ``fit``."""
     if not hasattr(estimator, learned):
         from sklearn.exceptions import NotFittedError
 

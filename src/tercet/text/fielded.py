@@ -28,12 +28,12 @@ OWN_VECTORS: Final = "own vectors"  # what the columns of vectors are called tha
 
 @dataclass(frozen=True)
 class ColumnLayout:
-    """What the columns are, from left to right: words, the words of each field, numbers, what all queries have, the own
-    vectors of documents, those of queries.
+    """Columns from left to right: words, the words of each field, numbers, a column of all queries, the own vectors of
+    documents, and of queries.
 
-    Queries have words, the one that all have and vectors of queries, documents the others: words are the only columns
-    that both have. A feature is a field, whose value for a query and a document is the inner product of their words in
-    it, or a number, whose value is that of the document.
+    Queries have words, the column of all queries and vectors of queries; documents have words and the rest. A feature
+    is a
+    field, with the inner product of the field's words as its value, or a number of the document.
     """
 
     n_words: Annotated[int, Bounds(least=1)]
@@ -70,7 +70,7 @@ class ColumnLayout:
 
 @dataclass(frozen=True, eq=False)
 class _SavedField:
-    """What is saved of a field: the statistics of the documents that have it."""
+    """Saved statistics of the documents with a field."""
 
     name: str
     n_docs: Annotated[int, Bounds(least=1)]
@@ -90,17 +90,19 @@ class _SavedFielded:
 class FieldedVectorizer(Vectorizer):
     """Turns documents with columns into rows: words of the whole text, words of each field, and numbers.
 
-    A field is weighted as the whole text is, by statistics of its own: in how many documents' titles a word is, how
-    long titles are. The query's share of a word's idf is that of the whole text. Numbers are transformed and
-    standardised (`NumberColumn`) and have a column that marks documents without one. So with a weight for each field
-    and for each number a score is an inner product like any other, and is searched, explained and saved as one. So it
-    is with vectors that documents and queries come with (`Documents.vectors`), between which a map has the weights.
+    A field has statistics of its own, such as the lengths of titles; the query's share of a word's idf is that of the
+    whole
+    text. Numbers are transformed and standardized (`NumberColumn`), with a column that marks missing numbers. With a
+    weight
+    for each field and number, a score is an inner product like any other, and is searched, explained and saved alike.
+    A
+    part of the weights also maps between own vectors of documents and queries (`Documents.vectors`).
 
     Parameters
     ----------
     fields : columns of text with a match of their own
-    features : columns of numbers, each as it is or by a transform: ``"price"``, ``"log:downloads"``
-    n_dims : how many numbers own vectors have; 0 where there are none
+    features : columns of numbers, perhaps with a transform: ``"price"``, ``"log:downloads"``
+    n_dims : length of own vectors, or 0
     analyzer, weighting : as in `Vectorizer`
 
     Attributes
@@ -108,7 +110,7 @@ class FieldedVectorizer(Vectorizer):
     plain_ : the vectorizer of the whole text
     fields_ : the vectorizer of each field, over the same words
     numbers_ : the columns of numbers
-    layout_ : what the columns are
+    layout_ : the layout of the columns
     words_ : a name for each column; ``index_`` and the statistics are of words of the whole text only
 
     Examples
@@ -149,7 +151,7 @@ class FieldedVectorizer(Vectorizer):
     # -- learning -----------------------------------------------------------------------------------------------
 
     def fit(self, texts: Iterable[str], y: None = None, *, queries: Iterable[str] = ()) -> FieldedVectorizer:
-        """Learn words, their weights and what numbers are like, from `Documents`."""
+        """Learn words, their weights and the statistics of numbers from `Documents`."""
         self.fit_transform_docs(texts, queries=queries)
         return self
 
@@ -191,7 +193,7 @@ class FieldedVectorizer(Vectorizer):
 
     @classmethod
     def with_dims(cls, words: Vectorizer, n_dims: int) -> FieldedVectorizer:
-        """What a fitted vectorizer knows, with columns for own vectors behind its own."""
+        """Return a fitted vectorizer with columns for own vectors behind its columns."""
         of_columns = words if isinstance(words, FieldedVectorizer) else None
         plain = words if of_columns is None else of_columns.plain_
         vectorizer = cls(
@@ -239,9 +241,9 @@ class FieldedVectorizer(Vectorizer):
         return sparse.csr_array(sparse.hstack(blocks, format="csr", dtype=np.float32))
 
     def transform_queries(self, texts: Iterable[str], vectors: Any = None) -> sparse.csr_array:
-        """Rows for queries: their words, the column that all of them have, and their own vectors.
+        """Return rows of queries: their words, the column of all queries, and own vectors.
 
-        Without vectors, queries are their words alone; one without a known word is then empty.
+        Without vectors, a query without a known word is empty.
         """
         check_fitted(self, "words_")
         words = self.plain_.transform_queries(texts)
@@ -275,7 +277,7 @@ class FieldedVectorizer(Vectorizer):
         return sparse.csr_array(rows)
 
     def described(self, column: int, value: float | None = None) -> str:
-        """The name of a column; with a document's value in it, a number as the document has it."""
+        """Return the name of a column; with a document's value, a number in its original form."""
         number = column - self.layout_.first_number
         if value is None or not 0 <= number < self.layout_.n_numbers or number % 2:
             return self.words_[column]
@@ -298,7 +300,7 @@ class FieldedVectorizer(Vectorizer):
     # -- saving -------------------------------------------------------------------------------------------------
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """All that was learned, as JSON values and as arrays."""
+        """Return the learned state as JSON values and arrays."""
         check_fitted(self, "words_")
         fields = tuple(
             _SavedField(name, field.n_docs_, field.mean_length_, field.doc_scale_, field.document_frequency_)
@@ -308,7 +310,7 @@ class FieldedVectorizer(Vectorizer):
 
     @classmethod
     def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> FieldedVectorizer:
-        """The vectorizer that `to_state` described; anything else raises `DamagedBundleError`."""
+        """Return the vectorizer of a state; raise `DamagedBundleError` for a bad state."""
         saved = decode(_SavedFielded, meta, arrays, where="vectorizer")
         plain = saved.words
         for field in saved.fields:
@@ -335,12 +337,12 @@ Vectorizer._of_columns = FieldedVectorizer
 
 
 def docs_for(vectorizer: Vectorizer, docs: Mapping[str, str]) -> Iterable[str]:
-    """Documents as a vectorizer takes them: with their columns where it reads those, else their texts."""
+    """Return documents for a vectorizer: with columns for a `FieldedVectorizer`, else their texts."""
     return docs if isinstance(vectorizer, FieldedVectorizer) else list(docs.values())
 
 
 def check_names(fields: Iterable[str], features: Iterable[str]) -> None:
-    """Refuse fields and features that are no names of columns, or are there twice."""
+    """Refuse fields and features with bad or repeated names."""
     for what, names in (("fields", fields), ("features", features)):
         if isinstance(names, str):
             raise InputError(f"{what} is a list of columns; got the string {names!r}, pass [{names!r}]")
@@ -377,7 +379,7 @@ def _field(
 
 
 def _texts_of(docs: Documents, name: str) -> list[str]:
-    """The texts of a column; "" where there is none."""
+    """Return the texts of a column, "" for missing ones."""
     texts = []
     for doc_id, value in zip(docs, _column_of(docs, name), strict=True):
         if value is not None and not isinstance(value, str):

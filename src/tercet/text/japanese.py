@@ -1,4 +1,4 @@
-"""Japanese, which is written without blanks, into words: MeCab with the dictionary unidic-lite."""
+"""Tokenizer of Japanese, written without blanks: MeCab with the dictionary unidic-lite."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ _MOST_CACHED_FORMS = 200_000
 
 
 class JapaneseWords:
-    """Cuts a text into words in their written base form: 走った gives 走る and た.
+    """Splits a text into words in their written base form: 走った gives 走る and た.
 
-    Punctuation and blanks are left out, numbers stay, and a word keeps the script it was written in. Full-width
-    letters and digits become ordinary ones (NFKC). Lines are cut one by one. The dictionary is opened at the
-    first text; a million characters take about a second and a half.
+    Punctuation and blanks are left out, numbers stay, and a word keeps its script. Full-width letters and digits
+    become
+    ordinary ones (NFKC). The dictionary is opened at the first text; a million characters take about a second and a
+    half.
 
     Parameters
     ----------
-    lowercase : whether the case of Latin letters is ignored
+    lowercase : ignore the case of Latin letters
     """
 
     def __init__(self, lowercase: bool = True) -> None:
@@ -46,7 +47,7 @@ class JapaneseWords:
 
 
 class _Forms(dict[str, str]):
-    """What the tagger wrote to the word it becomes, which is empty for what holds no letter or digit."""
+    """Output of the tagger -> word, empty for output without letters or digits."""
 
     def __init__(self, lowercase: bool) -> None:
         super().__init__()
@@ -64,7 +65,7 @@ class _Forms(dict[str, str]):
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """The lines of a text; too long a line is cut, where possible after a blank or a mark."""
+    """Yield the lines of a text; a long line is split, if possible after a blank or a mark."""
     for line in _UNTAGGABLE.sub(" ", text).split("\n"):
         if len(line) <= LONGEST_PIECE:
             yield line

@@ -1,4 +1,4 @@
-"""Numbers that documents carry as columns of a matrix: transformed, standardised, marked where there is none."""
+"""Numbers of documents as columns of a matrix: transformed, standardized, marked if missing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LAST_DAY = (datetime.max.replace(tzinfo=UTC) - _EPOCH).days
 
 
 class Transform(NamedTuple):
-    """A function of a number, its inverse, and the least number it takes."""
+    """A function of a number, its inverse, and its least argument."""
 
     apply: Callable[[NDArray[np.float64]], NDArray[np.float64]]
     undo: Callable[[float], float]
@@ -42,14 +42,14 @@ TRANSFORMS: Final[dict[str, Transform]] = {
 
 @dataclass(frozen=True, eq=False)
 class NumberColumn:
-    """A column of numbers and what was learned of it: ``(transform(x) - mean) / spread``, 0 where a number is missing.
+    """A column of numbers and its statistics: ``(transform(x) - mean) / spread``, 0 for a missing number.
 
     Parameters
     ----------
-    column : its name in the documents
+    column : name of the column
     transform : ``"identity"``; ``"log"``, log(1 + x); ``"inverse"``, 1 / (1 + x); ``"rank"``, the share of the
-        documents that it was learned from with a smaller number, ties half; ``"date"``, days of an ISO 8601 date
-    mean, spread : mean and standard deviation of what the transform gives
+        training documents with a smaller number, ties half; ``"date"``, days of an ISO 8601 date
+    mean, spread : mean and standard deviation of the transformed numbers
     quantiles : of the numbers, evenly spaced; empty unless the transform is ``"rank"``
 
     Examples
@@ -94,14 +94,14 @@ class NumberColumn:
     def standardised(
         self, values: Sequence[Value], ids: Sequence[str]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Standardised numbers (n,), 0 where there is none, and where that is (n,)."""
+        """Return standardized numbers (n,), 0 for missing numbers, and a mask of missing numbers (n,)."""
         x = _numbers(self.column, self.transform, values, ids)
         missing = np.isnan(x)
         y = (_applied(self.transform, np.where(missing, 0.0, x), self.quantiles) - self.mean) / self.spread
         return np.where(missing, 0.0, y), missing
 
     def shown(self, standardised: float) -> str:
-        """The number that was standardised, to five digits."""
+        """Return the original number, to five digits."""
         y = standardised * self.spread + self.mean
         if self.transform == "rank":
             position = round(y * (len(self.quantiles) - 1))
@@ -114,13 +114,7 @@ class NumberColumn:
 
 
 def parse_number(name: str) -> tuple[str, TransformName]:
-    """The column and the transform of a name: ``"price"``, ``"log:downloads"``.
-
-    Examples
-    --------
-    >>> parse_number("log:downloads")
-    ('downloads', 'log')
-    """
+    """The column and the transform of a name: ``"price"``, ``"log:downloads"``."""
     if not isinstance(name, str) or not name:
         raise InputError(f"a feature is the name of a column, as in 'price' or 'log:downloads'; got {name!r}")
     before, colon, column = name.partition(":")
@@ -133,7 +127,7 @@ def parse_number(name: str) -> tuple[str, TransformName]:
 
 
 def _numbers(column: str, transform: str, values: Sequence[Value], ids: Sequence[str]) -> NDArray[np.float64]:
-    """The numbers of a column, NaN where there is none; refuses what is no number."""
+    """Return the numbers of a column, NaN for missing numbers; other values are refused."""
     read = _days if transform == "date" else _number
     x = np.empty(len(values))
     for i, value in enumerate(values):
@@ -157,7 +151,7 @@ def _number(value: Value) -> float | None:
 
 
 def _days(value: Value) -> float | None:
-    """Days since 1970 of an ISO 8601 date, UTC where it names no zone."""
+    """Return the days since 1970 of an ISO 8601 date, UTC without a zone."""
     moment = moment_in(value) if isinstance(value, str) else None
     return None if moment is None else (moment - _EPOCH) / timedelta(days=1)
 

@@ -1,6 +1,6 @@
-"""Words that are left out of English texts: the list of scikit-learn (BSD-3-Clause), from the Glasgow IR group.
+"""Stop words of English: the list of scikit-learn (BSD-3-Clause), from the Glasgow IR group.
 
-It stands here since scikit-learn takes a second to load, which a search would wait for.
+A copy, as the import of scikit-learn takes a second.
 """
 
 _WORDS = """

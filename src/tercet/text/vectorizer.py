@@ -27,7 +27,7 @@ _PARAMETERS = ("weighting", "max_features", "min_df", "max_df", "sublinear_tf", 
 
 
 class AddedWords(NamedTuple):
-    """Words that came after fitting, and in how many of the documents that brought them each occurs."""
+    """Words added after fitting, and their document frequencies in the documents that brought them."""
 
     words: list[str]
     frequency: NDArray[np.int64]  # (n_words,)
@@ -35,7 +35,7 @@ class AddedWords(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _SavedVectorizer:
-    """What is saved of a vectorizer: its parameters and what it has learned; words as bytes and offsets."""
+    """Saved parameters and state of a vectorizer; words as bytes and offsets."""
 
     analyser: Analyzer  # spelled as in earlier files: fingerprints of vectorizers depend on the name
     weighting: str
@@ -63,33 +63,36 @@ class _SavedVectorizer:
 class Vectorizer(TextEstimator):
     """Turns texts into the rows of a sparse matrix with one column per word, words in alphabetical order.
 
-    Words that `grow` added are last, in the order in which they came.
+    Words added by `grow` are last, in the order of first sight.
 
-    ``"tfidf"`` gives queries and documents alike ``tf * (log((1 + n) / (1 + df)) + 1)``, scaled to unit
-    length: the numbers of scikit-learn's `TfidfVectorizer`. ``"bm25"`` shares BM25 out between the two sides:
-    the inner product of a query and a document is their BM25 score times a positive factor that depends on
-    the query alone. Documents then have length about 1, and queries length 1.
+    ``"tfidf"`` gives queries and documents alike ``tf * (log((1 + n) / (1 + df)) + 1)``, scaled to unit length: the
+    numbers
+    of scikit-learn's `TfidfVectorizer`. ``"bm25"`` shares BM25 out between the two sides: the inner product of a
+    query and
+    a document is their BM25 score times a positive factor of the query alone. Documents then have length about 1, and
+    queries length 1.
 
     Parameters
     ----------
-    analyzer : how a text becomes words; None for ``Analyzer()``
+    analyzer : splits texts into words; None for ``Analyzer()``
     weighting : ``"tfidf"`` or ``"bm25"``
-    max_features : keep only that many words, those that occur most often; None for all
-    min_df, max_df : keep words in at least and at most so many documents; a float is a share of the documents
+    max_features : number of words to keep, the most frequent; None for all
+    min_df, max_df : fewest and most documents with a word; a float is a share of the documents
     sublinear_tf : for tf-idf, use ``1 + log(count)`` instead of the count
-    k1, b : for BM25, how soon repeated words stop adding, and how much long documents are held back
+    k1, b : of BM25, the saturation of repeated words and the correction for length
     idf_power : for BM25, the query takes ``idf ** idf_power`` and the document the rest
 
     Attributes
     ----------
     words_ : the word of each column
     index_ : the column of each word
-    n_docs_ : how many documents it was fitted on
-    document_frequency_ : in how many of them each word occurs, int64 of shape (n_words,); 0 for words of queries only
+    n_docs_ : number of documents in fitting
+    document_frequency_ : number of these documents with each word, int64 of shape (n_words,); 0 for words of queries
+        only
     mean_length_ : mean number of words in a document after analysis, words without a column included
-    doc_scale_ : what BM25 document rows are divided by; 1 for tf-idf
+    doc_scale_ : divisor of BM25 document rows; 1 for tf-idf
     n_features_in_ : the number of columns
-    n_added_ : the number of words that `grow` added
+    n_added_ : the number of words added by `grow`
 
     Notes
     -----
@@ -145,14 +148,14 @@ class Vectorizer(TextEstimator):
     def fit(self, texts: Iterable[str], y: None = None, *, queries: Iterable[str] = ()) -> Vectorizer:
         """Learn the words and their weights from documents.
 
-        Words that only the `queries` have get a column too: they match no document by themselves, but a ranker can
-        learn which document words they stand for.
+        Words of `queries` get a column too: they match no document by themselves, but a ranker can learn related
+        document words.
         """
         self.fit_counts(texts, queries)
         return self
 
     def fit_transform_docs(self, texts: Iterable[str], *, queries: Iterable[str] = ()) -> sparse.csr_array:
-        """The same as `fit` and then `transform_docs` on the same texts, but analyzes them once."""
+        """Fit, and return the rows of the same texts; texts are analyzed once."""
         return self.doc_rows(self.fit_counts(texts, queries))
 
     def transform_docs(self, texts: Iterable[str]) -> sparse.csr_array:
@@ -167,19 +170,19 @@ class Vectorizer(TextEstimator):
 
     @property
     def can_grow(self) -> bool:
-        """Whether all words of the documents that it was fitted on have a column, so that new words get one, too."""
+        """True if every word of the fitted documents has a column: then new words get columns, too."""
         keeps_all = self.max_features is None and self.max_df == 1.0 and not is_integer(self.max_df)
         return type(self) is Vectorizer and keeps_all and is_integer(self.min_df) and self.min_df == 1
 
     def grow(self, texts: Iterable[str]) -> tuple[Vectorizer, sparse.csr_array]:
         """Add columns for the new words of documents, and return the rows of these documents.
 
-        Existing columns stay as they are, and so do their weights. The idf of a new word is that of its frequency in
-        these documents, among as many documents as the vectorizer was fitted on. It stays when the word comes again.
+        Existing columns and weights stay. The idf of a new word has its frequency in these documents, among as many
+        documents as in fitting, and stays.
 
         Returns
         -------
-        A vectorizer with these words, or itself where no word is new; and rows, as its `transform_docs` gives them.
+        A vectorizer with the new words, or itself without new words; and rows as of its `transform_docs`.
 
         Examples
         --------
@@ -203,7 +206,7 @@ class Vectorizer(TextEstimator):
 
     @property
     def added(self) -> AddedWords:
-        """Words that `grow` added, with their document frequencies."""
+        """Words added by `grow`, with their document frequencies."""
         n_fitted = len(self.words_) - self.n_added_
         return AddedWords(self.words_[n_fitted:], self.document_frequency_[n_fitted:])
 
@@ -216,7 +219,7 @@ class Vectorizer(TextEstimator):
         )
 
     def as_fitted(self) -> Vectorizer:
-        """Return the same vectorizer without the words that `grow` added; itself where there are none."""
+        """Return the same vectorizer without the words added by `grow`."""
         if not self.n_added_:
             return self
         n_fitted = len(self.words_) - self.n_added_
@@ -230,11 +233,11 @@ class Vectorizer(TextEstimator):
     # -- reading words ------------------------------------------------------------------------------------------
 
     def unknown_words(self, text: str) -> list[str]:
-        """The words of a text that have no column, each once, in order, as they stand there; no stop words."""
+        """Return the words of a text without a column, each once, in order and spelling of the text; no stop words."""
         return list(self.query(text)[1])
 
     def query(self, text: str) -> tuple[QueryRow, tuple[str, ...]]:
-        """The row that `transform_queries` gives a text, without SciPy, and the `unknown_words` of the text.
+        """Return the row of a text as of `transform_queries`, without SciPy, and its `unknown_words`.
 
         Examples
         --------
@@ -261,15 +264,15 @@ class Vectorizer(TextEstimator):
         return QueryRow(np.array([0, columns.size]), columns, values.astype(np.float32), len(self.words_)), unknown
 
     def spelt_like(self, word: str) -> str:
-        """Return the end of a message about an unknown word: the known word that it resembles most, if any does."""
+        """Return the end of a message about an unknown word, with the most similar known word."""
         return did_you_mean(word, (one for one in self.words_ if one[:1] == word[:1]))
 
     def described(self, column: int, value: float | None = None) -> str:
-        """The word of a column; ``value``, what a document has in it, tells no more."""
+        """Return the word of a column."""
         return self.words_[column]
 
     def stop_words_in(self, text: str) -> list[str]:
-        """The words of a text that the analyzer drops, since they are in too many texts, each once, in order.
+        """Return the stop words of a text, each once, in order.
 
         Examples
         --------
@@ -284,7 +287,7 @@ class Vectorizer(TextEstimator):
         return [word for word in dict.fromkeys(replace(analyze, stop_words=None)(text)) if word not in kept]
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """All that was learned, as JSON values and as arrays.
+        """Return the learned state as JSON values and arrays.
 
         Examples
         --------
@@ -309,7 +312,7 @@ class Vectorizer(TextEstimator):
 
     @classmethod
     def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Vectorizer:
-        """The vectorizer that `to_state` described; anything else raises `DamagedBundleError`."""
+        """Return the vectorizer of a state; raise `DamagedBundleError` for a bad state."""
         if cls is Vectorizer and "numbers" in meta:
             return cls._of_columns.from_state(meta, arrays)
         saved = decode(_SavedVectorizer, meta, arrays, where="vectorizer")
@@ -323,7 +326,7 @@ class Vectorizer(TextEstimator):
         return vectorizer
 
     def fit_counts(self, texts: Iterable[str], queries: Iterable[str] = ()) -> WordCounts:
-        """Fit, and return the word counts of the same texts, of which `doc_rows` makes rows."""
+        """Fit, and return the word counts of the same texts, for `doc_rows`."""
         self._check_parameters()
         collector = WordCollector()
         known = texts.words(self._analyzer()) if isinstance(texts, CountedTexts) else None
@@ -338,25 +341,22 @@ class Vectorizer(TextEstimator):
         return (collector.see if only_words else collector.count)(self._checked(texts), self._analyzer())
 
     def adopt(self, other: Vectorizer, counts: WordCounts) -> Vectorizer:
-        """Take the words of another that was fitted on texts with these counts, to weight them in an own way.
-
-        The same as fitting on these texts, which need not be read again; both tokenize and keep words alike.
-        """
+        """Take the words of a vectorizer fitted on texts with these counts; weights are learned anew."""
         self.remember(other.words_, other.document_frequency_, other.n_docs_, other.mean_length_, 1.0, other.n_added_)
         self.settle_scale([counts])
         return self
 
     def settle(self, collector: WordCollector, queries: Iterable[str] = ()) -> NDArray[np.int64]:
-        """Choose words from those of all documents, and learn their weights; `settle_scale` does what is left.
+        """Choose words from the words of all documents, and learn their weights; `settle_scale` comes next.
 
         Parameters
         ----------
-        collector : has counted the words of all documents
+        collector : with the counts of all documents
         queries : texts whose words get columns, too
 
         Returns
         -------
-        The column of each of the collector's words, by its number; -1 for those without.
+        The column of each of the collector's words, by its number; -1 for words without a column.
         """
         self._check_parameters()
         if collector.n_texts == 0:
@@ -380,7 +380,7 @@ class Vectorizer(TextEstimator):
         return np.array([column.get(word, -1) for word in numbers], dtype=np.int32)
 
     def settle_scale(self, counts: Iterable[WordCounts]) -> None:
-        """Learn what BM25 rows are divided by, from the counts of all documents by column."""
+        """Learn the divisor of BM25 rows, from the counts of all documents by column."""
         if self.weighting == "bm25":
             lengths = SumByBlocks()
             for some in counts:
@@ -388,7 +388,7 @@ class Vectorizer(TextEstimator):
             self.doc_scale_ = lengths.total / self.n_docs_
 
     def _kept(self, frequency: NDArray[np.int64], totals: NDArray[np.float64], n_docs: int) -> NDArray[np.int64]:
-        """The columns that min_df, max_df and max_features leave, in order."""
+        """Return the columns kept by min_df, max_df and max_features, in order."""
         fewest = self.min_df if is_integer(self.min_df) else self.min_df * n_docs
         most = self.max_df if is_integer(self.max_df) else self.max_df * n_docs
         kept = np.flatnonzero((frequency >= fewest) & (frequency <= most))
@@ -422,7 +422,7 @@ class Vectorizer(TextEstimator):
         self.n_features_in_ = len(words)
 
     def counts(self, texts: Iterable[str]) -> WordCounts:
-        """The word counts of texts, of which `doc_rows` and `query_rows` make rows."""
+        """Return the word counts of texts, for `doc_rows` and `query_rows`."""
         check_fitted(self, "words_")
         column_of = self.index_.get
         if isinstance(texts, CountedTexts) and (known := texts.words(self._analyzer())) is not None:
@@ -431,7 +431,7 @@ class Vectorizer(TextEstimator):
         return count_words(self._checked(texts), self._analyzer(), lambda term: column_of(term, -1))
 
     def analyzed(self, texts: Iterable[str]) -> Iterator[list[str]]:
-        """The words of each text, one after the other."""
+        """Yield the words of each text."""
         return map(self._analyzer(), self._checked(texts))
 
     def _checked(self, texts: Iterable[str]) -> Iterator[str]:
@@ -448,7 +448,7 @@ class Vectorizer(TextEstimator):
 
     @property
     def idf_(self) -> NDArray[np.float64]:
-        """Inverse document frequency of each word, as this weighting defines it."""
+        """Inverse document frequency of each word, by the weighting."""
         check_fitted(self, "words_")
         return self._idf(self.document_frequency_)
 
@@ -459,7 +459,7 @@ class Vectorizer(TextEstimator):
         return np.log1p((n - df + 0.5) / (df + 0.5))
 
     def _entry_idf(self, columns: NDArray[np.int32], power: float = 1.0) -> NDArray[np.float64]:
-        """``idf_ ** power`` of the word of each entry; a query has too few of them to look at all words."""
+        """Return ``idf_ ** power`` of the word of each entry; a query needs few of all words."""
         df = self.document_frequency_
         if columns.size < len(df):
             return self._idf(df[columns]) ** power
@@ -473,13 +473,13 @@ class Vectorizer(TextEstimator):
         times *= self._entry_idf(columns, self.idf_power if self.weighting == "bm25" else 1.0)
 
     def query_rows(self, counts: WordCounts) -> sparse.csr_array:
-        """What `transform_queries` gives for texts with these counts, by column."""
+        """Return the rows of `transform_queries` for counts by column."""
         rows = counts.rows(len(self.words_))
         self._weigh_queries(rows.data, rows.indices)
         return _finished(_unit_rows(rows))
 
     def doc_rows(self, counts: WordCounts) -> sparse.csr_array:
-        """What `transform_docs` gives for texts with these counts, by column."""
+        """Return the rows of `transform_docs` for counts by column."""
         return _finished(self._bm25_rows(counts)) if self.weighting == "bm25" else self.query_rows(counts)
 
     def _bm25_rows(self, counts: WordCounts) -> sparse.csr_array:
@@ -530,7 +530,7 @@ def _finished(rows: sparse.csr_array) -> sparse.csr_array:
 
 
 def _check_encodable(words: list[str]) -> None:
-    """Refuse now what could not be saved after training."""
+    """Refuse words that could not be saved after training."""
     try:
         "".join(words).encode("utf-8")
     except UnicodeEncodeError as error:
@@ -542,7 +542,7 @@ def _check_encodable(words: list[str]) -> None:
 
 
 def _saved_words(packed: PackedStrings, n_added: int) -> list[str]:
-    """The words of a saved vectorizer; they differ, and those that it was fitted with are in alphabetical order."""
+    """Return the words of a saved vectorizer, all different, fitted words in alphabetical order."""
     packed.check("vectorizer: words")
     words = packed.many(np.arange(len(packed)))
     if not words or not words[0]:

@@ -39,14 +39,14 @@ _END: Final = object()  # behind the last text
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """A folder of vectors. Open it with ``Vectors.open``, make it with ``vectorize``.
+    """A folder of vectors, made by ``vectorize`` and opened by ``Vectors.open``.
 
     Attributes
     ----------
     path : the folder
     docs, queries : CSR arrays whose arrays are mapped; None without queries
-    doc_ids, query_ids : ``ids[row]``, ``ids.find(id)``, ``ids.get_many(ids)``; none without queries
-    query_vectorizer, doc_vectorizer : what made them; the same object where both sides have one vocabulary
+    doc_ids, query_ids : ``ids[row]``, ``ids.find(id)``, ``ids.get_many(ids)``; empty without queries
+    query_vectorizer, doc_vectorizer : the vectorizers; the same object for one vocabulary
 
     Examples
     --------
@@ -90,7 +90,7 @@ class Vectors:
 
     @property
     def vectorizer(self) -> Vectorizer:
-        """What made the documents' rows, and the queries' where both have one vocabulary."""
+        """The vectorizer of the documents."""
         return self.doc_vectorizer
 
 
@@ -115,22 +115,22 @@ def vectorize(
     max_words: int | None = None,
     progress: Callable[[int], Any] | None = None,
 ) -> Vectors:
-    """Turn texts into vectors on disk: the numbers that ``Vectorizer.fit_transform_docs`` would give, to the bit.
+    """Turn texts into vectors on disk, with the bits of ``Vectorizer.fit_transform_docs``.
 
-    Texts are read once. Their words are counted, and the counts put aside in a temporary file beside ``path``, until
-    the last text has told which words there are. The folder is written at the end, as a whole; after an error, or a
-    kill, nothing is left.
+    Texts are read once; their word counts wait in a temporary file beside ``path`` for the vocabulary of all texts.
+    The
+    folder is written at the end, as a whole; an error or a kill leaves nothing.
 
     Parameters
     ----------
     docs, queries : id -> text, or pairs (id, text) in any iterable; queries may be None
     path : a folder that is new or empty
-    vectorizer : fitted, such as that of a model; without it, words and weights are learned from the documents
-    query_vectorizer : fitted, for queries that have a vocabulary of their own
-    analyzer, weighting, min_df, max_df : see ``Vectorizer``; words that only queries have get a column, too
-    max_words : keep only that many words, those that occur most often. This and ``min_df`` choose among all words at
-        the end, so they make the vectors and the model smaller, but not the memory that counting takes
-    progress : called with the number of documents read so far
+    vectorizer : fitted, such as that of a model; by default words and weights are learned from the documents
+    query_vectorizer : fitted, for queries with a vocabulary of their own
+    analyzer, weighting, min_df, max_df : see ``Vectorizer``; words of queries get a column, too
+    max_words : number of words to keep, the most frequent. Like ``min_df``, a smaller number makes the vectors and
+        the model smaller, but not the memory of counting
+    progress : called with the number of documents read
 
     Notes
     -----
@@ -256,7 +256,7 @@ class Spool:
                 rest = rest[self._file.write(rest) :]
 
     def __iter__(self) -> Iterator[tuple[WordCounts, list[str]]]:
-        """What was put aside, block by block in its order."""
+        """Yield the stored blocks in order."""
         size = self._file.seek(0, os.SEEK_END)
         self._file.seek(0)
         while self._file.tell() < size:
