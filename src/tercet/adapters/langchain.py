@@ -23,16 +23,16 @@ except ImportError as error:
 
 
 class LearningRetriever(BaseRetriever):
-    """Retrieves documents, tells why, and learns which of them answered.
+    """Retrieves documents with reasons, and learns from feedback.
 
-    The metadata of a document has its fields, ``score``, ``why`` (words and past queries with what each adds) and
-    ``query_id``, by which `feedback` names the list.
+    The metadata of a document has its fields, ``score``, ``confidence``, ``why`` (words and past queries with
+    contributions) and ``query_id``, the argument of `feedback`.
 
     Attributes
     ----------
-    used : the index with what was taught
-    k : most documents of a query; ``invoke(query, k=3)`` takes another
-    where : only documents that carry these values, by field of the metadata
+    used : index with teaching
+    k : largest number of documents of a query; ``invoke(query, k=3)`` overrides
+    where : filter by fields of the metadata
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -49,14 +49,14 @@ class LearningRetriever(BaseRetriever):
         model: TextModel | None = None,
         **settings: Any,
     ) -> Self:
-        """Index documents, whose ids are their own.
+        """Index documents by their own ids.
 
         Parameters
         ----------
-        documents : with an id each
-        taught : SQLite file of what is taught
-        path : folder to write the index to, for `open`; None keeps it in memory
-        model : of `tercet.fit`; None for BM25
+        documents : documents with ids
+        taught : SQLite file of taught actions
+        path : folder of the index, for `open`; None keeps the index in memory
+        model : model of `tercet.fit`; None for BM25
         settings : ``k`` and ``where``
         """
         index = Index.build(_entries(documents), model, path)

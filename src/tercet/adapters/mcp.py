@@ -31,8 +31,8 @@ class Library:
 
     Parameters
     ----------
-    index : that learns
-    content_of : of the text of a document, what is shown
+    index : learning index
+    content_of : function from the text of a document to the displayed text
     """
 
     def __init__(self, index: UsedIndex, content_of: Callable[[str], str] = str) -> None:
@@ -48,8 +48,9 @@ class Library:
         return {"query_id": query_id, "results": [self._result(hit, cards) for hit in hits]}
 
     def fetch(self, id: str) -> dict[str, Any]:
-        """Return a document with id, title, text, url and metadata. A fetched document counts as one that helped,
-        unless `feedback` for the search says otherwise."""
+        """Return a document with id, title, text, url and metadata. A fetched document counts as helpful, unless
+        `feedback` for the search says otherwise.
+        """
         hit = self._index.fetch(id)
         fields = dict(hit.stored_fields)
         card = Cards().card(id, hit.kept_text or "", fields)
@@ -59,8 +60,10 @@ class Library:
         return {"id": id, "title": card["title"], "text": text, "url": url, "metadata": fields}
 
     def feedback(self, query_id: str, used_ids: list[str], unused_ids: list[str] | None = None) -> dict[str, Any]:
-        """Say which documents helped with a search (used_ids) and which did not (unused_ids; all others of the list if
-        left out). Later searches learn from it. Returns the number of the action, for `undo`."""
+        """Record the documents that helped with a search (used_ids) and the documents without help (unused_ids;
+        by default the rest of the list). Later searches learn from feedback. Returns the number of the action, for
+        `undo`.
+        """
         return {"action": self._index.use(query_id, used_ids, unused_ids)}
 
     def why(self, query_id: str, id: str) -> dict[str, Any]:
@@ -69,7 +72,7 @@ class Library:
         return {"id": id, "score": hit.score, "why": str(hit.why)}
 
     def undo(self, actions: list[int] | None = None) -> dict[str, Any]:
-        """Undo what was learned by actions with these numbers, or by the last one."""
+        """Undo the learning of actions with these numbers, or of the last action."""
         return {"undone": self._index.undo(actions)}
 
     def _stems(self, query: str) -> list[str]:
@@ -126,7 +129,7 @@ class IndexFolder:
         return text
 
     def refresh(self) -> bool:
-        """Read what changed on disk; return True where anything did."""
+        """Read changed files; return True after a change."""
         if not self._watched.has_news:
             return False
         self._watched.note()

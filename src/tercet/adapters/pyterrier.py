@@ -1,8 +1,7 @@
 """Tercet models as PyTerrier transformers (extra ``pyterrier``).
 
-They take and give frames as all transformers do: ``qid`` and ``query`` come in, ``docno``, ``score`` and ``rank`` go
-out, best first, ranks from 0. Where PyTerrier is not installed they are plain classes with the same ``transform``, and
-only pandas is needed.
+Input frames have ``qid`` and ``query``; output frames have ``docno``, ``score`` and ``rank`` from 0, best first.
+Without PyTerrier the classes are plain classes with the same ``transform``, and need pandas alone.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ else:
     except ImportError:
 
         class _Transformer:
-            """Stands in for PyTerrier's, so that a frame can be transformed without it."""
+            """Replacement of PyTerrier's class without PyTerrier."""
 
             def __call__(self, frame: Any) -> Any:
                 return self.transform(frame)
@@ -40,14 +39,14 @@ class TercetRetriever(_Transformer):
 
     Parameters
     ----------
-    model : a text model
-    docs : doc_id -> text; vectors are made once, here
-    k : most documents of a query; those that score 0 or less are found too, when there are no others
+    model : text model
+    docs : doc_id -> text; vectors are made once
+    k : largest number of documents of a query, also with scores of 0 or less
 
     Notes
     -----
-    In comes a frame with ``qid`` and ``query``; other columns of a query are kept. Out comes a row for each document
-    found. Ties go to the document that comes first in ``docs``.
+    Input is a frame with ``qid`` and ``query``; other columns are kept. Output has a row for each found document. Ties
+    go to the first document in ``docs``.
     """
 
     def __init__(self, model: TextModel, docs: Mapping[str, str], *, k: int = 1000) -> None:
@@ -87,13 +86,12 @@ class TercetReranker(_Transformer):
 
     Parameters
     ----------
-    model : a text model
+    model : text model
     text : column of the documents' texts
 
     Notes
     -----
-    In comes a frame with ``qid``, ``query``, ``docno`` and the texts; out comes the same with new ``score`` and
-    ``rank``, sorted by query, in the order in which queries came, and rank. Ties stay in the order they had.
+    Input is a frame with ``qid``, ``query``, ``docno`` and the texts; output is the frame with new scores and ranks.
     """
 
     def __init__(self, model: TextModel, *, text: str = "text") -> None:

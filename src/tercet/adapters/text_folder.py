@@ -31,17 +31,17 @@ Entry = tuple[str, str, Record]  # id, text and stored fields
 
 
 class TextFolder:
-    """Documents of a folder, and what changed since they were read.
+    """Documents of a folder, with detection of changes.
 
-    A file of UTF-8 text is a document whose id is its path. A line of JSONL is a document whose id is the path and the
-    line's own id or number. Hidden files, links, files with a NUL byte and large files are left out.
+    A file of UTF-8 text is a document with the path as id. A line of JSONL is a document with the path and the line's
+    own id or number as id. Hidden files, links, files with a NUL byte and large files are left out.
 
     The first line of an indexed text has the words of the path and the parts of compound identifiers; `content` drops
     the line.
 
     Attributes
     ----------
-    index : documents as they were read last, in memory
+    index : documents of the last reading, in memory
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -51,7 +51,7 @@ class TextFolder:
         self.index = self._built()
 
     def refresh(self) -> bool:
-        """Read changed files into another `index`; return True where there were any."""
+        """Read changed files into another `index`; return True after a change."""
         marks = self._look()
         changed = [name for name in marks if marks[name] != self._marks.get(name)]
         gone = [name for name in self._marks if name not in marks]

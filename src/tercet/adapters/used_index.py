@@ -1,4 +1,4 @@
-"""An index that learns from how its answers are used, into one SQLite file, with undo."""
+"""Index with learning from use, into one SQLite file, with undo."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TOKEN_BYTES: Final = 6
 
 @dataclass
 class _Shown:
-    """A list: its query, its ids in order, documents that were fetched, and the action that learned from the list."""
+    """Result list: query, ids in order, fetched documents, and the learned action."""
 
     text: str
     ids: list[str]
@@ -45,15 +45,15 @@ class Answer(NamedTuple):
 
 
 class UsedIndex:
-    """An index with what its callers taught it. Threads may share it.
+    """Index with the teaching of its callers; shared by threads.
 
-    Documents that a caller fetches from a list count as used when the next search comes, unless `use` says otherwise.
-    They are preferred to the documents above them and to the next one below.
+    Fetched documents count as used at the next search, unless `use` contradicts. Used documents are preferred to the
+    documents above and to the next document below.
 
     Parameters
     ----------
     index : documents and a text model
-    taught : SQLite file of what is taught, made where it is missing; one process writes it
+    taught : SQLite file of taught actions, created if missing; one process writes the file
     caller : name of the caller in the file
 
     Examples
@@ -128,7 +128,7 @@ class UsedIndex:
         return Answer(query_id, hits)
 
     def fetch(self, doc_id: str) -> Hit:
-        """Return a document as a hit of the latest list that has the document, and count the document as used there."""
+        """Return a document as a hit of the latest list with the document, and record the use."""
         with self._lock:
             shown = next((one for one in reversed(self._lists.values()) if doc_id in one.ids), None)
             if shown is not None and doc_id not in shown.fetched:
@@ -148,14 +148,14 @@ class UsedIndex:
     # -- learning -----------------------------------------------------------------------------------------------
 
     def use(self, query_id: str, used: Sequence[str], unused: Sequence[str] | None = None) -> int:
-        """Learn which documents answered a query; return the number of the action, for `undo`.
+        """Learn the documents that answered a query; return the number of the action, for `undo`.
 
         Parameters
         ----------
-        query_id : of `search`
-        used : ids of the documents that answered, also of documents that the list lacks
-        unused : ids of documents that did not; None for all others of the list, or one drawn from the index where the
-            list has no other. Without any used document they go below others of the list
+        query_id : query id of `search`
+        used : ids of the answering documents, also from outside the list
+        unused : ids of documents without an answer; None for all other documents of the list, or a random document.
+            Without used documents, unused documents move below the rest of the list
         """
         with self._lock:
             shown = self._list(query_id)
@@ -180,7 +180,7 @@ class UsedIndex:
             return undone
 
     def _another(self, text: str, used: Sequence[str]) -> list[str]:
-        """Draw a document by the text of a query, for a list that has no other than those used."""
+        """Draw another document by the text of a query."""
         start = crc32(text.encode("utf-8", "surrogatepass")) % len(self.index)
         around = chain(islice(self.index, start, None), self.index)
         return list(islice((doc_id for doc_id in around if doc_id not in used), 1))
@@ -205,7 +205,7 @@ class UsedIndex:
                 shown.fetched = []
 
     def _learn(self, shown: _Shown, used: Sequence[str], others: Sequence[str]) -> int:
-        """Write one action for a list in the place of an earlier one, and learn from the action."""
+        """Write one action for a list, in place of an earlier one, and learn from the action."""
         kind, pairs = USE, [(better, worse) for better in used for worse in others]
         if not used:
             kind, pairs = "reject", _rejections(shown.ids, others)
@@ -228,7 +228,7 @@ class UsedIndex:
         self._served = self._overlay.served(self.store.revision)
 
     def _know(self, texts: Sequence[str]) -> None:
-        """Give new words of queries a column, so that they can be learned."""
+        """Give new words of queries a column."""
         base = self._overlay.base
         wider = _with_words(base.base, texts)
         if wider is not base.base:
@@ -248,7 +248,7 @@ def _with_words(index: BaseIndex, texts: Sequence[str]) -> BaseIndex:
 
 
 def _rejections(ids: Sequence[str], rejected: Sequence[str]) -> list[Pair]:
-    """Pairs that put rejected documents below the next ones of a list."""
+    """Preferences of the next documents of a list over rejected documents."""
     pairs = []
     for doc_id in rejected:
         rest = [other for other in ids if other not in rejected]

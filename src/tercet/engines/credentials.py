@@ -1,8 +1,7 @@
-"""Which key or password goes to which server.
+"""Keys and passwords for servers.
 
-A folder of an index says where its documents are, and it may come from anybody. So a secret of the environment goes to
-hosts that the user named, by building there or in TERCET_SECRET_HOSTS, and to this machine; and no secret goes
-anywhere else without TLS.
+A folder from anybody may name the server of its documents. A secret of the environment is sent to servers named by the
+user, in a build or in TERCET_SECRET_HOSTS, and to this machine. Other machines get a secret over TLS alone.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ HOSTS: Final = "TERCET_SECRET_HOSTS"
 
 
 class Credential(NamedTuple):
-    """A key or password, or why there is none, as the end of a sentence that says that a server refuses."""
+    """Key or password, or the reason for its absence as the end of an error message."""
 
     secret: str | None
     lack: str = ""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, or a socket in its file system.
+    """Return True for this machine, or a socket in its file system.
 
     Examples
     --------
@@ -44,13 +43,13 @@ def is_loopback(host: str) -> bool:
 def credential(
     hosts: Sequence[str], port: int | None, given: str | None, variable: str, *, is_named: bool
 ) -> Credential:
-    """The secret to send to a server: the one that is given, else that of the environment, where it may go there.
+    """Return the secret for a server: the given secret, else the secret of the environment for trusted servers.
 
     Parameters
     ----------
-    hosts, port : of the server; several hosts where any of them may answer
-    variable : that holds the secret in the environment
-    is_named : whether the user named this server, rather than a folder
+    hosts, port : address of the server, possibly with several hosts
+    variable : environment variable of the secret
+    is_named : True if the user named this server, False if a folder did
     """
     if given:
         return Credential(given, f"; set {variable}")
@@ -78,13 +77,13 @@ def check_encrypted(hosts: Sequence[str], is_encrypted: bool, what: str, remedy:
 
 
 def http_url(url: Any, port: int, variable: str) -> str:
-    """Check the URL of a server and return it as a folder keeps it.
+    """Check the URL of a server and return the URL for the folder.
 
     Parameters
     ----------
-    url : as the user gave it
-    port : of the example in error messages
-    variable : variable of the environment that holds the secret
+    url : URL from the user
+    port : port of the example in error messages
+    variable : environment variable of the secret
 
     Examples
     --------

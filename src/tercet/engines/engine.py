@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Patience:
-    """Number of attempts, and the seconds between them: ``first``, doubled each time, up to ``most``."""
+    """Number of attempts, and the seconds between attempts: ``first``, doubled each time, up to ``most``."""
 
     attempts: int
     first: float
@@ -48,7 +48,7 @@ WRITING: Final = Patience(10, 0.5, 20.0)  # a long upload outlasts the restart o
 
 
 class Passing(Exception):
-    """A failure that may be gone at the next attempt; ``after`` is the number of seconds that the server asks for."""
+    """Temporary failure; ``after`` is the delay asked for by the server, in seconds."""
 
     def __init__(self, problem: str, after: float = 0.0) -> None:
         super().__init__(problem)
@@ -82,16 +82,16 @@ def pause(seconds: float) -> None:
 
 @dataclass(frozen=True, eq=False)
 class EngineDocument:
-    """A document in an engine.
+    """Document in an engine.
 
     Attributes
     ----------
     doc_id : id outside of the engine
     text : text
-    stored_fields : other columns as a JSON object; empty for none
-    position : number that orders documents of equal scores
-    digest : hash of all that was written for the document
-    terms, values : words as columns of the model; empty in documents that are read
+    stored_fields : other columns as a JSON object, or an empty string
+    position : number for the order of equal scores
+    digest : hash of the written fields
+    terms, values : words as columns of the model; empty in read documents
     """
 
     doc_id: str
@@ -105,14 +105,14 @@ class EngineDocument:
 
 @dataclass(frozen=True, eq=False)
 class CandidateQuery:
-    """An expanded query.
+    """Expanded query.
 
     Attributes
     ----------
-    terms, weights : columns of the model in ascending order and their weights, which may be negative
-    words : (word, boost) for engines that score words by BM25; positive boosts, the strongest first
-    doc_ids : documents to list as well
-    is_complete : whether the query has all words with a weight
+    terms, weights : columns of the model, ascending, and weights, possibly negative
+    words : (word, boost) for engines with BM25 scores; positive boosts, the strongest first
+    doc_ids : additional documents to list
+    is_complete : True if the query has all words with a weight
     """
 
     terms: NDArray[np.int64]
@@ -123,20 +123,19 @@ class CandidateQuery:
 
 
 class ListedDocument(NamedTuple):
-    """A document by id; a document that is written again gets another position."""
+    """Id and position of a document; a rewritten document has another position."""
 
     doc_id: str
     position: int
 
 
 class Listing(NamedTuple):
-    """Documents that an engine lists, in any order.
+    """Documents listed by an engine, in any order.
 
     Attributes
     ----------
-    listed : candidates
-    least : lowest score by the query's words of a listed document, where more documents have a word; None where all
-        documents with a word are listed
+    listed : documents
+    least : lowest score by words of a listed document; None if all documents with a word are listed
     """
 
     listed: list[ListedDocument]
@@ -144,15 +143,15 @@ class Listing(NamedTuple):
 
 
 class Engine(ABC):
-    """One collection of documents. A method raises `EngineError` once trying again does not help.
+    """Collection of documents. Methods raise `EngineError` for permanent failures.
 
     Attributes
     ----------
-    name : name that people know
-    most_terms : largest number of different words of a document, or terms of a query
-    most_words : largest number of words of a query for engines that score words by BM25
-    sums_products : whether a candidate's score is the inner product of its words and the query in single precision
-    url : address as errors show it, without user and password
+    name : display name
+    most_terms : largest number of different words of a document, or of terms of a query
+    most_words : largest number of words of a query for engines with BM25 scores
+    sums_products : True if scores are inner products of words and query in single precision
+    url : address in errors, without user and password
     collection : name of the collection
     """
 
@@ -166,7 +165,7 @@ class Engine(ABC):
 
     @property
     def where(self) -> str:
-        """The collection, as errors name it."""
+        """Name of the collection in errors."""
         return f"{self.url}, collection {self.collection!r}"
 
     def patient(self) -> Self:
@@ -179,15 +178,15 @@ class Engine(ABC):
 
     @abstractmethod
     def check_version(self) -> None:
-        """Reach the engine; raise an error where its version is not supported."""
+        """Connect to the engine; refuse unsupported versions."""
 
     @abstractmethod
     def owner(self) -> str | None:
-        """Return the name of the index that owns the collection: empty for a foreign one, None where there is none."""
+        """Return the name of the owning index: empty for a foreign collection, None for a missing one."""
 
     @abstractmethod
     def create(self, owner: str, model: TextModel) -> None:
-        """Create the collection for an index; may be called again after an interruption."""
+        """Create the collection for an index, also after an interruption."""
 
     @abstractmethod
     def drop(self) -> None:
@@ -197,11 +196,11 @@ class Engine(ABC):
 
     @abstractmethod
     def put(self, documents: Sequence[EngineDocument]) -> None:
-        """Write documents, in the place of those with the same ids."""
+        """Write documents, in place of documents with the same ids."""
 
     @abstractmethod
     def delete(self, doc_ids: Sequence[str]) -> None:
-        """Remove documents; ids that are not there are ignored."""
+        """Remove documents; missing ids are ignored."""
 
     @abstractmethod
     def count(self) -> int:
@@ -209,11 +208,11 @@ class Engine(ABC):
 
     @abstractmethod
     def fetch(self, doc_ids: Sequence[str]) -> list[EngineDocument]:
-        """Read documents by id, in any order; ids that are not there are left out."""
+        """Read documents by id, in any order, without missing documents."""
 
     @abstractmethod
     def digests(self, doc_ids: Sequence[str]) -> dict[str, str]:
-        """Return the digest of each document that is there, by id."""
+        """Return the digests of existing documents by id."""
 
     @abstractmethod
     def ids(self) -> Iterator[str]:
@@ -221,7 +220,7 @@ class Engine(ABC):
 
     @abstractmethod
     def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[Listing]:
-        """List for each query the n best documents that have a word of the query, and the query's ``doc_ids``."""
+        """List for each query the n best documents with a word of the query, and the query's ``doc_ids``."""
 
     def finish(self) -> None:  # noqa: B027  # most engines need not do anything
         """Make all writes visible to searches; called at the end of each change."""
@@ -256,14 +255,14 @@ def shown_url(url: str) -> str:
 
 
 def check_collection(name: Any, most: int = 200) -> None:
-    """Refuse a name that is not safe as a part of a URL, a folder or a table."""
+    """Refuse an unsafe name for a part of a URL, a folder or a table."""
     right = isinstance(name, str) and 0 < len(name) <= most and name.replace("-", "").replace("_", "").isalnum()
     if not right or not name.isascii():
         raise InputError(f"collection is {name!r}; expected letters, digits, - and _, at most {most}")
 
 
 def payload_of(document: EngineDocument) -> dict[str, Any]:
-    """The fields of a document that every engine stores."""
+    """Return the stored fields of a document in all engines."""
     return {
         "doc_id": document.doc_id,
         "text": document.text,
@@ -274,13 +273,13 @@ def payload_of(document: EngineDocument) -> dict[str, Any]:
 
 
 def document_of(payload: Mapping[str, Any]) -> EngineDocument:
-    """A document from the fields that `payload_of` gave."""
+    """Return a document from the fields of `payload_of`."""
     text, stored_fields = payload["text"], payload.get("stored_fields") or ""
     return EngineDocument(payload["doc_id"], text, stored_fields, int(payload["position"]))
 
 
 def with_documents(listed: Iterable[tuple[ListedDocument, float]], more: Iterable[ListedDocument], n: int) -> Listing:
-    """Listing by words with their scores, best first, and other documents."""
+    """Return a listing of scored documents, best first, and of other documents."""
     scored = list(listed)
     least = scored[-1][1] if len(scored) >= n else None
     return Listing([*dict.fromkeys([*(candidate for candidate, _ in scored), *more])], least)

@@ -1,4 +1,4 @@
-"""An index whose documents are kept by another engine."""
+"""Base class of indexes with documents in another engine."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ _BYTES_OF_A_TERM: Final = 32  # in a request
 
 @dataclass(frozen=True)
 class Location:
-    """Manifest of the folder: the collection, the model, and whether all documents have been written once.
+    """Manifest of the folder: collection, model and progress of the build.
 
-    ``owner`` is the random name by which the collection knows its index; ``vectorizer`` is the fingerprint of the
-    vocabulary and weights of words.
+    ``owner`` is the random name of the index in the collection; ``vectorizer`` is the fingerprint of the vocabulary and
+    the weights of words.
     """
 
     url: str
@@ -75,17 +75,17 @@ class Location:
 
 
 class EngineIndex(BaseIndex):
-    """Documents in a collection of an engine, searched, explained and changed like those of an `Index`.
+    """Documents in a collection of an engine, with the interface of `Index`.
 
-    The engine lists at least 100 candidates for a query; the model scores candidates here, with memory, to the bits of
-    an embedded index. `Results.exact` says whether a document that is no candidate could belong among the hits.
+    The engine lists at least 300 candidates for a query; the model scores candidates locally, with memory, equal to the
+    bit to an embedded index. `Results.exact` is False if a document outside the list could belong among the hits.
 
-    The folder holds the model and the address of the documents. A build that was interrupted goes on when it is asked
-    for again. Changes of documents are seen at once by all who search; one writer at a time may change an index.
+    The folder holds the model and the address of the documents. Repeat an interrupted build to continue. Readers see
+    changes of documents at once; one writer at a time may change an index.
 
     Attributes
     ----------
-    kind : of the folder
+    kind : kind of the folder
     longest_name : largest number of letters of a collection's name
     """
 
@@ -104,12 +104,12 @@ class EngineIndex(BaseIndex):
     @classmethod
     @abstractmethod
     def connect(cls, url: str, collection: str, secret: str | None, *, is_named: bool = False) -> Engine:
-        """Return a collection, which need not exist; ``is_named`` says that the user named the server."""
+        """Return a collection, possibly missing; ``is_named`` means a server named by the user."""
 
     @classmethod
     @abstractmethod
     def kept_url(cls, url: Any) -> str:
-        """Check a URL and return it as the folder keeps it, without what is secret."""
+        """Check a URL and return the URL for the folder, without secrets."""
 
     # -- making and opening -------------------------------------------------------------------------------------
 
@@ -131,14 +131,13 @@ class EngineIndex(BaseIndex):
 
         Parameters
         ----------
-        docs, model, analyzer : as `Index.build` takes them
-        path : folder for the model and the address; an index in the folder is replaced together with its collection
+        docs, model, analyzer : as in `Index.build`
+        path : folder for model and address; an index in the folder is replaced together with its collection
         url : address of the engine
-        collection : name of the collection; None takes the name of the folder. A collection of somebody else is an
-            error
-        secret : key or password of the server; None takes it from the environment. It is not written to disk
+        collection : name of the collection; None takes the name of the folder. A foreign collection is an error
+        secret : key or password of the server; None reads the environment. Secrets are not written to disk
         progress : called with the number of documents so far
-        settings : of the engine, see its class
+        settings : settings of the engine, see its class
         """
         docs, growth = with_words(docs, model, analyzer)
         model = growth.model
@@ -171,14 +170,14 @@ class EngineIndex(BaseIndex):
     def open(
         cls, path: str | PathLike[str], model: TextModel | Weights | None = None, secret: str | None = None
     ) -> Self:
-        """Read the folder of an index and reach its collection.
+        """Read the folder of an index and connect to the collection.
 
         Parameters
         ----------
         path : folder
-        model : another model than the one that the index was made with, see `with_model`
-        secret : key or password of the server; None takes it from the environment, for hosts of TERCET_SECRET_HOSTS
-            and for this machine, since the folder, which may be anybody's, says where the server is
+        model : other model over the same vocabulary, see `with_model`
+        secret : key or password of the server; None reads the environment, for servers of TERCET_SECRET_HOSTS and this
+            machine, since the folder names the server and may come from anybody
         """
         root = Path(path)
         location = _read_location(root, cls.kind)
@@ -209,12 +208,12 @@ class EngineIndex(BaseIndex):
 
     @classmethod
     def is_interrupted(cls, path: str | PathLike[str]) -> bool:
-        """Whether a folder holds an index of this engine whose build has not ended."""
+        """Return True for a folder with an unfinished build."""
         location = _location_or_none(Path(path), cls.kind)
         return location is not None and not location.is_complete
 
     def with_model(self, model: TextModel | Weights) -> Self:
-        """The same documents for another model over the same vocabulary; only queries change."""
+        """Return an index of the same documents with another model over the same vocabulary."""
         check_model(model, TextModel)
         assert isinstance(model, TextModel)
         check_columns(model)
@@ -224,7 +223,7 @@ class EngineIndex(BaseIndex):
         return type(self)(model, self._folder, self._location, view)
 
     def refresh(self) -> bool:
-        """Take up a model that was promoted since; documents are always those of the engine."""
+        """Read the model of a promotion since opening; documents are always current."""
         location = _read_location(self._folder, self.kind)
         if location == self._location:
             return False
@@ -266,15 +265,15 @@ class EngineIndex(BaseIndex):
     # -- changing -----------------------------------------------------------------------------------------------
 
     def add(self, docs: Docs, progress: Progress | None = None) -> None:
-        """Add documents; one whose id is there with other contents is refused, and those before it are there."""
+        """Add documents; a taken id with other contents is an error, raised after earlier documents are added."""
         self._upload("add", docs, progress)
 
     def replace(self, docs: Docs, progress: Progress | None = None) -> None:
-        """Add documents in the place of those with the same ids, where there are any."""
+        """Add documents, in place of documents with the same ids."""
         self._upload("replace", docs, progress)
 
     def remove(self, doc_ids: Iterable[str]) -> None:
-        """Remove documents; an id that is not there is refused, and then none is removed."""
+        """Remove documents; if an id is missing, raise an error and remove nothing."""
         listed = list(dict.fromkeys(listed_ids(doc_ids)))
         with self._writing() as engine:
             for page in pages(listed):
@@ -289,11 +288,11 @@ class EngineIndex(BaseIndex):
     def promote(
         self, model: TextModel | Weights, by: By = "hand", evidence: Evidence | None = None, over: str | None = None
     ) -> Promotion:
-        """Make a model over the same words the index's own; documents in the engine stay as they are.
+        """Make a model over the same words the model of the index; documents do not change.
 
         Parameters
         ----------
-        model, by, evidence, over : as `Index.promote` takes them
+        model, by, evidence, over : as in `Index.promote`
         """
         check_model(model, TextModel)
         assert isinstance(model, TextModel)
@@ -308,7 +307,7 @@ class EngineIndex(BaseIndex):
             return self._promoted(engine, model, name, digest, by, None, evidence)
 
     def take_back(self) -> Promotion:
-        """Undo the last promotion that counts."""
+        """Undo the last promotion."""
         with self._writing() as engine:
             last = last_to_undo(self._location.promotions)
             if last is None:
@@ -359,7 +358,7 @@ class EngineIndex(BaseIndex):
 
 
 class Upload:
-    """Writes documents in batches. Documents that the engine has already, letter by letter, are not sent again.
+    """Writes documents in batches, without documents already in the engine.
 
     ``kind`` is ``"build"``, ``"add"`` or ``"replace"``.
     """
@@ -370,7 +369,7 @@ class Upload:
         self.next_position = time.time_ns() // 1000
 
     def run(self, docs: Docs, written: set[str], progress: Progress | None) -> None:
-        """Write all documents, and note their ids."""
+        """Write all documents and record their ids."""
         entries = listed_one_by_one(docs)
         while block := next_documents(entries, _BATCH_DOCS, len(written)):
             ids = [doc_id for doc_id, _, _ in block]
@@ -411,7 +410,7 @@ class Upload:
 
 
 def _requests(documents: Sequence[EngineDocument]) -> Iterator[Sequence[EngineDocument]]:
-    """Split documents into requests that a server accepts: long texts fill a request early."""
+    """Split documents into requests of bounded size."""
     start, size = 0, 0
     for i, document in enumerate(documents):
         n_characters = len(document.text) + len(document.stored_fields)
@@ -425,7 +424,7 @@ def _requests(documents: Sequence[EngineDocument]) -> Iterator[Sequence[EngineDo
 
 
 def _digest_of(*parts: str) -> str:
-    """Hash of strings that differs wherever a string does."""
+    """Return a hash of strings."""
     digest = blake2b(digest_size=16)
     for part in parts:
         encoded = part.encode("utf-8")
@@ -458,7 +457,7 @@ def _location_or_none(folder: Path, kind: str) -> Location | None:
 
 
 def _prepare(folder: Path, kind: str) -> None:
-    """Make the folder, refusing a place that holds something else."""
+    """Make the folder; refuse a folder with other contents."""
     check_destination(folder, siblings=(MODELS,))
     if os.path.lexists(folder / MANIFEST_NAME):
         read_bundle(folder, kind=kind)  # a model, or another index, is not to be overwritten
@@ -489,7 +488,7 @@ def _commit(folder: Path, location: Location, kind: str) -> None:
 
 
 def _begin(folder: Path, location: Location, before: Location | None, engine: Engine, kind: str) -> Location:
-    """Go on with a build that was interrupted, or take the place of a collection that is this folder's own."""
+    """Continue an interrupted build, or replace the collection of this folder."""
     if before is not None and (before.url, before.collection) != (location.url, location.collection):
         raise BundleError(f"{folder} is an index in {before}; name that one to replace it, or another folder")
     owner = engine.owner()
@@ -514,7 +513,7 @@ def _begin(folder: Path, location: Location, before: Location | None, engine: En
 
 
 def _remove_unfinished(folder: Path) -> None:
-    """Remove what a refused build left, and the folder where nothing else is in it."""
+    """Remove the files of a refused build, and an empty folder."""
     for entry in os.listdir(folder / MODELS):
         shutil.rmtree(folder / MODELS / entry)
     for path in (folder / MODELS, folder):
@@ -523,7 +522,7 @@ def _remove_unfinished(folder: Path) -> None:
 
 
 def _check_owner(engine: Engine, location: Location) -> None:
-    """Refuse a collection that is not the one of this index."""
+    """Refuse the collection of another index."""
     owner = engine.owner()
     if owner is None:
         raise EngineError(f"{engine.where}, is not there")

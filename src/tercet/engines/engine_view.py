@@ -1,8 +1,8 @@
-"""Documents in an engine as a search sees them: the engine lists candidates, the model scores them here.
+"""Searches of documents in an engine: the engine lists candidates, the model scores candidates locally.
 
-Scores of candidates are those of an embedded `Index`, to the bit: rows are made of the texts that the engine keeps,
-and memory is added to documents that have past queries. The engine also lists the documents to which memory adds most,
-so a remembered document needs no word of the query.
+Scores are equal to the bit to an embedded `Index`: rows are made from the texts in the engine, and memory is added to
+documents with past queries. The engine also lists the documents with the largest amounts of memory, so a remembered
+document needs no word of the query.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Row = tuple[NDArray[np.int32], NDArray[np.float32]]
 
 
 class DocumentCache:
-    """Documents that were scored last, by position, each with its row; threads share the cache."""
+    """Cache of scored documents by position, each with its row; shared by threads."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[int, tuple[EngineDocument, Row]] = OrderedDict()
@@ -52,14 +52,14 @@ class DocumentCache:
         self._lock = threading.Lock()
 
     def documents(self, engine: Engine, listed: Sequence[ListedDocument]) -> list[EngineDocument]:
-        """Return candidates with their texts, in any order; documents that are not in the cache are read."""
+        """Return listed documents with their texts, in any order; missing documents are read."""
         with self._lock:
             known = [self._entries[each.position][0] for each in listed if each.position in self._entries]
             missing = [each.doc_id for each in listed if each.position not in self._entries]
         return known + [document for page in pages(missing) for document in engine.fetch(page)]
 
     def rows(self, documents: Sequence[EngineDocument], model: TextModel) -> list[Row]:
-        """Return the row of each document; the rows of new documents are made together."""
+        """Return the row of each document; new rows are made together."""
         positions = [document.position for document in documents]
         with self._lock:
             rows = {position: self._entries[position][1] for position in positions if position in self._entries}
@@ -87,10 +87,10 @@ class DocumentCache:
 
 @dataclass(frozen=True, eq=False)
 class EngineView:
-    """A collection and a model; the row of a document is its position.
+    """Collection and model; the row of a document is its position.
 
-    ``documents`` are the ones that a search has read. Hits keep the view of their search, so texts and reasons of a
-    hit are those of the document that was scored.
+    ``documents`` are the documents of a search. Hits keep the view of their search, so texts and reasons belong to the
+    scored version of a document.
     """
 
     engine: Engine
@@ -112,7 +112,7 @@ class EngineView:
         return self.engine.count()
 
     def find(self, doc_id: str) -> int | None:
-        """Read a document and return its row; None where it is not there."""
+        """Read a document and return its row, or None."""
         found = self.engine.fetch([doc_id])
         self._remember(found)
         return found[0].position if found else None
@@ -166,9 +166,9 @@ class EngineView:
     # -- search -------------------------------------------------------------------------------------------------
 
     def best(self, Q: Matrix | QueryRow, queries: ExpandedQueries, k: int, max_terms: int | None) -> list[Best]:
-        """Rows and exact scores of the k best candidates of each query, best first, ties by lower row.
+        """Return rows and exact scores of the k best candidates of each query, best first, ties by lower row.
 
-        The third value bounds by how much a document that is no candidate can be above the last hit: None for 0.
+        The third value bounds the lead of a missed document over the last hit: None for 0.
         """
         Q, answers = as_matrix(Q), []
         most = min(max_terms or self.engine.most_terms, self.engine.most_terms)
@@ -184,7 +184,7 @@ class EngineView:
         return answers
 
     def _best_of(self, scored: QueryScores, query: CandidateQuery, found: Listing, k: int) -> Best:
-        """The k best of the documents that the engine lists."""
+        """Return the k best listed documents."""
         documents = {document.position: document for document in self.cache.documents(self.engine, found.listed)}
         rows = np.array(list(documents), dtype=np.int64)
         scores = scored(list(documents.values())) if documents else np.empty(0)
@@ -213,15 +213,15 @@ class EngineView:
 
     @cached_property
     def unseen(self) -> Part | None:
-        """The part of W for documents without past queries; None where memory gives them no weight."""
+        """Part of W for documents without past queries, or None."""
         memory = self.model.memory
         return None if memory is None or not memory.settings.unseen else memory.unseen_part(self.scorer.n_terms)
 
 
 class QueryScores:
-    """Scores of documents for one query: W, and memory where a document has past queries.
+    """Scores of documents for one query: W, and memory for documents with past queries.
 
-    ``weights`` are those of candidates: W with the part for documents without past queries.
+    ``weights`` for candidates are W with the part for documents without past queries.
     """
 
     def __init__(self, view: EngineView, q: sparse.csr_array, query: ExpandedQueries) -> None:
@@ -250,7 +250,7 @@ class QueryScores:
         return scores
 
     def candidate_query(self, most: int) -> CandidateQuery:
-        """Expand the query to at most so many words, those that can count most, and name the remembered documents."""
+        """Expand the query to the strongest words, and name the remembered documents."""
         model, engine = self.view.model, self.view.engine
         expanded = self.weights.expand(self.q)
         terms, values = expanded.indices.astype(np.int64), expanded.data.astype(np.float32)
@@ -271,7 +271,7 @@ class QueryScores:
         return CandidateQuery(terms, values, words, tuple(remembered), is_complete)
 
     def largest_amount(self, listed: Collection[str]) -> float:
-        """Largest amount that memory adds to a document that is not listed."""
+        """Return the largest amount of memory for a document outside the list."""
         if self.memory is None:
             return 0.0
         others = (amount for column, amount in self.amounts.items() if self.memory.doc_ids[column] not in listed)
@@ -279,7 +279,7 @@ class QueryScores:
 
 
 def check_documents(engine: Engine, documents: Sequence[EngineDocument]) -> None:
-    """Refuse documents that an engine cannot hold."""
+    """Refuse documents beyond an engine's limits."""
     for document in documents:
         if document.terms.size > engine.most_terms:
             raise InputError(

@@ -1,4 +1,4 @@
-"""Linear models of features as Solr's and Elasticsearch's learning-to-rank plugins read them: features and weights."""
+"""Linear models of features for the learning-to-rank plugins of Solr and Elasticsearch."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _NO_FIELD_NAME = re.compile(r"\W+", re.ASCII)
 
 @dataclass(frozen=True)
 class LinearExport:
-    """The two JSON values that an engine is given, and where: ``features`` first, then ``model``.
+    """The two JSON values for an engine: ``features`` first, then ``model``.
 
     Attributes
     ----------
-    features, model : as the engine's documentation has them
-    fields : feature -> the field of a document that its value is taken from
-    n_left_out : features without a weight, which are not written
+    features, model : JSON as in the engine's documentation
+    fields : feature -> field of a document with the feature's value
+    n_left_out : number of features without a weight
 
     Examples
     --------
@@ -47,20 +47,20 @@ class LinearExport:
 
 
 def linear_export(model: FeatureModel, *, engine: Engine = "solr", name: str = "tercet") -> LinearExport:
-    """A linear model as features and weights.
+    """Write a linear model as features and weights.
 
     Parameters
     ----------
-    model : one whose ranker has weights of features; a kernel has none that an engine could hold
-    engine : "solr", or "elasticsearch", which is OpenSearch's form, too
-    name : of the model, of Solr's feature store and of Elasticsearch's feature set
+    model : model with weights of features; kernels are refused
+    engine : "solr", or "elasticsearch", also for OpenSearch
+    name : name of the model, of Solr's feature store and of Elasticsearch's feature set
 
     Notes
     -----
-    A model knows what its features are called, not how an engine computes them. Each is written as the value of the
-    document's field of that name, with _ for what is no letter of ASCII, digit or _; where two would be the same, the
-    second has its feature's number behind it. A feature that is a query, such as a BM25 score, is to be put in its
-    place by hand. Weights are for features as the model was given them. Engines sum up in single precision.
+    A model knows the names of features, but not their computation in an engine. Each feature is the value of the
+    document's field with the same name: other characters than ASCII letters, digits and _ become _, and a second equal
+    name ends with the number of the feature. Replace a feature computed by a query, such as a BM25 score, by hand.
+    Weights are for features in the scale of the training data. Engines add in single precision.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def linear_export(model: FeatureModel, *, engine: Engine = "solr", name: str = "
 
 
 def _field_names(names: Sequence[str], numbers: Sequence[int]) -> list[str]:
-    """A field for each feature, none for two of them: names may differ in letters that no field's name has."""
+    """Return a different field name for each feature."""
     fields: dict[str, None] = {}
     for name, number in zip(names, numbers, strict=True):
         field = _NO_FIELD_NAME.sub("_", name).strip("_") or "field"

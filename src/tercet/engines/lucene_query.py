@@ -1,8 +1,8 @@
 """Queries, settings and past queries for OpenSearch, Elasticsearch and Solr, without a plugin.
 
-`index_settings` makes an engine tokenize as the model does. `search_body` writes a query: the text alone, with the
-past queries of documents as a second field, or as the weighted words that the model makes of it. `memory_updates`
-fills the field of past queries.
+`index_settings` describes an index with the tokens of the model. `search_body` writes a query: the text alone, with the
+past queries of documents as a second field, or the weighted words of the expanded query. `memory_updates` fills the
+field of past queries.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def search_body(
 
     Parameters
     ----------
-    model : a text model
+    model : text model
     query : text of the query
     form : ``"bm25"``: the words of the query. ``"memory"``: also in the past queries of documents. ``"words"``: the
-        weighted words that the model makes of the query, and past queries where the model has memory
+        weighted words of the expanded query, and past queries of a model with memory
     size : number of documents
-    text_field, memory_field : fields, as `index_settings` describes them
+    text_field, memory_field : fields of `index_settings`
     max_clauses : largest number of weighted words
 
     Examples
@@ -96,9 +96,9 @@ def search_body(
 
 
 def query_string(model: TextModel, query: str, *, field: str = TEXT_FIELD, max_clauses: int = MOST_CLAUSES) -> str:
-    """Write the weighted words that the model makes of a query in the query syntax of Lucene and Solr.
+    """Write the weighted words of the expanded query in the query syntax of Lucene and Solr.
 
-    Words with negative weights are left out, and so is memory.
+    Words with negative weights and memory are left out.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def query_string(model: TextModel, query: str, *, field: str = TEXT_FIELD, max_c
 
 
 def _quoted(word: str) -> str:
-    """Quote a word that the query syntax could read as an operator."""
+    """Quote a word unless the word is plain."""
     if _BARE_WORD.fullmatch(word) and word not in ("AND", "OR", "NOT", "TO"):
         return word
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -132,7 +132,7 @@ def term_clauses(field: str, words: tuple[tuple[str, float], ...]) -> list[dict[
 def memory_clauses(
     model: TextModel, memory: Memory, query: str, text_field: str, memory_field: str
 ) -> list[dict[str, Any]]:
-    """Clauses of memory: past queries, and an extra weight on matching words for documents that have none."""
+    """Return clauses of memory: past queries, and an extra weight for documents without past queries."""
     clauses: list[dict[str, Any]] = [{"match": {memory_field: {"query": query, "boost": memory_boost(model)}}}]
     if memory.settings.unseen:
         extra = {"query": query, "boost": memory.settings.unseen / own_weight(model)}
@@ -161,10 +161,10 @@ def boosted_words(
 
 
 def rarity_left_to_engine(vectorizer: Vectorizer) -> NDArray[np.float64]:
-    """For each word, the ratio of the model's weight of an occurrence to that of an engine with BM25.
+    """Return for each word the ratio of the model's weight of an occurrence to the weight in an engine with BM25.
 
-    BM25 divides idf between query and document: a document has ``idf^(1 - p)`` where the engine has ``idf``. Tf-idf
-    documents have all of it.
+    BM25 divides idf between query and document: ``idf^(1 - p)`` in a document, ``idf`` in an engine. Tf-idf documents
+    have the whole idf.
     """
     if vectorizer.weighting == "bm25":
         return vectorizer.idf_**-vectorizer.idf_power
@@ -213,10 +213,10 @@ def _engine_units(model: TextModel, Q: sparse.csr_array) -> NDArray[np.float64]:
 
 
 def memory_updates(model: TextModel) -> Iterator[tuple[str, str]]:
-    """Yield each document id with the words of the past queries that it answered.
+    """Yield each document id with the words of the document's past queries.
 
-    A document has at most 64 words, those with the largest product of number of queries and idf. A word stands as
-    often as queries have it, at most 8 times.
+    A document has at most 64 words, with the largest products of number of queries and idf. A word is repeated for each
+    query with the word, at most 8 times.
 
     Examples
     --------
@@ -249,7 +249,7 @@ def memory_updates(model: TextModel) -> Iterator[tuple[str, str]]:
 
 
 def _idf(vectorizer: Vectorizer, term: str) -> float:
-    """The idf of a word, or the largest one for a word that no document has."""
+    """Return the idf of a word, or the largest idf for an unknown word."""
     column = vectorizer.index_.get(term)
     return float(vectorizer.idf_.max(initial=1.0) if column is None else vectorizer.idf_[column])
 
@@ -280,12 +280,12 @@ def write_memory_updates(path: str | PathLike[str], model: TextModel, memory_fie
 def index_settings(
     model: TextModel, *, text_field: str = TEXT_FIELD, memory_field: str = MEMORY_FIELD
 ) -> dict[str, Any]:
-    """Settings and mappings of an index that tokenizes and weighs words as the model does.
+    """Return settings and mappings of an index with the tokens and word weights of a model.
 
     Raises
     ------
     InputError
-        Where the engine cannot tokenize as the model does: patterns of one's own, n-grams, other tokenizers.
+        For a tokenizer without equivalent in the engine: own patterns, n-grams, other tokenizers.
 
     Examples
     --------
@@ -327,7 +327,7 @@ def _analysis(analyze: Analyzer) -> dict[str, Any]:
 
 
 def check_columns(model: TextModel) -> None:
-    """Refuse a model that scores fields or numbers, for an engine that keeps words alone."""
+    """Refuse a model with fields or numbers: engines keep words alone."""
     if model.n_words is not None:
         others = "own vectors" if model.n_dims else "fields or numbers of documents"
         raise InputError(f"engines keep words alone, and the model has {others} besides; use an embedded index")

@@ -1,4 +1,4 @@
-"""Opening an index, wherever its documents are kept."""
+"""Open an index in a folder or in an engine."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def engine_index(name: str) -> type[EngineIndex]:
 def open_index(
     folder: str | PathLike[str], model: TextModel | Weights | None = None, verify: Verify = "open"
 ) -> BaseIndex:
-    """Read the index in a folder: an `Index`, or one whose documents are in another engine.
+    """Open an `Index`, or an index in another engine.
 
     Parameters
     ----------
-    folder : where it is
-    model : another model than the one it was made with; its documents must be cut and weighted the same way
-    verify : as for `Index.open`, of an index that is kept here
+    folder : folder of the index
+    model : other model over the same vocabulary
+    verify : as in `Index.open`, for an embedded index
 
     Examples
     --------

@@ -48,11 +48,10 @@ _KEPT_AS_THEY_ARE: Final = {
 class OpenSearchIndex(EngineIndex):
     """Documents in an OpenSearch cluster, see `EngineIndex`.
 
-    ``url`` may name several nodes, separated by commas; another node answers where one does not. The user and the
-    password of a cluster are in the variable OPENSEARCH_PASSWORD, as ``user:password``. Texts are in the field
-    ``text``, which any client of the cluster can search, see `search_body`.
+    ``url`` may name several nodes, separated by commas, for failover. Environment variable OPENSEARCH_PASSWORD holds
+    ``user:password``. Texts are in the field ``text``, for any client of the cluster, see `search_body`.
 
-    ``build`` also takes ``shards`` and ``replicas``, 1 and 0 unless they are given.
+    ``build`` also takes ``shards`` (default 1) and ``replicas`` (default 0).
 
     Examples
     --------
@@ -103,7 +102,7 @@ def _nodes(url: Any) -> list[str]:
 
 
 class OpenSearchEngine(Engine):
-    """A collection is an index of the cluster. Threads may share it."""
+    """Index of the cluster as a collection; shared by threads."""
 
     name = "OpenSearch"
     sums_products = False
@@ -192,7 +191,7 @@ class OpenSearchEngine(Engine):
         self._bulk(f"removing {len(lines)} documents", lines, 1)
 
     def _bulk(self, purpose: str, lines: list[Any], n_lines: int) -> None:
-        """Send actions of one or two lines each; an action on a document that is not there does nothing."""
+        """Send actions of one or two lines each; actions on missing documents do nothing."""
 
         def send() -> None:
             nonlocal lines
@@ -288,14 +287,14 @@ def _candidates(hits: list[Any], body: dict[str, Any]) -> Listing:
 
 
 def _key(doc_id: str) -> str:
-    """The document's own id, so that other clients find it; ids of more than 512 bytes are refused by the engine."""
+    """Return the document's own id, for other clients; refuse ids of more than 512 bytes."""
     if len(doc_id.encode("utf-8")) > 512:
         raise InputError(f"the id {doc_id[:80]!r}… has more than 512 bytes, which OpenSearch does not take")
     return doc_id
 
 
 def _reason(error: Any) -> str:
-    """The reason that the cluster gives, or the beginning of its answer."""
+    """Return the reason of the cluster, or the beginning of the response."""
     try:
         return str(error.info["error"]["reason"])
     except (TypeError, KeyError):

@@ -233,7 +233,7 @@ def _keys(doc_ids: Sequence[str]) -> list[str]:
 
 
 def _reason(content: bytes) -> str:
-    """The server's own sentence, or the beginning of its answer."""
+    """Return the reason of the server, or the beginning of the response."""
     try:
         return str(json.loads(content)["status"]["error"])
     except (ValueError, TypeError, KeyError):

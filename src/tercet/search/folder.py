@@ -167,7 +167,7 @@ def _settings(of: IndexSettings) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class _StoredFactors:
-    """What stands beside latent documents on disk: the digests of what they were made of, and their largest length."""
+    """Metadata of latent documents on disk: digests of their sources, and the largest length."""
 
     segment: str
     weights: str
@@ -209,7 +209,7 @@ class Folder:
         return committed is not None and any((each.name, each.digest) == of_segment for each in committed.segments)
 
     def consistently(self, read: Callable[[Committed], T]) -> T:
-        """What ``read(committed)`` gives, tried again where a writer took away what it was reading."""
+        """Return ``read(committed)``, repeated if a writer removes files meanwhile."""
         committed = self.committed()
         for _ in range(_OPEN_ATTEMPTS):
             try:
