@@ -64,7 +64,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "plain rate (Nonfea)": {"per_feature": False},
     "divided by pairs": {"normalise_pairs": True},
     "listnet": {"loss": "listnet"},
-    "pairs by ideal NDCG": {"weight_pairs": "ideal-ndcg"},
     "batches of 100 pairs": {"batch_size": 100},
 }
 

@@ -50,7 +50,6 @@ RULES = [
     {"per_feature": False, "epochs": 2},
     {"batch_size": 2, "epochs": 2},
     {"loss": "listnet"},
-    {"weight_pairs": "ndcg", "l1": 0.01},
     {"normalise_pairs": True, "l1": 0.01},
 ]
 

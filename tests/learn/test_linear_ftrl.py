@@ -36,9 +36,6 @@ SETTINGS = {
     "margin and rho": {"margin": 0.5, "rho": 0.2},
     "no rho": {"rho": 0.0},
     "no penalty": {"l1": 0.0},
-    "by NDCG": {"weight_pairs": "ndcg", "l1": 0.05},
-    "by NDCG, hinge": {"weight_pairs": "ndcg", "loss": "hinge", "l1": 0.05, "per_feature": False},
-    "by ideal NDCG": {"weight_pairs": "ideal-ndcg", "l1": 0.05, "normalise_pairs": True},
 }
 every_setting = pytest.mark.parametrize("params", SETTINGS.values(), ids=SETTINGS.keys())
 
@@ -197,14 +194,14 @@ def test_the_loss_it_tells_is_the_mean_of_those_met():
     assert made({"l1": 1e9, "batch_size": 3}).fit(X, y, qid=qid).loss_ == pytest.approx(np.mean(pairs))
 
 
-@pytest.mark.parametrize("params", [{}, {"weight_pairs": "ndcg"}, {"batch_size": 3}, {"loss": "listnet"}], ids=str)
+@pytest.mark.parametrize("params", [{}, {"batch_size": 3}, {"loss": "listnet"}], ids=str)
 def test_weights_beyond_all_numbers_are_told(params):
     X, y, qid = made_rows(1)
     with pytest.raises(DivergedError, match="needs smaller steps"):
         made({"l1": 0.0, "rate": 1e300, "per_feature": False, "epochs": 5, **params}).fit(X * 1e100, y, qid=qid)
 
 
-@pytest.mark.parametrize("params", [{}, {"weight_pairs": "ndcg"}, {"batch_size": 3}], ids=str)
+@pytest.mark.parametrize("params", [{}, {"batch_size": 3}], ids=str)
 def test_scores_beyond_all_numbers_are_told_though_the_weights_are_finite(params):
     X = np.array([[1.0, 1.0], [0.0, 0.0], [1.7e308, -1.7e308], [1.7e308, -1.7e308]])
     ranker = FTRLRanker(l1=0.0, rate=2.0, rho=0.0, **params).fit(X[:2], [1, 0], qid=[7, 7])
@@ -225,9 +222,6 @@ def test_scores_beyond_all_numbers_are_told_though_the_weights_are_finite(params
         ({"margin": 0.0}, "'margin' parameter"),
         ({"loss": "listnet", "batch_size": 5}, "loss='listnet' looks at whole lists"),
         ({"loss": "listnet", "normalise_pairs": True}, "loss='listnet' looks at whole lists"),
-        ({"loss": "listnet", "weight_pairs": "ndcg"}, "loss='listnet' looks at whole lists"),
-        ({"weight_pairs": "map"}, "'weight_pairs' parameter"),
-        ({"weight_pairs": "ndcg", "batch_size": 5}, "looks at whole rankings; leave batch_size=None"),
     ],
 )
 def test_wrong_parameters_are_refused(params, message):

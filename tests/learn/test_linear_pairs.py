@@ -11,12 +11,9 @@ from scipy.optimize import check_grad
 import oracles
 from tercet.errors import InputError
 from tercet.kernels.pairs import (
-    BY_BEST_ORDER,
-    BY_PRESENT_ORDER,
     hinge_slopes,
     listnet_slopes,
     pair_curvature,
-    weighted_slopes,
 )
 from tercet.learn.linear.queries import Queries
 
@@ -115,56 +112,6 @@ def test_listnet_takes_scores_of_any_size():
     slopes = np.empty(2)
     assert listnet_slopes(np.array([5000.0, -5000.0]), np.array([0.0, 3000.0]), slopes) == pytest.approx(10000.0)
     np.testing.assert_allclose(slopes, [1.0, -1.0])
-
-
-# -- pairs by their change in nDCG -----------------------------------------------------------------------------------
-
-
-@st.composite
-def graded_query(draw, most):
-    """Two grades or more; few different scores, so that many tie."""
-    n = draw(st.integers(2, most))
-    scores = np.array(draw(st.lists(st.integers(-4, 4).map(lambda v: v / 4), min_size=n, max_size=n)))
-    grades = np.array(draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)), dtype=np.int32)
-    grades[:2] = 0, 2
-    return scores, grades
-
-
-@settings(max_examples=50)
-@given(query=graded_query(15), margin=st.sampled_from([0.5, 1.0]), power=st.sampled_from([1, 2]), ideal=st.booleans())
-def test_pairs_count_by_their_change_in_ndcg(query, margin, power, ideal):
-    scores, grades = query
-    slopes = np.full(len(scores), np.nan)
-    value = weighted_slopes(scores, grades, margin, power + (BY_BEST_ORDER if ideal else BY_PRESENT_ORDER), slopes)
-    wanted, wanted_slopes = oracles.ndcg_pair_loss(scores, grades, margin, power, ideal)
-    assert value == pytest.approx(wanted)
-    np.testing.assert_allclose(slopes, wanted_slopes, atol=1e-12)
-
-
-@settings(max_examples=30)
-@given(seed=st.integers(0, 10**6))
-def test_the_weight_of_a_pair_is_what_ndcg_loses(seed):
-    rng = np.random.default_rng(seed)
-    scores, grades = rng.permutation(6) / 10.0, np.array([0, 1, 2, 0, 1, 3], dtype=np.int32)
-    order = np.argsort(-scores)
-    total = 0.0
-    for better, worse in oracles.query_pairs(grades):
-        changed = order.copy()
-        changed[[list(order).index(better), list(order).index(worse)]] = worse, better
-        total += abs(oracles.ndcg(order, grades) - oracles.ndcg(changed, grades)) * (1 - scores[better] + scores[worse])
-    assert weighted_slopes(scores, grades, 1.0, 1 + BY_PRESENT_ORDER, np.empty(6)) == pytest.approx(total)
-
-
-@settings(max_examples=30)
-@given(query=graded_query(20), seed=st.integers(0, 10**6), ideal=st.booleans())
-def test_the_order_of_the_rows_does_not_matter(query, seed, ideal):
-    scores, grades = query
-    kind = 2 + (BY_BEST_ORDER if ideal else BY_PRESENT_ORDER)
-    mixed = np.random.default_rng(seed).permutation(len(scores))
-    slopes, other = np.empty((2, len(scores)))
-    weighted_slopes(scores, grades, 1.0, kind, slopes)
-    weighted_slopes(scores[mixed], grades[mixed], 1.0, kind, other)
-    np.testing.assert_allclose(other, slopes[mixed], atol=1e-12)
 
 
 # -- grouping rows by query -----------------------------------------------------------------------------------------

@@ -311,58 +311,9 @@ def test_a_path_where_nothing_can_be_learned_uses_nothing():
         assert not l1_path(np.ones((len(y), 3)), y, qid, ranker=ranker, n_l1s=3).coefs.any()
 
 
-def path_of(coefs) -> L1Path:
-    coefs = np.array(coefs, dtype=float)
-    return L1Path(np.arange(len(coefs), 0, -1.0), coefs, tuple(FTRLRanker() for _ in coefs))
-
-
-def test_the_best_is_the_sparser_of_equals():
-    path = path_of([[0, 0], [1, 1], [1, 0], [1, 1]])
-    assert path.best([0.1, 0.5, 0.5, 0.4]) == 2
-    assert path.best([0.1, 0.6, 0.5, 0.4]) == 1
-    assert path.n_used.tolist() == [0, 2, 1, 2]
-    assert path.density.tolist() == [0, 1, 0.5, 1]
-
-
-def test_the_sparsest_within_one_standard_error():
-    path = path_of([[0, 0, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]])
-    queries = np.array([0.0, 0.2, 0.4, 0.6])  # their standard error is 0.129
-    values = np.stack([queries - 0.2, queries - 0.12, queries - 0.05, queries])
-    assert path.sparsest(values) == 1
-    assert path.sparsest(values, n_errors=0.5) == 2
-    assert path.sparsest(values, n_errors=0) == 3
-    # Every query is worse by the same amount, so the difference has no error at all.
-    assert path.sparsest(values, paired=True) == 3
-    values[1] += [0.3, -0.1, 0.2, 0.0]
-    assert path.sparsest(values, paired=True) == 1
-    # Of two that are as sparse, the better one.
-    assert (
-        path_of([[0, 0], [1, 0], [0, 1], [1, 1]]).sparsest(np.stack([queries - each for each in (1, 0.1, 0, 0)])) == 2
-    )
-
-
-def test_a_callable_gives_the_values():
-    X, y, qid = made_rows()
-    path = l1_path(X, y, qid, n_l1s=6)
-
-    def order_by_query(ranker):
-        scores = ranker.predict(X)
-        return [share_in_order(scores[qid == q], y[qid == q], qid[qid == q]) for q in range(8)]
-
-    values = path.values(order_by_query)
-    assert values.shape == (6, 8)
-    assert path.best(order_by_query) == path.best(values) == path.best(values.mean(axis=1))
-    chosen = path.sparsest(order_by_query)
-    assert path.n_used[chosen] <= path.n_used[path.best(values)]
-    assert values[chosen].mean() > 0.8
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda path: path.best([1.0]), "expected one row for each of 2 penalties"),
-        (lambda path: path.best([1.0, np.nan]), r"values\[1, 0\] is nan"),
-        (lambda path: path.sparsest([1.0, 2.0]), "two or more queries"),
         (lambda path: path.predict(np.ones((3, 5))), "the path has 2 features"),
         (lambda path: l1_path(np.ones((2, 1)), [0, 1], [7, 7], l1s=[]), "one or more finite numbers"),
         (lambda path: l1_path(np.ones((2, 1)), [0, 1], [7, 7], l1s=[1.0, -1.0]), "one or more finite numbers"),
@@ -380,7 +331,7 @@ def test_a_callable_gives_the_values():
 )
 def test_what_is_no_path_is_refused(call, message):
     with pytest.raises(InputError, match=message):
-        call(path_of([[0, 0], [1, 0]]))
+        call(L1Path(np.array([2.0, 1.0]), np.array([[0.0, 0.0], [1.0, 0.0]]), ()))
 
 
 # -- penalties and units by default ---------------------------------------------------------------------------------

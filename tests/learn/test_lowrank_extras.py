@@ -190,13 +190,9 @@ def test_latent_vectors_of_all_documents_or_of_a_chunk_give_the_same_bits(option
 def test_given_weights_that_are_tied_or_learn_documents_can_be_gone_on_from():
     Q, D, prefs = made_data(3)
     tied = tc.LowRankRanker(n_components=4, tied=True).fit(Q, prefs, D).weights_
-    ranker = tc.LowRankRanker.from_weights(tied, learn_documents=False, rate=1.0)
-    np.testing.assert_allclose(ranker.score_matrix(Q, D), tied.score(Q, D), atol=1e-5)
-    weights = ranker.partial_fit(Q, prefs, D).weights_
+    weights = tc.LowRankRanker(n_components=4, learn_documents=False, rate=1.0).fit(Q, prefs, D, start=tied).weights_
     np.testing.assert_array_equal(weights.doc_factors, tied.doc_factors)
     assert np.abs(weights.query_factors - tied.query_factors).max() > 0.01
-    again = tc.LowRankRanker(n_components=4, learn_documents=False, rate=1.0).fit(Q, prefs, D, start=tied)
-    assert same_bits(again.weights_, weights)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-import weakref
 
 import numpy as np
 import pytest
@@ -13,10 +12,9 @@ from scipy import sparse
 from sklearn.base import clone
 
 from oracles import disagreement_error, query_laplacian
-from tercet.data.letor_folds import query_folds
 from tercet.errors import InputError, ParameterError
 from tercet.learn.linear import FTRLRanker
-from tercet.learn.rls import RankRLS, RLSPath, RLSRegressor, choose_rls, choosing, kernels, solving
+from tercet.learn.rls import RankRLS, RLSRegressor, choose_rls, kernels, solving
 from tercet.learn.rls.kernels import KernelColumns
 
 L2S = [1e-3, 0.1, 2.0, 50.0]
@@ -82,23 +80,6 @@ def test_leaving_a_query_out_is_fitting_without_it(cls, params, seed):
         for query in np.unique(qid):
             expected = without(cls, params, ranker, X, y, qid, qid == query, l2)
             np.testing.assert_allclose(found[qid == query, j], expected, atol=1e-6 * max(1.0, np.abs(expected).max()))
-
-
-@every_way
-@either
-def test_folds_are_queries_left_out_together(cls, params):
-    X, y, qid = made_rows(1)
-    ranker = cls(**params, random_state=3).fit(X, y, qid=qid)
-    found = ranker.cross_validated(L2S, folds=3)
-    numbers = ranker._training.query
-    fold = np.empty(45, dtype=int)
-    for number, (_, rows) in enumerate(query_folds(numbers, 3, 3)):
-        fold[rows] = number
-    np.testing.assert_allclose(ranker.cross_validated(L2S, folds=fold), found, atol=1e-12)
-    for j, l2 in enumerate(L2S):
-        for number in range(3):
-            expected = without(cls, params, ranker, X, y, qid, fold == number, l2)
-            np.testing.assert_allclose(found[fold == number, j], expected, atol=1e-6 * max(1.0, np.abs(expected).max()))
 
 
 def test_a_regression_without_queries_leaves_out_one_row_after_another():
@@ -196,30 +177,19 @@ def test_the_decomposition_is_made_once_and_not_by_fit(monkeypatch):
     assert len(calls) == made  # the rows' kernel is not made again
 
 
-def test_the_best_of_a_path_is_the_strongest_of_equals():
-    path = RLSPath(np.array([0.1, 1.0, 10.0]), np.zeros((3, 2)), None, None)
-    assert path.best([0.3, 0.2, 0.2]) == 2
-    assert path.best([[0.3, 0.1], [0.1, 0.2], [0.4, 0.0]]) == 1
-    with pytest.raises(InputError, match="expected 3 finite numbers"):
-        path.best([1.0, 2.0])
-    with pytest.raises(InputError, match="no l2 number 3"):
-        path.ranker(3)
-
-
 # -- the grid -------------------------------------------------------------------------------------------------------
 
 
 @either
-@pytest.mark.parametrize("folds", [None, 3])
-def test_the_grid_is_each_setting_by_itself(cls, folds):
+def test_the_grid_is_each_setting_by_itself(cls):
     X, y, qid = made_rows(8)
     pattern = cls(kernel="gaussian", n_basis=10)
-    grid = choose_rls(X, y, qid, l2s=L2S, parameters={"gamma": [0.01, 0.5, 2.0]}, folds=folds, ranker=pattern)
+    grid = choose_rls(X, y, qid, l2s=L2S, parameters={"gamma": [0.01, 0.5, 2.0]}, ranker=pattern)
     assert grid.errors.shape == (3, 4, 7)
     assert [setting["gamma"] for setting in grid.settings] == [0.01, 0.5, 2.0]
     for i, setting in enumerate(grid.settings):
         alone = clone(pattern).set_params(**setting).fit(X, y, qid=qid)
-        scores = alone.leave_query_out(L2S) if folds is None else alone.cross_validated(L2S, folds)
+        scores = alone.leave_query_out(L2S)
         for j in range(4):
             expected = [disagreement_error(scores[qid == q, j], y[qid == q]) for q in dict.fromkeys(qid)]
             np.testing.assert_allclose(grid.errors[i, j], expected, atol=1e-12)
@@ -254,43 +224,22 @@ def test_the_grid_goes_over_the_basis():
     assert (grid.ranker.n_basis, grid.ranker.gamma) == (best["n_basis"], best["gamma"])
 
 
-def test_the_grid_keeps_what_is_shared_of_one_basis_at_a_time(monkeypatch):
-    X, y, qid = made_rows(9)
-    kept, alive = [], []
-
-    class Watched(kernels.Shared):
-        def columns(self, kernel, X, vectors):
-            made = super().columns(kernel, X, vectors)
-            if all(one() is not self._kept[0] for one in kept):
-                kept.append(weakref.ref(self._kept[0]))
-            alive.append(sum(one() is not None for one in kept))
-            return made
-
-    monkeypatch.setattr(choosing, "Shared", Watched)
-    parameters = {"gamma": [0.2, 1.0], "n_basis": [5, 8, 12]}  # the basis changes from setting to setting
-    choose_rls(X, y, qid, l2s=[1.0], parameters=parameters, ranker=RankRLS(kernel="gaussian"))
-    assert len(kept) == 3
-    assert alive == [1] * 6
-
-
 # -- a block of rows at a time --------------------------------------------------------------------------------------
 
 
 @either
 @pytest.mark.parametrize("gamma", [0.3, 1e-3], ids=["well conditioned", "nearly singular"])
-@pytest.mark.parametrize("folds", [None, 3])
-def test_the_size_of_blocks_changes_nothing_of_what_is_left_out(cls, gamma, folds, monkeypatch):
+def test_the_size_of_blocks_changes_nothing_of_what_is_left_out(cls, gamma, monkeypatch):
     X, y, qid = made_rows(10, n=300, n_queries=40)
     grids = []
     for size in (solving.BYTES_AT_ONCE, 8 * 12 * 64, 1):  # all rows, some 64, 64 at least
         with monkeypatch.context() as patch:
             patch.setattr(solving, "BYTES_AT_ONCE", size)
-            patch.setattr(kernels, "KEPT_AT_MOST", 0 if size == 1 else 2**28)
             ranker = cls(kernel="gaussian", gamma=gamma, n_basis=12).fit(X, y, qid=qid)
-            found = ranker.leave_query_out(L2S) if folds is None else ranker.cross_validated(L2S, folds)
+            found = ranker.leave_query_out(L2S)
             pattern = cls(kernel="gaussian", n_basis=12)
             parameters = {"gamma": [gamma, 2 * gamma]}
-            grids.append((found, choose_rls(X, y, qid, l2s=L2S, parameters=parameters, folds=folds, ranker=pattern)))
+            grids.append((found, choose_rls(X, y, qid, l2s=L2S, parameters=parameters, ranker=pattern)))
     for found, grid in grids[1:]:
         np.testing.assert_allclose(found, grids[0][0], atol=1e-6 * np.abs(found).max())
         np.testing.assert_allclose(grid.means, grids[0][1].means, atol=1e-3)
@@ -328,13 +277,6 @@ def test_memory_does_not_go_with_rows_times_basis_vectors(monkeypatch):
         (lambda ranker: ranker.path([[1.0], [1.0, 2.0]]), "l2s must be real numbers; got rows of different lengths"),
         (lambda ranker: ranker.path([1.0]).ranker(0.5), "there is no l2 number 0.5"),
         (lambda ranker: ranker.path([1.0]).ranker("0"), "there is no l2 number '0'"),
-        (lambda ranker: ranker.path([1.0]).best(["low"]), "errors must be real numbers"),
-        (lambda ranker: ranker.cross_validated([1.0], folds="3"), "from 2 to the 7 queries"),
-        (lambda ranker: ranker.cross_validated([1.0], folds=[[0], [0, 1]]), "a whole number for each of 45 rows"),
-        (lambda ranker: ranker.cross_validated([1.0], folds=1), "from 2 to the 7 queries"),
-        (lambda ranker: ranker.cross_validated([1.0], folds=[0, 1]), "a whole number for each of 45 rows"),
-        (lambda ranker: ranker.cross_validated([1.0], folds=np.arange(45)), "a query must be in one fold"),
-        (lambda ranker: ranker.cross_validated([1.0], folds=np.zeros(45, int)), "one query, or fold, only"),
     ],
 )
 def test_wrong_questions_are_named(ask, message):

@@ -45,7 +45,6 @@ def ftrl(
     batch_size=None,
     per_pair=False,
     epochs=1,
-    weight_pairs=None,
 ):
     """Cheng et al. 2018, equation 6 with Algorithm 2 as Theorem 3.1 needs it; all features at every step."""
     d = X.shape[1]
@@ -59,9 +58,6 @@ def ftrl(
                 scores = X[rows] @ w
                 if loss == "listnet":
                     _, slopes = listnet_loss(scores, y[rows])
-                elif weight_pairs:
-                    power, ideal = {"hinge": 1, "hinge2": 2}[loss], weight_pairs == "ideal-ndcg"
-                    _, slopes = ndcg_pair_loss(scores, y[rows], margin, power, ideal)
                 else:
                     _, slopes = pair_loss(scores, batch, margin, {"hinge": 1, "hinge2": 2}[loss])
                 g = X[rows].T @ slopes / (len(pairs) if per_pair else 1)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.kernels.compiler import helper, kernel
-from tercet.kernels.pairs import HINGE, LISTNET, hinge_slopes, listnet_slopes, weighted_slopes
+from tercet.kernels.pairs import HINGE, LISTNET, hinge_slopes, listnet_slopes
 
 _FIRST = np.int64(0)  # a literal 0 would be compiled for by itself
 
@@ -42,13 +42,12 @@ class Paths(NamedTuple):
     sparse: bool | None
     batches: bool | None
     lists: bool | None
-    weighted: bool | None
 
     @classmethod
     def from_features(cls, X: Features, losses: Losses) -> Paths:
         """Return the branches for these features and losses."""
-        lists, weighted = losses.loss == LISTNET, losses.loss > LISTNET
-        return cls(*(way or None for way in (not X.is_dense, losses.batch_size > 0, lists, weighted)))
+        branches = not X.is_dense, losses.batch_size > 0, losses.loss == LISTNET
+        return cls(*(branch or None for branch in branches))
 
 
 class PassBuffers(NamedTuple):
@@ -206,11 +205,11 @@ def score_docs(X, rows, docs, w, scores, sparse):
 
 
 @kernel
-def ftrl_pass(X, sequence, queries, losses, rules, sums, step, buffers, sparse, batches, lists, weighted):
+def ftrl_pass(X, sequence, queries, losses, rules, sums, step, buffers, sparse, batches, lists):
     """Take one pass over the queries ``sequence`` (n,), a step per batch; return steps, loss and largest |z|.
 
     X is `Features`, ``queries`` are `QueryDocs` and ``buffers`` is `PassBuffers`; ``sums`` are changed in place, and
-    ``step`` is the number of earlier steps. The last four are `Paths`.
+    ``step`` is the number of earlier steps. The last three are `Paths`.
     """
     dense, indptr, indices, data, _ = X
     rows, starts, grades, labels, n_grades, n_pairs = queries
@@ -237,8 +236,6 @@ def ftrl_pass(X, sequence, queries, losses, rules, sums, step, buffers, sparse, 
                 total += scale * batch_slopes(scores[:n], grade, better, worse, n_here, margin, loss, slopes[:n])
             elif lists is not None:
                 total += listnet_slopes(scores[:n], labels[start:stop], slopes[:n])
-            elif weighted is not None:
-                total += scale * weighted_slopes(scores[:n], grade, margin, loss, slopes[:n])
             else:
                 total += scale * hinge_slopes(scores[:n], grade, n_grades[q], margin, loss, slopes[:n])
             step += 1

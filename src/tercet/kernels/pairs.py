@@ -13,14 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.kernels.compiler import helper, kernel
-from tercet.kernels.ndcg import ndcg_pair_slopes
 
 HINGE = 1  # the violation
 SQUARED_HINGE = 2  # its square
 LISTNET = 3  # cross entropy of the top-one probabilities
-# Added to one of the hinges: each pair counts by the change in NDCG were the two to change places in the ranking.
-BY_PRESENT_ORDER = 4  # that of the scores
-BY_BEST_ORDER = 8  # that of the grades
 SMALL_TREE = 9  # up to 8 grades
 
 
@@ -107,15 +103,6 @@ def slopes_within_margin(scores, lowest, grades, n_grades, margin, power, slopes
             # v² = v (margin - s_better + s_worse)
             loss += margin * as_better + score * (as_worse - as_better)
     return max(loss, 0.0)
-
-
-@kernel
-def weighted_slopes(scores, grades, margin, power, slopes):
-    """Like `hinge_slopes` for a power with BY_PRESENT_ORDER or BY_BEST_ORDER added; O(n²)."""
-    if scores.size == 0:
-        return 0.0
-    is_squared = power % BY_PRESENT_ORDER == SQUARED_HINGE
-    return ndcg_pair_slopes(scores, grades, margin, is_squared, power >= BY_BEST_ORDER, slopes)
 
 
 @kernel

@@ -336,39 +336,6 @@ class LowRankRanker(SgdRanker):
         )
         return self
 
-    @classmethod
-    def from_weights(cls, weights: Weights, **params: Any) -> Self:
-        """Make a fitted ranker with these weights, for ``partial_fit``; see the ``start`` of ``fit``.
-
-        Parameters
-        ----------
-        weights : with one low-rank part, such as the weights of an ``LSIRanker``
-        params : of the ranker; defaults of ``n_components``, ``diagonal``, ``normalise``, ``tied`` and
-            ``scale_documents`` come from the weights; ``learn_documents=False`` is untied
-
-        Examples
-        --------
-        >>> from scipy import sparse
-        >>> from tercet.learn import LSIRanker
-        >>> Q, D = sparse.csr_array([[1.0, 0.0], [0.0, 1.0]]), sparse.csr_array([[0.0, 0.0, 1.0], [1.0, 1.0, 0.0]])
-        >>> ranker = LowRankRanker.from_weights(LSIRanker(n_components=2).fit_parallel(Q, D).weights_, rate=0.001)
-        >>> ranker.rank(Q, D, 1)[0].ravel().tolist()
-        [0, 1]
-        """
-        given = GivenStart.from_weights(weights)
-        diagonal = None if given.diagonal is None else "learned" if given.learned_diagonal else "identity"
-        normalise = "latent" if given.cosine else None
-        tied = given.tied and params.get("learn_documents") is not False
-        stated = {"n_components": given.U.shape[1], "tied": tied, "scale_documents": given.scaled}
-        ranker = cls(**stated | {"diagonal": diagonal, "normalise": normalise} | params)
-        ranker._check_params()
-        ranker._state = ranker._state_of(given, weights.shape, None)
-        [part] = (part for part in weights.parts if isinstance(part, LowRank))
-        ranker._state.typical_length = part.typical_length
-        ranker.n_steps_ = 0
-        ranker.n_features_in_, ranker.n_doc_features_ = weights.shape
-        return ranker
-
     @property
     def _cosine(self) -> bool:
         return self.normalise == "latent" or self.start == "parallel"

@@ -393,20 +393,6 @@ class MultiTaskRanker(SgdRanker):
         together = TakingTurns(tasks, float(self.margin)) if len(tasks) > 1 else source
         return _placed(queries, n + m), _placed(docs, n + m) if self.shared == "both" else D, together
 
-    @classmethod
-    def from_weights(cls, weights: Weights, **params: Any) -> Self:
-        """Make a fitted ranker whose first task has these weights, for ``partial_fit``.
-
-        ``n_components`` and ``normalise`` come from the weights by default; see ``LowRankRanker.from_weights``.
-        """
-        given = GivenStart.from_weights(weights)
-        ranker = cls(**{"n_components": given.U.shape[1], "normalise": "latent" if given.cosine else None} | params)
-        ranker._check_params()
-        ranker._state = ranker._state_with(ranker._given_factors(given, weights.shape), given.cosine, None)
-        ranker.n_steps_ = 0
-        ranker.n_features_in_, ranker.n_doc_features_ = weights.shape
-        return ranker
-
     def _start(
         self, Q: sparse.csr_array, D: sparse.csr_array, translations: Any = None, given: Weights | None = None
     ) -> MultiTaskState:

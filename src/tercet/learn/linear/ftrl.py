@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from scipy import sparse
 from tercet.data.letor import LetorData
 from tercet.errors import InputError, MissingBundleError, ParameterError
 from tercet.kernels.ftrl import Features, Losses, PassBuffers, Paths, Rules, Sums, ftrl_pass
-from tercet.kernels.pairs import BY_BEST_ORDER, BY_PRESENT_ORDER, HINGE, LISTNET, SQUARED_HINGE
+from tercet.kernels.pairs import HINGE, LISTNET, SQUARED_HINGE
 from tercet.learn.base import Count, NotNegative, Positive, Seed
 from tercet.learn.linear.base import SparseLinearRanker, kernel_features
 from tercet.learn.linear.queries import Queries
@@ -30,7 +30,6 @@ from tercet.store.kinds import CHECKPOINT
 from tercet.store.schema import Bounds, Shape
 
 LOSSES = {"hinge": HINGE, "hinge2": SQUARED_HINGE, "listnet": LISTNET}
-PAIR_WEIGHTS = {None: 0, "ndcg": BY_PRESENT_ORDER, "ideal-ndcg": BY_BEST_ORDER}
 _NO_SLOPES = np.empty(0)
 
 
@@ -179,10 +178,6 @@ class FTRLRanker(SparseLinearRanker):
         probabilities of labels and scores
     normalise_pairs : divide the gradient of a query by its number of pairs, for equal weight of all queries
     margin : margin of the better document of a pair
-    weight_pairs : "ndcg" multiplies the loss of a pair by the change in its query's NDCG if the two documents changed
-        places in the present ranking, as LambdaRank does, or "ideal-ndcg" in the best ranking. Gains are 2^label - 1;
-        other labels than whole numbers from 0 to 31 count by their order in the query. A query of n documents then
-        costs n² and has no batches. These weights are far below 1: use a smaller ``l1``
     shuffle : take the queries in a random order, a new order each epoch, and with a ``batch_size`` their rows too
     random_state : seed of the order
     scale_features : learn from features divided by their mean range within a query, independent of units; ``coef_``
@@ -218,11 +213,11 @@ class FTRLRanker(SparseLinearRanker):
     loss: Literal["hinge", "hinge2", "listnet"] = "hinge2"
     normalise_pairs: bool = False
     margin: Positive = 1.0
-    weight_pairs: Literal["ndcg", "ideal-ndcg"] | None = None
     shuffle: bool = False
     random_state: Seed = 0
 
     _learns_in_rounds = True
+    _removed_parameters: ClassVar[dict[str, Any]] = {"weight_pairs": None}
     _state: FTRLState = field(init=False)
     l1_: float = field(init=False)
 
@@ -232,17 +227,11 @@ class FTRLRanker(SparseLinearRanker):
             for name, value, meant in (
                 ("batch_size", self.batch_size, None),
                 ("normalise_pairs", self.normalise_pairs, False),
-                ("weight_pairs", self.weight_pairs, None),
             ):
                 if value != meant:
                     raise ParameterError(
                         f"loss='listnet' looks at whole lists and has no pairs; leave {name}={meant!r}, got {value!r}"
                     )
-        if self.weight_pairs is not None and self.batch_size is not None:
-            raise ParameterError(
-                f"weight_pairs={self.weight_pairs!r} looks at whole rankings; leave batch_size=None, "
-                f"got {self.batch_size!r}"
-            )
 
     def _rules(self) -> Rules:
         return Rules(self.l1_, float(self.rate), float(self.rho), bool(self.per_feature))
@@ -313,9 +302,7 @@ class FTRLRanker(SparseLinearRanker):
         """Passes over the data; returns the largest |z| met."""
         rng = np.random.default_rng(self.random_state)
         state, features = self._state, kernel_features(X)
-        queries = queries.by_gain() if self.weight_pairs else queries
-        loss_kind = LOSSES[self.loss] + PAIR_WEIGHTS[self.weight_pairs]
-        losses = Losses(loss_kind, float(self.margin), int(self.batch_size or 0), bool(self.normalise_pairs))
+        losses = Losses(LOSSES[self.loss], float(self.margin), int(self.batch_size or 0), bool(self.normalise_pairs))
         order, loss, most = np.arange(len(queries)), 0.0, 0.0
         executor = current_executor()
         for _ in range(epochs):

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
-from tercet.choose import Trial, choose
 from tercet.errors import InputError
 from tercet.learn.linear.base import SparseLinearRanker, scores
 from tercet.learn.linear.ftrl import FTRLRanker
@@ -66,59 +65,6 @@ class L1Path:
         if features.ndim != 2 or features.shape[1] != self.coefs.shape[1]:
             raise InputError(f"X has shape {features.shape}, but the path has {self.coefs.shape[1]} features")
         return scores(features, self.coefs.T)
-
-    def values(self, validation: Callable[[SparseLinearRanker], ArrayLike]) -> NDArray[np.float64]:
-        """Return the value of ``validation`` for each ranker: a number (n,), or a number per query (n, n_queries)."""
-        return np.array([np.asarray(validation(ranker), dtype=np.float64) for ranker in self.rankers])
-
-    def best(self, values: ArrayLike | Callable[[SparseLinearRanker], ArrayLike]) -> int:
-        """Return the number of the ranker with the highest value, the sparser of equals.
-
-        Parameters
-        ----------
-        values : a validation measure of each ranker (n,), or of each ranker and query (n, n_queries); or a callable
-            from a ranker to its value or values
-        """
-        return choose(self._trials(values))
-
-    def sparsest(
-        self,
-        values: ArrayLike | Callable[[SparseLinearRanker], ArrayLike],
-        *,
-        n_errors: float = 1.0,
-        paired: bool = False,
-    ) -> int:
-        """Return the number of the sparsest ranker within one standard error of the best; of equally sparse rankers the
-        best.
-
-        Parameters
-        ----------
-        values : a validation measure of each ranker and query (n, n_queries), or a callable from a ranker to its values
-        n_errors : number of standard errors
-        paired : take the error of the difference to the best over the same queries; otherwise the error of the best's
-            mean, the usual rule and far wider if queries differ more than rankers
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> coefs = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 0.5]])
-        >>> path = L1Path(np.array([4.0, 2.0, 1.0]), coefs, ())
-        >>> path.sparsest([[0.1, 0.1, 0.2], [0.3, 0.5, 0.4], [0.2, 0.6, 0.43]])
-        1
-        """
-        return choose(self._trials(values), "sparsest", n_errors=n_errors, paired=paired)
-
-    def _trials(self, values: ArrayLike | Callable[[SparseLinearRanker], ArrayLike]) -> list[Trial]:
-        array = self.values(values) if callable(values) else np.asarray(values, dtype=np.float64)
-        table = array[:, None] if array.ndim == 1 else array
-        if table.ndim != 2 or len(table) != len(self) or not table.size:
-            raise InputError(f"values have shape {array.shape}; expected one row for each of {len(self)} penalties")
-        if not np.isfinite(table).all():
-            row, column = np.argwhere(~np.isfinite(table))[0]
-            raise InputError(f"values[{row}, {column}] is {table[row, column]}; every value must be finite")
-        return [
-            Trial({"l1": l1}, row, size) for l1, row, size in zip(self.l1s.tolist(), table, self.n_used, strict=True)
-        ]
 
 
 def l1_path(

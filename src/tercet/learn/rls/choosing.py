@@ -14,7 +14,7 @@ from tercet.choose import Trial, choose, settings_of
 from tercet.data.row_queries import query_numbers
 from tercet.errors import InputError, ParameterError
 from tercet.kernels.orders import disagreement, pair_counts
-from tercet.learn.rls.kernels import Matrix, Shared
+from tercet.learn.rls.kernels import Matrix
 from tercet.learn.rls.ranker import KernelLeastSquares, RankRLS, checked_l2s
 
 _PARAMETERS = ("gamma", "degree", "coef0", "n_basis")
@@ -67,7 +67,6 @@ def choose_rls(
     *,
     l2s: ArrayLike,
     parameters: Mapping[str, Sequence[Any]] | None = None,
-    folds: int | ArrayLike | None = None,
     ranker: KernelLeastSquares | None = None,
 ) -> RLSGrid:
     """Choose kernel parameters, the basis and l2 by the disagreement error of held-out queries.
@@ -77,7 +76,6 @@ def choose_rls(
     X, y, qid : as in ``RankRLS.fit``
     l2s : penalties to try
     parameters : values to try of ``gamma``, ``degree``, ``coef0`` and ``n_basis`` (numbers), in all combinations
-    folds : None leaves out one query after another, in closed form; or as in ``RankRLS.cross_validated``
     ranker : the other parameters; ``RankRLS()`` by default, and never changed
 
     Returns
@@ -87,8 +85,7 @@ def choose_rls(
     Notes
     -----
     Each setting needs one decomposition for all l2. Rows are read a block at a time, two or three times for a setting:
-    memory holds some n_basis × n_basis matrices, a block of rows and the scores (n_rows, n_l2s). Settings with the same
-    basis share squared distances or inner products of rows with the basis, up to 256 MiB.
+    memory holds some n_basis × n_basis matrices, a block of rows and the scores (n_rows, n_l2s).
 
     Examples
     --------
@@ -112,27 +109,16 @@ def choose_rls(
     if n_queries == len(labels):
         raise InputError("no query has two rows or more, so there are no pairs to choose by")
     errors: list[Any] = [None] * len(settings)
-    for positions in _by_basis(settings):
-        shared = Shared() if len(positions) > 1 else None  # of one basis at a time: each may take KEPT_AT_MOST
-        for position in positions:
-            candidate = clone(pattern).set_params(**settings[position])
-            candidate._check_params()
-            training = candidate._posed(rows, comparisons, queries, shared)
-            scores = candidate._held_out(training, candidate._fold_of(training, folds), penalties)
-            del training  # it holds what is shared, which the next basis has no need of
-            errors[position] = [disagreement(pair_counts(column, labels, query, n_queries)) for column in scores.T]
+    for position, setting in enumerate(settings):
+        candidate = clone(pattern).set_params(**setting)
+        candidate._check_params()
+        training = candidate._posed(rows, comparisons, queries)
+        scores = candidate._held_out(training, training.query, penalties)
+        errors[position] = [disagreement(pair_counts(column, labels, query, n_queries)) for column in scores.T]
     by_query = np.array(errors)
     setting_row, penalty_row = _best(by_query.mean(axis=2), penalties)
     chosen = clone(pattern).set_params(**settings[setting_row], l2=float(penalties[penalty_row]))
     return RLSGrid(settings, penalties, by_query, chosen.fit(X, y, qid=qid))
-
-
-def _by_basis(settings: Sequence[Mapping[str, Any]]) -> list[list[int]]:
-    """Group the numbers of settings with the same basis."""
-    groups: dict[Any, list[int]] = {}
-    for position, setting in enumerate(settings):
-        groups.setdefault(setting.get("n_basis"), []).append(position)
-    return list(groups.values())
 
 
 def _best(means: Matrix, l2s: NDArray[np.float64]) -> tuple[int, int]:

@@ -1,8 +1,5 @@
 """Kernels between rows of features, and columns of the kernel of the training rows with the basis.
 
-A kernel has two steps. The first, inner products or squared distances, is one matrix product and the same for all
-parameters of a kernel: a grid keeps the product. The second changes the numbers in place.
-
 `Columns` return the kernel a block of rows at a time: ``block(rows)`` is K[rows, R], a new array; ``gram()`` is
 K[R, R]; ``n_columns`` is the number of basis vectors. No array has the size of all rows by all basis vectors, except a
 given kernel matrix.
@@ -25,7 +22,6 @@ Matrix = NDArray[np.float64]
 Rows = NDArray[np.int64] | slice
 
 NAMES = ("linear", "gaussian", "polynomial", "cosine", "precomputed")
-KEPT_AT_MOST = 2**28  # bytes of what the kernels of a grid share
 _SMALLEST_ROOT = 1e-150  # what is smaller has a square that is rounded, or 0
 _NUMBERS_AT_ONCE = 2**16  # of a block, so that what is done to them in turn finds them in a cache
 
@@ -52,23 +48,18 @@ class Kernel:
     degree: int = 3
     coef0: float = 1.0
 
-    @property
-    def has_two_steps(self) -> bool:
-        """True if other parameters can reuse ``shared``."""
-        return self.name in ("gaussian", "polynomial")
-
     def between(self, A: Any, B: Any) -> Matrix:
         """The kernel of all rows of A with all rows of B, a new array (n_a, n_b)."""
         return Against(self, B)(A)
 
-    def finish(self, shared: Matrix) -> Matrix:
+    def finish(self, products: Matrix) -> Matrix:
         """Compute the kernel from inner products or distances, in place."""
         if self.name not in ("gaussian", "polynomial"):
-            return shared
-        rows = max(1, _NUMBERS_AT_ONCE // max(1, shared.shape[1]))
+            return products
+        rows = max(1, _NUMBERS_AT_ONCE // max(1, products.shape[1]))
         with np.errstate(over="ignore", invalid="ignore"):  # columns say which row it was
-            for start in range(0, len(shared), rows):
-                part = shared[start : start + rows]
+            for start in range(0, len(products), rows):
+                part = products[start : start + rows]
                 part *= self.gamma
                 if self.name == "gaussian":
                     np.minimum(part, 0.0, out=part)  # a distance that rounding made negative
@@ -76,7 +67,7 @@ class Kernel:
                 else:
                     part += self.coef0
                     np.power(part, self.degree, out=part)
-        return shared
+        return products
 
     def diagonal(self, X: Any) -> NDArray[np.float64]:
         """The kernel of each row with itself (n,)."""
@@ -107,9 +98,9 @@ class Against:
 
     def __call__(self, A: Any) -> Matrix:
         """The kernel of these rows with all of B."""
-        return self.kernel.finish(self.shared(A))
+        return self.kernel.finish(self.products(A))
 
-    def shared(self, A: Any) -> Matrix:
+    def products(self, A: Any) -> Matrix:
         """Inner products; for a Gaussian kernel, squared distances with a minus;"""
         if self.kernel.name == "cosine":
             A = unit_rows(A)
@@ -204,49 +195,6 @@ class KernelColumns(Columns):
         if self.kernel.name == "gaussian":
             np.fill_diagonal(gram, 1.0)
         return symmetric(gram)
-
-
-class SharedColumns(Columns):
-    """Columns from the inner products or distances of a kernel with other parameters.
-
-    Parameters
-    ----------
-    shared : (n_rows, n_basis)
-    gram : the same of the basis with itself
-    """
-
-    def __init__(self, kernel: Kernel, shared: Matrix, gram: Matrix) -> None:
-        self._kernel, self._shared, self._gram = kernel, shared, gram
-        self.n_columns = shared.shape[1]
-
-    def block(self, rows: Rows) -> Matrix:
-        return checked(self._kernel, self._kernel.finish(np.array(self._shared[rows], order="C")), rows)
-
-    def gram(self) -> Matrix:
-        gram = self._kernel.finish(self._gram.copy())
-        if self._kernel.name == "gaussian":
-            np.fill_diagonal(gram, 1.0)
-        return symmetric(gram)
-
-
-class Shared:
-    """Inner products or distances for all kernels of a grid with the same rows and basis.
-
-    Above ``KEPT_AT_MOST`` bytes each kernel computes its own, a block of rows at a time.
-    """
-
-    def __init__(self) -> None:
-        self._kept: tuple[Matrix, Matrix] | None = None
-
-    def columns(self, kernel: Kernel, X: Any, vectors: Any) -> Columns:
-        """Return columns from the stored products, if possible."""
-        if not kernel.has_two_steps or 8 * X.shape[0] * vectors.shape[0] > KEPT_AT_MOST:
-            return KernelColumns(kernel, X, vectors)
-        if self._kept is None:
-            against = Against(kernel, vectors)
-            shared = against.shared(X)
-            self._kept = shared, shared if vectors is X else against.shared(vectors)
-        return SharedColumns(kernel, *self._kept)
 
 
 class GivenColumns(Columns):

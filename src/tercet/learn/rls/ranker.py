@@ -21,8 +21,6 @@ from sklearn.base import RegressorMixin, clone
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from tercet.choose import Trial, choose
-from tercet.data.letor_folds import deal_queries
 from tercet.data.row_queries import query_numbers
 from tercet.errors import DamagedBundleError, InputError
 from tercet.learn.base import COUNT, Count, NotNegative, Positive, Seed
@@ -37,7 +35,6 @@ from tercet.learn.rls.kernels import (
     Kernel,
     KernelColumns,
     Matrix,
-    Shared,
 )
 from tercet.learn.rls.solving import (
     Alone,
@@ -131,17 +128,17 @@ class KernelLeastSquares(FeatureRanker):
         check_finite(learned)
         self._keep(training, learned[0])
 
-    def _posed(self, X: Any, comparisons: Comparisons, query: Places, shared: Shared | None = None) -> Training:
-        """Return the unsolved system; ``shared`` keeps products for kernels with other parameters."""
+    def _posed(self, X: Any, comparisons: Comparisons, query: Places) -> Training:
+        """Return the unsolved system."""
         current_executor().check(self)
         with np.errstate(over="ignore", invalid="ignore"):
-            basis, columns = self._columns(X, shared)
+            basis, columns = self._columns(X)
             is_full = basis is not None and self.n_basis is None
             check_memory(columns.n_columns, 1 if is_full else 3)
             system = (FullSystem if is_full else SparseSystem)(columns, comparisons)
         return Training(X, basis, system, query)
 
-    def _columns(self, X: Any, shared: Shared | None) -> tuple[Places | None, Columns]:
+    def _columns(self, X: Any) -> tuple[Places | None, Columns]:
         """Return the rows of the basis, None in the primal, and the columns of the kernel."""
         kernel, n_rows = self._kernel(X.shape[1]), X.shape[0]
         given = None if self.n_basis is None or _is_number(self.n_basis) else given_rows(self.n_basis, n_rows)
@@ -157,8 +154,6 @@ class KernelLeastSquares(FeatureRanker):
         if kernel.name == "precomputed":
             return basis, GivenColumns(X, self._places_of(X, basis), basis)
         vectors = X if self.n_basis is None else X[basis]
-        if shared is not None:
-            return basis, shared.columns(kernel, X, vectors)
         return basis, KernelColumns(kernel, X, vectors)
 
     def _places_of(self, K: Any, basis: Places) -> Places:
@@ -245,39 +240,12 @@ class KernelLeastSquares(FeatureRanker):
         holds some n_basis × n_basis matrices and the scores.
         """
         training, penalties = self._known_training("leave_query_out"), checked_l2s(l2s)
-        return self._held_out(training, self._fold_of(training, None), penalties)
-
-    def cross_validated(self, l2s: ArrayLike, folds: int | ArrayLike = 10) -> Matrix:
-        """Return scores of every training row under the ranker learned without its fold, for each l2 (n_rows, n_l2s).
-
-        Parameters
-        ----------
-        l2s : penalties
-        folds : number of folds, dealt as in ``query_folds`` with ``random_state``; or the fold of each row, the same
-            for all rows of a query
-        """
-        training, penalties = self._known_training("cross_validated"), checked_l2s(l2s)
-        return self._held_out(training, self._fold_of(training, folds), penalties)
-
-    def _fold_of(self, training: Training, folds: Any) -> Places:
-        """Return the group of each row; its query for ``folds=None``."""
-        query = training.query
-        if folds is None:
-            return query
-        if hasattr(folds, "__len__") and not isinstance(folds, str):
-            return checked_folds(folds, query)
-        n_queries = int(query.max()) + 1
-        if not isinstance(folds, Integral) or not 2 <= int(folds) <= n_queries:
-            raise InputError(f"folds must be a whole number from 2 to the {n_queries} queries; got {folds!r}")
-        fold = np.empty(len(query), dtype=np.int64)
-        for number, (_, rows) in enumerate(deal_queries(query, n_queries, int(folds), int(self.random_state))):
-            fold[rows] = number
-        return fold
+        return self._held_out(training, training.query, penalties)
 
     def _held_out(self, training: Training, group: Places, l2s: NDArray[np.float64]) -> Matrix:
         """Return the score of every row without its group."""
         if (group == group[0]).all():
-            raise InputError("there is one query, or fold, only; without it there is nothing to learn from")
+            raise InputError("there is one query only; without it there is nothing to learn from")
         rows = training.system.comparisons.rows
         order = np.argsort(group[rows], kind="stable")
         blocks = np.split(order, np.flatnonzero(np.diff(group[rows][order])) + 1)
@@ -360,7 +328,7 @@ class RankRLS(KernelLeastSquares):
     l2 : λ, the strength of the penalty; a query of n rows has n² terms: scale λ with the size of queries
     n_basis : number of training rows as basis vectors (r), drawn at random, or their row numbers (R); None for all. A
         linear kernel with fewer features than rows is then solved for a weight of each feature, the same function
-    random_state : seed of the basis, and of folds
+    random_state : seed of the basis
 
     Attributes
     ----------
@@ -373,7 +341,7 @@ class RankRLS(KernelLeastSquares):
     -----
     Costs O(n_rows n_basis²) time; memory holds a block of rows of the kernel. Without ``n_basis`` O(n_rows³), and
     memory for one kernel matrix. A fitted ranker keeps a reference to X, and two n_basis × n_basis matrices, for
-    ``path``, ``leave_query_out`` and ``cross_validated``: leave X unchanged until then.
+    ``path`` and ``leave_query_out``: leave X unchanged until then.
 
     Basis vectors near combinations of other basis vectors get the coefficient 0; the learned function stays the same.
 
@@ -464,20 +432,6 @@ class RLSPath:
             raise InputError(f"there is no l2 number {i!r}; the path has {len(self)}")
         return self._make(float(self.l2s[int(i)]), self.coefficients[int(i)])
 
-    def best(self, errors: ArrayLike) -> int:
-        """Return the number of the lowest error, the largest l2 of equals.
-
-        Parameters
-        ----------
-        errors : of each l2 (n,), or of each l2 and query (n, n_queries), averaged over queries
-        """
-        table = real_numbers(errors, "errors")
-        means = table.mean(axis=1) if table.ndim == 2 and table.size else table
-        if means.shape != (len(self),) or not np.isfinite(means).all():
-            raise InputError(f"errors have shape {table.shape}; expected {len(self)} finite numbers, or rows of them")
-        trials = [Trial({"l2": l2}, mean, -l2) for l2, mean in zip(self.l2s.tolist(), means, strict=True)]
-        return choose(trials, higher_is_better=False)
-
 
 # -- checks -----------------------------------------------------------------------------------------------------------
 
@@ -507,26 +461,6 @@ def real_numbers(given: Any, name: str) -> NDArray[np.float64]:
     if values.size and values.dtype.kind not in "iuf":
         raise InputError(f"{name} must be real numbers; got {type(given).__name__} of dtype {values.dtype}")
     return values.astype(np.float64)
-
-
-def checked_folds(folds: Any, query: Places) -> Places:
-    """Check the fold of each row: all rows of a query in the same fold, and at least two folds."""
-    try:
-        fold_of_row = np.asarray(folds)
-    except ValueError:
-        raise InputError(f"folds must have a whole number for each of {len(query)} rows; got rows of numbers") from None
-    if fold_of_row.shape != query.shape or fold_of_row.dtype.kind not in "iu":
-        raise InputError(f"folds must have a whole number for each of {len(query)} rows; got shape {fold_of_row.shape}")
-    first = np.unique(query, return_index=True)[1]
-    apart = fold_of_row != fold_of_row[first[query]]
-    if apart.any():
-        row = int(apart.argmax())
-        other = int(first[query[row]])
-        raise InputError(
-            f"folds[{row}] is {fold_of_row[row]}, but row {other} of the same query is in fold {fold_of_row[other]}; "
-            "a query must be in one fold"
-        )
-    return fold_of_row.astype(np.int64)
 
 
 def check_kernel_matrix(K: Any, basis: Places | None) -> None:
