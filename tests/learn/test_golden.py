@@ -144,6 +144,11 @@ def test_a_feature_model_answers_as_it_did(version):
     assert {name for _, name, _ in answers["model"]["features"][:2]} == {"BM25", "age"}
 
 
+def without(names):
+    """Return a hook of JSON that drops these names."""
+    return lambda mapping: {name: value for name, value in mapping.items() if name not in names}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_written_again_it_has_the_same_bytes(name, tmp_path):
     folder = GOLDEN / tc.__version__ / name
@@ -152,10 +157,9 @@ def test_written_again_it_has_the_same_bytes(name, tmp_path):
     again, stored = (
         {path.name: path.read_bytes() for path in place.iterdir()} for place in (tmp_path / "again", folder)
     )
-    if removed := getattr(loaded, "_removed_parameters", {}):
-        manifests = [json.loads(files.pop("manifest.json")) for files in (again, stored)]
-        for parameter in removed:
-            del manifests[1]["meta"]["params"][parameter]
+    removed = getattr(getattr(loaded, "ranker", loaded), "_removed_parameters", {})
+    if removed:
+        manifests = [json.loads(files.pop("manifest.json"), object_hook=without(removed)) for files in (again, stored)]
         assert manifests[0].pop("checksum") != manifests[1].pop("checksum")
         assert manifests[0] == manifests[1]
     assert again == stored

@@ -31,7 +31,7 @@ from tercet.text import Analyzer, CorrelatedWords, Vectorizer
 from tercet.text.fielded import ANY_QUERY, ColumnLayout, FieldedVectorizer, docs_for
 from tercet.text.language import N_TEXTS, usual_analyzer
 from tercet.weights import Explanation, Identity, Pairs, Sparse, Weights
-from tercet.weights.explanation import merge_pairs
+from tercet.weights.base import merge_pairs
 
 # BM25 with the usual parameters of engines: the start of learning unless another start is clearly better.
 ORDINARY_BM25: Final[dict[str, Any]] = {"weighting": "bm25", "k1": 1.2, "b": 0.75}

@@ -258,7 +258,7 @@ class Run:
                     violation_rate, loss = self.stepper.step(self._next_limit(checkpoints))
                     validation = self._validate_if_due()
                     self.finished |= self.done == self.total
-                    seconds, weights = time.perf_counter() - started, Looking(self.stepper, self.state)
+                    seconds, weights = time.perf_counter() - started, CurrentWeights(self.stepper, self.state)
                     event = Event(self.done, self.total, seconds, violation_rate, loss, validation, weights)
                     bar.update(self.done, violation_rate, loss, validation)
                     for listener in listeners:
@@ -335,7 +335,7 @@ class Run:
         return value
 
 
-class Looking:
+class CurrentWeights:
     """Returns the weights of a run, after its end the last weights; keeps no texts."""
 
     def __init__(self, stepper: Stepper, state: State) -> None:

@@ -18,8 +18,8 @@ from tercet.data.matrix import row_blocks
 from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.learn.base import Count, SavedRanker, Seed, TermPairRanker
-from tercet.learn.choosing import matching_margins, rank_loss
 from tercet.learn.loop import current_executor
+from tercet.learn.stored import matching_margins
 from tercet.store import is_mapped
 from tercet.store.codec import decode, encode
 from tercet.weights import Identity, LowRank, Part, Weights
@@ -324,6 +324,11 @@ def _exact_directions(texts: sparse.csr_array, n: int) -> tuple[NDArray[np.float
     return size, (directions * np.where(largest < 0, -1.0, 1.0)).T  # each has its largest entry positive
 
 
+def _rank_loss(margins: NDArray[np.float64], weight: NDArray[np.float32] | None) -> float:
+    """Return the share of preferences in the wrong order, ties included."""
+    return float(np.average(margins <= 0, weights=weight))
+
+
 def _losses(
     U: NDArray[np.float32],
     V: NDArray[np.float32],
@@ -360,7 +365,7 @@ def _losses(
             ]
             latent[:, start + first : start + first + len(cosine[0])] = (cosine[0] - cosine[1]).T
     matching = matching_margins(Q, D, prefs) if min(alphas) < 1 else np.zeros(len(prefs))
-    return np.array([[rank_loss(a * row + (1 - a) * matching, prefs.weight) for a in alphas] for row in latent])
+    return np.array([[_rank_loss(a * row + (1 - a) * matching, prefs.weight) for a in alphas] for row in latent])
 
 
 def _by_width(products: NDArray[np.float64], starts: list[int]) -> NDArray[np.float64]:

@@ -58,10 +58,10 @@ class KernelInput:
 
     @classmethod
     def from_matrices(cls, Q: sparse.csr_array, D: sparse.csr_array) -> KernelInput:
-        return cls.of_rows(kernel_rows(Q), kernel_rows(D))
+        return cls.from_rows(kernel_rows(Q), kernel_rows(D))
 
     @classmethod
-    def of_rows(cls, Q: CsrRows, D: CsrRows) -> KernelInput:
+    def from_rows(cls, Q: CsrRows, D: CsrRows) -> KernelInput:
         buffers = 2 * int(np.diff(D.indptr).max(initial=0))
         ints, floats = (np.empty((2, buffers), dtype=kind) for kind in (np.int32, np.float32))
         return cls(Q, D, Scratch(ints[0], floats[0], ints[1], floats[1]))

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from tercet._lazy import sparse
 from tercet.data.preferences import Preferences
-from tercet.learn.choosing import matching_margins
 from tercet.learn.loop import CHUNK, Callback, Checkpoint, Event
 from tercet.learn.sources import Source
+from tercet.learn.stored import matching_margins
 from tercet.store.digest import digest_of, state_digest
 from tercet.weights import Weights
 

@@ -245,7 +245,7 @@ class OnlineLearner:
             reach *= prefs.weight
         return first - second, target, reach, length
 
-    def over(self, base: Weights) -> OnlineLearner:
+    def with_base(self, base: Weights) -> OnlineLearner:
         """Return a learner with the same learned weights over a base with more columns at the end."""
         other = OnlineLearner(base, self.rule, max_memory=self._max_memory, n_words=self._n_words)
         keys, levels = self._live()

@@ -1,4 +1,4 @@
-"""Texts mapped from a file: the rows of a chunk, and a ranking, in little memory."""
+"""Texts mapped from a file: the rows of a chunk, margins and a ranking, in little memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from scipy import sparse
 
 from tercet.data.matrix import row_blocks
 from tercet.data.preferences import Preferences
+from tercet.kernels.scoring import score_listed
+from tercet.store import is_mapped
 from tercet.weights import Weights
+from tercet.weights.scoring import in_double
+
+_AT_ONCE = 4096  # preferences whose mapped texts are fetched together
 
 
 def gathered(
@@ -44,3 +49,15 @@ def rank_texts(
             docs, scores = np.take_along_axis(docs, best, axis=1), np.take_along_axis(scores, best, axis=1)
         first += block.shape[0]
     return docs, scores
+
+
+def matching_margins(Q: sparse.csr_array, D: sparse.csr_array, prefs: Preferences) -> NDArray[np.float64]:
+    """Return ``q·(d+ - d-)`` of each preference. Fastest if preferences of a query follow one another."""
+    if is_mapped(Q.data) or is_mapped(D.data):
+        parts = (gathered(prefs[start : start + _AT_ONCE], Q, D) for start in range(0, len(prefs), _AT_ONCE))
+        return np.concatenate([np.empty(0), *(matching_margins(queries, docs, part) for part, queries, docs in parts)])
+    queries, docs, scratch = in_double(Q), in_double(D), np.zeros(D.shape[1])
+    better, worse = np.empty(len(prefs)), np.empty(len(prefs))
+    score_listed(queries, docs, prefs.query, prefs.better, scratch, better)
+    score_listed(queries, docs, prefs.query, prefs.worse, scratch, worse)
+    return better - worse

@@ -58,7 +58,7 @@ class LaidOut:
         queries, docs = self.own
         if Q is not None:
             queries = Q
-        return KernelInput.of_rows(queries, docs)
+        return KernelInput.from_rows(queries, docs)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from tercet.search.scorer import ExpandedQueries, Scorer
 from tercet.search.stored_fields import shown_record
 from tercet.text.markup import plain_text
 from tercet.weights import Explanation, Pairs
-from tercet.weights.explanation import merge_pairs
+from tercet.weights.base import merge_pairs
 from tercet.weights.scoring import as_matrix
 
 DocRows = NDArray[np.integer[Any]]

@@ -117,7 +117,7 @@ class Overlay:
         """Return the same fold over the same documents, for a model with more words."""
         other = self._with_base(base)
         other._model = text_model(base.base)
-        other._learner = self._learner.over(other._model.weights)
+        other._learner = self._learner.with_base(other._model.weights)
         return other
 
     def with_documents(self, base: Served) -> Overlay | None:

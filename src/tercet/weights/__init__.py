@@ -1,7 +1,6 @@
 """The value all term-pair models share, and its parts."""
 
-from tercet.weights.base import Pairs, Part
-from tercet.weights.explanation import Explanation
+from tercet.weights.base import Explanation, Pairs, Part
 from tercet.weights.hashed import Hashed
 from tercet.weights.lowrank import LowRank
 from tercet.weights.mapped import Mapped

@@ -19,8 +19,7 @@ from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.topk import top_k
 from tercet.store.codec import decode, encode
 from tercet.store.schema import OMIT_DEFAULT
-from tercet.weights.base import Part, frozen, same_bits
-from tercet.weights.explanation import Explanation, merge_pairs
+from tercet.weights.base import Explanation, Part, frozen, merge_pairs, same_bits
 from tercet.weights.hashed import Hashed
 from tercet.weights.lowrank import LowRank, truncated_sum
 from tercet.weights.mapped import Mapped

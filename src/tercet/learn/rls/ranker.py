@@ -37,10 +37,10 @@ from tercet.learn.rls.kernels import (
     Matrix,
 )
 from tercet.learn.rls.solving import (
-    Alone,
     Comparisons,
     FullSystem,
     PairsByQuery,
+    SingleRows,
     SparseSystem,
     System,
     check_finite,
@@ -388,7 +388,7 @@ class RLSRegressor(RegressorMixin, KernelLeastSquares):
 
     def _compared(self, y: NDArray[np.float64], qid: Any) -> tuple[Comparisons, Places]:
         every = np.arange(len(y))
-        return Alone(y, every), every if qid is None else query_numbers(qid, len(y))[0]
+        return SingleRows(y, every), every if qid is None else query_numbers(qid, len(y))[0]
 
 
 @dataclass(frozen=True, eq=False)

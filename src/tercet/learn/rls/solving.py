@@ -84,7 +84,7 @@ class Comparisons(ABC):
         """Return the comparisons among some of ``rows``, in this order; no other rows may be compared with these."""
 
 
-class Alone(Comparisons):
+class SingleRows(Comparisons):
     """No comparisons, C = I: regression."""
 
     def __init__(self, y: Vector, rows: NDArray[np.int64]) -> None:
@@ -105,8 +105,8 @@ class Alone(Comparisons):
     def forward(self, values: Matrix) -> Matrix:
         return values.copy()
 
-    def take(self, positions: NDArray[np.int64]) -> Alone:
-        return Alone(self._y, self.rows[positions])
+    def take(self, positions: NDArray[np.int64]) -> SingleRows:
+        return SingleRows(self._y, self.rows[positions])
 
 
 class PairsByQuery(Comparisons):
