@@ -59,6 +59,16 @@ def test_what_is_no_log_is_said(tmp_path):
     assert "(here: --column clicked=NAME)" in result.output
 
 
+def test_aggregated_clicks_are_read_and_stand_alone(log, tmp_path):
+    (tmp_path / "docs.csv").write_text("id,text\na,green tea\nb,milk\n")
+    (tmp_path / "evidence.csv").write_text("frage,document,shown,clicked,expected\ntea,a,9,3,1\n")
+    fit = ("fit", tmp_path / "docs.csv", "--evidence", tmp_path / "evidence.csv", "-o", tmp_path / "m")
+    assert "(here: --column query=NAME)" in run(*fit).output
+    result = run(*fit, "--clicks", log)
+    assert result.exit_code == 1
+    assert "leave out --clicks, or --evidence" in result.output
+
+
 def test_frequent_queries_without_a_click_are_listed(tmp_path):
     lists = [("usb hub", []), ("usb hub", []), ("usb hub", []), ("tea", []), ("tea", ["a"]), ("tea", []), ("mug", [])]
     lines = [{"query": query, "shown": ["a", "b"], "clicked": clicked} for query, clicked in lists]

@@ -18,12 +18,14 @@ from tercet.cli.inputs import (
     open_data,
     open_model,
     read_clicks,
+    read_evidence,
     read_judgements,
     with_columns,
 )
 from tercet.cli.options import (
     ANY,
     DATA,
+    FILE,
     FOLDER,
     device_option,
     evidence_settings,
@@ -55,7 +57,7 @@ VALIDATION_NAMES = ("validation", "dev", "valid", "vali")
 
 SECTIONS = {
     "Data": (
-        *("clicks", "qrels", "preferences", "links", "queries", "test"),
+        *("clicks", "evidence", "qrels", "preferences", "links", "queries", "test"),
         *("id_column", "text_columns", "column", "fields", "features", "vectors", "encoding", "skip_bad"),
     ),
     "Method": ("rankers", "measure", "new_documents", "language", "vocabulary"),
@@ -74,6 +76,7 @@ SECTIONS = {
 )
 @click.argument("data", type=DATA)
 @click.option("--clicks", type=ANY, multiple=True, help="Click log: a table, or UBI files; may be repeated.")
+@click.option("--evidence", type=FILE, help="Aggregated clicks: query, document, shown, clicked, expected.")
 @click.option(
     "--preferences",
     type=ANY,
@@ -123,7 +126,7 @@ def fit(data: Path, queries: Path | None, qrels: Path | None, output: Path, devi
     """Learn to rank DATA, print the result on held-out queries, and write the model. DATA is a table of documents (CSV,
     JSONL, Parquet), a BEIR folder or labelled texts.
     """
-    has_pairs = bool(options["preferences"] or options["clicks"] or options["links"])
+    has_pairs = bool(options["preferences"] or options["clicks"] or options["evidence"] or options["links"])
     texts = open_data(data, queries, qrels, known_only=True)
     if isinstance(texts, JudgedTexts):
         if has_pairs and qrels is None and texts.qrels:
@@ -155,6 +158,7 @@ def _fit_texts(
     *,
     preferences: tuple[Path, ...],
     clicks: tuple[Path, ...],
+    evidence: Path | None,
     links: tuple[Path, ...],
     test: str | None,
     fields: tuple[str, ...],
@@ -186,6 +190,7 @@ def _fit_texts(
         "--vectors": vectors,
         "--preferences": preferences,
         "--clicks": clicks,
+        "--evidence": evidence,
     }
     if isinstance(texts, Labelled):
         _refuse(
@@ -201,11 +206,13 @@ def _fit_texts(
     doc_vectors, query_vectors = vectors or (None, None)
     options |= {"fields": _field_weights(fields), "features": features}
     settings |= {"doc_vectors": doc_vectors, "query_vectors": query_vectors, "new_documents": new_documents}
-    if preferences or clicks:
+    if preferences or clicks or evidence:
+        if clicks and evidence:
+            raise InputError("--evidence is made of a click log; leave out --clicks, or --evidence")
         judged = {"--test": test, "--measure": None if texts.qrels else measure}
         _refuse(
             judged,
-            "of --preferences and --clicks a tenth of the queries is held out, and pairs are counted",
+            "of --preferences, --clicks and --evidence a tenth of the queries is held out, and pairs are counted",
         )
         taught = {path: read_taught(path) for path in preferences if is_taught(path)}
         triplets = _taught_triplets(taught, texts)
@@ -218,7 +225,7 @@ def _fit_texts(
             {**texts.queries, **asked} or None,
             texts.qrels.get(ONLY_SPLIT),
             preferences=triplets or None,
-            clicks=read_clicks(clicks) if clicks else None,
+            clicks=read_clicks(clicks) if clicks else None if evidence is None else read_evidence(evidence),
             measure=measure,
             **settings,
         )

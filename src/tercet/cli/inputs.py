@@ -27,6 +27,7 @@ from tercet.data import (
     recognise,
 )
 from tercet.data.beir import iter_corpus_with_fields, plain_or_packed
+from tercet.data.click_counts import ClickCounts, read_click_counts
 from tercet.data.click_tables import read_click_log
 from tercet.data.clicks import ClickLog
 from tercet.data.documents import DocumentStream, as_documents, gather_documents
@@ -300,6 +301,15 @@ def read_clicks(paths: tuple[Path, ...]) -> ClickLog:
     lists = "1 list" if len(log.impressions) == 1 else f"{len(log.impressions):,} lists"
     echo(f"{lists}, {n_clicked:,} with a click")
     return log
+
+
+def read_evidence(path: Path) -> ClickCounts:
+    """Read aggregated clicks."""
+    with naming_table_options():
+        counts = read_click_counts(path, **evidence_settings(path))
+    echo(f"{path}: {counts.form}")
+    echo(f"{len(counts.queries):,} pairs of a query and a document, {counts.clicked.sum():,.0f} clicks")
+    return counts
 
 
 def tell_unknown(model: TextModel, queries: Mapping[str, str], path: Path | None = None) -> None:

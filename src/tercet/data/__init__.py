@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from tercet.data.beir import read_corpus as read_corpus
     from tercet.data.beir import read_queries as read_queries
     from tercet.data.beir import write_beir as write_beir
+    from tercet.data.click_counts import ClickCounts as ClickCounts
+    from tercet.data.click_counts import read_click_counts as read_click_counts
     from tercet.data.click_tables import read_click_log as read_click_log
     from tercet.data.clicks import ClickLog as ClickLog
     from tercet.data.clicks import Impression as Impression
@@ -60,6 +62,7 @@ else:
                 "read_queries",
                 "write_beir",
             ),
+            "tercet.data.click_counts": ("ClickCounts", "read_click_counts"),
             "tercet.data.click_tables": ("read_click_log",),
             "tercet.data.clicks": ("ClickLog", "Impression"),
             "tercet.data.documents": ("Documents", "as_documents", "read_table"),

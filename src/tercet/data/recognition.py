@@ -45,6 +45,7 @@ Kind: TypeAlias = Literal[
     "judgements",
     "triplets",
     "click-log",
+    "click-counts",
     "links",
 ]
 # Kinds of tables, whose columns may have any names.

@@ -225,6 +225,13 @@ TABLE_ROLES: Mapping[str, tuple[Role, ...]] = {
         Role("shown", "the documents shown", "ids", _HITS, required=False),
         *_SEEN,
     ),
+    "click-counts": (
+        _QUERY,
+        _DOC,
+        Role("shown", "the times shown", "number", (("shown", "n_shown", "impressions", "views"),)),
+        Role("clicked", "the clicks", "number", (("clicked", "clicks", "n_clicks", "n_clicked"),)),
+        Role("expected", "the expected clicks", "number", (("expected", "expected_clicks"),)),
+    ),
 }
 
 
@@ -421,7 +428,7 @@ _SURE_QUERIES = (*_QUERIES[0][:6], *QUERY_ID_NAMES)
 
 
 def kind_of_columns(columns: Iterable[str]) -> str | None:
-    """Guess the content of a table: documents, judgements, triplets, click-log, links, or None.
+    """Guess the content of a table: documents, judgements, triplets, click-log, click-counts, links, or None.
 
     Examples
     --------
@@ -442,6 +449,8 @@ def kind_of_columns(columns: Iterable[str]) -> str | None:
     has_queries = has((_SURE_QUERIES,)) or (has(_QUERIES) and not has_texts)
     if has(_QUERY.names) and has(_BETTER.names) and has(_WORSE.names):
         return "triplets"
+    if has_queries and guess_roles(names, "click-counts").problem() is None:
+        return "click-counts"
     if has_queries and has(_CLICK_NAMES) and (has(_DOCUMENTS) or has(_SHOWN.names)):
         return "click-log"
     if has_queries and (has(_DOCUMENTS) or has_answers) and has(_GRADE.names):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tercet._validate import check_seed, is_number
-from tercet.data.click_tables import as_click_log
+from tercet.data.click_counts import as_clicks
 from tercet.data.documents import as_documents
 from tercet.data.link_tables import as_links
 from tercet.data.triplets import as_evidence
@@ -50,7 +50,7 @@ def fit(
     preferences : triplets (query, better document, worse document), or records or a frame of triplets: the id or text
         of a query, and ids of documents; a fourth value is a weight
     clicks : lists of results and the clicks on each: (query, shown, clicked) in the order of time, or a path, records
-        or a frame for `read_click_log`; see docs/guides/clicks.md
+        or a frame for `read_click_log`; or aggregated clicks for `read_click_counts`; see docs/guides/clicks.md
     doc_vectors, query_vectors : own vectors of all documents and all queries: id -> vector, a pair (ids, matrix) or a
         file; see docs/guides/fields.md
     ranker : ranker of the words: a name ("low-rank", "sparse", "dense", "diagonal", "pruned", "hashed", "correlated",
@@ -99,7 +99,7 @@ def fit(
         queries,
         qrels=qrels,
         preferences=preferences,
-        clicks=None if clicks is None else as_click_log(clicks),
+        clicks=None if clicks is None else as_clicks(clicks),
         validation=validation,
         test=test,
         measure=measure,

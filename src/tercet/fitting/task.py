@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tercet.data.click_counts import ClickCounts
 from tercet.data.click_sessions import without_odd_sessions
 from tercet.data.clicks import ClickLog
 from tercet.data.lines import look_alikes
 from tercet.data.sampling import MixtureSampler, Sampler
 from tercet.errors import InputError
 from tercet.fitting.click_judgements import end_of
+from tercet.fitting.counted_pairs import CountedPairs
 from tercet.fitting.examination import choose_examination
 from tercet.fitting.judged import Judgements, Labels, Qrels, usable_judgements
 from tercet.fitting.leaving_out import (
@@ -190,7 +192,7 @@ class Task:
         *,
         qrels: Qrels | None = None,
         preferences: Triplets | None = None,
-        clicks: ClickLog | None = None,
+        clicks: ClickLog | ClickCounts | None = None,
         validation: Qrels | Triplets | None = None,
         test: Qrels | Triplets | None = None,
         measure: str | None = None,
@@ -227,8 +229,10 @@ class Task:
             for name, part in given.items()
             if part is not None and name not in graded
         }
-        log: ClickPairs | None = None
-        if clicks is not None:
+        log: ClickPairs | CountedPairs | None = None
+        if isinstance(clicks, ClickCounts):
+            log = CountedPairs.from_counts(clicks, names, doc_rows)
+        elif clicks is not None:
             clicks = by_known_names(without_odd_sessions(clicks), names)
             examination = choose_examination(clicks)
             clicks = replace(clicks, notes=(*clicks.notes, f"click log: {examination.source}."))
@@ -331,8 +335,7 @@ class Task:
     @property
     def log(self) -> ClickPairs | None:
         source = self.sources.get(CLICKS)
-        assert source is None or isinstance(source, ClickPairs)
-        return source
+        return source if isinstance(source, ClickPairs) else None
 
     @cached_property
     def doc_ids(self) -> tuple[str, ...]:
@@ -660,8 +663,9 @@ class Task:
             if JUDGED in self.trained and self._main_sources != [JUDGED]:
                 notes.append(f"{len(self._qids_of[JUDGED])} queries with judgements are too few to choose by.")
             notes += alike_notes(self._measured, self.texts)
-        if self.log is not None:
-            notes += self.log.notes
+        clicks = self.sources.get(CLICKS)
+        if isinstance(clicks, ClickPairs | CountedPairs):
+            notes += clicks.notes
         empty = [doc_id for doc_id, text in self.docs.items() if not text.strip()]
         if empty:
             notes.append(
