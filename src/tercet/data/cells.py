@@ -118,6 +118,14 @@ def weight_in(value: Value, table: DataTable, number: int, column: str) -> float
     return float(weight)
 
 
+def count_in(value: Value, table: DataTable, number: int, column: str) -> float:
+    """Return the count in a cell, a finite number from 0 upwards."""
+    count = _number(value)
+    if count is None or not 0 <= count < float("inf"):
+        raise table.error(number, f"{column} {value!r}; a number, 0 or more, is needed")
+    return float(count)
+
+
 def _unread(value: Value, table: DataTable, number: int, column: str) -> Value:
     return value
 
@@ -130,6 +138,7 @@ CELL_READERS: Final[Mapping[CellType, Callable[[Value, DataTable, int, str], Any
     "position": position_in,
     "grade": grade_in,
     "weight": weight_in,
+    "count": count_in,
     "word": _unread,
     "time": _unread,
 }

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.data.batches import Batches, Conversion, gathered
+from tercet.data.cells import Columns, Row, read_rows
 from tercet.data.click_tables import as_click_log
 from tercet.data.clicks import ClickLog
-from tercet.data.documents import id_in
 from tercet.data.frames import IndexedTexts, as_table
-from tercet.data.judgements import Columns, query_in
-from tercet.data.lines import FilePath, Refused, refuse
+from tercet.data.lines import FilePath, Refused
 from tercet.data.roles import find_roles, kind_of_columns
 from tercet.data.tables import NO_ROWS, DataTable, open_table
-from tercet.data.values import Value, number_in
 from tercet.errors import FormatError, InputError
 
 CLICK_COUNTS = "click-counts"
@@ -35,7 +31,7 @@ class ClickCounts:
     queries, docs : query and document of each pair, each pair once, (n_pairs,)
     shown, clicked : times the document was shown and clicked for the query
     expected : clicks on a document of mean attraction at the same ranks
-    form : what was read, for people
+    form : description of the file and its columns
 
     Examples
     --------
@@ -70,8 +66,8 @@ def read_click_counts(
     Parameters
     ----------
     path : CSV, TSV, JSONL, each gzipped or not, or Parquet
-    columns : role -> column, for the roles query, doc, shown, clicked and expected; others are guessed
-    refused : takes what is wrong with a row, which is then left out
+    columns : role -> column, for the roles query, doc, shown, clicked and expected; other roles are guessed
+    refused : takes the error of a bad row, and the row is left out
     encoding, delimiter : as in `iter_rows`
 
     Examples
@@ -87,7 +83,7 @@ def read_click_counts(
 
 
 def as_clicks(clicks: Any) -> ClickLog | ClickCounts:
-    """A click log, or clicks that are aggregated, of a path, records or a frame; see `as_click_log`."""
+    """Return the click log or the aggregated clicks of a path, records or a frame; see `as_click_log`."""
     if isinstance(clicks, ClickCounts):
         return clicks
     table: DataTable | IndexedTexts | None = None
@@ -109,46 +105,22 @@ def _is_aggregated(path: FilePath) -> bool:
 
 def _counts_of(table: DataTable, columns: Columns | None = None, refused: Refused | None = None) -> ClickCounts:
     roles = find_roles(table, CLICK_COUNTS, columns)
-    names = [roles[role] for role in ("query", "doc", *_COUNTS)]
-    checks: list[Callable[[Value, int], Any]] = [
-        lambda value, number: query_in(value, table, number, names[0]),
-        lambda value, number: id_in(value, table, number, names[1]),
-        *(_count_check(table, name) for name in names[2:]),
-    ]
+    counts: dict[tuple[str, str], list[float]] = {}
 
-    def gather(batches: Batches, refused: Refused | None) -> dict[tuple[str, str], list[float]]:
-        conversions = [Conversion(at, check, are_ids=at == 1) for at, check in enumerate(checks)]
-        counts: dict[tuple[str, str], list[float]] = {}
-        for batch in batches:
-            try:
-                for query, doc_id, *row in zip(*(convert(batch) for convert in conversions), strict=True):
-                    if row[1] > row[0]:
-                        raise table.error(
-                            batch.number, f"document {doc_id!r} was shown {row[0]:g} times and clicked {row[1]:g} times"
-                        )
-                    before = counts.setdefault((query, doc_id), row)
-                    if before is not row:
-                        before[:] = [sum(pair) for pair in zip(before, row, strict=True)]
-            except FormatError as problem:
-                refuse(problem, refused)
-        return counts
+    def pair(row: Row) -> tuple[str, str, list[float]]:
+        query, doc_id, numbers = row["query"], row["doc"], [row[role] for role in _COUNTS]
+        shown, clicked, _ = numbers
+        if clicked > shown:
+            raise row.error(f"document {doc_id!r} was shown {shown:g} times and clicked {clicked:g} times")
+        return query, doc_id, numbers
 
-    counts = gathered(table, names, gather, refused)
+    for query, doc_id, numbers in read_rows(table, roles, pair, refused):
+        before = counts.get((query, doc_id), [0.0, 0.0, 0.0])
+        counts[query, doc_id] = [sum(both) for both in zip(before, numbers, strict=True)]
     if not counts:
         raise FormatError(table.name, None, NO_ROWS)
-    numbers = np.array(list(counts.values()), dtype=np.float64).T
-    if not numbers[1].any():
+    shown, clicked, expected = np.array(list(counts.values()), dtype=np.float64).T
+    if not clicked.any():
         raise InputError(f"{table.name}: nothing was clicked, so clicks say nothing")
     queries, docs = zip(*counts, strict=True)
-    shown, clicked, expected = numbers
     return ClickCounts(queries, docs, shown, clicked, expected, f"{table.form}; {roles}")
-
-
-def _count_check(table: DataTable, column: str) -> Callable[[Value, int], float]:
-    def check(value: Value, number: int) -> float:
-        count = number_in(value.strip()) if isinstance(value, str) else value
-        if isinstance(count, bool | str) or count is None or not 0 <= count < float("inf"):
-            raise table.error(number, f"{column} {value!r}; a number, 0 or more, is needed")
-        return float(count)
-
-    return check

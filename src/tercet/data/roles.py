@@ -18,7 +18,9 @@ from tercet.data.tables import DataTable, open_table
 from tercet.errors import FormatError
 
 Names: TypeAlias = tuple[tuple[str, ...], ...]  # tiers, the surest first
-CellType: TypeAlias = Literal["id", "ids", "text", "texts", "grade", "weight", "position", "truth", "time", "word"]
+CellType: TypeAlias = Literal[
+    "id", "ids", "text", "texts", "grade", "weight", "count", "position", "truth", "time", "word"
+]
 Given: TypeAlias = Mapping[str, str | Sequence[str]]  # role -> column, or columns of texts
 
 
@@ -228,9 +230,9 @@ TABLE_ROLES: Mapping[str, tuple[Role, ...]] = {
     "click-counts": (
         _QUERY,
         _DOC,
-        Role("shown", "the times shown", "number", (("shown", "n_shown", "impressions", "views"),)),
-        Role("clicked", "the clicks", "number", (("clicked", "clicks", "n_clicks", "n_clicked"),)),
-        Role("expected", "the expected clicks", "number", (("expected", "expected_clicks"),)),
+        Role("shown", "the times shown", "count", (("shown", "n_shown", "impressions", "views"),)),
+        Role("clicked", "the clicks", "count", (("clicked", "clicks", "n_clicks", "n_clicked"),)),
+        Role("expected", "the expected clicks", "count", (("expected", "expected_clicks"),)),
     ),
 }
 
