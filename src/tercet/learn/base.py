@@ -170,7 +170,6 @@ class TermPairRanker(Ranker):
     """
 
     most_steps = 500_000  # that a fit takes by itself: more preferences rarely pay for their time
-    takes_never = False  # ``fit`` takes ``never``, pairs of words that have no weight
 
     # What ``thin`` makes: `SparseRanker`, a term-pair ranker itself, which puts itself here.
     _thinned_class: ClassVar[Callable[..., Any]]

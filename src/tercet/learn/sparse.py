@@ -476,7 +476,6 @@ class SparseRanker(SgdRanker):
     refit_rate: Positive = 2.0
     max_memory: Count | None = None
 
-    takes_never = True
 
     _state_class = SparseState
     _learns_in_rounds = True
