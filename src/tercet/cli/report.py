@@ -18,7 +18,7 @@ from tercet.report.page import write_report_page
 PAGE_ENDING = ".html"
 
 
-@click.command(epilog=examples("report model/ -o report.html"))
+@click.command(epilog=examples("report model/ -o report.html", "report model/ --json"))
 @click.argument("model", type=FOLDER)
 @output_options("HTML file to write.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
