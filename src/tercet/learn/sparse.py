@@ -476,7 +476,6 @@ class SparseRanker(SgdRanker):
     refit_rate: Positive = 2.0
     max_memory: Count | None = None
 
-
     _state_class = SparseState
     _learns_in_rounds = True
     _added_parameters: ClassVar[dict[str, Any]] = {"low_rank": None, "refit_rate": 2.0}
