@@ -202,8 +202,9 @@ def main() -> None:
         rows = []
         head = ["collection", "", "nDCG", "of the gain", "MB", "of plain", "p50 ms", "p99 ms", "of BM25"]
         for collection in collections(options):
-            rows += measure(collection, url)
-            print_table(collection.name, head, rows[-5:])
+            measured = measure(collection, url)
+            print_table(collection.name, head, measured)
+            rows += measured
     names = ["collection", "system", *head[2:]]
     write_json(options.output, {"facts": facts, "rows": [dict(zip(names, row, strict=True)) for row in rows]})
 

@@ -21,7 +21,6 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.data.values import timestamp
 from tercet.engines.engine import Engine, EngineDocument, check_collection, pages, shown_url
 from tercet.engines.engine_view import EngineView, check_documents
 from tercet.engines.lucene_query import check_columns
@@ -39,7 +38,7 @@ from tercet.search.documents import (
     with_words,
 )
 from tercet.search.folder import MODELS, Folder, check_fits, vectorizer_fingerprint
-from tercet.search.promotions import By, Evidence, Promotion, kept_models, last_to_undo
+from tercet.search.promotions import By, Evidence, Promotion, kept_models, last_to_undo, next_promotion
 from tercet.search.results import DocRows, DocumentView
 from tercet.search.scorer import ExpandedQueries, Scorer
 from tercet.store import MANIFEST_NAME, check_destination, lock_folder, read_bundle, write_bundle
@@ -327,8 +326,8 @@ class EngineIndex(BaseIndex):
         evidence: Evidence | None,
     ) -> Promotion:
         before = self._location
-        number = before.promotions[-1].number + 1 if before.promotions else 1
-        entry = Promotion(number, timestamp(), by, before.model, before.model_digest, name, digest, undoes, evidence)
+        models = (before.model, before.model_digest), (name, digest)
+        entry = next_promotion(before.promotions, *models, by, undoes, evidence)
         engine.finish()
         location = replace(before, model=name, model_digest=digest, promotions=(*before.promotions, entry))
         _commit(self._folder, location, self.kind)

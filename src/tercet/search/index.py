@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet._validate import check_integer
-from tercet.data.values import timestamp
 from tercet.errors import InputError, MissingBundleError
 from tercet.fitting.text_model import TextModel
 from tercet.kernels.rows import QueryRow
@@ -32,7 +31,16 @@ from tercet.search.documents import (
 from tercet.search.folder import Committed, Folder, vectorizer_fingerprint
 from tercet.search.growth import Growth, added_words, can_grow, fitted_to, scorer_of
 from tercet.search.memory_search import MemorySearch
-from tercet.search.promotions import KEPT_MODELS, KEPT_PROMOTIONS, By, Evidence, Promotion, kept_models, last_to_undo
+from tercet.search.promotions import (
+    KEPT_MODELS,
+    KEPT_PROMOTIONS,
+    By,
+    Evidence,
+    Promotion,
+    kept_models,
+    last_to_undo,
+    next_promotion,
+)
 from tercet.search.results import DocRows, DocumentView
 from tercet.search.scorer import ExpandedQueries, Scorer
 from tercet.search.segment import MOST_DOCS, Segment
@@ -489,8 +497,8 @@ class Index(BaseIndex):
     ) -> Promotion:
         """Commit a stored model as the model of the index."""
         before = self._committed
-        number = before.promotions[-1].number + 1 if before.promotions else 1
-        entry = Promotion(number, timestamp(), by, before.model, before.model_digest, name, digest, undoes, evidence)
+        models = (before.model, before.model_digest), (name, digest)
+        entry = next_promotion(before.promotions, *models, by, undoes, evidence)
         promotions = (*before.promotions, entry)[-KEPT_PROMOTIONS:]
         committed = replace(before, model=name, model_digest=digest, promotions=promotions)
         grown = fitted_to(model, committed, "the index")

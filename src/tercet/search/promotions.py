@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
+from tercet.data.values import timestamp
 from tercet.store.schema import OMIT_DEFAULT, Bounds
 
 KEPT_MODELS: Final = 8  # of earlier entries, beside the index's own
@@ -59,6 +60,19 @@ class Promotion:
         how = f"takes back {self.undoes}" if self.undoes is not None else f"by {self.by}"
         evidence = "" if self.evidence is None else f", {self.evidence}"
         return f"{self.number}  {self.time}  {self.before} -> {self.after}  {how}{evidence}"
+
+
+def next_promotion(
+    promotions: Sequence[Promotion],
+    before: tuple[str, str],
+    after: tuple[str, str],
+    by: By,
+    undoes: int | None,
+    evidence: Evidence | None,
+) -> Promotion:
+    """Return the entry of a promotion now; models are pairs of fingerprint and digest."""
+    number = promotions[-1].number + 1 if promotions else 1
+    return Promotion(number, timestamp(), by, *before, *after, undoes, evidence)
 
 
 def last_to_undo(promotions: Sequence[Promotion]) -> Promotion | None:
