@@ -29,7 +29,13 @@ TABLE_ENDINGS = (
 
 @dataclass(frozen=True)
 class ReadTriplets:
-    """Triplets of a file, and a description of the file and its columns."""
+    """Triplets of a file, and a description of the file and its columns.
+
+    Examples
+    --------
+    >>> ReadTriplets([("tea", "d1", "d2")], "TSV").form
+    'TSV'
+    """
 
     triplets: list[Triplet]
     form: str

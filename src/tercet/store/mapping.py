@@ -18,7 +18,15 @@ def map_file(file: BinaryIO, size: int) -> npt.NDArray[np.uint8]:
 
 
 def forget_pages(array: npt.NDArray[Any]) -> None:
-    """Give the memory of a mapped array's file back; later looks read the file again."""
+    """Give the memory of a mapped array's file back; later looks read the file again.
+
+    Examples
+    --------
+    >>> array = np.arange(3)  # in memory, so nothing changes
+    >>> forget_pages(array)
+    >>> array.tolist()
+    [0, 1, 2]
+    """
     mapping = _mapping_of(array)
     if mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
         mapping.madvise(mmap.MADV_DONTNEED)
