@@ -54,7 +54,7 @@ class Study:
 
 def wikispeedia(arguments: argparse.Namespace) -> Study:
     plan = find_plan("ssi")
-    data = replace(plan.datasets["wiki"], max_features=arguments.words)
+    data = replace(plan.datasets["wiki"], max_features=arguments.words, split=arguments.split)
     task = load_dataset(data, arguments.data_home, plan.quick if arguments.quick else None).tasks[0]
     assert isinstance(task, LinkTask)
     samplers = {}
@@ -62,7 +62,7 @@ def wikispeedia(arguments: argparse.Namespace) -> Study:
         sampler = task.sampler(share, "links")
         samplers[round(share * len(task.train_links))] = sampler
     return Study(
-        f"Wikispeedia, {task.Q.shape[1]:,} words",
+        f"Wikispeedia, {task.Q.shape[1]:,} words, {arguments.split} held out",
         task.Q,
         samplers,
         preferences=10_000 if arguments.quick else arguments.preferences or 600_000,
@@ -212,6 +212,7 @@ def main() -> None:
     parser.add_argument("study", choices=("wikispeedia", "topics"))
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: learn on a GPU")
     parser.add_argument("--words", type=int, default=10_000, help="most frequent words of Wikispeedia (default 10,000)")
+    parser.add_argument("--split", choices=("links", "documents"), default="links", help="what is held out")
     parser.add_argument("--seeds", type=int, default=3, help="fits of each model at its chosen rate (default 3)")
     parser.add_argument("--preferences", type=int, help="preferences of a fit (default 600,000; topics: 4,000,000)")
     parser.add_argument("--amount", type=int, action="append", help="1, 2 or 3: this amount of links alone; repeatable")

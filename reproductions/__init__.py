@@ -1,1 +1,1 @@
-"""Reproductions of four papers: every table and figure as a data file, and the runner that compares ours with them."""
+"""Reproductions of four papers: tables and figures as data files, and a runner for comparison."""

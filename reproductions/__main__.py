@@ -27,7 +27,7 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option("--quick", is_flag=True, help="Little of everything, to see that everything works.")
 @click.option("--only", multiple=True, metavar="DATASET", help="Only this data set; may be repeated.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes of one thread each.")
-@click.option("--device", type=click.Choice(["cpu", "cuda", "auto"]), default="cpu", help="Where to learn word pairs.")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", help="Where to learn word pairs.")
 def main(
     paper: str, data_home: Path, output: Path | None, quick: bool, only: tuple[str, ...], jobs: int, device: str
 ) -> None:

@@ -1,12 +1,11 @@
-"""Orderings that the paper states, paired tests, and how often a model is the best: one verdict for each pair.
+"""Orderings of the paper and of our models, and paired tests: one verdict for each pair.
 
-If the plan tests a pair, that test decides the pair wherever the page compares it, with Holm's correction. All other
-pairs are decided by the paired interval of their difference. So no two verdicts contradict each other.
+A paired test of the plan decides a pair everywhere on the page, with Holm's correction. Paired intervals of the
+difference decide all other pairs. So verdicts never contradict each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from reproductions.plan import Claim, PairedTests, Standings
+from reproductions.plan import Claim, PairedTests
 from reproductions.results import PaperResults
 from reproductions.table import Cell, Table
 from reproductions.verdicts import (
@@ -24,7 +23,6 @@ from reproductions.verdicts import (
     judge_folds,
     judge_pair,
     outcome_of_p,
-    printed_in,
     shown,
     signed,
 )
@@ -51,9 +49,9 @@ class TestedPair:
 
 @dataclass(frozen=True)
 class DecidedPair:
-    """Whether one model is better than another; None if nothing can be said.
+    """Outcome for a pair of models; None if undecidable.
 
-    ``pair`` is the plan's own test of the two, if there is one; else ``test`` gave the interval.
+    ``pair`` is the plan's own test of the pair, if any; otherwise ``test`` has the interval.
     """
 
     outcome: ThreeWay | None
@@ -114,11 +112,14 @@ class PairDecisions:
 # -- orderings --------------------------------------------------------------------------------------------------------
 
 
-def claims_table(results: PaperResults, decisions: PairDecisions) -> Table:
-    """Each ordering the paper states, on each data set and by each measure."""
+def claims_table(results: PaperResults, decisions: PairDecisions, *, ours: bool = False) -> Table:
+    """Make the table of the paper's orderings, or of our own models' orderings."""
     plan = results.plan
     head = ["ordering", "data set", "measure", "difference", "verdict"]
-    table = Table("Orderings the paper states", head, "orderings", "orderings", tuple(plan.datasets))
+    title, key = (
+        ("Orderings of our own models", "our-orderings") if ours else ("Orderings the paper states", "orderings")
+    )
+    table = Table(title, head, key, key, tuple(plan.datasets))
     if plan.comparisons:
         table.notes.append("A pair among the paired tests of this page takes their verdict, with Holm's correction.")
     table.notes.append(
@@ -126,7 +127,7 @@ def claims_table(results: PaperResults, decisions: PairDecisions) -> Table:
         "whole interval is on its side. Measures without values of queries, such as memory, are compared by seed; with "
         "folds, an ordering holds if it does in every fold. Of several worse models the best here is taken."
     )
-    for claim in plan.claims:
+    for claim in (claim for claim in plan.claims if claim.ours == ours):
         for dataset in claim.datasets:
             for measure in claim.measures:
                 models = (claim.better, *claim.worse)
@@ -145,7 +146,7 @@ def claims_table(results: PaperResults, decisions: PairDecisions) -> Table:
 def _claim(
     results: PaperResults, decisions: PairDecisions, claim: Claim, dataset: str, name: str
 ) -> tuple[list[Cell], dict[str, Any]]:
-    """The better model against the best of the worse ones, and the test that decides."""
+    """Compare the better model with the best of the worse models by the deciding test."""
     plan, measure = results.plan, results.plan.measures[name]
     models = (claim.better, *claim.worse)
     seeds = results.common_seeds(dataset, models)
@@ -243,88 +244,6 @@ def paired_table(results: PaperResults, tests: PairedTests, decisions: PairDecis
         )
     table.has_numbers = bool(table.rows)
     return table
-
-
-# -- standings --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Standing:
-    """Rank of a model by one measure, ours and printed, and the ranks that paired tests leave open."""
-
-    dataset: str
-    measure: str
-    ours: int
-    best: int
-    worst: int
-    n_models: int
-    printed: int
-
-
-def standings_table(results: PaperResults, standings: Standings, decisions: PairDecisions) -> Table:
-    """The model's rank by each measure, ours and printed, and how often the model is the best."""
-    plan = results.plan
-    head = ["data set", "measure", "ours", "paper", "verdict"]
-    title = f"{standings.position}: {standings.title}"
-    table = Table(title, head, standings.key, "orderings", tuple(plan.datasets))
-    every = list(_standings(results, standings, decisions))
-    ranks = [standing for standing in every if standing is not None]
-    table.has_numbers = bool(ranks)
-    table.notes.append(
-        f"The paper has {plan.model(standings.model).title} best in {standings.best} of {len(every)} and second best "
-        f"in {standings.second}; {len(ranks)} of the {len(every)} have run, and the paper's count here is over the "
-        "same. In brackets: the ranks that paired tests leave open."
-    )
-    for rank in ranks:
-        open_ranks = "" if rank.best == rank.worst else f" ({rank.best} to {rank.worst})"
-        names = [Cell(plan.datasets[rank.dataset].title), Cell(plan.measures[rank.measure].title)]
-        table.rows.append([*names, Cell(f"{rank.ours}{open_ranks}"), Cell(f"{rank.printed}"), Cell("")])
-        table.records.append(
-            {"dataset": rank.dataset, "measure": rank.measure, "ours": rank.ours, "best_place": rank.best}
-            | {"worst_place": rank.worst, "models": rank.n_models, "paper": rank.printed, "verdict": "", "kind": ""}
-        )
-    for most, text in ((1, "best"), (2, "best or second best")) if ranks else ():
-        least, count, highest, stated = (
-            sum(getattr(rank, name) <= most for rank in ranks) for name in ("worst", "ours", "best", "printed")
-        )
-        verdict = Verdict("fall short", "falls short") if highest < stated else judge_claim("no difference seen")
-        verdict = judge_claim("better") if least >= stated else verdict
-        verdict = NOT_COMPARED if results.quick else verdict
-        shown_count = f"{count} of {len(ranks)}" + ("" if least == highest else f" ({least} to {highest})")
-        cells = [Cell("together"), Cell(text), Cell(shown_count), Cell(f"{stated} of {len(ranks)}")]
-        table.rows.append([*cells, Cell.from_verdict(verdict)])
-        table.records.append(
-            {"measure": text, "ours": count, "least": least, "most": highest, "models": len(ranks), "paper": stated}
-            | verdict.as_record()
-        )
-    return table
-
-
-def _standings(results: PaperResults, standings: Standings, decisions: PairDecisions) -> Iterator[_Standing | None]:
-    """A standing for each data set and measure of the tables; None if some model has not run."""
-    plan, model = results.plan, standings.model
-    for spec in (spec for key in standings.tables for spec in plan.tables if spec.key == key):
-        for dataset, name in ((dataset, name) for dataset in spec.datasets for name in spec.measures):
-            numbers = {row.model: printed_in(spec, row, dataset, name) for row in spec.rows}
-            sign = 1 if plan.measures[name].higher_is_better else -1
-            printed = {key: sign * number.value for key, number in numbers.items() if number is not None}
-            if model not in printed:
-                continue
-            values = {key: results.values(dataset, key, name) for key in printed}
-            if not all(values.values()):
-                yield None
-                continue
-            ours = {key: sign * float(np.mean(own)) for key, own in values.items()}
-            outcomes = [decisions.decide(dataset, model, key, name).outcome for key in printed if key != model]
-            yield _Standing(
-                dataset,
-                name,
-                1 + sum(value > ours[model] for value in ours.values()),
-                1 + outcomes.count("worse"),
-                1 + len(outcomes) - outcomes.count("better"),
-                len(printed),
-                1 + sum(value > printed[model] for value in printed.values()),
-            )
 
 
 def not_run(results: PaperResults, dataset: str) -> str:

@@ -39,14 +39,14 @@ _YEAR = re.compile(r"\d{1,4}(s|_BC|_AD)?")  # links to calendar years say nothin
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """The tasks of a data set, one for each fold, and what is said of all of them."""
+    """Tasks of a data set, one for each fold, with a digest and statistics."""
 
     tasks: tuple[PreferenceTask | FoldTask, ...]
     digest: str
     statistics: dict[str, int]
 
     def known(self) -> dict[str, Any]:
-        """What results say of it; queries are named where they have names."""
+        """Return facts for the results, with query names if any."""
         facts: dict[str, Any] = {"digest": self.digest, "statistics": self.statistics}
         folds = [task for task in self.tasks if isinstance(task, FoldTask)]
         if folds:
@@ -56,7 +56,7 @@ class DataSet:
 
 
 def found_data(data: Data, home: Path) -> Data:
-    """The data set, or the first of those to read instead whose files are there; itself where none is."""
+    """Return the data set, or the first complete replacement."""
     for candidate in (data, *data.instead):
         if not _lacking(candidate, home):
             break
@@ -72,7 +72,7 @@ def found_data(data: Data, home: Path) -> Data:
 
 
 def with_data_found(plan: Plan, home: Path) -> Plan:
-    """The plan with the data sets that will be read, so that all it says is of these."""
+    """Replace data sets of the plan by the data sets that will be read."""
     return replace(plan, datasets={name: found_data(data, home) for name, data in plan.datasets.items()})
 
 
@@ -104,7 +104,7 @@ def _n_test_queries(data: Data) -> int:
 
 
 def _lacking(data: Data, home: Path) -> list[str]:
-    """The files that are not there and needed."""
+    """Return the missing files."""
     if data.task == "rows":
         return [] if data.reader == "made-up" or _positions(data, home) else list(data.files)
     lacking = [name for name in data.files if not _maybe_packed(home / name).exists()]
@@ -112,13 +112,13 @@ def _lacking(data: Data, home: Path) -> list[str]:
 
 
 def _maybe_packed(path: Path) -> Path:
-    """The path, or where nothing is there, that of its packed form if there is one."""
+    """Return the path, or the compressed path if only that exists."""
     packed = (path.with_name(path.name + ending) for ending in _PACKED)
     return path if path.exists() else next((other for other in packed if other.exists()), path)
 
 
 def _files(home: Path, names: tuple[str, ...], one_is_enough: bool = False) -> list[Path]:
-    """The files that are there: all of them, or at least one."""
+    """Return the existing files: all of them, or at least one."""
     paths = [_maybe_packed(home / name) for name in names]
     there = [path for path in paths if path.exists()]
     if len(there) == len(paths) or (there and one_is_enough):
@@ -131,7 +131,7 @@ def _files(home: Path, names: tuple[str, ...], one_is_enough: bool = False) -> l
 
 
 def _read_folds(data: Data, home: Path) -> tuple[FoldTask, ...]:
-    """The first place that is there; when there is none, a MissingDataError names them all."""
+    """Read the first existing path; a MissingDataError names all paths."""
     if data.reader == "made-up":
         sizes = data.train_queries, _n_test_queries(data), data.rows_of_query
         train, test = make_offsets(*sizes, data.n_features or data.rows_of_query, _SEED)
@@ -201,7 +201,7 @@ def _finished(X: Any, data: Data, columns: NDArray[Any] | None = None) -> sparse
 
 
 def unit_rows(rows: sparse.csr_array) -> sparse.csr_array:
-    """Each row scaled to length 1; empty ones stay so."""
+    """Scale each row to length 1; empty rows stay empty."""
     length = np.sqrt(np.asarray(rows.astype(np.float64).power(2).sum(axis=1)).ravel())
     scale = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
     scaled = rows.copy()
@@ -253,7 +253,7 @@ def _wikispeedia(data: Data, path: Path, most: int | None) -> LinkTask:
 
 
 def _kyoto(data: Data, path: Path, most: int | None) -> LinkTask:
-    """Japanese articles, and English ones that they mention or are translated to."""
+    """Japanese articles, with mentioned and translated English articles."""
     articles = _kyoto_articles(path)
     if data.relevant == "translation":
         links = np.repeat(np.arange(len(articles), dtype=np.int64)[:, None], 2, axis=1)
@@ -309,7 +309,7 @@ def _split_task(
 
 
 def _order(n: int, data: Data, most: int | None) -> Sequence[int]:
-    """All articles in the order of the file; in a random one where some are left out or set aside by their number."""
+    """Return articles in file order, or in random order for a subset or a split by documents."""
     if most is None and data.split == "links":
         return range(n)
     return np.random.default_rng(_SEED).permutation(n)[:most].tolist()

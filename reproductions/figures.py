@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from reproductions.plan import Curves, Cutoffs, Precisions, Scatter, TradeOff
+from reproductions.plan import Curves, Cutoffs, Precisions
 from reproductions.results import PaperResults
-from reproductions.tables import PAST_THE_PAPER, settings_tested
 from reproductions.verdicts import printed_of
 from tercet.errors import MissingExtraError
 
@@ -23,22 +22,16 @@ _BARS = "Bars: the standard error over queries. "
 _DIAMONDS = "Diamonds: printed in the paper's tables. "
 _MOST_LABELS = 7  # of a logarithmic axis
 _QUERIES = 500  # of a figure of precisions
-_SCATTER_LABELS = {
-    "density": "density of W, %",
-    "seconds": "seconds of learning, thinning included",
-    "rows drawn": "rows drawn, mean over folds",
-}
 
 
 @dataclass
 class Drawing:
-    """One figure: its rows, its caption, and a function that plots the rows into panels of matplotlib."""
+    """One figure: rows, caption, and a function that plots the rows into panels of matplotlib."""
 
     key: str
     title: str
     rows: Rows
     plot: Callable[[Any], None]
-    section: str = ""
     caption: str = ""
     dataset: str = ""
     n_panels: int = 1
@@ -80,8 +73,6 @@ def _drawings(results: PaperResults) -> Iterator[Drawing]:
     yield from (_precisions(results, precisions) for precisions in plan.precisions)
     for cutoffs in plan.cutoffs:
         yield from (_cutoffs(results, cutoffs, dataset) for dataset in cutoffs.datasets)
-    yield from (_scatter(results, scatter) for scatter in plan.scatters)
-    yield from (_tradeoff(results, tradeoff) for tradeoff in plan.tradeoffs)
 
 
 def draw_all(drawings: list[Drawing]) -> None:
@@ -106,7 +97,7 @@ def _plot_bars(axes: Any, points: Rows, x: str, y: str, number: int, **look: Any
 
 
 def _plot_printed(axes: Any, points: Rows, x: str, y: str, number: int) -> None:
-    """Hollow diamonds, with the printed ± if there is one; the legend has them once."""
+    """Draw printed points as hollow diamonds with the printed ±; the legend has one entry."""
     look = {"marker": "D", "markersize": 7, "markerfacecolor": "#ffffff", "markeredgewidth": 1.6, "linestyle": "none"}
     for point in points:
         label = None if PRINTED in axes.get_legend_handles_labels()[1] else PRINTED
@@ -194,7 +185,7 @@ def _curves(results: PaperResults, curves: Curves, dataset: str) -> Drawing:
     title = f"{curves.position}: {curves.title}, {plan.datasets[dataset].title}"
     caption = f"Bands: the binomial standard error over {curves.test_preferences:,} test preferences. "
     caption += _diamonds(rows)
-    return Drawing(f"{curves.key}-{dataset}", title, rows, plot, "", caption, dataset, 2 if beside else 1)
+    return Drawing(f"{curves.key}-{dataset}", title, rows, plot, caption, dataset, 2 if beside else 1)
 
 
 def _precisions(results: PaperResults, precisions: Precisions) -> Drawing:
@@ -214,52 +205,7 @@ def _precisions(results: PaperResults, precisions: Precisions) -> Drawing:
         axes.set_aspect("equal")
 
     title, caption = f"{precisions.position}: {precisions.title}", "A dot for each query, and their mean."
-    return Drawing(precisions.key, title, rows, plot, "", caption, precisions.dataset)
-
-
-def _scatter(results: PaperResults, scatter: Scatter) -> Drawing:
-    plan, names = results.plan, (scatter.x, scatter.y)
-    rows: Rows = []
-    for series in scatter.series:
-        for model in series.models:
-            who = {"series": series.title, "model": plan.model(model).title}
-            x, y = _scatter_x(results, scatter, model), results.values(scatter.dataset, model, scatter.y)
-            if x is None or not y:
-                continue
-            error = results.standard_error(scatter.dataset, model, scatter.y)
-            error = (max(y) - min(y)) / 2 if error is None else error
-            point = {scatter.x: x, scatter.y: float(np.mean(y))}
-            rows.append(who | point | {"lowest": min(y), "highest": max(y), "standard_error": error})
-            printed = [printed_of(plan, scatter.dataset, model, name) for name in names]
-            if None not in printed:
-                values = {name: number.value for name, number in zip(names, printed, strict=True) if number}
-                rows.append(who | values | {"printed": True})
-
-    def plot(axes: Any) -> None:
-        factor = 100 if scatter.x == "density" else 1
-        for number, series in enumerate(scatter.series):
-            apart = 1 + 0.03 * number * (scatter.x == "rows drawn")  # bars at equal numbers stand side by side
-            own = [row | {scatter.x: row[scatter.x] * factor * apart} for row in rows if row["series"] == series.title]
-            points, printed = _split(sorted(own, key=lambda row: row[scatter.x]))
-            if points:
-                _plot_bars(axes, points, *names, number, label=series.title)
-            _plot_printed(axes, printed, *names, number)
-        for number, (name, height) in enumerate(scatter.lines.items()):
-            axes.axhline(height, color="#888888", linewidth=1, linestyle=("--", ":", "-.")[number % 3])
-            axes.annotate(name, (0.01, height), xycoords=("axes fraction", "data"), va="bottom", fontsize=8)
-        axes.set_xscale("log")
-        axes.set_xlabel(_SCATTER_LABELS[scatter.x])
-        axes.set_ylabel(plan.measures[scatter.y].title)
-
-    title = f"{scatter.title}, {plan.datasets[scatter.dataset].title}"
-    return Drawing(scatter.key, title, rows, plot, PAST_THE_PAPER, _BARS + _diamonds(rows), scatter.dataset)
-
-
-def _scatter_x(results: PaperResults, scatter: Scatter, model: str) -> float | None:
-    values = results.values(scatter.dataset, model, scatter.x)
-    if scatter.x == "rows drawn":
-        values = [fit["facts"]["n_drawn"] for folds in results.runs(scatter.dataset, model) for fit in folds]
-    return float(np.mean(values)) if values else None
+    return Drawing(precisions.key, title, rows, plot, caption, precisions.dataset)
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------
@@ -290,67 +236,4 @@ def _cutoffs(results: PaperResults, cutoffs: Cutoffs, dataset: str) -> Drawing:
         axes.set_ylabel("mean N@k over the test parts")
 
     title = f"{cutoffs.position}: {cutoffs.title}, {plan.datasets[dataset].title}"
-    return Drawing(f"{cutoffs.key}-{dataset}", title, rows, plot, "", _BARS + _diamonds(rows), dataset)
-
-
-def _tradeoff(results: PaperResults, tradeoff: TradeOff) -> Drawing:
-    plan, dataset = results.plan, tradeoff.dataset
-    rows: Rows = []
-    n_features = results.data.get(dataset, {}).get("statistics", {}).get("features", 0)
-    for model in tradeoff.models:
-        for folds in results.runs(dataset, model)[:1]:
-            title = plan.model(model).title
-            rows += [{"model": title, "what": "setting"} | point for point in settings_tested(folds)]
-            rows += [{"model": title, "what": "best on validation"} | point for point in _front(folds, n_features)]
-    for model in (*tradeoff.models, *tradeoff.points):
-        counts = [fit["facts"]["n_used"] for folds in results.runs(dataset, model) for fit in folds]
-        if counts and None not in counts:  # kernel rankers have no count
-            value = float(np.mean(results.values(dataset, model, tradeoff.measure)))
-            error = results.standard_error(dataset, model, tradeoff.measure)
-            point = {"used": float(np.mean(counts)), "value": value, "standard_error": error}
-            rows.append({"model": plan.model(model).title, "what": "chosen"} | point)
-
-    def plot(axes: Any) -> None:
-        for number, title in enumerate(dict.fromkeys(row["model"] for row in rows)):
-            dots, line, chosen = (
-                _split(rows, model=title, what=what)[0] for what in ("setting", "best on validation", "chosen")
-            )
-            colour = COLOURS[number % 6]
-            axes.plot([p["used"] for p in dots], [p["value"] for p in dots], ".", color=colour, alpha=0.35)
-            axes.plot([p["used"] for p in line], [p["value"] for p in line], color=colour)
-            symbol = {"markersize": 9, "markeredgecolor": "#222222", "zorder": 4, "linestyle": "none"}
-            symbol |= {} if dots else {"color": "#111111", "marker": "*hX"[number % 3]}
-            _plot_bars(axes, chosen, "used", "value", number, label=title, **symbol)
-        shown = [row for row in rows if row["what"] != "setting" and row["used"] >= 1]
-        if shown:  # the worst settings may lie below the axis
-            lows, highs = (
-                [row["value"] + sign * (row.get("standard_error") or 0) for row in shown] for sign in (-1, 1)
-            )
-            margin = 0.05 * (max(highs) - min(lows)) + 0.005
-            axes.set_ylim(max(min(lows) - margin, np.quantile(lows, 0.1) - 8 * margin), max(highs) + margin)
-        axes.set_xlim(left=0)
-        axes.set_xlabel(f"features used of {n_features}, mean over folds")
-        axes.set_ylabel(f"{plan.measures[tradeoff.measure].title} on the test parts")
-
-    caption = (
-        f"Symbols: the chosen settings. {_BARS}Lines: the best on validation with at most so many features. Dots: all "
-        "settings."
-    )
-    title = f"{tradeoff.title}, {plan.datasets[dataset].title}"
-    return Drawing(tradeoff.key, title, rows, plot, PAST_THE_PAPER, caption, dataset)
-
-
-def _front(folds: Rows, n_features: int) -> list[dict[str, float]]:
-    """The best on validation of settings with at most 1, 2, … features, and their value on the test parts."""
-    front: list[dict[str, float]] = []
-    for most in range(1, n_features + 1):
-        chosen = []
-        for fit in folds:
-            allowed = [point for point in fit["grid"] if 1 <= point["used"] <= most]
-            if allowed:
-                chosen.append(min(allowed, key=lambda point: (-point["validation"], point["used"])))
-        if len(chosen) == len(folds):
-            used, value = (float(np.mean([point[name] for point in chosen])) for name in ("used", "test"))
-            if not front or front[-1] != {"used": used, "value": value}:
-                front.append({"used": used, "value": value})
-    return front
+    return Drawing(f"{cutoffs.key}-{dataset}", title, rows, plot, _BARS + _diamonds(rows), dataset)

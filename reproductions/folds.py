@@ -79,7 +79,7 @@ class QueryRows:
 
 @dataclass(frozen=True, eq=False)
 class FoldTask:
-    """One fold: rows to learn from, to choose on where there are some, and to test on."""
+    """One fold: training rows, validation rows (or None) and test rows."""
 
     name: str
     train: QueryRows
@@ -102,7 +102,7 @@ def folds_digest(folds: Sequence[FoldTask]) -> str:
 
 
 def folds_statistics(folds: Sequence[FoldTask]) -> dict[str, int]:
-    """Facts a paper prints about its data; of all queries that are tested, each in one of the folds."""
+    """Return the printed facts about the data, over the test queries of all folds."""
     tests = [fold.test for fold in folds]
     return {
         "queries": sum(test.n_queries for test in tests),
@@ -142,9 +142,9 @@ def in_random_order(data: QueryRows, seed: int) -> QueryRows:
 
 
 def drawn_rows(data: QueryRows, per_query: int, seed: int) -> NDArray[np.int64]:
-    """So many rows of each query, all where it has fewer, in rising order.
+    """Draw up to ``per_query`` rows of each query, in ascending order.
 
-    What is drawn of a query depends on its id and the seed only, and not on which other queries are there.
+    The rows depend on the query id and the seed only, not on other queries.
     """
     return np.concatenate(
         [
@@ -164,9 +164,9 @@ def _by_query(data: QueryRows, seed: int) -> Iterator[tuple[np.random.Generator,
 
 
 def measure_by_query(scores: NDArray[Any], data: QueryRows, names: Iterable[str]) -> dict[str, NDArray[np.float64]]:
-    """Each measure of each query's ranking, in the order of the rows; what is no measure of rankings is left out.
+    """Return each ranking measure for each query, in row order; other measures are skipped.
 
-    A query without a relevant document counts as 0, and so does one without pairs where pairs are counted.
+    A query without a relevant document, or without pairs, counts as 0.
     """
     listed = [name for name in names if name not in OF_THE_RANKER]
     ranked = [name for name in listed if name not in OF_PAIRS]

@@ -35,11 +35,11 @@ Links = NDArray[np.int64]  # (n, 2): article that links, document linked to
 
 @dataclass(frozen=True, eq=False)
 class LinkTask:
-    """Articles that link to documents; row a of Q is the query of article a, and so are rows a + n, a + 2 n, …
+    """Articles that link to documents; rows a, a + n, a + 2 n, … of Q are queries of article a.
 
-    ``hides_itself``: document a is the article itself, or its translation, and is no answer for it.
-    ``first_test_doc``: with documents split, those from here on are ranked in tests and never seen in training, and
-    those from ``first_validation_doc`` to there the same in validation; else both are 0, and all are ranked.
+    ``hides_itself``: document a is article a or a translation, and no answer. With documents split, tests rank
+    documents from ``first_test_doc`` on, validation ranks documents from ``first_validation_doc`` to there, and
+    training sees neither; otherwise both are 0.
     """
 
     Q: sparse.csr_array
@@ -100,9 +100,9 @@ class LinkTask:
         )
 
     def test(self, n: int, seed: int) -> Preferences:
-        """Links of the test queries, each with a document its query does not link to; the query's place comes first.
+        """Draw links of test queries, each with a document that is not linked.
 
-        Queries are places among the test queries, documents places among those that are ranked.
+        Queries are positions among the test queries, documents positions among the ranked documents.
         """
         rng = np.random.default_rng(TEST_SEED + seed)
         grades, hidden = self.held_out.grades, self.held_out.hidden
@@ -123,10 +123,9 @@ class LinkTask:
         return Preferences(query, better, worse)
 
     def parallel(self) -> NDArray[np.int64]:
-        """Articles whose translations may be learned from.
+        """Return articles with translations to learn from.
 
-        Where translations are what is to be found, those of training; else all but those of test and validation
-        queries, whose translations count as unknown.
+        If translations are the answers, the training articles; otherwise all articles but test and validation queries.
         """
         if not self.hides_itself:
             return np.unique(self.train_links[:, 0])
@@ -147,8 +146,7 @@ class LinkTask:
         )
 
     def _held_out(self, links: Links, known: Links, n_queries: int, first_doc: int) -> HeldOutQueries:
-        """Some of the articles with such links, against all documents but themselves and those they are known to
-        link to."""
+        """Make held-out queries of some linking articles, without known links among the ranked documents."""
         articles = np.unique(links[:, 0])
         if articles.size == 0:
             raise InputError("there are no links left to measure on")
@@ -231,7 +229,7 @@ class LinkTask:
 
 @dataclass(frozen=True)
 class LinkSplit:
-    """Links to learn from, to choose on and to test on; with documents split, where those set aside begin."""
+    """Links for training, validation and testing, and the first held-out documents."""
 
     train: Links
     validation: Links
@@ -241,8 +239,7 @@ class LinkSplit:
 
 
 def split_links(links: Links, *, by: str, n_articles: int) -> LinkSplit:
-    """Links split at random; or documents, of which the last are for testing, those before them for validation, and
-    links between the three are dropped."""
+    """Split links at random, or split documents and drop links between the parts."""
     rng = np.random.default_rng(_SPLIT_SEED)
     if by == "documents":
         first_test = round((1 - TEST_SHARE) * n_articles)

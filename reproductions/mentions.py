@@ -1,4 +1,4 @@
-"""Which articles a text mentions by their titles: links for collections that have none."""
+"""Find mentions of article titles in texts: links for collections without links."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ NOBODY = -1
 def find_mentions(texts: Sequence[str], titles: Sequence[str]) -> NDArray[np.int64]:
     """Link article `i` to article `j` where text `i` mentions the title of `j`.
 
-    A mention is the title's words in a row, in the title's own letter case, with nothing but blanks between them.
-    At each place the longest title counts, and what it covers is not looked at again; an article's own title
-    covers its words and links nothing. Of a title, a gloss in brackets at the end and a leading "The" are left
-    out, and quotation marks around it too. Titles that name nobody in particular link nothing:
+    A mention is the title's words in a row, in the title's letter case, separated by blanks. At each position the
+    longest title counts, and the covered words count once; an article's own title covers words and links nothing. A
+    gloss in brackets at the end, a leading "The" and quotation marks are removed from titles. Some titles link nothing:
 
-    - one that two articles share (it still covers its words);
-    - one word that has fewer than four letters, does not begin with a capital or is an English stop word.
+    - a title of two articles (the words are still covered);
+    - one word with fewer than four letters, without a capital, or an English stop word.
 
     Parameters
     ----------

@@ -1,9 +1,8 @@
 """Plan of a reproduction: the schema of ``papers/*.toml``.
 
-A plan has data sets, measures and methods, then tables and figures of their models. A method is a ranker, its
-parameters, a grid to choose some of them from, and a rule for the choice. A method gives one model of its own name, or
-several. Tables, orderings, paired tests, targets, related words and figures name models. Nothing here belongs to one
-paper.
+A plan has data sets, measures and methods, then tables and figures of their models. A method is a ranker with
+parameters, a grid of parameters, and a rule for the choice. A method gives one model of the same name, or several
+models. Tables, orderings, paired tests, related words and figures name models.
 
 The reader of a data set decides the kind of its task:
 
@@ -91,6 +90,7 @@ class PaperMeasure:
     least_tolerance: float = 0.0  # where a printed number has too few digits for its share
     digits: int = 3
     unit: str = ""
+    compare: bool = True  # false: chosen beforehand, or not printed, so a match says nothing
     spread: Literal["seeds", "standard error"] = "seeds"  # the number after the ±
     name: str = ""
 
@@ -106,11 +106,10 @@ class PaperMeasure:
 class Data:
     """Files of a data set, below the data home, and their preprocessing.
 
-    Classes and links need all ``files``, except 20 Newsgroups, where one is enough. Rows are read from the first that
-    exists; made-up rows need no files. SVMlight files may be compressed, with ``.bz2`` or ``.gz`` after their names.
+    Classes and links need all ``files``; 20 Newsgroups needs one. Rows are read from the first existing file; made-up
+    rows need no files. SVMlight files may be compressed, with ``.bz2`` or ``.gz`` after their names.
 
-    ``instead`` are other data sets: if the files are missing, the first of them with all its files takes the place of
-    this one.
+    ``instead`` lists other data sets; the first complete one replaces a data set with missing files.
     """
 
     title: str
@@ -169,9 +168,9 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Map:
-    """Which words a method sees, and by which others they are replaced; its weights are then mapped back.
+    """Words of a method: a subset, or replacements; the weights are mapped back to all words.
 
-    ``correlated = k`` replaces each word by the k of the ``n_frequent`` most frequent words it is most correlated with.
+    ``correlated = k`` replaces each word by the k most correlated words of the ``n_frequent`` most frequent words.
     """
 
     block: str | None = None  # of the columns
@@ -182,7 +181,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Model:
-    """One weights value that a method gives: an attribute of the ranker, or the ranker thinned."""
+    """One weights value of a method: an attribute of the ranker, or the thinned ranker."""
 
     key: str
     title: str
@@ -200,36 +199,32 @@ class ChosenBy:
 
 @dataclass(frozen=True)
 class Method:
-    """A ranker, its parameters, those that are chosen, and how.
+    """A ranker with its parameters and the rule of choice.
 
-    ``choose`` is a grid, every combination of which is tried. ``choose_on`` says what they are measured on:
+    ``choose`` is a grid; every combination is tried. ``choose_on`` names the data of the choice:
 
-    - ``"training"``, of classes and links: the least error on other training preferences. The first seed chooses, the
-      others take what it chose.
+    - ``"training"``, of classes and links: the least error on other training preferences. The first seed chooses for
+    all seeds.
     - ``"validation"``: of links the best MAP on validation queries, by the first seed; of rows the best by the measure
-      ``choose_by`` on the validation part, for each fold and seed, and the ranker learned from the training part is
-      then taken. Where there is no such part, by cross-validation.
-    - ``"cross-validation"``, of rows: on the queries left out in turn of training and validation part together, from
-      all of which the chosen one then learns.
-    - ``"leave-query-out"``, of rows and kernel rankers: each query of training and validation part without itself, in
-      closed form. Of rows that are drawn as examples only these are measured.
+    ``choose_by`` on the validation part, for each fold and seed, with the ranker learned from the training part.
+    Without a validation part, by cross-validation.
+    - ``"cross-validation"``, of rows: on queries of the training and validation part left out in turn; the chosen
+    ranker learns from both parts.
+    - ``"leave-query-out"``, of rows and kernel rankers: each query of the training and validation part is left out in
+    turn, in closed form. Only rows drawn as examples are measured.
 
-    ``choose_how``, of classes and links: ``"full"`` compares after all steps, and the best one is taken as it is.
-    ``"halving"`` takes a quarter of the steps with every setting, goes on to one half with the better half of them, and
-    to the end with the best: the same bits as if it had been learned alone.
+    ``chosen_by``, of classes and links: takes the choice of another method's first seed. With ``early_stop`` a row is
+    noted as still improving if the last validation is the best.
 
-    ``chosen_by``, of classes and links: takes what another method chose on its first seed, on that data set or on the
-    same. With ``early_stop`` a row whose last validation was the best is noted as still improving.
+    Ties go to the sparser setting, then to the earlier one. ``rule = "sparsest"`` takes the sparsest setting within one
+    standard error of the best. ``most_used`` drops settings with a larger share of the features.
 
-    Of equals the sparser one is taken, then the earlier one. With ``rule = "sparsest"`` it is the sparsest whose mean
-    is within one standard error of the best. ``most_used`` leaves out what uses more than this share of the features.
+    ``reuse = {density = "l1"}``: the first seed searches for ``density``, and the other seeds take the ``l1`` found; a
+    quick run takes the parameters of ``quick``. ``blend`` adds two models of other methods, by an amount chosen on
+    validation.
 
-    ``reuse = {density = "l1"}``: what ``density`` made the first seed find is given to the others as ``l1``; a quick
-    run searches nothing and takes the parameters of ``quick`` instead. ``blend`` adds up two models of other methods by
-    an amount chosen on validation.
-
-    With ``per_query`` so many rows of each query are drawn with the seed. ``drawn_as = "examples"`` learns from these
-    alone; ``"basis"`` makes them the basis vectors of a kernel ranker that learns from all rows.
+    ``per_query`` rows of each query are drawn with the seed. ``drawn_as = "examples"`` learns from the drawn rows
+    alone; ``"basis"`` takes the drawn rows as basis vectors of a kernel ranker that learns from all rows.
     """
 
     key: str
@@ -248,7 +243,6 @@ class Method:
     choose: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     choose_on: Literal["training", "validation", "cross-validation", "leave-query-out"] = "validation"
     choose_by: str = ""  # a measure; "" for the plan's
-    choose_how: Literal["full", "halving"] = "full"
     chosen_by: ChosenBy | None = None
     rule: Literal["best", "sparsest"] = "best"
     most_used: float | None = None
@@ -273,7 +267,7 @@ class Method:
 
     @property
     def full_title(self) -> str:
-        """The title, and how the parameters were chosen where that is not the rule."""
+        """Title, with the rule of choice for cross-validation."""
         return self.title + (", by cross-validation" if self.choose_on == "cross-validation" else "")
 
     def parameters_for(self, dataset: str) -> dict[str, Any]:
@@ -285,10 +279,10 @@ class Method:
 
 @dataclass(frozen=True)
 class Row:
-    """A model's printed numbers, by measure, or by data set if the table has several.
+    """Printed numbers of a model, by measure, or by data set in a table of several data sets.
 
     ``plus_minus`` are the printed ±, by the same names, and ``params`` is the printed column of that name, as text. A
-    row that cannot be reproduced has a title and the reason instead of a model.
+    row without a model has a title and a reason.
     """
 
     model: ModelKey = ModelKey("")
@@ -302,7 +296,7 @@ class Row:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """Models by the measures of one data set, or by one measure of several."""
+    """Models by measures of one data set, or by one measure of several data sets."""
 
     key: str
     title: str
@@ -314,14 +308,12 @@ class PaperTable:
     note: str = ""
     seconds: bool = False  # a column with those of the fastest seed
     chosen: bool = False  # a column with what was chosen, or searched for
-    dictionary_size: int | None = None  # of the paper, to read its densities off its memory
 
 
 @dataclass(frozen=True)
 class Claim:
-    """An ordering the paper states: one model is better than others, or than the best of them.
-
-    ``printed`` is by how many per cent, by data set.
+    """An ordering of the paper: one model is better than other models. ``printed`` has the gain in per cent, by data
+    set.
     """
 
     text: str
@@ -331,11 +323,12 @@ class Claim:
     measures: tuple[MeasureKey, ...]
     datasets: tuple[DatasetKey, ...]
     printed: dict[str, float] = field(default_factory=dict)
+    ours: bool = False  # an ordering of our own models or data
 
 
 @dataclass(frozen=True)
 class PairedTests:
-    """Paired tests by query: each of ``models`` against one, or all pairs of them."""
+    """Paired tests by query: each of ``models`` against one, or all pairs."""
 
     key: str
     title: str
@@ -344,35 +337,6 @@ class PairedTests:
     models: tuple[ModelKey, ...]
     against: ModelKey = ModelKey("")
     test: Literal["permutation", "wilcoxon"] = "permutation"
-
-
-@dataclass(frozen=True)
-class Standings:
-    """How often a model is the best and the second best over the data sets and measures of some tables.
-
-    ``best`` and ``second`` are what the paper states of all of them.
-    """
-
-    key: str
-    title: str
-    position: str
-    model: ModelKey
-    tables: tuple[str, ...]
-    best: int
-    second: int
-
-
-@dataclass(frozen=True)
-class Target:
-    """A bound of our own for the worst seed."""
-
-    dataset: DatasetKey
-    model: ModelKey
-    measure: MeasureKey
-    at_least: float | None = None
-    at_most: float | None = None
-    times: ModelKey = ModelKey("")  # the bound is a multiple of this model's value
-    errors: float = 0.0  # standard errors of our value that are allowed beside the bound
 
 
 @dataclass(frozen=True)
@@ -419,25 +383,6 @@ class Precisions:
 
 
 @dataclass(frozen=True)
-class Series:
-    title: str
-    models: tuple[ModelKey, ...]
-
-
-@dataclass(frozen=True)
-class Scatter:
-    """Models as points: a measure against density, seconds, or the number of rows drawn."""
-
-    key: str
-    title: str
-    dataset: DatasetKey
-    x: Literal["density", "seconds", "rows drawn"]
-    y: MeasureKey
-    series: tuple[Series, ...]
-    lines: dict[str, float] = field(default_factory=dict)  # named heights to draw
-
-
-@dataclass(frozen=True)
 class Cutoffs:
     """A measure at rising cut-offs, a line for each model and a panel for each data set."""
 
@@ -451,14 +396,13 @@ class Cutoffs:
 
 @dataclass(frozen=True)
 class TradeOff:
-    """A measure on the test parts against the features used, over all settings of the grids of some methods."""
+    """The cost of choosing: the chosen setting of a grid against the best one on the test parts."""
 
     key: str
     title: str
     dataset: DatasetKey
     measure: MeasureKey
     models: tuple[ModelKey, ...]
-    points: tuple[ModelKey, ...] = ()  # models with their chosen setting only
 
 
 # -- the plan ---------------------------------------------------------------------------------------------------------
@@ -478,11 +422,8 @@ class Plan:
     tables: tuple[PaperTable, ...] = ()
     claims: tuple[Claim, ...] = ()
     comparisons: tuple[PairedTests, ...] = ()
-    standings: tuple[Standings, ...] = ()
-    targets: tuple[Target, ...] = ()
     words: tuple[Words, ...] = ()
     curves: tuple[Curves, ...] = ()
-    scatters: tuple[Scatter, ...] = ()
     precisions: tuple[Precisions, ...] = ()
     cutoffs: tuple[Cutoffs, ...] = ()
     tradeoffs: tuple[TradeOff, ...] = ()
@@ -506,7 +447,7 @@ class Plan:
         return self.seeds if method.seeds is None else method.seeds
 
     def name_of(self, measure: str) -> str:
-        """What a measure's key stands for."""
+        """Return the name of a measure by key."""
         return self.measures[measure].name or measure if measure in self.measures else measure
 
     def cutoff(self, measure: str) -> int | None:

@@ -162,7 +162,7 @@ def _quick_method(method: Method, quick: Quick) -> Method:
 
 
 def _spread(values: tuple[Any, ...], n: int) -> tuple[Any, ...]:
-    """n of the values: the first, or several evenly spread, without the ends if there are others."""
+    """Take n values: the first, or several evenly spread ones."""
     if n == 1 or len(values) <= n:
         return values[:n]
     return tuple(values[(2 * i + 1) * len(values) // (2 * n)] for i in range(n))

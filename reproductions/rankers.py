@@ -8,21 +8,19 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from reproductions.rivals import ClassPosteriors, CorrelatedLowRank, QueryExpansion
-from reproductions.rivals_of_rows import LINEAR_RIVALS, LambdaMART
+from reproductions.rivals import CorrelatedLowRank, QueryExpansion
+from reproductions.rivals_of_rows import LINEAR_RIVALS
 from tercet.data import Preferences
 from tercet.learn import RANKERS, CorrelatedRanker, MultiTaskRanker
 from tercet.learn.linear import LINEAR_RANKERS
 from tercet.learn.rls import RLS_RANKERS
 
-CLASSIFIERS: dict[str, type[Any]] = {"LogisticRegression": ClassPosteriors}
 OF_WORDS: dict[str, type[Any]] = {
     **RANKERS,
-    **CLASSIFIERS,
     "QueryExpansion": QueryExpansion,
     "CorrelatedLowRank": CorrelatedLowRank,
 }
-OF_ROWS: dict[str, type[Any]] = {**LINEAR_RANKERS, **RLS_RANKERS, **LINEAR_RIVALS, "LambdaMART": LambdaMART}
+OF_ROWS: dict[str, type[Any]] = {**LINEAR_RANKERS, **RLS_RANKERS, **LINEAR_RIVALS}
 WITH_BASIS = tuple(RLS_RANKERS)  # rows can be basis vectors, and every l2 comes from one decomposition
 IN_PASSES = ("FTRLRanker",)  # more epochs continue a fit of fewer
 
@@ -32,9 +30,9 @@ def accepted_parameters(cls: type[Any]) -> list[str]:
 
 
 def make_ranker(name: str, parameters: dict[str, Any], seed: int = 0) -> Any:
-    """Make a silent ranker with this seed; "none" is None, which TOML does not have.
+    """Make a silent ranker with this seed; "none" stands for None.
 
-    A parameter that is a ranker itself is a table with its ``ranker`` and parameters.
+    A ranker as a parameter is a table with ``ranker`` and parameters.
     """
     cls = OF_ROWS[name] if name in OF_ROWS else OF_WORDS[name]
     usual = {"random_state": seed, "verbose": False}
@@ -48,7 +46,7 @@ def make_ranker(name: str, parameters: dict[str, Any], seed: int = 0) -> Any:
 
 
 def learns_by_steps(name: str) -> bool:
-    """Whether a ranker of words validates and calls its callbacks while it learns.
+    """True if a ranker of words validates and calls callbacks during learning.
 
     Examples
     --------
@@ -70,8 +68,5 @@ def warm_up(name: str) -> None:
 
 
 def n_used(ranker: Any) -> int | None:
-    """Number of features that a fitted ranker of rows uses; None where the ranker has no such number."""
-    if hasattr(ranker, "coef_"):
-        return int(np.count_nonzero(ranker.coef_))
-    number: int | None = getattr(ranker, "n_used_", None)
-    return number
+    """Count the features of a fitted ranker of rows; None without feature weights."""
+    return int(np.count_nonzero(ranker.coef_)) if hasattr(ranker, "coef_") else None

@@ -1,4 +1,4 @@
-"""All that a run of a plan measured, and what can be asked of it."""
+"""Results of a run of a plan."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ ERROR = "error"  # the measure that counts wrong test preferences
 
 @dataclass
 class PaperResults:
-    """Everything that was measured, and what was not.
+    """Everything measured by a run, and the missing parts.
 
-    ``fits[dataset, method, seed]`` has a result for each task of the data set, one or one for each fold;
-    ``curves[key, dataset, method]`` has a curve.
+    ``fits[dataset, method, seed]`` has a result for each task; ``curves[key, dataset, method]`` has a curve.
     """
 
     plan: Plan
@@ -56,13 +55,12 @@ class PaperResults:
         return [folds for seed, folds in by_seed.items() if seeds is None or seed in seeds]
 
     def first_facts(self, dataset: str, model: str) -> list[dict[str, Any]]:
-        """What was found on the way with the first seed, of each fold."""
+        """Return the facts of the first seed, by fold."""
         runs = self.runs(dataset, model)
         return [fit["facts"] for fit in runs[0]] if runs else []
 
     def n_fits(self, models: Iterable[tuple[str, str]] | None = None) -> tuple[int, int]:
-        """How many fits of these data sets and models have run to their end, and how many there are to run; all
-        that the plan has when None. A data set that was not read has none."""
+        """Return the numbers of finished and of planned fits, of some data sets and models or of the whole plan."""
         pairs = [(dataset, self.plan.method_of(model)) for dataset, model in models or () if model]
         if models is None:
             pairs = [(dataset, method) for method in self.plan.methods for dataset in self.plan.datasets_of(method)]
@@ -84,14 +82,14 @@ class PaperResults:
         return float(sum(result.get("took", 0.0) for result in results))
 
     def is_unfinished(self, dataset: str, model: str) -> bool:
-        """Whether with some seed the best validation was the last one taken, so that more steps may help."""
+        """True if the last validation of some seed is the best, so more steps may help."""
         runs = self.runs(dataset, model)
         return any(fit["facts"].get("still_improving") for folds in runs for fit in folds)
 
     # -- numbers ------------------------------------------------------------------------------------------------------
 
     def by_fold(self, dataset: str, model: str, measure: str, seeds: Seeds = None) -> NDArray[np.float64]:
-        """The measure in each fold (n_seeds, n_folds); nothing where it does not apply."""
+        """Return the measure in each fold (n_seeds, n_folds); empty if not applicable."""
         name = self.plan.name_of(measure)
         if dataset in self.data and measure in self.plan.measures and measure not in self.plan.measures_of(dataset):
             return np.zeros((0, 0))
@@ -100,12 +98,12 @@ class PaperResults:
         return np.array([row for row in rows if None not in row], dtype=np.float64)
 
     def values(self, dataset: str, model: str, measure: str, seeds: Seeds = None) -> list[float]:
-        """The mean over folds, one for each seed; none where the measure does not apply."""
+        """Return the mean over folds for each seed; empty if not applicable."""
         by_fold = self.by_fold(dataset, model, measure, seeds)
         return [float(mean) for mean in by_fold.mean(axis=1)] if by_fold.size else []
 
     def is_by_query(self, dataset: str, model: str, measure: str) -> bool:
-        """Whether each query has a value of its own."""
+        """True if the measure has a value for each query."""
         name = self.plan.name_of(measure)
         runs = self.runs(dataset, model)
         return bool(runs) and (name == ERROR or name in runs[0][0]["models"][model]["by_query"])
@@ -122,9 +120,9 @@ class PaperResults:
     def wrong_by_query(
         self, dataset: str, model: str, seeds: Seeds = None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """For each query that was tested, its wrong test preferences and how many it had, over these seeds.
+        """Return wrong and all test preferences of each tested query, over these seeds.
 
-        Preferences of one query are wrong together, so that queries are what can be counted as independent.
+        Queries count as independent units, not preferences.
         """
         runs = [fit for [fit] in self.runs(dataset, model, seeds)]
         n = max(len(fit["tested"]) for fit in runs)
@@ -157,7 +155,7 @@ class PaperResults:
         return tuple(seed for seed in first if all(seed in other for other in others))
 
     def paired(self, dataset: str, better: str, worse: str, measure: str) -> PairedTest | None:
-        """Better minus worse, by query; what is not measured by query, by seed. None where fewer than two pair up."""
+        """Test better minus worse by query, or by seed without values of queries; None for fewer than two pairs."""
         models = better, worse
         seeds = self.common_seeds(dataset, models)
         if seeds == ():
@@ -174,9 +172,9 @@ class PaperResults:
     # -- as JSON ------------------------------------------------------------------------------------------------------
 
     def as_json(self) -> dict[str, Any]:
-        """What is written to results.json, without tables and figures.
+        """Return the content of results.json, without tables and figures.
 
-        Values of each query are included where queries have names; those of others stay in the cache.
+        Values of named queries are included; other values stay in the cache.
         """
         names = ("quick", "version", "data", "missing", "unavailable", "gpu", "failed")
         return {name: getattr(self, name) for name in names} | {

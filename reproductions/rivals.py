@@ -21,41 +21,12 @@ DEPTHS = (1, 2, 5, 10, 20, 50)
 MOST_PREFERENCES = 20_000  # used to choose by; of more, evenly spaced ones
 
 
-class ClassPosteriors:
-    """Logistic regression: a classifier, not a ranker. Rows become class posteriors, and the score is their inner
-    product.
-
-    It needs the classes, where a ranker needs preferences only.
-    """
-
-    def __init__(self, *, C: float = 1.0, max_iter: int = 1000) -> None:
-        self.C = C
-        self.max_iter = max_iter
-
-    def fit(self, X: sparse.csr_array, y: NDArray[Any]) -> Self:
-        from sklearn.linear_model import LogisticRegression
-
-        self._classifier = LogisticRegression(C=self.C, max_iter=self.max_iter).fit(X, y)
-        return self
-
-    @property
-    def weights_(self) -> Weights:
-        return Weights([Identity(n_terms=len(self._classifier.classes_))])
-
-    def represent(self, X: sparse.csr_array) -> sparse.csr_array:
-        """The posteriors of each row, in the place of its words."""
-        return sparse.csr_array(self._classifier.predict_proba(X).astype(np.float32))
-
-    represent_queries = represent_docs = represent
-
-
 class QueryExpansion:
     """Query expansion before plain word matching: ``q' = q + beta (d_1 + … + d_E)`` (Bai et al. 2010, section 4).
 
-    Documents are found by their inner product with the query, which is the cosine for rows of unit length. The paper
-    speaks of the documents' mean and prints their sum; the sum is taken, so ``beta`` for the mean is E times as large.
-    ``fit`` chooses beta and E with the least rank loss on the preferences, the first of equal ones. ``beta=0`` is among
-    the usual ones, so the chosen expansion is never worse there than none.
+    Documents are ranked by the inner product with the query. The paper speaks of the mean of the documents and prints
+    the sum; the sum is taken. ``fit`` chooses beta and E with the least rank loss on the preferences, the first on
+    ties.
 
     Parameters
     ----------
@@ -92,7 +63,7 @@ class QueryExpansion:
         return Weights([Identity(n_terms=self.docs.shape[1])])
 
     def represent_queries(self, Q: sparse.csr_array) -> sparse.csr_array:
-        """The expanded queries, CSR float32; a query that finds nothing stays as it is."""
+        """Return expanded queries, CSR float32; a query without results stays unchanged."""
         added = _sum_of_docs(*self.weights_.rank(Q, self.docs, self.n_expanded_), self.docs)
         expanded = sparse.csr_array(Q.astype(np.float64) + self.beta_ * added, dtype=np.float32)
         expanded.sum_duplicates()
@@ -101,7 +72,7 @@ class QueryExpansion:
 
 
 def _sum_of_docs(docs: NDArray[np.int32], scores: NDArray[np.float64], D: sparse.csr_array) -> sparse.csr_array:
-    """The sum of the documents of each query (n_queries, n_terms); one that shares no word with it is not found."""
+    """Return the sum of the found documents of each query (n_queries, n_terms)."""
     row, rank = np.nonzero(scores > 0)
     found = sparse.csr_array((np.ones(row.size), (row, docs[row, rank])), shape=(len(docs), D.shape[0]))
     return sparse.csr_array(found @ D.astype(np.float64))
@@ -119,7 +90,7 @@ def _margins(Q: sparse.csr_array, D: sparse.csr_array, prefs: Preferences) -> ND
 
 
 class CorrelatedLowRank:
-    """A low-rank W between correlated frequent words beside the identity, with the parameters of all three in one list.
+    """A low-rank W between correlated frequent words, with the identity: all parameters in one list.
 
     ``ranker`` parameters are those of a ``LowRankRanker`` without a diagonal.
     """

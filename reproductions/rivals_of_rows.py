@@ -1,13 +1,11 @@
-"""Rivals of MinBatSRank on feature vectors: ListNet, AdaRank, RankSVM, RSRank, penalties that ease off, LambdaMART."""
+"""Rivals of MinBatSRank on feature vectors: ListNet, AdaRank and RankSVM."""
 
 from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
-from importlib import import_module
-from itertools import pairwise
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from reproductions.folds import QueryRows
-from tercet.errors import DivergedError, InputError, MissingExtraError
-from tercet.learn import NotNegative, Positive
+from tercet.errors import DivergedError, InputError
 from tercet.learn.linear import ProximalRanker
 
 Vector = NDArray[np.float64]
@@ -364,156 +361,38 @@ def best_mixture(gram: NDArray[np.float64], heights: Vector, mixture: Vector, to
         slopes -= step * (gram[to] - gram[source])
 
 
-# -- RSRank -----------------------------------------------------------------------------------------------------------
+# -- ours -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class RSRanker(RivalOfRows):
-    """RSRank: truncated gradient steps on the squared hinge, pairs weighted by their importance (Sun et al. 2009).
-
-    The importance of a pair is the change in nDCG when the two documents swap their ranks in the ideal ranking,
-    divided by the sum over the query. Step t is on one query, with the rate ``rate / sqrt(t)``; after each step all
-    weights shrink by ``l1`` times the rate of the step (Langford, Li and Zhang 2009). The importance, the loss and
-    the rate are our choice: no public text of the paper states them.
+class PathMeanRanker(BaseEstimator):
+    """Mean of the L1 path: the batch optima of `ProximalRanker` at several penalties, averaged; nothing is chosen.
 
     Parameters
     ----------
-    l1 : strength of the penalty, per step
-    rate : rate of the first step
-    epochs : passes over the queries
-    shuffle : take the queries in a new random order each epoch
-    random_state : seed of the order
-
-    Examples
-    --------
-    >>> X = np.array([[1.0, 0.2], [0.0, 0.3], [0.9, 0.3], [0.1, 0.2]])
-    >>> ranker = RSRanker(l1=0.1).fit(X, [1, 0, 1, 0], qid=["a", "a", "b", "b"])
-    >>> ranker.coef_.round(3)
-    array([1.091, 0.242])
+    penalties : the values of ``l1``
+    largest : number of weights to keep, the largest ones; None for all
     """
 
-    l1: float = 0.01
-    rate: float = 0.3
-    epochs: int = 50
-    shuffle: bool = True
-    random_state: int = 0
+    penalties: tuple[float, ...] = tuple(2.0 ** -(3.5 + step / 2) for step in range(9))
+    largest: int | None = None
 
-    def _learn(self, rows: QueryRows) -> Vector:
-        rng = np.random.default_rng(self.random_state)
-        queries = [rows.take(np.arange(start, stop)) for start, stop in pairwise(rows.starts)]
-        pairs = [pair_matrix(query) for query in queries]
-        importances = [pair_importances(query.y, own) for query, own in zip(queries, pairs, strict=True)]
-        w, step = np.zeros(rows.n_features), 0
-        for _ in range(self.epochs):
-            for q in rng.permutation(len(queries)) if self.shuffle else range(len(queries)):
-                step += 1
-                rate = self.rate / np.sqrt(step)
-                violations = np.maximum(0.0, 1.0 - pairs[q] @ (queries[q].X @ w))
-                w = w + 2.0 * rate * (queries[q].X.T @ (pairs[q].T @ (importances[q] * violations)))
-                w = shrunk(w, rate * self.l1)
-        return w
+    def fit(self, X: Any, y: Any, qid: Any) -> Self:
+        path = [ProximalRanker(l1=l1, scale_features=False).fit(X, y, qid=qid).coef_ for l1 in self.penalties]
+        w = np.mean(path, axis=0)
+        if self.largest is not None:
+            w[np.argsort(-np.abs(w), kind="stable")[self.largest :]] = 0.0
+        self.coef_ = w
+        return self
 
-
-def pair_importances(y: NDArray[Any], pairs: sparse.csr_array) -> Vector:
-    """Share of each pair (n_pairs,) in the changes of nDCG by swaps in the ideal ranking; equal grades share ranks."""
-    discounts = np.empty(len(y))
-    discounts[np.argsort(-y, kind="stable")] = 1.0 / np.log2(2.0 + np.arange(len(y)))
-    _, grades = np.unique(y, return_inverse=True)
-    shared = (np.bincount(grades, discounts) / np.bincount(grades))[grades]
-    changes = np.abs((pairs @ 2.0**y) * (pairs @ shared))
-    return changes / changes.sum()
-
-
-def shrunk(w: Vector, by: float | Vector) -> Vector:
-    """Soft threshold: weights closer to zero by so much, and exactly zero where smaller."""
-    return np.sign(w) * np.maximum(np.abs(w) - by, 0.0)
-
-
-# -- penalties that ease off ------------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class NonconvexRanker(ProximalRanker):
-    """The mean squared hinge over all pairs within queries plus a non-convex penalty (Laporte et al. 2014).
-
-    The penalty of a weight of size t has the derivative ``l1 (1 - t / reach)``, or 0 beyond ``reach`` ("mcp"), or
-    ``l1 (1 + t / reach)^(p - 1)``, an ℓp penalty that is finite at zero ("lp"). The first round is plain L1.
-
-    Parameters
-    ----------
-    l1 : derivative of the penalty at zero
-    penalty : "mcp" or "lp"
-    reach : size of a weight at which "mcp" is flat
-    p : power of "lp"
-    tolerance, max_iter, … : see `ProximalRanker`
-
-    Examples
-    --------
-    >>> X = np.array([[1.0, 0.2], [0.0, 0.3], [0.9, 0.3], [0.1, 0.2]])
-    >>> ranker = NonconvexRanker(l1=0.2, reach=2.0).fit(X, [1, 0, 1, 0], qid=["a", "a", "b", "b"])
-    >>> ranker.coef_.round(3)
-    array([1.109, 0.   ])
-    """
-
-    l1: NotNegative | None = 0.01
-    penalty: Literal["mcp", "lp"] = "mcp"
-    reach: Positive = 1.0
-    p: Positive = 0.5
-
-    def _strengths(self, w: Vector) -> Vector:
-        share = np.abs(w) / self.reach
-        return self.l1_ * (np.maximum(1.0 - share, 0.0) if self.penalty == "mcp" else (1.0 + share) ** (self.p - 1.0))
+    def predict(self, X: Any) -> Vector:
+        return np.asarray(X @ self.coef_)
 
 
 def _warn(message: str) -> None:
     warnings.warn(f"{message}; raise max_iter or tolerance", ConvergenceWarning, stacklevel=4)
 
 
-# -- LambdaMART -------------------------------------------------------------------------------------------------------
-
-
-class LambdaMART:
-    """LightGBM's LambdaMART, one thread, the same bits every time."""
-
-    def __init__(
-        self,
-        *,
-        n_estimators: int = 100,
-        num_leaves: int = 8,
-        learning_rate: float = 0.05,
-        min_child_samples: int = 20,
-        random_state: int = 0,
-    ) -> None:
-        self.parameters: dict[str, Any] = {
-            "n_estimators": n_estimators,
-            "num_leaves": num_leaves,
-            "learning_rate": learning_rate,
-            "min_child_samples": min_child_samples,
-            "random_state": random_state,
-        }
-
-    def fit(self, X: Any, y: NDArray[Any], qid: NDArray[Any]) -> Self:
-        try:
-            lightgbm = import_module("lightgbm")
-        except ImportError as error:
-            raise MissingExtraError("lightgbm", "bench", "LambdaMART") from error
-        _, starts = np.unique(qid, return_index=True)  # rows of a query stand together
-        sizes = np.diff(np.append(np.sort(starts), len(qid)))
-        self._model = lightgbm.LGBMRanker(
-            objective="lambdarank", n_jobs=1, deterministic=True, force_row_wise=True, verbose=-1, **self.parameters
-        ).fit(X, y, group=sizes)
-        return self
-
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        # The booster, since the estimator of LightGBM wants names of features it made up itself.
-        return np.asarray(self._model.booster_.predict(X, num_threads=1), dtype=np.float64)
-
-    @property
-    def n_used_(self) -> int:
-        """Features that a tree splits by."""
-        return int(np.count_nonzero(self._model.feature_importances_))
-
-
 LINEAR_RIVALS: dict[str, type[Any]] = {
-    cls.__name__: cls for cls in (ListNetRanker, AdaRankRanker, RankSVMRanker, RSRanker, NonconvexRanker)
+    cls.__name__: cls for cls in (ListNetRanker, AdaRankRanker, RankSVMRanker, PathMeanRanker)
 }

@@ -1,4 +1,4 @@
-"""Jobs on LETOR rows: one method on one fold with one seed."""
+"""Jobs on LETOR rows: a method on a fold with a seed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LONG_SECONDS = 10.0  # what takes so long is not done again to be timed
 
 @dataclass
 class TriedGrid:
-    """All settings of a grid that gave a ranker, in its order; with it where it learned from the training part."""
+    """Settings of a grid that gave a ranker, in grid order, with rankers learned from the training part."""
 
     crossed: bool = False  # measured on queries left out in turn, and not on the validation part
     trials: list[Trial] = field(default_factory=list)
@@ -48,10 +48,9 @@ class TriedGrid:
 
 
 def try_grid(method: Method, fold: FoldTask, measure: str, seed: int, parameters: dict[str, Any]) -> TriedGrid:
-    """Learn with every combination, and measure each where the method says.
+    """Learn with every combination of the grid and measure each by the method's rule.
 
-    All ``l2`` of a kernel ranker come from one decomposition for each setting of the rest, and all ``epochs`` of FTRL
-    from one run.
+    One decomposition gives all ``l2`` of a kernel ranker, and one run all ``epochs`` of FTRL.
     """
     tried = TriedGrid(crossed=learns_from_both(method, fold))
     leaves_out = method.choose_on == "leave-query-out"
@@ -92,12 +91,12 @@ def try_grid(method: Method, fold: FoldTask, measure: str, seed: int, parameters
 
 
 def learns_from_both(method: Method, fold: FoldTask) -> bool:
-    """Whether the ranker that is tested learns from the training and the validation part."""
+    """True if the tested ranker learns from the training and the validation part."""
     return method.choose_on != "validation" or fold.validation is None
 
 
 def _goes_on(method: Method, parameters: dict[str, Any]) -> bool:
-    """Whether the ranker after each number of passes is that of one run: FTRL in the order of the rows."""
+    """True if one run of FTRL gives the ranker after each number of passes."""
     settled = parameters.get("l1") is not None or "l1" in method.choose
     chosen = "epochs" in method.choose
     return chosen and settled and method.ranker in IN_PASSES and not parameters.get("shuffle")
@@ -111,7 +110,7 @@ def _fits(
     seed: int,
     tried: TriedGrid,
 ) -> Iterator[tuple[dict[str, Any], list[Any]]]:
-    """The setting, and a ranker of each lesson; of a run that goes on one after each number of passes."""
+    """Yield settings with a ranker for each lesson; a continued run yields one after each number of passes."""
     fitted = [learn(method.ranker, parameters | more | setting, rows, seed, tried) for more, rows in lessons]
     if not _goes_on(method, parameters):
         yield setting, fitted
@@ -142,7 +141,7 @@ def prepared(method: Method, data: QueryRows, seed: int) -> tuple[dict[str, Any]
 def learn(
     ranker: str, parameters: dict[str, Any], data: QueryRows, seed: int = 0, tried: TriedGrid | None = None
 ) -> Any:
-    """A fitted ranker; one that stops at its limit of rounds is counted and taken as it is."""
+    """Fit a ranker; a stop at the limit of rounds is counted."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fitted = make_ranker(ranker, parameters, seed).fit(data.X, data.y, qid=data.qid)
@@ -159,7 +158,7 @@ def learn(
 
 @dataclass(frozen=True)
 class RowJob:
-    """A method on a fold with a seed; ``traced`` also measures what was not chosen on the test part, to show it."""
+    """A method on a fold with a seed; ``traced`` measures all settings on the test part, for display only."""
 
     method: Method
     fold: FoldTask
@@ -213,7 +212,7 @@ class RowJob:
         }
 
     def _grid_point(self, trial: Trial) -> dict[str, Any]:
-        """A setting that was tried, for the tables and figures of what choosing costs."""
+        """Return a tried setting for the table on the cost of choosing."""
         used = None if np.isinf(trial.size) else trial.size
         point = {"parameters": trial.setting, "validation": trial.mean, "used": used}
         if self.traced and trial.result is not None:
@@ -224,7 +223,7 @@ class RowJob:
         return learn(self.method.ranker, parameters, rows, self.seed)
 
     def _seconds(self, parameters: dict[str, Any], rows: QueryRows) -> float:
-        """Of the processor, so that others on the machine add little: the median of some fits, all compiled by now."""
+        """Return the median processor seconds of some compiled fits."""
         taken: list[float] = []
         while len(taken) < _FITS_TO_TIME and sum(taken) < _SECONDS_TO_TIME:
             started = time.process_time()
@@ -237,10 +236,7 @@ class RowJob:
 
 
 def peak_bytes(work: Callable[[], Any]) -> int:
-    """The most that arrays of NumPy and SciPy and Python's objects held at once while this ran, and did not before.
-
-    What a BLAS library keeps for itself is not counted, nor are the rows that are learned from.
-    """
+    """Return the peak bytes of arrays and Python objects during ``work``, without training rows and BLAS buffers."""
     was_tracing = tracemalloc.is_tracing()
     if not was_tracing:
         tracemalloc.start()

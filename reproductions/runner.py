@@ -1,4 +1,4 @@
-"""Run every job of a plan on the data sets that are present; results are cached on disk, so a killed run continues."""
+"""Run every job of a plan on the available data sets; cached results let a killed run continue."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _DESCRIPTION = (
 
 @dataclass(frozen=True)
 class Job:
-    """One method on one task of a data set with one seed; with ``curves``, the curve of that method."""
+    """One method on one task with one seed; with ``curves``, the curve of the method."""
 
     dataset: str
     method: str
@@ -94,7 +94,7 @@ def needs(plan: Plan, job: Job) -> list[Job]:
 
 
 def parameters_for(method: Method, job: Job, facts: Facts) -> dict[str, Any]:
-    """Parameters of a job: those of the plan, those that another method chose, those that the first seed found."""
+    """Return the parameters of a job: from the plan, another method's choice, and the first seed."""
     parameters = method.parameters_for(job.dataset)
     if method.chosen_by is not None:
         parameters |= facts[method.chosen_by.dataset or job.dataset, method.chosen_by.method]["chosen"]
@@ -124,7 +124,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Worker:
-    """Runs jobs one after the other, in this process or in another one."""
+    """Run jobs one after the other, in this process or in a worker process."""
 
     plan: Plan
     data_home: Path
@@ -210,7 +210,7 @@ class Worker:
         )
 
     def _is_traced(self, job: Job) -> bool:
-        """Whether a figure shows all settings of the job's grid."""
+        """True if a table shows all settings of the job's grid."""
         own = {model.key for model in self.plan.method(job.method).all_models()}
         return any(shown.dataset == job.dataset and own & {*shown.models} for shown in self.plan.tradeoffs)
 
@@ -237,7 +237,7 @@ class Worker:
     # Weights that blends are made of are kept until the end of a run.
 
     def _component(self, job: Job, model: str, task: PreferenceTask, facts: Facts) -> Weights:
-        """Weights of a model that a blend is made of; fitted again where they were not kept."""
+        """Return the weights of a blended model, fitted again if not cached."""
         part = Job(job.dataset, self.plan.method_of(model).key, job.seed)
         try:
             bundle = read_bundle(self._path(part, self.settings(part, facts)) / model, kind="weights")
@@ -256,7 +256,7 @@ class Worker:
 
 
 def on_device(name: str) -> AbstractContextManager[str]:
-    """Within the block, learn word pairs on a GPU where that is possible; gives the name of the GPU."""
+    """Learn word pairs on a GPU within the block, if possible; yield the name of the GPU."""
     if name == "cpu":
         return nullcontext("")
     from tercet.gpu import device
@@ -299,7 +299,7 @@ def reproduce(
     quick : little of everything, to see that everything works
     only : keys of data sets; all when empty
     jobs : processes of one thread each; their number does not change the results
-    device : "cpu", "cuda" or "auto", for rankers of word pairs; a GPU has cached results of its own
+    device : "cpu" or "cuda", for rankers of word pairs; a GPU has cached results of its own
     """
     for name in only:
         if name not in plan.datasets:
@@ -424,7 +424,7 @@ def _start_process(worker: Worker) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that started it was killed."""
+    """End this process when the parent process ends."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

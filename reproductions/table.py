@@ -31,7 +31,7 @@ class Table:
 
     Attributes
     ----------
-    kind : "table" (printed numbers), "facts", "orderings" or "tests"; the index sums verdicts by kind
+    kind : "table" (printed numbers), "facts", "orderings", "our-orderings" or "tests"; verdicts are counted by kind
     notes, footnotes : sentences above and below the rows
     records : numbers behind the cells, for CSV and JSON; ``record["kind"]`` is the kind of its verdict
     key : name of files and links

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from itertools import combinations
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from reproductions.claims import PairDecisions, claims_table, not_run, paired_table, standings_table
-from reproductions.plan import PaperTable, Row, Statistics, TradeOff, Words
+from reproductions.claims import PairDecisions, claims_table, not_run, paired_table
+from reproductions.plan import PaperTable, Plan, Row, Statistics, TradeOff, Words
 from reproductions.results import PaperResults
 from reproductions.table import Cell, Table
 from reproductions.verdicts import (
@@ -16,8 +17,6 @@ from reproductions.verdicts import (
     PrintedNumber,
     Verdict,
     compare,
-    judge_target,
-    mean_and_half_range,
     printed_in,
     short,
     shown,
@@ -44,16 +43,16 @@ def make_tables(results: PaperResults) -> list[Table]:
     tables = [_statistics(results, printed, number) for number, printed in enumerate(plan.statistics, 1)]
     tables += [_table(results, table) for table in plan.tables if table.kind == "paper"]
     decisions = PairDecisions(results)
-    tables += [claims_table(results, decisions)] if plan.claims else []
-    tables += [standings_table(results, standings, decisions) for standings in plan.standings]
+    for ours in (False, True):
+        if any(claim.ours == ours for claim in plan.claims):
+            tables.append(claims_table(results, decisions, ours=ours))
     tables += [paired_table(results, tests, decisions) for tests in plan.comparisons]
     tables += [_words(results, words) for words in plan.words]
-    ours = [_table(results, table) for table in plan.tables if table.kind == "ours"]
-    ours += [_ceilings(results, tradeoff) for tradeoff in plan.tradeoffs if tradeoff.dataset in results.data]
-    ours += [_targets(results)] if plan.targets else []
-    for table in ours:
+    past = [_table(results, table) for table in plan.tables if table.kind == "ours"]
+    past += [_ceilings(results, tradeoff) for tradeoff in plan.tradeoffs if tradeoff.dataset in results.data]
+    for table in past:
         table.section = PAST_THE_PAPER
-    return tables + ours
+    return tables + past
 
 
 def _placed(position: str, title: str) -> str:
@@ -85,7 +84,7 @@ def _statistics(results: PaperResults, statistics: Statistics, number: int) -> T
             if theirs is None:
                 cells.append(Cell(text))
                 continue
-            verdict = Verdict("the same")
+            verdict = Verdict("same")
             if ours is None:
                 verdict = Verdict("not run")
             elif ours != theirs:
@@ -106,7 +105,8 @@ def _table(results: PaperResults, spec: PaperTable) -> Table:
     columns = [(dataset, measure) for dataset in spec.datasets for measure in spec.measures]
     titles = [plan.datasets[d].title if by_dataset else _with_unit(results, m) for d, m in columns]
     with_params = any(row.params for row in spec.rows)
-    head = ["model", *["Params"] * with_params, *titles, *["learning s"] * spec.seconds, *["chosen"] * spec.chosen]
+    head = ["model", *["Params"] * with_params, "learned from", *titles]
+    head += [*["learning s"] * spec.seconds, *["chosen"] * spec.chosen]
     table = Table(_placed(spec.position, spec.title), head, spec.key, "table", spec.datasets)
     table.notes += [note for note in (spec.note, *(plan.datasets[d].description for d in spec.datasets)) if note]
     absent = [dataset for dataset in spec.datasets if dataset not in results.data]
@@ -120,6 +120,8 @@ def _table(results: PaperResults, spec: PaperTable) -> Table:
         mark = UNFINISHED if any(results.is_unfinished(row.dataset or d, row.model) for d in spec.datasets) else ""
         cells = [Cell(f"{title}{mark}: {reason}" if reason else f"{title}{mark}")]
         cells += [Cell(row.params or "–")] if with_params else []
+        effort = effort_of(plan, row.model)
+        cells.append(Cell(effort or "–"))
         for dataset, measure in columns:
             printed = printed_in(spec, row, dataset, measure)
             where = plan.datasets[dataset].title if by_dataset else plan.measures[measure].title
@@ -128,7 +130,7 @@ def _table(results: PaperResults, spec: PaperTable) -> Table:
             cell, numbers = _next_to_printed(results, own, row.model, measure, printed)
             cells.append(cell)
             record = {"dataset": own, "model": title, "measure": measure} | numbers | {"place": position}
-            record |= {"params": row.params} if with_params else {}
+            record |= {"learned_from": effort} | ({"params": row.params} if with_params else {})
             record |= {"unfinished": results.is_unfinished(own, row.model)} if row.model else {}
             table.records.append(record | ({"reason": reason} if reason else {}))
         if spec.seconds:
@@ -138,14 +140,24 @@ def _table(results: PaperResults, spec: PaperTable) -> Table:
         table.rows.append(cells)
     if any(record.get("unfinished") for record in table.records):
         table.footnotes.append(f"{UNFINISHED.strip()} not trained to the end: the best validation was the last.")
-    if "density" in spec.measures and spec.dictionary_size:
-        table.footnotes.append("The paper's densities are read off its memory.")
     n_run, n_all = results.fits_of(spec)
     if n_all:
         table.footnotes.append(f"{'All' if n_run == n_all else f'{n_run} of'} {n_all} fits have run.")
     if table.has_numbers and not any(plan.datasets[name].compare for name in spec.datasets):
         table.summary = "; ".join(["other data than the paper's", *_in_printed_order(results, table)])
     return table
+
+
+def effort_of(plan: Plan, model: str) -> str:
+    """Training effort of a model: preferences, or settings tried; of a blend, those of both components."""
+    if not model:
+        return ""
+    method = plan.method_of(model)
+    if method.blend:
+        return " + ".join(filter(None, (effort_of(plan, component) for component in method.blend)))
+    if method.preferences:
+        return f"{method.preferences:,} preferences"
+    return f"{prod(map(len, method.choose.values())):,} settings" if method.choose else ""
 
 
 def _in_printed_order(results: PaperResults, table: Table) -> list[str]:
@@ -167,7 +179,7 @@ def _with_unit(results: PaperResults, measure: str) -> str:
 
 
 def _named(results: PaperResults, row: Row) -> tuple[str, str]:
-    """The title of a row, and why it has no numbers where there is a reason."""
+    """Return the title of a row, and the reason for missing numbers."""
     if not row.model:
         return row.title, row.reason
     plan = results.plan
@@ -203,9 +215,10 @@ def _next_to_printed(
         return Cell(text, seeds), record
     errors = np.hypot(error or 0.0, printed.plus_minus or 0.0)
     verdict = _where_compared(results, dataset, compare(mean, printed.value, measure, float(errors)))
+    verdict = verdict if measure.compare else NOT_COMPARED
     record |= {"difference": mean - printed.value} | verdict.as_record()
     detail = theirs
-    if verdict.kind in ("within tolerance", "better"):
+    if verdict.kind in ("same", "better"):
         detail += f", {signed(mean - printed.value, measure, like=printed.value)}"
     if verdict is not NOT_COMPARED:
         detail += f", {verdict.text}"
@@ -266,7 +279,7 @@ def _words(results: PaperResults, words: Words) -> Table:
 
 
 def _ceilings(results: PaperResults, tradeoff: TradeOff) -> Table:
-    """How far the choice on validation is from the best there was to choose."""
+    """Make the table of chosen settings against the best settings on the test parts."""
     plan, dataset, measure = results.plan, tradeoff.dataset, results.plan.measures[tradeoff.measure]
     head = ["model", "settings", "chosen on validation", "one setting, picked on test", "each fold's, picked on test"]
     title = f"What choosing costs, {measure.title}, {plan.datasets[dataset].title}"
@@ -305,33 +318,3 @@ def settings_tested(folds: list[dict[str, Any]]) -> list[dict[str, float]]:
         for points in by_setting.values()
         if len(points) == len(folds)
     ]
-
-
-def _targets(results: PaperResults) -> Table:
-    plan = results.plan
-    head = ["model", "data set", "measure", "ours", "verdict"]
-    table = Table("Our own targets, each held against the worst seed", head, "targets")
-    for target in plan.targets:
-        measure, values = plan.measures[target.measure], results.values(target.dataset, target.model, target.measure)
-        times = ""
-        if target.times:
-            others = results.values(target.dataset, target.times, target.measure)
-            values = [ours / float(np.mean(others)) for ours in values if others]
-            times = f" times {plan.model(target.times).title}"
-        if not values:
-            continue
-        error = results.standard_error(target.dataset, target.model, target.measure) or 0.0
-        verdict = NOT_COMPARED if results.quick else judge_target(values, target, measure, error)
-        bound = f"≥ {target.at_least:g}" if target.at_least is not None else f"≤ {target.at_most:g}"
-        bound += f", {target.errors:g} standard errors ({shown(error, measure)}) allowed" if target.errors else ""
-        title = plan.model(target.model).title
-        cells = [Cell(title), Cell(plan.datasets[target.dataset].title), Cell(measure.title)]
-        cells += [Cell(mean_and_half_range(values, measure))]
-        table.rows.append([*cells, Cell(f"{verdict.text}, target {bound}{times}", tone=verdict.tone)])
-        table.records.append(
-            {"model": title, "dataset": target.dataset, "measure": target.measure, "values": values}
-            | {"target": bound + times}
-            | verdict.as_record()
-        )
-    table.has_numbers = bool(table.rows)
-    return table

@@ -1,7 +1,7 @@
-"""Tasks of rows with classes, and parts that they share with tasks of links.
+"""Tasks of rows with classes, and parts shared with tasks of links.
 
-A data set is one task, or one for each of its folds. A task has matrices to learn from (Q, D), draws preferences to
-learn from (`train`) and to test on (`test`), and measures a model on its test queries (`measure`).
+A data set has one task, or one task for each fold. A task has training matrices (Q, D), draws training and test
+preferences (`train`, `test`), and measures a model on test queries (`measure`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _as_they_are(X: sparse.csr_array) -> sparse.csr_array:
 
 @dataclass(frozen=True)
 class WeightedMatch:
-    """A weights value, and what queries and documents become before it scores them."""
+    """A weights value, and the representations of queries and documents."""
 
     weights: Weights
     queries: Callable[[sparse.csr_array], sparse.csr_array] = _as_they_are
@@ -55,7 +55,7 @@ class WeightedMatch:
 
 @dataclass(frozen=True, eq=False)
 class WordMap:
-    """From the task's words to those a method sees; ``nearest`` are the words each word is replaced by, where it is."""
+    """Maps from the task's words to a method's words; ``nearest`` has the replacements of a word."""
 
     A: sparse.csr_array
     B: sparse.csr_array
@@ -68,13 +68,13 @@ class WordMap:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A model on the test queries.
+    """Measures of a model on the test queries.
 
     Attributes
     ----------
     means : by the name of the measure
-    by_query : the same of each query, where it is measured so
-    wrong : the numbers of the test preferences that are not ranked right
+    by_query : values of each query
+    wrong : numbers of the wrongly ranked test preferences
     """
 
     means: dict[str, float]
@@ -98,10 +98,10 @@ def wrong_preferences(
 
 @dataclass(frozen=True, eq=False)
 class ClassTask:
-    """Rows and classes of both halves: a row is a query for the others of its class.
+    """Rows and classes of both halves: a row is a query for other rows of the class.
 
-    Words name the columns where there are any. Of ``test_queries``, so many test rows are queries, all when None; the
-    documents are always all of them.
+    ``words`` name the columns, if known. ``test_queries`` limits the test rows taken as queries; the documents are all
+    test rows.
     """
 
     Q: sparse.csr_array
@@ -169,7 +169,7 @@ def _spread(n: int, most: int | None) -> NDArray[np.int64]:
 
 
 def n_nonzero(weights: Weights) -> int:
-    """How many entries of W are not zero, counted as the papers count them: a low-rank W has all of them."""
+    """Count the non-zero entries of W as the papers do: a low-rank W has all entries."""
     n, m = weights.shape
     if len(weights.parts) == 1 and isinstance(weights.parts[0], Dense):
         return int(np.count_nonzero(weights.parts[0].weights))
@@ -188,11 +188,6 @@ def megabytes(n_entries: float, n_rows: int) -> float:
     In units of 2**20 bytes.
     """
     return (16 * n_entries + 8 * (n_rows + 1)) / 2**20
-
-
-def entries_of_megabytes(memory: float, n_rows: int) -> float:
-    """The inverse of `megabytes`."""
-    return (memory * 2**20 - 8 * (n_rows + 1)) / 16
 
 
 def measure_size(weights: Weights) -> dict[str, float]:

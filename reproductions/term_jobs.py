@@ -1,4 +1,4 @@
-"""Jobs on words: one method on one data set with one seed, and one curve."""
+"""Jobs on words: a fit of a method with a seed, and a curve."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from reproductions.halving import successive_halving
 from reproductions.links import LinkTask, PreferenceTask
 from reproductions.plan import Method, Model
-from reproductions.rankers import CLASSIFIERS, make_ranker, warm_up
+from reproductions.rankers import make_ranker, warm_up
 from reproductions.tasks import (
-    ClassTask,
     WeightedMatch,
     WordMap,
     measure_size,
@@ -57,12 +55,12 @@ class FittedMethod:
 
     @property
     def nearest(self) -> Nearest | None:
-        """The words a word is replaced by, where it is."""
+        """Replacements of a word, if any."""
         own: Nearest | None = getattr(self.ranker, "nearest", None)
         return own if self.word_map is None else self.word_map.nearest
 
     def match(self, model: Model) -> WeightedMatch:
-        """One of its models, thinned if the model says so, on the words of the task."""
+        """Return a model on the words of the task, thinned if the plan says so."""
         source = self.ranker if model.thin is None else self.ranker.thin(model.thin)
         weights: Weights = getattr(source, model.weights)
         if self.word_map is not None:
@@ -143,7 +141,7 @@ def learn(
     chooses: bool = True,
     component: Callable[[str], Weights] | None = None,
 ) -> FittedMethod:
-    """Fit with one seed; ``component`` gives the models that a blend is made of."""
+    """Fit with one seed; ``component`` returns the models of a blend."""
     if method.blend:
         if component is None or task.validation is None:
             raise InputError(f"{method.key} blends models, which needs them and validation queries")
@@ -152,13 +150,6 @@ def learn(
         blended = BlendedModels.from_weights(first, second, task.validation)
         return FittedMethod(blended, seconds=time.perf_counter() - started)
     warm_up(method.ranker)
-    if method.ranker in CLASSIFIERS:
-        if not isinstance(task, ClassTask):
-            raise InputError(f"{method.ranker} needs classes")
-        classifier = make_ranker(method.ranker, parameters, seed)
-        started = time.perf_counter()
-        classifier.fit(task.Q, task.y)
-        return FittedMethod(classifier, seconds=time.perf_counter() - started)
     prefs = task.train(method.preferences, seed, method.share, method.uniform_over) if method.preferences else None
     lesson = _Lesson(method, task, MethodView.from_method(method, task), seed, prefs)
     settings = settings_of(method.choose) if chooses else [{}]
@@ -181,9 +172,9 @@ def learn(
 
 
 def still_improving(ranker: Any) -> bool:
-    """Whether the last validation was the best one, so that more steps might have brought more.
+    """True if the last validation is the best, so more steps might help.
 
-    A rate that falls to zero with the last step has come to its end; there the last validation should be the best.
+    With a rate that falls to zero, the last validation should be the best.
     """
     values = [event.validation for event in ranker.history_ if event.validation is not None]
     if not values or getattr(ranker, "schedule", "") == "linear":
@@ -193,7 +184,7 @@ def still_improving(ranker: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Lesson:
-    """Everything that the rankers of one method with one seed have in common."""
+    """Shared data of the rankers of a method and seed."""
 
     method: Method
     task: PreferenceTask
@@ -264,18 +255,10 @@ class _Lesson:
                 return self.view.error(weights, others)
 
         name = "map" if on_validation else "error"
-        if self.method.choose_how == "halving":
-            halving = successive_halving(rankers, self.fit, measure, higher_is_better=on_validation)
-            found = [
-                {"diverged": True} if np.isnan(value) else {name: value, "share": share}
-                for value, share in zip(halving.values, halving.shares, strict=True)
-            ]
-            best = halving.best
-        else:
-            best, found = self._choose_after_all_steps(rankers, measure, name, on_validation)
+        best, found = self._choose(rankers, measure, name, on_validation)
         return best, [setting | values for setting, values in zip(settings, found, strict=True)]
 
-    def _choose_after_all_steps(
+    def _choose(
         self, rankers: list[Any], measure: Callable[[Weights], float], name: str, higher_is_better: bool
     ) -> tuple[int, list[dict[str, Any]]]:
         """Fit every ranker; two of them are in memory at a time."""
@@ -329,7 +312,7 @@ class TermJob:
             started = time.perf_counter()
             match = fitted.match(model)
             thinning = 0.0 if model.thin is None else time.perf_counter() - started
-            size = {} if self.method.ranker in CLASSIFIERS else measure_size(match.weights)
+            size = measure_size(match.weights)
             started = time.perf_counter()
             measured = task.measure(match, test)
             seconds = {
@@ -351,8 +334,7 @@ class TermJob:
 def _look_up(
     nearest: Nearest | None, words: list[str] | None, query_words: tuple[str, ...]
 ) -> dict[str, list[list[Any]]]:
-    """The words that count most for each query word, by size, or those it is replaced by; nothing for a word that
-    has no column."""
+    """Return the most related words of each query word, or its replacements; empty for an unknown word."""
     if words is None or nearest is None:
         return {word: [] for word in query_words}
     column = {word: i for i, word in enumerate(words)}
@@ -376,9 +358,8 @@ class CurveJob:
     second_measure: str = "density"
 
     def run(self, task: PreferenceTask) -> dict[str, Any]:
-        """Train in parts, which gives the same bits as training at once.
-
-        Where the ranker refits, a second curve follows the steps of the refit on the final support.
+        """Train in parts, with the bits of training at once. A second curve follows the refit on the final support, if
+        any.
         """
         method = self.method
         warm_up(method.ranker)
@@ -416,7 +397,7 @@ class CurveJob:
 
 
 def curve_steps(first: int, last: int, points: int) -> tuple[int, ...]:
-    """Steps that grow by a constant factor, the last one included.
+    """Return steps that grow by a constant factor, with the last step.
 
     Examples
     --------

@@ -8,8 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from reproductions.plan import PaperMeasure, PaperTable, Plan, Row, Target
-from reproductions.tasks import entries_of_megabytes
+from reproductions.plan import PaperMeasure, PaperTable, Plan, Row
 from tercet.choose import ThreeWay
 
 Tone = Literal["good", "bad", "plain"]
@@ -17,18 +16,14 @@ SIGNIFICANT = 0.05  # upper bound of a corrected p
 SHORT_WITHIN_ERROR = "short within the error"
 # Kinds of verdicts as pages count them, in this order, and their tones.
 KINDS: dict[str, Tone] = {
-    "within tolerance": "good",
+    "same": "good",
     "better": "good",
     "short": "bad",
     SHORT_WITHIN_ERROR: "plain",
-    "the same": "good",
     "differ": "bad",
     "hold": "good",
     "not decided": "plain",
     "opposite": "bad",
-    "fall short": "bad",  # number of times that a model is the best
-    "met": "good",
-    "missed": "bad",
     "worse": "bad",
     "not compared": "plain",
     "not run": "plain",
@@ -57,36 +52,25 @@ NOT_COMPARED = Verdict("not compared")
 
 
 def compare(ours: float, printed: float, measure: PaperMeasure, error: float = 0.0) -> Verdict:
-    """Within tolerance, better, or short by how much; a difference within the standard error says so.
+    """The same (within the tolerance), better, or short by how much; a difference within the standard error says so.
 
     Examples
     --------
     >>> measure = PaperMeasure("MAP", higher_is_better=True, tolerance=0.02)
     >>> [compare(ours, 0.4, measure).text for ours in (0.41, 0.45, 0.35)]
-    ['within tolerance', 'better', 'short by 0.050']
+    ['same', 'better', 'short by 0.050']
     >>> compare(0.35, 0.4, measure, error=0.06).text
     'short by 0.050, within the standard error'
     """
     gain = (ours - printed) * (1 if measure.higher_is_better else -1)
     if abs(gain) <= measure.tolerance_for(printed):
-        return Verdict("within tolerance")
+        return Verdict("same")
     if gain > 0:
         return Verdict("better")
     text = f"short by {shown(-gain, measure)}"
     if -gain <= error:
         return Verdict(SHORT_WITHIN_ERROR, f"{text}, within the standard error")
     return Verdict("short", text)
-
-
-def judge_target(values: Sequence[float], target: Target, measure: PaperMeasure, error: float = 0.0) -> Verdict:
-    """Met if the worst seed meets the bound, up to as many standard errors as the target allows."""
-    if target.at_least is not None:
-        missed = target.at_least - min(values)
-    else:
-        assert target.at_most is not None
-        missed = max(values) - target.at_most
-    missed -= target.errors * error
-    return Verdict("met") if missed <= 0 else Verdict("missed", f"missed by {shown(missed, measure, 4)}")
 
 
 def judge_claim(outcome: ThreeWay) -> Verdict:
@@ -148,10 +132,7 @@ class PrintedNumber(NamedTuple):
 
 
 def printed_in(table: PaperTable, row: Row, dataset: str, measure: str) -> PrintedNumber | None:
-    """Printed number of a row; a density follows from the memory if the table has the size of the dictionary."""
-    if measure == "density" and table.dictionary_size and "memory" in row.printed:
-        size = table.dictionary_size
-        return PrintedNumber(entries_of_megabytes(row.printed["memory"], size) / size**2)
+    """Printed number of a row, if the paper has one."""
     name = dataset if len(table.datasets) > 1 else measure
     if name not in row.printed:
         return None
@@ -183,7 +164,7 @@ def printed_of(plan: Plan, dataset: str, model: str, measure: str) -> PrintedNum
 
 
 def shown(value: float, measure: PaperMeasure, digits: int | None = None, like: float | None = None) -> str:
-    """A number with the decimals of its measure, fewer for large ones (or for one ``like`` a large one).
+    """Format a number with the decimals of the measure, fewer for large numbers or a large ``like``.
 
     Examples
     --------
@@ -217,7 +198,7 @@ def shown_ours(record: Mapping[str, Any], measure: PaperMeasure) -> str:
 
 
 def with_plus_minus(value: float, plus_minus: float | None, measure: PaperMeasure) -> str:
-    """A number and its ±, if there is one, with the same decimals.
+    """Format a number and the ±, if any, with the same decimals.
 
     Examples
     --------

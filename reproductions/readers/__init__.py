@@ -1,4 +1,4 @@
-"""Readers of the papers' data sets that nothing but a reproduction needs; one file for each set."""
+"""Readers of data sets for the reproductions alone; one file for each set."""
 
 from reproductions.readers.kyoto import ParallelTexts, read_kyoto
 from reproductions.readers.made_up import make_offsets

@@ -11,7 +11,7 @@ from tercet.errors import FormatError
 
 
 def read_bytes(path: Path) -> bytes:
-    """Content of a file, decompressed where it is gzip."""
+    """Read a file, decompressed if gzipped."""
     try:
         content = path.read_bytes()
         return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
@@ -38,7 +38,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def parse_number(text: str, path: Path, line: int, what: str) -> float:
-    """A finite number; ``what`` names it in the error."""
+    """Parse a finite number; ``what`` is the name in the error."""
     try:
         value = float(text)
     except ValueError:
@@ -49,7 +49,7 @@ def parse_number(text: str, path: Path, line: int, what: str) -> float:
 
 
 def parse_integer(text: str, path: Path, line: int, what: str) -> int:
-    """A whole number; ``what`` names it in the error."""
+    """Parse a whole number; ``what`` is the name in the error."""
     try:
         return int(text)
     except ValueError:

@@ -34,7 +34,7 @@ class LinkedTexts:
     ----------
     ids : of each text
     texts : one for each id
-    links : (n, 2) int64, rows (from, to) that number the texts; sorted, each once, none to itself
+    links : (n, 2) int64, row numbers (from, to) of texts; sorted, unique, no loops
     """
 
     ids: tuple[str, ...]
@@ -48,10 +48,9 @@ class LinkedTexts:
 def read_wikispeedia(path: str | Path) -> LinkedTexts:
     """Read 4,598 articles of Wikispeedia and the 119,769 links between them, in about two seconds.
 
-    Every article loses the parts that all articles share: the line ``#copyright``, the paragraph of related subjects,
-    the address and the licence. The title is the first line. Ids are the names without URL quoting, as in
-    ``Áedán_mac_Gabráin``, in the order of ``articles.tsv``. A listed article without a text is left out with its links,
-    and so are links of an article to itself.
+    Shared parts are removed from every article: the line ``#copyright``, the paragraph of related subjects, the address
+    and the licence. The title is the first line. Ids are names without URL quoting, as in ``Áedán_mac_Gabráin``, in the
+    order of ``articles.tsv``. Listed articles without a text and links of an article to itself are dropped.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ AP = PaperMeasure("MAP", higher_is_better=True, tolerance=0.02, spread="standard
 
 
 def made_plan(models: Sequence[str], **shown: Any) -> Plan:
-    """One data set of rows, "rows", a method for each model, and what is shown of them."""
+    """Make a plan with a data set "rows" and a method for each model."""
     measures = shown.pop("measures", {"map": AP})
     return Plan(
         Paper("made", "A made-up paper", "A. Nobody", "Nowhere 2000"),
@@ -24,7 +24,7 @@ def made_plan(models: Sequence[str], **shown: Any) -> Plan:
 
 
 def made_results(plan: Plan, by_query: Mapping[str, Mapping[str, Sequence[float]]], **found: Any) -> PaperResults:
-    """What a run of the first data set would give: model -> measure -> a value for each query."""
+    """Make results of the first data set: model -> measure -> a value for each query."""
     dataset = next(iter(plan.datasets))
     n_queries = max(len(values) for measured in by_query.values() for values in measured.values())
     data = {"splits": ["Fold1"], "queries": [str(i) for i in range(n_queries)], "statistics": {"features": 4}}

@@ -1,4 +1,4 @@
-"""A process that starts a worker of the runner; it imports next to nothing itself, so that it starts at once."""
+"""Start a worker of the runner from a process with few imports."""
 
 from __future__ import annotations
 

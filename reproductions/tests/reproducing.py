@@ -29,7 +29,7 @@ def run_whole(plan: Path, home: Path, output: Path) -> tuple[Path, Result]:
 
 
 def run_quietly(plan: Plan, home: Path, output: Path, **settings: Any) -> tuple[PaperResults, list[str]]:
-    """The results of a run, and the lines that it told."""
+    """Return the results of a run and the progress lines."""
     lines: list[str] = []
     return reproduce(plan, home, output, tell=lines.append, **settings), lines
 

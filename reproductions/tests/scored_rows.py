@@ -1,4 +1,4 @@
-"""Files of LETOR rows and of parses, in the layouts of those that the papers have."""
+"""Write files of LETOR rows and of parses in the published layouts."""
 
 from __future__ import annotations
 

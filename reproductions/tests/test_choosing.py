@@ -1,4 +1,4 @@
-"""Settings compared on the way: the survivor has the bits of a fit that never stopped."""
+"""Choice of settings, early stopping, curves."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ def method(ranker: str = "LowRankRanker", **settings) -> Method:
         preferences=9000,
         parameters=parameters,
         choose={"rate": RATES},
-        choose_how="halving",
         **settings,
     )
 
@@ -44,28 +43,8 @@ def dense(ranker) -> np.ndarray:
     return ranker.weights_.score(sparse.eye_array(n, format="csr"), sparse.eye_array(m, format="csr"))
 
 
-@pytest.mark.parametrize("choose_on", ["training", "validation"])
-@pytest.mark.parametrize("early_stop", [False, True])
-def test_the_survivor_has_the_bits_of_a_straight_fit(task, early_stop, choose_on):
-    chooses = method(early_stop=early_stop, choose_on=choose_on)
-    fitted = learn(chooses, task, chooses.parameters, 0)
-    alone = replace(chooses, choose={})
-    straight = learn(alone, task, alone.parameters | fitted.facts["chosen"], 0)
-    np.testing.assert_array_equal(dense(fitted.ranker), dense(straight.ranker))
-    assert fitted.ranker.n_steps_ == straight.ranker.n_steps_
-    tried = fitted.facts["tried"]
-    assert [one["rate"] for one in tried] == list(RATES)
-    name = "map" if choose_on == "validation" else "error"
-    assert sorted(one["share"] for one in tried) == [0.25, 0.25, 0.5, 0.5]
-    best = max if choose_on == "validation" else min
-    finalists = [one for one in tried if one["share"] == 0.5]
-    assert best(finalists, key=lambda one: one[name])["rate"] == fitted.facts["chosen"]["rate"]
-    assert fitted.seconds > 0
-    assert fitted.facts["choosing_seconds"] > 0
-
-
-def test_all_steps_are_compared_where_that_is_asked_for(task):
-    chooses = replace(method(choose_on="training"), choose_how="full")
+def test_settings_are_compared_after_all_steps(task):
+    chooses = method(choose_on="training")
     fitted = learn(chooses, task, chooses.parameters, 0)
     tried = {one["rate"]: one["error"] for one in fitted.facts["tried"]}
     assert list(tried) == list(RATES)
@@ -79,9 +58,8 @@ def test_all_steps_are_compared_where_that_is_asked_for(task):
     assert tried[fitted.facts["chosen"]["rate"]] == min(tried.values())
 
 
-@pytest.mark.parametrize("choose_how", ["full", "halving"])
-def test_what_diverges_is_not_chosen(task, choose_how):
-    wild = replace(method(choose_on="training"), choose={"rate": (1e12, 0.1)}, choose_how=choose_how)
+def test_what_diverges_is_not_chosen(task):
+    wild = replace(method(choose_on="training"), choose={"rate": (1e12, 0.1)})
     fitted = learn(wild, task, wild.parameters, 0)
     assert fitted.facts["chosen"] == {"rate": 0.1}
     assert fitted.facts["tried"][0] == {"rate": 1e12, "diverged": True}

@@ -9,8 +9,7 @@ import pytest
 from paper_values import made_plan, made_results
 
 from reproductions.claims import PairDecisions
-from reproductions.plan import Claim, PairedTests, PaperMeasure, PaperTable, Row, Standings
-from reproductions.plan_reading import find_plan
+from reproductions.plan import Claim, PairedTests, PaperMeasure
 from reproductions.results import PaperResults
 from reproductions.tables import make_tables
 from tercet.measure import holm, paired_test
@@ -96,7 +95,7 @@ def test_no_two_verdicts_on_a_page_contradict(with_tests):
 
 
 def test_only_seeds_that_both_have_are_paired():
-    """Each seed has test preferences of its own; a seed that failed for one model is no seed of the pair."""
+    """Seeds have different test preferences, so a seed that failed for one model is dropped for the pair."""
     error = PaperMeasure("error", higher_is_better=False, tolerance=0.02)
     claim = Claim("a is above b", "Section 1", "a", ("b",), ("error",), ("rows",))
     plan = made_plan("ab", measures={"error": error}, claims=(claim,))
@@ -120,55 +119,8 @@ def test_only_seeds_that_both_have_are_paired():
     assert not make_tables(results)[-1].has_numbers
 
 
-# -- how often a model is the best ------------------------------------------------------------------------------------
-
-PRINTED = PaperTable(
-    "table",
-    "results",
-    ("rows",),
-    ("map",),
-    (
-        Row("a", printed={"map": 0.5}),
-        Row("b", printed={"map": 0.4}),
-        Row("c", printed={"map": 0.3}),
-        Row("d"),  # nothing printed: no rival
-    ),
-    position="Table 1",
-)
-STANDINGS = Standings("standings", "how often a is best", "Section 2", "a", ("table",), best=1, second=0)
-
-
-def test_a_place_is_sure_only_where_tests_set_the_others_apart():
-    plan = made_plan("abcd", tables=(PRINTED,), standings=(STANDINGS,), comparisons=(TESTS,))
-    row, best, second = tables_of(plan)["standings"].records
-    assert (row["ours"], row["best_place"], row["worst_place"], row["models"], row["paper"]) == (2, 1, 2, 3, 1)
-    assert (best["ours"], best["least"], best["most"], best["paper"]) == (0, 0, 1, 1)
-    assert (best["verdict"], second["verdict"]) == ("not decided", "holds")
-    sure = VALUES | {"a": {"map": B + 0.1 + NOISE}}
-    row, best, _ = tables_of(replace(plan, comparisons=()), sure)["standings"].records
-    assert (row["best_place"], row["worst_place"], best["verdict"]) == (1, 1, "holds")
-    lost = VALUES | {"a": {"map": B - 0.3 + NOISE}}
-    *_, best, second = tables_of(plan, lost)["standings"].records
-    assert (best["verdict"], second["verdict"]) == ("falls short", "falls short")
-
-
-def test_standings_of_what_has_not_run_have_no_numbers():
-    plan = made_plan("abcd", tables=(PRINTED,), standings=(STANDINGS,))
-    table = tables_of(plan, {key: VALUES[key] for key in "acd"})["standings"]
-    assert not table.has_numbers
-    assert not table.records
-
-
-def test_minbatsrank_is_best_in_15_of_20_and_second_in_4_as_printed():
-    """The paper's sentence agrees with its own Table 2."""
-    plan = find_plan("minbatsrank")
-    [standings] = plan.standings
-    positions = []
-    for table in (table for table in plan.tables if table.key in standings.tables):
-        printed = {row.model: row.printed for row in table.rows if row.printed}
-        positions += [
-            1 + sum(other[measure] > value for other in printed.values())
-            for measure, value in printed[standings.model].items()
-        ]
-    assert (len(positions), positions.count(1), positions.count(2)) == (20, 15, 4)
-    assert (standings.best, standings.second) == (15, 4)
+def test_orderings_of_our_own_models_are_a_table_of_their_own():
+    own = replace(CLAIMS[1], ours=True)
+    tables = tables_of(made_plan("abcd", claims=(CLAIMS[0], own)))
+    assert verdicts(tables["orderings"]) == ["the opposite holds"]
+    assert verdicts(tables["our-orderings"]) == ["holds"]

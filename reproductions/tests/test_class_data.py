@@ -1,4 +1,4 @@
-"""Rows with classes from SVMlight files: which files are read, what becomes of them, and which queries are asked."""
+"""Rows with classes from SVMlight files: choice of files, preprocessing and test queries."""
 
 from __future__ import annotations
 

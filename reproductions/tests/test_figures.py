@@ -18,9 +18,6 @@ from reproductions.plan import (
     PaperTable,
     Plan,
     Row,
-    Scatter,
-    Series,
-    TradeOff,
 )
 from reproductions.results import PaperResults
 
@@ -70,27 +67,6 @@ def test_other_data_get_no_printed_points():
     [drawing] = make_drawings(made_results(plan, VALUES))
     assert not any(row.get("printed") for row in drawing.rows)
     assert "printed" not in drawing.caption
-
-
-@pytest.mark.parametrize(
-    "shown",
-    [
-        {"scatters": (Scatter("f", "f", "rows", "rows drawn", "ndcg5", (Series("both", ("a", "b")),)),)},
-        {"tradeoffs": (TradeOff("f", "f", "rows", "ndcg5", ("a",), ("b",)),)},
-        {"scatters": (Scatter("f", "f", "rows", "seconds", "ndcg5", (Series("both", ("a", "b")),)),)},
-    ],
-    ids=lambda shown: next(iter(shown)),
-)
-def test_the_axis_is_never_narrower_than_the_error(shown, drawn):
-    near = {"a": VALUES["a"], "b": {key: values + 1e-4 for key, values in VALUES["a"].items()}}
-    figure, drawing = drawn(made_results(made_plan("ab", measures=MEASURES, **shown), near))
-    [axes] = figure.axes
-    low, high = axes.get_ylim()
-    errors = [row["standard_error"] for row in drawing.rows]
-    assert len(errors) == 2
-    assert all(error > 0.01 for error in errors)
-    assert high - low > 2 * max(errors)
-    assert sum(len(bars.get_segments()) for bars in axes.collections) == 2
 
 
 # -- curves -----------------------------------------------------------------------------------------------------------

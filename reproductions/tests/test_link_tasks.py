@@ -1,4 +1,4 @@
-"""Queries with links as tasks: what is split, hidden and measured, and in which words."""
+"""Tasks of queries with links: splits, hidden documents, measures and words."""
 
 from __future__ import annotations
 

@@ -1,20 +1,18 @@
-"""Pages: a paper at a glance, and the index over papers."""
+"""Pages: a paper's tables and counts, and the index over papers."""
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from paper_values import made_plan, made_results
 
-from reproductions.figures import make_drawings
-from reproductions.pages import Overview, make_index, make_overview, write_results
-from reproductions.plan import Claim, Cutoffs, Data, PaperMeasure, PaperTable, Row, Standings
+from reproductions.pages import make_index, make_overview, write_results
+from reproductions.plan import Claim, Cutoffs, Data, PaperMeasure, PaperTable, Row
 from reproductions.plan_reading import find_plan, known_papers
 from reproductions.tables import make_tables
 
@@ -36,12 +34,12 @@ ROWS = (
 TABLES = (
     PaperTable("first", "results", ("rows",), ("map",), ROWS, position="Table 1"),
     PaperTable("second", "more results", ("gone",), ("map",), ROWS[:2], position="Table 2"),
-    PaperTable("own", "our own", ("rows",), ("map",), (Row("a"),), kind="ours"),
 )
 CLAIMS = (
     Claim("a is best", "Section 1", "a", ("b", "c"), ("map",), ("rows",)),
     Claim("b is above c", "Section 2", "b", ("c",), ("map",), ("rows",)),
     Claim("c is above a", "Section 3", "c", ("a",), ("map",), ("rows",)),
+    Claim("a is above b, ours", "Section 3", "a", ("b",), ("map",), ("rows",), ours=True),
 )
 LINES = Cutoffs("lines", "lines", "Figure 1", ("rows", "gone"), ("map",), ("a", "b"))
 PLAN = made_plan(
@@ -58,106 +56,69 @@ def results_of(plan=PLAN, values=VALUES, **found):
     return made_results(plan, values, **({"missing": {"gone": "looked for gone: not there"}} | found))
 
 
-def overview_of(**found) -> Overview:
+def counts_of(**found):
     results = results_of(**found)
-    return make_overview(results, make_tables(results), make_drawings(results))
+    return make_overview(results, make_tables(results))["counts"]
 
 
-def test_every_table_and_figure_has_a_status():
-    overview = overview_of()
-    items = {item.key: item for item in overview.items}
-    assert {key: item.status for key, item in items.items()} == {
-        "first": "falls short",
-        "second": "not to be had",
-        "orderings": "falls short",
-        "lines-rows": "drawn",
-        "lines-gone": "not to be had",
-        "own": "shown",
-    }
-    assert items["first"].counts == {"within tolerance": 1, "better": 1, "short": 1, "not run": 1}
-    assert items["orderings"].counts == {"hold": 1, "not decided": 1, "opposite": 1}
-    assert items["lines-rows"].note == "2 printed points drawn in"
-    assert items["lines-gone"].note == "no data: Gone"
-    assert "3 of 3 fits" in overview.ran
-    assert Overview.from_json(json.loads(json.dumps(asdict(overview)))) == overview
+def test_numbers_and_orderings_are_counted_by_kind_and_ours_apart():
+    counts = counts_of()
+    assert counts["table"] == {"same": 1, "better": 1, "short": 1, "not run": 3}  # two of them are of missing data
+    assert counts["orderings"] == {"hold": 1, "not decided": 1, "opposite": 1}
+    assert counts["our-orderings"] == {"hold": 1}
 
 
-def test_without_what_falls_short_it_holds():
-    plan = replace(PLAN, tables=(replace(TABLES[0], rows=ROWS[:2]),), claims=CLAIMS[:1], cutoffs=())
-    assert [item.status for item in overview_of(plan=plan).items] == ["holds", "holds"]
+def test_what_is_short_within_the_standard_error_says_so():
     wide = {"a": {"map": np.tile([0.0, 1.0], 5)}, "b": {"map": B[:10]}, "c": {"map": B[:10]}}
     short = replace(TABLES[0], rows=(Row("a", printed={"map": 0.6}),))  # with a standard error of .17
-    overview = overview_of(plan=replace(plan, tables=(short,), claims=()), values=wide)
-    assert [item.status for item in overview.items] == ["within the error"]
-    assert overview.items[0].counts == {"short within the error": 1}
+    plan = replace(PLAN, tables=(short,), claims=(), cutoffs=())
+    assert counts_of(plan=plan, values=wide)["table"] == {"short within the error": 1}
 
 
-def test_a_model_that_is_best_less_often_than_stated_falls_short_and_contradicts_nothing():
-    table = replace(TABLES[0], rows=(Row("a", printed={"map": 0.4}), Row("c", printed={"map": 0.5})))
-    standings = Standings("places", "how often c is the best", "Section 4", "c", ("first",), best=1, second=0)
-    plan = replace(PLAN, tables=(table,), claims=(), cutoffs=(), standings=(standings,))
-    overview = overview_of(plan=plan)
-    item = next(item for item in overview.items if item.key == "places")
-    assert (item.status, item.counts) == ("falls short", {"hold": 1, "fall short": 1})
-    assert overview.counts("orderings") == {"hold": 1, "fall short": 1}
-
-
-def test_quick_runs_and_other_data_are_not_compared():
-    overview = overview_of(quick=True)
-    assert next(item.status for item in overview.items if item.kind == "table") == "not compared"
+def test_quick_runs_other_data_and_measures_that_say_nothing_are_not_compared():
+    assert "same" not in counts_of(quick=True)["table"]
     other = replace(PLAN, datasets={"other": DATA["other"]}, cutoffs=(), claims=())
     table = replace(TABLES[0], datasets=("other",))
-    [item] = overview_of(plan=replace(other, tables=(table,)), missing={}).items
-    # c, the best printed, is not ahead of a
-    order = "pairs of rows in the printed order: MAP 2 of 3"
-    assert (item.status, item.note) == ("not compared", f"other data than the paper's; {order}")
+    assert counts_of(plan=replace(other, tables=(table,)), missing={})["table"] == {"not compared": 3, "not run": 1}
+    measures = {"map": replace(PLAN.measures["map"], compare=False)}
+    first = replace(PLAN, measures=measures, tables=TABLES[:1])
+    assert counts_of(plan=first)["table"] == {"not compared": 3, "not run": 1}
 
 
 @pytest.mark.slow  # reads every plan
 def test_the_index_names_what_has_run_and_what_has_not(tmp_path):
-    write_results(results_of(), tmp_path / "made")
-    index = (tmp_path / "index.html").read_text()
-    assert not re.search(r"https?:|//|@import|<link|<script", index)
-    assert 'href="made/index.html#first"' in index
-    assert 'href="made/index.html#second"' not in index  # there is nothing to see
-    assert "1 within tolerance, 1 better, 1 short, 1 not run" in index
-    for key in known_papers():
-        assert f"python -m reproductions {key}" in index
-        assert find_plan(key).paper.title.replace("'", "&#x27;") in index
-    assert str(tmp_path) not in index
-
-
-@pytest.mark.slow  # reads every plan
-def test_a_quick_run_gives_way_to_a_complete_one(tmp_path):
     write_results(results_of(quick=True), tmp_path / "made-quick")
     assert "A quick run: its numbers mean little." in (tmp_path / "index.html").read_text()
     write_results(results_of(), tmp_path / "made")
     index = (tmp_path / "index.html").read_text()
-    assert "A quick run" not in index
-    assert "made-quick" not in index
+    assert "made-quick" not in index  # a complete run takes its place
+    assert not re.search(r"https?:|//|@import|<link|<script", index)
+    assert "Printed numbers: 1 same, 1 better, 1 short" in index
+    for key in known_papers():
+        assert f"python -m reproductions {key}" in index
+        assert find_plan(key).paper.title.replace("'", "&#x27;") in index
+    assert str(tmp_path) not in index
+    assert make_index({}).count("Not run: ") == len(known_papers())
 
 
-@pytest.mark.slow
-def test_another_s_index_is_left_alone(tmp_path):
+def test_another_page_is_left_alone_and_a_folder_of_another_name_gets_none(tmp_path):
     (tmp_path / "index.html").write_text("my home page")
     write_results(results_of(), tmp_path / "made")
     assert (tmp_path / "index.html").read_text() == "my home page"
+    write_results(results_of(), tmp_path / "sub" / "somewhere")
+    assert not (tmp_path / "sub" / "index.html").exists()
 
 
-def test_a_folder_of_another_name_gets_no_index(tmp_path):
-    write_results(results_of(), tmp_path / "somewhere")
-    assert not (tmp_path / "index.html").exists()
-
-
-@pytest.mark.slow
-def test_a_model_that_was_not_trained_to_the_end_is_marked(tmp_path):
-    results = results_of()
+def test_the_page_tells_what_was_not_trained_to_the_end_what_is_missing_and_what_failed(tmp_path):
+    results = results_of(failed=["Rows, B, seed 0: diverged"])
     results.fits["rows", "b", 0][0]["facts"]["still_improving"] = True
-    write_results(results, tmp_path / "made")
-    page = (tmp_path / "made" / "index.html").read_text()
+    write_results(results, tmp_path / "somewhere")
+    page = (tmp_path / "somewhere" / "index.html").read_text()
     assert "<td>B\N{NO-BREAK SPACE}†</td>" in page
     assert "<td>A</td>" in page
     assert page.count("† not trained to the end: the best validation was the last.") == 1
+    assert "Gone is not here: looked for gone: not there." in page
+    assert "Rows, B, seed 0: diverged" in page
 
 
 def test_a_table_says_how_much_of_it_has_run():
@@ -182,40 +143,11 @@ def test_no_page_is_wider_than_the_screen(tmp_path):
     write_results(results_of(plan=plan, values=values), tmp_path / "made")
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
-        problems: list[str] = []
         for width in (390, 1200):
             page = browser.new_page(viewport={"width": width, "height": 800})
-            page.on("console", lambda message: problems.append(message.text))
             for file in (tmp_path / "index.html", tmp_path / "made" / "index.html"):
                 page.goto(Path(file).as_uri())
                 assert page.evaluate("document.documentElement.scrollWidth") <= width, file.name
             scrolls = "[...document.querySelectorAll('.scroll')].some(box => box.scrollWidth > box.clientWidth)"
             assert page.evaluate(scrolls)  # a wide table, within its box
-            page.get_by_role("link", name="All papers").click()
-            page.get_by_role("link", name=re.compile("Table 1")).first.click()
-            assert page.url.endswith("made/index.html#first")
         browser.close()
-    assert problems == []
-
-
-@pytest.mark.slow  # reads every plan
-def test_an_index_of_nothing_is_a_page():
-    assert make_index({}).count("Not run: ") == len(known_papers())
-
-
-@pytest.mark.slow  # reads every plan
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"overview": {"key": "made"}}'])
-def test_results_that_cannot_be_read_are_left_out(content, tmp_path):
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "results.json").write_text(content)
-    write_results(results_of(), tmp_path / "made")
-    index = (tmp_path / "index.html").read_text()
-    assert 'id="made"' in index
-    assert 'id="other"' not in index
-
-
-def test_missing_data_and_failures_are_told(tmp_path):
-    write_results(results_of(failed=["Rows, B, seed 0: diverged"]), tmp_path / "somewhere")
-    page = (tmp_path / "somewhere" / "index.html").read_text()
-    assert "Gone is not here: looked for gone: not there." in page
-    assert "Rows, B, seed 0: diverged" in page

@@ -1,14 +1,12 @@
-"""Reproductions: plans are read strictly, run once, go on after an interruption, and say what they found."""
+"""Reproductions on rows with classes: files, numbers beside the paper, missing data, printed tables typed again."""
 
 from __future__ import annotations
 
 import gzip
 import io
 import re
-import shutil
 import sys
 import tarfile
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +14,9 @@ import pytest
 from reproducing import PLANS, results_in, run
 from scipy import sparse
 
-from reproductions.plan_checks import faults
 from reproductions.plan_reading import find_plan
 from reproductions.rankers import make_ranker
-from reproductions.tasks import entries_of_megabytes, n_nonzero
+from reproductions.tasks import n_nonzero
 from support.host_gpu import COMPILER, HostGpu
 from tercet._installed import install_command
 from tercet.errors import DeviceError, InputError
@@ -32,7 +29,7 @@ pytestmark = pytest.mark.slow  # make test has it, make check has not
 PLAN_FILE = PLANS / "classes.toml"
 PAPER = "chen2010"
 
-N_JOBS = 2 * 3 + 1 + 1 + 2 + 2 * 2 + 2  # news: three fits, two rivals, two curves; digits: two fits; rows: one
+N_JOBS = 2 * 3 + 1 + 2 + 2 * 2 + 2  # news: three fits, a rival, two curves; digits: two fits; rows: one
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -72,7 +69,7 @@ def home(tmp_path_factory) -> Path:
 def test_everything_is_written(whole):
     output, result = whole
     names = {path.name for path in output.iterdir()}
-    tables = {"statistics", "main", "own", "elsewhere", "targets", "orderings", "related", "walk-news", "cloud"}
+    tables = {"statistics", "main", "own", "elsewhere", "orderings", "related", "walk-news"}
     assert names >= {"results.json", "index.html", "cache"} | {f"{name}.csv" for name in tables}
     assert len(list((output / "cache").iterdir())) == N_JOBS
     assert f"open {output / 'index.html'}" in result.output.replace("\n", "")
@@ -91,7 +88,6 @@ def test_results_say_what_was_measured(whole):
     assert fits["news", "lowrank", 0]["models"]["thin"]["density"] == pytest.approx(0.2, abs=0.001)
     n_words = found["data"]["news"]["statistics"]["dictionary size"]
     assert fits["news", "identity", 0]["models"]["identity"]["memory"] == pytest.approx((24 * n_words + 8) / 2**20)
-    assert "density" not in fits["news", "classes", 0]["models"]["classes"]
     learned, start = (fits["news", key, 0]["models"][key]["map"] for key in ("dense", "identity"))
     assert learned > start
     walk = [row for row in found["figures"]["walk-news"] if not row.get("printed")]
@@ -115,14 +111,13 @@ def test_numbers_stand_beside_the_paper(whole):
     assert "params" not in records["elsewhere"][0]
     assert main["Sparse-R", "map"]["verdict"] == "better"
     assert main["Sparse", "map"]["verdict"] == ""
-    assert main["Identity", "density"]["paper"] == pytest.approx(60 / 3600)
+    assert main["Dense", "map"]["learned_from"] == "300 preferences"
     assert {(r["dataset"], r["fact"]): r["verdict"] for r in records["statistics"]} == {
-        ("news", "training samples"): "the same",
+        ("news", "training samples"): "same",
         ("news", "classes"): "differs",
-        ("digits", "testing samples"): "the same",
+        ("digits", "testing samples"): "same",
     }
     assert [record["verdict"] for record in records["elsewhere"]] == ["not compared"]
-    assert records["targets"][0]["verdict"].startswith("missed by 1.")
     assert {record["word"]: record["shared"] for record in records["related"]}["absent"] == 0
     assert {(r["dataset"], r["measure"]) for r in records["orderings"]} == {
         (dataset, measure) for dataset in ("news", "digits") for measure in ("map", "error", "density")
@@ -132,15 +127,14 @@ def test_numbers_stand_beside_the_paper(whole):
 def test_the_page_has_every_row_and_needs_nothing_else(whole):
     page = (whole[0] / "index.html").read_text()
     assert not re.search(r"https?:|//|@import|<link|<script", re.sub(r"base64,[^\"]*", "", page))
-    for text in ("A Tiny &lt;Paper&gt;", "a note &amp; more", "Sparse-R", "Posteriors", "w0x0", "learning helps"):
+    for text in ("A Tiny &lt;Paper&gt;", "a note &amp; more", "Sparse-R", "w0x0", "learning helps"):
         assert text in page
     assert "Table II: results" in page  # the place of printed numbers is told once, in the title
     assert "Table II, " not in page
-    assert page.count("<tr>") == 10 + 1 + 2 + 1 + 4 + 1 + 1 + 1 + 6 + 1 + 2 + 1 + 3 + 1 + 1 + 1 + 5
     assert "paper 0.990\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}0.009, " in page
     assert page.count(">Params<") == 1
     if list(whole[0].glob("*.png")):
-        assert page.count("data:image/png;base64,") == 2
+        assert page.count("data:image/png;base64,") == 1
 
 
 def test_without_matplotlib_only_the_pictures_are_missing(whole, home, tmp_path, monkeypatch):
@@ -199,14 +193,6 @@ def test_without_a_card_nothing_is_begun(home, tmp_path):
     assert result.exit_code == 1
     assert "this machine has no GPU" in result.output
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.usefixtures("no_gpu")
-def test_where_auto_finds_no_card_the_results_are_those_of_a_cpu(whole, home, tmp_path):
-    shutil.copytree(whole[0] / "cache", tmp_path / "cache")
-    result = run(PLAN_FILE, "--data-home", home, "-o", tmp_path, "--device", "auto")
-    assert result.exit_code == 0, result.output
-    assert result.output.count(": cached") == N_JOBS
 
 
 def test_non_zeros_of_several_parts_are_counted_once():
@@ -293,11 +279,12 @@ def test_the_printed_numbers_are_those_of_chen_et_al(paper):
             *title, precision, error, memory = entry.split()
             printed[dataset, " ".join(title)] = (float(precision), float(error), float(memory))
     tables = [table for table in paper.tables if table.kind == "paper"]
-    assert [(table.position, *table.datasets, table.dictionary_size) for table in tables] == [
-        ("Table II (a)", "20ng", 10_000),
-        ("Table II (b)", "rcv1", 10_000),
-        ("Table II (c)", "mnist", 784),
+    assert [(table.position, *table.datasets) for table in tables] == [
+        ("Table II (a)", "20ng"),
+        ("Table II (b)", "rcv1"),
+        ("Table II (c)", "mnist"),
     ]
+    assert [key for key, measure in paper.measures.items() if measure.compare] == ["map", "error"]
     assert printed == {
         (*table.datasets, paper.model(row.model).title): tuple(row.printed[name] for name in ("map", "error", "memory"))
         for table in tables
@@ -323,7 +310,7 @@ def test_the_settings_are_those_of_chen_et_al(paper):
     start = sparse["refit_start"]
     assert (sparse["rate"], sparse["schedule"], sparse["shrink_every"], start) == (200.0, "inverse-sqrt", 100, "sparse")
     for dataset, memory, n_words in (("20ng", 154.2, 10_000), ("rcv1", 105.4, 10_000), ("mnist", 4.301, 784)):
-        printed = entries_of_megabytes(memory, n_words) / n_words**2
+        printed = (memory * 2**20 - 8 * (n_words + 1)) / 16 / n_words**2
         for key in ("sparse-fit", "sparse-identity-fit"):
             assert methods[key].parameters_for(dataset)["density"] == pytest.approx(printed, abs=0.0005)
 
@@ -332,10 +319,3 @@ def test_a_parameter_may_be_a_ranker(paper):
     [method] = [method for method in paper.methods if method.key == "on-low-rank-fit"]
     first = make_ranker(method.ranker, method.parameters, seed=3).low_rank
     assert (type(first).__name__, first.epochs, first.random_state, first.verbose) == ("LowRankRanker", 5, 3, False)
-    for wrong, message in (
-        ({"ranker": "LowerRanker"}, "parameters.low_rank.ranker: 'LowerRanker' is unknown; known: Cosine"),
-        ({"ranker": "LowRankRanker", "epoch": 5}, "parameters.low_rank: 'epoch' is unknown; known: ranker, rate"),
-    ):
-        changed = replace(method, parameters=method.parameters | {"low_rank": wrong})
-        found = "\n".join(faults(replace(paper, methods=tuple(changed if m is method else m for m in paper.methods))))
-        assert message in found

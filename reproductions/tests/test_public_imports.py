@@ -1,4 +1,4 @@
-"""The reproductions use Tercet as everybody does: they import names that a package exports, and nothing else."""
+"""The reproductions import exported names of Tercet only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILES = [path for path in sorted(FOLDER.rglob("*.py")) if "tests" not in path.re
 
 
 def exports(module: str) -> set[str]:
-    """Names that a package exports, or that the modules below all packages have."""
+    """Exported names of a package, or names of top-level modules."""
     imported = importlib.import_module(module)
     if module in ("tercet.errors", "tercet.choose"):
         return set(vars(imported))

@@ -1,4 +1,4 @@
-"""Wikispeedia and the Kyoto articles: what is read, what is left out, and what each broken copy is told."""
+"""Readers of Wikispeedia and the Kyoto articles: content, removed parts, errors of broken copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MNIST: what is read, and what each broken copy is told."""
+"""Reader of MNIST: content, and errors of broken copies."""
 
 from __future__ import annotations
 

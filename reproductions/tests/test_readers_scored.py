@@ -1,4 +1,4 @@
-"""Rows with scores: parses are read as they are, and made-up ones have what was planted."""
+"""Rows with scores: parses as shipped, and made-up rows with planted properties."""
 
 from __future__ import annotations
 

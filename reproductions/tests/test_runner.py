@@ -84,7 +84,7 @@ def test_a_job_that_fails_takes_those_with_it_that_need_it(linked_home, plan, tm
     def diverge(*_: object, **__: object) -> None:
         raise DivergedError("too large a rate")
 
-    monkeypatch.setattr(reproductions.term_jobs, "successive_halving", diverge)
+    monkeypatch.setattr(reproductions.term_jobs._Lesson, "choose", diverge)
     results, _ = run_quietly(plan, linked_home, tmp_path)
     assert results.failed[0] == "Wiki, Chosen, seed 0: too large a rate"
     assert all("left out, since Wiki," in line for line in results.failed[1:])

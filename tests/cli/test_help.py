@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from support.commands import commands
 from tercet.cli.main import cli
 
-MOST_LINES = 45
+MOST_LINES = 48
 WIDTH = 100
 
 

@@ -36,30 +36,3 @@ def mixed_by_agreement(before, shares):
         if total @ total > 0:
             after[row] += min(1.0, sum(change @ change for change in changes) / (total @ total)) * total
     return after
-
-
-def ftrl_share(z, G, gradients_of, queries, l1, rate, rho):
-    """FTRL with a rate for each feature over some queries; gives slopes, sigma w, and the growth of G and of 1/eta."""
-    start, slopes, passed = G.copy(), np.zeros_like(z), np.zeros_like(z)
-    z, G = z.copy(), G.copy()
-    for query in queries:
-        w = -soft_threshold(z, l1) * rate / np.sqrt(rho + G)
-        gradient = gradients_of(query, w)
-        sigma = (np.sqrt(rho + G + gradient**2) - np.sqrt(rho + G)) / rate
-        G += gradient**2
-        z += gradient - sigma * w
-        slopes += gradient
-        passed += sigma * w
-    grown = (np.sqrt(rho + G) - np.sqrt(rho + start)) / rate
-    return slopes, passed, G - start, grown
-
-
-def mixed_ftrl(z, G, shares, rate, rho):
-    """One round of FTRL: slopes and squares add up as far as they agree, and sigma is what the mixed G asks for."""
-    slopes, passed, squares, grown = (np.sum([share[part] for share in shares], axis=0) for part in range(4))
-    apart, together = sum(share[0] @ share[0] for share in shares), slopes @ slopes
-    taken = min(1.0, apart / together) if together > 0 else 1.0
-    after = G + taken * squares
-    growth = (np.sqrt(rho + after) - np.sqrt(rho + G)) / rate
-    mean = np.divide(passed, grown, out=np.zeros_like(passed), where=grown > 0)
-    return z + taken * slopes - growth * mean, after

@@ -135,50 +135,6 @@ def some_rows(seed: int, n_queries: int = 14, dense: bool = True):
     return (X if dense else sparse.csr_array(X)), y, qid
 
 
-@given(seed=st.integers(0, 50), n_shares=st.integers(1, 4), l1=st.sampled_from([0.0, 1.0, 8.0]), dense=st.booleans())
-@settings(max_examples=25)
-def test_an_ftrl_round_adds_slopes_as_far_as_they_agree(seed, n_shares, l1, dense):
-    X, y, qid = some_rows(seed, dense=dense)
-    rows = X if dense else X.toarray()
-
-    def gradient(query, w):
-        mine = np.flatnonzero(qid == query)
-        return rows[mine].T @ oracles.pair_loss(rows[mine] @ w, oracles.query_pairs(y[mine]))[1]
-
-    z, G = np.zeros(5), np.zeros(5)
-    for first in range(0, 14, 6):
-        part = range(14)[first : first + 6]
-        shares = [oracles.ftrl_share(z, G, gradient, part[at::n_shares], l1, 0.5, 1.0) for at in range(n_shares)]
-        z, G = oracles.mixed_ftrl(z, G, shares, 0.5, 1.0)
-    ranker = tc.FTRLRanker(l1=l1, rate=0.5, scale_features=False)
-    with Cluster(f"here:{n_shares}", steps_per_round=6) as cluster:
-        ranker.fit(X, y, qid)
-    assert [facts.steps for facts in cluster.rounds] == [6, 6, 2]
-    np.testing.assert_allclose(ranker._state.z, z, rtol=1e-7, atol=1e-7)
-    np.testing.assert_allclose(ranker._state.G, G, rtol=1e-7)
-    np.testing.assert_allclose(ranker.coef_, -oracles.soft_threshold(z, l1) * 0.5 / np.sqrt(1 + G), atol=1e-9)
-    np.testing.assert_array_equal(ranker.coef_ == 0, np.abs(ranker._state.z) <= l1)
-
-
-@pytest.mark.parametrize("options", [{}, {"per_feature": False, "rate": 1.0}, {"loss": "listnet", "l1": 0.1}])
-def test_one_share_of_a_whole_pass_is_a_pass(options):
-    X, y, qid = some_rows(3)
-    plain = tc.FTRLRanker(epochs=2, shuffle=True, **options).fit(X, y, qid)
-    with Cluster("here:1", steps_per_round=100):
-        ranker = tc.FTRLRanker(epochs=2, shuffle=True, **options).fit(X, y, qid)
-    np.testing.assert_allclose(ranker.coef_, plain.coef_, rtol=1e-9, atol=1e-12)
-    assert ranker.n_steps_ == plain.n_steps_
-    assert ranker.loss_ == pytest.approx(plain.loss_)
-
-
-def test_the_l1_path_of_ftrl_starts_where_all_is_zero():
-    X, y, qid = some_rows(5)
-    with Cluster("here:3"):
-        path = tc.learn.linear.l1_path(X, y, qid, n_l1s=4)
-    assert path.n_used[0] == 0
-    assert path.n_used[-1] > 0
-
-
 # -- what else a fit does ---------------------------------------------------------------------------------------------
 
 
@@ -337,7 +293,7 @@ def test_a_diverging_fit_says_so(checkerboard):
     [
         (
             tc.DenseRanker(),
-            "DenseRanker does not learn in rounds.*SparseRanker, LowRankRanker and FTRLRanker",
+            "DenseRanker does not learn in rounds.*SparseRanker and LowRankRanker do",
         ),
         (tc.HashedRanker(), "HashedRanker does not learn in rounds"),
         (tc.PrunedRanker(), "PrunedRanker does not learn in rounds"),
@@ -372,8 +328,8 @@ def test_what_a_cluster_does_not_learn_on_stays_what_it_was(ranker, how, checker
     assert not how or not ranker.weights_.sparse.toarray()[0, 2]
 
 
-@pytest.mark.parametrize("ranker", [tc.ProximalRanker(), tc.FenchelRanker(), tc.RankRLS()], ids=repr)
-def test_rankers_of_features_other_than_ftrl_are_refused(ranker):
+@pytest.mark.parametrize("ranker", [tc.FTRLRanker(), tc.FenchelRanker(), tc.RankRLS()], ids=repr)
+def test_rankers_of_features_are_refused(ranker):
     X, y, qid = some_rows(0)
     with Cluster("here:2"), pytest.raises(ParameterError, match=f"{type(ranker).__name__} does not learn in rounds"):
         ranker.fit(X, y, qid)

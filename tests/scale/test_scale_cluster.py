@@ -20,7 +20,7 @@ from scipy import sparse
 import tercet as tc
 from tercet.cli.main import cli
 from tercet.data import write_beir
-from tercet.errors import EngineError, InputError, MemoryLimitError, MissingExtraError
+from tercet.errors import EngineError, MemoryLimitError, MissingExtraError
 from tercet.scale import Cluster, rounds, workers
 from tercet.scale.changes import pairwise
 from tercet.scale.workers import Workers, processes_here
@@ -57,9 +57,6 @@ def board():
 def learn(address: str, board, ranker, **options) -> tuple[dict[str, np.ndarray], Cluster]:
     X, y = board
     with Cluster(address, **options) as cluster:
-        if isinstance(ranker, tc.FTRLRanker):
-            ranker.fit(X, y, np.arange(300) // 10)
-            return ranker._state_arrays() | {"coef": ranker.coef_}, cluster
         ranker.fit(X, tc.learn.SampledSource.from_labels(y, 4000))
     return {name: array.copy() for name, array in ranker._state.to_state()[1].items()}, cluster
 
@@ -72,7 +69,6 @@ RANKERS = {
         n_components=5, diagonal="learned", n_frequent=50, start="lsi", learn_documents=False, rate=1.0
     ),
     "diagonal": lambda: tc.DiagonalRanker(),
-    "ftrl": lambda: tc.FTRLRanker(l1=0.5),
 }
 
 
@@ -291,17 +287,6 @@ def test_the_command_line_learns_on_a_cluster_and_says_what_travelled(scheduler,
         found[address] = tc.load(output).weights.to_state()[1]
     for name, array in found["here:2"].items():
         np.testing.assert_array_equal(array, found[scheduler][name])
-
-
-def test_letor_files_are_learned_with_ftrl_only(tmp_path: Path):
-    lines = [f"{row % 2} qid:{row // 4} 1:{row % 2 + row % 3 / 10} 2:{row % 5}" for row in range(80)]
-    (tmp_path / "train.txt").write_text("\n".join(lines) + "\n")
-    rows = tc.read_letor(tmp_path / "train.txt")
-    with tc.Cluster("here:2") as cluster:
-        tc.fit_letor(rows)
-        assert cluster.rounds
-        with pytest.raises(InputError, match="FenchelRanker does not learn in rounds"):
-            tc.fit_letor(rows, ranker=tc.FenchelRanker())
 
 
 def test_the_command_line_refuses_a_wrong_address(tmp_path: Path):

@@ -68,7 +68,7 @@ class GpuPairs(GpuState[AnyState]):
 
     @classmethod
     def bytes_extra(cls, state: AnyState) -> int:
-        """What W takes beside it on the way to the GPU and back."""
+        """Return extra bytes for copying W to the GPU and back."""
         return 0
 
 
@@ -107,7 +107,7 @@ class GpuSupport(GpuPairs[OnSupportState]):
 
 
 class GpuSparse(GpuPairs[SparseState]):
-    """Levels of all pairs, 0 where there is no entry; NaN for those that are never learned, and outside a support."""
+    """Levels of all pairs: 0 without an entry, NaN for forbidden pairs and outside a support."""
 
     def __init__(self, gpu: Gpu, state: SparseState, *, deterministic: bool) -> None:
         super().__init__(gpu, state, deterministic=deterministic)
@@ -187,7 +187,7 @@ class GpuSparse(GpuPairs[SparseState]):
         return handed + xp.cumsum(change), float(total[-1] - total[due[-1]])
 
     def _tidy(self, step: int) -> None:
-        """What is due after a step: a cut, or taking what is owed from the levels."""
+        """Return the work due after a step: a cut, or settling the levels."""
         state, xp = self.state, self.gpu.xp
         if step in self._cuts:
             state.frozen = step == max(self._cuts)
@@ -231,7 +231,7 @@ class GpuSparse(GpuPairs[SparseState]):
 
 
 def _positions(indptr: NDArray[Any], columns: NDArray[Any], width: int) -> NDArray[np.int64]:
-    """Where the entries of rows are in an array of all pairs, one row after the other."""
+    """Return positions of the entries of rows in an array of all pairs, row by row."""
     return np.repeat(np.arange(indptr.size - 1, dtype=np.int64) * width, np.diff(indptr)) + columns
 
 

@@ -1,4 +1,4 @@
-"""The GPU: what it is, kernels compiled for it, and its troubles as errors that say what would be right."""
+"""The GPU: its properties, compiled kernels, and errors with a remedy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INCLUDE = '#include "common.cuh"\n'
 
 
 def kernel_source(name: str) -> str:
-    """The file of a kernel, with what it includes."""
+    """Read the source file of a kernel with its includes."""
     folder = files("tercet.gpu") / "kernels"
     source = (folder / _SOURCES[name]).read_text(encoding="utf-8")
     return source.replace(_INCLUDE, (folder / "common.cuh").read_text(encoding="utf-8"))
@@ -48,7 +48,7 @@ class Gpu:
         self._copies = xp.cuda.Stream(non_blocking=True)
 
     def describe(self) -> str:
-        """Name, memory, driver and compiler, for those who measure."""
+        """Name, memory, driver and compiler, for benchmarks."""
         runtime = self.xp.cuda.runtime
         driver, cuda = (
             f"{v // 1000}.{v % 1000 // 10}" for v in (runtime.driverGetVersion(), runtime.runtimeGetVersion())
@@ -60,7 +60,7 @@ class Gpu:
         )
 
     def free_bytes(self) -> int:
-        """Bytes that can still be had, those that CuPy keeps for the next array included."""
+        """Return free bytes, including CuPy's memory pool."""
         return int(self.xp.cuda.Device().mem_info[0] + self.xp.get_default_memory_pool().free_bytes())
 
     def check_room(self, needed: int, what: str, instead: str) -> None:
@@ -75,7 +75,7 @@ class Gpu:
 
     @contextmanager
     def copying(self) -> Iterator[None]:
-        """Within the block, arrays are copied while kernels run; what is started after it waits for them."""
+        """Copy arrays while kernels run; kernels started after the block wait for the copies."""
         with self._copies:
             yield
         self.xp.cuda.get_current_stream().wait_event(self._copies.record())
@@ -103,7 +103,7 @@ class Gpu:
 
 @cache
 def find_gpu() -> Gpu:
-    """The GPU of this machine.
+    """Find the GPU of this machine.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def find_gpu() -> Gpu:
 
 @contextmanager
 def gpu_errors() -> Iterator[None]:
-    """Have what goes wrong on the GPU be an error of ours."""
+    """Raise GPU failures as errors of Tercet."""
     import cupy
 
     try:

@@ -27,7 +27,7 @@ Found = TypeVar("Found")
 
 
 class GpuScorer(ScoringDevice):
-    """Scores on a GPU what has parts that it knows, is large enough and fits; leaves the rest to the CPU."""
+    """Score on a GPU if all parts are supported, large enough and fit; otherwise the CPU scores."""
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
@@ -43,7 +43,7 @@ class GpuScorer(ScoringDevice):
         return self._if_it_fits(lambda: self._rank(weights, Q, D, k)) if self._repays(weights, Q, D) else None
 
     def _if_it_fits(self, compute: Callable[[], Found]) -> Found | None:
-        """What is computed on the GPU; None, and all room given back, where its memory is not enough."""
+        """Run a computation on the GPU; None, with all memory released, if GPU memory is short."""
         try:
             with self.gpu.errors():
                 return compute()
@@ -103,14 +103,14 @@ class GpuScorer(ScoringDevice):
             yield start, scores
 
     def _matrices(self, weights: Weights, parts: list[Any]) -> list[Any]:
-        """The weights of parts on the GPU; those asked for last stay there, since queries come in blocks."""
+        """Return the weights of parts on the GPU; the last ones stay, since queries come in blocks."""
         if self._last is None or self._last[0] is not weights:
             self._last = None  # its room first
             self._last = weights, [self._matrix(part) for part in parts]
         return self._last[1]
 
     def let_go(self) -> None:
-        """Leave the room of the last weights to those that are learned next."""
+        """Release the memory of the last weights."""
         self._last = None
 
     def _matrix(self, part: Any) -> Any:
@@ -154,7 +154,7 @@ class GpuScorer(ScoringDevice):
         return xp.where(length > 0, number / xp.where(length > 0, length, 1.0), 0.0)
 
     def _placed(self, D: sparse.csr_array) -> Any:
-        """Documents on the GPU: those of the last few rankings stay there."""
+        """Return documents on the GPU; those of the last few rankings stay."""
         key = id(D.data)
         if key not in self._docs:
             while len(self._docs) >= _KEPT:

@@ -1,4 +1,4 @@
-"""What a learner carries while a GPU takes its steps: arrays there, the kernel that changes them, the way back."""
+"""State of a learner on a GPU: arrays, the kernel of a step, and copies to the GPU and back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AnyState = TypeVar("AnyState", bound=State)
 
 @dataclass(frozen=True)
 class GpuChunk:
-    """Preferences on the GPU, what each step is multiplied by, and the margin that each must reach."""
+    """Preferences on the GPU, with the rate and the margin of each step."""
 
     query: Any
     better: Any
@@ -55,8 +55,7 @@ class GpuChunk:
 class GpuTexts:
     """Q and D as kernels read them: indptr, indices and data of each.
 
-    ``latent`` (n_docs, stride) has the latent vectors of D for a learner that leaves them as they are. They are kept
-    here since the next texts are laid out while a kernel still reads these.
+    ``latent`` (n_docs, stride) has the latent vectors of D for a learner with fixed document factors.
     """
 
     Q: tuple[Any, Any, Any]
@@ -69,9 +68,8 @@ class GpuTexts:
 
 
 class GpuState(ABC, Generic[AnyState]):
-    """The arrays of a state on a card.
-
-    Subclasses put them there, name the kernel and its arguments before those that all have, and bring them back.
+    """Arrays of a state on a GPU. Subclasses copy the arrays, name the kernel and the kernel's own arguments, and copy
+    the arrays back.
     """
 
     kernel: str
@@ -90,7 +88,7 @@ class GpuState(ABC, Generic[AnyState]):
     @classmethod
     @abstractmethod
     def check(cls, gpu: Gpu, state: AnyState, *, deterministic: bool) -> None:
-        """Refuse, before anything is put there, what a GPU cannot take, or has no room for on the way there and back.
+        """Refuse a state that a GPU cannot learn or has no room for, before any copy.
 
         Raises
         ------
@@ -103,7 +101,7 @@ class GpuState(ABC, Generic[AnyState]):
 
     @abstractmethod
     def bring_back(self) -> None:
-        """Have the state be what is on the card."""
+        """Copy the arrays from the GPU back into the state."""
 
     @property
     def shared_bytes(self) -> int:
@@ -111,19 +109,19 @@ class GpuState(ABC, Generic[AnyState]):
         return 4 * (self.n_threads // _WARP)
 
     def lay_out(self, Q: sparse.csr_array, D: sparse.csr_array) -> GpuTexts:
-        """Texts as the kernel reads them: once, where the documents are the queries and have the same columns."""
+        """Copy texts to the GPU; once if queries and documents are the same matrix with the same columns."""
         queries = self._rows(Q)
         if self._are_once(Q, D):
             return GpuTexts(queries, queries)
         return GpuTexts(queries, self._rows(D if self.order is None else reorder_columns(D, self.order)))
 
     def bytes_of_texts(self, Q: sparse.csr_array, D: sparse.csr_array) -> int:
-        """What ``lay_out`` takes on the card."""
+        """Return the bytes of GPU memory that ``lay_out`` takes."""
         return sum(8 * (texts.nnz + texts.shape[0]) for texts in ((Q,) if self._are_once(Q, D) else (Q, D)))
 
     @property
     def order(self) -> NDArray[np.int32] | None:
-        """That columns of documents have on the GPU, where it is another than they are given in."""
+        """Order of document columns on the GPU, if not the given order."""
         return None
 
     def _are_once(self, Q: sparse.csr_array, D: sparse.csr_array) -> bool:
@@ -140,17 +138,16 @@ class GpuState(ABC, Generic[AnyState]):
         self.take_steps(texts, chunk, first_step, tally)
 
     def take_as_many_as_texts_allow(self, Q: sparse.csr_array, D: sparse.csr_array) -> None:
-        """Take fewer steps at once where they would change the same weights.
+        """Take fewer steps at once if texts share many words.
 
-        Steps that are under way do not see each other, so that of k which change a weight each takes a step that all of
-        them together need: too long a way, where many do, and with a large rate no way back. Of two steps, the second
-        changes a share of the weights of the first; as many are taken at once as have ``most_at_a_weight`` of them at
-        a weight in the mean.
+        Concurrent steps do not see each other. If k concurrent steps change a weight, each step goes the whole way, and
+        together the steps overshoot k-fold; with a large rate the run diverges. The number of concurrent steps is
+        limited so that on average ``most_at_a_weight`` steps change the same weight.
         """
         self.n_blocks = max(1, min(self.n_blocks, int(self.most_at_a_weight / max(self._overlap(Q, D), 1e-12))))
 
     def _overlap(self, Q: sparse.csr_array, D: sparse.csr_array) -> float:
-        """The share of the weights that a step changes which another one changes, too: pairs of words."""
+        """Return the share of a step's weights that another step also changes: pairs of words."""
         return shared_words(Q) * shared_words(D)
 
     def take_steps(self, texts: GpuTexts, chunk: GpuChunk, first_step: int, tally: Any) -> None:
@@ -219,7 +216,7 @@ class GpuDiagonal(GpuState[DiagonalState]):
 
 
 class GpuLowRank(GpuState[LowRankState]):
-    """Factors with rows that begin at a border of memory, a diagonal, and sums for averages where they are wanted."""
+    """Factors with aligned rows, a diagonal, and sums of changes for deterministic runs."""
 
     most_at_a_weight = 256.0
 
@@ -303,13 +300,13 @@ class GpuLowRank(GpuState[LowRankState]):
         return padded
 
     def _fetch(self, padded: Any, factors: NDArray[Any]) -> None:
-        """Copy factors back, some rows at a time: the GPU makes a copy without what they are padded with first."""
+        """Copy factors back in blocks of rows, without the padding."""
         for rows in row_blocks(*padded.shape, most_entries=AT_ONCE):
             factors[rows] = self.gpu.to_host(padded[rows, : self.width])
 
 
 def _room_of_a_block(state: LowRankState) -> tuple[int, int, int]:
-    """Floats that a row of factors takes, vectors that a warp keeps, and warps that a block has room for."""
+    """Return floats per row of factors, vectors per warp, and warps per block."""
     stride = -(-state.U.shape[1] // _SECTOR) * _SECTOR
     n_vectors = 3 if state.cosine else 2
     return stride, n_vectors, _MOST_SHARED // (4 * (n_vectors * stride + 1))

@@ -1,4 +1,4 @@
-"""Takes the steps of a run on a card."""
+"""Take the steps of a run on a GPU."""
 
 from __future__ import annotations
 
@@ -50,11 +50,10 @@ ON_GPU: dict[type[State], type[GpuState[Any]]] = {
 
 
 class GpuStepper(Stepper):
-    """Takes the steps of a run on a GPU, a thread block for each, as many at once as the GPU has room for.
+    """Take the steps of a run on a GPU: one thread block per step, many steps at once.
 
-    Preferences that are drawn at random are drawn on the GPU, by counters; given ones are copied there once. Others
-    are drawn here, and texts that are mapped, or too many for the GPU, are gathered here, while it takes the steps
-    before.
+    The GPU draws random preferences by counters; given preferences are copied once. Other sources draw on the CPU
+    while the GPU is at work, and the CPU gathers texts that are mapped or too large for the GPU.
     """
 
     stops_for_checkpoints = True
@@ -66,11 +65,11 @@ class GpuStepper(Stepper):
 
     @property
     def most_steps(self) -> int:  # type: ignore[override]
-        """Up to the next place where a chunk ends: the same places in a run that was resumed."""
+        """Number of steps to the next end of a chunk; a resumed run has the same ends."""
         return self._pace - self.run.done % self._pace
 
     def _pace_of(self, most: int) -> int:
-        """Steps between ends of chunks: at most so many, and as many of the CPU's chunks as leave enough looks."""
+        """Return the steps of a chunk: at most ``most``, in whole CPU chunks, with at least ``LOOKS`` chunks a run."""
         if self.run.total is None:
             return most
         return min(most, max(1, self.run.total // LOOKS // CHUNK) * CHUNK)
@@ -160,7 +159,7 @@ class GpuStepper(Stepper):
         return chunk, texts
 
     def _given_part(self, limit: int) -> GpuChunk:
-        """The next of given preferences, up to the end of a pass."""
+        """Return the next given preferences, up to the end of a pass."""
         run, source = self.run, self.run.source
         assert isinstance(source, ArraySource)
         assert self._given is not None
@@ -177,7 +176,7 @@ class GpuStepper(Stepper):
         return GpuChunk(some.query, some.better, some.worse, rate, step_size, some.margin)
 
     def _from_host(self, limit: int, after: int) -> tuple[int, GpuChunk, GpuTexts]:
-        """Preferences that are ``after`` steps away, drawn here, with their texts where these are not on the card."""
+        """Draw preferences ``after`` steps ahead on the CPU, with texts that are not on the GPU."""
         run = self.run
         # A source that looks at the weights is asked again only when its part is learned from, as on a CPU.
         prefs, rate = (run.draw if run.source.looks_at_weights else run.draw_all)(limit, after)
@@ -190,7 +189,7 @@ class GpuStepper(Stepper):
         return run.done + after, chunk, texts
 
     def _look_ahead(self) -> None:
-        """Draw what comes next while the GPU is at work."""
+        """Draw the next preferences while the GPU is at work."""
         run = self.run
         on_gpu = self._sampler is not None or self._given is not None
         if on_gpu or run.source.looks_at_weights or self._next is not None:
@@ -200,7 +199,7 @@ class GpuStepper(Stepper):
             self._next = self._from_host(limit, 0)
 
     def _chunk_of(self, prefs: Preferences, rate: Any) -> GpuChunk:
-        """Preferences on the GPU; without a rate, what stands for the size of steps is their weight."""
+        """Copy preferences to the GPU; without a rate, the weights are the step sizes."""
         xp = self.gpu.xp
         weight = None if prefs.weight is None else xp.asarray(prefs.weight)
         step_size = weight if rate is None else rate if weight is None else rate * weight
@@ -221,7 +220,7 @@ class GpuStepper(Stepper):
         return self._state.bytes_of_texts(Q, D) < _SHARE_FOR_TEXTS * self.gpu.free_bytes()
 
     def _compile(self) -> None:
-        """Have the kernel compiled, and run once over nothing."""
+        """Compile the kernel and run it over no preferences."""
         xp, run = self.gpu.xp, self.run
         none = xp.zeros(0, dtype=np.int32), xp.zeros(0, dtype=np.float32)
         texts = self._texts or self._state.lay_out(run.Q[[]], run.D[[]])
@@ -230,12 +229,12 @@ class GpuStepper(Stepper):
 
 
 class GpuExecutor(Executor):
-    """Takes the steps of fits on a card.
+    """Take the steps of fits on a GPU.
 
     Parameters
     ----------
-    strict : refuse learners that a GPU cannot take, or has no room for; else they learn on the CPU
-    auto : leave such learners, and work that a GPU would not repay, to the CPU in any case
+    strict : refuse rankers that cannot learn on a GPU or do not fit; otherwise the CPU learns them
+    auto : leave such rankers, and small fits, to the CPU
     deterministic : give the same bits every time
     """
 
@@ -245,7 +244,7 @@ class GpuExecutor(Executor):
 
     @property
     def _leaves_to_cpu(self) -> bool:
-        """Whether what a GPU cannot take is learned on the CPU, and not refused."""
+        """Learn on the CPU if the GPU cannot; False refuses."""
         return self.auto or not self.strict
 
     def check(self, ranker: InRounds) -> None:

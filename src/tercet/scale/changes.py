@@ -1,4 +1,4 @@
-"""What shares of a round change, cut into blocks of rows and added up."""
+"""Changes of the shares of a round, cut into blocks of rows and added up."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, eq=False)
 class DenseChange:
-    """The change of some rows of an array: their numbers, rising, and what each gains (n, width).
+    """Change of some rows of an array: ascending row numbers and the gain of each row (n, width).
 
-    ``squares`` (n,) is the sum, over the shares, of the squared length of what each of them adds to the row.
+    ``squares`` (n,) is the sum over shares of the squared length of each share's gain.
     """
 
     rows: NDArray[np.int32]
@@ -32,7 +32,7 @@ class DenseChange:
     def between(
         cls, rows: NDArray[np.int32] | None, before: NDArray[np.float32], after: NDArray[np.float32]
     ) -> DenseChange:
-        """What changed in rows of these numbers, all of them when None; rows that did not are left out."""
+        """Return the rows that changed; ``rows`` are the row numbers of the arrays, None for all."""
         values = (after - before).reshape(len(after), *(after.shape[1:] or (1,)))
         squares = squares_of(values)
         # NaN counts as a change, so that a share that diverged shows.
@@ -54,7 +54,7 @@ class DenseChange:
         return DenseChange(rows, values, squares)
 
     def agreed(self) -> NDArray[np.float64]:
-        """How much of each row's sum to take."""
+        """Return the share of each row's sum to take."""
         return agreement(self.squares, squares_of(self.values))
 
     @property
@@ -71,7 +71,7 @@ class SparseChange:
 
     @classmethod
     def between(cls, rows: NDArray[np.int32], before: CsrRows, after: CsrRows, least: float = 0.0) -> SparseChange:
-        """What changed; entries that were zero before are left out unless they are larger than ``least`` now."""
+        """Return the changed entries; new entries of at most ``least`` are dropped."""
         every = np.arange(len(rows))
         return cls(rows, merge(after, every, before, every, -1.0, least=least))
 
@@ -95,20 +95,18 @@ Change = DenseChange | SparseChange
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """What one share, or several added up, changes in one block of the rows of each array.
+    """Change of one block of rows of each array, by one share or several added up.
 
     tally : violations and loss, in the first block only
-    seconds : that the slowest of these shares took
-    moved : bytes of the pieces that had to come to where they were added
-    largest : the largest |z| that was met, of FTRL only
-    refusal : the name and the words of an error of ours, which is the result then
+    seconds : time of the slowest share
+    moved : bytes of pieces sent between workers for addition
+    refusal : name and message of an error, the result of a share that failed
     """
 
     changes: dict[str, Any] = field(default_factory=dict)
     tally: NDArray[np.float64] = field(default_factory=lambda: np.zeros(2))
     seconds: float = 0.0
     moved: int = 0
-    largest: float = 0.0
     refusal: tuple[str, str] | None = None
 
     def __add__(self, other: Piece) -> Piece:
@@ -119,7 +117,6 @@ class Piece:
             self.tally + other.tally,
             max(self.seconds, other.seconds),
             self.moved + other.moved + other.n_bytes,
-            max(self.largest, other.largest),
         )
 
     @property
@@ -128,7 +125,7 @@ class Piece:
 
 
 def cut_into_blocks(piece: Piece, heights: dict[str, int], n_blocks: int) -> list[Piece]:
-    """A piece for each block of rows; ``heights`` has the number of rows of each array."""
+    """Cut a piece into blocks of rows; ``heights`` has the number of rows of each array."""
     if piece.refusal:
         return [piece] * n_blocks
     pieces = []
@@ -138,17 +135,17 @@ def cut_into_blocks(piece: Piece, heights: dict[str, int], n_blocks: int) -> lis
             for name, change in piece.changes.items()
         }
         tally = piece.tally if block == 0 else np.zeros(2)
-        pieces.append(Piece(changes, tally, piece.seconds, largest=piece.largest))
+        pieces.append(Piece(changes, tally, piece.seconds))
     return pieces
 
 
 def add_pieces(one: Sequence[Piece], other: Sequence[Piece]) -> list[Piece]:
-    """The sums of pieces of the same blocks; a function of its own because workers are sent it by name."""
+    """Add pieces block by block; a module-level function, so that Dask can send it to workers."""
     return [a + b for a, b in zip(one, other, strict=True)]
 
 
 def pairwise(items: Sequence[Item], add: Any) -> Item:
-    """The sum of all, neighbours first, then neighbouring sums: always in the same order."""
+    """Add neighbours, then neighbouring sums: always in the same order."""
     level = list(items)
     while len(level) > 1:
         level = [reduce(add, level[first : first + 2]) for first in range(0, len(level), 2)]
@@ -156,10 +153,10 @@ def pairwise(items: Sequence[Item], add: Any) -> Item:
 
 
 def agreement(apart: NDArray[np.float64], together: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How much of the sum of changes c₁, …, c_N to take: ``Σ|cₖ|² / |Σcₖ|²``, at most 1.
+    """Return the share of the sum of changes c₁, …, c_N to take: ``Σ|cₖ|² / |Σcₖ|²``, at most 1.
 
     ``apart`` is the sum of the squared lengths, ``together`` the squared length of the sum. Changes at right angles are
-    independent, and the whole sum is taken. N equal ones have each done the same work, and their mean is taken.
+    independent: the whole sum is taken. N equal changes are the same work: the mean is taken.
     """
     share = np.divide(apart, together, out=np.ones_like(apart), where=together > 0)
     return np.minimum(share, 1.0)
@@ -177,10 +174,10 @@ def merge(
     keep: bool = False,
     buffers: EntryBuffers | None = None,
 ) -> CsrRows:
-    """``one + factor * other``, soft-thresholded; ``here`` and ``there`` say which row of each is in which row.
+    """Return ``one + factor * other``, soft-thresholded; ``here`` and ``there`` map output rows to rows of each input.
 
-    Zeros are dropped unless ``keep``, and so is what only ``one`` has where it is not larger than ``least``. With
-    ``buffers`` for the entries of both, the result lies there.
+    Zeros are dropped unless ``keep``; entries of ``one`` alone are dropped up to ``least``. The result is written into
+    ``buffers`` if given.
     """
     columns, values = buffers or allocate_entries(len(one.indices) + len(other.indices), one.indices.dtype)
     out = CsrRows(np.empty(len(here) + 1, dtype=np.int64), columns, values)
@@ -200,34 +197,34 @@ def merge(
 
 
 def allocate_entries(n: int, kind: Any) -> EntryBuffers:
-    """Memory for columns of that kind and values; what is never written to is never taken."""
+    """Allocate columns of a type and values; pages that are never written take no memory."""
     return np.empty(n, dtype=kind), np.empty(n, dtype=np.float32)
 
 
 def kind_of_columns(n_columns: int) -> Any:
-    """The type of the numbers of so many columns."""
+    """Return the smallest integer type for column numbers."""
     return np.uint16 if n_columns <= 1 << 16 else np.int32
 
 
 def aligned(rows: CsrRows) -> CsrRows:
-    """The same rows as a kernel was compiled for."""
+    """Return rows in the memory layout of the compiled kernels."""
     return CsrRows(*map(as_compiled, rows))
 
 
 def as_compiled(array: NDArray[Any]) -> NDArray[Any]:
-    """The same array as a kernel was compiled for: what comes over the wire may be read-only, or lie anywhere."""
+    """Return an array in the layout of the compiled kernels; a received array may be read-only or unaligned."""
     return np.require(array, requirements=["C", "A", "W"])
 
 
 def squares_of(values: NDArray[Any]) -> NDArray[np.float64]:
-    """The squared length of each row."""
+    """Return the squared length of each row."""
     return np.einsum("ij,ij->i", values, values, dtype=np.float64)
 
 
 def _union(
     one: NDArray[np.int32], other: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
-    """The rows that either has, and where each has them, -1 where it has not."""
+    """Return the union of two sorted index arrays, and each row's position in both inputs (-1 if absent)."""
     rows = np.union1d(one, other)
     positions = []
     for some in (one, other):

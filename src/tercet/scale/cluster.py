@@ -1,4 +1,4 @@
-"""``Cluster``: fits within its block learn on the workers of a cluster."""
+"""``Cluster``: learn on the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -11,27 +11,23 @@ from typing import Any, Self
 from tercet._validate import check_integer
 from tercet.errors import InputError, ParameterError
 from tercet.learn import RANKERS
-from tercet.learn.linear import LINEAR_RANKERS
-from tercet.learn.linear.ftrl import FTRLPass
 from tercet.learn.loop import Executor, InRounds, QueryPass, Run, Stepper, executing_on
-from tercet.scale.features import FEATURE_ROUNDS, pass_in_rounds
 from tercet.scale.rounds import Diary, InProcess, RoundFacts, Rounds, Schedule, WorkerPool
 
 _ADDRESS = re.compile(r"(local|here):[1-9]\d{0,3}|(tcp|tls)://\S+:\d+")
 
 
 class RoundExecutor(Executor):
-    """Takes the steps of fits in rounds, each shared among the workers of a pool."""
+    """Take the steps of fits in rounds, shared among the workers of a pool."""
 
     in_rounds = True
 
     def __init__(self, pool: WorkerPool, schedule: Schedule, diary: Diary) -> None:
         self._pool, self._schedule, self._diary = pool, schedule, diary
-        self.pass_identity = schedule.identity(FEATURE_ROUNDS)
 
     def check(self, ranker: InRounds) -> None:
         if not ranker._learns_in_rounds:
-            able = [name for name, cls in {**RANKERS, **LINEAR_RANKERS}.items() if cls._learns_in_rounds]
+            able = [name for name, cls in RANKERS.items() if cls._learns_in_rounds]
             raise ParameterError(
                 f"{type(ranker).__name__} does not learn in rounds, so no cluster learns it; "
                 f"{', '.join(able[:-1])} and {able[-1]} do"
@@ -41,46 +37,43 @@ class RoundExecutor(Executor):
         return Rounds(run, self._pool, self._schedule, self._diary)
 
     def take_pass(self, work: QueryPass) -> tuple[float, float]:
-        assert isinstance(work, FTRLPass)
-        return pass_in_rounds(work, self._pool, self._schedule, self._diary)
+        return work.run()
 
 
 class Cluster:
-    """Within its block, every ``fit`` of a ranker that learns in rounds learns on the workers of a cluster.
+    """Learn on the workers of a cluster: every ``fit`` within the block takes its steps in rounds.
 
-    Iterative parameter mixing: a round takes some steps on every worker, each with a share of the preferences and from
-    the same weights. What they changed is added up; of the rows of a low rank the part ``Σ|cₖ|² / |Σcₖ|²`` of the sum
-    is taken, which is all of it where changes are at right angles and their mean where they are the same. Then a sparse
-    W shrinks by what the round owes. Rounds are short at first and get longer with the steps. The same seed and number
-    of workers give the same bits, whatever happens to a worker meanwhile.
+    Iterative parameter mixing: in a round every worker learns from a share of the preferences, starting from the same
+    weights. The changes of all workers are added up. For rows of a low rank, the part ``Σ|cₖ|² / |Σcₖ|²`` of the sum is
+    taken: the whole sum for changes at right angles, the mean for equal changes. Then a sparse W shrinks by the rates
+    of the round. Rounds are short at first and grow with the steps. The same seed and number of workers give the same
+    bits, even if a worker is lost.
 
-    ``SparseRanker``, ``LowRankRanker``, ``DiagonalRanker`` and ``FTRLRanker`` can be mixed; others refuse.
+    ``SparseRanker``, ``LowRankRanker`` and ``DiagonalRanker`` learn in rounds; other rankers raise an error.
 
     Parameters
     ----------
-    address : where the workers are
+    address : address of the workers
         ``"local:N"`` starts N processes on this machine, ``"tcp://host:port"`` and ``"tls://host:port"`` are a Dask
-        scheduler. ``"here:N"`` starts nothing and takes the N shares of a round one after the other, which gives the
-        bits of a cluster of N.
-    n_workers : shares of a round; by default the number of workers that are there at the start
+        scheduler. ``"here:N"`` starts no process: N shares run one after the other, with the bits of a cluster of N.
+    n_workers : shares of a round; by default the number of workers at the start
     steps_per_round : by default few at first (128 a share for a low rank), then a tenth of the steps done so far, or
         half of them for a sparse W
-    timeout : seconds to wait for a scheduler, for a worker when there is none, and for one that says nothing, whose
-        share another then takes
-    security : a ``distributed.Security`` for ``tls://``; by default what Dask's configuration says
+    timeout : seconds to wait for a scheduler, for a first worker, and for a silent worker
+    security : a ``distributed.Security`` for ``tls://``; by default from Dask's configuration
 
     Attributes
     ----------
-    rounds : what each round was, a list of `RoundFacts`
-    scheduler : the address of the scheduler, which others that have its certificates can use, too
-    certificates : those of the scheduler, a ``distributed.Security``; of ``"local:N"`` made for this cluster alone
-    bytes_broadcast : bytes of texts that were sent to workers, once for each fit
+    rounds : a list of `RoundFacts`, one for each round
+    scheduler : address of the scheduler
+    certificates : a ``distributed.Security`` of the scheduler; ``"local:N"`` makes new certificates
+    bytes_broadcast : bytes of texts sent to workers, once for each fit
 
     Notes
     -----
-    A scheduler and its workers run what they are sent. Use ``tcp://`` in a network you trust, else ``tls://`` with
-    certificates; ``"local:N"`` has certificates of its own, which nobody else gets. A script that uses
-    ``"local:N"`` needs ``if __name__ == "__main__":``, since its processes import it again.
+    A scheduler and its workers run any code sent to them. Use ``tcp://`` in a trusted network, else ``tls://`` with
+    certificates. A script with ``"local:N"`` needs ``if __name__ == "__main__":``, since the processes import the
+    script again.
 
     Examples
     --------
@@ -154,7 +147,7 @@ class Cluster:
             yield workers
 
     def summary(self) -> str:
-        """One line on what was done: rounds, workers and what was sent."""
+        """Summarize rounds, workers and traffic in one line."""
         n = max(len(self.rounds), 1)
         down, up = (sum(getattr(facts, name) for facts in self.rounds) / n / 1e6 for name in ("bytes_down", "bytes_up"))
         return (

@@ -1,13 +1,12 @@
-"""The driver's side of a round: what a share is sent, and how the changes of all are mixed into the weights.
+"""The driver's side of a round: cut the state into shares, and mix the changes of all shares into the weights.
 
-With c₁, …, c_N what N shares change, the weights gain
+With the changes c₁, …, c_N of N shares, the weights gain
 
-    Σ cₖ                where scores are linear in the weights: a sparse or a diagonal W
+    Σ cₖ                for a sparse or a diagonal W: scores are linear in the weights
     a Σ cₖ, a ≤ 1       for each row of the two factors of a low rank, with a = Σ|cₖ|² / |Σ cₖ|² (``agreement``)
 
-Of two factors a plain sum of many shares diverges, since a score multiplies one by the other. Changes at right angles
-are independent and all of their sum is taken (a = 1); N equal ones are the same work done N times, and their mean is
-taken (a = 1/N).
+A plain sum of many shares diverges for two factors, since a score multiplies the factors. Changes at right angles are
+independent: the whole sum is taken (a = 1). N equal changes are the same work: the mean is taken (a = 1/N).
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ AnyState = TypeVar("AnyState", bound=State)
 
 @dataclass(frozen=True)
 class RoundLength:
-    """How many steps a round has: few while the weights still change fast, then a part of the steps done so far.
+    """Length of rounds: few steps while the weights change fast, then a part of the steps done so far.
 
     first : steps of a share in the first rounds
-    growth : the part of the steps done so far
-    ending : rounds are no longer than this part of the steps that are left, either
+    growth : part of the steps done so far
+    ending : largest part of the remaining steps
 
     docs/measured/scale.md has the measurements behind them.
     """
@@ -65,7 +64,7 @@ class RoundLength:
 
 
 class Mixer(ABC, Generic[AnyState]):
-    """Cuts the state into what shares need and puts what they changed back."""
+    """Cut the state into shares and put the changes back."""
 
     round_length: ClassVar[RoundLength] = RoundLength(128, 0.1)
     neighbours = 1  # workers that share a machine's memory
@@ -78,16 +77,16 @@ class Mixer(ABC, Generic[AnyState]):
         return LaidOut(aligned(kernel_rows(Q)), None if D is Q else aligned(kernel_rows(D)))
 
     def n_blocks(self, n_shares: int) -> int:
-        """Into how many blocks of rows a share cuts its change, so that as many workers add them up."""
+        """Return the number of blocks of a change, one for each worker that adds blocks up."""
         return n_shares
 
     @abstractmethod
     def share(self, texts: LaidOut, prefs: Preferences, common: dict[str, Any], total_rate: float) -> Share:
-        """What a worker needs for these preferences; the rates of all steps of the round add up to ``total_rate``."""
+        """Make the share for some preferences; the rates of all steps of the round add up to ``total_rate``."""
 
     @abstractmethod
     def mix(self, changes: Mapping[str, list[Any]], total_rate: float) -> None:
-        """Take in the changes of a round, block after block, and what shrinks with the rates of its steps."""
+        """Add the changes of a round, block after block, and shrink by the rates of the round."""
 
 
 class DiagonalMixer(Mixer[DiagonalState]):
@@ -139,7 +138,7 @@ class LowRankMixer(Mixer[LowRankState]):
 
 
 class SparseMixer(Mixer[SparseState]):
-    """Between rounds W is what its rows are made of, and nothing is owed: sending rows is copying them."""
+    """Between rounds W is settled, so sending rows is copying rows."""
 
     # All of W goes to the workers and back, so rounds cost more; sums of it stay calm. A long last round would shrink
     # away at once what was learned in it.
@@ -227,12 +226,12 @@ MIXERS: dict[type[State], type[Mixer[Any]]] = {
 
 
 def mixer_of(state: State) -> Mixer[Any]:
-    """What mixes this state; only those of rankers that learn in rounds get here."""
+    """Return the mixer of a state of a ranker that learns in rounds."""
     return MIXERS[type(state)](state)
 
 
 def words_of(texts: CsrRows, rows: NDArray[np.int32], n_terms: int) -> NDArray[np.bool_]:
-    """Which words these rows have."""
+    """Mark the words of some rows."""
     chosen = np.zeros(len(texts.indptr) - 1, dtype=np.bool_)
     chosen[rows] = True
     marked = np.zeros(n_terms, dtype=np.bool_)
@@ -241,13 +240,13 @@ def words_of(texts: CsrRows, rows: NDArray[np.int32], n_terms: int) -> NDArray[n
 
 
 def some_rows(array: NDArray[np.float32], marked: NDArray[np.bool_]) -> SomeRows:
-    """The marked rows, or all where that is most of them."""
+    """Return the marked rows, or all rows if most are marked."""
     rows = np.flatnonzero(marked).astype(np.int32)
     return (None, array) if len(rows) >= MOST_OF_THEM * len(array) else (rows, array[rows])
 
 
 def add_all(weights: NDArray[np.float32], blocks: list[DenseChange]) -> None:
-    """Take in the whole sum of changes of a weight for each word."""
+    """Add the changes of one weight per word."""
     for change in blocks:
         weights[change.rows] += change.values[:, 0]
 
@@ -261,7 +260,7 @@ def _take(entries: CsrRows, rows: NDArray[np.int32]) -> CsrRows:
 
 
 def _stacked(blocks: list[SparseChange]) -> CsrRows:
-    """The rows of all blocks, one after the other."""
+    """Stack the rows of all blocks."""
     ends = np.cumsum([0, *(len(change.entries.indices) for change in blocks)])
     indptr = [change.entries.indptr[1:] + end for change, end in zip(blocks, ends[:-1], strict=True)]
     return CsrRows(

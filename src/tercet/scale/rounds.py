@@ -1,6 +1,6 @@
-"""Learning in rounds: each share learns from the same weights, and what they changed is mixed.
+"""Learning in rounds: all shares learn from the same weights, and the changes are mixed.
 
-Nothing here knows what runs the shares: `InProcess` takes one after the other, `tercet.scale.workers` has a cluster.
+`InProcess` runs shares one after the other, `tercet.scale.workers` runs shares on a cluster.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ FEW_STEPS = 1 << 13  # of a round that is over here before it would have reached
 
 @dataclass(frozen=True)
 class RoundFacts:
-    """What one round was.
+    """Size, traffic and time of one round.
 
-    bytes_down, bytes_up : sent from the driver to workers, and back; ``bytes_between`` among workers, at most
-    worker_seconds : of the share that took longest; driver_seconds : of drawing, cutting and mixing; seconds : of all
+    bytes_down, bytes_up : bytes sent to workers and back; ``bytes_between`` : at most so many bytes among workers
+    worker_seconds : time of the slowest share; driver_seconds : time of drawing, cutting and mixing
 
     Examples
     --------
@@ -64,7 +64,7 @@ class RoundFacts:
         *,
         travelled: bool = True,
     ) -> RoundFacts:
-        """Those of a round that ends now, by the clock's readings when it began, was sent and was back."""
+        """Make the facts of a round that ends now, from three clock readings."""
         ended = time.perf_counter()
         return cls(
             steps=steps,
@@ -78,21 +78,20 @@ class RoundFacts:
 
 
 class WorkerPool(ABC):
-    """Workers that run the shares of a round, wherever they are."""
+    """Workers that run the shares of a round."""
 
     n_shares: int
     neighbours: int = 1  # shares that run at once on one machine
 
     address: str = ""  # of the scheduler, where there is one
     security: Any = None  # of the scheduler, where it takes certificates
-    held: str = ""  # what was broadcast, by the name it was given
 
-    def broadcast(self, data: Any, name: str = "") -> None:
-        """Let everybody have what all shares read; it stays until the next call."""
-        self._data, self.held = data, name
+    def broadcast(self, data: Any) -> None:
+        """Send data for all shares to every worker, to be kept until the next call."""
+        self._data = data
 
     def run(self, shares: Sequence[Any]) -> list[Piece]:
-        """The sum of what the shares change, a piece for each block of rows; what one refuses is raised."""
+        """Return the summed changes of the shares, one piece for each block of rows; a refusal is raised."""
         pieces = self.sums(shares)
         for piece in pieces:
             if piece.refusal:
@@ -105,7 +104,7 @@ class WorkerPool(ABC):
 
 
 class InProcess(WorkerPool):
-    """Runs shares one after the other, here: the same bits as a cluster with as many workers, without one.
+    """Run shares one after the other in this process, with the bits of a cluster of as many workers.
 
     Examples
     --------
@@ -122,13 +121,13 @@ class InProcess(WorkerPool):
 
 @dataclass(frozen=True)
 class Schedule:
-    """How many steps a round has: a fixed number, or one that grows with the steps done so far."""
+    """Number of steps of a round: fixed, or growing with the steps done so far."""
 
     n_shares: int
     fixed: int | None = None
 
     def steps(self, done: int, left: int | None, round_length: RoundLength) -> int:
-        """So many come next, after those that are done and with those that are left, None when nobody knows."""
+        """Return the number of steps of the next round; ``left`` is None if unknown."""
         if self.fixed is not None:
             return self.fixed
         steps = round_length.growth * done
@@ -137,13 +136,13 @@ class Schedule:
         return self.n_shares * min(max(int(steps) // self.n_shares, round_length.first), MOST_STEPS)
 
     def identity(self, round_length: RoundLength) -> str:
-        """All of it that decides the outcome of a run."""
+        """Return the settings that decide the result of a run."""
         return f"{self.n_shares} shares, rounds of {self.fixed or (round_length, MOST_STEPS)}"
 
 
 @dataclass
 class Diary:
-    """What happened in the rounds of a cluster."""
+    """Record of the rounds of a cluster."""
 
     rounds: list[RoundFacts] = field(default_factory=list)
     bytes_broadcast: int = 0
@@ -202,7 +201,7 @@ class Rounds(Stepper):
         return run.note(tally, len(prefs))
 
     def _share(self, prefs: Preferences, rate: NDArray[np.float32], total_rate: float, number: int) -> Share:
-        """Every n-th preference, so that all shares are alike and see the same rates."""
+        """Make a share of every n-th preference, so that all shares are alike and have the same rates."""
         every = slice(number, None, self._pool.n_shares)
         mine, texts, own = prefs[every], self._texts, None
         if texts is None:

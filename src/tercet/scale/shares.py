@@ -1,7 +1,6 @@
-"""What a worker does with its share of a round: pure functions of what it is sent.
+"""Shares of a round: pure functions of the data sent to a worker.
 
-Whoever runs a share, and however often, the same bits come out. So a share that was lost with its worker is simply
-run again.
+A share gives the same bits on any worker, so a share lost with a worker is run again.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ SomeRows = tuple[NDArray[np.int32] | None, NDArray[np.float32]]
 
 @dataclass(frozen=True, eq=False)
 class LaidOut:
-    """What every share of every round needs: query and document rows as the kernel reads them.
+    """Query and document rows in the layout of the kernels, for all shares of all rounds.
 
-    identity : both as they were given, where a fixed identity adds to the margins
+    identity : query and document matrices for a fixed identity in the margins
     """
 
     Q: CsrRows
@@ -50,7 +49,7 @@ class LaidOut:
 
     @cached_property
     def own(self) -> tuple[CsrRows, CsrRows]:
-        """Both in memory of our own, once for all rounds: what lies in a buffer of the network is slower to read."""
+        """Copy both out of network buffers once, since reading a buffer is slower."""
         queries = owned(self.Q)
         return queries, queries if self.D is None else owned(self.D)
 
@@ -63,9 +62,9 @@ class LaidOut:
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """Preferences of one worker, in their order, with the rate of each, and how many blocks to cut the change into.
+    """Ordered preferences of one worker with their rates, and the number of blocks of the change.
 
-    texts : those the share is about, where not all texts are with the worker
+    texts : texts of the share, if the worker lacks the whole collection
     """
 
     prefs: tuple[Any, ...]
@@ -76,7 +75,7 @@ class Share:
     texts: LaidOut | None
 
     def learn(self, state: State, inputs: KernelInput) -> NDArray[np.float64]:
-        """Take the steps; returns violations and loss."""
+        """Take the steps; return violations and loss."""
         tally = np.zeros(2)
         state.advance(inputs, Preferences(*self.prefs), as_compiled(self.rate), self.margin, tally)
         return tally
@@ -87,11 +86,11 @@ class Share:
         return Piece(*self.change(mine))
 
     def change(self, texts: LaidOut) -> tuple[dict[str, Change], NDArray[np.float64]]:
-        """What the steps change in each array, and violations and loss."""
+        """Return the change of each array, and violations and loss."""
         raise NotImplementedError
 
     def heights(self) -> dict[str, int]:
-        """The number of rows of each array."""
+        """Return the number of rows of each array."""
         raise NotImplementedError
 
     @property
@@ -115,7 +114,7 @@ class DiagonalShare(Share):
 
 @dataclass(frozen=True, eq=False)
 class LowRankShare(Share):
-    """Rows of U and V, None for a V that is U; rows of a learned diagonal, or the one value of another."""
+    """Rows of U and V (None if tied), and rows of a learned diagonal or the value of a fixed one."""
 
     shape: tuple[int, int]
     U: SomeRows
@@ -158,7 +157,7 @@ class LowRankShare(Share):
 
 @dataclass(frozen=True, eq=False)
 class SparseShare(Share):
-    """Rows of W, those of the share's query words, by numbers that rise; all of it owes nothing."""
+    """Settled rows of W for the share's query words, in ascending order."""
 
     shape: tuple[int, int]
     rows: NDArray[np.int32]
@@ -196,7 +195,7 @@ class SparseShare(Share):
 
 
 def run_share(data: Any, share: Any) -> list[Piece]:
-    """Take the steps of a share; returns what they change, a piece for each block of rows."""
+    """Take the steps of a share; return the change, one piece for each block of rows."""
     began = time.perf_counter()
     try:
         piece = share.run(data)
@@ -207,7 +206,7 @@ def run_share(data: Any, share: Any) -> list[Piece]:
 
 
 def spread_out(some: SomeRows, height: int) -> NDArray[np.float32]:
-    """An array of its own with these rows; the others hold anything, and nothing reads them."""
+    """Make an array with these rows; other rows are uninitialized and never read."""
     rows, values = some
     if rows is None:
         return np.array(values, order="C")
@@ -217,7 +216,7 @@ def spread_out(some: SomeRows, height: int) -> NDArray[np.float32]:
 
 
 def owned(rows: CsrRows) -> CsrRows:
-    """The same rows as a kernel was compiled for, not in somebody's buffer."""
+    """Return rows in writable memory of this process."""
     return CsrRows(*map(_owned, rows))
 
 
@@ -231,7 +230,7 @@ def found_in(whole: NDArray[np.float32], before: SomeRows) -> DenseChange:
 
 
 def bytes_of(value: Any) -> int:
-    """Bytes of all arrays in a value."""
+    """Return the bytes of all arrays in a value."""
     if isinstance(value, np.ndarray):
         return value.nbytes
     if sparse.issparse(value):

@@ -1,10 +1,9 @@
-"""Shares run by the workers of a Dask cluster.
+"""Run shares on the workers of a Dask cluster.
 
-A round is a small graph: a share for each worker, the pieces of its change, and for each block of rows a tree of
-additions. Only the roots of these trees come to the driver. All of it is pure and has names of its own. Where a worker
-is lost, is not heard of for too long, or takes far longer than the others for its share, the round is repeated without
-it, and what was lost is sent again: the same bits come out. Nothing waits for another machine without an end, and
-nothing runs on a worker of another build.
+A round is a small graph: a share for each worker, the pieces of the changes, and a tree of additions for each block of
+rows. Only the roots of the trees come to the driver. If a worker is lost, silent or far slower than the others, the
+round is repeated without the worker and gives the same bits. Every wait has a time limit, and workers of another build
+get no work.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ log = logging.getLogger("tercet")
 
 
 class Workers(WorkerPool):
-    """The workers behind a Dask client."""
+    """Workers of a Dask client."""
 
     def __init__(self, client: Any, n_shares: int, neighbours: int, timeout: float) -> None:
         self._client, self.n_shares, self.neighbours, self._timeout = client, n_shares, neighbours, timeout
@@ -61,8 +60,8 @@ class Workers(WorkerPool):
         # A scheduler takes tasks of one name for one task, and others may use it, too.
         self._name, self._numbers = f"tercet-{uuid4().hex}", itertools.count()
 
-    def broadcast(self, data: Any, name: str = "") -> None:
-        super().broadcast(data, name)
+    def broadcast(self, data: Any) -> None:
+        super().broadcast(data)
         self._sent = None
 
     def sums(self, shares: Sequence[Any]) -> list[Piece]:
@@ -140,21 +139,17 @@ class Workers(WorkerPool):
         return [piece for pieces in gathered for piece in pieces]
 
     def _seconds(self, n_bytes: int) -> float:
-        """How long to wait for bytes to come or go."""
+        """Return the time limit for sending bytes."""
         return self._timeout + n_bytes / SLOWEST_BYTES
 
     def _within(self, seconds: float, ask: Any, *arguments: Any, **options: Any) -> Any:
-        """What a method of the client that waits gives; a TimeoutError after so many seconds, which it has not itself.
-
-        ``asyncio.TimeoutError`` is that one since Python 3.11.
-        """
+        """Call a client method and raise TimeoutError after ``seconds``."""
         return self._client.sync(ask, *arguments, callback_timeout=seconds, **options)
 
     def _wait(self, futures: Sequence[Any], workers: Sequence[str], shares: Sequence[Any]) -> None:
-        """Until all are there, or failed.
+        """Wait until all futures are done or failed.
 
-        A worker that is gone, or not heard of for too long, is an error; so is one that is heard of and has not ended
-        its share long after others have, or the round before had.
+        A worker that is gone, silent, or far slower than the other workers or the last round is an error.
         """
         from distributed import wait
 
@@ -182,7 +177,7 @@ class Workers(WorkerPool):
                 return
 
     def _workers(self) -> list[str]:
-        """Addresses of the workers of our build there are; waits for one."""
+        """Return addresses of workers of the same build; wait for a first one."""
         until = time.monotonic() + self._timeout
         while True:
             addresses = self._of_our_build([one for one in self._alive() if one not in self._stuck])
@@ -196,10 +191,7 @@ class Workers(WorkerPool):
             time.sleep(0.1)
 
     def _alive(self) -> list[str]:
-        """Addresses of the workers that the scheduler knows and has heard of lately.
-
-        By the driver's clock: what counts is when a worker last said something new.
-        """
+        """Return addresses of workers with a recent heartbeat, by the driver's clock."""
         if self._client.status != "running":
             return []
         try:
@@ -219,7 +211,7 @@ class Workers(WorkerPool):
         return sorted(address for address, (_, when) in self._heard.items() if now - when < self._timeout)
 
     def _of_our_build(self, addresses: Sequence[str]) -> list[str]:
-        """Those of the workers that run the same code, so that the same bits come out; others are left alone."""
+        """Return the workers with the same code, and so the same bits."""
         known = [address for address in addresses if self._builds.get(address)]
         now = time.monotonic()
         strange = [
@@ -241,7 +233,7 @@ class Workers(WorkerPool):
 
 
 def ours(build: tuple[str, str], function: Any, *arguments: Any) -> Any:
-    """Call a function on a worker, where the worker is of the driver's build."""
+    """Call a function on a worker of the driver's build."""
     if facts() != build:
         raise OtherBuildError(f"a worker is of another build: {facts()}, the driver of {build}")
     return function(*arguments)
@@ -253,7 +245,7 @@ class OtherBuildError(Exception):
 
 @contextmanager
 def connected(address: str, n_workers: int | None, timeout: float, security: Any = None) -> Iterator[Workers]:
-    """The workers of the scheduler at an address, or new ones of our own for ``local:N``."""
+    """Connect to the workers of a scheduler, or start new workers for ``local:N``."""
     try:
         from distributed import Client
     except ImportError:
@@ -288,7 +280,7 @@ def connected(address: str, n_workers: int | None, timeout: float, security: Any
 
 
 def own_certificates() -> Any:
-    """Certificates of a cluster on this machine alone, in memory: who has none can neither join nor ask."""
+    """Make certificates in memory for a cluster on this machine."""
     from distributed import Security
 
     try:
@@ -299,9 +291,9 @@ def own_certificates() -> Any:
 
 @contextmanager
 def processes_here(n_workers: int, security: Any = None) -> Iterator[Any]:
-    """A scheduler and so many processes of one thread, reached from this machine only.
+    """Start a scheduler and single-thread processes, reachable from this machine only.
 
-    Whoever can reach them can run code as their owner, also other users of the machine, unless there are certificates.
+    Without certificates other users of the machine could run code as the owner.
     """
     import dask
     from distributed import LocalCluster
@@ -331,7 +323,7 @@ def processes_here(n_workers: int, security: Any = None) -> Iterator[Any]:
 
 @cache
 def facts() -> tuple[str, str]:
-    """The version of Tercet, and of what decides the bits of its kernels."""
+    """Return the version of Tercet and a fingerprint of the kernels."""
     return version("tercet"), f"kernels {fingerprint(Path(kernels.__path__[0]))}, Numba {numba.__version__}"
 
 

@@ -216,7 +216,6 @@ class FTRLRanker(SparseLinearRanker):
     shuffle: bool = False
     random_state: Seed = 0
 
-    _learns_in_rounds = True
     _removed_parameters: ClassVar[dict[str, Any]] = {"weight_pairs": None}
     _state: FTRLState = field(init=False)
     l1_: float = field(init=False)
