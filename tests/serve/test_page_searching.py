@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -92,7 +93,7 @@ def test_more_and_weaker_results(open_page: Callable[..., Any], page_service: Se
     assert "(t0)" in label
     page.locator("#more button").first.click()
     expect(page.locator("#more")).to_have_text("No more results.")
-    assert sent == ["q=green&k=10&compare=true", "q=green&k=20&compare=true"]
+    assert sent == ["q=green&k=10&compare=true&facets=true", "q=green&k=20&compare=true&facets=true"]
 
 
 def test_a_slow_answer_shows_that_it_is_awaited(open_page: Callable[..., Any], page_service: Served) -> None:
@@ -234,6 +235,47 @@ def test_cards_of_one_title_are_told_apart(open_page: Callable[..., Any], page_s
         assert "(numpy.sort)" in label
 
 
+def test_filters_narrow_the_lists_and_live_in_the_address(open_page: Callable[..., Any], page_service: Served) -> None:
+    page = open_page(page_service.at("green"))
+    whole = order(page)
+    choice = page.get_by_label("shelf")
+    assert choice.locator("option").all_inner_texts() == ["any", "books (2)", "fruit (2)"]
+    choice.focus()
+    choice.select_option("fruit")
+    expect(page).to_have_url(re.compile(r"\?q=green&filter=shelf%3Afruit$"))
+    expect(page.locator("#learned li")).to_have_count(2)
+    assert order(page) == [doc_id for doc_id in whole if doc_id in ("a", "e/é ?#")]
+    expect(choice).to_be_focused()
+    expect(choice).to_have_value("fruit")
+    page.reload()
+    expect(page.locator("#learned li")).to_have_count(2)
+    choice.select_option("books")
+    expect(page.locator("#learned li").first).to_have_attribute("data-id", re.compile("^[bc]$"))
+    page.go_back()
+    expect(choice).to_have_value("fruit")
+    page.get_by_role("button", name="Clear").click()
+    expect(choice).to_have_value("")
+    assert order(page) == whole
+    page.goto(page_service.at("toast") + "&filter=shelf:books")
+    expect(page.locator("#notice")).to_contain_text("With these filters, no document has these words")
+    page.get_by_role("button", name="Search without filters").click()
+    assert "a" in order(page)
+    page.goto(page_service.at("green") + "&filter=colour:red")
+    expect(page.locator("#notice")).to_contain_text("No document has a column 'colour'")
+
+
+def test_what_is_taught_under_a_filter_is_told_by_the_list_shown(
+    open_page: Callable[..., Any], page_service: Served
+) -> None:
+    page = open_page(page_service.at("green") + "&filter=shelf:fruit")
+    first, second = order(page)
+    row_of(page, second).locator(".better").click()
+    expect(page.locator("#toast-text")).to_contain_text("went from rank 2 to 1")
+    assert order(page) == [second, first]
+    page.locator("#toast-undo").click()
+    expect(page.locator("#toast-text")).to_contain_text("Taken back")
+
+
 def test_a_list_that_models_share_claims_no_order(open_page: Callable[..., Any], page_service: Served) -> None:
     page = open_page(page_service.address)
     changed(page, interleaved=lambda _: True)
@@ -310,7 +352,7 @@ def test_more_of_a_list_has_the_clicks_on_it_and_what_is_looked_at_again_is_not_
     expect(page.locator("#results[aria-busy]")).to_have_count(0)
     row_of(page, first).locator(".title").click()
     expect(page.locator("#learned .pairs").first).to_be_visible()
-    asked = "q=green&k=10&compare=true"
+    asked = "q=green&k=10&compare=true&facets=true"
     assert [(click["query_id"], click["doc"]) for click in clicks] == [
         (asked, second),
         (f"{asked}&all=true", second),

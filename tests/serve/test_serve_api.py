@@ -82,9 +82,9 @@ def test_reasons_sum_to_the_score_shown(api, system):
             assert (why["rest"]["count"] == 0) == (why["rest"]["contribution"] == 0)
 
 
-def test_the_baseline_is_there_only_when_asked_for(api):
+def test_the_baseline_and_facets_are_there_only_when_asked_for(api):
     found = checked(api.get("/search", params={"q": QUERY}), messages.SearchAnswer)
-    assert (found["compared"], found["baseline"]) == (False, [])
+    assert (found["compared"], found["baseline"], found["facets"]) == (False, [], [])
     both = checked(api.get("/search", params={"q": QUERY, "compare": True}), messages.SearchAnswer)
     assert [hit["id"] for hit in both["learned"]] == [hit["id"] for hit in found["learned"]]
     assert both["baseline"]

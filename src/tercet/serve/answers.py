@@ -10,6 +10,7 @@ from tercet.data.taught import Pair
 from tercet.fitting.text_model import pair_name, past_name
 from tercet.search import BaseIndex, Hit, Results
 from tercet.search.filtering import Where
+from tercet.serve.facets import COUNTED, facets
 from tercet.serve.served import Served, text_model
 from tercet.serve.snippets import Cards
 from tercet.text.analyzer import Analyzer
@@ -28,17 +29,18 @@ def search(
     *,
     everything: bool = False,
     compare: bool = False,
+    with_facets: bool = False,
     where: Where | None = None,
     mixed: Mixed | None = None,
     shown_fields: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the learned list, and the list of the baseline if ``compare`` is set.
+    """Return the learned list, with ``compare`` the list of the baseline, and with ``with_facets`` values for filters.
 
     The learned list ends at the last match unless ``everything`` is set. ``mixed`` may replace the ids of the learned
     list; scores stay those of the version.
     """
     compares = compare and served.compared
-    depth = max(k, _COMPARED_RANKS) if compares else k
+    depth = max(k, _COMPARED_RANKS if compares else 0, COUNTED if with_facets else 0)
     learned = served.index.search(query, depth, cutoff=not everything, where=where)
     mixture = None if mixed is None else mixed([hit.doc_id for hit in learned[:k]], k, everything, where)
     hits = learned[:k] if mixture is None else _hits_of(served, query, learned, mixture)
@@ -68,6 +70,7 @@ def search(
         "baseline": plain_listed,
         "baseline_name": served.baseline_name,
         "where": dict(where or {}),
+        "facets": facets(served.index, query, learned, everything, where or {}) if with_facets else [],
         "index": served.index_label,
     }
 

@@ -33,6 +33,19 @@ class BaselineHit(ShownHit):
     learned_rank: int | None
 
 
+class FacetValue(BaseModel):
+    value: str = Field(description="Text, number or range for a filter.")
+    count: int
+
+
+class Facet(BaseModel):
+    """Column for filters, with the most frequent values or with ranges."""
+
+    column: str
+    counted: int = Field(description="Number of counted results, 100 at most.")
+    values: list[FacetValue]
+
+
 class SearchAnswer(BaseModel):
     """Learned list and baseline list for a query."""
 
@@ -52,6 +65,7 @@ class SearchAnswer(BaseModel):
     baseline: list[BaselineHit]
     baseline_name: str
     where: dict[str, list[str]] = Field(description="Filters: values by column.")
+    facets: list[Facet] = Field(description="Columns for filters; empty unless facets=true.")
 
 
 class PairShown(BaseModel):

@@ -58,6 +58,7 @@ class SearchQuery(BaseModel):
     k: int = Field(10, ge=1, le=_MOST_RESULTS, description="Number of documents in each list.", examples=[10])
     all: bool = Field(False, description="Include learned hits below the last match.", examples=[False])
     compare: bool = Field(False, description="Add the list of the baseline.", examples=[True])
+    facets: bool = Field(False, description="Add columns and values for filters.", examples=[True])
     filter: list[Annotated[str, Field(max_length=_FILTER_CHARS)]] = Field(
         default_factory=list,
         max_length=_FILTERS,

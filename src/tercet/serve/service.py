@@ -178,6 +178,7 @@ class Service:
                 asked.k,
                 everything=asked.all,
                 compare=asked.compare,
+                with_facets=asked.facets,
                 where=where,
                 mixed=None if draft is None else draft.mixed,
                 shown_fields=self._shown_fields,
@@ -200,7 +201,7 @@ class Service:
 
     def _is_quick(self, asked: SearchQuery) -> bool:
         """Return True for a search that is faster than a switch to a thread and back."""
-        is_plain = not (asked.compare or asked.filter) and asked.k <= _QUICK_RESULTS
+        is_plain = not (asked.compare or asked.facets or asked.filter) and asked.k <= _QUICK_RESULTS
         return is_plain and self._search_seconds < _QUICK_SECONDS and isinstance(self.served.base, Index)
 
     async def click(self, client: str, query_id: str, doc_id: str) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-// The page: the query lives in the address, the answer in two lists.
+// The page: the query and its filters live in the address, the answer in two lists.
 
 import { ask, glance, noteAgain } from "./api.js";
 import { describe, emptiness, failed, notice, stopRetrying } from "./notices.js";
 import { byId, counted, el, openDialog, prepareDialogs, quoted, say, shortened } from "./dom.js";
 import { prepareDragging } from "./dragging.js";
+import { prepareFilters, renderFilters } from "./filters.js";
 import { openHistory, prepareHistory } from "./history.js";
 import { prepareKeys } from "./keys.js";
 import { found, prepareResults, renderResults, rowsOf } from "./results.js";
@@ -20,7 +21,9 @@ const asked = (query) => ({
   q: query,
   k: state.size,
   compare: true,
+  facets: true,
   ...(state.all ? { all: true } : {}),
+  ...(state.filters.length ? { filter: state.filters } : {}),
 });
 
 function show(kind) {
@@ -28,13 +31,15 @@ function show(kind) {
   byId("welcome").hidden = kind !== "start";
   byId("notice").hidden = kind !== "notice";
   for (const part of ["summary", "lists", "switch", "more", "hint"]) byId(part).hidden = kind !== "results";
+  if (kind !== "results") byId("filters").hidden = true;
 }
 
-async function search(query, attempt = 0) {
-  if (query !== state.answer?.query) {
+async function search(query, filters, attempt = 0) {
+  if (query !== state.answer?.query || filters.join("\n") !== state.filters.join("\n")) {
     state.size = PAGE_SIZE;
     state.all = false;
   }
+  state.filters = filters;
   request?.abort();
   stopRetrying();
   byId("q").value = query;
@@ -58,7 +63,7 @@ async function search(query, attempt = 0) {
   } catch (problem) {
     if (problem.name === "AbortError" || mine !== request) return;
     state.answer = null;
-    failed(problem, attempt, (next) => search(query, next));
+    failed(problem, attempt, (next) => search(query, filters, next));
     show("notice");
   } finally {
     clearTimeout(slow);
@@ -74,13 +79,15 @@ function display(answer, animated) {
   state.answer = answer;
   if (!answer.learned.length && !answer.baseline.length) {
     const why = emptiness(answer);
-    notice(`Nothing found for ${quoted(shortened(answer.query, 80))}`, why);
+    const clear = el("button", { type: "button", onclick: () => go(answer.query, []) }, "Search without filters");
+    notice(`Nothing found for ${quoted(shortened(answer.query, 80))}`, why, state.filters.length ? clear : null);
     show("notice");
     say(`Nothing found. ${why}`);
     return [];
   }
   describe(answer);
   show("results");
+  renderFilters();
   offerMore(answer);
   const moves = renderResults(animated);
   if (!animated) say(`${found(answer)}. ${byId("facts").textContent}`);
@@ -108,21 +115,24 @@ async function extend(size, all) {
   const before = state.answer;
   state.size = size;
   state.all = all;
-  await search(before.query);
+  await search(before.query, state.filters);
   if (state.answer?.query === before.query) noteAgain(before.query_id, state.answer.query_id);
   rowsOf(byId("lists").dataset.shown)[before.learned.length]?.querySelector(".title").focus();
 }
 
 // -- the address ------------------------------------------------------------------------------------------------------
 
-const fromAddress = () => new URLSearchParams(location.search).get("q")?.trim() ?? "";
+function fromAddress() {
+  const parameters = new URLSearchParams(location.search);
+  return [parameters.get("q")?.trim() ?? "", parameters.getAll("filter")];
+}
 
-function go(query) {
-  const parameters = new URLSearchParams(query ? [["q", query]] : []);
+function go(query, filters = []) {
+  const parameters = new URLSearchParams(query ? [["q", query], ...filters.map((text) => ["filter", text])] : []);
   const address = query ? `?${parameters}` : location.pathname;
   if (`?${parameters}` === location.search) history.replaceState(null, "", address);
   else history.pushState(null, "", address);
-  return search(query);
+  return search(query, filters);
 }
 
 // What is searched, and three ways to begin.
@@ -149,22 +159,24 @@ function start() {
   prepareResults();
   prepareTeaching(display, asked);
   prepareDragging(place, isBusy);
+  prepareFilters((filters) => go(state.answer.query, filters));
   const openHelp = () => openDialog(byId("help"));
   prepareKeys(openHelp);
   keepSlopes();
   byId("search").addEventListener("submit", (event) => {
     event.preventDefault();
     byId("toast").hidden = true;
-    go(byId("q").value.trim());
+    const query = byId("q").value.trim();
+    go(query, query === state.answer?.query ? state.filters : []);
   });
   byId("open-history").addEventListener("click", openHistory);
   for (const button of document.querySelectorAll(".open-help")) button.addEventListener("click", openHelp);
   addEventListener("popstate", () => {
     for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
-    search(fromAddress());
+    search(...fromAddress());
   });
-  const query = fromAddress();
-  search(query);
+  const [query, filters] = fromAddress();
+  search(query, filters);
   if (!query) byId("q").focus();
 }
 

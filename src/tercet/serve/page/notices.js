@@ -1,7 +1,7 @@
 // What is said of an answer above its lists, and instead of them where there is none.
 
 import { byId, counted, el, quoted, say, shortened } from "./dom.js";
-import { isCompared, isMixed } from "./state.js";
+import { isCompared, isMixed, state } from "./state.js";
 
 const ATTEMPTS = 3; // that a busy service is asked again by itself
 let retry = 0;
@@ -22,10 +22,11 @@ export function emptiness(answer) {
   const skipped = frequent.length
     ? `${listed(frequent)} ${are} in so many documents that ${they} not searched for. `
     : "";
+  const no = state.filters.length ? "With these filters, no" : "No";
   if (unknown.length)
-    return `${skipped}No document has ${listed(unknown)}, nor a word that was learned near ${unknown.length === 1 ? "it" : "them"}.`;
+    return `${skipped}${no} document has ${listed(unknown)}, nor a word that was learned near ${unknown.length === 1 ? "it" : "them"}.`;
   if (skipped) return `${skipped}Add a word that tells more.`;
-  return "No document has these words, nor words learned near them.";
+  return `${no} document has these words, nor words learned near them.`;
 }
 
 // What learning did, how long it took, and which words were left out.

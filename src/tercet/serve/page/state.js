@@ -6,6 +6,7 @@ export const state = {
   answer: null, // the last one of the service
   size: PAGE_SIZE,
   all: false, // whether those below the last match are shown, too
+  filters: [], // texts "column:value"
   dismissed: new Map(), // what was called not relevant here, by query and document, and the actions that say so
   taught: new Map(), // by action, the pairs of words that it changed
 };
