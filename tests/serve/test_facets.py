@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import tercet as tc
+from support.qdrant_server import fake_qdrant
 from support.serving import made_docs, made_index, served
+from tercet.engines import QdrantIndex
 from tercet.serve import messages
 
 SHELVES = ("oak", "pine", "oak: old")
@@ -102,3 +104,14 @@ def test_at_most_six_columns(tmp_path):
 def test_no_stored_fields_no_facets(tmp_path):
     with served(tmp_path / "taught.db") as (api, _):
         assert search(api)["facets"] == []
+
+
+def test_an_engine_without_filters_has_no_facets(tmp_path):
+    docs = [(f"d{i}", "green tea", {"shelf": SHELVES[i % 3]}) for i in range(9)]
+    with fake_qdrant() as server:
+        model = tc.TextModel.bm25([text for _, text, _ in docs])
+        index = QdrantIndex.build(docs, model, tmp_path / "index", url=server.url, collection="facets")
+        with served(tmp_path / "taught.db", index) as (api, _):
+            answer = search(api)
+    assert len(answer["learned"]) == 9
+    assert answer["facets"] == []
