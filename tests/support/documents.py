@@ -181,6 +181,10 @@ def write_tables(folder: Path, corpus: Corpus) -> None:
         for position, doc_id in enumerate(rng.choice(list(corpus.docs), 5, replace=False), start=1)
     ]
     pandas.DataFrame(clicks).to_csv(folder / "clicks.csv", index=False)
+    by_pair = pandas.DataFrame(clicks).groupby(["search_term", "product_id"])
+    counts = by_pair.agg(shown=("clicked", "size"), clicked=("clicked", "sum")).reset_index()
+    counts["expected"] = counts["shown"] * counts["clicked"].sum() / counts["shown"].sum()
+    counts.to_parquet(folder / "evidence.parquet")
     links = [(row["sku"], rows[(number + step) % 80]["sku"]) for number, row in enumerate(rows) for step in (2, 4, 6)]
     pandas.DataFrame(links, columns=["source", "target"]).to_csv(folder / "links.tsv", index=False, sep="\t")
     pages = [{"id": row["sku"], "text": row["description"]} for row in rows]
