@@ -8,9 +8,9 @@ from scipy import sparse
 
 from oracles import joint_sgd
 from tercet import Preferences
-from tercet.errors import InputError, ParameterError
+from tercet.errors import DamagedBundleError, InputError, ParameterError
 from tercet.learn import Checkpoint, DenseRanker, DiagonalRanker, LowRankRanker, SparseRanker
-from tercet.learn.joint import JointRanker, joined, taken_apart, words_of
+from tercet.learn.joint import JointRanker, JointState, joined, taken_apart, words_of
 from tercet.learn.sources import ArraySource
 from tercet.text.fielded import ColumnLayout
 from tercet.weights import Dense, Diagonal, Identity, LowRank, Sparse, Weights
@@ -159,6 +159,13 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path):
     resumed = joint.fit(Q, ArraySource(prefs), D, callbacks=[Checkpoint(tmp_path / "c", every=1)])
     assert resumed.feature_weights_.tolist() == expected.tolist()
     assert np.array_equal(resumed.weights_.query_factors, factors)
+
+
+def test_a_state_of_an_unknown_class_is_refused():
+    Q, D, prefs = made()
+    meta, arrays = JointRanker(layout=LAYOUT, ranker=DenseRanker()).fit(Q, prefs, D)._state.to_state()
+    with pytest.raises(DamagedBundleError, match="inner_class is 'Unknown'"):
+        JointState.from_state(meta | {"inner_class": "Unknown"}, arrays, "state")
 
 
 def test_numbers_that_decide_are_found():
