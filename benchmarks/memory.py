@@ -34,6 +34,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
 
 import tercet as tc
 from common import (
@@ -49,12 +51,12 @@ from common import (
     write_json,
 )
 from memory_cases import CASES, COMPLETE, QUICK_LENGTH, Case, Docs, Skipped, data_folder, grow, with_past_queries
-from reproductions.rivals import ClassPosteriors
 from tercet.choose import Gain
 from tercet.data.labelled import LabelledTexts
 from tercet.errors import InputError
 from tercet.measure import average_precision_of_classes
 from tercet.search.growth import Growth
+from tercet.weights import Identity, Weights
 
 Values = NDArray[np.float64]  # one value for each query
 Record = dict[str, Any]
@@ -246,8 +248,10 @@ def newsgroups(options: argparse.Namespace) -> Record:
     if options.quick:
         train, test = few_posts(train), few_posts(test)
     data = newsgroups_rows(train, test)
-    rival = ClassPosteriors().fit(data.X, data.y)
-    posteriors = average_precision_of_classes(rival.weights_, rival.represent(data.X_test), data.y_test)
+    rival = LogisticRegression(max_iter=1000).fit(data.X, data.y)
+    expected = sparse.csr_array(rival.predict_proba(data.X_test).astype(np.float32))
+    same_class = Weights([Identity(n_terms=len(rival.classes_))])  # inner products of class posteriors
+    posteriors = average_precision_of_classes(same_class, expected, data.y_test)
     fits, gaps = [], []
     for seed in options.seeds:
         with (clock := Clock()).running():

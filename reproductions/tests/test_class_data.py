@@ -12,7 +12,6 @@ import pytest
 
 from reproductions.datasets import found_data, load_dataset, with_data_found
 from reproductions.plan import Data
-from reproductions.plan_checks import faults
 from reproductions.plan_reading import find_plan
 from reproductions.tasks import ClassTask, WeightedMatch
 from tercet.errors import FormatError, MissingDataError
@@ -138,10 +137,3 @@ def test_chen_et_al_are_compared_on_libsvms_rcv1_and_not_on_a_subset(tmp_path):
         write_rows(tmp_path / f"rcv1/rcv1_{part}.multiclass", 8, 2, ".bz2")
     whole = with_data_found(plan, tmp_path).datasets["rcv1"]
     assert (whole.compare, whole.test_queries, whole.n_features, whole.max_features) == (True, 1_000, 47_236, 10_000)
-
-
-@pytest.mark.parametrize("other", [replace(SMALL, files=()), ROWS, replace(SMALL, reader="wikispeedia")])
-def test_what_is_read_instead_is_of_the_same_kind_with_files(other):
-    plan = find_plan("chen2010")
-    wrong = replace(plan, datasets=plan.datasets | {"rcv1": replace(ROWS, instead=(other,))})
-    assert next(faults(wrong)).startswith("datasets.rcv1.instead: classes with files, and nothing instead of it")

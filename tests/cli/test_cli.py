@@ -136,7 +136,7 @@ def test_the_share_of_new_documents_and_a_budget_can_be_given(beir, tmp_path):
     ok("fit", beir, "-o", tmp_path / "m", "--new-documents", 0, "--budget", "0.1", "--steps", 500)
     report = tc.load(tmp_path / "m").report
     assert report.n_train == 120
-    assert "0% of the answers are expected to be new" in report.decision
+    assert "weighing known answers 100%" in report.decision
     for option in (("--new-documents", "2"), ("--budget", "0")):
         wrong = run("fit", beir, "-o", tmp_path / "x", *option)
         assert wrong.exit_code == 2

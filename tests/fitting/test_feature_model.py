@@ -12,7 +12,6 @@ import pytest
 import tercet as tc
 from support.bundles import arrays_file, reseal
 from support.letor_data import made_up
-from tercet.cli.letor import as_run
 from tercet.data import LetorData, read_feature_names
 from tercet.errors import BundleError, DamagedBundleError, FormatError, InputError
 from tercet.fitting.feature_model import FeatureModel
@@ -193,18 +192,3 @@ def test_wrong_names_are_refused_with_their_line(text, message, tmp_path):
     with pytest.raises(FormatError) as caught:
         read_feature_names(tmp_path / "names.txt", 3)
     assert message in str(caught.value)
-
-
-def test_documents_are_named_by_comments_only_when_all_have_one():
-    data, scores = made_up(0, 2, 6, comments=True), np.arange(12.0)
-    run, from_comments = as_run(data, scores)
-    assert from_comments
-    assert list(run["q0"])[:2] == ["d0", "d1"]
-    assert run["q1"]["d2"] == 8.0
-    partly = LetorData(data.X, data.y, data.qid, ("", *data.comments[1:]))
-    run, from_comments = as_run(partly, scores)
-    assert not from_comments
-    assert list(run["q1"]) == [str(row) for row in range(7, 13)]
-    twice = LetorData(data.X, data.y, data.qid, ("docid = x",) * 12)
-    with pytest.raises(InputError, match="query 'q0' has document 'x' in two rows"):
-        as_run(twice, scores)

@@ -278,7 +278,7 @@ def test_wrong_rows_are_refused(make):
     X, y, qid = made_rows()
     with pytest.raises(NotFittedError):
         make().predict(X)
-    for ask in ("path", "leave_query_out", "cross_validated"):
+    for ask in ("path", "leave_query_out"):
         with pytest.raises(NotFittedError):
             getattr(make(), ask)([1.0])
     ranker = make().fit(X, y, qid=qid)

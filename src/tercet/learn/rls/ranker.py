@@ -371,7 +371,7 @@ class RLSRegressor(RegressorMixin, KernelLeastSquares):
     """Regularized least-squares regression, the baseline of RankRLS: every row's own grade is fitted.
 
     Minimizes ``Σ (y_i - f(x_i))² + l2 |f|²``, without a constant term. Parameters, attributes and costs are those of
-    ``RankRLS``. Queries only define the groups of ``leave_query_out`` and ``cross_validated``; without queries each row
+    ``RankRLS``. Queries only define the groups of ``leave_query_out``; without queries each row
     is a group.
 
     Examples
