@@ -1,4 +1,4 @@
-"""What comes in: preferences, and readers with one file per format."""
+"""Preferences and other evidence, and readers with one file per format."""
 
 from typing import TYPE_CHECKING
 
