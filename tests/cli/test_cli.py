@@ -233,7 +233,7 @@ def test_fit_labelled_folder(tmp_path):
         (["frobnicate"], "No such command"),
         (["eval", "."], "name --model, --run or --interleaved"),
         (["eval", "--run", __file__], "--run needs DATA or --judgements"),
-        (["index", "."], ". is no index; to make one of it, add -o INDEX"),
+        (["index", "."], ". is no index; to index its documents, add -o INDEX"),
         (["explain", "."], "name a text and a document's id, or --word"),
         (["searhc"], "did you mean 'search'?"),
     ],

@@ -120,7 +120,7 @@ def test_columns_that_say_nothing_can_be_named(tmp_path):
         in message
     )
     message = failed("index", path, "--text", "what", "-o", tmp_path / "index")
-    assert "Which column holds the id? Name it, or call it 'id'. The columns are no, what, more" in message
+    assert "Which column holds the id? Name the column, or rename it to 'id'. The columns are no, what, more" in message
     assert "(here: --column id=NAME)" in message
     said = ok("index", path, "--column", "id=no", "--column", "text=what,more", "-o", tmp_path / "index")
     assert "id: no; text: what, more" in said
@@ -240,7 +240,7 @@ def test_judgements_of_trec_and_a_table_are_read_as_ever(products, tmp_path):
     number = {term: f"q{i}" for i, (term, _) in enumerate(TERMS)}
     (tmp_path / "qrels.txt").write_text("".join(f"{number[term]} 0 {doc} {grade}\n" for term, doc, grade in JUDGED))
     said = failed("fit", products, "--judgements", tmp_path / "qrels.txt", "-o", tmp_path / "m")
-    assert "qrels.txt names queries by their ids; name their texts: --queries" in said
+    assert "qrels.txt names queries by their ids; give their texts, too: --queries FILE" in said
     table = write_csv(tmp_path / "case.csv", ["query", "docid", "rating"], JUDGED)
     said = ok("fit", products, "--judgements", table, "-o", tmp_path / "m", *READ)
     assert "case.csv: CSV separated by commas; query: query; doc: docid; grade: rating" in said

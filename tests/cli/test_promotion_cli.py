@@ -31,12 +31,12 @@ def test_a_model_is_promoted_listed_and_taken_back(index: Path, tmp_path: Path) 
     assert f"promotion 1, {names[1]} -> {names[0]}" in ok("index", index, "--model", tmp_path / "plain")
     assert model_name(Index.open(index).model) == names[0]
     said = ok("index", index, "--undo")
-    assert f"promotion 2, {names[0]} -> {names[1]}, promotion 1 is taken back" in said
+    assert f"promotion 2, {names[0]} -> {names[1]}, promotion 1 is undone" in said
     _, first, second = ok("index", index).splitlines()
     assert first.startswith("1  20")
     assert first.endswith("by hand")
     assert second.startswith("2  20")
-    assert second.endswith("takes back 1")
+    assert second.endswith("undoes 1")
     assert model_name(Index.open(index).model) == names[1]
 
 

@@ -106,7 +106,7 @@ def test_changes(server: FakeQdrant, tmp_path: Path) -> None:
         (("--backend", "qdrant"), "--backend (one of opensearch, postgres, qdrant) and --url go together"),
         (("--url", "http://localhost"), "--backend (one of opensearch, postgres, qdrant) and --url go together"),
         (("--backend", "embedded", "--url", "http://localhost"), "'embedded' is not one of"),
-        (("--collection", "x"), "--collection is for them"),
+        (("--collection", "x"), "--collection needs both"),
         (("--backend", "other"), "'other' is not one of"),
         (("--backend", "qdrant", "--url", "http://localhost", "--no-texts"), "--no-texts is for an embedded index"),
     ],

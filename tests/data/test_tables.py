@@ -384,9 +384,9 @@ def test_roles_are_guessed_from_names(tmp_path, header, output):
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ("no,text", r"Which column holds the id\? Name it, or call it 'id'. The columns are no, text"),
+        ("no,text", r"Which column holds the id\? Name the column, or rename it to 'id'. The columns are no, text"),
         ("sku,asin,text", "'sku' and 'asin' could each be the id. Name it, .* are sku, asin, text"),
-        ("id,price", r"Which column holds the texts\? Name it, or call it 'text'. .* are id, price"),
+        ("id,price", r"Which column holds the texts\? Name the column, or rename it to 'text'. .* are id, price"),
         ("no,price", "hold the id and the texts.*call them 'id' and 'text'."),
     ],
 )

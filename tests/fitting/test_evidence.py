@@ -102,7 +102,7 @@ def test_a_query_that_is_left_out_in_one_source_is_learned_from_in_none():
     assert set(recent) == {LAST_CLICKS}  # reported beside what judgements say, which choose
     assert drawn_queries(task.sampler) == {rows[qid] for qid in qids}
     assert task.facts.n_train == 80
-    assert "a query left out in one is left out in all" in task.facts.split
+    assert "a query left out of one is left out of all" in task.facts.split
 
 
 @pytest.mark.slow
@@ -144,7 +144,7 @@ def test_the_last_tenth_of_the_log_is_left_out_of_one_fit():
         assert not names & set(parts[EVERY].held_out.qids)
         assert len(drawn_queries(fold.sampler)) == 40 - len(parts[EVERY].held_out.qids)
     assert {rows["d1"], rows["d5"]} == set(task.sampler.draw(np.random.default_rng(0), 5000)[1].tolist())
-    assert "Of the click log the last tenth, in the order of the file, was left out of one fit" in task.facts.split
+    assert "One fit left out the last tenth of the click log, in the order of the file" in task.facts.split
     assert names <= task.names.keys()
 
 

@@ -181,7 +181,7 @@ def assert_is_its_start(model: tc.TextModel, corpus: Corpus) -> None:
     assert model.parts == ()
     assert model.memory is None
     assert report.compared == (report.rejected, report.systems[-1])
-    assert f"Verdict: {report.verdict}, and rejected; the model is {name}" in str(report)
+    assert f"Verdict: {report.verdict}; rejected, so the model is {name}" in str(report)
     assert {"tf-idf", "BM25"} <= {system.name for system in report.systems} <= STARTS.keys()
     assert bits(model.weights) == bits(tc.Weights([Identity(n_terms=model.weights.shape[0])]))
     queries = list(corpus.queries.values())[:10]

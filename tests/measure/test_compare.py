@@ -271,7 +271,7 @@ def test_a_table_of_judgements_names_queries_by_their_texts(files: Path, tmp_pat
     assert "left out, without a grade: 1 row" in result.stderr
     result = tercet("eval", "--judgements", tmp_path / "case.csv", *runs)
     assert result.exit_code == 1
-    assert "names queries by their texts; name their ids: --queries" in result.output
+    assert "names queries by their texts; give their ids, too: --queries FILE" in result.output
     assert "words of q" in tercet("eval", *judged, *runs).output, "the texts of the queries are not shown"
 
 

@@ -252,8 +252,8 @@ def test_the_verdict_is_that_of_the_interval_on_untouched_queries(model, tmp_pat
     assert meta.pop("verdict") == verdict
     assert Report.from_state(meta, {}) == report
     rejected = replace(report, accepted=False, systems=(start,), rejected=learned)
-    assert f"Verdict: {verdict}, and rejected; the model is {start.name}" in str(rejected)
-    assert f"learned, which was rejected, against {start.name}" in str(rejected)
+    assert f"Verdict: {verdict}; rejected, so the model is {start.name}" in str(rejected)
+    assert f"learned (rejected) against {start.name}" in str(rejected)
     assert 'class="badge soft">learning rejected<' in make_report_page(rejected)
     meta = json.loads(rejected.to_json())
     assert meta.pop("verdict") == verdict

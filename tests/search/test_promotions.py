@@ -49,7 +49,7 @@ def test_a_promoted_model_is_the_one_that_the_index_opens_with_and_comes_back(tm
     assert answers(opened) == answers(Index.open(tmp_path / "index")) == answers(reader.latest()) == first
     assert [each.number for each in Index.open(tmp_path / "index").promotions] == [1, 2]
     assert "61 wins, 40 losses, 12 ties" in str(entry)
-    assert "takes back 1" in str(back)
+    assert "undoes 1" in str(back)
 
 
 def test_taking_back_goes_back_step_by_step_and_ends(tmp_path: Path) -> None:

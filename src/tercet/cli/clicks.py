@@ -57,14 +57,15 @@ def _print_facts(log: ClickLog, odd: list[OddSession]) -> None:
     order = "in the order of time" if log.is_timed else "in the order of the file"
     sessions = f" in {len(set(log.sessions)):,} sessions" if log.sessions else ""
     echo(f"{len(log.impressions):,} lists of {len(queries):,} queries{sessions}, {n_clicks:,} clicks, {order}")
-    echo(f"usable: {usable:,} lists ({usable / len(log.impressions):.1%}) with a click and without one on all")
+    echo(f"usable: {usable:,} lists ({usable / len(log.impressions):.1%}) with a click, but not on all documents")
     if log.randomised:
         echo(f"{sum(log.randomised):,} lists were shown in random order")
     if log.interleaved:
         echo(f"{sum(log.interleaved):,} lists were interleaved (tercet serve --interleave)")
     for one in odd[:SESSIONS]:
         rate = f"{one.n_clicked:,} clicks on {one.n_shown:,} documents"
-        echo(f"left out: {one.name}: {one.reason}: {one.n_lists:,} lists, {rate}")
+        lists = "1 list" if one.n_lists == 1 else f"{one.n_lists:,} lists"
+        echo(f"left out: {one.name}: {one.reason}: {lists}, {rate}")
     if len(odd) > SESSIONS:
         echo(f"left out: {len(odd) - SESSIONS:,} more")
     _print_unanswered(log)

@@ -86,7 +86,7 @@ significance_options = together(
     default=CLICK_SECONDS,
     show_default=True,
     metavar="SECONDS",
-    help="Time for clicks on a list of LOG, as in serve.",
+    help="Count a list of LOG after this time for clicks, as in serve.",
 )
 def evaluate(
     measures: tuple[str, ...],
@@ -98,7 +98,7 @@ def evaluate(
     as_json: bool,
     **named: Any,
 ) -> None:
-    """Measure models on DATA, and runs, with 95 % intervals; two or more systems are compared by paired tests.
+    """Measure runs, and models that rank DATA, with 95 % intervals; compare two or more systems by paired tests.
 
     With --interleaved, report the winner by the clicks in a LOG of interleaved lists. The test is valid at any time, so
     stopping at the first winner is allowed.
@@ -154,7 +154,7 @@ def _open_systems(
         texts = None if queries is None else read_query_texts(queries)
         judgements = read_judgements(qrels, texts)
         if texts is None and judgements.queries:
-            raise InputError(f"{qrels} names queries by their texts; name their ids: --queries")
+            raise InputError(f"{qrels} names queries by their texts; give their ids, too: --queries FILE")
         systems = Systems(judgements.qrels, texts or {}, {})
     else:
         judged = open_judged(data, queries, qrels)
@@ -230,7 +230,7 @@ def show_comparison(comparison: Comparison, texts: Mapping[str, str], as_json: b
     counted = "1 test" if n_tests == 1 else f"{n_tests} tests"
     title = f"paired {comparison.method} tests, p corrected (Holm), {counted} in all"
     table = Table(title=title, title_justify="left")
-    table.add_column("system against")
+    table.add_column("system\nagainst")
     table.add_column("measure")
     for name in ("difference, 95 % interval", "p", "wins", "ties", "losses"):
         table.add_column(name, justify="right")

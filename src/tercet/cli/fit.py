@@ -112,7 +112,7 @@ SECTIONS = {
     "--new-documents",
     type=click.FloatRange(0, 1),
     metavar="SHARE",
-    help="Expected share of new answers.  [default: estimated]",
+    help="Expected share of answers in new documents.  [default: estimated]",
 )
 @click.option(
     "--budget",
@@ -132,8 +132,8 @@ def fit(data: Path, queries: Path | None, qrels: Path | None, output: Path, devi
     texts = open_data(data, queries, qrels, known_only=True)
     if isinstance(texts, JudgedTexts):
         if has_pairs and qrels is None and texts.qrels:
-            advice = "" if options["links"] else "; --judgements names some"
-            echo(f"note: the judgements of {data} are not learned from{advice}", err=True)
+            advice = "" if options["links"] else "; to learn from judgements, too, add --judgements FILE"
+            echo(f"note: the judgements of {data} are not used{advice}", err=True)
             texts = replace(texts, qrels={})
         if not texts.qrels and not has_pairs:
             raise click.UsageError(f"{data} has documents only; add --clicks, --judgements, --preferences or --links")
@@ -212,7 +212,7 @@ def _fit_texts(
         analyzer = analyzer_of(language)
         return fit_parallel(translations, texts.docs, doc_analyzer=analyzer, n_steps=steps, random_state=seed)
     if links:
-        _refuse({**given, "--judgements": texts.qrels}, "of --links documents are the queries, and a tenth is held out")
+        _refuse({**given, "--judgements": texts.qrels}, "with --links documents are queries, and a tenth is held out")
         linked = _read_links(links, texts)
         return fit_linked(texts.docs, linked, measure=measure or "AP", new_documents=new_documents, **settings)
     doc_vectors, query_vectors = vectors or (None, None)
@@ -224,7 +224,7 @@ def _fit_texts(
         judged = {"--test": test, "--measure": None if texts.qrels else measure}
         _refuse(
             judged,
-            "of --preferences, --clicks and --evidence a tenth of the queries is held out, and pairs are counted",
+            "with --preferences, --clicks or --evidence, a tenth of the queries is held out and measured by pairs",
         )
         taught = {path: read_taught(path) for path in preferences if is_taught(path)}
         triplets = _taught_triplets(taught, texts)
@@ -298,7 +298,7 @@ def _taught_triplets(taught: Mapping[Path, TaughtFile], texts: JudgedTexts) -> l
     for path, file in taught.items():
         kept = [triplet for triplet in file.triplets if triplet[1] in texts.docs and triplet[2] in texts.docs]
         left_out = len(file.triplets) - len(kept)
-        gone = f"; {left_out:,} of documents that are gone" if left_out else ""
+        gone = f"; left out, on removed documents: {left_out:,}" if left_out else ""
         echo(f"{path}: preferences: {len(kept):,}, taught by actions: {file.last:,}{gone}")
         triplets += kept
     return triplets

@@ -92,12 +92,12 @@ def index(
         remember_columns(text_model)
     new, changes = ({name: options[name] for name in names if name in options} for names in (NEW_INDEX, CHANGES))
     if output is not None:
-        refuse_given(context, CHANGES, f"changes an index that is there: tercet index {output} …, without -o")
+        refuse_given(context, CHANGES, f"is for an existing index; leave out -o: tercet index {output} …")
         _build(context, source, output, text_model, doc_vectors, **new)
         return
-    refuse_given(context, ("replace", *NEW_INDEX[1:]), f"is for a new index; to make one of {source}, add -o INDEX")
+    refuse_given(context, ("replace", *NEW_INDEX[1:]), f"is for a new index of {source}; add -o INDEX")
     if not (source / MANIFEST_NAME).is_file():
-        raise click.UsageError(f"{source} is no index; to make one of it, add -o INDEX")
+        raise click.UsageError(f"{source} is no index; to index its documents, add -o INDEX")
     if text_model is not None and changes["undo"]:
         raise click.UsageError("--undo reverts to the model before; leave out --model")
     opened = open_index(source)
@@ -108,7 +108,7 @@ def index(
         _change(source, opened, doc_vectors, **documents)
     elif text_model is None and not changes["undo"]:
         echo(f"{source}: {_size(opened)}{_segments(opened)}")
-        for line in opened.promotions or ("no promotions: the model is the one that the index was built with",):
+        for line in opened.promotions or ("no promotions: the index has its first model",):
             echo(str(line))
 
 
@@ -127,13 +127,13 @@ def _build(
 ) -> None:
     if (backend is None) != (url is None) or (collection is not None and url is None):
         named = ", ".join(BACKENDS)
-        raise click.UsageError(f"--backend (one of {named}) and --url go together; --collection is for them")
+        raise click.UsageError(f"--backend (one of {named}) and --url go together; --collection needs both")
     if backend is not None and no_texts:
         raise click.UsageError(f"--no-texts is for an embedded index; {backend} scores candidates by their texts")
     if model is not None and language is not None:
         raise click.UsageError("--language is for BM25; --model has its own")
     if model is None and doc_vectors is not None:
-        raise click.UsageError("--doc-vectors are for a --model that was learned with some")
+        raise click.UsageError("--doc-vectors needs a --model that was learned with own vectors")
     if backend is None:
         check_output(context, output, INDEX)
     elif not engine_index(backend).is_interrupted(output):  # else the upload continues
@@ -172,7 +172,7 @@ def _segments(index: BaseIndex) -> str:
 def _promote(folder: Path, opened: BaseIndex, model: TextModel | None) -> None:
     """Promote a model; without a model, undo the last promotion."""
     entry = opened.take_back() if model is None else opened.promote(model)
-    undone = "" if entry.undoes is None else f", promotion {entry.undoes} is taken back"
+    undone = "" if entry.undoes is None else f", promotion {entry.undoes} is undone"
     echo(f"{folder}: promotion {entry.number}, {entry.before} -> {entry.after}{undone}")
 
 

@@ -96,7 +96,7 @@ def open_data(
     if kind in ("labelled-folder", "20newsgroups"):
         if qrels is not None or queries is not None:
             option = "--queries" if qrels is None else "--judgements"
-            raise InputError(f"{data} holds labelled texts, whose classes are all there is; leave out {option}")
+            raise InputError(f"{data} holds labelled texts, judged by their classes alone; leave out {option}")
         return _read_labelled(data, kind)
     letor = "; feature vectors have verbs of their own: tercet letor fit, rank, eval"
     raise InputError(
@@ -127,7 +127,7 @@ def _read_files(corpus: Path, queries: Path | None, qrels: Path | None, known_on
         judged = read_judgements(qrels, query_texts, docs if known_only else None)
         query_texts, splits = judged.queries, {ONLY_SPLIT: judged.qrels}
         if not query_texts:
-            raise InputError(f"{qrels} names queries by their ids; name their texts: --queries")
+            raise InputError(f"{qrels} names queries by their ids; give their texts, too: --queries FILE")
     texts = JudgedTexts(docs, query_texts or {}, splits)
     _describe(str(corpus), "", texts)
     return texts

@@ -137,7 +137,7 @@ def _columns_by_role(context: click.Context, parameter: click.Parameter, value: 
     for role, column in columns.items():
         if role not in ("id", "text", *ROLES, *CLICK_ROLES) or not column:
             listed = ", ".join(("id", "text", *ROLES, *CLICK_ROLES))
-            raise click.BadParameter(f"as in {ROLES[0]}=COLUMN, for one of {listed}; got {role!r}")
+            raise click.BadParameter(f"expected ROLE=COLUMN with a role of {listed}; got {role!r}")
     _said("id")(context, parameter, columns.pop("id", None))
     if "text" in columns:
         _listed_columns(context, parameter, (columns.pop("text"),))

@@ -30,10 +30,10 @@ _TEXT_SHOWN = 76  # characters
 @click.argument("text", required=False)
 @click.option("-k", "count", type=click.IntRange(min=1), help="Documents to find.  [default: 10; 100 for --queries]")
 @click.option("--why", is_flag=True, help="Show the reasons for each score.")
-@click.option("--all", "everything", is_flag=True, help="Show hits below the last match, too.")
+@click.option("--all", "everything", is_flag=True, help="Also show documents without a word of the query.")
 @click.option("--filter", "filters", multiple=True, metavar="COLUMN:VALUE", help="Stored field; 10..20 is a range.")
 @json_option
-@click.option("--model", type=FOLDER, help="Search by another text model over the same words.")
+@click.option("--model", type=FOLDER, help="Search by another text model with the same vocabulary.")
 @click.option("--queries", type=FILE, help="Queries, as BEIR JSONL or a table, for a TREC run.")
 @click.option("--vector", type=FILE, help="Own vector of the text, one row of .npy.")
 @query_vectors_option
@@ -54,7 +54,7 @@ def search(
 ) -> None:
     """Find the best documents of an index for a text, or for each of many queries."""
     if (text is None) == (queries is None):
-        raise click.UsageError("name a text or --queries")
+        raise click.UsageError("name either a text or --queries")
     if (queries is None) != (output is None):
         raise click.UsageError("--queries and -o go together")
     if queries is not None and (why or as_json or filters):
@@ -86,7 +86,7 @@ def search(
         if stop_words:
             listed = ", ".join(map(repr, stop_words))
             are = "is a stop word" if len(stop_words) == 1 else "are stop words"
-            echo(f"{listed} {are}: most documents have it, so it is not searched", err=True)
+            echo(f"{listed} {are}; stop words are in most documents and not searched", err=True)
     show(hits, why)
 
 

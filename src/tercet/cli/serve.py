@@ -64,7 +64,7 @@ def taught_of(index: Path) -> Path:
     default=600.0,
     show_default=True,
     metavar="PER_MINUTE",
-    help="Requests of an address without a token.",
+    help="Most requests of an address without a token.",
 )
 @click.option(
     "--log-impressions",
@@ -82,7 +82,7 @@ def taught_of(index: Path) -> Path:
 @click.option(
     "--interleave",
     metavar="CANDIDATE",
-    help="Interleave with a text model over the same words, or with `baseline`.",
+    help="Interleave with a text model of the same vocabulary, or with `baseline`.",
 )
 @click.option(
     "--promote/--no-promote",
@@ -95,7 +95,7 @@ def taught_of(index: Path) -> Path:
     default=CLICK_SECONDS,
     show_default=True,
     metavar="SECONDS",
-    help="Time for clicks on an interleaved list.",
+    help="Count an interleaved list after this time for clicks.",
 )
 @click.option(
     "--look-every",

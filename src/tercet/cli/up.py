@@ -171,7 +171,7 @@ def _guess(known: Project, file: Path, logs: Sequence[Path], asks: bool) -> Proj
             columns[path][role.name] = (_asked(path, role.meaning, guesses[path].table_columns),)
     if asks and not missing and not click.confirm("Go on with these columns?", default=True):
         raise InputError(
-            "name the columns: --id COLUMN, --text COLUMN,COLUMN, --column ROLE=COLUMN, and tercet up again"
+            "name the columns: --id COLUMN, --text COLUMN,COLUMN, --column ROLE=COLUMN; then run tercet up again"
         )
     evidence = {role: named[0] for path in log_tables for role, named in columns[path].items()}
     found = columns[file]
@@ -234,7 +234,7 @@ def _first_look(index: Index, start: TextModel, log: ClickLog) -> None:
         old, new = before.search(query, 1), index.search(query, 1)
         if old and new and old[0].doc_id != new[0].doc_id and shown < _SHOWN:
             shown += 1
-            echo(f'  "{query}": {_title(new[0])}, no longer {_title(old[0])}')
+            echo(f'  "{query}": first is now {_title(new[0])}; before: {_title(old[0])}')
             past = max(new[0].why.past, key=lambda reason: reason.contribution, default=None)
             echo(f"      {past_name(past)}" if past else "      other documents had more past queries")
     if shown:

@@ -75,7 +75,7 @@ def without_odd_sessions(log: ClickLog, odd: list[OddSession] | None = None) -> 
     n_lists = len(log.impressions) - len(kept)
     reasons = Counter(one.reason for one in odd)
     what = "sessions" if log.sessions else "lists"
-    summary = " and ".join(f"{count:,} {what} as of one who {reason}" for reason, count in sorted(reasons.items()))
+    summary = " and ".join(f"{count:,} {what} ({reason})" for reason, count in sorted(reasons.items()))
     note = f"click log: left out {summary}, {n_lists:,} of {len(log.impressions):,} lists."
     return replace(log.subset(kept), notes=(*log.notes, note))
 

@@ -305,8 +305,8 @@ class RoleGuess:
         if not sentences:
             return None
         usual = [repr(role.usual_column) for role in TABLE_ROLES[self.kind] if role.name in self.wanted]
-        it = "them" if len(usual) > 1 else "it"
-        sentences.append(f"Name {it}, or call {it} {_listed(usual)}.")
+        them = "the columns, or rename them" if len(usual) > 1 else "the column, or rename it"
+        sentences.append(f"Name {them} to {_listed(usual)}.")
         return f"{' '.join(sentences)} The columns are {', '.join(self.table_columns)}"
 
 

@@ -83,7 +83,7 @@ def choose_examination(log: ClickLog, curve: ExaminationCurve | None = None) -> 
         why = f"documents seen at several ranks have {curve.n_clicks:,} clicks, and {FEWEST_CLICKS} are needed"
         return Examination(None, f"{BY_GUESS}: {why}")
     if curve.width > WIDEST:
-        why = f"the estimated intervals are {curve.width:.2f} wide in the mean, and {WIDEST} is the most"
+        why = f"the estimated intervals are {curve.width:.2f} wide on average; at most {WIDEST} is usable"
         return Examination(None, f"{BY_GUESS}: {why}")
     values = np.array(curve.values)
     n_known = int(np.isfinite(values).argmin()) if np.isnan(values).any() else values.size

@@ -89,8 +89,8 @@ def alike_notes(qids: Sequence[str], texts: Mapping[str, str]) -> tuple[str, ...
     if n_texts == len(qids) or n_texts >= FEWEST_QUERIES:
         return ()
     return (
-        f"{len(qids):,} queries have {n_texts} different texts, too few to leave those of the same text out together: "
-        "what was learned from one was measured on others of its text, which flatters.",
+        f"{len(qids):,} queries have {n_texts} different texts, too few to leave all queries of a text out together. "
+        "Measured values are too high: queries of one text were in learning and in measuring.",
     )
 
 
@@ -98,7 +98,7 @@ def split_text(n_folds: int, n_queries: int, *, tested: bool, what: str = "query
     """Describe the folds of queries, or texts; no fold means given validation queries."""
     if not n_folds:
         return "Validation queries were given."
-    why = f"to choose{'' if tested else ' and to report on'}; then all were learned from"
+    why = f"to choose{'' if tested else ' and report on'} the model; the final model learned from all"
     if n_folds < N_FOLDS:
         many = {"query": "queries", "text": "texts"}[what]
         folds = "one fit" if n_folds == 1 else f"{n_folds} fits"

@@ -333,7 +333,9 @@ class MixSearch:
         text = f"{'Used' if accepted else 'Not used'}: {' and '.join(mix.parts)}. {self.measures[0]} is expected to "
         text += f"change by {change:+.3f} (standard error {error:.3f}) from {start}"
         if not accepted:
-            least = "one standard error" if n_errors == 1 else f"the two that fewer than {_FEW_QUERIES} queries need"
+            least = "one standard error"
+            if n_errors == 2:
+                least = f"the two standard errors that fewer than {_FEW_QUERIES} queries need"
             text += f", {f'less than {least}' if mean > 0 else 'no gain'}"
         weighed = []
         for name, share in sorted(self.shares.items(), key=lambda item: -item[1]):

@@ -82,7 +82,7 @@ def fit(
     >>> triplets = [(f"{animal} {i}", right, wrong) for i in range(4) for animal, right, wrong in
     ...           (("feline", "a", "b"), ("canine", "b", "c"), ("finny", "c", "a"))]
     >>> print(fit(docs, preferences=triplets).report.split)
-    Each query was left out twice, in 5 folds, to choose and to report on; then all were learned from.
+    Each query was left out twice, in 5 folds, to choose and report on the model; the final model learned from all.
     """
     how, seed = _checked(options, ranker, random_state)
     if new_documents is not None and not is_number(new_documents, 0, 1):

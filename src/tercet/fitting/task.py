@@ -651,10 +651,11 @@ class Task:
         n_queries = sum(int(out.sum()) for out in left_out[:N_FOLDS])
         text = split_text(len(left_out), n_queries, tested=self.is_tested, what="text" if self.labelled else "query")
         if len(self.trained) > 1:
-            text += f" So of {' and '.join(self.trained)} each; a query left out in one is left out in all."
+            kinds = " and ".join(self.trained).capitalize()
+            text += f" {kinds} are split alike: a query left out of one is left out of all."
         if self.log is not None:
             order = "by time" if self.log.log.is_timed else "in the order of the file"
-            text += f" Of the click log the last tenth, {order}, was left out of one fit."
+            text += f" One fit left out the last tenth of the click log, {order}."
         return text
 
     def _notes(self) -> tuple[str, ...]:
@@ -674,8 +675,8 @@ class Task:
         pairs = look_alikes(self.docs)
         if pairs:
             notes.append(
-                f"ids of documents that are one number to a program that reads ids as numbers: {len(pairs):,} pairs, "
-                f"first {pairs[0][0]!r} and {pairs[0][1]!r}. Check that no file on the way lost leading zeros."
+                f"pairs of document ids that are equal as numbers: {len(pairs):,}, first {pairs[0][0]!r} and "
+                f"{pairs[0][1]!r}. Check that no file lost leading zeros."
             )
         return tuple(notes)
 

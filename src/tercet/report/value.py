@@ -255,10 +255,10 @@ class Report:
         elif self.change is not None and self.compared is not None:
             learned, start = self.compared
             difference, interval = shown_change(self.change, ", paired t-test ")
-            name = learned.name if self.rejected is None else f"{learned.name}, which was rejected,"
+            name = learned.name if self.rejected is None else f"{learned.name} (rejected)"
             lines.append(f"{name} against {start.name}, {self.reported_on}, {self.measure}: {difference} {interval}")
         if self.evidence and self.compared is not None:
-            lines.append(f"What was learned against {self.compared[1].name}, by part:")
+            lines.append(f"Change from {self.compared[1].name} to {self.compared[0].name}, by part:")
             lines += [f"  {result}" for result in self.evidence]
         if self.verdict is not None:
             lines.append(f"Verdict: {self.shown_verdict}")
@@ -273,7 +273,7 @@ class Report:
     def shown_verdict(self) -> str:
         """The verdict in words, with the rejection if rejected."""
         said = "the difference cannot be told from one query" if self.verdict is None else self.verdict
-        return said if self.accepted else f"{said}, and rejected; the model is {self.systems[-1].name}"
+        return said if self.accepted else f"{said}; rejected, so the model is {self.systems[-1].name}"
 
     def __repr__(self) -> str:
         means = ", ".join(f"{one.name} {one.values[self.measure][0]:.3f}" for one in self.systems[-2:])

@@ -57,7 +57,7 @@ class Promotion:
         return f"{self.number}:{self.after}"
 
     def __str__(self) -> str:
-        how = f"takes back {self.undoes}" if self.undoes is not None else f"by {self.by}"
+        how = f"undoes {self.undoes}" if self.undoes is not None else f"by {self.by}"
         evidence = "" if self.evidence is None else f", {self.evidence}"
         return f"{self.number}  {self.time}  {self.before} -> {self.after}  {how}{evidence}"
 
