@@ -199,7 +199,7 @@ def test_columns_can_be_named_and_a_time_that_is_none_is_told(tmp_path):
     file = written(tmp_path / "c.csv", "who,what,thing,hit,date", "s,tea,a,0,May", "s,tea,b,1,May")
     with pytest.raises(
         FormatError,
-        match=r"hold the query, the document and the clicks\? Name them",
+        match=r"hold the query, the document and the clicks\? Name the columns",
     ):
         read_click_log(file)
     roles = {"query": "what", "doc": "thing", "clicked": "hit", "session": "who"}
@@ -355,7 +355,7 @@ def test_columns_of_two_tables_can_be_named(tmp_path):
     columns = {"action": "kind", "query": "words", "session": "who", "shown": "hits", "randomised": "mixed"}
     with pytest.raises(FormatError, match="Which column holds the id of the search"):
         read_click_log([queries, events], columns=columns)
-    with pytest.raises(FormatError, match="call it 'list'"):
+    with pytest.raises(FormatError, match="rename it to 'list'"):
         read_click_log([queries, events], columns=columns | {"list": "search"})
     queries = written(tmp_path / "q.csv", "query_id,words,who,hits,mixed", "7,tea,ann,a|b,1", "8,milk,bob,b|a,0")
     log = read_click_log([queries, events], columns=columns | {"list": "search"})

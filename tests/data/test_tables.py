@@ -385,9 +385,9 @@ def test_roles_are_guessed_from_names(tmp_path, header, output):
     ("header", "message"),
     [
         ("no,text", r"Which column holds the id\? Name the column, or rename it to 'id'. The columns are no, text"),
-        ("sku,asin,text", "'sku' and 'asin' could each be the id. Name it, .* are sku, asin, text"),
+        ("sku,asin,text", "'sku' and 'asin' could each be the id. Name the column, .* are sku, asin, text"),
         ("id,price", r"Which column holds the texts\? Name the column, or rename it to 'text'. .* are id, price"),
-        ("no,price", "hold the id and the texts.*call them 'id' and 'text'."),
+        ("no,price", "hold the id and the texts.*rename them to 'id' and 'text'."),
     ],
 )
 def test_an_unclear_guess_is_refused_with_the_columns(tmp_path, header, message):
