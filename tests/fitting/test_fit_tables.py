@@ -191,5 +191,5 @@ def test_the_report_names_documents_without_a_text_and_ids_that_are_one_number(e
     docs = ANIMALS | {"007": "birds sing", "d": " ", "7": "bees hum", "e": "", "7.0": "ants march"}
     notes = " ".join(fit(docs, QUERIES, **evidence).report.notes)
     assert "documents without a text, which no word of a query matches: 2, first 'd'." in notes
-    assert "reads ids as numbers: 2 pairs, first '007' and '7'." in notes
+    assert "equal as numbers: 2, first '007' and '7'." in notes
     assert "without a text" not in " ".join(fit(ANIMALS, QUERIES, **evidence).report.notes)
