@@ -55,7 +55,7 @@ from tercet.choose import Gain
 from tercet.data.labelled import LabelledTexts
 from tercet.errors import InputError
 from tercet.measure import average_precision_of_classes
-from tercet.search.growth import Growth
+from tercet.search.growth import GrowingVocabulary
 from tercet.weights import Identity, Weights
 
 Values = NDArray[np.float64]  # one value for each query
@@ -112,7 +112,7 @@ def measure(case: Case, seed: int, what: str, **settings: Any) -> Outcome:
         outcome.add("appended", values_of(case, stemmed_bm25(docs), docs))
     for system, part in variants(model):
         if case.added:
-            growth = Growth(part)
+            growth = GrowingVocabulary(part)
             growth.rows([case.docs[doc_id] for doc_id in sorted(case.added)])
             part = growth.model
         outcome.add(system, values_of(case, part, case.docs))

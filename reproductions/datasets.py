@@ -16,7 +16,7 @@ from scipy import sparse
 from reproductions.folds import FoldTask, QueryRows, first_queries, folds_digest, folds_statistics, in_random_order
 from reproductions.links import Links, LinkTask, PreferenceTask, split_links
 from reproductions.mentions import find_mentions
-from reproductions.plan import Data, Plan, Quick
+from reproductions.plan import Plan, PlanData, Quick
 from reproductions.readers import (
     make_offsets,
     read_kyoto,
@@ -55,7 +55,7 @@ class DataSet:
         return facts
 
 
-def found_data(data: Data, home: Path) -> Data:
+def found_data(data: PlanData, home: Path) -> PlanData:
     """Return the data set, or the first complete replacement."""
     for candidate in (data, *data.instead):
         if not _lacking(candidate, home):
@@ -76,7 +76,7 @@ def with_data_found(plan: Plan, home: Path) -> Plan:
     return replace(plan, datasets={name: found_data(data, home) for name, data in plan.datasets.items()})
 
 
-def load_dataset(data: Data, home: Path, quick: Quick | None = None) -> DataSet:
+def load_dataset(data: PlanData, home: Path, quick: Quick | None = None) -> DataSet:
     """Read and prepare a data set, or what is to be read instead; a missing file is a MissingDataError.
 
     Takes seconds.
@@ -99,11 +99,11 @@ def load_dataset(data: Data, home: Path, quick: Quick | None = None) -> DataSet:
     return DataSet((task,), task.digest(), task.statistics())
 
 
-def _n_test_queries(data: Data) -> int:
+def _n_test_queries(data: PlanData) -> int:
     return _TEST_QUERIES if data.test_queries is None else data.test_queries
 
 
-def _lacking(data: Data, home: Path) -> list[str]:
+def _lacking(data: PlanData, home: Path) -> list[str]:
     """Return the missing files."""
     if data.task == "rows":
         return [] if data.reader == "made-up" or _positions(data, home) else list(data.files)
@@ -130,7 +130,7 @@ def _files(home: Path, names: tuple[str, ...], one_is_enough: bool = False) -> l
 # -- LETOR rows -------------------------------------------------------------------------------------------------------
 
 
-def _read_folds(data: Data, home: Path) -> tuple[FoldTask, ...]:
+def _read_folds(data: PlanData, home: Path) -> tuple[FoldTask, ...]:
     """Read the first existing path; a MissingDataError names all paths."""
     if data.reader == "made-up":
         sizes = data.train_queries, _n_test_queries(data), data.rows_of_query
@@ -152,7 +152,7 @@ def _random_rows(part: LetorData) -> QueryRows:
     return in_random_order(QueryRows(part.X, part.y, part.qid.astype(np.str_)), _SEED)
 
 
-def _positions(data: Data, home: Path) -> list[Path]:
+def _positions(data: PlanData, home: Path) -> list[Path]:
     """Paths of the data set's rows that exist: a file or a folder of folds, or a folder of parses."""
     paths = [home / name for name in data.files]
     if data.reader == "parses":
@@ -163,7 +163,7 @@ def _positions(data: Data, home: Path) -> list[Path]:
 # -- rows with classes ------------------------------------------------------------------------------------------------
 
 
-def _class_task(data: Data, home: Path) -> ClassTask:
+def _class_task(data: PlanData, home: Path) -> ClassTask:
     if data.reader == "20newsgroups":
         return _newsgroups(data, home)
     if data.reader == "mnist":
@@ -181,7 +181,7 @@ def _class_task(data: Data, home: Path) -> ClassTask:
     )
 
 
-def _newsgroups(data: Data, home: Path) -> ClassTask:
+def _newsgroups(data: PlanData, home: Path) -> ClassTask:
     [path, *_] = _files(home, data.files, one_is_enough=True)
     train, test = read_20newsgroups(path.parent if path.is_dir() else path)
     vectorizer = _vectorizer(data, Analyzer(html=False, stop_words=data.stop_words))
@@ -191,11 +191,11 @@ def _newsgroups(data: Data, home: Path) -> ClassTask:
     return ClassTask(X, y, X_test, y_test, vectorizer.words_, data.test_queries)
 
 
-def _vectorizer(data: Data, analyzer: Analyzer) -> Vectorizer:
+def _vectorizer(data: PlanData, analyzer: Analyzer) -> Vectorizer:
     return Vectorizer(analyzer=analyzer, max_features=data.max_features, sublinear_tf=data.sublinear_tf)
 
 
-def _finished(X: Any, data: Data, columns: NDArray[Any] | None = None) -> sparse.csr_array:
+def _finished(X: Any, data: PlanData, columns: NDArray[Any] | None = None) -> sparse.csr_array:
     rows = sparse.csr_array(X if columns is None else X[:, columns]).astype(np.float32)
     return unit_rows(rows) if data.unit_length else rows
 
@@ -216,14 +216,14 @@ _wikispeedia_articles = lru_cache(maxsize=1)(read_wikispeedia)
 _kyoto_articles = lru_cache(maxsize=1)(read_kyoto)
 
 
-def _link_task(data: Data, home: Path, most: int | None) -> LinkTask:
+def _link_task(data: PlanData, home: Path, most: int | None) -> LinkTask:
     [path] = _files(home, data.files)
     if data.reader == "wikispeedia":
         return _wikispeedia(data, path, most)
     return _kyoto(data, path, most)
 
 
-def _wikispeedia(data: Data, path: Path, most: int | None) -> LinkTask:
+def _wikispeedia(data: PlanData, path: Path, most: int | None) -> LinkTask:
     """Articles and hyperlinks."""
     articles = _wikispeedia_articles(path)
     is_year = np.array([bool(_YEAR.fullmatch(name)) for name in articles.ids])
@@ -252,7 +252,7 @@ def _wikispeedia(data: Data, path: Path, most: int | None) -> LinkTask:
     return _split_task(data, Q, D, links, words, query_blocks=blocks, doc_blocks=blocks)
 
 
-def _kyoto(data: Data, path: Path, most: int | None) -> LinkTask:
+def _kyoto(data: PlanData, path: Path, most: int | None) -> LinkTask:
     """Japanese articles, with mentioned and translated English articles."""
     articles = _kyoto_articles(path)
     if data.relevant == "translation":
@@ -288,7 +288,7 @@ def japanese_analyzer() -> Analyzer:
 
 
 def _split_task(
-    data: Data, Q: sparse.csr_array, D: sparse.csr_array, links: Links, words: list[str], **blocks: Any
+    data: PlanData, Q: sparse.csr_array, D: sparse.csr_array, links: Links, words: list[str], **blocks: Any
 ) -> LinkTask:
     split = split_links(links, by=data.split, n_articles=D.shape[0])
     return LinkTask(
@@ -308,7 +308,7 @@ def _split_task(
     )
 
 
-def _order(n: int, data: Data, most: int | None) -> Sequence[int]:
+def _order(n: int, data: PlanData, most: int | None) -> Sequence[int]:
     """Return articles in file order, or in random order for a subset or a split by documents."""
     if most is None and data.split == "links":
         return range(n)

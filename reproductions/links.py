@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from reproductions.plan import Map
+from reproductions.plan import WordSelection
 from reproductions.tasks import (
     TEST_SEED,
     ClassTask,
@@ -188,10 +188,10 @@ class LinkTask:
     # -- words --------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _word_maps(self) -> dict[Map, WordMap]:
+    def _word_maps(self) -> dict[WordSelection, WordMap]:
         return {}
 
-    def word_map(self, spec: Map) -> WordMap:
+    def word_map(self, spec: WordSelection) -> WordMap:
         """Made once for each specification; correlations are counted in all documents, which need no links."""
         if spec not in self._word_maps:
             self._word_maps[spec] = self._correlated(spec) if spec.correlated else self._selected(spec)
@@ -200,7 +200,7 @@ class LinkTask:
     def query_block(self, name: str) -> sparse.csr_array:
         return sparse.csr_array(self.Q[:, self.query_blocks[name]])
 
-    def _selected(self, spec: Map) -> WordMap:
+    def _selected(self, spec: WordSelection) -> WordMap:
         one_vocabulary = self.query_blocks.keys() == self.doc_blocks.keys()
         selectors = []
         for X, blocks in ((self.Q, self.query_blocks), (self.D, self.doc_blocks)):
@@ -214,7 +214,7 @@ class LinkTask:
             selectors.append(sparse.csr_array((ones, (np.arange(columns.size), columns)), shape=shape))
         return WordMap(*selectors)
 
-    def _correlated(self, spec: Map) -> WordMap:
+    def _correlated(self, spec: WordSelection) -> WordMap:
         first = next(iter(self.doc_blocks.values()), slice(None))  # single words come first
         every = np.arange(self.D.shape[1])
         words = CorrelatedWords(n_frequent=spec.n_frequent or 30_000, n_bins=int(spec.correlated or 1))

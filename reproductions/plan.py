@@ -103,7 +103,7 @@ class PaperMeasure:
 
 
 @dataclass(frozen=True)
-class Data:
+class PlanData:
     """Files of a data set, below the data home, and their preprocessing.
 
     Classes and links need all ``files``; 20 Newsgroups needs one. Rows are read from the first existing file; made-up
@@ -117,7 +117,7 @@ class Data:
     files: tuple[str, ...] = ()
     compare: bool = True  # false: not the paper's data, so printed numbers get no verdict
     note: str = ""
-    instead: tuple[Data, ...] = ()
+    instead: tuple[PlanData, ...] = ()
     measures: tuple[MeasureKey, ...] = ()  # those that its grades allow; all when empty
     # words, or columns, of classes and links
     max_features: int | None = None  # the most frequent ones
@@ -167,7 +167,7 @@ class Statistics:
 
 
 @dataclass(frozen=True)
-class Map:
+class WordSelection:
     """Words of a method: a subset, or replacements; the weights are mapped back to all words.
 
     ``correlated = k`` replaces each word by the k most correlated words of the ``n_frequent`` most frequent words.
@@ -251,7 +251,7 @@ class Method:
     # classes and links
     preferences: int = 0
     early_stop: bool = False  # keep the best model on validation queries; of links
-    map: Map | None = None
+    map: WordSelection | None = None
     parallel: bool = False  # learn from texts and their translations: alone, or as a start where there are preferences
     negatives: Literal["random", "hard"] = "random"  # hard: from the top of the current ranking, of links
     second: str | None = None  # block of the queries of a second objective
@@ -412,7 +412,7 @@ class TradeOff:
 class Plan:
     paper: Paper
     measures: dict[str, PaperMeasure]
-    datasets: dict[str, Data]
+    datasets: dict[str, PlanData]
     methods: tuple[Method, ...]
     seeds: int = 1
     test_preferences: int = 0  # of classes and links

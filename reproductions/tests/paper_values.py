@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reproductions.plan import Data, Method, Paper, PaperMeasure, Plan
+from reproductions.plan import Method, Paper, PaperMeasure, Plan, PlanData
 from reproductions.results import PaperResults
 
 AP = PaperMeasure("MAP", higher_is_better=True, tolerance=0.02, spread="standard error")
@@ -17,7 +17,7 @@ def made_plan(models: Sequence[str], **shown: Any) -> Plan:
     return Plan(
         Paper("made", "A made-up paper", "A. Nobody", "Nowhere 2000"),
         measures=measures,
-        datasets=shown.pop("datasets", {"rows": Data("Rows", "letor-folds", ("rows",))}),
+        datasets=shown.pop("datasets", {"rows": PlanData("Rows", "letor-folds", ("rows",))}),
         methods=tuple(Method(model, model.title(), "FTRLRanker") for model in models),
         **shown,
     )

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from reproductions.datasets import load_dataset
 from reproductions.links import LinkTask
-from reproductions.plan import Data, Method
+from reproductions.plan import Method, PlanData
 from reproductions.tasks import measure_size
 from reproductions.term_jobs import CurveJob, curve_steps, learn
 from tercet.errors import DivergedError
@@ -20,7 +20,7 @@ RATES = (1e-6, 1e-4, 0.01, 0.3)
 
 @pytest.fixture(scope="module")
 def task(linked_home) -> LinkTask:
-    [task] = load_dataset(Data("W", "wikispeedia", ("wikispeedia",)), linked_home).tasks
+    [task] = load_dataset(PlanData("W", "wikispeedia", ("wikispeedia",)), linked_home).tasks
     assert isinstance(task, LinkTask)
     return task
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from reproductions.datasets import found_data, load_dataset, with_data_found
-from reproductions.plan import Data
+from reproductions.plan import PlanData
 from reproductions.plan_reading import find_plan
 from reproductions.tasks import ClassTask, WeightedMatch
 from tercet.errors import FormatError, MissingDataError
@@ -19,8 +19,8 @@ from tercet.measure import average_precision_of_classes
 from tercet.weights import Identity, Weights
 
 PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress}
-SMALL = Data("Rows", "svmlight", ("rows/small_train.svm", "rows/small_test.svm"), compare=False, note="Others.")
-ROWS = Data(
+SMALL = PlanData("Rows", "svmlight", ("rows/small_train.svm", "rows/small_test.svm"), compare=False, note="Others.")
+ROWS = PlanData(
     "Rows",
     "svmlight",
     ("rows/all_train.multiclass", "rows/all_test.multiclass"),
@@ -54,7 +54,7 @@ def home(tmp_path) -> Path:
     return tmp_path
 
 
-def load_task(data: Data, home: Path) -> ClassTask:
+def load_task(data: PlanData, home: Path) -> ClassTask:
     [task] = load_dataset(data, home).tasks
     assert isinstance(task, ClassTask)
     return task

@@ -10,13 +10,13 @@ from reproductions.figures import PRINTED, log_ticks, make_drawings
 from reproductions.plan import (
     Curves,
     Cutoffs,
-    Data,
     Method,
     Model,
     Paper,
     PaperMeasure,
     PaperTable,
     Plan,
+    PlanData,
     Row,
 )
 from reproductions.results import PaperResults
@@ -62,7 +62,7 @@ def cutoffs() -> Cutoffs:
 
 
 def test_other_data_get_no_printed_points():
-    data = {"rows": Data("Rows", "letor-folds", ("rows",), compare=False)}
+    data = {"rows": PlanData("Rows", "letor-folds", ("rows",), compare=False)}
     plan = made_plan("ab", measures=MEASURES, tables=(TABLE,), cutoffs=(cutoffs(),), datasets=data)
     [drawing] = make_drawings(made_results(plan, VALUES))
     assert not any(row.get("printed") for row in drawing.rows)
@@ -84,7 +84,7 @@ def curve_results() -> PaperResults:
             "memory": PaperMeasure("Memory", False, 0.1),
             "density": PaperMeasure("Density", False, 0.1),
         },
-        datasets={"news": Data("News", "20newsgroups", ("news",))},
+        datasets={"news": PlanData("News", "20newsgroups", ("news",))},
         methods=(
             Method("dense", "Dense", "DenseRanker", preferences=1000),
             Method("fit", "Fit", "SparseRanker", preferences=1000, models=models),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reproductions.datasets import load_dataset
 from reproductions.links import LinkTask, split_links
-from reproductions.plan import Data, Map, Method
+from reproductions.plan import Method, PlanData, WordSelection
 from reproductions.tasks import WeightedMatch
 from reproductions.term_jobs import learn
 from support.linked_corpus import N
@@ -18,11 +18,11 @@ from support.random_data import random_texts
 from tercet.weights import Identity, Weights
 
 
-def wiki(**settings) -> Data:
-    return Data("W", "wikispeedia", ("wikispeedia",), **settings)
+def wiki(**settings) -> PlanData:
+    return PlanData("W", "wikispeedia", ("wikispeedia",), **settings)
 
 
-def load_task(data: Data, linked_home: Path) -> LinkTask:
+def load_task(data: PlanData, linked_home: Path) -> LinkTask:
     [task] = load_dataset(data, linked_home).tasks
     assert isinstance(task, LinkTask)
     return task
@@ -136,7 +136,7 @@ def test_documents_can_be_cut(linked_home):
 
 def test_a_fit_on_some_words_scores_as_if_there_were_no_others(linked_home):
     task = load_task(wiki(), linked_home)
-    method = Method("x", "x", "LowRankRanker", preferences=200, map=Map(n_frequent=20))
+    method = Method("x", "x", "LowRankRanker", preferences=200, map=WordSelection(n_frequent=20))
     fitted = learn(method, task, {"n_components": 3}, 0)
     frequency = np.bincount(task.D.indices, minlength=task.D.shape[1])
     kept = np.sort(np.argsort(-frequency, kind="stable")[:20])
@@ -147,13 +147,13 @@ def test_a_fit_on_some_words_scores_as_if_there_were_no_others(linked_home):
 
 def test_correlated_words_replace_the_rare_ones(linked_home):
     task = load_task(wiki(), linked_home)
-    word_map = task.word_map(Map(n_frequent=15, correlated=2, rare_only=True))
+    word_map = task.word_map(WordSelection(n_frequent=15, correlated=2, rare_only=True))
     frequency = np.bincount(task.D.indices, minlength=task.D.shape[1])
     kept = np.argsort(-frequency, kind="stable")[:15]
     assert word_map.A.shape == (15, task.D.shape[1])
     assert word_map.A[:, kept].nnz == 0
     assert word_map.A.nnz > 0
-    assert task.word_map(Map(n_frequent=15, correlated=2, rare_only=True)) is word_map
+    assert task.word_map(WordSelection(n_frequent=15, correlated=2, rare_only=True)) is word_map
 
 
 def test_two_word_terms_are_a_block_beside_the_words(linked_home):
@@ -161,24 +161,24 @@ def test_two_word_terms_are_a_block_beside_the_words(linked_home):
     words, pairs = task.doc_blocks["words"], task.doc_blocks["pairs"]
     assert all(" " not in word for word in task.words[words])
     assert all(" " in word for word in task.words[pairs])
-    word_map = task.word_map(Map(block="pairs", n_frequent=15, correlated=2))
+    word_map = task.word_map(WordSelection(block="pairs", n_frequent=15, correlated=2))
     assert word_map.A[:, words].nnz == 0
-    selected = task.word_map(Map(block="words"))
+    selected = task.word_map(WordSelection(block="words"))
     np.testing.assert_array_equal((task.D @ selected.B.T).toarray(), task.D[:, words].toarray())
 
 
 def test_two_languages(linked_home):
-    task = load_task(Data("K", "kyoto", ("kyoto-ja-en",)), linked_home)
+    task = load_task(PlanData("K", "kyoto", ("kyoto-ja-en",)), linked_home)
     assert task.hides_itself
     ja, en = task.query_blocks["ja"], task.query_blocks["en"]
     assert (en.stop - en.start) == task.D.shape[1]
     np.testing.assert_array_equal(task.query_block("en").toarray(), task.D.toarray())
-    english = task.word_map(Map(block="en"))
+    english = task.word_map(WordSelection(block="en"))
     scores = english.lift(Weights([Identity(n_terms=task.D.shape[1])])).score(task.Q, task.D)
     np.testing.assert_allclose(scores, (task.D @ task.D.T).toarray(), atol=1e-6)
     asked = {int(name) for name in (*task.held_out.qids, *task.validation.qids)}
     assert set(task.parallel().tolist()) == set(range(N)) - asked
-    translations = load_task(Data("K", "kyoto", ("kyoto-ja-en",), relevant="translation"), linked_home)
+    translations = load_task(PlanData("K", "kyoto", ("kyoto-ja-en",), relevant="translation"), linked_home)
     every = np.concatenate([translations.train_links, translations.validation_links, translations.test_links])
     assert (every[:, 0] == every[:, 1]).all()
     assert len(every) == N
@@ -189,8 +189,8 @@ def test_two_languages(linked_home):
 
 
 def test_a_plan_starts_from_mates_and_draws_hard_negatives(linked_home):
-    task = load_task(Data("K", "kyoto", ("kyoto-ja-en",), relevant="translation"), linked_home)
-    block = Map(block="ja")
+    task = load_task(PlanData("K", "kyoto", ("kyoto-ja-en",), relevant="translation"), linked_home)
+    block = WordSelection(block="ja")
     lsi = learn(Method("lsi", "LSI", "LSIRanker", parallel=True, map=block), task, {"n_components": 4}, 0)
     method = Method(
         "x", "x", "LowRankRanker", preferences=20_000, parallel=True, negatives="hard", early_stop=True, map=block
@@ -207,8 +207,10 @@ def test_a_plan_starts_from_mates_and_draws_hard_negatives(linked_home):
 
 
 def test_a_plan_learns_three_tasks_at_once(linked_home):
-    task = load_task(Data("K", "kyoto", ("kyoto-ja-en",)), linked_home)
-    method = Method("x", "x", "MultiTaskRanker", preferences=500, second="en", third=True, map=Map(block="ja"))
+    task = load_task(PlanData("K", "kyoto", ("kyoto-ja-en",)), linked_home)
+    method = Method(
+        "x", "x", "MultiTaskRanker", preferences=500, second="en", third=True, map=WordSelection(block="ja")
+    )
     fitted = learn(method, task, {"n_components": 3}, 0)
     assert fitted.ranker.n_steps_ == 1500
     words = task.query_blocks["ja"]

@@ -12,7 +12,7 @@ import pytest
 from paper_values import made_plan, made_results
 
 from reproductions.pages import make_index, make_overview, write_results
-from reproductions.plan import Claim, Cutoffs, Data, PaperMeasure, PaperTable, Row
+from reproductions.plan import Claim, Cutoffs, PaperMeasure, PaperTable, PlanData, Row
 from reproductions.plan_reading import find_plan, known_papers
 from reproductions.tables import make_tables
 
@@ -20,9 +20,9 @@ RNG = np.random.default_rng(1)
 B = RNG.uniform(0.3, 0.7, 30)
 VALUES = {"a": {"map": B + 0.2}, "b": {"map": B}, "c": {"map": B - 0.001 * RNG.normal(size=30)}}
 DATA = {
-    "rows": Data("Rows", "letor-folds", ("rows",)),
-    "gone": Data("Gone", "letor-folds", ("gone",)),
-    "other": Data("Other", "letor-folds", ("other",), compare=False),
+    "rows": PlanData("Rows", "letor-folds", ("rows",)),
+    "gone": PlanData("Gone", "letor-folds", ("gone",)),
+    "other": PlanData("Other", "letor-folds", ("other",), compare=False),
 }
 MEAN = float(B.mean())
 ROWS = (

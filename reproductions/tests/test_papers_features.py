@@ -14,7 +14,7 @@ from scored_rows import write_folds
 import reproductions.row_jobs
 from reproductions.datasets import load_dataset
 from reproductions.folds import FoldTask, QueryRows, in_random_order, measure_by_query
-from reproductions.plan import Data, Method
+from reproductions.plan import Method, PlanData
 from reproductions.plan_reading import read_plan
 from reproductions.row_jobs import try_grid
 from tercet.data import read_letor_folds
@@ -201,7 +201,7 @@ def test_the_order_of_a_file_ranks_nothing():
 
 
 def test_test_parts_choose_nothing(home):
-    split = load_dataset(Data("Here", "letor-folds", ("here",)), home).tasks[0]
+    split = load_dataset(PlanData("Here", "letor-folds", ("here",)), home).tasks[0]
     method = Method("m", "M", "FTRLRanker", choose={"l1": (64.0, 4.0)}, choose_on="cross-validation", cv_folds=2)
     rng = np.random.default_rng(1)
     other = FoldTask(split.name, split.train, split.validation, letor(rng, range(50, 53)))
@@ -214,7 +214,7 @@ def test_test_parts_choose_nothing(home):
 
 @pytest.mark.parametrize("how", ["validation", "cross-validation"])
 def test_passes_of_one_run_are_those_of_runs_of_their_own(home, how):
-    split = load_dataset(Data("Here", "letor-folds", ("here",)), home).tasks[0]
+    split = load_dataset(PlanData("Here", "letor-folds", ("here",)), home).tasks[0]
     grid = {"batch_size": ("none", 3), "l1": (4.0, 0.5), "epochs": (1, 3)}
     method = Method("m", "M", "FTRLRanker", choose=grid, choose_on=how, cv_folds=2)
     trials = try_grid(method, split, N10, 0, {"rate": 0.5}).trials

@@ -16,7 +16,7 @@ from scored_rows import write_folds, write_parses
 
 from reproductions.datasets import load_dataset
 from reproductions.folds import FoldTask, QueryRows, drawn_rows, measure_by_query
-from reproductions.plan import Data, Method
+from reproductions.plan import Method, PlanData
 from reproductions.plan_reading import read_plan
 from reproductions.row_jobs import peak_bytes, prepared, try_grid
 from tercet.data import query_folds
@@ -57,7 +57,7 @@ def test_everything_is_written(whole):
 
 
 def test_our_numbers_are_those_of_a_ranker_that_is_chosen_and_fitted_by_hand(whole, home):
-    fold = load_dataset(Data("Here", "letor-folds", ("here",)), home).tasks[1]
+    fold = load_dataset(PlanData("Here", "letor-folds", ("here",)), home).tasks[1]
     rows = drawn_rows(fold.train, 3, 1)
     best = (np.inf, {})
     for gamma in (0.1, 1.0):

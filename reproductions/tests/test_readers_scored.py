@@ -9,7 +9,7 @@ from scored_rows import write_parses
 
 from reproductions.datasets import load_dataset
 from reproductions.folds import QueryRows
-from reproductions.plan import Data, Quick
+from reproductions.plan import PlanData, Quick
 from reproductions.readers import make_offsets, read_parses
 from tercet.errors import FormatError, InputError, MissingDataError
 
@@ -72,13 +72,13 @@ def test_made_up_queries_have_the_offsets_that_were_planted():
 
 
 def test_made_up_rows_are_a_task(tmp_path):
-    data = Data("M", "made-up", n_features=3, train_queries=4, test_queries=2, rows_of_query=5)
+    data = PlanData("M", "made-up", n_features=3, train_queries=4, test_queries=2, rows_of_query=5)
     [fold] = load_dataset(data, tmp_path).tasks
     assert (len(fold.train), len(fold.test), fold.validation, fold.test.n_features) == (20, 10, None, 3)
     [few] = load_dataset(data, tmp_path, Quick(queries=1)).tasks
     assert (few.train.n_queries, few.test.n_queries, len(few.train)) == (1, 1, 5)
     with pytest.raises(MissingDataError, match="elsewhere: not there"):
-        load_dataset(Data("P", "parses", ("elsewhere",)), tmp_path)
+        load_dataset(PlanData("P", "parses", ("elsewhere",)), tmp_path)
 
 
 def test_rows_that_do_not_fit_together_are_refused():

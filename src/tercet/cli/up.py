@@ -60,7 +60,7 @@ def up(
     from new clicks, and interleaves the new and the old model until clicks decide.
     """
     project = project_of(context)
-    place = Place(Path(project.output if output is None else output))
+    place = Folders(Path(project.output if output is None else output))
     if not learn_only:
         project = _settle(project, documents, clicks, place, asks=not yes)
     remember_project(context, project)
@@ -89,7 +89,7 @@ def up(
 
 
 @dataclass(frozen=True)
-class Place:
+class Folders:
     """Folders of one search: index, model and impressions."""
 
     folder: Path
@@ -115,7 +115,7 @@ class Place:
 # -- columns ----------------------------------------------------------------------------------------------------------
 
 
-def _settle(project: Project, documents: Path | None, clicks: Sequence[Path], place: Place, *, asks: bool) -> Project:
+def _settle(project: Project, documents: Path | None, clicks: Sequence[Path], place: Folders, *, asks: bool) -> Project:
     """Decide on files and columns: options, else tercet.toml, else a guess; write tercet.toml."""
     typed = table_settings()
     file = documents or (Path(project.documents) if project.documents else None)
@@ -207,7 +207,7 @@ def _show(guesses: Mapping[Path, RoleGuess], cells: Mapping[Path, Mapping[str, S
 # -- model and index --------------------------------------------------------------------------------------------------
 
 
-def _begin(project: Project, place: Place) -> None:
+def _begin(project: Project, place: Folders) -> None:
     """Index the documents with BM25 and past queries; validation comes later."""
     began = time.perf_counter()
     docs = read_documents(Path(project.documents))
@@ -246,7 +246,7 @@ def _title(hit: Any) -> str:
     return f"{title[:_EXAMPLE_CHARACTERS]} ({hit.doc_id})"
 
 
-def _update(project: Project, place: Place) -> None:
+def _update(project: Project, place: Folders) -> None:
     """Update the index from the file of documents."""
     docs, index = read_documents(Path(project.documents)), Index.open(place.index)
     gone = [doc_id for doc_id in index if doc_id not in docs]
@@ -257,7 +257,7 @@ def _update(project: Project, place: Place) -> None:
     echo(f"{place.index}: {before:,} documents before, {len(index):,} now, {len(gone):,} removed")
 
 
-def _learn(project: Project, place: Place) -> None:
+def _learn(project: Project, place: Folders) -> None:
     """Learn a model over the words of the index.
 
     The first accepted model is promoted at once. Later models, and memory alone after a rejection, are interleaved.
@@ -286,7 +286,7 @@ def _learn(project: Project, place: Place) -> None:
         echo(f"{place.model}: {what}: interleaved with the served model until clicks decide")
 
 
-def _log(project: Project, place: Place) -> ClickLog | None:
+def _log(project: Project, place: Folders) -> ClickLog | None:
     """Return the clicks of all files and of the page; None if no list shows a preference."""
     paths = [*map(Path, project.clicks), *([place.impressions] if place.has_impressions else [])]
     logs = [read_clicks((path,)) for path in paths]
@@ -299,7 +299,7 @@ def _with_columns(model: TextModel, project: Project) -> TextModel:
     return replace(model, id_column=project.id or "", text_columns=project.text)
 
 
-def _serve(context: click.Context, project: Project, place: Place) -> None:
+def _serve(context: click.Context, project: Project, place: Folders) -> None:
     from tercet.cli.serve import serve
 
     options: dict[str, Any] = {"index": place.index, "log_impressions": place.impressions}

@@ -19,7 +19,7 @@ _HEADERS: Final = (
 )
 
 
-class Member(NamedTuple):
+class ArchiveMember(NamedTuple):
     """Header of a member of an archive."""
 
     name: str
@@ -59,7 +59,7 @@ def _told(path: FilePath) -> Iterator[None]:
         raise FormatError(path, None, f"the tar archive is broken ({error}); fetch it again") from error
 
 
-def archive_members(path: FilePath) -> Generator[tuple[Member, Content | None], None, None]:
+def archive_members(path: FilePath) -> Generator[tuple[ArchiveMember, Content | None], None, None]:
     """Yield the members of a tar archive, packed or not, each with its content; None for links, folders and devices.
 
     Read the content before asking for the next member. A member with an absolute name, or with a name that climbs out
@@ -78,6 +78,6 @@ def archive_members(path: FilePath) -> Generator[tuple[Member, Content | None], 
             if header.issparse():
                 raise FormatError(path, None, f"{name!r} is stored with holes, which is not read")
             content = Content(archive.extractfile(header), path) if header.isfile() else None
-            yield Member(name, header.size, header.isdir()), content
+            yield ArchiveMember(name, header.size, header.isdir()), content
         while stream.read(1 << 20):  # the gzip checksum is only compared at the very end
             pass

@@ -14,7 +14,7 @@ from tercet.data.frames import as_table
 from tercet.data.lines import id_problem, surrogate_problem
 from tercet.errors import InputError
 from tercet.fitting.text_model import ORDINARY_BM25, TextModel
-from tercet.search.growth import Growth
+from tercet.search.growth import GrowingVocabulary
 from tercet.search.segment import Segment
 from tercet.search.stored_fields import packed_record, unpacked_record
 from tercet.search.view import LiveSegment
@@ -30,17 +30,17 @@ _TEXTS_AT_ONCE = 8192
 _TIER = 8  # segments of documents up to one power of this are joined when they hold that many together
 
 
-def with_words(docs: Docs, model: TextModel | None, analyzer: Analyzer | None) -> tuple[Docs, Growth]:
+def with_words(docs: Docs, model: TextModel | None, analyzer: Analyzer | None) -> tuple[Docs, GrowingVocabulary]:
     """Documents and what tokenizes them: the model that is given, or BM25 of the documents, whose words are counted."""
     if model is not None:
         if analyzer is not None:
             raise InputError("the model has an analyzer of its own; give a model or an analyzer")
         check_model(model, TextModel)
-        return docs, Growth(model)
+        return docs, GrowingVocabulary(model)
     docs = list(docs) if isinstance(docs, Iterator) else in_columns(docs)
     words = Vectorizer(analyzer=analyzer or usual_analyzer(_texts(listed_one_by_one(docs))), **ORDINARY_BM25)
     counts = words.fit_counts(_texts(listed_one_by_one(docs)))
-    return docs, Growth(TextModel.of_words(words), counts)
+    return docs, GrowingVocabulary(TextModel.of_words(words), counts)
 
 
 def _texts(entries: Iterator[Any]) -> Iterator[str]:
@@ -82,7 +82,7 @@ def check_model(model: Any, allowed: Any) -> None:
 
 
 def segments_of_texts(
-    docs: Docs, growth: Growth, segment_docs: int, keep_texts: bool, progress: Progress | None
+    docs: Docs, growth: GrowingVocabulary, segment_docs: int, keep_texts: bool, progress: Progress | None
 ) -> Iterator[Segment]:
     """Segments of at most so many documents; texts of one of them are in memory at a time."""
     docs = in_columns(docs)
@@ -115,7 +115,7 @@ def segments_of_texts(
 
 
 def _rows(
-    growth: Growth, docs: Docs, ids: Sequence[str], texts: Sequence[str], stored_fields: Sequence[str]
+    growth: GrowingVocabulary, docs: Docs, ids: Sequence[str], texts: Sequence[str], stored_fields: Sequence[str]
 ) -> sparse.csr_array:
     """The rows of some documents, with the columns that the model scores."""
     if not isinstance(growth.vectorizer, FieldedVectorizer):

@@ -1,4 +1,4 @@
-"""Growth of an index's vocabulary by the words of new documents.
+"""GrowingVocabulary of an index's vocabulary by the words of new documents.
 
 New words have columns behind the model's columns. Older segments have no entries in new columns, and older models give
 a new word the weight of a word on itself. So neither documents nor models are rebuilt.
@@ -20,7 +20,7 @@ from tercet.text.vectorizer import AddedWords, Vectorizer
 from tercet.weights import Weights
 
 
-class Growth:
+class GrowingVocabulary:
     """Tokenizes documents for an index and gives new words a column.
 
     Models with fields, word maps, two vocabularies or limits on words do not grow.

@@ -29,7 +29,7 @@ from tercet.search.documents import (
     with_words,
 )
 from tercet.search.folder import Committed, Folder, vectorizer_fingerprint
-from tercet.search.growth import Growth, added_words, can_grow, fitted_to, scorer_of
+from tercet.search.growth import GrowingVocabulary, added_words, can_grow, fitted_to, scorer_of
 from tercet.search.memory_search import MemorySearch
 from tercet.search.promotions import (
     KEPT_MODELS,
@@ -265,7 +265,7 @@ class Index(BaseIndex):
         given, model, _ = self._state
         if not isinstance(model, TextModel) or not can_grow(model):
             return self
-        growth = Growth(model)
+        growth = GrowingVocabulary(model)
         growth.rows(texts)
         if growth.model is model:
             return self
@@ -513,7 +513,7 @@ class Index(BaseIndex):
         return entry
 
     def _segments(self, docs: Docs, progress: Progress | None, writer: Writer) -> Iterator[Segment]:
-        committed, growth = self._committed, Growth(self._text_model())
+        committed, growth = self._committed, GrowingVocabulary(self._text_model())
         segments = segments_of_texts(docs, growth, committed.segment_docs, committed.keeps_texts, progress)
         return writer.with_words(segments, growth)
 

@@ -12,7 +12,7 @@ from tercet.errors import BundleError, InputError, TercetError
 from tercet.fitting.text_model import TextModel
 from tercet.search.documents import clashes
 from tercet.search.folder import Committed, Folder, Listed
-from tercet.search.growth import Growth, scorer_of
+from tercet.search.growth import GrowingVocabulary, scorer_of
 from tercet.search.scorer import Scorer
 from tercet.search.segment import MOST_SEGMENTS, Segment
 from tercet.search.view import Factors, LiveSegment, View
@@ -30,7 +30,7 @@ class Writer:
         self.next_segment = committed.next_segment
         self.model: TextModel | None = None  # the one that has taken in new words
 
-    def with_words(self, segments: Iterable[Segment], growth: Growth) -> Iterator[Segment]:
+    def with_words(self, segments: Iterable[Segment], growth: GrowingVocabulary) -> Iterator[Segment]:
         """Yield segments to write, after adding the words of their documents to the vocabulary."""
         for segment in segments:
             words = growth.vectorizer.added

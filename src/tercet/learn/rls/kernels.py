@@ -50,7 +50,7 @@ class Kernel:
 
     def between(self, A: Any, B: Any) -> Matrix:
         """The kernel of all rows of A with all rows of B, a new array (n_a, n_b)."""
-        return Against(self, B)(A)
+        return FixedColumns(self, B)(A)
 
     def finish(self, products: Matrix) -> Matrix:
         """Compute the kernel from inner products or distances, in place."""
@@ -78,7 +78,7 @@ class Kernel:
         return self.finish(squared_norms(X)[:, None])[:, 0]
 
 
-class Against:
+class FixedColumns:
     """A kernel with its second argument fixed, and made ready once."""
 
     def __init__(self, kernel: Kernel, B: Any) -> None:
@@ -184,7 +184,7 @@ class KernelColumns(Columns):
 
     def __init__(self, kernel: Kernel, X: Any, vectors: Any) -> None:
         self.kernel, self._X, self._vectors = kernel, X, vectors
-        self._against = Against(kernel, vectors)
+        self._against = FixedColumns(kernel, vectors)
         self.n_columns = vectors.shape[0]
 
     def block(self, rows: Rows) -> Matrix:
