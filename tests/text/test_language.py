@@ -47,6 +47,15 @@ def test_too_few_function_words_are_taken_for_english(texts):
     assert usual_analyzer(texts) == tc.Analyzer(stemmer="english")
 
 
+def test_texts_without_function_words_are_taken_for_english():
+    """Texts whose stop words were removed have some words that are function words elsewhere."""
+    texts = [
+        "vitamin deficiency patients intake fatty acid omega trial randomized cohort da la en di placebo dose"
+    ] * 40
+    texts += ["protein diet breast cancer risk women plant food serum cholesterol levels weight obesity children"] * 160
+    assert usual_analyzer(texts) == tc.Analyzer(stemmer="english")
+
+
 def test_a_few_foreign_documents_do_not_change_the_language():
     texts = [SENTENCES["english"]] * 40 + [SENTENCES["german"]] * 20 + ["打印机没有连接到网络"] * 5
     assert guess_language(texts) == "english"

@@ -13,6 +13,7 @@ from tercet.text.analyzer import Analyzer
 N_TEXTS: Final = 300  # that are looked at
 _LETTERS_OF_TEXT: Final = 1000
 _FEWEST_WORDS: Final = 20  # function words of a language that is not English
+_LEAST_SHARE: Final = 0.05  # of all words; a quarter in running text
 _AHEAD: Final = 1.5  # times the function words of English
 _WITHOUT_BLANKS_FROM: Final = 0.3  # share of the letters
 
@@ -77,7 +78,7 @@ def guess_language(texts: Iterable[str]) -> str | None:
     ('english', None)
     """
     seen: Counter[str] = Counter()
-    n_letters = n_without_blanks = 0
+    n_words = n_letters = n_without_blanks = 0
     alphabets: Counter[str] = Counter()
     for text in islice(texts, N_TEXTS):
         sample = text[:_LETTERS_OF_TEXT] if isinstance(text, str) else ""  # the vectorizer names what is not a text
@@ -85,12 +86,14 @@ def guess_language(texts: Iterable[str]) -> str | None:
         n_without_blanks += len(_WITHOUT_BLANKS.findall(sample))
         if not sample.isascii():
             alphabets.update({name: len(letters.findall(sample)) for name, letters in _ALPHABETS.items()})
-        for word in _WORD.findall(sample.lower()):
+        words = _WORD.findall(sample.lower())
+        n_words += len(words)
+        for word in words:
             seen.update(_LANGUAGES_OF.get(word, ()))
     if n_without_blanks > _WITHOUT_BLANKS_FROM * n_letters:
         return None
     alphabet, letters = max(alphabets.items(), key=lambda item: item[1], default=("", 0))
     if 2 * letters > n_letters:
         return alphabet
-    language, words = max(seen.items(), key=lambda item: item[1], default=("english", 0))
-    return language if words >= max(_FEWEST_WORDS, _AHEAD * seen["english"]) else "english"
+    language, count = max(seen.items(), key=lambda item: item[1], default=("english", 0))
+    return language if count >= max(_FEWEST_WORDS, _LEAST_SHARE * n_words, _AHEAD * seen["english"]) else "english"
