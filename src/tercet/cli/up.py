@@ -25,6 +25,7 @@ from tercet.data.roles import TABLE_ROLES, Role, RoleGuess
 from tercet.errors import InputError
 from tercet.fitting import TextModel
 from tercet.fitting import fit as fit_texts
+from tercet.fitting.outcome import next_step
 from tercet.fitting.text_model import past_name
 from tercet.report.page import PAGE_NAME, write_report_page
 from tercet.search import Index
@@ -271,6 +272,7 @@ def _learn(project: Project, place: Folders) -> None:
     model = fit_texts(docs, clicks=log, options={**options, "verbose": True})
     report = model.report
     assert report is not None
+    report = replace(report, decision=report.decision.removesuffix(next_step(model)).rstrip())  # `up` takes the step
     echo(str(report))
     is_first = not index.promotions
     if is_first:
