@@ -21,7 +21,6 @@ from tercet.cli.inputs import (
     read_judgements,
     read_query_texts,
     tell_unknown,
-    with_own_vectors,
 )
 from tercet.cli.interleaved import show_duels
 from tercet.cli.options import (
@@ -32,7 +31,6 @@ from tercet.cli.options import (
     judged_options,
     measures_option,
     models_option,
-    own_vectors_option,
     together,
 )
 from tercet.cli.terminal import echo, open_console
@@ -74,7 +72,6 @@ significance_options = together(
 @click.option("--run", "runs", type=FILE, multiple=True, help="TREC run; may be repeated.")
 @judged_options
 @click.option("--split", default="test", show_default=True, help="Split of DATA with the judgements.")
-@own_vectors_option
 @measures_option
 @click.option("-k", "depth", default=1000, show_default=True, type=click.IntRange(min=1), help="Documents to rank.")
 @significance_options
@@ -143,7 +140,6 @@ def _open_systems(
     runs: tuple[Path, ...],
     split: str,
     depth: int,
-    vectors: tuple[Path, Path] | None,
 ) -> Systems:
     for path in (*models, *runs):
         if (*models, *runs).count(path) > 1:
@@ -161,12 +157,10 @@ def _open_systems(
         part = ONLY_SPLIT if qrels is not None else split
         query_texts = judged.queries_of(part)
         systems = Systems(judged.split(part), query_texts, {})
-        doc_vectors, query_vectors = vectors or (None, None)
         for path in models:
             model = open_model(path)
             tell_unknown(model, query_texts, path if len(models) > 1 else None)
-            docs = with_own_vectors(model, judged.docs, doc_vectors)
-            systems.runs[str(path)] = model.rank(query_texts, docs, depth, query_vectors if model.n_dims else None)
+            systems.runs[str(path)] = model.rank(query_texts, judged.docs, depth)
     for path in runs:
         systems.runs[str(path)] = read_run(path)
     return systems

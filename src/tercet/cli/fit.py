@@ -35,7 +35,6 @@ from tercet.cli.options import (
     learning_on,
     naming_table_options,
     output_options,
-    own_vectors_option,
     seed_option,
 )
 from tercet.cli.rankers import TERM_PAIR_RANKER
@@ -59,7 +58,7 @@ VALIDATION_NAMES = ("validation", "dev", "valid", "vali")
 SECTIONS = {
     "Data": (
         *("clicks", "evidence", "qrels", "preferences", "links", "parallel", "queries", "test"),
-        *("id_column", "text_columns", "column", "fields", "features", "vectors", "encoding", "skip_bad"),
+        *("id_column", "text_columns", "column", "fields", "features", "encoding", "skip_bad"),
     ),
     "Method": ("rankers", "measure", "new_documents", "language", "vocabulary"),
     "Time and machine": ("budget", "steps", "device", "seed"),
@@ -96,7 +95,6 @@ SECTIONS = {
     metavar="[KIND:]COLUMN",
     help="Number column: price, log:sold; KIND: log, inverse, rank, date.",
 )
-@own_vectors_option
 @click.option(
     "--ranker",
     "rankers",
@@ -166,7 +164,6 @@ def _fit_texts(
     test: str | None,
     fields: tuple[str, ...],
     features: tuple[str, ...],
-    vectors: tuple[Path, Path] | None,
     rankers: tuple[NameWithParameters, ...],
     measure: str | None,
     language: str | None,
@@ -190,7 +187,6 @@ def _fit_texts(
         "--test": test,
         "--field": fields,
         "--feature": features,
-        "--vectors": vectors,
         "--preferences": preferences,
         "--clicks": clicks,
         "--evidence": evidence,
@@ -215,9 +211,8 @@ def _fit_texts(
         _refuse({**given, "--judgements": texts.qrels}, "with --links documents are queries, and a tenth is held out")
         linked = _read_links(links, texts)
         return fit_linked(texts.docs, linked, measure=measure or "AP", new_documents=new_documents, **settings)
-    doc_vectors, query_vectors = vectors or (None, None)
     options |= {"fields": _field_weights(fields), "features": features}
-    settings |= {"doc_vectors": doc_vectors, "query_vectors": query_vectors, "new_documents": new_documents}
+    settings |= {"new_documents": new_documents}
     if preferences or clicks or evidence:
         if clicks and evidence:
             raise InputError("--evidence is made of a click log; leave out --clicks, or --evidence")

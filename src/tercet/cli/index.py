@@ -17,7 +17,6 @@ from tercet.cli.options import (
     FOLDER,
     NEW,
     check_output,
-    doc_vectors_option,
     language_option,
     refuse_given,
     remember_columns,
@@ -38,7 +37,7 @@ from tercet.store import MANIFEST_NAME
 from tercet.store.kinds import INDEX
 from tercet.text import Analyzer
 
-NEW_INDEX = ("doc_vectors", "language", "no_texts", "backend", "url", "collection")
+NEW_INDEX = ("language", "no_texts", "backend", "url", "collection")
 CHANGES = ("undo", "update", "remove", "remove_listed", "merge")
 
 
@@ -56,7 +55,6 @@ CHANGES = ("undo", "update", "remove", "remove_listed", "merge")
 @replace_option
 @click.option("--model", type=FOLDER, help="Text model to search by; promotes it in an index.  [default: BM25]")
 @click.option("--parts", metavar="PARTS", help="Learned parts of --model: words,memory.  [default: as fit chose]")
-@doc_vectors_option
 @language_option
 @click.option("--no-texts", is_flag=True, help="Store no texts; hits show ids only.")
 @click.option("--backend", type=click.Choice(list(BACKENDS)), help="Engine for the documents, at --url.")
@@ -75,7 +73,6 @@ def index(
     output: Path | None,
     model: Path | None,
     parts: str | None,
-    doc_vectors: Path | None,
     **options: Any,
 ) -> None:
     """Index the documents of DATA with -o, or describe or change an INDEX.
@@ -93,9 +90,9 @@ def index(
     new, changes = ({name: options[name] for name in names if name in options} for names in (NEW_INDEX, CHANGES))
     if output is not None:
         refuse_given(context, CHANGES, f"is for an existing index; leave out -o: tercet index {output} …")
-        _build(context, source, output, text_model, doc_vectors, **new)
+        _build(context, source, output, text_model, **new)
         return
-    refuse_given(context, ("replace", *NEW_INDEX[1:]), f"is for a new index of {source}; add -o INDEX")
+    refuse_given(context, ("replace", *NEW_INDEX), f"is for a new index of {source}; add -o INDEX")
     if not (source / MANIFEST_NAME).is_file():
         raise click.UsageError(f"{source} is no index; to index its documents, add -o INDEX")
     if text_model is not None and changes["undo"]:
@@ -105,7 +102,7 @@ def index(
         _promote(source, opened, text_model)
     documents = {name: value for name, value in changes.items() if name != "undo"}
     if any(documents.values()):
-        _change(source, opened, doc_vectors, **documents)
+        _change(source, opened, **documents)
     elif text_model is None and not changes["undo"]:
         echo(f"{source}: {_size(opened)}{_segments(opened)}")
         for line in opened.promotions or ("no promotions: the index has its first model",):
@@ -117,7 +114,6 @@ def _build(
     data: Path,
     output: Path,
     model: TextModel | None,
-    doc_vectors: Path | None,
     *,
     language: str | None,
     no_texts: bool,
@@ -132,13 +128,11 @@ def _build(
         raise click.UsageError(f"--no-texts is for an embedded index; {backend} scores candidates by their texts")
     if model is not None and language is not None:
         raise click.UsageError("--language is for BM25; --model has its own")
-    if model is None and doc_vectors is not None:
-        raise click.UsageError("--doc-vectors needs a --model that was learned with own vectors")
     if backend is None:
         check_output(context, output, INDEX)
     elif not engine_index(backend).is_interrupted(output):  # else the upload continues
         check_output(context, output, engine_index(backend).kind)
-    docs = documents_of(data) if model is None else documents_for(model, data, doc_vectors)
+    docs = documents_of(data) if model is None else documents_for(model, data)
     analyzer = analyzer_of(language)
     is_bm25 = model is None
     if model is None and isinstance(docs, Iterator):  # a file, read twice
@@ -179,7 +173,6 @@ def _promote(folder: Path, opened: BaseIndex, model: TextModel | None) -> None:
 def _change(
     folder: Path,
     opened: BaseIndex,
-    doc_vectors: Path | None,
     *,
     remove: tuple[str, ...],
     remove_listed: Path | None,
@@ -196,7 +189,7 @@ def _change(
         model = opened.model
         if isinstance(model, TextModel):
             remember_columns(model)
-        docs = documents_for(model, update, doc_vectors) if isinstance(model, TextModel) else documents_of(update)
+        docs = documents_for(model, update) if isinstance(model, TextModel) else documents_of(update)
         unknown: Counter[str] = Counter()
         grows = isinstance(opened, Index) and isinstance(model, TextModel) and can_grow(model)
         if isinstance(model, TextModel) and not grows and not isinstance(docs, Mapping):

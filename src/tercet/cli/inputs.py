@@ -30,11 +30,10 @@ from tercet.data.beir import iter_corpus_with_fields, plain_or_packed
 from tercet.data.click_counts import ClickCounts, read_click_counts
 from tercet.data.click_tables import read_click_log
 from tercet.data.clicks import ClickLog
-from tercet.data.documents import DocumentStream, as_documents, document_rows, gather_documents, joined_text
+from tercet.data.documents import DocumentStream, document_rows, gather_documents, joined_text
 from tercet.data.judgements import UNKNOWN_ID, JudgedQueries, queries_of_table
 from tercet.data.judgements import read_judgements as read_any_judgements
 from tercet.data.lines import parse_json_object
-from tercet.data.own_vectors import read_own_vectors
 from tercet.data.recognition import TableKind
 from tercet.data.roles import DocumentRoles, document_roles
 from tercet.data.tables import DataTable, first_line, is_parquet, open_table
@@ -255,27 +254,9 @@ def documents_of(data: Path) -> Iterable[tuple[Any, ...]]:
     return texts.docs.items()
 
 
-def documents_for(model: TextModel, data: Path, doc_vectors: Path | None = None) -> Iterable[Any]:
-    """Iterate over documents for a model; `Documents` in memory if the model scores columns or own vectors."""
-    if model.n_dims:
-        has_columns = kind_of(data) in (*TABLES, "beir")
-        docs = _with_columns(data) if has_columns else as_documents({doc[0]: doc[1] for doc in documents_of(data)})
-        return with_own_vectors(model, docs, doc_vectors)
-    if doc_vectors is not None:
-        raise InputError("--doc-vectors: the model was learned without own vectors")
+def documents_for(model: TextModel, data: Path) -> Iterable[Any]:
+    """Iterate over documents for a model; `Documents` in memory if the model scores columns."""
     return documents_of(data) if model.n_words is None else _with_columns(data)
-
-
-def with_own_vectors(model: TextModel, docs: Mapping[str, str], doc_vectors: Path | None) -> Mapping[str, str]:
-    """Return documents with the vectors that a model needs."""
-    if not model.n_dims:
-        return docs
-    if doc_vectors is None:
-        raise InputError(
-            f"the model has own vectors of {model.n_dims} numbers; name those of the documents: --doc-vectors FILE, or "
-            "--vectors DOCS QUERIES"
-        )
-    return as_documents(docs).with_vectors(read_own_vectors(doc_vectors))
 
 
 def _with_columns(data: Path) -> Documents:

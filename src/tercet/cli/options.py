@@ -286,16 +286,6 @@ judgements_option = click.option(
     "--judgements", "qrels", type=FILE, help="Judgements: TREC, BEIR or a table.  [default: of DATA]"
 )
 judged_options = together(queries_option, judgements_option, table_options)
-doc_vectors_option = click.option(
-    "--doc-vectors", type=FILE, help="Own vectors of the documents: .npz, or .npy and .ids."
-)
-query_vectors_option = click.option("--query-vectors", type=FILE, help="Own vectors of the queries, likewise.")
-own_vectors_option = click.option(
-    "--vectors",
-    type=(FILE, FILE),
-    metavar="DOCS QUERIES",
-    help="Own vectors: two files, .npz, or .npy and .ids.",
-)
 language_option = click.option(
     "--language",
     metavar="NAME",

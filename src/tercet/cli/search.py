@@ -9,9 +9,8 @@ from typing import Any
 import click
 
 from tercet.cli.groups import examples
-from tercet.cli.options import FILE, FOLDER, json_option, output_options, query_vectors_option
+from tercet.cli.options import FILE, FOLDER, json_option, output_options
 from tercet.cli.terminal import echo
-from tercet.data.own_vectors import read_vector
 from tercet.engines import open_index
 from tercet.fitting.text_model import TextModel
 from tercet.search import BaseIndex
@@ -35,8 +34,6 @@ _TEXT_SHOWN = 76  # characters
 @json_option
 @click.option("--model", type=FOLDER, help="Search by another text model with the same vocabulary.")
 @click.option("--queries", type=FILE, help="Queries, as BEIR JSONL or a table, for a TREC run.")
-@click.option("--vector", type=FILE, help="Own vector of the text, one row of .npy.")
-@query_vectors_option
 @output_options("TREC run to write; .gz is compressed.")
 def search(
     index: Path,
@@ -48,8 +45,6 @@ def search(
     as_json: bool,
     model: Path | None,
     queries: Path | None,
-    vector: Path | None,
-    query_vectors: Path | None,
     output: Path | None,
 ) -> None:
     """Find the best documents of an index for a text, or for each of many queries."""
@@ -59,8 +54,6 @@ def search(
         raise click.UsageError("--queries and -o go together")
     if queries is not None and (why or as_json or filters):
         raise click.UsageError("--why, --json and --filter are for one text; a TREC run cannot hold them")
-    if (query_vectors is not None and queries is None) or (vector is not None and queries is not None):
-        raise click.UsageError("--vector is for a text, --query-vectors for --queries")
     other = None
     if model is not None:
         from tercet.cli.inputs import open_model  # loads every reader of data
@@ -68,12 +61,11 @@ def search(
         other = open_model(model)
     opened = open_index(index, other)
     if queries is not None and output is not None:
-        _write_run(opened, queries, output, count or 100, query_vectors)
+        _write_run(opened, queries, output, count or 100)
         return
     assert text is not None
     where = where_of(filters, opened.has_column)
-    own = None if vector is None else read_vector(vector)
-    hits = opened.search(text, count or 10, cutoff=not everything, where=where, vector=own)
+    hits = opened.search(text, count or 10, cutoff=not everything, where=where)
     if as_json:
         echo(json.dumps(_answer(text, hits, why), ensure_ascii=False))
         return
@@ -90,11 +82,11 @@ def search(
     show(hits, why)
 
 
-def _write_run(index: BaseIndex, queries: Path, output: Path, k: int, query_vectors: Path | None) -> None:
+def _write_run(index: BaseIndex, queries: Path, output: Path, k: int) -> None:
     from tercet.cli.inputs import read_query_texts
     from tercet.data import write_run
 
-    run = index.search_many(read_query_texts(queries), k, query_vectors=query_vectors)
+    run = index.search_many(read_query_texts(queries), k)
     write_run(output, run)
     empty = sum(not hits for hits in run.values())
     echo(f"{output}: {len(run):,} queries, up to {k:,} documents each")

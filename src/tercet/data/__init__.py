@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from tercet.data.letor_writing import write_letor as write_letor
     from tercet.data.link_tables import ReadLinks as ReadLinks
     from tercet.data.link_tables import read_links as read_links
-    from tercet.data.own_vectors import OwnVectors as OwnVectors
-    from tercet.data.own_vectors import as_own_vectors as as_own_vectors
-    from tercet.data.own_vectors import read_own_vectors as read_own_vectors
     from tercet.data.preferences import Preferences as Preferences
     from tercet.data.recognition import recognise as recognise
     from tercet.data.sampling import JudgementSampler as JudgementSampler
@@ -78,7 +75,6 @@ else:
             "tercet.data.letor_folds": ("LetorFold", "query_folds", "read_letor_folds"),
             "tercet.data.letor_writing": ("write_letor",),
             "tercet.data.link_tables": ("ReadLinks", "read_links"),
-            "tercet.data.own_vectors": ("OwnVectors", "as_own_vectors", "read_own_vectors"),
             "tercet.data.preferences": ("Preferences",),
             "tercet.data.recognition": ("recognise",),
             "tercet.data.sampling": ("JudgementSampler", "LabelSampler"),

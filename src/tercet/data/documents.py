@@ -8,15 +8,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tercet.data.batches import Conversion, Irregular, collector_paused, column_batches
 from tercet.data.cells import id_in
 from tercet.data.frames import IndexedTexts, as_table
 from tercet.data.lines import FilePath, Refused, refuse
 from tercet.data.local_formats import NUMBERS, ColumnFormat, column_formats, typed_column, typed_row
-from tercet.data.own_vectors import as_own_vectors
 from tercet.data.roles import ColumnsError, DocumentRoles, document_roles
 from tercet.data.tables import NO_ROWS, BadRows, CsvTable, DataTable, open_table
 from tercet.data.values import GatheredColumns, Record, Value, compact_column
@@ -30,7 +26,6 @@ class Documents(Mapping[str, str]):
     ----------
     text_columns : the columns of the text, the title first
     columns : all columns but the id, with a value for each document, in order
-    vectors : float32 (n_docs, n_dims), vectors of the user's own, in the same order; or None
     formats : stored column of CSV with converted texts -> its local format, such as decimal commas
 
     Examples
@@ -45,14 +40,12 @@ class Documents(Mapping[str, str]):
         ids: Iterable[str],
         columns: Mapping[str, Sequence[Value]],
         text_columns: Sequence[str] = ("text",),
-        vectors: NDArray[np.float32] | None = None,
         formats: Mapping[str, str] | None = None,
     ) -> None:
         self._row_of = {doc_id: row for row, doc_id in enumerate(ids)}
         self.columns: Mapping[str, Sequence[Value]] = MappingProxyType(dict(columns))
         self.text_columns = tuple(text_columns)
         self._texts = [self.columns[name] for name in self.text_columns]
-        self.vectors = vectors
         self.formats = dict(formats or {})
 
     def __getitem__(self, doc_id: str) -> str:
@@ -81,28 +74,7 @@ class Documents(Mapping[str, str]):
         """Select documents, in the order of the ids."""
         rows = [self._row_of[doc_id] for doc_id in doc_ids]
         columns = {name: [column[row] for row in rows] for name, column in self.columns.items()}
-        return Documents(
-            doc_ids,
-            columns,
-            self.text_columns,
-            None if self.vectors is None else self.vectors[np.array(rows, np.int64)],
-        )
-
-    def with_vectors(self, vectors: Any) -> Documents:
-        """Return the same documents with a vector for each, as models with own vectors need them.
-
-        Parameters
-        ----------
-        vectors : id -> vector, a pair (ids, matrix), a file, or `OwnVectors`; every document needs a vector, other
-            vectors are left out
-
-        Examples
-        --------
-        >>> as_documents({"a": "tea", "b": "cocoa"}).with_vectors({"b": [0, 1], "a": [1, 0]}).vectors.tolist()
-        [[1.0, 0.0], [0.0, 1.0]]
-        """
-        own = as_own_vectors(vectors, "doc_vectors")
-        return Documents(self._row_of, self.columns, self.text_columns, own.take(self))
+        return Documents(doc_ids, columns, self.text_columns)
 
     def __repr__(self) -> str:
         stored_fields = [name for name in self.columns if name not in self.text_columns]

@@ -329,5 +329,5 @@ def _analysis(analyze: Analyzer) -> dict[str, Any]:
 def check_columns(model: TextModel) -> None:
     """Refuse a model with fields or numbers: engines keep words alone."""
     if model.n_words is not None:
-        others = "own vectors" if model.n_dims else "fields or numbers of documents"
-        raise InputError(f"engines keep words alone, and the model has {others} besides; use an embedded index")
+        message = "engines keep words alone, and the model has fields or numbers of documents besides"
+        raise InputError(f"{message}; use an embedded index")

@@ -92,7 +92,7 @@ def ordinary_start(task: Task, how: FitOptions) -> Space:
 
 def _beside_memory(task: Task, space: Space) -> NDArray[np.float64]:
     """Values of left-out queries by the start with each of `_USUAL_MEMORY`, higher is better, (n_queries, n_mixes)."""
-    terms = [ScoreTerms(fold.parts(space.Q, space.D)[0].held_out, space, [], [], fold.past) for fold in task.known]
+    terms = [ScoreTerms(fold.parts(space.Q, space.D)[0].held_out, space, [], fold.past) for fold in task.known]
     mixes = _USUAL_MEMORY if all(one.past is not None for one in terms) else _USUAL_MEMORY[:1]
     measure, scale = terms[0].held_out.measure, typical_best(terms[0].held_out, space.start)
     scales = dict.fromkeys(mixes, scale)

@@ -109,7 +109,6 @@ class MixSearch:
     terms : case and terms of each fold; a name other than a case is for the report alone
     shares : expected share of each case
     blends : of each candidate, the extra weights of plain matching to try
-    amounts : weights of own vectors to try
     """
 
     def __init__(
@@ -117,15 +116,13 @@ class MixSearch:
         terms: Sequence[tuple[str, ScoreTerms]],
         shares: Mapping[str, float],
         blends: Sequence[Sequence[float]],
-        amounts: Sequence[float],
         measures: tuple[Measure, ...],
         random_state: int,
     ) -> None:
         self._terms = terms
         self.measures = measures
         self._sign = 1.0 if measures[0].higher_is_better else -1.0
-        self._blends, self._amounts = blends, amounts
-        self._n_maps = len(terms[0][1].maps)
+        self._blends = blends
         self._can_remember = all(one.past is not None for _, one in terms)
         self.cases = {name: Case([one.held_out for case, one in terms if case == name]) for name in dict(terms)}
         sizes: dict[str, int] = {}
@@ -175,27 +172,19 @@ class MixSearch:
         value = sum(self.shares[name] * mean for name, mean in means.items())
         return round(value, _DIGITS), means.get(KNOWN, 0.0)
 
-    def climb(self, mix: Mix, *, memory: bool, vectors: bool) -> Mix:
+    def climb(self, mix: Mix, *, memory: bool) -> Mix:
         """Improve a mix by coordinate ascent over groups of settings."""
         for _ in range(_ROUNDS):
             before = mix
-            for options in self._options(memory, vectors):
+            for options in self._options(memory):
                 mix = max([mix, *options(mix)], key=self.expected)
             if mix == before:
                 break
         return mix
 
-    def _options(self, memory: bool, vectors: bool) -> list[Callable[[Mix], list[Mix]]]:
+    def _options(self, memory: bool) -> list[Callable[[Mix], list[Mix]]]:
         """Functions from a mix to its neighbours."""
         steps: list[Callable[[Mix], list[Mix]]] = [lambda mix: [replace(mix, blend=blend) for blend in self._of(mix)]]
-        if vectors:
-            steps.append(
-                lambda mix: [
-                    replace(mix, vectors=number, amount=amount * (1 + max(0.0, mix.blend)))
-                    for number in range(self._n_maps)
-                    for amount in self._amounts
-                ]
-            )
         if memory and self._can_remember:
             # All combinations, since a single strength may be useless. The first of equals explains by past queries.
             strengths = [*product(POOLED, WEIGHTS, self._unseen)]
@@ -213,10 +202,10 @@ class MixSearch:
         start = Mix()
         numbers: list[int | None] = [None, *range(len(self._blends))]
         firsts = [Mix(number, 0.0) for number in numbers]
-        for mix in [self.climb(mix, memory=False, vectors=False) for mix in firsts]:
-            self.climb(mix, memory=True, vectors=self._n_maps > 0)
+        for mix in [self.climb(mix, memory=False) for mix in firsts]:
+            self.climb(mix, memory=True)
         kinds = {"learned": list(self._values)}
-        alone = ("words", "memory", "vectors")
+        alone = ("words", "memory")
         kinds |= {name: [mix for mix in self._values if mix.parts == (name,)] for name in alone}
         chosen = {name: self._crossed(mixes) for name, mixes in kinds.items() if mixes}
         exact = {start, *(mix for _, by_group in chosen.values() for mix in by_group)}

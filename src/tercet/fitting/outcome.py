@@ -48,7 +48,7 @@ class Outcome:
     Attributes
     ----------
     facts : for the report
-    space : the start, with columns for own vectors if given
+    space : the start
     measures : the measure of the choice, and further measures to report
     folds : the folds in use
     systems : name -> model of words, memory and all learned parts, learned from everything; empty without test queries
@@ -138,7 +138,7 @@ def make_report(
     evaluations = {one.name: matching(one) for one in sorted(spaces, key=lambda one: one is space)}
     start, learned = evaluations[space.name], outcome.learned()
     assert learned is not None
-    parts = {name: outcome.learned(name) for name in ("words", "memory", "vectors")}
+    parts = {name: outcome.learned(name) for name in ("words", "memory")}
     rivals: dict[str, Evaluation] = {}
     labels = task.sources.get(LABELS)
     if isinstance(labels, Labels):

@@ -11,7 +11,6 @@ from tercet.data.documents import as_documents
 from tercet.data.link_tables import as_links
 from tercet.data.triplets import as_evidence
 from tercet.errors import InputError
-from tercet.fitting.hybrid import VectorPair
 from tercet.fitting.judged import links_as_judgements
 from tercet.fitting.options import FitOptions
 from tercet.fitting.rankers import RankerChoice, candidates_of
@@ -27,8 +26,6 @@ def fit(
     *,
     preferences: Any = None,
     clicks: Any = None,
-    doc_vectors: Any = None,
-    query_vectors: Any = None,
     ranker: RankerChoice | None = None,
     validation: Any = None,
     test: Any = None,
@@ -51,8 +48,6 @@ def fit(
         of a query, and ids of documents; a fourth value is a weight
     clicks : lists of results and the clicks on each: (query, shown, clicked) in the order of time, or a path, records
         or a frame for `read_click_log`; or aggregated clicks for `read_click_counts`; see docs/guides/clicks.md
-    doc_vectors, query_vectors : own vectors of all documents and all queries: id -> vector, a pair (ids, matrix) or a
-        file; see docs/guides/fields.md
     ranker : ranker of the words: a name ("low-rank", "sparse", "dense", "diagonal", "pruned", "hashed", "correlated",
         "lsi" or "cosine"), a term-pair ranker such as ``tc.SparseRanker(density=0.05)``, or a list of these to choose
         from; None is "low-rank". A ranker with the default rate and schedule is also tried with the settings of its
@@ -107,8 +102,7 @@ def fit(
         min_sessions=how.min_sessions,
         random_state=seed,
     )
-    vectors = VectorPair.from_vectors(doc_vectors, query_vectors, docs, task.qids)
-    return solve(task, ranker, how, seed, vectors)
+    return solve(task, ranker, how, seed)
 
 
 def fit_labelled(

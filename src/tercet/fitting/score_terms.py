@@ -38,7 +38,7 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Mix:
-    """A setting of words, memory and own vectors.
+    """A setting of words and memory.
 
     Attributes
     ----------
@@ -47,7 +47,6 @@ class Mix:
     shape : number of the similarity's shape in `SHAPES`
     weight, pooled : weight of memory in both forms, in units of a typical best score
     unseen : extra weight of plain matching for documents without evidence
-    vectors, amount : number of the map between own vectors, and its weight; None for no map
     """
 
     words: int | None = None
@@ -56,8 +55,6 @@ class Mix:
     weight: float = 0.0
     pooled: float = 0.0
     unseen: float = 0.0
-    vectors: int | None = None
-    amount: float = 0.0
 
     @property
     def has_memory(self) -> bool:
@@ -66,7 +63,7 @@ class Mix:
     @property
     def parts(self) -> tuple[str, ...]:
         """Names of the learned parts in use."""
-        used = {"words": self.words is not None, "memory": self.has_memory, "vectors": self.vectors is not None}
+        used = {"words": self.words is not None, "memory": self.has_memory}
         return tuple(name for name, is_used in used.items() if is_used)
 
 
@@ -77,15 +74,12 @@ class ScoreTerms:
     ----------
     held_out : queries with all their answers, or with known or new answers
     words : weights of each candidate, scaled to an identity of weight 1
-    maps : weights of each map between own vectors
     past : past queries of the fold; None without memory
     """
 
-    def __init__(
-        self, held_out: TextHeldOut, space: Space, words: Sequence[Weights], maps: Sequence[Weights], past: Past | None
-    ) -> None:
+    def __init__(self, held_out: TextHeldOut, space: Space, words: Sequence[Weights], past: Past | None) -> None:
         self.held_out = held_out
-        self.space, self.words, self.maps = space, words, maps
+        self.space, self.words = space, words
         self.past = past if past is not None and past.rows.size else None
         self.known = np.zeros(0, dtype=bool) if self.past is None else self.past.known
         if self.past is not None:
@@ -118,10 +112,9 @@ class ScoreTerms:
         terms["match"] = terms["start"]
         if self.space.given_start is not None:
             terms["match"] = self.space.match.score(Q, D).astype(np.float32)
-        for name, weights in (("words", self.words), ("maps", self.maps)):
-            for number, one in enumerate(weights):
-                if needed is None or (name, number) in needed:
-                    terms[name, number] = one.score(Q, D).astype(np.float32)
+        for number, weights in enumerate(self.words):
+            if needed is None or ("words", number) in needed:
+                terms["words", number] = weights.score(Q, D).astype(np.float32)
         if self.past is not None:
             asked = unit_rows(Q, self._by_term.shape[0])
             cosine = sparse.csr_array(asked @ self._by_term)
@@ -254,8 +247,6 @@ def total(terms: Mapping[Any, NDArray[np.float32]], mix: Mix, scale: float) -> N
         scores = terms["start"].copy()
     else:
         scores = terms["words", mix.words] + np.float32(mix.blend) * terms["match"]
-    if mix.vectors is not None:
-        scores += np.float32(mix.amount) * terms["maps", mix.vectors]
     if mix.weight:
         scores += np.float32(mix.weight * scale) * terms["memory", mix.shape]
     if mix.pooled:
@@ -266,12 +257,12 @@ def total(terms: Mapping[Any, NDArray[np.float32]], mix: Mix, scale: float) -> N
 
 
 def _keys(mix: Mix) -> list[Any]:
-    keys: list[Any] = [("words", mix.words), ("maps", mix.vectors)]
+    keys: list[Any] = [("words", mix.words)]
     return [*keys, *([("memory", mix.shape)] if mix.weight else []), *(["pooled"] if mix.pooled else [])]
 
 
 def words_of(space: Space) -> int:
-    """Number of word columns; columns of fields, numbers and vectors follow."""
+    """Number of word columns; columns of fields and numbers follow."""
     words = space.vectorizer
     return words.layout_.n_words if isinstance(words, FieldedVectorizer) else space.D.shape[1]
 

@@ -10,12 +10,10 @@ from os import PathLike
 from typing import Annotated, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tercet._lazy import sparse
 from tercet.data.documents import Documents, as_documents
 from tercet.data.judgements import as_queries
-from tercet.data.own_vectors import as_own_vectors
 from tercet.data.values import Value
 from tercet.errors import DamagedBundleError, InputError
 from tercet.measure.confidence import Confidence
@@ -30,8 +28,7 @@ from tercet.store.schema import OMIT_DEFAULT, Bounds, SameAs
 from tercet.text import Analyzer, CorrelatedWords, Vectorizer
 from tercet.text.fielded import ANY_QUERY, ColumnLayout, FieldedVectorizer, docs_for
 from tercet.text.language import N_TEXTS, usual_analyzer
-from tercet.weights import Explanation, Identity, Pairs, Sparse, Weights
-from tercet.weights.base import merge_pairs
+from tercet.weights import Explanation, Identity, Sparse, Weights
 
 # BM25 with the usual parameters of engines: the start of learning unless another start is clearly better.
 ORDINARY_BM25: Final[dict[str, Any]] = {"weighting": "bm25", "k1": 1.2, "b": 0.75}
@@ -293,14 +290,9 @@ class TextModel:
             self = replace(self, report=None, confidence=None)
         return replace(self, weights=weights, memory=memory, learned=kept)
 
-    def queries(self, texts: Sequence[str], vectors: Any = None) -> sparse.csr_array:
-        """Query rows of texts, with own vectors (n, n_dims) for a model of own vectors."""
-        if vectors is None:
-            return self.query_vectorizer.transform_queries(texts)
-        if not self.n_dims:
-            raise InputError("the model has no own vectors; it was learned from words alone")
-        assert isinstance(self.query_vectorizer, FieldedVectorizer)
-        return self.query_vectorizer.transform_queries(texts, vectors)
+    def queries(self, texts: Sequence[str]) -> sparse.csr_array:
+        """Query rows of texts."""
+        return self.query_vectorizer.transform_queries(texts)
 
     def docs(self, docs: Sequence[str] | Mapping[str, str]) -> sparse.csr_array:
         """Document rows of texts, or of documents by id; a model with fields or numbers needs `Documents`."""
@@ -320,32 +312,12 @@ class TextModel:
         return self._layout.any_query if isinstance(self.doc_vectorizer, FieldedVectorizer) else None
 
     @property
-    def n_dims(self) -> int:
-        """Length of own vectors of documents and queries; 0 for a model without own vectors."""
-        words = self.doc_vectorizer
-        return words.layout_.n_dims if isinstance(words, FieldedVectorizer) else 0
-
-    def adapted_vectors(self, vectors: Any) -> NDArray[np.float32]:
-        """Own vectors of queries, mapped for a vector engine: ``M'x`` (n, n_dims).
-
-        The inner product with the given vector of a document is the score of the map.
-        """
-        if not self.n_dims:
-            raise InputError("the model has no own vectors; it was learned from words alone")
-        from tercet.learn.vector_map import map_of
-
-        layout = self._layout
-        Q = self.queries([""] * len(vectors), vectors)[:, layout.query_dims]
-        adapted: NDArray[np.float32] = (Q.astype(np.float64) @ map_of(self.weights, layout)).astype(np.float32)
-        return adapted
-
-    @property
     def _layout(self) -> ColumnLayout:
         assert isinstance(self.doc_vectorizer, FieldedVectorizer)
         return self.doc_vectorizer.layout_
 
     def words_alone(self) -> TextModel:
-        """The model of words alone: no fields, numbers, own vectors, memory or report."""
+        """The model of words alone: no fields, numbers, memory or report."""
         words = self.doc_vectorizer
         if not isinstance(words, FieldedVectorizer):
             if self.memory is None:
@@ -356,18 +328,16 @@ class TextModel:
 
         return TextModel(words.plain_, words.plain_, taken_apart(self.weights, words.layout_)[0])
 
-    def rank(self, queries: Any, docs: Any, k: int = 100, query_vectors: Any = None) -> dict[str, dict[str, float]]:
+    def rank(self, queries: Any, docs: Any, k: int = 100) -> dict[str, dict[str, float]]:
         """Return a run: the k best documents of each query, best first, as qid -> doc_id -> score.
 
-        ``queries``, ``docs`` and ``query_vectors`` have the forms of ``tc.fit``: texts by id, records or frames.
-        Vectors of documents come by `Documents.with_vectors`.
+        ``queries`` and ``docs`` have the forms of ``tc.fit``: texts by id, records or frames.
         """
         queries, docs = as_queries(queries), as_documents(docs)
         if not queries or not docs:
             raise InputError(f"there are {len(queries)} queries and {len(docs)} documents; both are needed")
         doc_ids = list(docs)
-        own = None if query_vectors is None else as_own_vectors(query_vectors, "query_vectors").take(queries, "query")
-        Q, D = self.queries(list(queries.values()), own), self.docs(docs)
+        Q, D = self.queries(list(queries.values())), self.docs(docs)
         if self.memory is None:
             doc_rows, scores = self.weights.rank(Q, D, k)
         else:
@@ -387,7 +357,7 @@ class TextModel:
             doc = as_documents({"document": doc})
         row, Q = self.docs([doc] if isinstance(doc, str) else doc), self.queries([query])
         unknown = tuple(self.query_vectorizer.unknown_words(query))
-        why = self.worded(self.explained(self.weights, Q, row), unknown, row)
+        why = self.worded(self.weights.explain(Q, row), unknown, row)
         return why if doc_id is None else self.with_memory_reasons(why, Q, doc_id, row)
 
     def with_memory_reasons(
@@ -403,25 +373,6 @@ class TextModel:
         ]
         pairs = tuple(sorted((*why.pairs, *added), key=lambda pair: -abs(pair[2]))) if added else why.pairs
         return replace(why, score=why.score + reasons.total, pairs=pairs, past=reasons.past)
-
-    def explained(self, weights: Weights, query: sparse.csr_array, doc: sparse.csr_array) -> Explanation:
-        """Explain a score by pairs of columns; own vectors are a single pair."""
-        if not self.n_dims or not (own := query.indices >= self._layout.query_dims.start).any():
-            return weights.explain(query, doc)
-
-        def kept(chosen: NDArray[np.bool_]) -> sparse.csr_array:
-            entries = query.data[chosen], query.indices[chosen], [0, int(chosen.sum())]
-            return sparse.csr_array(entries, shape=query.shape)
-
-        why = weights.explain(kept(~own), doc)
-        of_vectors = float(weights.score_rows(kept(own), doc)[0])
-        pair = Pairs(
-            np.array([self._layout.query_dims.start], np.int32),
-            np.array([self._layout.doc_dims.start], np.int32),
-            np.array([of_vectors]),
-        )
-        pairs = merge_pairs([Pairs(why.query_term, why.doc_term, why.contribution), pair])
-        return Explanation(float(weights.score_rows(query, doc)[0]), *pairs)
 
     def worded(
         self, why: Explanation, unknown: tuple[str, ...] = (), doc: sparse.csr_array | None = None
@@ -491,20 +442,17 @@ class TextModel:
         """Return a model with a sparse W: the share ``density`` of the entries, the largest in size.
 
         W is read by blocks of rows: no dense W of a low-rank model is in memory. A per-document scale counts at typical
-        document length. Weights of fields, numbers and own vectors stay as they are. The thinned model has no report;
+        document length. Weights of fields and numbers stay as they are. The thinned model has no report;
         ``tercet eval`` measures the model.
         """
         from tercet.learn.joint import joined, taken_apart
         from tercet.learn.thin import largest_entries
 
         if isinstance(self.doc_vectorizer, FieldedVectorizer):
-            from tercet.learn.vector_map import is_vector_map
-
             layout = self.doc_vectorizer.layout_
             words, w = taken_apart(self.weights, layout)
             thinned = joined(Weights([Sparse(weights=largest_entries(words, density))]), w, layout)
-            maps = [part for part in self.weights.parts if is_vector_map(part, layout)]
-            return replace(self, weights=Weights([*thinned.parts, *maps]), report=None, confidence=None)
+            return replace(self, weights=thinned, report=None, confidence=None)
         thinned = Weights([Sparse(weights=largest_entries(self.weights, density))])
         return replace(self, weights=thinned, report=None, confidence=None)
 

@@ -34,7 +34,6 @@ from tercet.learn.matrices import KernelInput
 from tercet.learn.sources import Source, as_source
 from tercet.learn.sparse import SparseRanker, SparseState
 from tercet.learn.state import State, Steps
-from tercet.learn.vector_map import is_vector_map
 from tercet.store.codec import decode, encode
 from tercet.store.schema import Bounds, Shape
 from tercet.text.fielded import ColumnLayout
@@ -71,8 +70,7 @@ def joined(words: Weights, w: NDArray[np.float64], layout: ColumnLayout) -> Weig
 
 
 def taken_apart(weights: Weights, layout: ColumnLayout) -> tuple[Weights, NDArray[np.float64]]:
-    """Invert `joined`: return W between words, and w; a map between own vectors belongs to neither."""
-    weights = Weights([part for part in weights.parts if not is_vector_map(part, layout)])
+    """Invert `joined`: return W between words, and w."""
     to_words = sparse.csr_array(sparse.eye_array(layout.n_columns, layout.n_words, format="csr", dtype=np.float32))
     words = Weights([Mapped(A=to_words, B=to_words, part=part) for part in weights.parts])
     first, last = weights.rows(np.array([0, layout.any_query]))

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from tercet._lazy import sparse
 from tercet._validate import check_integer
-from tercet.data.own_vectors import as_own_vectors
 from tercet.data.values import Record
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextExplanation, TextModel
@@ -157,7 +156,6 @@ class BaseIndex(ABC):
         max_terms: int | None = None,
         cutoff: bool = True,
         where: Where | None = None,
-        vector: Any = None,
     ) -> Results:
         """Return the k best documents for a text, best first, down to the last match.
 
@@ -171,9 +169,8 @@ class BaseIndex(ABC):
             score, without numbers of documents. False fills the list, as in `search_many`
         where : filter by stored fields, column -> values: documents with one of the values in every column. An index
             in an engine has no filters
-        vector : own vector of the query, for a model with own vectors; None scores by words alone
         """
-        searched = self._searched(text, where, vector)
+        searched = self._searched(text, where)
         return self._results(searched, check_integer(k, "k"), max_terms, cutoff)
 
     def search_row(
@@ -193,13 +190,8 @@ class BaseIndex(ABC):
         listed = zip(doc_ids, scores.tolist(), rows.tolist(), strict=True)
         return [Hit(doc_id, score, searched, row) for doc_id, score, row in listed]
 
-    def search_many(
-        self, queries: Mapping[str, str], k: int = 100, max_terms: int | None = None, query_vectors: Any = None
-    ) -> SearchRun:
-        """Return a run of many queries: qid -> doc_id -> score, best first; empty without hits.
-
-        ``query_vectors`` are own vectors of the queries, as in ``tc.fit``.
-        """
+    def search_many(self, queries: Mapping[str, str], k: int = 100, max_terms: int | None = None) -> SearchRun:
+        """Return a run of many queries: qid -> doc_id -> score, best first; empty without hits."""
         current, view = self._current()
         model = _with_texts(current)
         check_integer(k, "k")
@@ -208,8 +200,7 @@ class BaseIndex(ABC):
             raise InputError(f"queries is of type {type(queries).__name__}; expected texts by id")
         run = SearchRun(dict(queries), model)
         run.update((qid, {}) for qid in queries)
-        own = None if query_vectors is None else as_own_vectors(query_vectors, "query_vectors").take(queries, "query")
-        Q = model.queries(list(queries.values()), own)
+        Q = model.queries(list(queries.values()))
         worded = np.diff(Q.indptr) > 0  # for others low-rank parts would rank all documents, all with zero
         qids = iter([qid for qid, has_words in zip(queries, worded.tolist(), strict=True) if has_words])
         asked = Q if worded.all() else Q[worded]
@@ -303,15 +294,13 @@ class BaseIndex(ABC):
         searched = SearchedQuery(view, None, query_row(checked_rows(q, "q", weights_of(model).shape[0])), ())
         return searched.pairs(row_of(searched.view, doc_id))
 
-    def _searched(self, text: str, where: Where | None = None, vector: Any = None) -> SearchedQuery:
+    def _searched(self, text: str, where: Where | None = None) -> SearchedQuery:
         current, view = self._current()
         model = _with_texts(current)
         if not isinstance(text, str):
             many = "; search_many takes several" if isinstance(text, list | tuple | dict) else ""
             raise InputError(f"the query is of type {type(text).__name__}; expected a string{many}")
         row, unknown = model.query_vectorizer.query(text)
-        if vector is not None:
-            row = query_row(model.queries([text], [vector]))
         return SearchedQuery(_among(view, where), model, row, unknown)
 
     def _searched_row(self, q: Any, where: Where | None = None) -> SearchedQuery:

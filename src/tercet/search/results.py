@@ -256,20 +256,14 @@ class SearchedQuery:
         return self.view.stored_fields(row)
 
     def pairs(self, row: int) -> Explanation:
-        return self._explained(self.view.matrix(row))
+        return self.view.scorer.weights.explain(self.query, self.view.matrix(row))
 
     def why(self, row: int) -> TextExplanation:
         doc = self.view.matrix(row)
-        why = self._worded(self._explained(doc), doc)
+        why = self._worded(self.pairs(row), doc)
         if self.model is None or self.model.memory is None:
             return why
         return self.model.with_memory_reasons(why, self.query, self.view.doc_ids(np.array([row]))[0], doc)
-
-    def _explained(self, doc: sparse.csr_array) -> Explanation:
-        weights = self.view.scorer.weights
-        return (
-            weights.explain(self.query, doc) if self.model is None else self.model.explained(weights, self.query, doc)
-        )
 
     def versus(self, row: int, other: int) -> TextExplanation:
         """Explain the lead of a document over another; the pairs sum to the difference."""

@@ -1,4 +1,4 @@
-"""Documents with columns as vectors, side by side: words of the whole text and of fields, numbers, own vectors."""
+"""Documents with columns as vectors, side by side: words of the whole text and of fields, numbers."""
 
 from __future__ import annotations
 
@@ -16,30 +16,26 @@ from tercet.data.values import Value
 from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.rows import QueryRow
 from tercet.store.codec import decode, encode
-from tercet.store.schema import OMIT_DEFAULT, Bounds, Shape
+from tercet.store.schema import Bounds, Shape
 from tercet.text.analyzer import Analyzer
 from tercet.text.estimator import check_fitted
 from tercet.text.numbers import NumberColumn, parse_number
 from tercet.text.vectorizer import Vectorizer
 
 ANY_QUERY: Final = "any query"  # what the column is called that all queries have
-OWN_VECTORS: Final = "own vectors"  # what the columns of vectors are called that documents and queries come with
 
 
 @dataclass(frozen=True)
 class ColumnLayout:
-    """Columns from left to right: words, the words of each field, numbers, a column of all queries, the own vectors of
-    documents, and of queries.
+    """Columns from left to right: words, the words of each field, numbers, and a column of all queries.
 
-    Queries have words, the column of all queries and vectors of queries; documents have words and the rest. A feature
-    is a
-    field, with the inner product of the field's words as its value, or a number of the document.
+    Queries have words and the column of all queries; documents have words, fields and numbers. A feature is a field,
+    with the inner product of the field's words as its value, or a number of the document.
     """
 
     n_words: Annotated[int, Bounds(least=1)]
     n_fields: Annotated[int, Bounds(least=0)]
     n_numbers: Annotated[int, Bounds(least=0)]
-    n_dims: Annotated[int, Bounds(least=0), OMIT_DEFAULT] = 0
 
     @property
     def n_features(self) -> int:
@@ -54,18 +50,8 @@ class ColumnLayout:
         return self.first_number + self.n_numbers
 
     @property
-    def doc_dims(self) -> slice:
-        """The own vectors of documents."""
-        return slice(self.any_query + 1, self.any_query + 1 + self.n_dims)
-
-    @property
-    def query_dims(self) -> slice:
-        """The own vectors of queries."""
-        return slice(self.doc_dims.stop, self.doc_dims.stop + self.n_dims)
-
-    @property
     def n_columns(self) -> int:
-        return self.query_dims.stop
+        return self.any_query + 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,25 +70,20 @@ class _SavedFielded:
     words: Vectorizer
     fields: tuple[_SavedField, ...]
     numbers: tuple[NumberColumn, ...]
-    n_dims: Annotated[int, Bounds(least=0), OMIT_DEFAULT] = 0
 
 
 class FieldedVectorizer(Vectorizer):
     """Turns documents with columns into rows: words of the whole text, words of each field, and numbers.
 
     A field has statistics of its own, such as the lengths of titles; the query's share of a word's idf is that of the
-    whole
-    text. Numbers are transformed and standardized (`NumberColumn`), with a column that marks missing numbers. With a
-    weight
-    for each field and number, a score is an inner product like any other, and is searched, explained and saved alike.
-    A
-    part of the weights also maps between own vectors of documents and queries (`Documents.vectors`).
+    whole text. Numbers are transformed and standardized (`NumberColumn`), with a column that marks missing numbers.
+    With a weight for each field and number, a score is an inner product like any other, and is searched, explained and
+    saved alike.
 
     Parameters
     ----------
     fields : columns of text with a match of their own
     features : columns of numbers, perhaps with a transform: ``"price"``, ``"log:downloads"``
-    n_dims : length of own vectors, or 0
     analyzer, weighting : as in `Vectorizer`
 
     Attributes
@@ -136,7 +117,6 @@ class FieldedVectorizer(Vectorizer):
         *,
         fields: Sequence[str] = (),
         features: Sequence[str] = (),
-        n_dims: int = 0,
         analyzer: Analyzer | None = None,
         weighting: str = "bm25",
         k1: float = 0.9,
@@ -145,7 +125,6 @@ class FieldedVectorizer(Vectorizer):
         super().__init__(analyzer=analyzer, weighting=weighting, k1=k1, b=b)
         self.fields = fields
         self.features = features
-        self.n_dims = n_dims
         check_names(fields, features)
 
     # -- learning -----------------------------------------------------------------------------------------------
@@ -177,7 +156,7 @@ class FieldedVectorizer(Vectorizer):
         self, plain: Vectorizer, fields: dict[str, Vectorizer], numbers: tuple[NumberColumn, ...]
     ) -> None:
         self.plain_, self.fields_, self.numbers_ = plain, fields, numbers
-        layout = self.layout_ = ColumnLayout(len(plain.words_), len(fields), 2 * len(numbers), self.n_dims)
+        layout = self.layout_ = ColumnLayout(len(plain.words_), len(fields), 2 * len(numbers))
         names = list(plain.words_)
         for name in fields:
             names += [f"{name}: {word}" for word in plain.words_]
@@ -185,29 +164,11 @@ class FieldedVectorizer(Vectorizer):
             names += [number.name, f"{number.column} missing"]
         frequency = np.zeros(layout.n_columns, dtype=np.int64)
         frequency[: layout.n_words] = plain.document_frequency_
-        self.words_ = [*names, ANY_QUERY, *[OWN_VECTORS] * (2 * layout.n_dims)]
+        self.words_ = [*names, ANY_QUERY]
         self.index_ = plain.index_
         self.document_frequency_ = frequency
         self.n_docs_, self.mean_length_, self.doc_scale_ = plain.n_docs_, plain.mean_length_, plain.doc_scale_
         self.n_features_in_ = layout.n_columns
-
-    @classmethod
-    def with_dims(cls, words: Vectorizer, n_dims: int) -> FieldedVectorizer:
-        """Return a fitted vectorizer with columns for own vectors behind its columns."""
-        of_columns = words if isinstance(words, FieldedVectorizer) else None
-        plain = words if of_columns is None else of_columns.plain_
-        vectorizer = cls(
-            fields=() if of_columns is None else of_columns.fields,
-            features=() if of_columns is None else of_columns.features,
-            n_dims=n_dims,
-            analyzer=plain.analyzer,
-            weighting=plain.weighting,
-            k1=plain.k1,
-            b=plain.b,
-        )
-        fields, numbers = ({}, ()) if of_columns is None else (of_columns.fields_, of_columns.numbers_)
-        vectorizer._put_together(plain, fields, numbers)
-        return vectorizer
 
     # -- vectors ------------------------------------------------------------------------------------------------
 
@@ -230,31 +191,16 @@ class FieldedVectorizer(Vectorizer):
             name = self.numbers_[column // 2].name
             raise InputError(f"{name} of document {ids[row]!r} is beyond what a number of an index can be")
         blocks = [*blocks, sparse.csr_array(values)]
-        if self.n_dims:
-            if docs.vectors is None:
-                raise InputError(
-                    f"the model has own vectors of {self.n_dims} numbers, and the documents come without; give some, "
-                    "as Documents.with_vectors takes them"
-                )
-            vectors = self._own_vectors(docs.vectors, len(ids), "documents")
-            blocks += [vectors, sparse.csr_array(vectors.shape, dtype=np.float32)]
         return sparse.csr_array(sparse.hstack(blocks, format="csr", dtype=np.float32))
 
-    def transform_queries(self, texts: Iterable[str], vectors: Any = None) -> sparse.csr_array:
-        """Return rows of queries: their words, the column of all queries, and own vectors.
-
-        Without vectors, a query without a known word is empty.
-        """
+    def transform_queries(self, texts: Iterable[str]) -> sparse.csr_array:
+        """Return rows of queries: their words, and the column of all queries for a query with a known word."""
         check_fitted(self, "words_")
         words = self.plain_.transform_queries(texts)
         known = np.diff(words.indptr) > 0
         between = sparse.csr_array((words.shape[0], self.layout_.any_query - self.layout_.n_words), dtype=np.float32)
-        behind = [sparse.csr_array((words.shape[0], self.n_dims), dtype=np.float32) for _ in range(2)]
-        if vectors is not None:
-            behind[1] = self._own_vectors(vectors, words.shape[0], "queries")
-            known |= np.diff(behind[1].indptr) > 0
         column = sparse.csr_array(known.astype(np.float32)[:, None])
-        return sparse.csr_array(sparse.hstack([words, between, column, *behind], format="csr", dtype=np.float32))
+        return sparse.csr_array(sparse.hstack([words, between, column], format="csr", dtype=np.float32))
 
     def query(self, text: str) -> tuple[QueryRow, tuple[str, ...]]:
         words, unknown = self.plain_.query(text)
@@ -262,19 +208,6 @@ class FieldedVectorizer(Vectorizer):
         columns = np.append(words.indices, np.array(more, np.int32))
         values = np.append(words.data, np.ones(len(more), np.float32))
         return QueryRow(np.array([0, columns.size]), columns, values, self.n_features_in_), unknown
-
-    def _own_vectors(self, vectors: Any, n: int, what: str) -> sparse.csr_array:
-        try:
-            rows = np.asarray(vectors, dtype=np.float32)
-        except (TypeError, ValueError):
-            raise InputError(f"the vectors of {what} are no numbers") from None
-        if rows.shape != (n, self.n_dims):
-            raise InputError(
-                f"the vectors of {what} have the shape {rows.shape}; {n} of {self.n_dims} numbers each are needed"
-            )
-        if not np.isfinite(rows).all():
-            raise InputError(f"the vectors of {what} have numbers that are not finite")
-        return sparse.csr_array(rows)
 
     def described(self, column: int, value: float | None = None) -> str:
         """Return the name of a column; with a document's value, a number in its original form."""
@@ -286,11 +219,6 @@ class FieldedVectorizer(Vectorizer):
     def _documents(self, docs: Any) -> Documents:
         if not isinstance(docs, Documents):
             columns = [*self.fields, *(parse_number(name)[0] for name in self.features)]
-            if self.n_dims and not columns:
-                raise InputError(
-                    f"documents are scored by own vectors besides their texts; they must come with them, as "
-                    f"Documents.with_vectors gives them, and not as {type(docs).__name__}"
-                )
             raise InputError(
                 f"documents are scored by {_listed(columns)} besides their texts; they must come with these columns, "
                 f"as tc.as_documents gives them, and not as {type(docs).__name__}"
@@ -306,7 +234,7 @@ class FieldedVectorizer(Vectorizer):
             _SavedField(name, field.n_docs_, field.mean_length_, field.doc_scale_, field.document_frequency_)
             for name, field in self.fields_.items()
         )
-        return encode(_SavedFielded(self.plain_, fields, self.numbers_, self.n_dims))
+        return encode(_SavedFielded(self.plain_, fields, self.numbers_))
 
     @classmethod
     def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> FieldedVectorizer:
@@ -319,7 +247,6 @@ class FieldedVectorizer(Vectorizer):
         vectorizer = cls(
             fields=[field.name for field in saved.fields],
             features=[number.name for number in saved.numbers],
-            n_dims=saved.n_dims,
             analyzer=plain.analyzer,
             weighting=plain.weighting,
             k1=plain.k1,
