@@ -60,7 +60,7 @@ def random_words(space: Space, n: int = 2) -> list[tc.Weights]:
 
 def terms_of(task: Task, space: Space, case: str) -> tuple[Fold, ScoreTerms]:
     fold = next(fold for fold in task.folds(space.D) if fold.case == case)
-    return fold, ScoreTerms(fold.parts(space.Q, space.D)[0].held_out, space, random_words(space), [], fold.past)
+    return fold, ScoreTerms(fold.parts(space.Q, space.D)[0].held_out, space, random_words(space), fold.past)
 
 
 def oracle(mix: Mix, fold: Fold, terms: ScoreTerms, scale: float = SCALE) -> np.ndarray:
@@ -208,10 +208,10 @@ def search_of(task: Task, space: Space, shares: dict[str, float] | None = None, 
     listed = []
     for fold in task.folds(space.D):
         for part in fold.parts(space.Q, space.D):
-            terms = ScoreTerms(part.held_out, space, words, [], fold.past)
+            terms = ScoreTerms(part.held_out, space, words, fold.past)
             listed += terms.by_case(fold) if part.name in (EVERY, fold.case) else [(part.name, terms)]
     measures = MEASURES if str(space.queries.measure) == "nDCG@10" else (space.queries.measure,)
-    return MixSearch(listed, task.shares if shares is None else shares, [(0.0, 1.0)] * 2, (), measures, seed)
+    return MixSearch(listed, task.shares if shares is None else shares, [(0.0, 1.0)] * 2, measures, seed)
 
 
 MIXES = [Mix(), Mix(0), Mix(1, 1.0, weight=2.0), Mix(pooled=0.5, unseen=4.0), Mix(weight=4.0, shape=2)]
