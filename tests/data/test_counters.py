@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tercet.data.counters import Counters, draw_by_counters, drawn_by_counters, placed
+from tercet.data.counters import Counters
 from tercet.data.preferences import Preferences, PreferenceSampler
 from tercet.data.sampling import JudgementSampler, LabelSampler, MixtureSampler
 
@@ -40,8 +40,7 @@ SAMPLERS["mixture"] = MixtureSampler([(SAMPLERS["labels"], 1.0), (SAMPLERS["popu
 
 
 def drawn(name: str, start: int, stop: int, seed: int = 0):
-    sampler = SAMPLERS[name]
-    return draw_by_counters(placed(sampler, np), Counters(np, seed, np.arange(start, stop)))
+    return SAMPLERS[name].placed(np).drawn(Counters(np, seed, np.arange(start, stop)))
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -56,7 +55,7 @@ def test_any_part_is_drawn_by_itself(name, start, cut, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_draws_are_as_often_what_the_generator_draws(name):
-    """Counts of (query, better) and of worse documents, against draws of the sampler's own way: a chi-squared test."""
+    """Counts of (query, better) and of worse documents: a chi-squared test."""
     n = 60_000
     by_counters, by_generator = drawn(name, 0, n), SAMPLERS[name].draw(np.random.default_rng(1), n)
     for keys in (lambda q, b, w: q.astype(np.int64) * 64 + b, lambda q, b, w: w):
@@ -70,7 +69,7 @@ def test_draws_are_as_often_what_the_generator_draws(name):
 def test_the_worse_document_is_worse_even_where_nearly_all_are_judged():
     n = 2000
     sampler = JudgementSampler(np.zeros(n - 1), np.arange(n - 1), np.ones(n - 1, dtype=np.int64), n_docs=n)
-    _, better, worse = draw_by_counters(placed(sampler, np), Counters(np, 0, np.arange(50)))
+    _, better, worse = sampler.drawn(Counters(np, 0, np.arange(50)))
     assert set(worse.tolist()) == {n - 1}
     assert better.max() < n - 1
 
@@ -89,13 +88,3 @@ def test_bits_are_those_of_splitmix64():
     counters = Counters(np, 5, np.arange(3))
     for slot in (0, 1, 127):
         assert counters.bits(slot).tolist() == [expected[128 * t + slot] for t in range(3)]
-
-
-def test_a_sampler_of_ones_own_is_not_drawn_by_counters():
-    class Own:
-        def draw(self, rng, n):
-            raise NotImplementedError
-
-    assert not drawn_by_counters(Own())
-    assert not drawn_by_counters(MixtureSampler([(Own(), 1.0), (SAMPLERS["labels"], 1.0)]))
-    assert drawn_by_counters(SAMPLERS["mixture"])

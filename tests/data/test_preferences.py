@@ -502,21 +502,21 @@ class LookedUpTogether:
         return np.array([self.ids.index(one) if one in self.ids else -1 for one in ids])
 
 
-def test_judgements_one_after_another_are_drawn_from_as_those_of_a_mapping():
+def test_ids_are_looked_up_one_by_one_or_many_at_once():
     rng = np.random.default_rng(0)
     qrels = {f"q{q}": {f"d{d}": int(rng.integers(0, 3)) for d in rng.choice(40, 8, replace=False)} for q in range(20)}
-    listed = [(qid, doc_id, grade) for qid, judged in qrels.items() for doc_id, grade in judged.items()]
+    numbered = {q: {int(d[1:]): grade for d, grade in judged.items()} for q, judged in enumerate(qrels.values())}
     queries, docs = list(qrels), [f"d{d}" for d in range(40)]
     rows = {"query_rows": {q: at for at, q in enumerate(queries)}, "doc_rows": {d: at for at, d in enumerate(docs)}}
-    expected = JudgementSampler.from_qrels(qrels, n_docs=40, **rows)
+    expected = JudgementSampler.from_qrels(numbered, n_docs=40)
     together = {"query_rows": LookedUpTogether(queries), "doc_rows": LookedUpTogether(docs)}
     for looked_up in (rows, together):
-        found = JudgementSampler.from_judgements(iter(listed), n_docs=40, **looked_up)
+        found = JudgementSampler.from_qrels(qrels, n_docs=40, **looked_up)
         assert found.fingerprint() == expected.fingerprint()
         one, other = (sampler.draw(np.random.default_rng(3), 500) for sampler in (found, expected))
         assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
         with pytest.raises(InputError, match="qrels name document 'x', which is not among the document ids"):
-            JudgementSampler.from_judgements([("q1", "x", 1)], **looked_up)
+            JudgementSampler.from_qrels({"q1": {"x": 1}}, **looked_up)
 
 
 @pytest.mark.slow

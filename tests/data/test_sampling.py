@@ -64,8 +64,10 @@ def test_where_one_document_is_ever_relevant_worse_ones_are_drawn_uniformly():
 def test_without_popularity_the_same_calls_of_the_generator_are_made():
     sampler = JudgementSampler.from_qrels(GRADED, n_docs=8, popular=0.0)
     rng = np.random.default_rng(5)
-    judgements = sampler.draw_better(rng, 300)
-    query, better = sampler._query[judgements], sampler._doc[judgements]
+    judged_pairs = [[0, 1, 2], [4, 1], [1]]  # above grade 0, of each query, best first
+    query = rng.integers(0, 3, 300)
+    number = rng.integers(0, np.array([3, 2, 1])[query])
+    better = np.array([judged_pairs[q][n] for q, n in zip(query.tolist(), number.tolist(), strict=True)])
     worse, positions = np.empty(300, np.int64), np.arange(300)
     while positions.size:
         worse[positions] = rng.integers(0, 8, positions.size)

@@ -13,7 +13,7 @@ from scipy import sparse
 import tercet as tc
 from support.gpu_rankers import N_TERMS, RANKERS, NeverSomeRanker, same, some_preferences, some_texts
 from support.random_data import random_preferences, random_texts
-from tercet.data.counters import Counters, draw_by_counters, placed
+from tercet.data.counters import Counters
 from tercet.data.sampling import JudgementSampler, LabelSampler, MixtureSampler
 from tercet.errors import DeviceError, InputError, MemoryLimitError, MissingExtraError
 from tercet.gpu import device, find_gpu
@@ -238,8 +238,8 @@ def test_draws_are_those_of_a_cpu():
     labels = LabelSampler(rng.integers(0, 5, 300))
     for sampler in (judged, hardly_any_left, labels, MixtureSampler([(judged, 1.0), (labels, 2.0)])):
         steps = np.arange(5_000_000_000, 5_000_100_000)
-        here = draw_by_counters(placed(sampler, np), Counters(np, 7, steps))
-        there = draw_by_counters(placed(sampler, GPU.xp), Counters(GPU.xp, 7, GPU.xp.asarray(steps)))
+        here = sampler.drawn(Counters(np, 7, steps))
+        there = sampler.placed(GPU.xp).drawn(Counters(GPU.xp, 7, GPU.xp.asarray(steps)))
         for one, other in zip(here, there, strict=True):
             np.testing.assert_array_equal(one, GPU.to_host(other))
 

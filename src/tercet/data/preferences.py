@@ -10,9 +10,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tercet._validate import check_integer, check_seed, is_integer
+from tercet._validate import check_seed, is_integer
 from tercet.data.clicks import Skipped, click_preferences
-from tercet.data.sampling import LAST_ROW, Drawn, JudgementSampler, LabelSampler, rows_among
+from tercet.data.counters import Numbers
+from tercet.data.sampling import LAST_ROW, JudgementSampler, LabelSampler, Sampler, rows_among
 from tercet.errors import InputError
 from tercet.store.digest import digest_of
 
@@ -284,7 +285,7 @@ def _row_of(key: Any, rows: Mapping[Any, int] | None, i: int, what: str) -> int:
     return int(rows[key])
 
 
-class PreferenceSampler:
+class PreferenceSampler(Sampler):
     """Draws from given preferences, with replacement, each in proportion to its weight."""
 
     def __init__(self, preferences: Preferences) -> None:
@@ -292,8 +293,8 @@ class PreferenceSampler:
             raise InputError("there are no preferences to draw from")
         self._preferences = preferences
         weight = preferences.weight
-        self._cumulative = None if weight is None else np.cumsum(weight.astype(np.float64))
-        self.rows = preferences.query, preferences.better, preferences.worse
+        self._up_to = None if weight is None else np.cumsum(weight.astype(np.float64))
+        self._query, self._better, self._worse = preferences.query, preferences.better, preferences.worse
 
     def fingerprint(self) -> str:
         return self._preferences.fingerprint()
@@ -312,14 +313,13 @@ class PreferenceSampler:
             touched |= rows_among(self._preferences.worse, docs)
         return PreferenceSampler(self._preferences[np.flatnonzero(~touched)])
 
-    def draw(self, rng: np.random.Generator, n: int) -> Drawn:
-        check_integer(n, "n")
-        if self._cumulative is None:
-            drawn = rng.integers(0, len(self._preferences), n)
+    def _drawn(self, numbers: Numbers) -> tuple[Any, Any, Any]:
+        if self._up_to is None:
+            at = numbers.below(0, self._query.size)
         else:
-            drawn = np.searchsorted(self._cumulative, rng.random(n) * self._cumulative[-1], side="right")
-        query, better, worse = self.rows
-        return query[drawn], better[drawn], worse[drawn]
+            at = np.searchsorted(self._up_to, numbers.uniform(0) * self._up_to[-1], side="right")
+            at = np.minimum(at, self._query.size - 1)
+        return self._query[at], self._better[at], self._worse[at]
 
 
 def joined(parts: Sequence[Preferences]) -> Preferences:

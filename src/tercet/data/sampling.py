@@ -1,52 +1,77 @@
 """Drawing preferences at random from labels, graded judgements and links.
 
-A sampler is a pure function of the generator it is given: ``draw(rng, n)`` returns three int32 arrays
-``(query, better, worse)``.
+A sampler is a pure function of the random numbers it is given: ``draw(rng, n)`` returns three int32 arrays
+``(query, better, worse)``, ``drawn(numbers)`` the same from numbers of a generator or of counters, on a CPU or a GPU.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from array import array as growing_array
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from copy import copy
 from itertools import islice, repeat
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tercet._validate import check_integer, is_integer, is_number
+from tercet.data.counters import GeneratorNumbers, Numbers
 from tercet.errors import InputError, ParameterError
 from tercet.store.digest import digest_of
 
 Drawn = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
 UniformOver = Literal["queries", "judgements"]
+RowLookup: TypeAlias = Any  # a mapping id -> row, or `PackedIds`, which looks many ids up at once
 
 LAST_ROW = int(np.iinfo(np.int32).max)
 
 # After so many rounds of rejection the few preferences still without a worse document look through all documents.
 _ROUNDS = 20
+# Numbers of a draw of `JudgementSampler`: 0 and 1 the better document, 2 the way to the worse one.
+_POPULAR_SLOT = 3  # and so on: two for each round
+_UNIFORM_SLOT = _POPULAR_SLOT + 2 * _ROUNDS  # one for each round
+_LAST_CHOICE_SLOT = _UNIFORM_SLOT + _ROUNDS  # two
 _LOOKED_UP = 1 << 16  # ids at once
 
 
-class Sampler(Protocol):
+class Sampler(ABC):
     """Draws preferences."""
 
-    def draw(self, rng: np.random.Generator, n: int) -> Drawn: ...
+    def draw(self, rng: np.random.Generator, n: int) -> Drawn:
+        """Return the query, better and worse rows of n preferences."""
+        return self.drawn(GeneratorNumbers(rng, check_integer(n, "n")))
 
+    def drawn(self, numbers: Numbers) -> Drawn:
+        """Return a preference for each of the random numbers, in arrays of their module."""
+        query, better, worse = self._drawn(numbers)
+        return query.astype(np.int32), better.astype(np.int32), worse.astype(np.int32)
+
+    @abstractmethod
+    def _drawn(self, numbers: Numbers) -> tuple[Any, Any, Any]: ...
+
+    @abstractmethod
     def fingerprint(self) -> str:
         """Return a digest of the data and of the rule of drawing."""
-        ...
 
+    @abstractmethod
     def drop(self, queries: ArrayLike = (), docs: ArrayLike = (), *, as_worse: bool = False) -> Sampler:
         """Drop rows: queries, and documents, or documents as better ones only with ``as_worse``.
 
         Raises `InputError` if nothing is left.
         """
-        ...
+
+    def placed(self, xp: Any) -> Self:
+        """Return the sampler with its arrays in the memory of ``xp``."""
+        other = copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
+                setattr(other, name, xp.asarray(value))
+        return other
 
 
-class LabelSampler:
+class LabelSampler(Sampler):
     """The same class is better, another class is worse.
 
     Examples
@@ -122,22 +147,20 @@ class LabelSampler:
         rest._group(self._rows[~(rows_among(self._rows, queries) | rows_among(self._rows, docs))])
         return rest
 
-    def draw(self, rng: np.random.Generator, n: int) -> Drawn:
-        check_integer(n, "n")
-        query = self._queries[rng.integers(0, self._queries.size, n)]
+    def _drawn(self, numbers: Numbers) -> tuple[Any, Any, Any]:
+        query = self._queries[numbers.below(0, self._queries.size)]
         code = self._codes[query]
         # One of the class's other members: skip over the query's own place.
-        member = rng.integers(0, self._counts[code] - 1)
+        member = numbers.below(1, self._counts[code] - 1)
         member += member >= self._position[query]
         better = self._by_class[self._start[code] + member]
         # One of the rows outside the class: skip over the class's block.
-        member = rng.integers(0, self._rows.size - self._counts[code])
-        member += np.where(member >= self._start[code], self._counts[code], 0)
-        worse = self._by_class[member]
-        return query.astype(np.int32), better, worse
+        member = numbers.below(2, self._rows.size - self._counts[code])
+        member += (member >= self._start[code]) * self._counts[code]
+        return query, better, self._by_class[member]
 
 
-class JudgementSampler:
+class JudgementSampler(Sampler):
     """A document of a higher grade is better than a document of a lower grade, for the same query.
 
     Parameters
@@ -309,90 +332,86 @@ class JudgementSampler:
         """Return the grades of (query, doc) pairs, 0 for unjudged pairs."""
         keys = query.astype(np.int64) * self._width + doc
         nearest = np.minimum(np.searchsorted(self._keys, keys), self._keys.size - 1)
-        judged = self._keys[nearest] == keys
-        return np.where(judged, self._grade[self._key_order[nearest]], 0).astype(np.int64, copy=False)
-
-    def draw_better(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
-        """Positions of n judgements for the better side."""
-        if self.uniform_over == "judgements":
-            return self._better_at[rng.integers(0, self._better_at.size, n)]
-        owner = rng.integers(0, self.queries.size, n)
-        return self._better_at[self._first[owner] + rng.integers(0, self._count[owner])]
+        return (self._keys[nearest] == keys) * self._grade[self._key_order[nearest]].astype(np.int64)
 
     def is_worse(self, query: NDArray[Any], doc: NDArray[Any], grade: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return True for documents of a lower grade than the better document's ``grade``."""
+        """Return True for documents of a lower grade than the better document's ``grade``; withheld ones never are."""
+        return self._is_lower(query, doc, grade) & ~rows_among(doc, self._withheld)
+
+    def _is_lower(self, query: Any, doc: Any, grade: Any) -> Any:
         lower = self.grade_of(query, doc) < grade
-        if self.exclude_self:
-            lower &= doc != query
-        if self._withheld.size:
-            lower &= ~rows_among(doc, self._withheld)
-        return lower
+        return lower & (doc != query) if self.exclude_self else lower
 
-    def draw_worse(self, rng: np.random.Generator, judgements: NDArray[np.int64]) -> NDArray[np.int32]:
+    def _drawn(self, numbers: Numbers) -> tuple[Any, Any, Any]:
+        at = self._draw_better(numbers)
+        return self._query[at], self._doc[at], self._draw_worse(numbers, at)
+
+    def _draw_better(self, numbers: Numbers, slot: int = 0) -> Any:
+        """Draw positions of judgements for the better side, by the numbers of two slots."""
+        if self.uniform_over == "judgements":
+            return self._better_at[numbers.below(slot, self._better_at.size)]
+        owner = numbers.below(slot, self.queries.size)
+        return self._better_at[self._first[owner] + numbers.below(slot + 1, self._count[owner])]
+
+    def _draw_worse(self, numbers: Numbers, at: Any) -> Any:
         """Draw a document of a lower grade for each judgement position, uniformly or by popularity."""
+        xp = numbers.xp
         if self.n_docs is None:
-            return self._doc[rng.integers(self._lower[judgements], self._end[judgements])].astype(np.int32)
-        worse = np.empty(judgements.size, dtype=np.int32)
-        is_open = np.ones(judgements.size, dtype=bool)
+            return self._doc[self._lower[at] + numbers.below(2, self._end[at] - self._lower[at])]
+        worse = xp.empty(len(numbers), dtype=xp.int32)
+        uniformly = xp.arange(len(numbers))
         if self.popular:
-            positions = np.flatnonzero(rng.random(judgements.size) < self.popular)
-            is_open[positions] = False
-            positions = self._draw_until_lower(
-                judgements, worse, positions, lambda n: self._doc[self.draw_better(rng, n)]
-            )
-            is_open[self._choose_popular(rng, judgements, worse, positions)] = True
-        rows, n_docs = self._drawn_from, self.n_docs
-
-        def uniformly(n: int) -> NDArray[Any]:
-            return rng.integers(0, n_docs, n) if rows is None else rows[rng.integers(0, rows.size, n)]
-
-        every = np.arange(n_docs)
-        for i in self._draw_until_lower(judgements, worse, np.flatnonzero(is_open), uniformly):
-            query, grade = self._query[judgements[i]], self._grade[judgements[i]]
-            worse[i] = rng.choice(np.flatnonzero(self.is_worse(np.full(n_docs, query), every, grade)))
+            popular = numbers.uniform(2) < self.popular
+            rest = self._reject(numbers, at, worse, xp.flatnonzero(popular), popular=True)
+            rest = self._choose_popular(numbers, at, worse, rest)
+            uniformly = xp.sort(xp.concatenate((xp.flatnonzero(~popular), rest)))
+        rest = self._reject(numbers, at, worse, uniformly, popular=False)
+        for position in rest.tolist():  # hardly any: its query has judged nearly all documents
+            docs = xp.arange(self.n_docs) if self._drawn_from is None else self._drawn_from
+            lower = docs[self._is_lower(self._query[at[position]], docs, self._grade[at[position]])]
+            worse[position] = lower[numbers.take([position]).below(_LAST_CHOICE_SLOT, lower.size)[0]]
         return worse
 
-    def _draw_until_lower(
-        self,
-        judgements: NDArray[np.int64],
-        worse: NDArray[np.int32],
-        positions: NDArray[np.int64],
-        candidates: Callable[[int], NDArray[Any]],
-    ) -> NDArray[np.int64]:
-        """Fill ``worse`` at these positions from candidates by rejection; return the positions without a worse
-        document.
-        """
-        for _ in range(_ROUNDS):
-            at = judgements[positions]
-            worse[positions] = candidates(positions.size)
-            positions = positions[~self.is_worse(self._query[at], worse[positions], self._grade[at])]
-            if positions.size == 0:
+    def _reject(self, numbers: Numbers, at: Any, worse: Any, positions: Any, *, popular: bool) -> Any:
+        """Fill ``worse`` at these positions by rejection; return the positions without a worse document."""
+        rows = self._drawn_from
+        n_rows = self.n_docs if rows is None else rows.size
+        for number in range(_ROUNDS):
+            if not positions.size:
                 break
+            some = numbers.take(positions)
+            if popular:
+                docs = self._doc[self._draw_better(some, _POPULAR_SLOT + 2 * number)]
+            else:
+                docs = some.below(_UNIFORM_SLOT + number, n_rows)
+                docs = docs if rows is None else rows[docs]
+            worse[positions] = docs
+            judgements = at[positions]
+            positions = positions[~self._is_lower(self._query[judgements], docs, self._grade[judgements])]
         return positions
 
-    def _choose_popular(
-        self,
-        rng: np.random.Generator,
-        judgements: NDArray[np.int64],
-        worse: NDArray[np.int32],
-        positions: NDArray[np.int64],
-    ) -> NDArray[np.int64]:
+    def _choose_popular(self, numbers: Numbers, at: Any, worse: Any, positions: Any) -> Any:
         """Fill ``worse`` by a look through all popular documents; return the positions without any."""
+        xp = numbers.xp
         if not positions.size:
             return positions
-        popularity = self._better_share()
-        docs = np.flatnonzero(popularity)
-        without = []
-        order = np.argsort(judgements[positions], kind="stable")
-        for same in np.split(positions[order], np.flatnonzero(np.diff(judgements[positions[order]])) + 1):
-            at = judgements[same[0]]
-            lower = docs[self.is_worse(np.full(docs.size, self._query[at]), docs, self._grade[at])]
+        # Popularity in whole numbers, whose sums are the same wherever they are made.
+        share = (self._better_share() * 2.0**40).astype(xp.int64)
+        docs = xp.flatnonzero(share)
+        without = [positions[:0]]
+        positions = positions[xp.argsort(at[positions], kind="stable")]
+        run_ends = self._lower[at[positions]]  # judgements of one query and grade are next to each other
+        for end in xp.unique(run_ends).tolist():
+            same, judgement = positions[run_ends == end], end - 1
+            lower = docs[self._is_lower(self._query[judgement], docs, self._grade[judgement])]
             if lower.size:
-                share = popularity[lower]
-                worse[same] = rng.choice(lower, same.size, p=share / share.sum())
+                up_to = xp.cumsum(share[lower])
+                drawn = numbers.take(same).uniform(_LAST_CHOICE_SLOT + 1) * up_to[-1].astype(xp.float64)
+                position = xp.searchsorted(up_to, drawn.astype(xp.int64), side="right")
+                worse[same] = lower[xp.minimum(position, lower.size - 1)]
             else:
                 without.append(same)
-        return np.concatenate(without) if without else positions[:0]
+        return xp.concatenate(without)
 
     def _better_share(self) -> NDArray[np.float64]:
         """Return the share of preferences with each document as the better one."""
@@ -402,14 +421,10 @@ class JudgementSampler:
             self._popularity = np.bincount(self._doc[self._better_at], each, self._width) / each.sum()
         return self._popularity
 
-    def pair(self, judgements: NDArray[np.int64], worse: NDArray[np.int32]) -> Drawn:
-        """Put judgement positions and worse documents together."""
-        return self._query[judgements].astype(np.int32), self._doc[judgements].astype(np.int32), worse
-
-    def draw(self, rng: np.random.Generator, n: int) -> Drawn:
-        check_integer(n, "n")
-        judgements = self.draw_better(rng, n)
-        return self.pair(judgements, self.draw_worse(rng, judgements))
+    def placed(self, xp: Any) -> Self:
+        if self.popular:
+            self._better_share()  # made now, while arrays are here
+        return super().placed(xp)
 
     @classmethod
     def from_qrels(
@@ -422,34 +437,12 @@ class JudgementSampler:
         uniform_over: UniformOver = "queries",
         popular: float = 0.0,
     ) -> JudgementSampler:
-        """Judgements as query -> document -> grade; ids are looked up when their rows are given."""
-        judgements = ((qid, doc_id, grade) for qid, judged in qrels.items() for doc_id, grade in judged.items())
-        return cls.from_judgements(
-            judgements,
-            n_docs=n_docs,
-            query_rows=query_rows,
-            doc_rows=doc_rows,
-            uniform_over=uniform_over,
-            popular=popular,
-        )
-
-    @classmethod
-    def from_judgements(
-        cls,
-        judgements: Iterable[tuple[Any, Any, int]],
-        *,
-        n_docs: int | None = None,
-        query_rows: RowLookup | None = None,
-        doc_rows: RowLookup | None = None,
-        uniform_over: UniformOver = "queries",
-        popular: float = 0.0,
-    ) -> JudgementSampler:
-        """Build a sampler of (query, document, grade) triples, in memory as arrays only.
+        """Judgements as query -> document -> grade; ids are looked up when their rows are given.
 
         Some 100 bytes for each judgement while reading, and 36 afterwards.
         """
         columns = tuple(growing_array("q") for _ in range(3))
-        remaining = iter(judgements)
+        remaining = ((qid, doc_id, grade) for qid, judged in qrels.items() for doc_id, grade in judged.items())
         while some := list(islice(remaining, _LOOKED_UP)):
             qids, doc_ids, grades = zip(*some, strict=True)
             columns[0].extend(_rows(qids, query_rows, "query"))
@@ -484,7 +477,7 @@ class JudgementSampler:
         )
 
 
-class MixtureSampler:
+class MixtureSampler(Sampler):
     """Draws each preference from one of several samplers, by chance, in proportion to their shares.
 
     Examples
@@ -527,15 +520,20 @@ class MixtureSampler:
         samplers = [s.with_popular(popular) if isinstance(s, JudgementSampler) else s for s in self.samplers]
         return MixtureSampler(list(zip(samplers, self.shares.tolist(), strict=True)))
 
-    def draw(self, rng: np.random.Generator, n: int) -> Drawn:
-        check_integer(n, "n")
-        source = rng.choice(len(self.samplers), n, p=self.shares)
-        query, better, worse = (np.empty(n, dtype=np.int32) for _ in range(3))
+    def _drawn(self, numbers: Numbers) -> tuple[Any, Any, Any]:
+        xp = numbers.xp
+        which = xp.searchsorted(xp.asarray(np.cumsum(self.shares)[:-1]), numbers.uniform(0), side="right")
+        query, better, worse = (xp.empty(len(numbers), dtype=xp.int32) for _ in range(3))
         for number, sampler in enumerate(self.samplers):
-            positions = np.flatnonzero(source == number)
+            positions = xp.flatnonzero(which == number)
             if positions.size:
-                query[positions], better[positions], worse[positions] = sampler.draw(rng, positions.size)
+                query[positions], better[positions], worse[positions] = sampler.drawn(numbers.take(positions, 1))
         return query, better, worse
+
+    def placed(self, xp: Any) -> Self:
+        other = copy(self)
+        other.samplers = [sampler.placed(xp) for sampler in self.samplers]
+        return other
 
 
 def _check_labels(labels: Sequence[Any]) -> None:
@@ -590,29 +588,8 @@ def check_grade(qid: Hashable, doc_id: Hashable, grade: Any) -> int:
     return int(grade)
 
 
-# -- ids to row numbers, many at a time -------------------------------------------------------------------------------
-
-
-@runtime_checkable
-class ManyRows(Protocol):
-    """Looks many ids up at once."""
-
-    def get_many(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """Return the row of each id, -1 for an unknown id."""
-        ...
-
-
-class OneRow(Protocol):
-    """Looks up single ids, as a dict does."""
-
-    def get(self, key: str, default: int, /) -> int: ...
-
-
-RowLookup = ManyRows | OneRow  # what ids can be looked up in
-
-
 def rows_of_ids(rows: RowLookup, ids: Sequence[str]) -> NDArray[np.int64]:
     """Return the row of each id, -1 for an unknown id, by ``get_many`` or ``get``."""
-    if isinstance(rows, ManyRows):
+    if hasattr(rows, "get_many"):
         return np.asarray(rows.get_many(ids), dtype=np.int64)
     return np.fromiter(map(rows.get, ids, repeat(-1)), dtype=np.int64, count=len(ids))

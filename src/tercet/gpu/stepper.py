@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tercet._lazy import sparse
-from tercet.data.counters import Counters, draw_by_counters, drawn_by_counters, placed
+from tercet.data.counters import Counters
 from tercet.data.preferences import Preferences
 from tercet.errors import MemoryLimitError, ParameterError
 from tercet.gpu.all_pairs import GpuDense, GpuSparse, GpuSupport
@@ -94,10 +94,10 @@ class GpuStepper(Stepper):
         if self._texts is None or type(source) not in (SampledSource, ArraySource):
             self._pace = self._pace_of(BLOCK if source.looks_at_weights else FROM_HOST)
         elif isinstance(source, SampledSource):
-            if not self.run.done and drawn_by_counters(source.sampler):
+            if not self.run.done:
                 source.drawn_by = "counters"  # a run that began block by block goes on so
             if source.drawn_by == "counters":
-                self._sampler = placed(source.sampler, xp)
+                self._sampler = source.sampler.placed(xp)
             else:
                 self._pace = self._pace_of(FROM_HOST)
         elif isinstance(source, ArraySource):
@@ -140,12 +140,13 @@ class GpuStepper(Stepper):
             assert self._texts is not None
             assert isinstance(run.source, SampledSource)
             steps = xp.arange(run.done, run.done + limit)
-            drawn = draw_by_counters(self._sampler, Counters(xp, run.source.random_state, steps))
+            drawn = self._sampler.drawn(Counters(xp, run.source.random_state, steps))
             for rows, n, name in zip(drawn, (run.Q.shape[0], *(2 * run.D.shape[:1])), ("Q", "D", "D"), strict=True):
                 if int(rows.max()) >= n:
                     raise ParameterError(f"the sampler draws row {int(rows.max())} of {name}, which has {n}")
             rate = self._rates(0, limit)
-            return GpuChunk(*drawn, rate, rate, self._margins(limit)), self._texts
+            query, better, worse = drawn
+            return GpuChunk(query, better, worse, rate, rate, self._margins(limit)), self._texts
         if self._given is not None:
             assert self._texts is not None
             return self._given_part(limit), self._texts

@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tercet._lazy import sparse
 from tercet._validate import check_integer, check_seed
-from tercet.data.counters import Counters, draw_by_counters, drawn_by_counters, placed
+from tercet.data.counters import Counters
 from tercet.data.matrix import check_matrix
 from tercet.data.preferences import Preferences, as_preferences
 from tercet.data.sampling import JudgementSampler, LabelSampler, Sampler
@@ -157,9 +157,8 @@ class SampledSource(Source):
     def draw(self, step: int, weights: Callable[[], Weights]) -> Preferences:
         if self.drawn_by == "counters":
             if self._placed is None:
-                self._placed = placed(self.sampler, np)
-            counters = Counters(np, self.random_state, np.arange(step, step + BLOCK))
-            return Preferences(*draw_by_counters(self._placed, counters))
+                self._placed = self.sampler.placed(np)
+            return Preferences(*self._placed.drawn(Counters(np, self.random_state, np.arange(step, step + BLOCK))))
         block, first = divmod(step, BLOCK)
         if block != self._block or self._drawn is None:
             self._drawn = self._draw_block(block, weights)
@@ -178,8 +177,6 @@ class SampledSource(Source):
     def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         drawn_by = decode(StoredDraws, meta, where="source").drawn_by
         super().restore({}, arrays)
-        if drawn_by == "counters" and not drawn_by_counters(self.sampler):
-            raise DamagedBundleError("source was drawn by counters; its sampler cannot be")
         self.drawn_by = drawn_by
 
 
