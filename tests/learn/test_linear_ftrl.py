@@ -29,11 +29,10 @@ SETTINGS = {
     "batches, plain rate": {"batch_size": 3, "per_feature": False, "rate": 0.3},
     "per pair": {"normalise_pairs": True, "l1": 0.1},
     "per pair in batches": {"normalise_pairs": True, "batch_size": 7, "l1": 0.1},
-    "hinge": {"loss": "hinge"},
     "listnet": {"loss": "listnet", "l1": 0.3},
     "listnet, plain rate": {"loss": "listnet", "l1": 0.3, "per_feature": False},
     "epochs": {"epochs": 4},
-    "margin and rho": {"margin": 0.5, "rho": 0.2},
+    "rho": {"rho": 0.2},
     "no rho": {"rho": 0.0},
     "no penalty": {"l1": 0.0},
 }
@@ -162,29 +161,6 @@ def test_a_shuffle_is_told_by_its_seed_alone(batch_size):
     assert (first != made({"epochs": 2, "batch_size": batch_size}).fit(X, y, qid=qid).coef_).any()
 
 
-def test_a_shuffle_mixes_the_pairs_of_a_query_where_batches_cut_it():
-    X, y, _ = made_rows(3)
-    mixed, in_order = (
-        made({"shuffle": shuffle, "batch_size": 40}).fit(X, y, group=[len(y)]).coef_ for shuffle in (True, False)
-    )
-    assert (mixed != in_order).any()
-    whole, again = (made({"shuffle": shuffle}).fit(X, y, group=[len(y)]).coef_ for shuffle in (True, False))
-    np.testing.assert_array_equal(whole, again)  # one query and one batch: there is nothing to mix
-
-
-def test_mixed_rows_stay_in_their_query():
-    from tercet.learn.linear.queries import Queries
-
-    _, y, qid = made_rows(5)
-    queries = Queries.from_labels(y, qid)
-    mixed = queries.mixed(np.random.default_rng(0))
-    for q in range(len(queries)):
-        part = slice(queries.starts[q], queries.starts[q + 1])
-        assert sorted(mixed.rows[part]) == sorted(queries.rows[part])
-    assert (mixed.rows != queries.rows).any()
-    np.testing.assert_array_equal(mixed.labels, y[mixed.rows])
-
-
 def test_the_loss_it_tells_is_the_mean_of_those_met():
     X, y, qid = made_rows(9)
     ranker = made({"l1": 1e9}).fit(X, y, qid=qid)  # all weights stay 0, so each pair loses margin² = 1
@@ -219,7 +195,6 @@ def test_scores_beyond_all_numbers_are_told_though_the_weights_are_finite(params
         ({"batch_size": 0}, "'batch_size' parameter"),
         ({"epochs": 0}, "'epochs' parameter"),
         ({"loss": "logistic"}, "'loss' parameter"),
-        ({"margin": 0.0}, "'margin' parameter"),
         ({"loss": "listnet", "batch_size": 5}, "loss='listnet' looks at whole lists"),
         ({"loss": "listnet", "normalise_pairs": True}, "loss='listnet' looks at whole lists"),
     ],

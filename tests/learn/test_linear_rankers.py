@@ -19,12 +19,11 @@ from tercet.learn.linear import (
     LINEAR_RANKERS,
     FenchelRanker,
     FTRLRanker,
-    L1Path,
     MeanRanker,
     ProximalRanker,
     l1_path,
 )
-from tercet.learn.linear.queries import Queries, Spreads
+from tercet.learn.linear.queries import Queries, mean_ranges
 
 every_ranker = pytest.mark.parametrize("make", LINEAR_RANKERS.values(), ids=LINEAR_RANKERS.keys())
 
@@ -95,7 +94,6 @@ def test_single_precision_rows_are_scored_in_double(monkeypatch):
     single = X.astype(np.float32)
     monkeypatch.setattr("tercet.learn.linear.base._BYTES_AT_ONCE", 7 * 8 * 8)  # seven rows
     np.testing.assert_allclose(ranker.predict(single), single.astype(np.float64) @ ranker.coef_, rtol=1e-13)
-    assert l1_path(X, y, qid, n_l1s=3).predict(single).shape == (80, 3)
 
 
 @pytest.mark.slow
@@ -233,21 +231,25 @@ def test_a_bundle_that_is_not_one_is_refused(change, tmp_path):
 @given(
     seed=st.integers(0, 10**6), params=st.sampled_from([{}, {"epochs": 3}, {"per_feature": False}, {"batch_size": 4}])
 )
-def test_a_cold_path_is_one_fit_after_another(seed, params):
+def test_a_path_is_one_fit_after_another(seed, params):
     X, y, qid = made_rows(seed)
-    path = l1_path(X, y, qid, n_l1s=5, ranker=FTRLRanker(**params), warm_start=False)
-    for l1, coef, ranker, scores in zip(path.l1s, path.coefs, path.rankers, path.predict(X).T, strict=True):
+    path = l1_path(X, y, qid, n_l1s=5, ranker=FTRLRanker(**params))
+    for l1, coef, ranker in zip(path.l1s, path.coefs, path.rankers, strict=True):
         np.testing.assert_array_equal(coef, FTRLRanker(l1=l1, **params).fit(X, y, qid=qid).coef_)
-        np.testing.assert_allclose(ranker.predict(X), scores, atol=1e-12)
+        np.testing.assert_allclose(ranker.predict(X), X @ coef, atol=1e-12)
 
 
-def test_a_path_of_ftrl_begins_anew_at_every_penalty():
+@pytest.mark.parametrize("ranker", [FTRLRanker(), ProximalRanker(), FenchelRanker()], ids=str)
+def test_a_path_begins_with_the_fewest_features(ranker):
     X, y, qid = made_rows()
-    warm, cold = (l1_path(X, y, qid, l1s=[0.5, 4.0, 1.0], warm_start=warm) for warm in (True, False))
-    assert warm.l1s.tolist() == [4.0, 1.0, 0.5] == [ranker.l1 for ranker in warm.rankers]
-    np.testing.assert_array_equal(warm.coefs, cold.coefs)
+    path = l1_path(X, y, qid, l1s=[0.5, 4.0, 1.0], ranker=ranker)
+    assert path.l1s.tolist() == ([0.5, 1.0, 4.0] if hasattr(ranker, "radius") else [4.0, 1.0, 0.5])
+    assert path.l1s.tolist() == [getattr(each, ranker._penalty_name) for each in path.rankers]
+    for value, coef in zip(path.l1s, path.coefs, strict=True):
+        alone = clone(ranker).set_params(**{ranker._penalty_name: value})
+        np.testing.assert_array_equal(alone.fit(X, y, qid=qid).coef_, coef)
     with pytest.raises(InputError, match="8 features"):
-        warm.rankers[-1].predict(X[:, :3])
+        path.rankers[-1].predict(X[:, :3])
 
 
 @settings(max_examples=15)
@@ -256,7 +258,7 @@ def test_the_first_penalty_is_the_weakest_that_leaves_nothing(seed, params):
     X, y, qid = made_rows(seed)
     path = l1_path(X, y, qid, n_l1s=3, ratio=0.01, ranker=FTRLRanker(**params))
     assert path.n_used[0] == 0
-    assert path.density[-1] > 0
+    assert path.n_used[-1] > 0
     assert path.l1s[-1] == pytest.approx(0.01 * path.l1s[0], rel=1e-3)
     assert [f"{l1:.5g}" for l1 in path.l1s] == [f"{l1:g}" for l1 in path.l1s], "what is printed is what was used"
     weaker = path.l1s[0] * (1 - 2e-4)  # five digits are kept, and the first is rounded up
@@ -281,57 +283,34 @@ def test_a_path_of_penalties_begins_where_a_feature_enters():
     assert clone(ranker).set_params(l1=0.98 * path.l1s[0]).fit(X, y, qid=qid).coef_.any()
 
 
-def test_a_path_of_radii_rises_to_that_of_the_weakest_penalty():
-    X, y, qid = made_rows()
-    path = l1_path(X, y, qid, ranker=FenchelRanker(scale_features=False), n_l1s=4, ratio=0.01)
-    weakest = 0.01 * l1_path(X, y, qid, ranker=ProximalRanker(scale_features=False), n_l1s=1).l1s[0]
-    assert path.l1s[-1] == pytest.approx(
-        np.abs(ProximalRanker(l1=weakest, scale_features=False).fit(X, y, qid=qid).coef_).sum(), rel=1e-3
-    )
-    np.testing.assert_allclose(path.l1s[1:] / path.l1s[:-1], 0.01 ** (-1 / 3), rtol=1e-3)
-    assert [each.radius for each in path.rankers] == path.l1s.tolist()
-    assert path.n_used[0] == 1
-    assert l1_path(X, y, qid, ranker=FenchelRanker(), l1s=[2.0, 0.5]).l1s.tolist() == [0.5, 2.0]
-
-
-@pytest.mark.parametrize("ranker", [ProximalRanker(tolerance=1e-6), FenchelRanker(tolerance=1e-5)], ids=str)
-def test_a_warm_path_ends_where_a_cold_one_does_in_fewer_rounds(ranker):
-    X, y, qid = made_rows()
-    warm, cold = (l1_path(X, y, qid, ranker=ranker, n_l1s=30, ratio=0.01, warm_start=warm) for warm in (True, False))
-    np.testing.assert_allclose(warm.coefs, cold.coefs, atol=0.02)
-    assert sum(each.n_iter_ for each in warm.rankers) < sum(each.n_iter_ for each in cold.rankers)
-    for value, coef in zip(cold.l1s, cold.coefs, strict=True):
-        alone = clone(ranker).set_params(**{"radius" if hasattr(ranker, "radius") else "l1": value})
-        np.testing.assert_array_equal(alone.fit(X, y, qid=qid).coef_, coef)
-
-
 def test_a_path_where_nothing_can_be_learned_uses_nothing():
     _, y, qid = made_rows()
-    for ranker in (FTRLRanker(), ProximalRanker(), FenchelRanker()):
+    for ranker in (FTRLRanker(), ProximalRanker()):
         assert not l1_path(np.ones((len(y), 3)), y, qid, ranker=ranker, n_l1s=3).coefs.any()
+    assert not FenchelRanker().fit(np.ones((len(y), 3)), y, qid=qid).coef_.any()
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda path: path.predict(np.ones((3, 5))), "the path has 2 features"),
-        (lambda path: l1_path(np.ones((2, 1)), [0, 1], [7, 7], l1s=[]), "one or more finite numbers"),
-        (lambda path: l1_path(np.ones((2, 1)), [0, 1], [7, 7], l1s=[1.0, -1.0]), "one or more finite numbers"),
-        (lambda path: l1_path(np.ones((2, 1)), [0, 1], [7, 7], ratio=0.0), r"ratio in \(0, 1\]"),
-        (lambda path: l1_path(np.ones((2, 1)), [1, 1], [7, 7]), "no query has two documents"),
+        (lambda: l1_path(np.ones((2, 1)), [0, 1], [7, 7], l1s=[]), "one or more finite numbers"),
+        (lambda: l1_path(np.ones((2, 1)), [0, 1], [7, 7], l1s=[1.0, -1.0]), "one or more finite numbers"),
+        (lambda: l1_path(np.ones((2, 1)), [0, 1], [7, 7], ratio=0.0), r"ratio in \(0, 1\]"),
+        (lambda: l1_path(np.ones((2, 1)), [1, 1], [7, 7]), "no query has two documents"),
         (
-            lambda path: l1_path(np.ones((2, 1)), [0, 1], [7, 7], ranker=MeanRanker()),
+            lambda: l1_path(np.ones((2, 1)), [0, 1], [7, 7], ranker=MeanRanker()),
             "MeanRanker has no path; expected",
         ),
         (
-            lambda path: l1_path(np.ones((2, 1)), [0, 1], [7, 7], l1s=[0.0], ranker=FenchelRanker()),
+            lambda: l1_path(np.ones((2, 1)), [0, 1], [7, 7], l1s=[0.0], ranker=FenchelRanker()),
             "'radius' parameter",
         ),
+        (lambda: l1_path(np.ones((2, 1)), [0, 1], [7, 7], ranker=FenchelRanker()), "give the radii"),
     ],
 )
 def test_what_is_no_path_is_refused(call, message):
     with pytest.raises(InputError, match=message):
-        call(L1Path(np.array([2.0, 1.0]), np.array([[0.0, 0.0], [1.0, 0.0]]), ()))
+        call()
 
 
 # -- penalties and units by default ---------------------------------------------------------------------------------
@@ -359,7 +338,7 @@ def test_a_scale_is_the_mean_reach_within_queries(seed, is_sparse):
         parts = [column[qid == q] for q in range(6) if len(set(y[qid == q])) > 1]
         reach = [part.max() - part.min() for part in parts if part.max() > part.min()]
         expected.append(np.mean(reach) if reach else 1.0)
-    found = Spreads.from_rows(sparse.csr_array(X) if is_sparse else X, Queries.from_labels(y, qid)).scale
+    found = mean_ranges(sparse.csr_array(X) if is_sparse else X, Queries.from_labels(y, qid))
     np.testing.assert_allclose(found, expected)
 
 

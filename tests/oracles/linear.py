@@ -14,15 +14,15 @@ def query_pairs(y):
     return [(i, j) for i in range(len(y)) for j in range(len(y)) if y[i] > y[j]]
 
 
-def pair_loss(scores, pairs, margin=1.0, power=2):
-    """Sum of max(0, margin - s_better + s_worse)^power over the pairs, and its derivative by each score."""
+def pair_loss(scores, pairs, margin=1.0):
+    """Sum of max(0, margin - s_better + s_worse)² over the pairs, and its derivative by each score."""
     value, slopes = 0.0, np.zeros(len(scores))
     for better, worse in pairs:
         violation = margin - scores[better] + scores[worse]
         if violation > 0:
-            value += violation**power
-            slopes[better] -= power * violation ** (power - 1)
-            slopes[worse] += power * violation ** (power - 1)
+            value += violation**2
+            slopes[better] -= 2 * violation
+            slopes[worse] += 2 * violation
     return value, slopes
 
 
@@ -41,7 +41,6 @@ def ftrl(
     rho=1.0,
     per_feature=True,
     loss="hinge2",
-    margin=1.0,
     batch_size=None,
     per_pair=False,
     epochs=1,
@@ -59,7 +58,7 @@ def ftrl(
                 if loss == "listnet":
                     _, slopes = listnet_loss(scores, y[rows])
                 else:
-                    _, slopes = pair_loss(scores, batch, margin, {"hinge": 1, "hinge2": 2}[loss])
+                    _, slopes = pair_loss(scores, batch)
                 g = X[rows].T @ slopes / (len(pairs) if per_pair else 1)
                 t += 1
                 G = G + g**2
@@ -93,23 +92,6 @@ def mean_ndcg_of_ties(scores, grades, at=None):
     """The mean over all orders in which no higher score stands below a lower one."""
     orders = [o for o in permutations(range(len(scores))) if (np.diff(np.asarray(scores)[list(o)]) <= 0).all()]
     return np.mean([ndcg(order, grades, at) for order in orders])
-
-
-def ndcg_pair_loss(scores, grades, margin=1.0, power=2, ideal=False):
-    """As ``pair_loss`` over all pairs, each by the change in NDCG were the two to change places; ties worst first."""
-    keys = grades if ideal else scores
-    order = sorted(range(len(scores)), key=lambda doc: (-keys[doc], grades[doc]))
-    position = np.empty(len(scores))
-    for doc in range(len(scores)):
-        same = [r for r, other in enumerate(order) if keys[other] == keys[doc] and grades[other] == grades[doc]]
-        position[doc] = np.mean([1 / np.log2(2 + r) for r in same])
-    most = sum((2.0**g - 1) / np.log2(2 + r) for r, g in enumerate(sorted(grades, reverse=True)))
-    value, slopes = 0.0, np.zeros(len(scores))
-    for better, worse in query_pairs(grades):
-        weight = (2.0 ** grades[better] - 2.0 ** grades[worse]) * abs(position[better] - position[worse]) / most
-        loss, slope = pair_loss(scores, [(better, worse)], margin, power)
-        value, slopes = value + weight * loss, slopes + weight * slope
-    return value, slopes
 
 
 def mean_of_best(X, y, qid, rankers, folds, n_best, largest=None):
@@ -156,24 +138,3 @@ def adarank(X, y, qid, rounds, at=10, both_ways=True, repeat=True):
         P = np.exp(-values(X @ w))
         P = P / P.sum()
     return history
-
-
-def truncated_gradient(X, y, qid, l1, rate, epochs, every, threshold, margin=1.0, power=2):
-    """Langford et al. 2009 over the pairs of one query after another, weighted by their change in the ideal NDCG."""
-    w, t, gravity = np.zeros(X.shape[1]), 0, 0.0
-    last = epochs * len(set(qid))
-    for _ in range(epochs):
-        for query in dict.fromkeys(qid):
-            rows = [row for row in range(len(y)) if qid[row] == query]
-            _, slopes = ndcg_pair_loss(X[rows] @ w, y[rows], margin, power, ideal=True)
-            slopes = slopes / ndcg_pair_loss(np.zeros(len(rows)), y[rows], 1.0, 1, ideal=True)[0]
-            t += 1
-            w, gravity = w - rate / np.sqrt(t) * X[rows].T @ slopes, gravity + l1 * rate / np.sqrt(t)
-            if t % every == 0 or t == last:
-                for f in range(len(w)):
-                    if 0 <= w[f] <= threshold:
-                        w[f] = max(0.0, w[f] - gravity)
-                    elif -threshold <= w[f] <= 0:
-                        w[f] = min(0.0, w[f] + gravity)
-                gravity = 0.0
-    return w

@@ -185,14 +185,6 @@ def _small_model() -> tuple[tc.TextModel, dict[str, str]]:
     return tc.TextModel(words, words, Weights([Identity(n_terms=len(words.words_))])), docs
 
 
-def _stream(path: Path) -> None:
-    from tercet.learn.linear import FTRLRanker
-
-    rng = np.random.default_rng(1)
-    chunks = [(rng.random((20, 5)), rng.integers(0, 3, 20), np.repeat(np.arange(4), 5) + 4 * i) for i in range(6)]
-    FTRLRanker(l1=0.5, rate=0.5).fit_stream(chunks, checkpoint=tc.Checkpoint(path, every=5))
-
-
 def _make_remote(kind: str, url: str) -> Callable[[Path], None]:
     """The folder of an index whose documents are elsewhere."""
 
@@ -236,7 +228,6 @@ KINDS: dict[str, Forged] = {
     "index in OpenSearch": Forged(_make_remote(OPENSEARCH_INDEX, "http://127.0.0.1:9200"), _use_remote),
     "index in Qdrant": Forged(_make_remote(QDRANT_INDEX, "http://127.0.0.1:6333"), _use_remote),
     "index in PostgreSQL": Forged(_make_remote(POSTGRES_INDEX, "postgresql://me@127.0.0.1:5432/tercet"), _use_remote),
-    "checkpoint of a stream": Forged(_stream, _stream),
 }
 
 

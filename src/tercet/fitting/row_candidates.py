@@ -118,8 +118,7 @@ class RowCandidates:
         if self.l2s is not None:
             rankers = (choose_rls(*rows, l2s=self.l2s, ranker=self.pattern).ranker,)
         elif is_ftrl or l1s is not None:
-            # A cold start at each penalty: fitting a clone of the chosen ranker again gives the same bits.
-            path = l1_path(*rows, l1s=l1s, ranker=self.pattern, warm_start=False)
+            path = l1_path(*rows, l1s=l1s, ranker=self.pattern)
             rankers, l1s = path.rankers, path.l1s
         else:
             rankers = (clone(self.pattern).fit(*rows),)

@@ -19,7 +19,7 @@ from tercet.gpu.states import GpuChunk, GpuDiagonal, GpuLowRank, GpuState, GpuTe
 from tercet.learn import RANKERS
 from tercet.learn.dense import DenseState
 from tercet.learn.diagonal import DiagonalState
-from tercet.learn.loop import CHUNK, Executor, InRounds, LocalStepper, QueryPass, Run, Stepper
+from tercet.learn.loop import CHUNK, Executor, InRounds, LocalStepper, Run, Stepper
 from tercet.learn.lowrank import LowRankState
 from tercet.learn.multitask import MultiTaskState
 from tercet.learn.sources import BLOCK, ArraySource, SampledSource
@@ -275,9 +275,6 @@ class GpuExecutor(Executor):
             raise ParameterError(f"a {type(state).__name__} is not learned on a GPU; learn it on the CPU")
         with self.gpu.errors():
             ON_GPU[type(state)].check(self.gpu, state, deterministic=self.deterministic)
-
-    def take_pass(self, work: QueryPass) -> tuple[float, float]:
-        return work.run()
 
     def scoring(self) -> AbstractContextManager[None]:
         """Score texts on the GPU within the block."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.kernels.compiler import helper, kernel
-from tercet.kernels.pairs import HINGE, LISTNET, hinge_slopes, listnet_slopes
+from tercet.kernels.pairs import LISTNET, hinge_slopes, listnet_slopes
 
 _FIRST = np.int64(0)  # a literal 0 would be compiled for by itself
 
@@ -62,11 +62,9 @@ class PassBuffers(NamedTuple):
     features: NDArray[Any]  # int32 (d,)
 
     @classmethod
-    def allocate(
-        cls, X: Features, sequence: NDArray[np.int64], starts: NDArray[np.int64], n_features: int
-    ) -> PassBuffers:
+    def allocate(cls, X: Features, starts: NDArray[np.int64], n_features: int) -> PassBuffers:
         """Allocate buffers for these queries, outside the kernel to save compile time."""
-        n, d = int(np.diff(starts)[sequence].max(initial=0)), 0 if X.is_dense else n_features
+        n, d = int(np.diff(starts).max(initial=0)), 0 if X.is_dense else n_features
         return cls(
             *(np.empty(n), np.empty(n), np.zeros(n_features), np.arange(n), np.zeros(n, np.bool_)),
             *(np.zeros(d, np.bool_), np.empty(d, np.int32)),
@@ -83,15 +81,11 @@ class Rules(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums of FTRL, each (d,): z, squared slopes, and the resulting weights.
-
-    ``slopes`` gains every derivative and may be empty.
-    """
+    """Sums of FTRL, each (d,): z, squared slopes, and the resulting weights."""
 
     z: NDArray[Any]
     G: NDArray[Any]
     w: NDArray[Any]
-    slopes: NDArray[Any]
 
 
 @helper
@@ -111,9 +105,7 @@ def ftrl_step(feature, slope, t, rules, sums):
     with it for a constant w: z is updated at the next slope.
     """
     l1, rate, rho, per_feature = rules
-    z, G, w, slopes = sums
-    if slopes.size:
-        slopes[feature] += slope
+    z, G, w = sums
     before = G[feature]
     G[feature] = before + slope * slope  # Algorithm 2, line 4
     if per_feature:
@@ -157,7 +149,7 @@ def next_pairs(grades, better, worse, size, used, is_used):
 
 
 @helper
-def batch_slopes(scores, grades, better, worse, n_pairs, margin, power, slopes):
+def batch_slopes(scores, grades, better, worse, n_pairs, margin, slopes):
     """Like `hinge_slopes` for the ``n_pairs`` pairs from (better, worse) on; ``slopes`` (n,) comes in zero."""
     n = grades.size
     loss = 0.0
@@ -167,10 +159,9 @@ def batch_slopes(scores, grades, better, worse, n_pairs, margin, power, slopes):
                 n_pairs -= 1
                 violation = margin - scores[better] + scores[worse]
                 if not violation <= 0.0:  # NaN stays NaN
-                    slope = 1.0 if power == HINGE else 2.0 * violation
-                    loss += violation if power == HINGE else violation * violation
-                    slopes[better] -= slope
-                    slopes[worse] += slope
+                    loss += violation * violation
+                    slopes[better] -= 2.0 * violation
+                    slopes[worse] += 2.0 * violation
             worse += 1
         better += 1
         worse = 0
@@ -213,7 +204,7 @@ def ftrl_pass(X, sequence, queries, losses, rules, sums, step, buffers, sparse, 
     """
     dense, indptr, indices, data, _ = X
     rows, starts, grades, labels, n_grades, n_pairs = queries
-    loss, margin, batch_size, per_pair = losses
+    _, margin, batch_size, per_pair = losses
     z, w = sums.z, sums.w
     d = w.size
     scores, slopes, gradient, used, is_used, met, features = buffers
@@ -233,11 +224,11 @@ def ftrl_pass(X, sequence, queries, losses, rules, sums, step, buffers, sparse, 
             score_docs(X, rows[start:stop], used[:n_used], w, scores, sparse)
             if batches is not None:
                 slopes[:n] = 0.0
-                total += scale * batch_slopes(scores[:n], grade, better, worse, n_here, margin, loss, slopes[:n])
+                total += scale * batch_slopes(scores[:n], grade, better, worse, n_here, margin, slopes[:n])
             elif lists is not None:
                 total += listnet_slopes(scores[:n], labels[start:stop], slopes[:n])
             else:
-                total += scale * hinge_slopes(scores[:n], grade, n_grades[q], margin, loss, slopes[:n])
+                total += scale * hinge_slopes(scores[:n], grade, n_grades[q], margin, slopes[:n])
             step += 1
             if sparse is None:
                 for u in range(n_used):

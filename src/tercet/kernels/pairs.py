@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from tercet.kernels.compiler import helper, kernel
 
-HINGE = 1  # the violation
-SQUARED_HINGE = 2  # its square
+SQUARED_HINGE = 2  # the square of the violation
 LISTNET = 3  # cross entropy of the top-one probabilities
 SMALL_TREE = 9  # up to 8 grades
 
@@ -77,7 +76,7 @@ def in_score_order(scores, grades, margin):
 
 
 @helper
-def slopes_within_margin(scores, lowest, grades, n_grades, margin, power, slopes):
+def slopes_within_margin(scores, lowest, grades, n_grades, margin, slopes):
     """Compute `hinge_slopes` for scores within a margin: every pair is violated, in any order."""
     n = scores.size
     # Of all grades below: how many documents, and the sum of their scores.
@@ -95,22 +94,17 @@ def slopes_within_margin(scores, lowest, grades, n_grades, margin, power, slopes
         # What this one violates by as the better one and as the worse one, summed.
         as_better = sums[grade] - n_lower * (score - margin)
         as_worse = n_higher * (score + margin) - (sums[n_grades] - sums[grade + 1])
-        if power == HINGE:
-            slopes[i] = n_higher - n_lower
-            loss += as_better
-        else:
-            slopes[i] = 2.0 * (as_worse - as_better)
-            # v² = v (margin - s_better + s_worse)
-            loss += margin * as_better + score * (as_worse - as_better)
+        slopes[i] = 2.0 * (as_worse - as_better)
+        # v² = v (margin - s_better + s_worse)
+        loss += margin * as_better + score * (as_worse - as_better)
     return max(loss, 0.0)
 
 
 @kernel
-def hinge_slopes(scores, grades, n_grades, margin, power, slopes):
-    """Return the summed loss of all pairs of one query, and in ``slopes`` its derivative by each score; O(n log n).
+def hinge_slopes(scores, grades, n_grades, margin, slopes):
+    """Return the summed squared hinge of all pairs of one query; write its derivative by each score to ``slopes``.
 
-    scores (n,) finite; grades (n,) int32 in 0 … n_grades - 1; power HINGE or SQUARED_HINGE. The derivative of a pair
-    exactly at the margin is 0.
+    O(n log n). scores (n,) finite; grades (n,) int32 in 0 … n_grades - 1.
     """
     n = scores.size
     if n == 0:
@@ -119,7 +113,7 @@ def hinge_slopes(scores, grades, n_grades, margin, power, slopes):
     for i in range(n):
         lowest, highest = min(lowest, scores[i]), max(highest, scores[i])
     if highest - lowest < margin:
-        return slopes_within_margin(scores, lowest, grades, n_grades, margin, power, slopes)
+        return slopes_within_margin(scores, lowest, grades, n_grades, margin, slopes)
     order, score, lowered, grade = in_score_order(scores, grades, margin)
     counts, sums = np.zeros(n_grades + 1), np.zeros(n_grades + 1)
     violation = 0.0
@@ -133,7 +127,7 @@ def hinge_slopes(scores, grades, n_grades, margin, power, slopes):
         number = tree_sum(counts, grade[k])
         violated = tree_sum(sums, grade[k]) - number * lowered[k]
         violation += violated
-        slopes[order[k]] = -number if power == HINGE else -2.0 * violated
+        slopes[order[k]] = -2.0 * violated
     # As the worse one, against the higher grades; the same comparison, so that both sides count the same pairs.
     counts[:] = 0.0
     sums[:] = 0.0
@@ -146,9 +140,7 @@ def hinge_slopes(scores, grades, n_grades, margin, power, slopes):
         higher = n_grades - 1 - grade[k]
         number = tree_sum(counts, higher)
         violated = number * score[k] - tree_sum(sums, higher)
-        slopes[order[k]] += number if power == HINGE else 2.0 * violated
-    if power == HINGE:
-        return violation
+        slopes[order[k]] += 2.0 * violated
     # v² = v (margin - s_better + s_worse), and the slopes hold the sums of v on either side.
     loss = margin * violation
     for k in range(n):
@@ -199,31 +191,25 @@ def listnet_slopes(scores, labels, slopes):
 
 
 @kernel
-def all_slopes(scores, queries, margin, per_pair, slopes):
+def all_slopes(scores, queries, margin, slopes):
     """The squared hinge of all queries, summed, and its derivative by each score.
 
-    scores, slopes (n_rows,) in the order of ``queries`` (`QueryDocs`); with ``per_pair`` the loss of a query is divided
-    by its number of pairs.
+    scores, slopes (n_rows,) in the order of ``queries`` (`QueryDocs`)
     """
-    starts, grades, n_grades, n_pairs = queries.starts, queries.grades, queries.n_grades, queries.n_pairs
+    starts, grades, n_grades = queries.starts, queries.grades, queries.n_grades
     total = 0.0
     for q in range(starts.size - 1):
         part = slice(starts[q], starts[q + 1])
-        value = hinge_slopes(scores[part], grades[part], n_grades[q], margin, SQUARED_HINGE, slopes[part])
-        if per_pair:
-            value /= n_pairs[q]
-            slopes[part] /= n_pairs[q]
-        total += value
+        total += hinge_slopes(scores[part], grades[part], n_grades[q], margin, slopes[part])
     return total
 
 
 @kernel
-def all_curvature(scores, direction, queries, margin, per_pair):
+def all_curvature(scores, direction, queries, margin):
     """The second derivative of the summed squared hinge of all queries along a change of the scores."""
-    starts, grades, n_grades, n_pairs = queries.starts, queries.grades, queries.n_grades, queries.n_pairs
+    starts, grades, n_grades = queries.starts, queries.grades, queries.n_grades
     total = 0.0
     for q in range(starts.size - 1):
         part = slice(starts[q], starts[q + 1])
-        value = pair_curvature(scores[part], direction[part], grades[part], n_grades[q], margin)
-        total += value / n_pairs[q] if per_pair else value
+        total += pair_curvature(scores[part], direction[part], grades[part], n_grades[q], margin)
     return total

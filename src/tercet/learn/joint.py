@@ -42,8 +42,6 @@ from tercet.weights import Diagonal, Identity, Mapped, Part, Sparse, Weights
 # Rankers whose steps are taken side by side with those of w; W of any other is learned first, and then w.
 STEP_BY_STEP: tuple[type[SgdRanker], ...] = (LowRankRanker, DiagonalRanker, DenseRanker, HashedRanker)
 
-_NO_SLOPES = np.empty(0)
-
 
 # -- one bilinear form ------------------------------------------------------------------------------------------------
 
@@ -222,7 +220,7 @@ class JointState(State):
         self.inner.step += n
         tally += noted[:2]
         weight = np.divide(part.step_size, part.rate, out=np.ones(n, np.float32), where=part.rate > 0)
-        sums = Sums(features.z, features.G, features.change, _NO_SLOPES)
+        sums = Sums(features.z, features.G, features.change)
         largest = ftrl_preferences(
             differences, noted[3:], part.margin, weight, features.prior, features.rules, sums, first_step
         )

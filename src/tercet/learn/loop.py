@@ -94,14 +94,6 @@ class Stepper(ABC):
         return
 
 
-class QueryPass(ABC):
-    """One pass of a learner over queries; changes the learner's state."""
-
-    @abstractmethod
-    def run(self) -> tuple[float, float]:
-        """Take the pass in this process; return the loss and the largest |z|."""
-
-
 class InRounds(Protocol):
     """Ranker class with a flag for distributed rounds: workers learn from the same weights, and their changes are
     mixed.
@@ -116,7 +108,6 @@ class Executor(ABC):
     Sources, validation, callbacks and checkpoints are the same everywhere.
     """
 
-    pass_identity: str = ""  # all of it that decides the outcome of passes over queries
     in_rounds: bool = False  # whether several learn from the same weights at once and have their changes mixed
 
     @abstractmethod
@@ -127,10 +118,6 @@ class Executor(ABC):
     def stepper(self, run: Run) -> Stepper:
         """Return the stepper of an SGD run."""
 
-    @abstractmethod
-    def take_pass(self, work: QueryPass) -> tuple[float, float]:
-        """Take a pass over queries; return the result of ``work.run()``."""
-
 
 class LocalExecutor(Executor):
     """Takes all steps in this process, in turn."""
@@ -140,9 +127,6 @@ class LocalExecutor(Executor):
 
     def stepper(self, run: Run) -> Stepper:
         return LocalStepper(run)
-
-    def take_pass(self, work: QueryPass) -> tuple[float, float]:
-        return work.run()
 
 
 _executor: ContextVar[Executor] = ContextVar("executor", default=LocalExecutor())  # noqa: B039  # it has no state

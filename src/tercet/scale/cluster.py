@@ -11,7 +11,7 @@ from typing import Any, Self
 from tercet._validate import check_integer
 from tercet.errors import InputError, ParameterError
 from tercet.learn import RANKERS
-from tercet.learn.loop import Executor, InRounds, QueryPass, Run, Stepper, executing_on
+from tercet.learn.loop import Executor, InRounds, Run, Stepper, executing_on
 from tercet.scale.rounds import Diary, InProcess, RoundFacts, Rounds, Schedule, WorkerPool
 
 _ADDRESS = re.compile(r"(local|here):[1-9]\d{0,3}|(tcp|tls)://\S+:\d+")
@@ -35,9 +35,6 @@ class RoundExecutor(Executor):
 
     def stepper(self, run: Run) -> Stepper:
         return Rounds(run, self._pool, self._schedule, self._diary)
-
-    def take_pass(self, work: QueryPass) -> tuple[float, float]:
-        return work.run()
 
 
 class Cluster:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from tercet.errors import DivergedError, InputError
 from tercet.kernels.ftrl import Features
 from tercet.learn.features import FeatureRanker
-from tercet.learn.linear.queries import Queries, Spreads
+from tercet.learn.linear.queries import Queries, mean_ranges
 from tercet.learn.loop import current_executor
 from tercet.store import take_array
 
@@ -115,7 +115,7 @@ class LinearRanker(FeatureRanker):
     def _scaled(self, X: Any, queries: Queries) -> Any:
         """Return the scaled features; the first rows with pairs set the scale of all later rows."""
         if self.scale_features and self._scale is None and len(queries):
-            self._scale = Spreads.from_rows(X, queries).scale
+            self._scale = mean_ranges(X, queries)
         if self._scale is None or (self._scale == 1.0).all():
             return X
         if not sparse.issparse(X):
@@ -167,33 +167,18 @@ class SparseLinearRanker(LinearRanker):
     """Linear ranker with one parameter, ``_penalty_name``, that controls the number of features."""
 
     _penalty_name: ClassVar[str] = "l1"
-    _fewer_when_larger: ClassVar[bool] = True
     _added_parameters: ClassVar[dict[str, Any]] = {**LinearRanker._added_parameters, "l1_share": 0.1}
 
     l1_share: Annotated[float, Interval(Real, 0, 1, closed="right")] = 0.1
 
-    def _learn(self, X: Any, queries: Queries) -> None:
-        self._learn_after(None, X, queries)
-
     @abstractmethod
-    def _learn_after(self, before: Self | None, X: Any, queries: Queries) -> None:
-        """Find the weights, from the weights of another ranker of the same rows if given."""
-
-    @abstractmethod
-    def _sparse_end(self, X: Any, queries: Queries, ratio: float) -> float:
-        """Return the first value of the parameter for a path that ends ``ratio`` away."""
-
-    def _scaled_coef(self) -> NDArray[np.float64]:
-        """Return the weights of the scaled features."""
-        return self.coef_.copy() if self._scale is None else self.coef_ * self._scale
+    def _first_penalty(self, X: Any, queries: Queries) -> float:
+        """Return the weakest penalty that leaves no feature."""
 
     def _strength(self, X: Any, queries: Queries) -> float:
-        """Return the parameter's value: given, or by its share of the weakest penalty without a feature."""
+        """Return the given penalty, or a share of the weakest penalty that leaves no feature."""
         given = getattr(self, self._penalty_name)
-        if given is not None:
-            return float(given)
-        end = self._sparse_end(X, queries, float(self.l1_share))
-        return end * float(self.l1_share) if self._fewer_when_larger else end / float(self.l1_share)
+        return self._first_penalty(X, queries) * float(self.l1_share) if given is None else float(given)
 
     def _restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], where: str) -> None:
         # Files of earlier versions do not have what was learned with: it was the parameter.

@@ -27,7 +27,7 @@ from tercet.store.schema import Shape
 Matrix = NDArray[np.float64]
 
 _CELLS_AT_ONCE = 2**22
-_N_L1S, _RATIO = 30, 1e-3  # of a path
+_HIGHEST_GRADE = 31
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -142,15 +142,14 @@ class MeanRanker(LinearRanker):
                     raise ParameterError(f"grid: {name} has a value twice; each setting counts once: {list(values)}")
             return {name: [_plain(value) for value in values] for name, values in self.grid.items()}
         if isinstance(pattern, FTRLRanker):
-            one_pass = clone(pattern).set_params(epochs=1)
-            end = one_pass._sparse_end(X, queries, 1.0)
+            end = clone(pattern).set_params(epochs=1)._first_penalty(X, queries)
             return {
                 "rate": [2.0**power for power in (1, -1, -3, -5, -7)],
                 "l1": [five_digits(end * 2.0**power) for power in range(2, -8, -1)],
                 "epochs": [1, 2, 3, 5],
             }
         if isinstance(pattern, SparseLinearRanker):
-            return {pattern._penalty_name: penalties_from(pattern, X, queries, _N_L1S, _RATIO).tolist()}
+            return {pattern._penalty_name: penalties_from(pattern, X, queries).tolist()}
         raise ParameterError(f"{type(pattern).__name__} has no penalty to choose; give a grid of its parameters")
 
     # -- saving -------------------------------------------------------------------------------------------------
@@ -256,7 +255,7 @@ def _measured(weights: Matrix, X: Any, queries: Queries, measure: str) -> Matrix
     """Return the measure of each query by each row of weights (n_settings, n_queries); NaN for NaN weights."""
     from tercet.measure import measure_rows
 
-    grades = queries.by_gain().grades
+    grades = _whole_grades(queries)
     lengths = np.diff(queries.starts)
     query = np.repeat(np.arange(len(queries)), lengths)
     rows = X[queries.rows]
@@ -272,6 +271,13 @@ def _measured(weights: Matrix, X: Any, queries: Queries, measure: str) -> Matrix
     table = np.concatenate(blocks)
     table[~np.isfinite(weights).all(axis=1)] = np.nan
     return table
+
+
+def _whole_grades(queries: Queries) -> NDArray[np.int32]:
+    """Return the labels if all are whole numbers from 0 to 31, as in LETOR files, or else their order from 0 up."""
+    labels = queries.labels
+    is_grade = (labels == np.floor(labels)) & (labels >= 0) & (labels <= _HIGHEST_GRADE)
+    return labels.astype(np.int32) if is_grade.all() else queries.grades
 
 
 def _score_spreads(weights: Matrix, X: Any, queries: Queries) -> Matrix:

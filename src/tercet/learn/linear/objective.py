@@ -14,19 +14,16 @@ Vector = NDArray[np.float64]
 
 
 class PairObjective:
-    """``F(w)``: mean squared hinge over all pairs, or with ``normalise_pairs`` over the pairs of a query, then queries.
+    """``F(w)``: mean squared hinge over all pairs within queries; 1 without weights.
 
-    Without weights the loss is ``margin²``. The loss costs O(n_rows log n) with n the documents of a query, and the
-    gradient costs a product with X.
+    The loss costs O(n_rows log n) with n the documents of a query, and the gradient costs a product with X.
     """
 
-    def __init__(self, X: Any, queries: Queries, margin: float, *, normalise_pairs: bool) -> None:
+    def __init__(self, X: Any, queries: Queries) -> None:
         in_order = len(queries.rows) == X.shape[0] and (queries.rows == np.arange(X.shape[0])).all()
         self.X = (X if in_order else X[queries.rows]).astype(np.float64, copy=False)  # once, not in every product
         self._queries = queries.arrays()
-        self._margin = float(margin)
-        self._per_pair = bool(normalise_pairs)
-        self._scale = 1.0 / (len(queries) if normalise_pairs else int(queries.n_pairs.sum()))
+        self._scale = 1.0 / int(queries.n_pairs.sum())
 
     @property
     def n_features(self) -> int:
@@ -35,11 +32,10 @@ class PairObjective:
     def scores(self, w: Vector) -> Vector:
         return np.asarray(self.X @ w, dtype=np.float64)
 
-    def slopes(self, scores: Vector, margin: float | None = None) -> tuple[float, Vector]:
+    def slopes(self, scores: Vector, margin: float = 1.0) -> tuple[float, Vector]:
         """The value, and its derivative by each score."""
         slopes = np.empty(len(scores))
-        target = self._margin if margin is None else margin
-        value = all_slopes(scores, self._queries, target, self._per_pair, slopes)
+        value = all_slopes(scores, self._queries, margin, slopes)
         return float(value) * self._scale, slopes * self._scale
 
     def value_and_gradient(self, w: Vector) -> tuple[float, Vector]:
@@ -47,13 +43,17 @@ class PairObjective:
         value, slopes = self.slopes(self.scores(w))
         return value, self.gradient(slopes)
 
+    def first_penalty(self) -> float:
+        """Return the weakest L1 penalty that leaves no feature: the steepest derivative without weights."""
+        return float(np.abs(self.value_and_gradient(np.zeros(self.n_features))[1]).max())
+
     def gradient(self, slopes: Vector) -> Vector:
         """The derivative by each weight."""
         return np.asarray(self.X.T @ slopes, dtype=np.float64)
 
     def rounding(self) -> float:
         """Return the largest derivative without weights by rounding errors alone."""
-        return 1e-14 * self._margin * max(float(self.X.max()), -float(self.X.min()))
+        return 1e-14 * max(float(self.X.max()), -float(self.X.min()))
 
     def best_step(self, scores: Vector, change: Vector, most: float) -> float:
         """Return the exact minimizer of the squared hinge in [0, most] along a change of the scores.
@@ -70,9 +70,7 @@ class PairObjective:
         for _ in range(100):
             if abs(derivative) <= 1e-13 * abs(steepest):
                 break
-            curvature = self._scale * all_curvature(
-                scores + step * change, change, self._queries, self._margin, self._per_pair
-            )
+            curvature = self._scale * all_curvature(scores + step * change, change, self._queries, 1.0)
             guess = step - derivative / curvature if curvature > 0 else high
             if not low < guess < high:
                 guess = (low + high) / 2

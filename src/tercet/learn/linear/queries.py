@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from tercet.data.row_queries import query_numbers
 from tercet.kernels.pairs import QueryDocs
 
 _FEW_GRADES = 32
-_HIGHEST_GAIN = 31
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,32 +75,6 @@ class Queries:
             self.n_pairs[numbers],
         )
 
-    def by_gain(self) -> Queries:
-        """Return the same queries with grades g for gains of 2^g - 1.
-
-        Labels are such grades if all labels of the query are whole numbers from 0 to 31, as in LETOR files. Other
-        labels are numbered from 0 up by their order in the query.
-        """
-        if not len(self):
-            return self
-        is_grade = (self.labels == np.floor(self.labels)) & (self.labels >= 0) & (self.labels <= _HIGHEST_GAIN)
-        fits = np.logical_and.reduceat(is_grade, self.starts[:-1])
-        grades = np.where(np.repeat(fits, np.diff(self.starts)), self.labels, 0.0).astype(np.int32)
-        for q in np.flatnonzero(~fits):
-            part = slice(self.starts[q], self.starts[q + 1])
-            grades[part] = np.unique(self.labels[part], return_inverse=True)[1]
-        n_grades = np.maximum.reduceat(grades, self.starts[:-1]).astype(np.int64) + 1
-        return replace(self, grades=grades, n_grades=n_grades)
-
-    def mixed(self, rng: np.random.Generator) -> Queries:
-        """The same queries with the rows of each in a random order."""
-        lengths = np.diff(self.starts)
-        query = np.repeat(np.arange(len(self)), lengths)
-        order = np.lexsort((rng.random(len(self.rows)), query))
-        return Queries(
-            self.rows[order], self.starts, self.grades[order], self.labels[order], self.n_grades, self.n_pairs
-        )
-
 
 def _grades(
     labels: NDArray[np.float64], query: NDArray[np.int64], n_queries: int
@@ -125,41 +98,37 @@ def _grades(
     return grades, n_grades
 
 
-class Spreads(NamedTuple):
-    """Range of each feature within a query: the sum of max - min, and the number of queries with a range above 0."""
+def mean_ranges(X: Any, queries: Queries) -> NDArray[np.float64]:
+    """Mean over queries of max - min of each feature, without queries where the feature is constant (n_features,).
 
-    total: NDArray[np.float64]
-    n_varying: NDArray[np.int64]
+    1 for a feature that is constant in every query. Costs a look at every value.
+    """
+    total, n_varying = _sparse_ranges(X, queries) if sparse.issparse(X) else _dense_ranges(X, queries)
+    varies = n_varying > 0
+    return np.where(varies, total, 1.0) / np.where(varies, n_varying, 1)
 
-    @property
-    def scale(self) -> NDArray[np.float64]:
-        """Mean range over the queries with a range above 0 (n_features,); 1 for a constant feature."""
-        varies = self.n_varying > 0
-        return np.where(varies, self.total, 1.0) / np.where(varies, self.n_varying, 1)
 
-    @classmethod
-    def from_rows(cls, X: Any, queries: Queries) -> Spreads:
-        """Costs a look at every value."""
-        if sparse.issparse(X):
-            return cls._of_sparse(X, queries)
-        rows, starts = queries.rows, queries.starts[:-1]
-        ordered = X if len(rows) == len(X) and (rows == np.arange(len(X))).all() else X[rows]
-        reach = np.maximum.reduceat(ordered, starts).astype(np.float64) - np.minimum.reduceat(ordered, starts)
-        return cls(reach.sum(axis=0), np.count_nonzero(reach, axis=0))
+def _dense_ranges(X: NDArray[Any], queries: Queries) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Sum of the ranges of each feature, and number of queries with a range above 0."""
+    rows, starts = queries.rows, queries.starts[:-1]
+    ordered = X if len(rows) == len(X) and (rows == np.arange(len(X))).all() else X[rows]
+    ranges = np.maximum.reduceat(ordered, starts).astype(np.float64) - np.minimum.reduceat(ordered, starts)
+    return ranges.sum(axis=0), np.count_nonzero(ranges, axis=0)
 
-    @classmethod
-    def _of_sparse(cls, X: Any, queries: Queries) -> Spreads:
-        ordered, n_features = X[queries.rows], X.shape[1]
-        ordered.sum_duplicates()  # of a matrix that has an entry in parts
-        lengths = np.diff(queries.starts)
-        query = np.repeat(np.repeat(np.arange(len(queries)), lengths), np.diff(ordered.indptr))
-        cell = query * n_features + ordered.indices
-        order = np.argsort(cell, kind="stable")
-        values, cell = ordered.data[order].astype(np.float64), cell[order]
-        first = np.flatnonzero(np.concatenate([[True], cell[1:] != cell[:-1]])) if len(cell) else np.zeros(0, np.int64)
-        query, feature = np.divmod(cell[first], n_features)
-        high, low = (extreme.reduceat(values, first) if len(first) else values for extreme in (np.maximum, np.minimum))
-        is_full = np.diff(np.append(first, len(values))) == lengths[query]  # otherwise 0 is among its values
-        reach = np.where(is_full, high, np.maximum(high, 0.0)) - np.where(is_full, low, np.minimum(low, 0.0))
-        total = np.bincount(feature, weights=reach, minlength=n_features)
-        return cls(np.asarray(total, dtype=np.float64), np.bincount(feature[reach > 0], minlength=n_features))
+
+def _sparse_ranges(X: Any, queries: Queries) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Like `_dense_ranges`, from the stored values of each query and feature."""
+    ordered, n_features = X[queries.rows], X.shape[1]
+    ordered.sum_duplicates()  # of a matrix that has an entry in parts
+    lengths = np.diff(queries.starts)
+    query = np.repeat(np.repeat(np.arange(len(queries)), lengths), np.diff(ordered.indptr))
+    key = query * n_features + ordered.indices
+    order = np.argsort(key, kind="stable")
+    values, key = ordered.data[order].astype(np.float64), key[order]
+    first = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]])) if len(key) else np.zeros(0, np.int64)
+    query, feature = np.divmod(key[first], n_features)
+    high, low = (extreme.reduceat(values, first) if len(first) else values for extreme in (np.maximum, np.minimum))
+    is_full = np.diff(np.append(first, len(values))) == lengths[query]  # otherwise 0 is among its values
+    ranges = np.where(is_full, high, np.maximum(high, 0.0)) - np.where(is_full, low, np.minimum(low, 0.0))
+    total = np.bincount(feature, weights=ranges, minlength=n_features).astype(np.float64)
+    return total, np.bincount(feature[ranges > 0], minlength=n_features)
