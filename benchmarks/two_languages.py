@@ -20,16 +20,16 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from common import machine_facts, parse_arguments, print_facts, print_table, write_json
+from cross_language import CL_LSI, best_starts, learn
 from reproductions.datasets import load_dataset
 from reproductions.links import LinkTask, split_links
 from reproductions.plan_reading import find_plan
-from tercet.fitting.cross_language import CL_LSI, best_starts, learn
 from tercet.learn import LSIRanker
 from tercet.learn.starts import turned
 from tercet.measure import HeldOutQueries, paired_test
 from tercet.weights import LowRank, Weights
 
-WIDTHS = (200, 400)  # components of each space, the widest of those that fit_parallel tries
+WIDTHS = (200, 400)  # components of each space, the widest of those that are tried
 N_FIXED = 100  # of CL-LSI where it is learned from by itself
 N_TESTED = 1000
 MATE_STEPS = 65_536

@@ -43,11 +43,6 @@ NOT_RUN = {
     "--device cuda": "needs a GPU",
     "tcp://": "needs a cluster",
     "tercet demo": "takes its time; tests/cli/test_cli.py runs it",
-    "--parallel": "the data has one language; tests/cli/test_parallel_cli.py runs it",
-    "--vectors": "the data has no vectors; tests/fitting/test_hybrid.py runs it",
-    "--doc-vectors": "the data has no vectors; tests/fitting/test_hybrid.py runs it",
-    "--query-vectors": "the same",
-    "--vector ": "the same",
 }
 
 

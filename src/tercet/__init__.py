@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from tercet.fitting import fit_labelled as fit_labelled
     from tercet.fitting import fit_letor as fit_letor
     from tercet.fitting import fit_linked as fit_linked
-    from tercet.fitting import fit_parallel as fit_parallel
-    from tercet.fitting import fit_vectors as fit_vectors
     from tercet.learn import Checkpoint as Checkpoint
     from tercet.learn import CosineRanker as CosineRanker
     from tercet.learn import DenseRanker as DenseRanker
@@ -70,8 +68,6 @@ else:
                 "fit_labelled",
                 "fit_letor",
                 "fit_linked",
-                "fit_parallel",
-                "fit_vectors",
             ),
             "tercet.learn": (
                 "Checkpoint",

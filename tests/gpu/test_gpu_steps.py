@@ -258,15 +258,15 @@ def test_what_was_learned_on_a_card_is_saved_and_learns_on_here(tmp_path):
 def test_vectors_on_disk_are_learned_from_on_a_card(tmp_path, monkeypatch):
     docs = {f"d{at}": f"w{at % 5} w{at % 7} w{at % 11}" for at in range(60)}
     queries = {f"q{at}": f"w{at % 5} w{at % 11}" for at in range(40)}
-    qrels = {f"q{at}": {f"d{at}": 1} for at in range(40)}
     vectors = vectorize(docs, queries, tmp_path / "vectors")
+    prefs = tc.Preferences.from_qrels({at: {at: 1} for at in range(40)}, 2000, n_docs=60)
     gpu = HostGpu()
     monkeypatch.setattr("tercet.gpu.find_gpu", lambda: gpu)
     here, there = tc.LowRankRanker(n_components=5), tc.LowRankRanker(n_components=5)
-    tc.fit_vectors(vectors, qrels, here, n_steps=2000)
+    here.fit(vectors.queries, prefs, vectors.docs)
     assert not gpu.launched
     with device("cuda"):
-        tc.fit_vectors(vectors, qrels, there, n_steps=2000)
+        there.fit(vectors.queries, prefs, vectors.docs)
     assert len(gpu.launched) >= 2
     Q = vectors.queries.copy()
     np.testing.assert_allclose(there.weights_.score(Q, Q), here.weights_.score(Q, Q), rtol=1e-4, atol=1e-5)

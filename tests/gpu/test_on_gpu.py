@@ -218,11 +218,11 @@ def test_vectors_on_disk_are_learned_from(tmp_path):
     docs = {f"d{at}": f"w{at % 5} w{at % 7} w{at % 11}" for at in range(60)}
     queries = {f"q{at}": f"w{at % 5} w{at % 11}" for at in range(40)}
     vectors = vectorize(docs, queries, tmp_path / "vectors")
-    qrels = {f"q{at}": {f"d{at}": 1} for at in range(40)}
+    prefs = tc.Preferences.from_qrels({at: {at: 1} for at in range(40)}, 2000, n_docs=60)
     here, there = (tc.LowRankRanker(n_components=5) for _ in range(2))
-    tc.fit_vectors(vectors, qrels, here, n_steps=2000)
+    here.fit(vectors.queries, prefs, vectors.docs)
     with executing_on(OneBlock(GPU)):
-        tc.fit_vectors(vectors, qrels, there, n_steps=2000)
+        there.fit(vectors.queries, prefs, vectors.docs)
     Q = vectors.queries.copy()
     np.testing.assert_allclose(there.weights_.score(Q, Q), here.weights_.score(Q, Q), rtol=1e-3, atol=1e-4)
 

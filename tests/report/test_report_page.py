@@ -16,14 +16,11 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 import tercet as tc
 from support.corpora import TINY, Corpus, synonyms
-from tercet.choose import Gain
 from tercet.cli.main import cli
 from tercet.errors import DamagedBundleError, InputError
-from tercet.fitting.against_start import decide
 from tercet.report import Report
 from tercet.report.charts import bars, intervals, ticks
 from tercet.report.details import QueryChange
@@ -96,20 +93,6 @@ def test_the_details_are_what_the_table_says(model, corpus: Corpus):
     known = {(a, b): w for a, b, w in model.strongest_pairs(200, min_docs=1, per_word=50)}
     assert details.pairs
     assert all(known.get(pair[:2], pair[2]) == pair[2] for pair in details.pairs)
-
-
-def test_learning_is_accepted_by_more_than_one_standard_error_only():
-    def decided(gain: list[float]) -> bool:
-        before = np.full(len(gain), 0.5)
-        after = before + np.array(gain)
-        found = Gain.between(before, after)
-        return decide(found, before, after, start="BM25", measure="nDCG@10", queries="queries").accepted
-
-    gain = [0.3, -0.1, 0.2, 0.0]
-    at_the_edge = np.array(gain) - np.mean(gain) + stats.sem(gain)
-    assert decided(list(at_the_edge + 1e-6))
-    assert not decided(list(at_the_edge - 1e-6))
-    assert not decided([0.5])
 
 
 def test_few_of_many_queries_are_evenly_spaced_and_keep_their_answers():

@@ -30,13 +30,13 @@ from tercet.data.beir import iter_corpus_with_fields, plain_or_packed
 from tercet.data.click_counts import ClickCounts, read_click_counts
 from tercet.data.click_tables import read_click_log
 from tercet.data.clicks import ClickLog
-from tercet.data.documents import DocumentStream, document_rows, gather_documents, joined_text
-from tercet.data.judgements import UNKNOWN_ID, JudgedQueries, queries_of_table
+from tercet.data.documents import DocumentStream, gather_documents
+from tercet.data.judgements import JudgedQueries, queries_of_table
 from tercet.data.judgements import read_judgements as read_any_judgements
 from tercet.data.lines import parse_json_object
 from tercet.data.recognition import TableKind
 from tercet.data.roles import DocumentRoles, document_roles
-from tercet.data.tables import DataTable, first_line, is_parquet, open_table
+from tercet.data.tables import DataTable, first_line, is_parquet
 from tercet.engines import open_index
 from tercet.errors import BundleError, InputError
 from tercet.fitting.text_model import TextModel
@@ -192,21 +192,6 @@ def tell_once(message: str) -> None:
     if message not in said:
         said.add(message)
         echo(message)
-
-
-def read_parallel(path: Path, docs: Mapping[str, str]) -> dict[str, str]:
-    """Read a table of translations: the id of a document and its text in another language."""
-    with naming_table_options():
-        table = open_table(path, encoding=table_settings(path).encoding)
-        roles = document_roles(table)
-        texts = {}
-        for number, doc_id, row in document_rows(table, roles, bad_rows()):
-            if doc_id not in docs:
-                message = f"there is no document {doc_id!r}; each row needs the id of a document and its translation"
-                raise table.error(number, message, UNKNOWN_ID)
-            texts[doc_id] = joined_text(row.get(column) for column in roles.text)
-    echo(f"{path}: {table.form}; {roles}; {len(texts):,} translations")
-    return texts
 
 
 def read_judgements(path: Path, queries: Mapping[str, str] | None, docs: Container[str] | None = None) -> JudgedQueries:
