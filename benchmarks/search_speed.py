@@ -117,7 +117,6 @@ def against_scipy(n_docs: int, n_queries: int, rng: np.random.Generator, clock: 
             "scipy, float64": lambda query: best_ten(double[:, query[0][0]] @ query[0][1]),
             "scipy, float32": lambda query: best_ten(single[:, query[0][0]] @ query[0][1].astype(np.float32)),
             "tercet": lambda query: index.search_row(query[1], K),
-            "tercet, 100 terms": lambda query: index.search_row(query[1], K, max_terms=100),
         }
         wrong = sum(
             [int(hit.doc_id) for hit in index.search_row(query[1], K)] != engines["scipy, float64"](query)

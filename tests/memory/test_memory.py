@@ -194,7 +194,6 @@ def test_an_index_gives_the_ranking_of_scoring_every_document(known, remembering
         assert list(found[qid]) == [doc_id for doc_id, _ in expected]
         np.testing.assert_allclose(list(found[qid].values()), [score for _, score in expected], atol=1e-6)
         assert [hit.doc_id for hit in index.search(text, cutoff=False)] == list(found[qid])
-    assert index.n_unknown_in_memory == 1
 
 
 def test_removed_and_filtered_documents_are_not_found_by_memory(known, remembering):
@@ -210,7 +209,6 @@ def test_removed_and_filtered_documents_are_not_found_by_memory(known, rememberi
     assert found
     index.remove([best])
     assert best not in [hit.doc_id for hit in index.search(text, k=80)]
-    assert index.n_unknown_in_memory == 2
 
 
 def test_hits_of_an_older_version_keep_their_memory(known, remembering):
@@ -362,26 +360,6 @@ def test_a_search_is_scoring_every_document(seed, kinds, n_known, unseen, pooled
             against = index.versus(query, hit.doc_id, hits[0].doc_id)
             assert against.score == pytest.approx(hit.score - hits[0].score, abs=1e-5)
             assert reasons_sum(against) == pytest.approx(against.score, abs=1e-5)
-
-
-@pytest.mark.slow
-@settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 2**32), latent=st.booleans(), n_known=st.sampled_from([0, 20, 60]))
-def test_few_terms_say_what_may_be_missing(seed, latent, n_known):
-    rng = np.random.default_rng(seed)
-    shape = MemorySettings(weight=1.5, unseen=1.0, threshold=0.1)
-    records, model = random_model(rng, ["sparse", "identity", *["lowrank"] * latent], 60, n_known, shape)
-    index = tc.Index.build(records, model)
-    for query in [text for text in random_texts(rng, 4) if text != "?"]:
-        every = {hit.doc_id: hit.score for hit in index.search(query, k=60, cutoff=False)}
-        some = index.search(query, k=5, max_terms=2, cutoff=False)
-        ids = [hit.doc_id for hit in some]
-        assert [hit.score for hit in some] == [every[doc_id] for doc_id in ids]
-        if some.exact:
-            assert ids == list(every)[:5]
-        missing = [one for doc_id, one in list(every.items())[:5] if doc_id not in ids]
-        if missing:
-            assert max(missing) - (some[-1].score if some else -np.inf) <= some.missed + 1e-12
 
 
 def test_new_documents_and_their_words_count_until_a_later_fit(known, remembering):

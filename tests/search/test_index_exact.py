@@ -213,24 +213,6 @@ def test_one_document_against_another() -> None:
         index.versus("green", "a", "z")
 
 
-def test_few_terms_trade_exactness_and_say_so(rng: np.random.Generator) -> None:
-    D = sparse.csr_array((rng.random((400, 80)) * (rng.random((400, 80)) < 0.2)).astype(np.float32))
-    weights = Weights([Identity(n_terms=80)])
-    index = Index.build_rows([str(i) for i in range(400)], D, weights)
-    overlooked = 0
-    for _ in range(10):
-        q = rng.normal(size=(1, 80))
-        scores = weights.score(q, D)[0]
-        found = index.search_row(q, 5, max_terms=8)
-        assert not found.exact
-        assert [hit.score for hit in found] == scores[[int(hit.doc_id) for hit in found]].tolist()
-        beaten = np.sort(scores)[-5] - found[-1].score
-        assert 0 <= beaten <= found.missed
-        overlooked += beaten > 0
-        assert index.search_row(q, 5, max_terms=80).exact
-    assert overlooked
-
-
 def test_another_model_over_the_same_words() -> None:
     plain, latent = small_model(DOCS), small_model(DOCS, latent=True)
     index = Index.build(DOCS, plain)
@@ -265,8 +247,6 @@ def test_wrong_arguments() -> None:
     for k in (0, -1, True, 2.0):
         with pytest.raises(InputError, match="k must be an integer from 1"):
             index.search("green", k)
-    with pytest.raises(InputError, match="max_terms must be an integer from 1"):
-        index.search("green", max_terms=0)
     with pytest.raises(InputError, match="expected a string"):
         index.search(["green"])
     with pytest.raises(InputError, match="segment_docs must be an integer from 1 to 65536; got 65537"):
@@ -419,28 +399,6 @@ def test_latent_documents_beyond_single_precision_are_refused() -> None:
 def test_values_too_small_to_be_kept_are_none() -> None:
     index = Index.build_rows(["a", "b"], [[1e-60, 0], [1, 0]], Weights([Identity(n_terms=2)]))
     assert [hit.doc_id for hit in index.search_row([[1.0, 0]])] == ["b"]
-
-
-def test_few_terms_say_what_a_document_without_any_of_them_may_score() -> None:
-    # The one kept word lowers twenty documents; the best has another one.
-    D = np.zeros((21, 3), dtype=np.float32)
-    D[:20, 0] = D[20, 1] = 1
-    index = Index.build_rows([str(i) for i in range(21)], D, Weights([Identity(n_terms=3)]))
-    found = index.search_row([[-10.0, 1.0, 5.0]], 1, max_terms=1)
-    assert (found[0].score, found.exact) == (-10.0, False)
-    assert found.missed >= 11
-    assert index.search_row([[-10.0, 1.0, 5.0]], 1, max_terms=2).exact  # nobody has the third word
-
-
-def test_few_terms_say_what_a_candidate_that_was_not_looked_at_may_score() -> None:
-    # By the one kept word the last of thirty documents is last; by both it is first.
-    D = np.zeros((30, 2), dtype=np.float32)
-    D[:, 0] = 1 - np.arange(30) / 1024
-    D[29, 1] = 1
-    index = Index.build_rows([str(i) for i in range(30)], D, Weights([Identity(n_terms=2)]))
-    exact, found = (index.search_row([[10.0, 1.0]], 1, max_terms) for max_terms in (2, 1))
-    assert (exact[0].doc_id, exact.exact, found.exact) == ("29", True, False)
-    assert 0 < exact[0].score - found[0].score <= found.missed
 
 
 # -- where matches end ------------------------------------------------------------------------------------------------

@@ -255,7 +255,6 @@ KILLED: dict[str, Callable[[Path], object]] = {
     "first": lambda path: Index.build({"x": "blue sky", "y": "green"}, KILLED_MODEL, path, segment_docs=1),
     "promote": lambda path: Index.open(path).promote(small_model(KILLED_DOCS, latent=True, seed=9)),
     "undo": lambda path: Index.open(path).take_back(),
-    "factors": lambda path: Index.open(path, small_model(KILLED_DOCS, latent=True, seed=9)).save_factors(),
 }
 
 
@@ -480,7 +479,7 @@ def test_a_folder_that_may_only_be_read(small: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
     index = Index.open(small)
     assert index.search("sky")
-    for change in (lambda: index.add({"x": "sky"}), index.merge, index.save_factors, lambda: index.remove(["a"])):
+    for change in (lambda: index.add({"x": "sky"}), index.merge, lambda: index.remove(["a"])):
         with pytest.raises(BundleError, match="read-only"):
             change()
     assert list(index) == ["a", "é"]

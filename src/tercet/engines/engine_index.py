@@ -249,11 +249,9 @@ class EngineIndex(BaseIndex):
     def _current(self) -> tuple[TextModel | Weights, DocumentView]:
         return self._model, self._view.for_search()
 
-    def _best(
-        self, view: DocumentView, Q: Matrix | QueryRow, queries: ExpandedQueries, k: int, max_terms: int | None
-    ) -> list[Best]:
+    def _best(self, view: DocumentView, Q: Matrix | QueryRow, queries: ExpandedQueries, k: int) -> list[Best]:
         assert isinstance(view, EngineView)
-        return view.best(Q, queries, k, max_terms)
+        return view.best(Q, queries, k)
 
     def _scores(
         self, view: DocumentView, Q: Matrix | QueryRow, query: ExpandedQueries, rows: DocRows, doc_ids: Sequence[str]

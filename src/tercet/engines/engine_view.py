@@ -165,18 +165,17 @@ class EngineView:
 
     # -- search -------------------------------------------------------------------------------------------------
 
-    def best(self, Q: Matrix | QueryRow, queries: ExpandedQueries, k: int, max_terms: int | None) -> list[Best]:
+    def best(self, Q: Matrix | QueryRow, queries: ExpandedQueries, k: int) -> list[Best]:
         """Return rows and exact scores of the k best candidates of each query, best first, ties by lower row.
 
-        The third value bounds the lead of a missed document over the last hit: None for 0.
+        The third value is False if a document that the engine did not list may belong among these.
         """
         Q, answers = as_matrix(Q), []
-        most = min(max_terms or self.engine.most_terms, self.engine.most_terms)
         for start in range(0, Q.shape[0], _QUERIES_AT_ONCE):
             block = range(start, min(start + _QUERIES_AT_ONCE, Q.shape[0]))
             scored = [QueryScores(self, Q[[i]], queries.one(i)) for i in block]
             n = max(_CANDIDATES, *(k + _MORE + each.n_lowered for each in scored))
-            asked = [each.candidate_query(most) for each in scored]
+            asked = [each.candidate_query(self.engine.most_terms) for each in scored]
             listed = self.engine.candidates(asked, n)
             answers += [
                 self._best_of(each, query, found, k) for each, query, found in zip(scored, asked, listed, strict=True)
@@ -193,13 +192,10 @@ class EngineView:
         self._remember([documents[row] for row in rows.tolist()])
         # By words, a document that is not listed has at most the score of the last one that is, or 0.
         if not query.is_complete or (found.least is not None and (self.scorer.latent or not self.engine.sums_products)):
-            return rows, scores, np.inf
+            return rows, scores, False
         ceiling = found.least or 0.0
         ceiling += _SLACK * abs(ceiling) + scored.largest_amount(set(query.doc_ids))
-        if ceiling <= 0:
-            return rows, scores, None
-        above = ceiling - float(scores[-1]) if rows.size == k else np.inf
-        return rows, scores, None if above <= 0 else above
+        return rows, scores, ceiling <= 0 or (rows.size == k and ceiling <= float(scores[-1]))
 
     def scores(self, q: Matrix | QueryRow, query: ExpandedQueries, rows: DocRows) -> NDArray[np.float64]:
         """Exact scores of documents for a lone query, with memory."""

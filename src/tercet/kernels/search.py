@@ -24,7 +24,7 @@ from tercet.kernels.postings import (
     wipe,
 )
 from tercet.kernels.prefetch import prefetch
-from tercet.kernels.topk import offer
+from tercet.kernels.topk import offer, sort_heap
 
 N_BUCKETS = 1024
 _FIRST_CHECK = 0.5  # of the postings are left
@@ -149,7 +149,7 @@ def search_segments(table, lengths, words, union, base, slack, scratch, heap, ca
 
 @kernel
 def search_segments_for_all(table, lengths, words, query, union, scratch, heaps, candidates, sizes):
-    """`search_segments` without a base for many queries, each with a heap of its own.
+    """`search_segments` without a base for many queries, each with a heap of its own, at last sorted, best first.
 
     query   (starts, stops (n_queries, n_parts), terms, weights) as `lay_out` takes them
     heaps   a `Heap` of arrays (n_queries, k); with sizes (n_queries,) changed in place
@@ -168,6 +168,8 @@ def search_segments_for_all(table, lengths, words, query, union, scratch, heaps,
                 segment, words, own, no_base, dead, 0.0, first_row, scratch, heap, sizes[i], candidates
             )
             wipe(words, own)
+    for i in range(sizes.size):
+        sort_heap(heaps.score[i], heaps.row[i], sizes[i])
 
 
 @helper

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
@@ -22,14 +23,12 @@ from tercet.search.filtering import Where, checked_where
 from tercet.search.promotions import By, Evidence, Promotion
 from tercet.search.results import DocRows, DocumentView, Hit, Results, SearchedQuery, SearchRun, text_of
 from tercet.search.scorer import ExpandedQueries
-from tercet.search.view import View
 from tercet.weights import Explanation, Weights
 from tercet.weights.scoring import Matrix
 
 LEAST_SHARE: Final = 0.05  # of the best score, that makes a hit without a word of the query a match
-_MORE = 10  # candidates that max_terms ranks again beyond twice those asked for
 
-Best = tuple[DocRows, NDArray[np.float64], float | None]
+Best = tuple[DocRows, NDArray[np.float64], bool]  # False if another document may belong among these
 
 
 class BaseIndex(ABC):
@@ -153,7 +152,7 @@ class BaseIndex(ABC):
         self,
         text: str,
         k: int = 10,
-        max_terms: int | None = None,
+        *,
         cutoff: bool = True,
         where: Where | None = None,
     ) -> Results:
@@ -163,39 +162,32 @@ class BaseIndex(ABC):
         ----------
         text : text of the query
         k : largest number of hits
-        max_terms : number of words of the expanded query used to find candidates, the strongest first. Scores stay
-            exact; `Results.exact` and `Results.missed` report the risk of missing documents
         cutoff : end the list at the last match. A match has a word of the query or at least a twentieth of the best
             score, without numbers of documents. False fills the list, as in `search_many`
         where : filter by stored fields, column -> values: documents with one of the values in every column. An index
             in an engine has no filters
         """
-        searched = self._searched(text, where)
-        return self._results(searched, check_integer(k, "k"), max_terms, cutoff)
+        return self._results(self._searched(text, where), check_integer(k, "k"), cutoff)
 
-    def search_row(
-        self, q: Any, k: int = 10, max_terms: int | None = None, cutoff: bool = False, where: Where | None = None
-    ) -> Results:
+    def search_row(self, q: Any, k: int = 10, *, cutoff: bool = False, where: Where | None = None) -> Results:
         """Search with a query row instead of a text; the list is not cut off by default."""
         searched = self._searched_row(q, where)
-        return self._results(searched, check_integer(k, "k"), max_terms, cutoff)
+        return self._results(searched, check_integer(k, "k"), cutoff)
 
     def hits_of(self, q: Any, doc_ids: Sequence[str]) -> list[Hit]:
         """Return documents as hits of a query row, with the scores of a search."""
         searched = self._searched_row(q)
         view, Q = searched.view, searched.row
         rows = np.array([row_of(view, doc_id) for doc_id in doc_ids], dtype=np.int64)
-        [query] = view.scorer.expand(Q)
-        scores = self._scores(view, Q, query, rows, doc_ids)
+        scores = self._scores(view, Q, view.scorer.expanded(Q), rows, doc_ids)
         listed = zip(doc_ids, scores.tolist(), rows.tolist(), strict=True)
         return [Hit(doc_id, score, searched, row) for doc_id, score, row in listed]
 
-    def search_many(self, queries: Mapping[str, str], k: int = 100, max_terms: int | None = None) -> SearchRun:
+    def search_many(self, queries: Mapping[str, str], k: int = 100) -> SearchRun:
         """Return a run of many queries: qid -> doc_id -> score, best first; empty without hits."""
         current, view = self._current()
         model = _with_texts(current)
         check_integer(k, "k")
-        _check_max_terms(max_terms)
         if not isinstance(queries, Mapping):
             raise InputError(f"queries is of type {type(queries).__name__}; expected texts by id")
         run = SearchRun(dict(queries), model)
@@ -206,7 +198,7 @@ class BaseIndex(ABC):
         asked = Q if worded.all() else Q[worded]
         n_before = 0
         for block in view.scorer.expand(asked):
-            answers = self._best(view, asked[n_before : n_before + len(block)], block, k, max_terms)
+            answers = self._best(view, asked[n_before : n_before + len(block)], block, k)
             n_before += len(block)
             ids = iter(view.doc_ids(np.concatenate([rows for rows, _, _ in answers])))
             for _, scores, _ in answers:
@@ -249,25 +241,22 @@ class BaseIndex(ABC):
         """Make a model the index's own."""
         self.promote(model)
 
-    def _results(self, searched: SearchedQuery, k: int, max_terms: int | None, cutoff: bool) -> Results:
-        _check_max_terms(max_terms)
-        if not searched.row.nnz:
+    def _results(self, searched: SearchedQuery, k: int, cutoff: bool) -> Results:
+        view, row, model = searched.view, searched.row, searched.model
+        if not row.indices.size:
             return Results(unknown=searched.unknown)
-        confidence = None if searched.model is None else searched.model.confidence
-        [query] = searched.view.scorer.expand(searched.row)
+        confidence = None if model is None else model.confidence
         n_asked = k if confidence is None else max(k, 2)  # the lead over the second hit says how sure the first is
-        [(rows, scores, missed)] = self._best(searched.view, searched.row, query, n_asked, max_terms)
-        sure = [None] * len(rows) if confidence is None else confidence(scores).tolist()
+        [(rows, scores, exact)] = self._best(view, row, view.scorer.expanded(row), n_asked)
+        sure = repeat(None) if confidence is None else confidence(scores).tolist()
         rows, scores = rows[:k], scores[:k]
         n = n_matches(searched, rows, scores) if cutoff else len(rows)
-        listed = zip(searched.view.doc_ids(rows[:n]), scores[:n].tolist(), rows[:n].tolist(), sure, strict=False)
+        listed = zip(view.doc_ids(rows[:n]), scores.tolist(), rows.tolist(), sure, strict=False)
         hits = [Hit(doc_id, score, searched, row, value) for doc_id, score, row, value in listed]
-        return Results(hits, searched.unknown, missed is None, missed or 0.0, len(rows) - n)
+        return Results(hits, searched.unknown, exact, len(rows) - n)
 
     @abstractmethod
-    def _best(
-        self, view: DocumentView, Q: Matrix | QueryRow, queries: ExpandedQueries, k: int, max_terms: int | None
-    ) -> list[Best]:
+    def _best(self, view: DocumentView, Q: Matrix | QueryRow, queries: ExpandedQueries, k: int) -> list[Best]:
         """Return the best documents of each query; Q are the queries before expansion."""
 
     def _scores(
@@ -330,7 +319,7 @@ def n_matches(searched: SearchedQuery, rows: DocRows, scores: NDArray[np.float64
     n, any_query = len(rows), None if searched.model is None else searched.model.any_query
     if any_query is not None:  # a number of a document counts for every query, so it makes no match
         view, query = searched.view, searched.row
-        [by_words], [by_all] = (view.scorer.expand(q) for q in (_without_column(query, any_query), query))
+        by_words, by_all = (view.scorer.expanded(q) for q in (_without_column(query, any_query), query))
         scores = scores - (view.rescore(by_all, rows) - view.rescore(by_words, rows))
     best = scores.max(initial=0.0)
     if best <= 0 or scores[-1] >= LEAST_SHARE * best:
@@ -360,36 +349,6 @@ def same_columns(searched: SearchedQuery) -> bool:
     return n == m if model is None else model.query_vectorizer is model.doc_vectorizer
 
 
-def best_rows(view: View, queries: ExpandedQueries, k: int, max_terms: int | None) -> list[Best]:
-    """Return rows and exact scores of the best documents, and a bound on the lead of a missed document."""
-    if max_terms is None:
-        return [(rows, scores, None) for rows, scores in view.search(queries, k)]
-    return [_best_by_few(view, queries.one(i), k, max_terms) for i in range(len(queries))]
-
-
-def _best_by_few(view: View, query: ExpandedQueries, k: int, max_terms: int) -> Best:
-    entries = query.entries()
-    largest = view.largest_values(query.terms[entries])
-    counting = (query.weights[entries] != 0) & (largest != 0)  # others find nothing, whether they are kept or not
-    entries, largest = entries[counting], largest[counting]
-    if len(entries) <= max_terms:
-        return *view.search(query, k)[0], None
-    strength = np.abs(query.weights[entries]) * largest
-    dropped = np.argsort(-strength, kind="stable")[max_terms:]
-    n_candidates = 2 * k + _MORE
-    [(rows, _)] = view.search(query.drop(entries[dropped]), n_candidates)
-    scores = view.rescore(query, rows)
-    order = np.lexsort((rows, -scores))[:k]
-    left_out = float(strength[dropped].sum())
-    above = 0.0
-    if rows.size == n_candidates:
-        above = 2 * left_out  # words that were left out may have raised one and lowered the other
-    if not query.latent and rows.size < len(view):
-        # A document without a kept word is no candidate, and may have as much as was left out.
-        above = max(above, left_out - float(scores[order].min())) if rows.size else np.inf
-    return rows[order], scores[order], above
-
-
 def listed_ids(doc_ids: Iterable[str]) -> list[str]:
     """Check the ids for a removal; refuse a single string."""
     if isinstance(doc_ids, str):
@@ -417,8 +376,3 @@ def same_words(one: TextModel | Weights, other: TextModel | Weights) -> bool:
 
 def n_terms(model: TextModel | Weights) -> int:
     return weights_of(model).shape[1]
-
-
-def _check_max_terms(max_terms: Any) -> None:
-    if max_terms is not None:
-        check_integer(max_terms, "max_terms")

@@ -17,7 +17,7 @@ from tercet._validate import check_integer
 from tercet.errors import InputError, MissingBundleError
 from tercet.fitting.text_model import TextModel
 from tercet.kernels.rows import QueryRow
-from tercet.search.base import BaseIndex, Best, best_rows, listed_ids, n_terms, row_of, same_words
+from tercet.search.base import BaseIndex, Best, listed_ids, n_terms, row_of, same_words
 from tercet.search.documents import (
     Docs,
     Progress,
@@ -185,7 +185,7 @@ class Index(BaseIndex):
         Parameters
         ----------
         path : folder of the index
-        model : other model over the same vocabulary. Missing latent documents are computed, see `save_factors`
+        model : other model over the same vocabulary; missing latent documents are computed
         verify : "open" checks every byte and every offset; "never" opens at once without checks
         """
         check_verify(verify)
@@ -203,14 +203,11 @@ class Index(BaseIndex):
 
     # -- searching with memory ----------------------------------------------------------------------------------
 
-    def _best(
-        self, view: DocumentView, Q: Matrix | QueryRow, queries: ExpandedQueries, k: int, max_terms: int | None
-    ) -> list[Best]:
+    def _best(self, view: DocumentView, Q: Matrix | QueryRow, queries: ExpandedQueries, k: int) -> list[Best]:
+        assert isinstance(view, View)
         searched = self._searched_by_memory(view)
-        if searched is None:
-            assert isinstance(view, View)
-            return best_rows(view, queries, k, max_terms)
-        return searched.best(as_matrix(Q), queries, k, max_terms)
+        ranked = view.search(queries, k) if searched is None else searched.best(as_matrix(Q), queries, k)
+        return [(rows, scores, True) for rows, scores in ranked]
 
     def _scores(
         self, view: DocumentView, Q: Matrix | QueryRow, query: ExpandedQueries, rows: DocRows, doc_ids: Sequence[str]
@@ -339,12 +336,6 @@ class Index(BaseIndex):
             writer = Writer(folder, committed, self._view.scorer)
             writer.commit([replace(writer.put(entry.segment), dead=entry.dead) for entry in self._view.entries])
 
-    def save_factors(self) -> None:
-        """Store the latent documents of this model, for faster opening."""
-        with self._writing() as writer:
-            for entry in self._view.entries:
-                writer.keep_factors(entry.segment, entry.factors)
-
     # -- what is in it ------------------------------------------------------------------------------------------
 
     @property
@@ -355,12 +346,6 @@ class Index(BaseIndex):
         # Segments never change, and an index that changes shares those that stay.
         is_shared = isinstance(other, Index) and self._view.position(doc_id) == other._view.position(doc_id)
         return is_shared or super().same_row(other, doc_id)
-
-    @property
-    def n_unknown_in_memory(self) -> int:
-        """Number of documents in the model's memory without a document in the index."""
-        searched = self._searched_by_memory(self._view)
-        return 0 if searched is None else int((searched.rows < 0).sum())
 
     @property
     def n_segments(self) -> int:

@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 
 from tercet._lazy import sparse
 from tercet.memory import Memory
-from tercet.search.base import Best, best_rows
 from tercet.search.results import DocRows
 from tercet.search.scorer import ExpandedQueries
-from tercet.search.view import View
+from tercet.search.view import RankedRows, View
 from tercet.weights import Part
 
-_NOTHING: Best = (np.empty(0, dtype=np.int64), np.empty(0), None)
+_NOTHING: RankedRows = (np.empty(0, dtype=np.int32), np.empty(0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,15 +83,15 @@ class MemorySearch:
         unseen = replace(self.unseen, view=self.unseen.view.intersect(view))
         return replace(self, view=view, known=self.known.intersect(view), unseen=unseen, is_filtered=True)
 
-    def best(self, Q: sparse.csr_array, queries: ExpandedQueries, k: int, max_terms: int | None) -> list[Best]:
-        """Return the k best documents of each query, as `best_rows` does."""
+    def best(self, Q: sparse.csr_array, queries: ExpandedQueries, k: int) -> list[RankedRows]:
+        """Return the k best documents of each query, as `View.search` does."""
         remembered = self.memory.scores(Q)
         # Documents that memory moves down leave room for others.
         n_lowered = int(np.diff(np.append(0, np.cumsum(remembered.data < 0))[remembered.indptr]).max())
-        by_words = _best_of(self.known, queries, k + n_lowered, max_terms)
+        by_words = self.known.search(queries, k + n_lowered)
         by_matches = [_NOTHING] * len(queries)
         if self.unseen is not None:
-            by_matches = _best_of(self.unseen.view, self.unseen.expand(Q, queries), k, max_terms)
+            by_matches = self.unseen.view.search(self.unseen.expand(Q, queries), k)
         answers = []
         for i, (known, unseen) in enumerate(zip(by_words, by_matches, strict=True)):
             entries = slice(*remembered.indptr[i : i + 2])
@@ -105,17 +104,19 @@ class MemorySearch:
         self,
         query: ExpandedQueries,
         k: int,
-        known: Best,
-        unseen: Best,
+        known: RankedRows,
+        unseen: RankedRows,
         remembered: NDArray[np.int64],
         amounts: NDArray[np.float64],
-    ) -> Best:
+    ) -> RankedRows:
         """Return the k best of all documents; memory adds ``amounts`` to the documents ``remembered``."""
         rows, totals = np.concatenate([known[0], unseen[0]]), np.concatenate([known[1], unseen[1]])
         at = _positions(rows, remembered)
         totals[at[at >= 0]] += amounts[at >= 0]
         remembered, amounts = remembered[at < 0], amounts[at < 0]
-        ceiling = max(0.0, _ceiling(known))  # a document without a word of the query has 0
+        ceiling = max(
+            0.0, float(known[1][-1]) if known[1].size else 0.0
+        )  # a document without a word of the query has 0
         largest = np.zeros(amounts.size, dtype=bool)
         largest[np.argpartition(amounts, -k)[-k:] if amounts.size > k else slice(None)] = True
         for some in (largest, ~largest):  # once the first are scored, most others cannot be among the best
@@ -125,11 +126,7 @@ class MemorySearch:
                 scores = self.view.rescore(query, remembered[near].astype(np.int32)) + amounts[near]
                 rows, totals = np.concatenate([rows, remembered[near]]), np.concatenate([totals, scores])
         best = np.lexsort((rows, -totals))[:k]
-        rows, totals = rows[best], totals[best]
-        ceilings = [_ceiling(answer) for answer in (known, unseen) if answer[2] is not None]
-        if not ceilings:
-            return rows, totals, None
-        return rows, totals, max(0.0, max(ceilings) - float(totals[-1])) if totals.size else np.inf
+        return rows[best], totals[best]
 
     def scores(
         self, Q: sparse.csr_array, query: ExpandedQueries, listed: DocRows, doc_ids: Sequence[str]
@@ -148,10 +145,6 @@ class MemorySearch:
         return scores
 
 
-def _best_of(view: View, queries: ExpandedQueries, k: int, max_terms: int | None) -> list[Best]:
-    return best_rows(view, queries, k, max_terms) if len(view) else [_NOTHING] * len(queries)
-
-
 def _positions(rows: DocRows, sought: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the position of each sought row among other rows; -1 for a missing row."""
     if not rows.size:
@@ -159,13 +152,6 @@ def _positions(rows: DocRows, sought: NDArray[np.int64]) -> NDArray[np.int64]:
     order = np.argsort(rows)
     nearest = order[np.searchsorted(rows, sought, sorter=order).clip(max=rows.size - 1)]
     return np.where(rows[nearest] == sought, nearest, -1)
-
-
-def _ceiling(answer: Best) -> float:
-    """Upper bound of the score of a document outside an answer."""
-    rows, scores, missed = answer
-    above = missed or 0.0
-    return float(scores[-1]) + above if rows.size else above
 
 
 def _has_documents_of(one: View, other: View) -> bool:

@@ -93,7 +93,9 @@ class Hit:
     _row: ClassVar[int]
 
     def __init__(self, doc_id: str, score: float, query: HitSource, row: int, confidence: float | None = None) -> None:
-        self.__dict__.update(doc_id=doc_id, score=score, _query=query, _row=row, confidence=confidence)
+        fields = self.__dict__
+        fields["doc_id"], fields["score"], fields["confidence"] = doc_id, score, confidence
+        fields["_query"], fields["_row"] = query, row
 
     @property
     def why(self) -> TextExplanation:
@@ -132,8 +134,7 @@ class Results(list[Hit]):
     Attributes
     ----------
     unknown : unknown words of the query, each once, in order
-    exact : False if a missing document could belong among the hits, because of ``max_terms``
-    missed : bound on the lead of a missing document over the last hit; 0 for exact results
+    exact : False if a missing document could belong among the hits, as in an index in an engine
     left_off : number of hits below the last match, see `BaseIndex.search`
 
     Examples
@@ -149,11 +150,10 @@ class Results(list[Hit]):
         hits: Iterable[Hit] = (),
         unknown: tuple[str, ...] = (),
         exact: bool = True,
-        missed: float = 0.0,
         left_off: int = 0,
     ) -> None:
         super().__init__(hits)
-        self.unknown, self.exact, self.missed, self.left_off = unknown, exact, missed, left_off
+        self.unknown, self.exact, self.left_off = unknown, exact, left_off
 
     def to_frame(self) -> Any:
         """Return a frame of pandas, else of polars, else an Arrow table.

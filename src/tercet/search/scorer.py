@@ -71,7 +71,7 @@ class LatentPart:
         return scores
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class ExpandedQueries:
     """Expanded queries: the weighted words of each plain part, and latent vectors.
 
@@ -90,9 +90,8 @@ class ExpandedQueries:
 
     @property
     def most_terms(self) -> int:
-        if len(self) == 1:
-            return sum(b - a for a, b in zip(self.starts[0].tolist(), self.stops[0].tolist(), strict=True))
-        return int((self.stops - self.starts).sum(axis=1).max(initial=0))
+        """Bound of the words of a query."""
+        return self.terms.size if len(self) == 1 else int((self.stops - self.starts).sum(axis=1).max(initial=0))
 
     def one(self, i: int) -> ExpandedQueries:
         """A query by itself."""
@@ -111,11 +110,6 @@ class ExpandedQueries:
             parts.append(sorted((term, weight) for term, weight in words if weight != 0.0))
         return parts
 
-    def entries(self) -> NDArray[np.int64]:
-        """Return the positions of the entries of a lone query."""
-        pieces = [np.arange(a, b) for a, b in zip(self.starts[0], self.stops[0], strict=True)]
-        return np.concatenate([np.empty(0, np.int64), *pieces])
-
     def with_part(self, rows: CsrRows) -> ExpandedQueries:
         """Return the queries with the words of another plain part, a row for each query."""
         more = _assembled([rows], len(self), self.latent)
@@ -126,12 +120,6 @@ class ExpandedQueries:
             terms=np.concatenate([self.terms, more.terms]),
             weights=np.concatenate([self.weights, more.weights]),
         )
-
-    def drop(self, entries: NDArray[np.int64]) -> ExpandedQueries:
-        """The same with the weights of some entries zero."""
-        weights = self.weights.copy()
-        weights[entries] = 0.0
-        return replace(self, weights=weights)
 
 
 class Scorer:
@@ -177,10 +165,13 @@ class Scorer:
         thin = all(part.is_diagonal for part in self.plain)
         height = 1024 if thin else max(1, _EXPANDED_BYTES // (8 * max(1, self.n_terms)))
         for start in range(0, Q.shape[0], height):
-            block = Q if Q.shape[0] <= height else as_matrix(Q)[start : start + height]
-            latent = tuple(part.queries(block) for part in self.latent)
-            expanded = [part.expand_entries(block if part.is_diagonal else as_matrix(block)) for part in self.plain]
-            yield _assembled(expanded, len(block.indptr) - 1, latent)
+            yield self.expanded(Q if Q.shape[0] <= height else as_matrix(Q)[start : start + height])
+
+    def expanded(self, Q: Matrix | QueryRow) -> ExpandedQueries:
+        """Expand a query, or all queries of a block."""
+        latent = tuple([part.queries(Q) for part in self.latent])
+        expanded = [part.expand_entries(Q if part.is_diagonal else as_matrix(Q)) for part in self.plain]
+        return _assembled(expanded, len(Q.indptr) - 1, latent)
 
     def exact(
         self,
@@ -238,6 +229,12 @@ class ExactScores:
 
 
 def _assembled(parts: list[CsrRows], n: int, latent: tuple[NDArray[np.float64], ...]) -> ExpandedQueries:
+    if len(parts) == 1:
+        indptr, terms, weights = parts[0]
+        ends = indptr.astype(np.int64)
+        return ExpandedQueries(
+            ends[:-1].reshape(n, 1), ends[1:].reshape(n, 1), terms.astype(np.int32, copy=False), weights, latent
+        )
     starts, stops = np.empty((n, len(parts)), dtype=np.int64), np.empty((n, len(parts)), dtype=np.int64)
     before = 0
     for p, (indptr, terms, _) in enumerate(parts):
@@ -245,9 +242,6 @@ def _assembled(parts: list[CsrRows], n: int, latent: tuple[NDArray[np.float64], 
         starts[:, p] += before
         stops[:, p] += before
         before += len(terms)
-    if len(parts) == 1:
-        _, only_terms, only_weights = parts[0]
-        return ExpandedQueries(starts, stops, only_terms.astype(np.int32, copy=False), only_weights, latent)
     all_terms = np.concatenate([np.empty(0, np.int32), *(terms for _, terms, _ in parts)]).astype(np.int32)
     all_weights = np.concatenate([np.empty(0), *(weights for _, _, weights in parts)])
     return ExpandedQueries(starts, stops, all_terms, all_weights, latent)

@@ -15,7 +15,6 @@ from tercet._lazy import sparse
 from tercet.data.values import Record
 from tercet.kernels.postings import Candidates, Heap, SearchScratch, lay_out, table_row, wipe
 from tercet.kernels.search import N_BUCKETS, search_segments, search_segments_for_all
-from tercet.kernels.topk import sort_heap
 from tercet.search import in_numpy
 from tercet.search.filtering import unknown_column
 from tercet.search.scorer import ExpandedQueries, Scorer
@@ -105,12 +104,24 @@ class Workspace:
         scores, halves = np.split(doubles[n_words:], 2)
         rows, self.sums = halves[: MOST_DOCS // 2].view(np.int32), halves[MOST_DOCS // 2 :].view(np.float32)
         self.candidates = Candidates(rows, scores)
-        self._scratch, self._scratch_size = _scratch(0, 0), (0, 0)
+        self._n = self._k = -1
 
-    def scratch(self, n: int, k: int) -> tuple[NDArray[np.int32], tuple[NDArray[np.generic], ...]]:
-        """`_scratch` for n words at least, kept for the next search; the sample is of k documents."""
-        if n > self._scratch_size[0] or k != self._scratch_size[1]:
-            self._scratch, self._scratch_size = _scratch(n, k), (n, k)
+    def scratch(self, n: int, k: int) -> tuple[NDArray[np.int32], SearchScratch]:
+        """Words of a query and buffers for n words at least, kept for the next search; the sample is of k documents."""
+        if n > self._n or k != self._k:
+            self._n, self._k, ratio = n, k, np.empty(n + 1, dtype=np.float32)
+            buffers = (
+                np.empty(n + 1, dtype=np.int32),
+                np.empty(n + 1, dtype=np.int32),
+                ratio,
+                ratio.view(np.int32),
+                np.empty(N_BUCKETS + 1, dtype=np.int64),
+                np.empty(n + 1),
+                np.empty(n + 1, dtype=np.int64),
+                np.empty(k),
+                np.empty(k, dtype=np.int32),
+            )
+            self._scratch = np.empty(n, dtype=np.int32), SearchScratch(self.sums, *buffers)
         return self._scratch
 
 
@@ -170,6 +181,8 @@ class View:
 
     def doc_ids(self, rows: NDArray[np.integer[Any]]) -> list[str]:
         """The ids of some rows."""
+        if len(self.entries) == 1:
+            return self.entries[0].segment.ids.strings.many(rows)
         if rows.size <= _FEW_ROWS:
             return [self.entries[row // MOST_DOCS].segment.ids.strings[row % MOST_DOCS] for row in rows.tolist()]
         numbers = rows // MOST_DOCS
@@ -238,28 +251,24 @@ class View:
 
     def search(self, queries: ExpandedQueries, k: int) -> list[RankedRows]:
         """Rows and scores of the k best candidates of each query, best first, ties by lower row."""
-        k = min(k, len(self))
+        n, n_docs = len(queries.starts), self._n_alive
+        k = min(k, n_docs)
         if k == 0:
-            return [(np.empty(0, dtype=np.int32), np.empty(0))] * len(queries)
-        short = in_numpy.budget.covers(len(self) * len(queries))
+            return [(np.empty(0, dtype=np.int32), np.empty(0))] * n
+        short = in_numpy.budget.covers(n_docs * n)
         if queries.latent:
-            return [self._best_with_latent(queries.one(i), k, short) for i in range(len(queries))]
+            return [self._best_with_latent(queries.one(i), k, short) for i in range(n)]
         if short:
-            return [self._best_by_words(queries.one(i), k) for i in range(len(queries))]
-        heaps = Heap(np.empty((len(queries), k)), np.empty((len(queries), k), dtype=np.int32))
-        sizes = np.zeros(len(queries), dtype=np.int64)
+            return [self._best_by_words(queries.one(i), k) for i in range(n)]
+        scores, rows, sizes = np.empty((n, k)), np.empty((n, k), dtype=np.int32), np.zeros(n, dtype=np.int64)
         query = (queries.starts, queries.stops, queries.terms, queries.weights)
-        with self._workspace() as workspace:
-            union, scratch = workspace.scratch(queries.most_terms, k)
-            search_segments_for_all(
-                *(*self._table, workspace.words, query, union),
-                *(SearchScratch(workspace.sums, *scratch), heaps, workspace.candidates, sizes),
-            )
-        answers = []
-        for i, size in enumerate(sizes.tolist()):
-            sort_heap(heaps.score[i], heaps.row[i], size)
-            answers.append((heaps.row[i, :size], heaps.score[i, :size]))
-        return answers
+        workspace = self._taken_workspace()
+        union, scratch = workspace.scratch(queries.most_terms, k)
+        search_segments_for_all(
+            *self._table, workspace.words, query, union, scratch, Heap(scores, rows), workspace.candidates, sizes
+        )
+        self.spare.append(workspace)  # not after an error, which may have left something in it
+        return [(rows[i, :size], scores[i, :size]) for i, size in enumerate(sizes.tolist())]
 
     def rescore(self, query: ExpandedQueries, rows: NDArray[np.int32]) -> NDArray[np.float64]:
         """Exact scores of documents for a lone query."""
@@ -280,23 +289,19 @@ class View:
             scores[here] = self.scorer.exact(query, words, segment.rows, local[here], docs)
         return scores
 
-    def largest_values(self, terms: NDArray[np.int32]) -> NDArray[np.float64]:
-        """By how much at most each term occurs in a document, by size."""
-        largest = np.zeros(len(terms))
-        for entry in self.entries:
-            np.maximum(largest, np.abs(entry.segment.bounds[terms]).max(axis=1), out=largest)
-        return largest
-
     @cached_property
     def _table(self) -> SegmentTable:
         return _table(self.entries)
 
+    def _taken_workspace(self) -> Workspace:
+        try:
+            return self.spare.pop()
+        except IndexError:
+            return Workspace(self.scorer)
+
     @contextmanager
     def _workspace(self) -> Iterator[Workspace]:
-        try:
-            workspace = self.spare.pop()
-        except IndexError:
-            workspace = Workspace(self.scorer)
+        workspace = self._taken_workspace()
         yield workspace
         self.spare.append(workspace)  # not after an error, which may have left something in it
 
@@ -362,7 +367,7 @@ class View:
                 hidden_too = replace(entry, dead=hidden)
                 size, n_candidates = search_segments(
                     *(*_table([hidden_too], number), workspace.words, union, base, slack),
-                    *(SearchScratch(workspace.sums, *scratch), heap, workspace.candidates, size),
+                    *(scratch, heap, workspace.candidates, size),
                 )
                 rows.append(workspace.candidates.rows[:n_candidates] + np.int32(number * MOST_DOCS))
                 scores.append(workspace.candidates.scores[:n_candidates].copy())
@@ -387,22 +392,6 @@ def _table(entries: Sequence[LiveSegment], first: int = 0) -> SegmentTable:
 def _ranked(rows: NDArray[np.int32], scores: NDArray[np.float64], k: int) -> RankedRows:
     order = np.lexsort((rows, -scores))[:k]
     return rows[order], scores[order]
-
-
-def _scratch(n: int, k: int) -> tuple[NDArray[np.int32], tuple[NDArray[np.generic], ...]]:
-    """Allocate the words of a query and the scratch arrays of `search_segment`."""
-    ratio = np.empty(n + 1, dtype=np.float32)
-    return np.empty(n, dtype=np.int32), (
-        np.empty(n + 1, dtype=np.int32),
-        np.empty(n + 1, dtype=np.int32),
-        ratio,
-        ratio.view(np.int32),
-        np.empty(N_BUCKETS + 1, dtype=np.int64),
-        np.empty(n + 1),
-        np.empty(n + 1, dtype=np.int64),
-        np.empty(k),
-        np.empty(k, dtype=np.int32),
-    )
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
@@ -23,6 +24,7 @@ from tercet.text.analyzer import Analyzer
 from tercet.text.counting import CountedTexts, SumByBlocks, WordCollector, WordCounts, count_words
 from tercet.text.estimator import TextEstimator, check_fitted
 
+_PLAIN = Analyzer()
 _PARAMETERS = ("weighting", "max_features", "min_df", "max_df", "sublinear_tf", "k1", "b", "idf_power")
 
 
@@ -120,6 +122,7 @@ class Vectorizer(TextEstimator):
     doc_scale_: float
     n_features_in_: int
     n_added_: int = 0
+    _kept_idf: tuple[tuple[Any, ...], NDArray[np.float64]] | None = None
 
     def __init__(
         self,
@@ -246,21 +249,30 @@ class Vectorizer(TextEstimator):
         ([1], ('guava',))
         """
         check_fitted(self, "words_")
-        [terms], column_of = self.analyzed([text]), self.index_
+        analyzer, column_of = self._analyzer(), self.index_
+        terms = analyzer(text if isinstance(text, str) else next(self._checked([text])))
         times: dict[int, int] = {}
+        n_known = 0
         for term in terms:
             if (column := column_of.get(term)) is not None:
                 times[column] = times.get(column, 0) + 1
+                n_known += 1
         unknown: tuple[str, ...] = ()
-        if sum(times.values()) < len(terms):
+        if n_known < len(terms):
             # Stemming changes each word where it stands, so the two lists go side by side.
-            typed = zip(self._analyzer().unstemmed(text), terms, strict=True)
-            unknown = tuple(dict.fromkeys(word for word, term in typed if term not in column_of))
-        columns = np.array(sorted(times), dtype=np.int32)
-        values = np.array([times[column] for column in columns.tolist()], dtype=np.float64)
-        self._weigh_queries(values, columns)
-        if values.size:
-            values /= np.sqrt(np.add.accumulate(values**2)[-1])
+            typed = zip(analyzer.unstemmed(text), terms, strict=True)
+            unknown = tuple(dict.fromkeys([word for word, term in typed if term not in column_of]))
+        listed = sorted(times)
+        columns = np.array(listed, dtype=np.int32)
+        values = self._query_idf()[columns]
+        if n_known > len(times):
+            counts = np.array([times[column] for column in listed], dtype=np.float64)
+            values = self._frequency_weights(counts) * values
+        squared = 0.0
+        for value in values.tolist():  # in the order of the columns, as for many queries
+            squared += value * value
+        if squared:
+            values /= math.sqrt(squared)
         return QueryRow(np.array([0, columns.size]), columns, values.astype(np.float32), len(self.words_)), unknown
 
     def spelt_like(self, word: str) -> str:
@@ -430,10 +442,6 @@ class Vectorizer(TextEstimator):
             return counts.moved(np.array([column_of(word, -1) for word in words], dtype=np.int64))
         return count_words(self._checked(texts), self._analyzer(), lambda term: column_of(term, -1))
 
-    def analyzed(self, texts: Iterable[str]) -> Iterator[list[str]]:
-        """Yield the words of each text."""
-        return map(self._analyzer(), self._checked(texts))
-
     def _checked(self, texts: Iterable[str]) -> Iterator[str]:
         if isinstance(texts, (str, bytes, Mapping)):
             hint = "list(texts.values())" if isinstance(texts, Mapping) else "[text]"
@@ -444,7 +452,7 @@ class Vectorizer(TextEstimator):
             yield text
 
     def _analyzer(self) -> Analyzer:
-        return Analyzer() if self.analyzer is None else self.analyzer
+        return _PLAIN if self.analyzer is None else self.analyzer
 
     @property
     def idf_(self) -> NDArray[np.float64]:
@@ -458,24 +466,22 @@ class Vectorizer(TextEstimator):
             return np.log((1 + n) / (1 + df)) + 1
         return np.log1p((n - df + 0.5) / (df + 0.5))
 
-    def _entry_idf(self, columns: NDArray[np.int32], power: float = 1.0) -> NDArray[np.float64]:
-        """Return ``idf_ ** power`` of the word of each entry; a query needs few of all words."""
-        df = self.document_frequency_
-        if columns.size < len(df):
-            return self._idf(df[columns]) ** power
-        return (self._idf(df) ** power)[columns]
+    def _frequency_weights(self, times: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weights of words that occur so many times in a query."""
+        return np.log(times) + 1 if self.weighting == "tfidf" and self.sublinear_tf else times
 
-    def _weigh_queries(self, times: NDArray[np.float64], columns: NDArray[np.int32]) -> None:
-        """Make the counts of a query's words their weights, in place; rows of unit length are made of these."""
-        if self.weighting == "tfidf" and self.sublinear_tf:
-            np.log(times, out=times)
-            times += 1
-        times *= self._entry_idf(columns, self.idf_power if self.weighting == "bm25" else 1.0)
+    def _query_idf(self) -> NDArray[np.float64]:
+        """Return the share of the idf that queries take, of each word; kept from query to query."""
+        settings = self.weighting, self.idf_power, self.document_frequency_
+        if self._kept_idf is None or any(a is not b for a, b in zip(settings, self._kept_idf[0], strict=True)):
+            power = self.idf_power if self.weighting == "bm25" else 1.0
+            self._kept_idf = settings, self._idf(self.document_frequency_) ** power
+        return self._kept_idf[1]
 
     def query_rows(self, counts: WordCounts) -> sparse.csr_array:
         """Return the rows of `transform_queries` for counts by column."""
         rows = counts.rows(len(self.words_))
-        self._weigh_queries(rows.data, rows.indices)
+        rows.data = self._frequency_weights(rows.data) * self._query_idf()[rows.indices]
         return _finished(_unit_rows(rows))
 
     def doc_rows(self, counts: WordCounts) -> sparse.csr_array:
@@ -486,7 +492,8 @@ class Vectorizer(TextEstimator):
         rows = counts.rows(len(self.words_))
         held_back = self.k1 * (1 - self.b + self.b * counts.n_words / self.mean_length_)
         rows.data *= (self.k1 + 1) / (rows.data + np.repeat(held_back, np.diff(rows.indptr)))
-        rows.data *= self._entry_idf(rows.indices, 1 - self.idf_power) / self.doc_scale_
+        idf = self._idf(self.document_frequency_) ** (1 - self.idf_power)
+        rows.data *= idf[rows.indices] / self.doc_scale_
         return rows
 
     def _check_parameters(self) -> None:
