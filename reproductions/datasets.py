@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.datasets import load_svmlight_file
 
 from reproductions.folds import FoldTask, QueryRows, first_queries, folds_digest, folds_statistics, in_random_order
 from reproductions.links import Links, LinkTask, PreferenceTask, split_links
@@ -25,7 +26,7 @@ from reproductions.readers import (
     read_wikispeedia,
 )
 from reproductions.tasks import ClassTask
-from tercet.data import LetorData, read_20newsgroups, read_letor_folds, read_svmlight
+from tercet.data import LetorData, read_20newsgroups, read_letor_folds
 from tercet.errors import MissingDataError, MissingExtraError
 from tercet.text import Analyzer, Vectorizer
 
@@ -170,14 +171,16 @@ def _class_task(data: PlanData, home: Path) -> ClassTask:
         [folder] = _files(home, data.files)
         X, y, X_test, y_test = read_mnist(folder)
         return ClassTask(_finished(X, data), y, _finished(X_test, data), y_test, test_queries=data.test_queries)
-    train, test = (read_svmlight(path, data.n_features) for path in _files(home, data.files))
+    train, test = (
+        load_svmlight_file(str(path), n_features=data.n_features, zero_based=False) for path in _files(home, data.files)
+    )
     columns = None
     if data.max_features is not None:
-        frequency = np.bincount(train.X.indices, minlength=train.X.shape[1])
+        frequency = np.bincount(train[0].indices, minlength=train[0].shape[1])
         columns = np.sort(np.argsort(-frequency, kind="stable")[: data.max_features])
     queries = data.test_queries
     return ClassTask(
-        _finished(train.X, data, columns), train.y, _finished(test.X, data, columns), test.y, test_queries=queries
+        _finished(train[0], data, columns), train[1], _finished(test[0], data, columns), test[1], test_queries=queries
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tercet.data.beir import read_beir, read_corpus, read_queries
-from tercet.data.letor import read_svmlight
+from tercet.data.letor import read_letor
 from tercet.data.trec import read_qrels, read_run
 from tercet.data.triplets import read_triplets
 from tercet.errors import FormatError, InputError
@@ -133,42 +133,6 @@ BROKEN: list[tuple[Callable[[str], object], str, str]] = [
         ":2: \"_id\" 'a' is already used at line 1",
     ),
     (read_queries, "", ": the file holds no queries"),
-    (read_svmlight, "1 1:1\n1 0:2\n", ":2: feature id 0; ids start at 1"),
-    (read_svmlight, "1 -3:2\n", ":1: feature id -3; ids start at 1"),
-    (read_svmlight, "1 5:1 3:1\n", ":1: feature id 3 after 5; ids must ascend within a line"),
-    (read_svmlight, "1 5:1 5:0\n", ":1: feature id 5 occurs twice"),
-    (read_svmlight, "1 3000000000:1\n", ":1: feature id 3000000000; the largest possible is 2147483647"),
-    (read_svmlight, "1 a:1\n", ":1: feature id 'a'; a whole number is needed"),
-    (read_svmlight, "1 1:a\n", ":1: feature 1 has value 'a'; a number is needed"),
-    (read_svmlight, "1 1:\n", ":1: feature 1 has value ''; a number is needed"),
-    (read_svmlight, "1 1:nan\n", ":1: feature 1 has value 'nan'; a finite number within float32 is needed"),
-    (read_svmlight, "1 1:1e39\n", ":1: feature 1 has value '1e39'; a finite number within float32 is needed"),
-    (read_svmlight, "1 2\n", ":1: '2'; features are written id:value"),
-    (read_svmlight, "1 1_0:2\n", ":1: feature id '1_0'; a whole number in plain digits is needed"),
-    (read_svmlight, "1 1:1\n1 1:1\n0.5 1:1\n1_0 1:1\n", ":4: target '1_0'; a number in plain digits is needed"),
-    (read_svmlight, "0.5 1:1\n0.25\n.5 0:1\n", ":3: feature id 0; ids start at 1"),
-    (read_svmlight, "1 qid:é 1:١\n", ":1: '1:١'; id:value in plain digits is needed"),
-    (read_svmlight, "1,2 1:1\n", ":1: target '1,2'; a number is needed"),
-    (read_svmlight, "1:1 2:1\n", ":1: target '1:1'; a number is needed"),
-    (read_svmlight, "inf 1:1\n", ":1: target 'inf'; a finite number is needed"),
-    (read_svmlight, "1 qid: 1:1\n", ":1: the qid is empty; every id needs at least one character"),
-    (
-        read_svmlight,
-        "1 1:1 qid:3\n",
-        ":1: 'qid:3' is out of place; qid comes once, right after the target",
-    ),
-    (
-        read_svmlight,
-        "1 qid:3 1:1\n# only a comment\n\n1 1:1\n",
-        ":4: no qid here and one on the lines before; give one on every line or on none",
-    ),
-    (
-        read_svmlight,
-        "1 1:1\n1 qid:3 1:1\n",
-        ":2: a qid here and none on the lines before; give one on every line or on none",
-    ),
-    (read_svmlight, "# nothing\n", ": the file holds no rows"),
-    (read_svmlight, "1\n2 # no features\n", ": no line has a feature; features are written id:value"),
 ]
 
 
@@ -195,33 +159,33 @@ def test_broken_files_say_where_and_what(
 
 def test_a_file_may_be_packed_by_bzip2(tmp_path: Path) -> None:
     file = tmp_path / "rows"
-    file.write_bytes(bz2.compress(b"1 1:0.5 3:1 \n2 2:1\n"))
-    rows = read_svmlight(file)
-    assert (rows.X.toarray().tolist(), rows.y.tolist()) == ([[0.5, 0, 1], [0, 1, 0]], [1, 2])
-    file.write_bytes(b"BZh9 1:1\n")  # a text that begins like one
-    with pytest.raises(FormatError, match=":1: target 'BZh9'; a number is needed"):
-        read_svmlight(file)
+    file.write_bytes(bz2.compress(b"1 qid:1 1:0.5 3:1 \n2 qid:1 2:1\n"))
+    rows = read_letor(file, dense=True)
+    assert (rows.X.tolist(), rows.y.tolist()) == ([[0.5, 0, 1], [0, 1, 0]], [1, 2])
+    file.write_bytes(b"BZh9 qid:1 1:1\n")  # a text that begins like one
+    with pytest.raises(FormatError, match=":1: grade 'BZh9'; a whole number"):
+        read_letor(file)
 
 
-READERS = [read_qrels, read_run, read_corpus, read_queries, read_svmlight]
+READERS = [read_qrels, read_run, read_corpus, read_queries, read_letor]
 
 
 @pytest.mark.parametrize("read", READERS)
 def test_every_reader_checks_encoding_and_packing(read: Callable[[Path], object], tmp_path: Path) -> None:
     file = tmp_path / "data.txt"
-    file.write_bytes(b"\xff1 1:1\n")
+    file.write_bytes(b"\xff1 qid:1 1:1\n")
     with pytest.raises(FormatError, match=r"data\.txt:1: byte 0xff at offset 0 is not UTF-8; convert"):
         read(file)
-    file.write_bytes("1 1:1\n".encode("utf-16"))
+    file.write_bytes("1 qid:1 1:1\n".encode("utf-16"))
     with pytest.raises(FormatError, match=r"data\.txt:1: the file is UTF-16"):
         read(file)
-    file.write_bytes(gzip.compress(b"1 1:1\n")[:-4])
+    file.write_bytes(gzip.compress(b"1 qid:1 1:1\n")[:-4])
     with pytest.raises(FormatError, match=r"data\.txt:\d: the gzip data ends in the middle"):
         read(file)
-    file.write_bytes(bz2.compress(b"1 1:1\n")[:-4])
+    file.write_bytes(bz2.compress(b"1 qid:1 1:1\n")[:-4])
     with pytest.raises(FormatError, match=r"data\.txt:\d: the bzip2 data ends in the middle"):
         read(file)
-    packed = bz2.compress(b"1 1:1\n")
+    packed = bz2.compress(b"1 qid:1 1:1\n")
     file.write_bytes(packed[:10] + bytes(4) + packed[14:])  # its checksum
     with pytest.raises(FormatError, match=r"data\.txt:\d: the bzip2 data is damaged \(Invalid data stream\)"):
         read(file)
@@ -232,12 +196,12 @@ def test_every_reader_checks_encoding_and_packing(read: Callable[[Path], object]
 
 
 def test_a_feature_beyond_what_was_asked_for(tmp_path: Path) -> None:
-    (tmp_path / "f").write_text("1 1:1\n1 7:1\n")
+    (tmp_path / "f").write_text("1 qid:1 1:1\n1 qid:1 7:1\n")
     with pytest.raises(FormatError, match=r"f:2: feature id 7; n_features=6 was asked for"):
-        read_svmlight(tmp_path / "f", n_features=6)
-    assert read_svmlight(tmp_path / "f", n_features=9).X.shape == (2, 9)
+        read_letor(tmp_path / "f", n_features=6)
+    assert read_letor(tmp_path / "f", n_features=9).X.shape == (2, 9)
     with pytest.raises(InputError, match=r"n_features must be an integer from 1 to 2147483647; got 0"):
-        read_svmlight(tmp_path / "f", n_features=0)
+        read_letor(tmp_path / "f", n_features=0)
 
 
 GOOD_FOLDER = {

@@ -7,13 +7,12 @@ import io
 import tarfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tercet.data import labelled
 from tercet.data.beir import read_beir
 from tercet.data.labelled import read_20newsgroups, read_labelled_folder
-from tercet.data.letor import read_svmlight
+from tercet.data.letor import read_letor
 from tercet.data.recognition import recognise
 from tercet.data.trec import read_qrels, read_run
 from tercet.data.triplets import read_triplets
@@ -62,28 +61,13 @@ def test_preferences_with_weights(tmp_path: Path, content: str) -> None:
     assert read_triplets(tmp_path / "f").triplets == [("q", "a", "b", 2.0), ("q", "b", "c", 0.5)]
 
 
-def test_letor_lines(tmp_path: Path) -> None:
-    (tmp_path / "train.txt").write_text(
-        "# made by hand\n2 qid:007 1:0.400000 2:0 4:-1e-2 #docid = 224544\r\n0 qid:a\u00a0b\n+1 qid:007 3:1 # x # y\n",
-        encoding="utf-8",
-    )
-    read = read_svmlight(tmp_path / "train.txt")
-    expected = [[0.4, 0, 0, -0.01], [0, 0, 0, 0], [0, 0, 1, 0]]
-    np.testing.assert_array_equal(read.X.toarray(), np.array(expected, np.float32))
-    assert read.X.nnz == 3  # zeros written in the file are not stored
-    assert read.X.has_canonical_format
-    assert read.y.tolist() == [2, 0, 1]
-    assert read.y.dtype == np.float64
-    assert read.qid == ["007", "a\u00a0b", "007"]
-    assert read.comments == ["docid = 224544", "", "x # y"]
-
-
-def test_svmlight_columns_go_up_to_the_largest_id_even_if_its_value_is_zero(tmp_path: Path) -> None:
-    (tmp_path / "f").write_text("1 1:1 9:0\n-1 2:1e-60\n")
-    read = read_svmlight(tmp_path / "f")
+def test_letor_columns_go_up_to_the_largest_id_even_if_its_value_is_zero(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("1 qid:1 1:1 9:0\n-1 qid:a\u00a0b 2:1e-60\n", encoding="utf-8")
+    read = read_letor(tmp_path / "f")
     assert read.X.shape == (2, 9)
     assert read.X.nnz == 1  # 1e-60 is zero in float32
-    assert (read.qid, read.comments) == (None, None)
+    assert read.X.has_canonical_format
+    assert (read.qid.tolist(), read.comments) == (["1", "a\u00a0b"], None)
 
 
 def fill(folder: Path, files: dict[str, bytes]) -> Path:

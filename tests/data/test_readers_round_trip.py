@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tercet.data.beir import read_beir, write_beir
-from tercet.data.letor import read_svmlight
 from tercet.data.trec import read_qrels, read_run, write_qrels, write_run
 from tercet.errors import InputError
 
@@ -84,37 +82,6 @@ def test_a_text_of_blanks_alone_stays(tmp_path: Path) -> None:
     docs = {"a": " ", "b": "\n\t", "c": "", "d": " tea "}
     write_beir(tmp_path / "new", docs, {"q": "tea"}, {"train": {"q": {"d": 1}}})
     assert read_beir(tmp_path / "new").docs == docs
-
-
-@QUICK
-@given(
-    rows=st.lists(
-        st.tuples(
-            SCORES,
-            SOLID_IDS.filter(lambda text: "#" not in text and "\0" not in text),
-            st.dictionaries(st.integers(1, 40), st.floats(width=32, allow_nan=False, allow_infinity=False)),
-        ),
-        min_size=1,
-        max_size=6,
-    ),
-    with_qid=st.booleans(),
-)
-def test_svmlight(rows: list[tuple[float, str, dict[int, float]]], with_qid: bool) -> None:
-    dense = np.zeros((len(rows), 40), np.float32)
-    lines = []
-    for row, (target, qid, features) in enumerate(rows):
-        cells = [f"{key}:{features[key]!r}" for key in sorted(features)]
-        lines.append(" ".join([repr(target), *([f"qid:{qid}"] if with_qid else []), *cells]))
-        for key, value in features.items():
-            dense[row, key - 1] = value
-    with new_file("f") as file:
-        file.write_bytes("\n".join(lines).encode())
-        read = read_svmlight(file, n_features=40)
-    assert read.X.dtype == np.float32
-    np.testing.assert_array_equal(read.X.toarray(), dense)
-    assert read.X.nnz == np.count_nonzero(dense)
-    assert read.y.tolist() == [target for target, _, _ in rows]
-    assert read.qid == ([qid for _, qid, _ in rows] if with_qid else None)
 
 
 BAD_IDS = ["", "a\tb", "a\nb", "a\r", "\ufeffa", "\ud800", 7]

@@ -23,7 +23,7 @@ from support.indexes import KINDS, random_rows, random_weights
 from support.learners import LEARNERS, made_data
 from support.letor_data import made_up
 from support.random_data import random_preferences, random_texts
-from tercet.data import LetorStream, read_letor, read_svmlight, write_letor
+from tercet.data import LetorStream, read_letor, write_letor
 from tercet.errors import FormatError, InputError
 from tercet.kernels import compiler
 from tercet.kernels.deferred import Deferred
@@ -57,11 +57,10 @@ def numeral(rng: np.random.Generator) -> str:
 
 
 def read_anyhow(path: Path) -> None:
-    """As a whole, in chunks and as SVMlight; that a file is refused is no fault."""
+    """As a whole and in chunks; that a file is refused is no fault."""
     for read in (
         lambda: read_letor(path),
         lambda: list(LetorStream(path, chunk_bytes=64)),
-        lambda: read_svmlight(path),
     ):
         with suppress(FormatError, InputError):
             read()

@@ -167,7 +167,7 @@ ATTACKS = {
     "a line without an end, Latin-1": Attack(
         _long_line_latin, lambda path: data.read_table(path, encoding="latin-1"), "longer than 16,777,216", 17, 100
     ),
-    "a line of features without an end": Attack(_long_line, data.read_svmlight, "grade|number|longer", 17, 100),
+    "a line of features without an end": Attack(_long_line, data.read_letor, "grade|number|longer", 17, 100),
     "a quote that is not closed": Attack(_open_quote, data.read_table, "the record is longer than", 18, 100),
     "a record of many cells": Attack(_many_cells, data.read_table, "more than 262,144 cells", 3, 15),
     "a gzip bomb": Attack(

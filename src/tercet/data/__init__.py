@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from tercet.data.labelled import read_labelled_folder as read_labelled_folder
     from tercet.data.letor import LetorData as LetorData
     from tercet.data.letor import LetorStream as LetorStream
-    from tercet.data.letor import SvmlightData as SvmlightData
     from tercet.data.letor import read_letor as read_letor
-    from tercet.data.letor import read_svmlight as read_svmlight
     from tercet.data.letor_folds import LetorFold as LetorFold
     from tercet.data.letor_folds import query_folds as query_folds
     from tercet.data.letor_folds import read_letor_folds as read_letor_folds
@@ -68,9 +66,7 @@ else:
             "tercet.data.letor": (
                 "LetorData",
                 "LetorStream",
-                "SvmlightData",
                 "read_letor",
-                "read_svmlight",
             ),
             "tercet.data.letor_folds": ("LetorFold", "query_folds", "read_letor_folds"),
             "tercet.data.letor_writing": ("write_letor",),

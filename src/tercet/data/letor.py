@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,63 +28,14 @@ from tercet.errors import InputError
 CHUNK_BYTES = 32 << 20
 
 
-@dataclass(frozen=True, eq=False)
-class QueryRows:
-    """Feature vectors with a number each, the rows of a query one after another.
-
-    Attributes
-    ----------
-    X : (n_rows, n_features), a dense array or CSR
-    y : (n_rows,) higher is better
-    qid : (n_rows,) the query id of each row
-    starts : (n_queries + 1,) the first row of each query, and the number of rows
-    qids : (n_queries,) the id of each query as a string, in the order of the rows
-    """
-
-    X: Matrix
-    y: NDArray[Any]
-    qid: NDArray[Any]
-    starts: NDArray[np.int64] = field(init=False)
-    qids: NDArray[np.str_] = field(init=False)
-
-    def _hold(self, X: Matrix, y: NDArray[Any], qid: NDArray[Any]) -> None:
-        """Keep checked rows and the first row of each query; arrays become read-only views."""
-        starts = np.flatnonzero(np.concatenate([[True], qid[1:] != qid[:-1]])) if len(qid) else np.zeros(0, np.int64)
-        qids = qid[starts].astype(np.str_, copy=False)
-        _check_together(qids, starts)
-        for name, value in {"X": X, "y": y, "qid": qid, "starts": np.append(starts, len(qid)), "qids": qids}.items():
-            if isinstance(value, np.ndarray):  # the caller's array stays as it is
-                value = value.view()
-                value.flags.writeable = False
-            object.__setattr__(self, name, value)
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    def __repr__(self) -> str:
-        kind = "sparse" if sparse.issparse(self.X) else "dense"
-        sizes = f"{self.n_queries:,} queries, {len(self):,} rows, {self.n_features:,} features"
-        return f"{type(self).__name__}({sizes}, {kind})"
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns."""
-        return int(self.X.shape[1])
-
-    @property
-    def n_queries(self) -> int:
-        """Number of queries."""
-        return len(self.qids)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class LetorData(QueryRows):
+class LetorData:
     """Feature vectors of documents with their grades, the rows of a query one after another.
 
     Parameters
     ----------
-    X : (n_rows, n_features), dense or sparse; column j is the feature id j + 1
-    y : (n_rows,) whole numbers, the grades
+    X : (n_rows, n_features), dense or sparse, every value finite; column j is the feature id j + 1
+    y : (n_rows,) whole numbers, the grades; higher is better
     qid : (n_rows,) the query id of each row: strings or integers
     comments : text after ``#`` on each row, or None
 
@@ -108,24 +59,50 @@ class LetorData(QueryRows):
     (array([7, 7, 8]), array(['7', '8'], dtype='<U21'), array([0, 2, 3]))
     """
 
+    X: Matrix
+    y: NDArray[Any]
+    qid: NDArray[Any]
+    starts: NDArray[np.int64] = field(init=False)
+    qids: NDArray[np.str_] = field(init=False)
     comments: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         X = _checked_matrix(self.X)
-        self._hold(X, whole_grades(self.y, X.shape[0]), _checked_qids(self.qid, X.shape[0]))
+        y, qid = whole_grades(self.y, X.shape[0]), _checked_qids(self.qid, X.shape[0])
+        starts = np.flatnonzero(np.concatenate([[True], qid[1:] != qid[:-1]])) if len(qid) else np.zeros(0, np.int64)
+        qids = qid[starts].astype(np.str_, copy=False)
+        _check_together(qids, starts)
+        for name, value in {"X": X, "y": y, "qid": qid, "starts": np.append(starts, len(qid)), "qids": qids}.items():
+            if isinstance(value, np.ndarray):  # the caller's array stays as it is
+                value = value.view()
+                value.flags.writeable = False
+            object.__setattr__(self, name, value)
         if self.comments is not None:
             object.__setattr__(self, "comments", tuple(self.comments))
             if len(self.comments) != len(self) or not all(isinstance(comment, str) for comment in self.comments):
                 raise InputError(f"comments must be {len(self)} strings, one per row. Got {len(self.comments)}.")
 
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __repr__(self) -> str:
+        kind = "sparse" if sparse.issparse(self.X) else "dense"
+        sizes = f"{self.n_queries:,} queries, {len(self):,} rows, {self.n_features:,} features"
+        return f"LetorData({sizes}, {kind})"
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return int(self.X.shape[1])
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries."""
+        return len(self.qids)
+
 
 def read_letor(
-    path: FilePath,
-    n_features: int | None = None,
-    *,
-    dense: bool | None = None,
-    comments: bool = True,
-    scattered: Literal["error", "group"] = "error",
+    path: FilePath, n_features: int | None = None, *, dense: bool | None = None, comments: bool = True
 ) -> LetorData:
     """Read a file strictly and exactly: every value is ``numpy.float32(float(text))``.
 
@@ -136,13 +113,12 @@ def read_letor(
         training set's number when reading a test set.
     dense : True for a dense X, False for CSR; None chooses dense for at least a quarter of nonzero cells
     comments : keep the text after ``#``, which often names the document
-    scattered : rows of a query apart from each other: ``"error"`` names both lines, ``"group"`` moves rows to the
-        first row of their query
 
     Notes
     -----
-    Refused, with file and line: a missing or empty qid; feature ids below 1, repeated or out of order; values that
-    are not finite float32; grades that are not whole (2.0 is); a file without rows.
+    Refused, with file and line: a missing or empty qid; rows of a query apart from each other; feature ids below 1,
+    repeated or out of order; NaN, infinity and values beyond float32; grades that are not whole (2.0 is); a file
+    without rows. A feature that a line leaves out is 0.
     Blank lines are skipped; the last line need not be ended.
 
     Reads some 200 MB of text a second on one core, less with decimals of more than 15 digits. Memory: twice the result;
@@ -161,13 +137,11 @@ def read_letor(
     >>> data.y, data.qid, data.comments
     (array([2, 0]), array(['007', '007'], dtype='<U3'), ('doc 12', ''))
     """
-    if scattered not in ("error", "group"):
-        raise InputError(f"scattered must be 'error' or 'group'. Got {scattered!r} instead.")
     check_n_features(n_features)
     with open_bytes(path) as stream:
-        blocks = list(read_blocks(stream, path, n_features, comments=comments, scattered=scattered == "group"))
+        blocks = list(read_blocks(stream, path, n_features, comments=comments))
     check_not_empty(blocks, n_features, path)
-    return assemble(blocks, n_features or width_of(blocks), dense, gather=scattered == "group")
+    return assemble(blocks, n_features or width_of(blocks), dense)
 
 
 class LetorStream:
@@ -232,9 +206,7 @@ class LetorStream:
     def _blocks(self, comments: bool) -> Iterator[TextBlock]:
         size = min(self.chunk_bytes, BLOCK_BYTES)
         with open_bytes(self.path) as stream:
-            yield from read_blocks(
-                stream, self.path, self.n_features or None, comments=comments, scattered=False, block_bytes=size
-            )
+            yield from read_blocks(stream, self.path, self.n_features, comments=comments, block_bytes=size)
 
     def _find_width(self) -> None:
         n_rows = n_values = width = 0
@@ -269,24 +241,13 @@ def _cut_before_last_query(blocks: list[TextBlock]) -> tuple[list[TextBlock], li
     return [], blocks
 
 
-def assemble(blocks: list[TextBlock], n_features: int, dense: bool | None, gather: bool = False) -> LetorData:
-    """Put blocks together; `gather` moves rows to the first row of their query."""
+def assemble(blocks: list[TextBlock], n_features: int, dense: bool | None) -> LetorData:
+    """Put blocks together."""
     if dense is None:
         n_rows = sum(len(block.y) for block in blocks)
         dense = is_dense(sum(block.n_values for block in blocks), n_rows, n_features)
-    comments = [comment for block in blocks for comment in block.comments or ()]
-    X, y, qid = stack(blocks, n_features, dense)
-    if gather:
-        order = gathered(qid)
-        X, y, qid = X[order], y[order], qid[order]
-        comments = [comments[row] for row in order] if comments else comments
-    return LetorData(X, y, qid, tuple(comments) if any(comments) else None)
-
-
-def gathered(qid: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the order of rows that moves every query to its first row."""
-    _, first, group = np.unique(qid, return_index=True, return_inverse=True)
-    return np.argsort(first[group], kind="stable")
+    comments = tuple(comment for block in blocks for comment in block.comments or ())
+    return LetorData(*stack(blocks, n_features, dense), comments if any(comments) else None)
 
 
 def _checked_matrix(X: ArrayLike | sparse.spmatrix | sparse.sparray) -> Matrix:
@@ -372,64 +333,3 @@ def _check_together(qids: NDArray[np.str_], starts: NDArray[np.int64]) -> None:
                 f"{first_row_of[qid]}. Rows of a query stand together."
             )
         first_row_of[qid] = row
-
-
-# -- SVMlight, whose targets are any numbers and whose qid may be missing ----------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class SvmlightData:
-    """Rows of an SVMlight file.
-
-    Attributes
-    ----------
-    X : CSR float32; column j is the feature id j + 1, zeros in the file are not stored
-    y : float64, the targets
-    qid : the query id of each row, or None
-    comments : stripped text after ``#`` on each row, or None
-
-    Examples
-    --------
-    >>> data = SvmlightData(sparse.csr_matrix([[0.5, 0.0]]), np.array([1.0]), qid=["q"], comments=None)
-    >>> data.X.shape, data.qid
-    ((1, 2), ['q'])
-    """
-
-    X: sparse.csr_matrix
-    y: NDArray[np.float64]
-    qid: list[str] | None
-    comments: list[str] | None
-
-
-def read_svmlight(path: FilePath, n_features: int | None = None) -> SvmlightData:
-    """Read a file strictly: ids start at 1 and ascend, values are finite, ``qid`` is on all lines or on none.
-
-    Parameters
-    ----------
-    path : a text file, plain or packed by gzip or bzip2
-    n_features : number of columns; None takes the largest id of the file. A larger id is an error, so give the
-        training set's number when reading a test set.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "train.txt")
-    ...     _ = file.write_text("2 qid:007 1:0.5 3:1 # doc 12\\n0 qid:007 2:1\\n")
-    ...     data = read_svmlight(file)
-    >>> data.X.toarray()
-    array([[0.5, 0. , 1. ],
-           [0. , 1. , 0. ]], dtype=float32)
-    >>> data.y, data.qid, data.comments
-    (array([2., 0.]), ['007', '007'], ['doc 12', ''])
-    """
-    check_n_features(n_features)
-    with open_bytes(path) as stream:
-        blocks = list(read_blocks(stream, path, n_features, comments=True, scattered=True, is_svmlight=True))
-    check_not_empty(blocks, n_features, path)
-    has_qid = bool(blocks[0].run_qids[0])
-    X, targets, qids = stack(blocks, n_features or width_of(blocks), dense=False)
-    kept: dict[str, str] = {}  # one string object for each id, however many rows have it
-    ids = [kept.setdefault(qid, qid) for qid in qids.tolist()] if has_qid else None
-    comments = [comment for block in blocks for comment in block.comments or ()]
-    return SvmlightData(sparse.csr_matrix(X), targets, ids, comments if any(comments) else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -60,22 +61,27 @@ def read_letor_folds(path: FilePath, *, dense: bool | None = None, comments: boo
     ...     [(fold.name, fold.train.X.shape) for fold in read_letor_folds(folder)]
     [('Fold1', (1, 2))]
     """
-    root = Path(path)
-    members_of = _members_of_folder(root, comments) if root.is_dir() else _members_of_archive(path, comments)
-    if not members_of:
+    blocks_of: dict[str, dict[str, list[TextBlock]]] = {}
+    for fold, part, where, stream in _parts_of_folder(Path(path)) if Path(path).is_dir() else _parts_of_archive(path):
+        parts = blocks_of.setdefault(fold, {})
+        if part in parts:
+            raise FormatError(path, None, f"{fold}/{part}.txt is here twice; remove one of them")
+        parts[part] = list(read_blocks(stream, where, None, comments=comments))
+        check_not_empty(parts[part], None, where)
+    if not blocks_of:
         raise FormatError(path, None, f"there is no fold here; {_LAYOUT}")
-    for name, members in members_of.items():
+    for fold, parts in blocks_of.items():
         for part in PARTS_OF_A_FOLD:
-            if part not in members:
-                raise FormatError(path, None, f"{name} has no {part}.txt; {_LAYOUT}")
-    all_blocks = [block for members in members_of.values() for blocks in members.values() for block in blocks]
+            if part not in parts:
+                raise FormatError(path, None, f"{fold} has no {part}.txt; {_LAYOUT}")
+    all_blocks = [block for parts in blocks_of.values() for blocks in parts.values() for block in blocks]
     n_features = width_of(all_blocks)
     if dense is None:
         n_values, n_rows = sum(block.n_values for block in all_blocks), sum(len(block.y) for block in all_blocks)
         dense = is_dense(n_values, n_rows, n_features)
     folds = []
-    for name in sorted(members_of, key=lambda name: int(name.removeprefix("Fold"))):
-        train, vali, test = (assemble(members_of[name][part], n_features, dense) for part in PARTS_OF_A_FOLD)
+    for name in sorted(blocks_of, key=lambda name: int(name.removeprefix("Fold"))):
+        train, vali, test = (assemble(blocks_of[name][part], n_features, dense) for part in PARTS_OF_A_FOLD)
         folds.append(LetorFold(name, train, vali, test))
     return tuple(folds)
 
@@ -87,35 +93,25 @@ def is_fold(folder: Path) -> bool:
     return all(any((folder / f"{part}.txt{end}").is_file() for end in ("", ".gz")) for part in PARTS_OF_A_FOLD)
 
 
-def _members_of_folder(root: Path, comments: bool) -> dict[str, dict[str, list[TextBlock]]]:
-    members_of: dict[str, dict[str, list[TextBlock]]] = {}
+Part = tuple[str, str, FilePath, Readable]  # fold, part, its name in errors and its text
+
+
+def _parts_of_folder(root: Path) -> Iterator[Part]:
     for folder in root.iterdir():
         if not (_FOLD_NAME.fullmatch(folder.name) and folder.is_dir()):
             continue
-        members = members_of.setdefault(folder.name, {})
         for part in PARTS_OF_A_FOLD:
-            files = [file for file in (folder / f"{part}.txt", folder / f"{part}.txt.gz") if file.is_file()]
-            if len(files) == 2:
-                raise FormatError(
-                    folder, None, f"both {files[0].name} and {files[1].name} are here; remove one of them"
-                )
-            for file in files:
-                with open_bytes(file) as stream:
-                    members[part] = _blocks_of(stream, file, comments)
-    return members_of
+            for file in (folder / f"{part}.txt", folder / f"{part}.txt.gz"):
+                if file.is_file():
+                    with open_bytes(file) as stream:
+                        yield folder.name, part, file, stream
 
 
-def _members_of_archive(path: FilePath, comments: bool) -> dict[str, dict[str, list[TextBlock]]]:
-    members_of: dict[str, dict[str, list[TextBlock]]] = {}
+def _parts_of_archive(path: FilePath) -> Iterator[Part]:
     for member, content in archive_members(path):
         fold, part = fold_member(member.name)
-        if content is None or part is None:
-            continue
-        members = members_of.setdefault(fold, {})
-        if part in members:
-            raise FormatError(path, None, f"{fold}/{part}.txt is in the archive twice")
-        members[part] = _blocks_of(content, f"{path}/{member.name}", comments)
-    return members_of
+        if content is not None and part is not None:
+            yield fold, part, f"{path}/{member.name}", content
 
 
 def fold_member(name: str) -> tuple[str, str | None]:
@@ -125,12 +121,6 @@ def fold_member(name: str) -> tuple[str, str | None]:
         return "", None
     part = pieces[-1].removesuffix(".txt")
     return pieces[-2], part if pieces[-1].endswith(".txt") and part in PARTS_OF_A_FOLD else None
-
-
-def _blocks_of(stream: Readable, path: FilePath, comments: bool) -> list[TextBlock]:
-    blocks = list(read_blocks(stream, path, None, comments=comments, scattered=False))
-    check_not_empty(blocks, None, path)
-    return blocks
 
 
 def query_folds(

@@ -1,4 +1,4 @@
-"""Reading of LETOR and SVMlight text: blocks of whole lines, parsed by a compiled loop, put together as rows.
+"""Reading of LETOR text: blocks of whole lines, parsed by a compiled loop, put together as rows.
 
 The loop reads decimals of one exact multiplication or division; the others go through Python's own ``float``. Text
 refused by the loop is read again here, for the error message.
@@ -23,7 +23,6 @@ from tercet.data.lines import (
     FilePath,
     damage_message,
     decoding_error,
-    parse_float,
     parse_int,
     read_id,
 )
@@ -60,9 +59,9 @@ class TextBlock:
     """Consecutive rows. Its matrix is as wide as its own largest feature id."""
 
     X: Matrix
-    y: NDArray[Any]  # int64 grades, or float64 targets
+    y: NDArray[np.int64]  # grades
     run_starts: list[int]  # first row of every stretch of rows with one qid
-    run_qids: list[str]  # empty where lines have none
+    run_qids: list[str]
     run_lines: list[int]
     comments: list[str] | None
     n_values: int  # that are not 0
@@ -86,53 +85,25 @@ class TextBlock:
 
 
 def read_blocks(
-    stream: Readable,
-    path: FilePath,
-    n_features: int | None,
-    *,
-    comments: bool,
-    scattered: bool,
-    block_bytes: int = BLOCK_BYTES,
-    is_svmlight: bool = False,
+    stream: Readable, path: FilePath, n_features: int | None, *, comments: bool, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[TextBlock]:
-    """Yield the rows of a stream; unless `scattered`, a query in two places is an error.
-
-    In SVMlight text, targets are any numbers, and lines have a qid all or none.
-    """
-    queries = _QueryOrder(path, scattered, is_svmlight)
+    """Yield the rows of a stream; a query in two places is an error."""
+    first_line_of: dict[str, int] = {}
+    current = None
     for text, lines_before, bytes_before in _lines_in_blocks(stream, path, block_bytes):
         _check_utf8(text, path, lines_before, bytes_before)
-        block = _parse(text, path, lines_before, n_features, comments, is_svmlight)
+        block = _parse(text, path, lines_before, n_features, comments)
         for qid, line in zip(block.run_qids, block.run_lines, strict=True):
-            queries.check(qid, line)
+            if first_line_of.setdefault(qid, line) != line and qid != current:
+                raise FormatError(
+                    path,
+                    line,
+                    f"query {qid!r} again, after other queries; its rows began at line {first_line_of[qid]}. Put the "
+                    "rows of a query together: sort -s -k2,2 FILE",
+                )
+            current = qid
         if len(block.y):
             yield block
-
-
-class _QueryOrder:
-    """Checks the order of queries, and in SVMlight text the presence of qids."""
-
-    def __init__(self, path: FilePath, scattered: bool, is_svmlight: bool) -> None:
-        self._path, self._scattered, self._is_svmlight = path, scattered, is_svmlight
-        self._first_line_of: dict[str, int] = {}
-        self._current: str | None = None
-        self._has_qid: bool | None = None
-
-    def check(self, qid: str, line: int) -> None:
-        """Raise the error of the next run of rows of one qid, beginning at a line."""
-        is_new_stretch, self._current = qid != self._current, qid
-        first_line = self._first_line_of.setdefault(qid, line)
-        if self._has_qid is None:
-            self._has_qid = bool(qid)
-        if self._is_svmlight and bool(qid) != self._has_qid:
-            which = "a qid here and none" if qid else "no qid here and one"
-            raise FormatError(self._path, line, f"{which} on the lines before; give one on every line or on none")
-        if is_new_stretch and first_line != line and not self._scattered:
-            message = (
-                f"query {qid!r} again, after other queries; its rows began at line {first_line}. "
-                "Rows of a query stand together; scattered='group' gathers them"
-            )
-            raise FormatError(self._path, line, message, "scattered-query")
 
 
 def check_n_features(n_features: int | None) -> None:
@@ -230,9 +201,7 @@ def _check_utf8(text: bytes, path: FilePath, lines_before: int, bytes_before: in
         raise decoding_error(path, line, text[error.start], bytes_before + error.start, "UTF-8", advice) from error
 
 
-def _parse(
-    text: bytes, path: FilePath, lines_before: int, n_features: int | None, comments: bool, is_svmlight: bool
-) -> TextBlock:
+def _parse(text: bytes, path: FilePath, lines_before: int, n_features: int | None, comments: bool) -> TextBlock:
     most_rows = text.count(b"\n")
     most_values = len(text) // _SHORTEST_FEATURE + 1
     # Memory that is never written to is never taken, so room for the most there can be costs nothing.
@@ -240,13 +209,10 @@ def _parse(
     spans, runs = np.empty((most_rows, 2), np.int64), np.empty((most_rows, 4), np.int64)
     columns, values = np.empty(most_values, np.int32), np.empty(most_values, np.float32)
     unsettled = np.empty((most_values, 3), np.int64)
-    odd_grades = np.empty((most_rows if is_svmlight else 0, 3), np.int64)
     parsed = parse_lines(
         np.frombuffer(text, np.uint8),
         LARGEST_ID if n_features is None else n_features,
-        not is_svmlight,
         grades,
-        odd_grades,
         row_ends,
         spans,
         runs,
@@ -256,13 +222,9 @@ def _parse(
     )
     n_rows, n_runs, width = parsed.n_rows, parsed.n_runs, parsed.largest_id
     _settle(text, path, lines_before, values, unsettled[: parsed.n_unsettled])
-    y: NDArray[Any] = grades[:n_rows].copy()
-    if is_svmlight:
-        y = y.astype(np.float64)
-        _settle_targets(text, path, lines_before, y, odd_grades[: parsed.n_odd])
     if parsed.outcome != ALL_READ:
         token = text[parsed.begin : parsed.end].decode("utf-8")
-        message = _problem(parsed.outcome, token, parsed.previous, n_features, is_svmlight)
+        message = _problem(parsed.outcome, token, parsed.previous, n_features)
         raise FormatError(path, lines_before + parsed.line, message)
     n_values = int(row_ends[n_rows - 1]) if n_rows else 0
     X: Matrix
@@ -275,11 +237,11 @@ def _parse(
         X = sparse.csr_array(cells, shape=(n_rows, width))
     run_lines = [lines_before + int(line) for line in runs[:n_runs, 1]]
     qids = [
-        _checked_qid(text[begin:end].decode("utf-8"), path, line) if end > begin else ""
+        _checked_qid(text[begin:end].decode("utf-8"), path, line)
         for (begin, end), line in zip(runs[:n_runs, 2:].tolist(), run_lines, strict=True)
     ]
     notes = [text[begin:end].decode("utf-8").strip() for begin, end in spans[:n_rows].tolist()] if comments else None
-    return TextBlock(X, y, runs[:n_runs, 0].tolist(), qids, run_lines, notes, n_values, len(text))
+    return TextBlock(X, grades[:n_rows].copy(), runs[:n_runs, 0].tolist(), qids, run_lines, notes, n_values, len(text))
 
 
 def _settle(
@@ -298,27 +260,13 @@ def _settle(
     values[unsettled[:, 0]] = exact.astype(np.float32)
 
 
-def _settle_targets(
-    text: bytes, path: FilePath, lines_before: int, targets: NDArray[np.float64], odd: NDArray[np.int64]
-) -> None:
-    """Fill in the targets left to Python's ``float``."""
-    for row, begin, end in odd.tolist():
-        try:
-            target = parse_float(text[begin:end].decode("utf-8"), path, 0, "target")
-        except FormatError as error:
-            line = lines_before + text.count(b"\n", 0, begin) + 1
-            raise FormatError(path, line, error.message) from None
-        if row < len(targets):  # else its line was refused further on
-            targets[row] = target
-
-
 def _checked_qid(qid: str, path: FilePath, line: int) -> str:
     if "\0" in qid:
         raise FormatError(path, line, f"the qid {qid!r} holds a zero byte")
     return read_id(qid, path, line, "qid")
 
 
-def _problem(outcome: int, token: str, previous: int, n_features: int | None, is_svmlight: bool) -> str:
+def _problem(outcome: int, token: str, previous: int, n_features: int | None) -> str:
     """Return the error message for a token refused by the compiled loop."""
     if outcome == BAD_GRADE:
         return f"grade {token!r}; a whole number of at most {LONGEST_GRADE} digits is needed"
@@ -329,13 +277,13 @@ def _problem(outcome: int, token: str, previous: int, n_features: int | None, is
         if not token:
             return "the qid is empty; every id needs at least one character"
         return f"the qid begins {token[:40]!r} and has more than {LONGEST_QID} bytes; is this a LETOR file?"
-    return _feature_problem(token, previous, n_features, "target" if is_svmlight else "grade")
+    return _feature_problem(token, previous, n_features)
 
 
-def _feature_problem(token: str, previous: int, n_features: int | None, first: str) -> str:
+def _feature_problem(token: str, previous: int, n_features: int | None) -> str:
     key, colon, number = token.partition(":")
     if key == "qid":
-        return f"{token!r} is out of place; qid comes once, right after the {first}"
+        return f"{token!r} is out of place; qid comes once, right after the grade"
     if not colon:
         return f"{token!r}; features are written id:value"
     try:

@@ -1,4 +1,4 @@
-"""Lines of LETOR or SVMlight text to rows of numbers: ``grade qid:id feature:value … # comment``."""
+"""Lines of LETOR text to rows of numbers: ``grade qid:id feature:value … # comment``."""
 
 from __future__ import annotations
 
@@ -53,23 +53,19 @@ class ParsedLines(NamedTuple):
     line: int
     previous: int  # the feature id before the token
     n_rows: int
-    n_odd: int
     n_runs: int
     n_unsettled: int
     largest_id: int
 
 
 @kernel
-def parse_lines(text, largest_id, needs_qid, grades, odd_grades, row_ends, comments, runs, columns, values, unsettled):
+def parse_lines(text, largest_id, grades, row_ends, comments, runs, columns, values, unsettled):
     """Parse whole lines; blank lines and comment lines are no rows.
 
     text       (n_bytes,)     uint8, its last byte is a newline
     largest_id                the largest feature id allowed
-    needs_qid                 refuse a line without qid; otherwise its qid is empty
     Filled in, with room for the whole text:
     grades     (n_rows,)      int64
-    odd_grades (n_odd, 3)     fractional or long grades, left to the caller: row, begin and end of the token. A grade
-                              without room is refused
     row_ends   (n_rows,)      number of values up to and with this row
     comments   (n_rows, 2)    begin and end of the text after ``#``; equal without a comment
     runs       (n_rows, 4)    for every stretch of rows with the same qid: its first row, the line number in the text
@@ -80,7 +76,6 @@ def parse_lines(text, largest_id, needs_qid, grades, odd_grades, row_ends, comme
     Return `ParsedLines`.
     """
     n_rows = 0
-    n_odd = 0
     n_runs = 0
     n_values = 0
     n_unsettled = 0
@@ -115,29 +110,22 @@ def parse_lines(text, largest_id, needs_qid, grades, odd_grades, row_ends, comme
             grade = -grade
         if n_digits == 0 or n_digits > LONGEST_GRADE or not ends_token(text[position]):
             position = token_end(text, position)
-            if n_odd == odd_grades.shape[0]:
-                return ParsedLines(BAD_GRADE, token, position, line, 0, n_rows, n_odd, n_runs, n_unsettled, largest)
-            odd_grades[n_odd, 0] = n_rows
-            odd_grades[n_odd, 1] = token
-            odd_grades[n_odd, 2] = position
-            n_odd += 1
+            return ParsedLines(BAD_GRADE, token, position, line, 0, n_rows, n_runs, n_unsettled, largest)
 
         while is_blank(text[position]):
             position += 1
-        start = position
-        if (
+        if not (
             text[position] == _Q
             and text[position + 1] == _I
             and text[position + 2] == _D
             and text[position + 3] == _COLON
         ):
-            start = position + 4
-            position = token_end(text, start)
-            if position == start or position - start > LONGEST_QID:
-                return ParsedLines(BAD_QID, start, position, line, 0, n_rows, n_odd, n_runs, n_unsettled, largest)
-        elif needs_qid:
             end = token_end(text, position)
-            return ParsedLines(NO_QID, position, end, line, 0, n_rows, n_odd, n_runs, n_unsettled, largest)
+            return ParsedLines(NO_QID, position, end, line, 0, n_rows, n_runs, n_unsettled, largest)
+        start = position + 4
+        position = token_end(text, start)
+        if position == start or position - start > LONGEST_QID:
+            return ParsedLines(BAD_QID, start, position, line, 0, n_rows, n_runs, n_unsettled, largest)
         differs = n_runs == 0 or runs[n_runs - 1, 3] - runs[n_runs - 1, 2] != position - start
         if not differs:
             before = runs[n_runs - 1, 2]
@@ -178,7 +166,7 @@ def parse_lines(text, largest_id, needs_qid, grades, odd_grades, row_ends, comme
                 end, negative, mantissa, power, whole = scan_number(text, start)
             if end < 0 or not ends_token(text[end]):
                 end = token_end(text, position)
-                return ParsedLines(BAD_FEATURE, token, end, line, previous, n_rows, n_odd, n_runs, n_unsettled, largest)
+                return ParsedLines(BAD_FEATURE, token, end, line, previous, n_rows, n_runs, n_unsettled, largest)
             position = end
             previous = feature
             if mantissa == 0 and whole and not negative:
@@ -206,7 +194,7 @@ def parse_lines(text, largest_id, needs_qid, grades, odd_grades, row_ends, comme
         grades[n_rows] = grade
         row_ends[n_rows] = n_values
         n_rows += 1
-    return ParsedLines(ALL_READ, 0, 0, line, 0, n_rows, n_odd, n_runs, n_unsettled, largest)
+    return ParsedLines(ALL_READ, 0, 0, line, 0, n_rows, n_runs, n_unsettled, largest)
 
 
 @kernel

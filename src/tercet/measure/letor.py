@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from tercet.data.letor import gathered, id_array, whole_grades
+from tercet.data.letor import id_array, whole_grades
 from tercet.data.row_queries import queries_of, query_numbers
 from tercet.errors import InputError
 from tercet.kernels.orders import disagreement, pair_counts
@@ -61,7 +61,8 @@ def measure_rows(
     grades, ids = whole_grades(y, len(values)), _checked_ids(qid, len(values))
     begins = np.concatenate([[True], ids[1:] != ids[:-1]])
     if len(set(ids[begins].tolist())) < begins.sum():
-        order = gathered(ids)
+        _, first, query = np.unique(ids, return_index=True, return_inverse=True)
+        order = np.argsort(first[query], kind="stable")
         values, grades, ids = values[order], grades[order], ids[order]
         begins = np.concatenate([[True], ids[1:] != ids[:-1]])
     starts = np.flatnonzero(begins)
