@@ -20,7 +20,7 @@ from scipy import sparse
 import tercet as tc
 from tercet.cli.main import cli
 from tercet.data import write_beir
-from tercet.errors import EngineError, MemoryLimitError, MissingExtraError
+from tercet.errors import DivergedError, EngineError, MissingExtraError
 from tercet.scale import Cluster, rounds, workers
 from tercet.scale.changes import pairwise
 from tercet.scale.workers import Workers, processes_here
@@ -62,13 +62,10 @@ def learn(address: str, board, ranker, **options) -> tuple[dict[str, np.ndarray]
 
 
 RANKERS = {
-    "sparse": lambda: tc.SparseRanker(rate=5.0, l1=0.001, refit_start="sparse"),
-    "sparse, identity": lambda: tc.SparseRanker(rate=5.0, l1=0.001, shrink_towards="identity", refit=False),
     "low rank": lambda: tc.LowRankRanker(n_components=5, diagonal="learned", n_frequent=50, scale_documents=True),
     "low rank, queries alone": lambda: tc.LowRankRanker(
         n_components=5, diagonal="learned", n_frequent=50, start="lsi", learn_documents=False, rate=1.0
     ),
-    "diagonal": lambda: tc.DiagonalRanker(),
 }
 
 
@@ -86,8 +83,8 @@ def test_a_cluster_gives_the_bits_of_its_shares_taken_here(name, board, schedule
 
 
 def test_more_shares_than_workers_give_the_bits_of_as_many_workers(board, scheduler):
-    here, _ = learn("here:5", board, RANKERS["sparse"]())
-    there, _ = learn(scheduler, board, RANKERS["sparse"](), n_workers=5)
+    here, _ = learn("here:5", board, RANKERS["low rank"]())
+    there, _ = learn(scheduler, board, RANKERS["low rank"](), n_workers=5)
     for part, array in here.items():
         np.testing.assert_array_equal(there[part], array)
 
@@ -113,7 +110,7 @@ def kill_workers(scheduler: str, n: int, cluster: Cluster, killed: list[int]) ->
     return thread
 
 
-@pytest.mark.parametrize(("name", "n"), [("low rank", 1), ("sparse, identity", 2)])
+@pytest.mark.parametrize(("name", "n"), [("low rank", 1), ("low rank, queries alone", 2)])
 def test_workers_that_are_killed_change_nothing(name, n, board):
     """With the second one, the texts that all had been sent are gone, too."""
     X, y = board
@@ -213,9 +210,11 @@ def test_workers_of_another_version_are_refused(scheduler, monkeypatch):
         workers.facts.cache_clear()
 
 
-def test_an_error_of_a_worker_is_that_of_the_fit(board, scheduler):
-    with pytest.raises(MemoryLimitError, match="max_memory"):
-        learn(scheduler, board, tc.SparseRanker(max_memory=4000, refit=False, rate=5.0, l1=0.0))
+def test_a_diverging_fit_on_workers_is_an_error(board, scheduler):
+    X, y = board
+    with Cluster(scheduler, n_workers=2) as cluster, pytest.raises(DivergedError, match="rate below"):
+        tc.LowRankRanker(n_components=3, rate=1e30).fit(X, tc.Preferences.from_labels(y, 3000))
+    assert cluster.rounds
 
 
 class FakeClient:
@@ -234,15 +233,12 @@ class FakeClient:
         assert callback_timeout > 0
         return ask(*arguments, **options)
 
-    def _run(self, function, workers, on_error):
-        return {worker: function() for worker in workers}
-
     def _scatter(self, data, **_):
         raise OSError("gone")
 
 
 def test_workers_that_are_lost_again_and_again_end_the_training(monkeypatch):
-    pool = Workers(FakeClient("tcp://a"), 2, 1, 10.0)
+    pool = Workers(FakeClient("tcp://a"), 2, 10.0)
     pool.broadcast("texts")
     with pytest.raises(EngineError, match="lost 5 times in one round; last: OSError: gone"):
         pool.run(["share", "share"])
@@ -250,11 +246,11 @@ def test_workers_that_are_lost_again_and_again_end_the_training(monkeypatch):
 
 def test_a_cluster_without_workers_ends_the_training_in_time():
     with pytest.raises(EngineError, match=r"has been there for 0\.2 s"):
-        Workers(FakeClient(), 2, 1, 0.2).run(["share"])
+        Workers(FakeClient(), 2, 0.2).run(["share"])
 
 
 def test_a_worker_that_says_nothing_new_is_not_alive():
-    pool = Workers(FakeClient("tcp://a", "tcp://b"), 2, 1, 0.2)
+    pool = Workers(FakeClient("tcp://a", "tcp://b"), 2, 0.2)
     assert pool._alive() == ["tcp://a", "tcp://b"]
     time.sleep(0.3)
     pool._client.said["tcp://b"] = 1.0

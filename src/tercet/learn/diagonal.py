@@ -64,7 +64,6 @@ class DiagonalRanker(SgdRanker):
     schedule: Schedule = "inverse-sqrt"
 
     _state_class = DiagonalState
-    _learns_in_rounds = True
 
     def cost_per_step(self, n_query_words: float, n_doc_words: float) -> float:
         """Return the words of the three texts."""

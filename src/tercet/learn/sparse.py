@@ -477,7 +477,6 @@ class SparseRanker(SgdRanker):
     max_memory: Count | None = None
 
     _state_class = SparseState
-    _learns_in_rounds = True
     _added_parameters: ClassVar[dict[str, Any]] = {"low_rank": None, "refit_rate": 2.0}
 
     @property

@@ -28,10 +28,7 @@ class RoundExecutor(Executor):
     def check(self, ranker: InRounds) -> None:
         if not ranker._learns_in_rounds:
             able = [name for name, cls in RANKERS.items() if cls._learns_in_rounds]
-            raise ParameterError(
-                f"{type(ranker).__name__} does not learn in rounds, so no cluster learns it; "
-                f"{', '.join(able[:-1])} and {able[-1]} do"
-            )
+            raise ParameterError(f"{type(ranker).__name__} does not learn on a cluster; {' and '.join(able)} does")
 
     def stepper(self, run: Run) -> Stepper:
         return Rounds(run, self._pool, self._schedule, self._diary)
@@ -41,12 +38,11 @@ class Cluster:
     """Learn on the workers of a cluster: every ``fit`` within the block takes its steps in rounds.
 
     Iterative parameter mixing: in a round every worker learns from a share of the preferences, starting from the same
-    weights. The changes of all workers are added up. For rows of a low rank, the part ``Σ|cₖ|² / |Σcₖ|²`` of the sum is
-    taken: the whole sum for changes at right angles, the mean for equal changes. Then a sparse W shrinks by the rates
-    of the round. Rounds are short at first and grow with the steps. The same seed and number of workers give the same
-    bits, even if a worker is lost.
+    weights. The changes of all workers are added up. For each row of the factors, the part ``Σ|cₖ|² / |Σcₖ|²`` of the
+    sum is taken: the whole sum for changes at right angles, the mean for equal changes. Rounds are short at first and
+    grow with the steps. The same seed and number of workers give the same bits, even if a worker is lost.
 
-    ``SparseRanker``, ``LowRankRanker`` and ``DiagonalRanker`` learn in rounds; other rankers raise an error.
+    ``LowRankRanker`` learns in rounds; other rankers raise an error.
 
     Parameters
     ----------
@@ -54,8 +50,7 @@ class Cluster:
         ``"local:N"`` starts N processes on this machine, ``"tcp://host:port"`` and ``"tls://host:port"`` are a Dask
         scheduler. ``"here:N"`` starts no process: N shares run one after the other, with the bits of a cluster of N.
     n_workers : shares of a round; by default the number of workers at the start
-    steps_per_round : by default few at first (128 a share for a low rank), then a tenth of the steps done so far, or
-        half of them for a sparse W
+    steps_per_round : by default 128 a share at first, then a tenth of the steps so far
     timeout : seconds to wait for a scheduler, for a first worker, and for a silent worker
     security : a ``distributed.Security`` for ``tls://``; by default from Dask's configuration
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -20,13 +21,15 @@ from tercet.data.preferences import Preferences
 from tercet.errors import ParameterError
 from tercet.learn.loop import Run, Stepper
 from tercet.learn.stored import gathered
-from tercet.scale.changes import Piece, add_pieces, pairwise
-from tercet.scale.mixing import Mixer, RoundLength, mixer_of
-from tercet.scale.shares import LaidOut, Share, bytes_of, run_share
+from tercet.scale.changes import Result, pairwise
+from tercet.scale.shares import Share, Texts, bytes_of, learns_in_rounds, mix, run_share
 from tercet.store import is_mapped
 
+# Rounds are short while the weights change fast, then a part of the steps so far (docs/measured/scale.md).
+FIRST_STEPS = 128  # of a share in the first rounds
+GROWTH = 0.1  # steps of a round as a part of the steps so far
 MOST_STEPS = 1 << 18  # of a share
-FEW_STEPS = 1 << 13  # of a round that is over here before it would have reached the workers
+FEW_STEPS = 1 << 13  # of a round that the driver finishes before the workers would have received it
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class RoundFacts:
     """Size, traffic and time of one round.
 
     bytes_down, bytes_up : bytes sent to workers and back; ``bytes_between`` : at most so many bytes among workers
-    worker_seconds : time of the slowest share; driver_seconds : time of drawing, cutting and mixing
+    worker_seconds : time of the slowest share; driver_seconds : time of drawing and mixing
 
     Examples
     --------
@@ -52,55 +55,29 @@ class RoundFacts:
     driver_seconds: float
     seconds: float
 
-    @classmethod
-    def from_times(
-        cls,
-        steps: int,
-        shares: Sequence[Any],
-        pieces: Sequence[Piece],
-        began: float,
-        sent: float,
-        back: float,
-        *,
-        travelled: bool = True,
-    ) -> RoundFacts:
-        """Make the facts of a round that ends now, from three clock readings."""
-        ended = time.perf_counter()
-        return cls(
-            steps=steps,
-            bytes_down=sum(share.n_bytes for share in shares) if travelled else 0,
-            bytes_up=sum(piece.n_bytes for piece in pieces) if travelled else 0,
-            bytes_between=sum(piece.moved for piece in pieces) if travelled else 0,
-            worker_seconds=max(piece.seconds for piece in pieces),
-            driver_seconds=(sent - began) + (ended - back),
-            seconds=ended - began,
-        )
-
 
 class WorkerPool(ABC):
     """Workers that run the shares of a round."""
 
     n_shares: int
-    neighbours: int = 1  # shares that run at once on one machine
+    address: str = ""  # of the scheduler, if any
+    security: Any = None  # certificates of the scheduler, if any
 
-    address: str = ""  # of the scheduler, where there is one
-    security: Any = None  # of the scheduler, where it takes certificates
+    def broadcast(self, texts: Texts | None) -> None:
+        """Send the texts of all shares to every worker, which keeps the texts until the next call."""
+        self._texts = texts
 
-    def broadcast(self, data: Any) -> None:
-        """Send data for all shares to every worker, to be kept until the next call."""
-        self._data = data
-
-    def run(self, shares: Sequence[Any]) -> list[Piece]:
-        """Return the summed changes of the shares, one piece for each block of rows; a refusal is raised."""
-        pieces = self.sums(shares)
-        for piece in pieces:
-            if piece.refusal:
-                name, message = piece.refusal
-                raise getattr(errors, name)(message)
-        return pieces
+    def run(self, shares: Sequence[Share]) -> Result:
+        """Return the summed changes of the shares; raise the error of a share."""
+        total = self.total(shares)
+        if total.refusal:
+            name, message = total.refusal
+            raise getattr(errors, name)(message)
+        return total
 
     @abstractmethod
-    def sums(self, shares: Sequence[Any]) -> list[Piece]: ...
+    def total(self, shares: Sequence[Share]) -> Result:
+        """Return the summed changes of the shares."""
 
 
 class InProcess(WorkerPool):
@@ -115,8 +92,8 @@ class InProcess(WorkerPool):
     def __init__(self, n_shares: int) -> None:
         self.n_shares = check_integer(n_shares, "n_shares", error=ParameterError)
 
-    def sums(self, shares: Sequence[Any]) -> list[Piece]:
-        return pairwise([run_share(self._data, share) for share in shares], add_pieces)
+    def total(self, shares: Sequence[Share]) -> Result:
+        return pairwise([run_share(self._texts, share) for share in shares], operator.add)
 
 
 @dataclass(frozen=True)
@@ -126,18 +103,15 @@ class Schedule:
     n_shares: int
     fixed: int | None = None
 
-    def steps(self, done: int, left: int | None, round_length: RoundLength) -> int:
-        """Return the number of steps of the next round; ``left`` is None if unknown."""
+    def steps(self, done: int) -> int:
+        """Return the number of steps of the next round."""
         if self.fixed is not None:
             return self.fixed
-        steps = round_length.growth * done
-        if round_length.ending is not None and left is not None:
-            steps = min(steps, round_length.ending * left)
-        return self.n_shares * min(max(int(steps) // self.n_shares, round_length.first), MOST_STEPS)
+        return self.n_shares * min(max(int(GROWTH * done) // self.n_shares, FIRST_STEPS), MOST_STEPS)
 
-    def identity(self, round_length: RoundLength) -> str:
+    def identity(self) -> str:
         """Return the settings that decide the result of a run."""
-        return f"{self.n_shares} shares, rounds of {self.fixed or (round_length, MOST_STEPS)}"
+        return f"{self.n_shares} shares, rounds of {self.fixed or (FIRST_STEPS, GROWTH, MOST_STEPS)}"
 
 
 @dataclass
@@ -152,24 +126,20 @@ class Rounds(Stepper):
     """Takes the steps of a run in rounds: one call is one round."""
 
     def __init__(self, run: Run, pool: WorkerPool, schedule: Schedule, diary: Diary) -> None:
+        learns_in_rounds(run.state)  # refuses a state before a checkpoint is looked for
         self._run, self._pool, self._schedule, self._diary = run, pool, schedule, diary
-        self._round_length = mixer_of(run.state).round_length  # may refuse, before a checkpoint is looked for
-        self.identity = schedule.identity(self._round_length)
+        self.identity = schedule.identity()
 
     @property
     def most_steps(self) -> int:  # type: ignore[override]
-        run = self._run
-        return self._schedule.steps(
-            run.state.step, None if run.total is None else run.total - run.done, self._round_length
-        )
+        return self._schedule.steps(self._run.state.step)
 
     def begin(self) -> None:
         run = self._run
-        self._mixer: Mixer[Any] = mixer_of(run.state)
-        self._mixer.neighbours = self._pool.neighbours
-        self._texts: LaidOut | None = None
+        self._state = learns_in_rounds(run.state)
+        self._texts: Texts | None = None
         if not (is_mapped(run.Q.data) or is_mapped(run.D.data)):
-            self._texts = self._mixer.lay_out(run.Q, run.D)
+            self._texts = Texts.from_matrices(run.Q, run.D)
             self._diary.bytes_broadcast += self._pool.n_shares * bytes_of(self._texts)
         self._pool.broadcast(self._texts)
         self._here = InProcess(self._pool.n_shares)
@@ -181,38 +151,38 @@ class Rounds(Stepper):
         if limit and not len(prefs):
             run.finished = True
             return 0.0, 0.0
-        total_rate = float(rate.astype(np.float64).sum())
-        shares = [self._share(prefs, rate, total_rate, number) for number in range(self._pool.n_shares)]
+        shares = [self._share(prefs, rate, number) for number in range(self._pool.n_shares)]
         sent = time.perf_counter()
-        # The way to the workers and back takes longer than a few steps, and the bits are the same here.
-        is_few = self._schedule.fixed is None and 0 < len(prefs) <= FEW_STEPS
-        stays_here = is_few and not isinstance(self._pool, InProcess)
-        pieces = (self._here if stays_here else self._pool).run(shares)
-        back = time.perf_counter()
-        tally = sum((piece.tally for piece in pieces), np.zeros(2))
-        if limit and np.isfinite(tally).all():
-            changes = {name: [piece.changes[name] for piece in pieces] for name in pieces[0].changes}
-            self._mixer.mix(changes, total_rate)
+        # A few steps take less time than sending them, and the bits are the same here.
+        is_short = self._schedule.fixed is None and 0 < len(prefs) <= FEW_STEPS
+        stays_here = is_short and not isinstance(self._pool, InProcess)
+        total = (self._here if stays_here else self._pool).run(shares)
+        received = time.perf_counter()
+        if limit and np.isfinite(total.tally).all():
+            mix(self._state, total)
             run.state.step += len(prefs)
         if limit:
+            ended = time.perf_counter()
             self._diary.rounds.append(
-                RoundFacts.from_times(len(prefs), shares, pieces, began, sent, back, travelled=not stays_here)
+                RoundFacts(
+                    steps=len(prefs),
+                    bytes_down=0 if stays_here else sum(share.n_bytes for share in shares),
+                    bytes_up=0 if stays_here else total.n_bytes,
+                    bytes_between=0 if stays_here else total.moved,
+                    worker_seconds=total.seconds,
+                    driver_seconds=(sent - began) + (ended - received),
+                    seconds=ended - began,
+                )
             )
-        return run.note(tally, len(prefs))
+        return run.note(total.tally, len(prefs))
 
-    def _share(self, prefs: Preferences, rate: NDArray[np.float32], total_rate: float, number: int) -> Share:
+    def _share(self, prefs: Preferences, rate: NDArray[np.float32], number: int) -> Share:
         """Make a share of every n-th preference, so that all shares are alike and have the same rates."""
-        every = slice(number, None, self._pool.n_shares)
-        mine, texts, own = prefs[every], self._texts, None
-        if texts is None:
+        texts, own, every = self._texts, None, slice(number, None, self._pool.n_shares)
+        mine = prefs[every]
+        if texts is None:  # texts on disk are sent with the share
             mine, Q, D = gathered(mine, self._run.Q, self._run.D)
-            texts = own = self._mixer.lay_out(Q, D)
-        common = {
-            "prefs": (mine.query, mine.better, mine.worse, mine.weight, mine.margin),
-            "rate": np.ascontiguousarray(rate[every]),
-            "margin": self._run.sgd.margin,
-            "n_blocks": self._mixer.n_blocks(self._pool.n_shares),
-            "n_shares": self._pool.n_shares,
-            "texts": own,
-        }
-        return self._mixer.share(texts, mine, common, total_rate)
+            texts = own = Texts.from_matrices(Q, D)
+        rate = np.ascontiguousarray(rate[every])
+        margin = self._run.sgd.margin
+        return Share.from_state(self._state, texts, mine, rate=rate, margin=margin, sent_texts=own)

@@ -1,6 +1,7 @@
-"""Shares of a round: pure functions of the data sent to a worker.
+"""Shares of a round of a low-rank fit: made by the driver, learned by a worker, mixed into the weights by the driver.
 
-A share gives the same bits on any worker, so a share lost with a worker is run again.
+A share is a pure function of its data and gives the same bits on any worker, so a share lost with a worker is run
+again.
 """
 
 from __future__ import annotations
@@ -15,199 +16,172 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.data.preferences import Preferences
-from tercet.errors import TercetError
+from tercet.errors import ParameterError, TercetError
 from tercet.kernels.rows import CsrRows
-from tercet.learn.diagonal import DiagonalState
 from tercet.learn.lowrank import LowRankState, Rare
-from tercet.learn.matrices import KernelInput
-from tercet.learn.sparse import SparseState
-from tercet.learn.state import State, physical_memory
-from tercet.scale.changes import (
-    Change,
-    DenseChange,
-    Piece,
-    SparseChange,
-    aligned,
-    as_compiled,
-    cut_into_blocks,
-)
+from tercet.learn.matrices import KernelInput, kernel_rows
+from tercet.learn.state import State
+from tercet.scale.changes import Result, RowChanges
 
-# Some rows of an array: their numbers, None for all, and their values.
-SomeRows = tuple[NDArray[np.int32] | None, NDArray[np.float32]]
+# Rows of an array: row numbers, None for all rows, and values.
+SelectedRows = tuple[NDArray[np.int32] | None, NDArray[np.float32]]
+
+_ALL_ROWS = 0.75  # share of selected rows from which all rows are sent, to spare a copy
 
 
 @dataclass(frozen=True, eq=False)
-class LaidOut:
-    """Query and document rows in the layout of the kernels, for all shares of all rounds.
-
-    identity : query and document matrices for a fixed identity in the margins
-    """
+class Texts:
+    """Query and document rows in the layout of the kernels; ``D`` is None for the rows of ``Q``."""
 
     Q: CsrRows
-    D: CsrRows | None  # None: the same as Q
-    identity: tuple[sparse.csr_array, sparse.csr_array] | None = None
+    D: CsrRows | None
+
+    @classmethod
+    def from_matrices(cls, Q: sparse.csr_array, D: sparse.csr_array) -> Texts:
+        return cls(_aligned(kernel_rows(Q)), None if D is Q else _aligned(kernel_rows(D)))
 
     @cached_property
-    def own(self) -> tuple[CsrRows, CsrRows]:
-        """Copy both out of network buffers once, since reading a buffer is slower."""
-        queries = owned(self.Q)
-        return queries, queries if self.D is None else owned(self.D)
-
-    def kernel_input(self, Q: CsrRows | None = None) -> KernelInput:
-        queries, docs = self.own
-        if Q is not None:
-            queries = Q
-        return KernelInput.from_rows(queries, docs)
+    def inputs(self) -> KernelInput:
+        """Copies outside network buffers, which are slower to read."""
+        queries = CsrRows(*map(_owned, self.Q))
+        return KernelInput.from_rows(queries, queries if self.D is None else CsrRows(*map(_owned, self.D)))
 
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """Ordered preferences of one worker with their rates, and the number of blocks of the change.
+    """Ordered preferences of one worker with their rates, and the rows of the factors for the words of their texts.
 
-    texts : texts of the share, if the worker lacks the whole collection
+    sent_texts : texts of the share, if the worker lacks the whole collection
+    V : None for tied factors
+    diagonal : rows of a learned diagonal, the value of a fixed one, or None
     """
 
     prefs: tuple[Any, ...]
     rate: NDArray[np.float32]
     margin: float
-    n_blocks: int
-    n_shares: int
-    texts: LaidOut | None
+    sent_texts: Texts | None
+    shape: tuple[int, int]
+    U: SelectedRows
+    V: SelectedRows | None
+    diagonal: SelectedRows | float | None
+    rare: Rare | None
+    scale_documents: bool
+    learn_documents: bool
 
-    def learn(self, state: State, inputs: KernelInput) -> NDArray[np.float64]:
-        """Take the steps; return violations and loss."""
+    @classmethod
+    def from_state(cls, state: LowRankState, texts: Texts, prefs: Preferences, **others: Any) -> Share:
+        """Make the share of some preferences from the weights at the start of a round."""
+        n, m = state.shape
+        query_words = words_of(texts.Q, prefs.query, n)
+        doc_words = words_of(texts.Q if texts.D is None else texts.D, np.concatenate([prefs.better, prefs.worse]), m)
+        diagonal: SelectedRows | float | None = None
+        if state.diagonal.size:
+            diagonal = _selected(state.diagonal, query_words) if state.learn_diagonal else float(state.diagonal[0])
+        return cls(
+            prefs=(prefs.query, prefs.better, prefs.worse, prefs.weight, prefs.margin),
+            shape=state.shape,
+            U=_selected(state.U, query_words | doc_words if state.tied else query_words),
+            V=None if state.tied else _selected(state.V, doc_words),
+            diagonal=diagonal,
+            rare=state.rare,
+            scale_documents=state.scale_documents,
+            learn_documents=state.learn_documents,
+            **others,
+        )
+
+    def run(self, texts: Texts | None) -> Result:
+        """Take the steps and return the changes of the factors and of a learned diagonal."""
+        texts = self.sent_texts or texts
+        assert texts is not None
+        U = _scattered(self.U, self.shape[0])
+        V = U if self.V is None else _scattered(self.V, self.shape[1])
+        if isinstance(self.diagonal, tuple):
+            diagonal = _scattered(self.diagonal, self.shape[0])
+        else:
+            diagonal = np.full(0 if self.diagonal is None else self.shape[0], self.diagonal, dtype=np.float32)
+        rare_query_words, rare_doc_words = self.rare or (None, None)
+        state = LowRankState(
+            U,
+            V,
+            diagonal,
+            learn_diagonal=isinstance(self.diagonal, tuple),
+            scale_documents=self.scale_documents,
+            rare_query_words=rare_query_words,
+            rare_doc_words=rare_doc_words,
+            learn_documents=self.learn_documents,
+        )
         tally = np.zeros(2)
-        state.advance(inputs, Preferences(*self.prefs), as_compiled(self.rate), self.margin, tally)
-        return tally
-
-    def run(self, texts: LaidOut | None) -> Piece:
-        mine = self.texts or texts
-        assert mine is not None
-        return Piece(*self.change(mine))
-
-    def change(self, texts: LaidOut) -> tuple[dict[str, Change], NDArray[np.float64]]:
-        """Return the change of each array, and violations and loss."""
-        raise NotImplementedError
-
-    def heights(self) -> dict[str, int]:
-        """Return the number of rows of each array."""
-        raise NotImplementedError
+        state.advance(texts.inputs, Preferences(*self.prefs), _as_compiled(self.rate), self.margin, tally)
+        changes = {"U": _changes(U, self.U)}
+        if self.V is not None and self.learn_documents:
+            changes["V"] = _changes(V, self.V)
+        if isinstance(self.diagonal, tuple):
+            changes["diagonal"] = _changes(diagonal, self.diagonal)
+        return Result(changes, tally)
 
     @property
     def n_bytes(self) -> int:
         return bytes_of(self)
 
 
-@dataclass(frozen=True, eq=False)
-class DiagonalShare(Share):
-    n_terms: int
-    weights: SomeRows
-
-    def change(self, texts: LaidOut) -> tuple[dict[str, Change], NDArray[np.float64]]:
-        state = DiagonalState(spread_out(self.weights, self.n_terms))
-        tally = self.learn(state, texts.kernel_input())
-        return {"weights": found_in(state.weights, self.weights)}, tally
-
-    def heights(self) -> dict[str, int]:
-        return {"weights": self.n_terms}
+def learns_in_rounds(state: State) -> LowRankState:
+    """Return the state, or raise `ParameterError` if a cluster does not learn it."""
+    assert isinstance(state, LowRankState)
+    if state.cosine:
+        raise ParameterError("normalise='latent' is learned in one process; leave it out on a cluster")
+    return state
 
 
-@dataclass(frozen=True, eq=False)
-class LowRankShare(Share):
-    """Rows of U and V (None if tied), and rows of a learned diagonal or the value of a fixed one."""
-
-    shape: tuple[int, int]
-    U: SomeRows
-    V: SomeRows | None
-    diagonal: SomeRows | float | None
-    rare: Rare | None
-    scale_documents: bool
-    learn_documents: bool
-
-    def change(self, texts: LaidOut) -> tuple[dict[str, Change], NDArray[np.float64]]:
-        U = spread_out(self.U, self.shape[0])
-        V = U if self.V is None else spread_out(self.V, self.shape[1])
-        learned = isinstance(self.diagonal, tuple)
-        if isinstance(self.diagonal, tuple):
-            diagonal = spread_out(self.diagonal, self.shape[0])
-        else:
-            diagonal = np.full(0 if self.diagonal is None else self.shape[0], self.diagonal, dtype=np.float32)
-        rare_q, rare_d = self.rare or (None, None)
-        state = LowRankState(
-            U,
-            V,
-            diagonal,
-            learn_diagonal=learned,
-            scale_documents=self.scale_documents,
-            rare_query_words=rare_q,
-            rare_doc_words=rare_d,
-            learn_documents=self.learn_documents,
-        )
-        tally = self.learn(state, texts.kernel_input())
-        changes: dict[str, Change] = {"U": found_in(U, self.U)}
-        if self.V is not None and self.learn_documents:
-            changes["V"] = found_in(V, self.V)
-        if isinstance(self.diagonal, tuple):
-            changes["diagonal"] = found_in(diagonal, self.diagonal)
-        return changes, tally
-
-    def heights(self) -> dict[str, int]:
-        return {"U": self.shape[0], "V": self.shape[1], "diagonal": self.shape[0]}
-
-
-@dataclass(frozen=True, eq=False)
-class SparseShare(Share):
-    """Settled rows of W for the share's query words, in ascending order."""
-
-    shape: tuple[int, int]
-    rows: NDArray[np.int32]
-    entries: CsrRows
-    frozen: bool
-    least: float  # a change of an entry that is zero must be larger than this to be sent
-    max_memory: int | None
-    neighbours: int  # workers that share this machine's memory
-
-    def change(self, texts: LaidOut) -> tuple[dict[str, Change], NDArray[np.float64]]:
-        before = aligned(self.entries)
-        indptr, columns, values = before
-        levels = sparse.csr_array((values, columns.astype(np.int32), indptr), shape=(len(self.rows), self.shape[1]))
-        state = SparseState(
-            levels,
-            np.arange(self.shape[1], dtype=np.int32),
-            max_memory=self.max_memory or physical_memory() // (2 * self.neighbours),
-            l1=0.0,
-            shrink_every=1,
-            around_identity=texts.identity is not None,
-            frozen=self.frozen,
-        )
-        # Rows of W are numbered as they were sent, so the query's words are, too.
-        words, position = texts.own[0], np.zeros(self.shape[0], dtype=np.int32)
-        position[self.rows] = np.arange(len(self.rows), dtype=np.int32)
-        inputs = texts.kernel_input(CsrRows(words.indptr, position[words.indices], words.data))
-        state.texts = texts.identity
-        tally = self.learn(state, inputs)
-        live = state.live()
-        after = CsrRows(live.indptr.astype(np.int64), live.indices.astype(columns.dtype), live.data)
-        return {"W": SparseChange.between(self.rows, before, after, self.least)}, tally
-
-    def heights(self) -> dict[str, int]:
-        return {"W": self.shape[0]}
-
-
-def run_share(data: Any, share: Any) -> list[Piece]:
-    """Take the steps of a share; return the change, one piece for each block of rows."""
+def run_share(texts: Texts | None, share: Share) -> Result:
+    """Take the steps of a share; an error is a result, too."""
     began = time.perf_counter()
     try:
-        piece = share.run(data)
+        result = share.run(texts)
     except TercetError as error:
-        # Said in words: an error with two bases does not survive the way to another process.
-        piece = Piece(refusal=(type(error).__name__, str(error)))
-    return cut_into_blocks(replace(piece, seconds=time.perf_counter() - began), share.heights(), share.n_blocks)
+        # Name and message, since an exception with two bases cannot be sent to another process.
+        return Result(refusal=(type(error).__name__, str(error)))
+    return replace(result, seconds=time.perf_counter() - began)
 
 
-def spread_out(some: SomeRows, height: int) -> NDArray[np.float32]:
+def mix(state: LowRankState, total: Result) -> None:
+    """Add the summed changes of all shares to the weights."""
+    for name, change in total.changes.items():
+        if name == "diagonal":  # scores are linear in the diagonal, so the whole sum is taken
+            state.diagonal[change.rows] += change.values[:, 0]
+        else:
+            factors = state.U if name == "U" else state.V
+            factors[change.rows] += change.mixed()
+
+
+def words_of(texts: CsrRows, rows: NDArray[np.int32], n_terms: int) -> NDArray[np.bool_]:
+    """Mark the words of some rows."""
+    chosen = np.unique(rows)
+    lengths = np.diff(texts.indptr)[chosen]
+    first = texts.indptr[chosen] - (np.cumsum(lengths) - lengths)
+    entries = np.repeat(first, lengths) + np.arange(lengths.sum())
+    marked = np.zeros(n_terms, dtype=np.bool_)
+    marked[texts.indices[entries]] = True
+    return marked
+
+
+def bytes_of(value: Any) -> int:
+    """Return the bytes of all arrays in a value."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if is_dataclass(value):
+        return sum(bytes_of(getattr(value, item.name)) for item in fields(value))
+    return sum(map(bytes_of, value)) if isinstance(value, tuple) else 0
+
+
+def _selected(array: NDArray[np.float32], marked: NDArray[np.bool_]) -> SelectedRows:
+    """Return the marked rows, or all rows if most are marked."""
+    rows = np.flatnonzero(marked).astype(np.int32)
+    return (None, array) if len(rows) >= _ALL_ROWS * len(array) else (rows, array[rows])
+
+
+def _scattered(selected: SelectedRows, height: int) -> NDArray[np.float32]:
     """Make an array with these rows; other rows are uninitialized and never read."""
-    rows, values = some
+    rows, values = selected
     if rows is None:
         return np.array(values, order="C")
     whole = np.empty((height, *values.shape[1:]), dtype=values.dtype)
@@ -215,26 +189,19 @@ def spread_out(some: SomeRows, height: int) -> NDArray[np.float32]:
     return whole
 
 
-def owned(rows: CsrRows) -> CsrRows:
-    """Return rows in writable memory of this process."""
-    return CsrRows(*map(_owned, rows))
+def _changes(after: NDArray[np.float32], before: SelectedRows) -> RowChanges:
+    rows, values = before
+    return RowChanges.between(rows, values, after if rows is None else after[rows])
 
 
 def _owned(array: NDArray[Any]) -> NDArray[Any]:
     return array if array.flags.owndata and array.flags.writeable else array.copy()
 
 
-def found_in(whole: NDArray[np.float32], before: SomeRows) -> DenseChange:
-    rows, values = before
-    return DenseChange.between(rows, values, whole if rows is None else whole[rows])
+def _aligned(rows: CsrRows) -> CsrRows:
+    return CsrRows(*map(_as_compiled, rows))
 
 
-def bytes_of(value: Any) -> int:
-    """Return the bytes of all arrays in a value."""
-    if isinstance(value, np.ndarray):
-        return value.nbytes
-    if sparse.issparse(value):
-        return int(value.data.nbytes + value.indices.nbytes + value.indptr.nbytes)
-    if is_dataclass(value):
-        return sum(bytes_of(getattr(value, item.name)) for item in fields(value))
-    return sum(map(bytes_of, value)) if isinstance(value, tuple) else 0
+def _as_compiled(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array in the layout of the compiled kernels; a received array may be read-only or unaligned."""
+    return np.require(array, requirements=["C", "A", "W"])

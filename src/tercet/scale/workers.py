@@ -1,9 +1,8 @@
 """Run shares on the workers of a Dask cluster.
 
-A round is a small graph: a share for each worker, the pieces of the changes, and a tree of additions for each block of
-rows. Only the roots of the trees come to the driver. If a worker is lost, silent or far slower than the others, the
-round is repeated without the worker and gives the same bits. Every wait has a time limit, and workers of another build
-get no work.
+A round is a small graph: a share for each worker, and a tree of additions. Only the root of the tree comes to the
+driver. If a worker is lost, silent or far slower than the others, the round is repeated without the worker and gives
+the same bits. Every wait has a time limit, and workers of another build get no work.
 """
 
 from __future__ import annotations
@@ -11,13 +10,12 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.metadata import version
-from operator import getitem
+from operator import add
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -27,19 +25,19 @@ import numba
 from tercet import kernels
 from tercet.errors import EngineError, MissingExtraError
 from tercet.kernels.machine_code import fingerprint
-from tercet.scale.changes import Piece, add_pieces, pairwise
+from tercet.scale.changes import Result, pairwise
 from tercet.scale.rounds import WorkerPool
-from tercet.scale.shares import bytes_of, run_share
+from tercet.scale.shares import Share, Texts, bytes_of, run_share
 
 MOST_ATTEMPTS = 5  # at one round, before workers that are lost again and again are an error
-MOST_AT_ONCE = 16  # shares that are sent
-LOOK_EVERY = 1.0  # seconds, while a round is under way
-SLOWEST_BYTES = 1e6  # a second, that a connection which works takes at least
-SLOWEST_SHARE = 10.0  # times as long as the first of a round, or as all of the round before, that a share may take
+MOST_AT_ONCE = 16  # shares sent at the same time
+LOOK_EVERY = 1.0  # seconds between looks at the workers during a round
+SLOWEST_BYTES = 1e6  # bytes a second of the slowest connection
+SLOWEST_SHARE = 10.0  # time limit of a share, in times of the first share of a round or of the round before
 
-SECONDS_TO_IMPORT = 60.0  # that a worker may take to load Tercet, besides
-SECONDS_TO_COMPILE = 300.0  # that its first share may take more
-SECONDS_TO_CLOSE = 5.0  # for a scheduler to say goodbye
+SECONDS_TO_IMPORT = 60.0  # time for a worker to load Tercet
+SECONDS_TO_COMPILE = 300.0  # more time for the first share of a worker
+SECONDS_TO_CLOSE = 5.0  # time for the scheduler to end a connection
 
 log = logging.getLogger("tercet")
 
@@ -47,24 +45,22 @@ log = logging.getLogger("tercet")
 class Workers(WorkerPool):
     """Workers of a Dask client."""
 
-    def __init__(self, client: Any, n_shares: int, neighbours: int, timeout: float) -> None:
-        self._client, self.n_shares, self.neighbours, self._timeout = client, n_shares, neighbours, timeout
+    def __init__(self, client: Any, n_shares: int, timeout: float) -> None:
+        self._client, self.n_shares, self._timeout = client, n_shares, timeout
         self.address = client.scheduler.address if hasattr(client, "scheduler") else ""
-        self._sent: Any = None
-        self._heard: dict[str, tuple[float, float]] = {}  # of each worker: what it last said, and when that was new
-        self._builds: dict[str, bool] = {}  # whether a worker is of our build
-        self._ask_after: dict[str, float] = {}  # when one that did not say is asked again
-        self._stuck: set[str] = set()  # workers that are heard of, and do not end what they began
+        self._sent: Any = None  # texts on the workers
+        self._heartbeats: dict[str, tuple[float, float]] = {}  # last heartbeat of each worker, and its time of arrival
+        self._refused: set[str] = set()  # workers of another build, and workers that never end a share
         self._compiled: set[str] = set()  # workers that have ended a share
-        self._seconds_before: float | None = None  # that the last round took
-        # A scheduler takes tasks of one name for one task, and others may use it, too.
+        self._seconds_before: float | None = None  # duration of the last round
+        # A scheduler identifies tasks by name, and other users may have tasks there, too.
         self._name, self._numbers = f"tercet-{uuid4().hex}", itertools.count()
 
-    def broadcast(self, data: Any) -> None:
-        super().broadcast(data)
+    def broadcast(self, texts: Texts | None) -> None:
+        super().broadcast(texts)
         self._sent = None
 
-    def sums(self, shares: Sequence[Any]) -> list[Piece]:
+    def total(self, shares: Sequence[Share]) -> Result:
         from distributed.client import CancelledError
         from distributed.comm import CommClosedError
         from distributed.scheduler import KilledWorker
@@ -74,69 +70,48 @@ class Workers(WorkerPool):
             workers = self._workers()
             try:
                 return self._attempt(shares, workers)
-            except (CancelledError, KilledWorker, CommClosedError, OtherBuildError, TimeoutError, OSError) as error:
+            except OtherBuildError as error:
+                worker, build = error.args
+                log.warning("the worker %s is of another build (%s); it gets nothing to do", worker, build)
+                self._refused.add(worker)
+            except (CancelledError, KilledWorker, CommClosedError, TimeoutError, OSError) as error:
                 lost.append(f"{type(error).__name__}: {error}")
                 log.info("a round is repeated, since workers were lost (%s)", lost[-1])
-                self._sent = None  # texts may have gone with a worker
-                if isinstance(error, OtherBuildError):
-                    self._builds.clear()  # it was another one when it was asked
+            self._sent = None  # texts may be lost with a worker
         raise EngineError(f"workers were lost {MOST_ATTEMPTS} times in one round; last: {lost[-1]}")
 
-    def _attempt(self, shares: Sequence[Any], workers: Sequence[str]) -> list[Piece]:
+    def _attempt(self, shares: Sequence[Share], workers: Sequence[str]) -> Result:
         client = self._client
-        if self._sent is None and self._data is not None:
-            seconds = self._seconds(len(workers) * bytes_of(self._data))
+        if self._sent is None and self._texts is not None:
+            seconds = self._seconds(len(workers) * bytes_of(self._texts))
             self._sent = self._within(
-                seconds, client._scatter, [self._data], workers=list(workers), broadcast=True, hash=False
+                seconds, client._scatter, [self._texts], workers=list(workers), broadcast=True, hash=False
             )[0]
-        name, build = f"{self._name}-{next(self._numbers)}", facts()
+        name, build, numbers = f"{self._name}-{next(self._numbers)}", facts(), itertools.count()
 
-        def submit(function: Any, *arguments: Any, key: str, number: int) -> Any:
-            # Where the data is, and nowhere else: a worker that came meanwhile may be of another build.
-            where = workers[number % len(workers)]
-            return client.submit(ours, build, function, *arguments, key=f"{name}-{key}", workers=[where], pure=False)
+        def submit(function: Any, *arguments: Any, number: int) -> Any:
+            # Tasks stay on the workers with the texts: a worker that came meanwhile may be of another build.
+            where, key = workers[number % len(workers)], f"{name}-{next(numbers)}"
+            return client.submit(ours, build, function, *arguments, key=key, workers=[where], pure=False)
 
         def send(number: int) -> Any:
             where = workers[number % len(workers)]
             try:
                 seconds = self._seconds(shares[number].n_bytes)
                 return self._within(seconds, client._scatter, [shares[number]], workers=[where], hash=False)[0]
-            except KeyError as error:  # how the scheduler says that it does not know a worker
+            except KeyError as error:  # the scheduler does not know the worker
                 raise ConnectionError(f"the worker {where} is gone") from error
 
-        def total(parts: Sequence[Any], block: int) -> Any:
-            numbers = itertools.count()
-            return pairwise(
-                parts,
-                lambda one, other: submit(add_pieces, one, other, key=f"sum-{block}-{next(numbers)}", number=block),
-            )
-
-        with ThreadPoolExecutor(min(len(shares), MOST_AT_ONCE)) as pool:  # each waits for an answer
+        with ThreadPoolExecutor(min(len(shares), MOST_AT_ONCE)) as pool:
             sent = list(pool.map(send, range(len(shares))))
-        done = [
-            submit(run_share, self._sent, share, key=f"share-{number}", number=number)
-            for number, share in enumerate(sent)
-        ]
-        n_blocks = shares[0].n_blocks
-        if n_blocks == 1:
-            sums = [total(done, 0)]
-        else:
-            sums = [
-                total(
-                    [
-                        submit(getitem, result, slice(b, b + 1), key=f"piece-{number}-{b}", number=number)
-                        for number, result in enumerate(done)
-                    ],
-                    b,
-                )
-                for b in range(n_blocks)
-            ]
+        done = [submit(run_share, self._sent, share, number=number) for number, share in enumerate(sent)]
+        total = pairwise(done, lambda one, other: submit(add, one, other, number=0))
         began = time.monotonic()
-        self._wait(sums, workers, done)
+        self._wait(total, workers, done)
         self._seconds_before = time.monotonic() - began
         self._compiled.update(workers)
-        gathered = self._within(self._seconds(sum(share.n_bytes for share in shares)), client._gather, sums)
-        return [piece for pieces in gathered for piece in pieces]
+        result: Result = self._within(self._seconds(sum(share.n_bytes for share in shares)), client._gather, total)
+        return result
 
     def _seconds(self, n_bytes: int) -> float:
         """Return the time limit for sending bytes."""
@@ -146,8 +121,8 @@ class Workers(WorkerPool):
         """Call a client method and raise TimeoutError after ``seconds``."""
         return self._client.sync(ask, *arguments, callback_timeout=seconds, **options)
 
-    def _wait(self, futures: Sequence[Any], workers: Sequence[str], shares: Sequence[Any]) -> None:
-        """Wait until all futures are done or failed.
+    def _wait(self, total: Any, workers: Sequence[str], shares: Sequence[Any]) -> None:
+        """Wait until the total is done or failed.
 
         A worker that is gone, silent, or far slower than the other workers or the last round is an error.
         """
@@ -157,7 +132,7 @@ class Workers(WorkerPool):
         while True:
             try:
                 with self._client.as_current():
-                    wait(futures, timeout=min(LOOK_EVERY, self._timeout / 4))
+                    wait(total, timeout=min(LOOK_EVERY, self._timeout / 4))
             except TimeoutError:
                 lost = sorted(set(workers).difference(self._alive()))
                 if lost:
@@ -169,7 +144,7 @@ class Workers(WorkerPool):
                     seconds = passed
                 more = 0.0 if waited_for <= self._compiled else SECONDS_TO_COMPILE
                 if waited_for and seconds is not None and passed > self._timeout + SLOWEST_SHARE * seconds + more:
-                    self._stuck |= waited_for
+                    self._refused |= waited_for
                     raise ConnectionError(
                         f"the worker {min(waited_for)} has not ended its share after {passed:.0f} s, and gets no other"
                     ) from None
@@ -177,10 +152,10 @@ class Workers(WorkerPool):
                 return
 
     def _workers(self) -> list[str]:
-        """Return addresses of workers of the same build; wait for a first one."""
+        """Return addresses of workers to use; wait for a first one."""
         until = time.monotonic() + self._timeout
         while True:
-            addresses = self._of_our_build([one for one in self._alive() if one not in self._stuck])
+            addresses = [worker for worker in self._alive() if worker not in self._refused]
             if addresses:
                 return addresses
             if time.monotonic() > until:
@@ -201,46 +176,27 @@ class Workers(WorkerPool):
                 f"the scheduler at {self.address} has not answered for {self._timeout:g} s; the training stopped. "
                 "A Checkpoint among the callbacks lets it go on from where it was"
             ) from None
-        except OSError:  # the scheduler went away just now; it may come back
+        except OSError:  # the scheduler may come back
             return []
-        now, before = time.monotonic(), self._heard
-        self._heard = {}
+        now, before = time.monotonic(), self._heartbeats
+        self._heartbeats = {}
         for address, worker in workers.items():
-            last, when = before.get(address, (None, now))
-            self._heard[address] = (worker["last_seen"], when if last == worker["last_seen"] else now)
-        return sorted(address for address, (_, when) in self._heard.items() if now - when < self._timeout)
-
-    def _of_our_build(self, addresses: Sequence[str]) -> list[str]:
-        """Return the workers with the same code, and so the same bits."""
-        known = [address for address in addresses if self._builds.get(address)]
-        now = time.monotonic()
-        strange = [
-            address for address in addresses if address not in self._builds and now >= self._ask_after.get(address, 0)
-        ]
-        if strange:
-            seconds = self._timeout + (0.0 if known else SECONDS_TO_IMPORT)
-            try:
-                summary = self._within(seconds, self._client._run, facts, workers=strange, on_error="return")
-            except (TimeoutError, OSError):  # one that was just lost, or hangs: those that answered before go on
-                summary = {}
-                self._ask_after |= dict.fromkeys(strange, time.monotonic() + SECONDS_TO_IMPORT if known else 0.0)
-            for address, theirs in summary.items():
-                is_ours = not isinstance(theirs, BaseException) and tuple(theirs) == facts()
-                if not is_ours and not isinstance(theirs, OSError):
-                    log.warning("the worker %s is of another build (%s); it gets nothing to do", address, theirs)
-                self._builds[address] = is_ours
-        return [address for address in addresses if self._builds.get(address)]
+            last, arrival = before.get(address, (None, now))
+            self._heartbeats[address] = worker["last_seen"], arrival if last == worker["last_seen"] else now
+        return sorted(worker for worker, (_, arrival) in self._heartbeats.items() if now - arrival < self._timeout)
 
 
 def ours(build: tuple[str, str], function: Any, *arguments: Any) -> Any:
     """Call a function on a worker of the driver's build."""
     if facts() != build:
-        raise OtherBuildError(f"a worker is of another build: {facts()}, the driver of {build}")
+        from distributed import get_worker
+
+        raise OtherBuildError(get_worker().address, facts())
     return function(*arguments)
 
 
 class OtherBuildError(Exception):
-    """A worker does not run the driver's code; the round is repeated elsewhere."""
+    """A worker does not run the driver's code: the address of the worker, and the build."""
 
 
 @contextmanager
@@ -261,7 +217,7 @@ def connected(address: str, n_workers: int | None, timeout: float, security: Any
                 target, timeout=timeout, set_as_default=False, security=security, direct_to_workers=is_local or None
             )
             stack.callback(client.close, timeout=min(timeout, SECONDS_TO_CLOSE))
-        except (OSError, TimeoutError, TypeError) as error:  # the last for tls:// without certificates
+        except (OSError, TimeoutError, TypeError) as error:  # TypeError for tls:// without certificates
             raise EngineError(
                 f"no Dask scheduler answers at {address} within {timeout:g} s ({error}); 'dask scheduler' starts one"
             ) from None
@@ -272,9 +228,7 @@ def connected(address: str, n_workers: int | None, timeout: float, security: Any
                 f"the scheduler at {address} has no worker after {timeout:g} s; start some with 'dask worker {address}'"
             ) from None
         _compare_versions(client, address, timeout)
-        workers = list(client.nthreads())
-        on_one_machine = max(Counter(worker.rpartition(":")[0] for worker in workers).values())
-        pool = Workers(client, n_workers or len(workers), on_one_machine, timeout)
+        pool = Workers(client, n_workers or len(client.nthreads()), timeout)
         pool.security = security
         yield pool
 
@@ -299,7 +253,7 @@ def processes_here(n_workers: int, security: Any = None) -> Iterator[Any]:
     from distributed import LocalCluster
 
     settings = {
-        "distributed.scheduler.work-stealing": False,  # each share has a worker of its own
+        "distributed.scheduler.work-stealing": False,  # each share has its worker
         "distributed.worker.profile.enabled": False,
         "distributed.scheduler.http.routes": [],
         "distributed.worker.http.routes": [],
@@ -313,8 +267,8 @@ def processes_here(n_workers: int, security: Any = None) -> Iterator[Any]:
             host="127.0.0.1",
             security=security,
             dashboard_address=None,
-            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # without one, it listens at a port others may have
-            memory_limit=0,  # learners have limits of their own
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # the default port may be taken
+            memory_limit=0,  # rankers bound their memory
             silence_logs=logging.CRITICAL,
         ) as cluster,
     ):
@@ -334,7 +288,7 @@ def _compare_versions(client: Any, address: str, timeout: float) -> None:
         )
     except TimeoutError:
         raise EngineError(
-            f"a worker of {address} has not said for {timeout + SECONDS_TO_IMPORT:g} s what it is; is it stopped?"
+            f"a worker of {address} has not answered for {timeout + SECONDS_TO_IMPORT:g} s; is the worker stopped?"
         ) from None
     except ImportError as error:
         raise EngineError(
