@@ -27,7 +27,7 @@ from reproductions.readers import (
 )
 from reproductions.tasks import ClassTask
 from tercet.data import LetorData, read_20newsgroups, read_letor_folds
-from tercet.errors import MissingDataError, MissingExtraError
+from tercet.errors import FormatError, MissingDataError, MissingExtraError
 from tercet.text import Analyzer, Vectorizer
 
 _MOST_MENTIONED = 0.01  # articles that a larger share mentions, such as Kyoto itself, say little about who does
@@ -171,9 +171,7 @@ def _class_task(data: PlanData, home: Path) -> ClassTask:
         [folder] = _files(home, data.files)
         X, y, X_test, y_test = read_mnist(folder)
         return ClassTask(_finished(X, data), y, _finished(X_test, data), y_test, test_queries=data.test_queries)
-    train, test = (
-        load_svmlight_file(str(path), n_features=data.n_features, zero_based=False) for path in _files(home, data.files)
-    )
+    train, test = (_svmlight_rows(path, data.n_features) for path in _files(home, data.files))
     columns = None
     if data.max_features is not None:
         frequency = np.bincount(train[0].indices, minlength=train[0].shape[1])
@@ -182,6 +180,13 @@ def _class_task(data: PlanData, home: Path) -> ClassTask:
     return ClassTask(
         _finished(train[0], data, columns), train[1], _finished(test[0], data, columns), test[1], test_queries=queries
     )
+
+
+def _svmlight_rows(path: Path, n_features: int | None) -> tuple[Any, NDArray[np.float64]]:
+    try:
+        return load_svmlight_file(str(path), n_features=n_features, zero_based=False)
+    except (OSError, EOFError, ValueError) as error:
+        raise FormatError(path, None, f"these are no SVMlight rows of {n_features} features: {error}") from error
 
 
 def _newsgroups(data: PlanData, home: Path) -> ClassTask:

@@ -92,9 +92,9 @@ def test_others_are_read_instead_and_say_so(home):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda raw: raw[:-20], r"all_test\.multiclass\.bz2:\d+: the bzip2 data ends in the middle; the file is trunc"),
-        (lambda raw: raw[:40] + bytes(30) + raw[70:], r"all_test\.multiclass\.bz2:\d+: the bzip2 data is damaged"),
-        (lambda raw: bz2.compress(b"3 1:1 \n4 41:1 \n"), r"all_test\.multiclass\.bz2:2: .*41.*40"),
+        (lambda raw: raw[:-20], r"all_test\.multiclass\.bz2: .* Compressed file ended"),
+        (lambda raw: raw[:40] + bytes(30) + raw[70:], r"all_test\.multiclass\.bz2: .* Invalid data stream"),
+        (lambda raw: bz2.compress(b"3 1:1 \n4 41:1 \n"), r"all_test\.multiclass\.bz2: .* of 40 features: .*41"),
     ],
     ids=["truncated", "damaged", "too-many-features"],
 )

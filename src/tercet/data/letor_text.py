@@ -39,7 +39,7 @@ from tercet.kernels.letor import (
 )
 
 LARGEST_ID = np.iinfo(np.int32).max
-LARGEST_VALUE = float(np.finfo(np.float32).max)
+LARGEST_VALUE = float(np.nextafter(2.0**128 - 2.0**103, 0))  # that float32 does not round to infinity
 BLOCK_BYTES = 4 << 20
 # At a quarter of all cells, CSR saves half of the memory and costs more than that in time.
 LOWEST_DENSE_SHARE = 0.25
