@@ -15,7 +15,7 @@ from oracles import disagreement_error, query_laplacian
 from tercet.errors import InputError, ParameterError
 from tercet.learn.linear import FTRLRanker
 from tercet.learn.rls import RankRLS, RLSRegressor, choose_rls, solving
-from tercet.learn.rls.kernels import KernelColumns
+from tercet.learn.rls.kernels import Columns
 
 L2S = [1e-3, 0.1, 2.0, 50.0]
 PARAMS = [
@@ -44,7 +44,7 @@ def without(cls, params, fitted, X, y, qid, is_left_out, l2):
         return clone(fitted).set_params(l2=l2).fit(X[kept], y[kept], qid=qid[kept]).predict(X[rows])
     # Basis vectors that are left out as examples are kept as rows that nothing is compared with.
     R = fitted.basis_rows_
-    K = RankRLS(**{**params, "n_basis": None})._kernel(4).between(X, X)
+    K = RankRLS(**{**params, "n_basis": None})._kernel(4).gram(X)
     if cls is RankRLS:
         L = query_laplacian(qid)[np.ix_(kept, kept)]
     else:
@@ -89,7 +89,7 @@ def test_a_regression_without_queries_leaves_out_one_row_after_another():
     np.testing.assert_array_equal(ranker.leave_query_out(L2S), by_row.leave_query_out(L2S))
 
 
-@pytest.mark.parametrize("n_basis", [12, 45, [0] * 5 + list(range(15))])
+@pytest.mark.parametrize("n_basis", [None, 12, 45, [0] * 5 + list(range(15))])
 def test_a_tiny_l2_is_finite_when_a_query_is_left_out(n_basis):
     X, y, qid = made_rows(3)
     found = RankRLS(kernel="gaussian", n_basis=n_basis).fit(X, y, qid=qid).leave_query_out([1e-300, 1e-20, 1e300])
@@ -97,14 +97,8 @@ def test_a_tiny_l2_is_finite_when_a_query_is_left_out(n_basis):
     np.testing.assert_allclose(found[:, 2], 0, atol=1e-9)
 
 
-def test_with_all_rows_as_the_basis_an_l2_that_is_rounding_is_named():
-    X, y, qid = made_rows(3)
-    with pytest.raises(InputError, match=r"l2s\[1\] is 1e-300"):
-        RankRLS(kernel="gaussian").fit(X, y, qid=qid).leave_query_out([1.0, 1e-300])
-
-
-@pytest.mark.parametrize("l2", [1e-11, 1e-8])
-def test_with_all_rows_as_the_basis_a_small_l2_is_finite_or_named(l2):
+@pytest.mark.parametrize("l2", [1e-10, 1e-8])
+def test_with_all_rows_as_the_basis_a_small_l2_is_a_fit(l2):
     X, y, qid = made_rows(3)
     X[1], X[2] = X[0], X[0]
     found = RankRLS(kernel="gaussian", gamma=1e-3).fit(X, y, qid=qid).leave_query_out([l2])
@@ -139,15 +133,10 @@ def test_every_point_of_a_path_is_a_fit(cls, params, form):
     new = made_rows(6)[0]
     path = cls(**params).fit(form(X), y, qid=qid).path(L2S)
     scores = path.predict(form(new))
-    assert scores.shape == (45, len(path)) == (45, 4)
+    assert scores.shape == (45, 4)
     for i, l2 in enumerate(L2S):
         alone = cls(**params, l2=l2).fit(form(X), y, qid=qid)
-        along = path.ranker(i)
         np.testing.assert_allclose(scores[:, i], alone.predict(form(new)), atol=1e-7)
-        np.testing.assert_allclose(along.predict(form(new)), scores[:, i], atol=1e-12)
-        assert along.l2 == l2
-        assert {name for name in vars(along) if name.endswith("_")} == {n for n in vars(alone) if n.endswith("_")}
-        np.testing.assert_allclose(along.leave_query_out([1.0]), alone.leave_query_out([1.0]), atol=1e-8)
 
 
 @every_way
@@ -156,17 +145,16 @@ def test_a_path_stays_what_it_was_when_its_ranker_is_fitted_again(cls, params):
     X, y, qid = made_rows(5)
     ranker = cls(**params).fit(X, y, qid=qid)
     path = ranker.path(L2S)
-    scores, along = path.predict(X), path.ranker(1).predict(X)
+    scores = path.predict(X)
     ranker.set_params(gamma=9.0).fit(X[::-1] * 2, y, qid=qid)
     np.testing.assert_array_equal(path.predict(X), scores)
-    np.testing.assert_array_equal(path.ranker(1).predict(X), along)
 
 
 def test_the_decomposition_is_made_once_and_not_by_fit(monkeypatch):
     X, y, qid = made_rows(7)
     calls = []
-    block = KernelColumns.block
-    monkeypatch.setattr(KernelColumns, "block", lambda self, rows: calls.append(1) or block(self, rows))
+    block = Columns.block
+    monkeypatch.setattr(Columns, "block", lambda self, rows: calls.append(1) or block(self, rows))
     ranker = RankRLS(kernel="gaussian", gamma=1.0, n_basis=5).fit(X, y, qid=qid)
     assert "spectrum" not in vars(ranker._training.system)
     made = len(calls)
@@ -266,16 +254,12 @@ def test_memory_does_not_go_with_rows_times_basis_vectors(monkeypatch):
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda ranker: ranker.path([]), "one or more numbers"),
-        (lambda ranker: ranker.path([1.0, 0.0]), r"l2s\[1\] is 0.0; every l2 must be finite and above 0"),
-        (lambda ranker: ranker.leave_query_out([np.nan]), r"l2s\[0\] is nan"),
-        (lambda ranker: ranker.path("1.0"), "l2s must be real numbers; got str"),
-        (lambda ranker: ranker.path([1j]), "l2s must be real numbers"),
-        (lambda ranker: ranker.path([10**400]), "l2s must be real numbers"),
-        (lambda ranker: ranker.path(None), "l2s must be real numbers; got NoneType"),
-        (lambda ranker: ranker.path([[1.0], [1.0, 2.0]]), "l2s must be real numbers; got rows of different lengths"),
-        (lambda ranker: ranker.path([1.0]).ranker(0.5), "there is no l2 number 0.5"),
-        (lambda ranker: ranker.path([1.0]).ranker("0"), "there is no l2 number '0'"),
+        (lambda ranker: ranker.path([]), "l2s must be one or more finite numbers above 0; got "),
+        (lambda ranker: ranker.path([1.0, 0.0]), r"above 0; got \[1.0, 0.0\]"),
+        (lambda ranker: ranker.leave_query_out([np.nan]), r"above 0; got \[nan\]"),
+        (lambda ranker: ranker.path("many"), "above 0; got 'many'"),
+        (lambda ranker: ranker.path([10**400]), "above 0; got"),
+        (lambda ranker: ranker.path([[1.0], [1.0, 2.0]]), "above 0; got"),
     ],
 )
 def test_wrong_questions_are_named(ask, message):
@@ -297,7 +281,6 @@ def test_one_query_cannot_be_left_out():
         ({"gamma": []}, "one or more values"),
         ({"gamma": [-1.0]}, "gamma"),
         ({"gamma": [[1.0], [1.0, 2.0]]}, "one or more values"),
-        ([1.0], "parameters must be a dict of lists; got list"),
     ],
 )
 def test_wrong_grids_are_named(parameters, message):
@@ -325,12 +308,14 @@ def test_rows_that_are_no_pairs_cannot_choose():
     [
         lambda ranker, *rows: ranker.set_params(l2=1e-12).fit(*rows).dual_coef_,
         lambda ranker, *rows: ranker.fit(*rows).path([1e-12, 1.0]).coefficients,
-        lambda ranker, *rows: ranker.fit(*rows).leave_query_out([1e-9, 1.0]),
+        lambda ranker, *rows: ranker.fit(*rows).path([1e-12, 1.0]).predict(100 * rows[0]),
     ],
-    ids=["fit", "path", "left out"],
+    ids=["fit", "path", "scores"],
 )
 def test_what_no_double_holds_is_named_and_never_nan(cls, ask):
     X, y, qid = made_rows(1)
     assert np.isfinite(ask(cls(kernel="gaussian", l2=100.0), X, y * 1e290, qid)).all()
     with pytest.raises(InputError, match="grows beyond what a float64 holds"):
         ask(cls(kernel="gaussian", l2=100.0), X, y * 1e306, qid)
+    held_out = cls(kernel="gaussian", l2=100.0).fit(X, y * 1e306, qid).leave_query_out([100.0])
+    assert np.isfinite(held_out).all()

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from tercet.choose import Trial, choose, settings_of
+from tercet.choose import settings_of
 from tercet.data.row_queries import query_numbers
 from tercet.errors import InputError, ParameterError
 from tercet.kernels.orders import disagreement, pair_counts
 from tercet.learn.rls.kernels import Matrix
-from tercet.learn.rls.ranker import KernelLeastSquares, RankRLS, checked_l2s
+from tercet.learn.rls.ranker import KernelLeastSquares, RankRLS, checked_l2s, held_out_scores
 
 _PARAMETERS = ("gamma", "degree", "coef0", "n_basis")
 
@@ -56,7 +56,7 @@ class RLSGrid:
 
     @property
     def best(self) -> tuple[int, int]:
-        """The places of the best setting and l2; of equals the larger l2, then the earlier setting."""
+        """Positions of the setting and the l2 with the lowest mean error; of equals the larger l2."""
         return _best(self.means, self.l2s)
 
 
@@ -112,8 +112,7 @@ def choose_rls(
     for position, setting in enumerate(settings):
         candidate = clone(pattern).set_params(**setting)
         candidate._check_params()
-        training = candidate._posed(rows, comparisons, queries)
-        scores = candidate._held_out(training, training.query, penalties)
+        scores = held_out_scores(candidate._posed(rows, comparisons, queries), penalties)
         errors[position] = [disagreement(pair_counts(column, labels, query, n_queries)) for column in scores.T]
     by_query = np.array(errors)
     setting_row, penalty_row = _best(by_query.mean(axis=2), penalties)
@@ -122,15 +121,13 @@ def choose_rls(
 
 
 def _best(means: Matrix, l2s: NDArray[np.float64]) -> tuple[int, int]:
-    """The places of the lowest error; of equals the larger l2, then the earlier setting."""
-    trials = [Trial({"l2": l2}, mean, -l2) for row in means for l2, mean in zip(l2s.tolist(), row, strict=True)]
-    setting, penalty = divmod(choose(trials, higher_is_better=False), len(l2s))
-    return setting, penalty
+    """Positions of the lowest error; of equals the larger l2, then the earlier setting."""
+    setting, l2 = np.indices(means.shape).reshape(2, -1)
+    order = np.lexsort((setting, -l2s[l2], means.ravel()))
+    return int(setting[order[0]]), int(l2[order[0]])
 
 
 def _combinations(parameters: Mapping[str, Sequence[Any]] | None) -> tuple[dict[str, Any], ...]:
-    if parameters is not None and not isinstance(parameters, Mapping):
-        raise ParameterError(f"parameters must be a dict of lists; got {type(parameters).__name__}")
     given = {} if parameters is None else dict(parameters)
     for name, values in given.items():
         if name not in _PARAMETERS:

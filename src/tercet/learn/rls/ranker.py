@@ -1,65 +1,57 @@
 """RankRLS (Tsivtsivadze et al. 2008), its sparse form, and regression as a baseline.
 
-``solving.py`` has the equations, ``kernels.py`` the kernel, ``basis.py`` the basis R, ``held_out.py`` the closed form
-of left-out queries.
+``solving.py`` has the equations, ``kernels.py`` the kernel.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
-from functools import partial
 from numbers import Integral
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import RegressorMixin, clone
+from sklearn.base import RegressorMixin
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from tercet.data.row_queries import query_numbers
-from tercet.errors import DamagedBundleError, InputError
+from tercet.errors import DamagedBundleError, InputError, MemoryLimitError
 from tercet.learn.base import COUNT, Count, NotNegative, Positive, Seed
 from tercet.learn.features import FeatureRanker
 from tercet.learn.loop import current_executor
-from tercet.learn.rls.basis import Places, check_memory, given_rows, random_rows
-from tercet.learn.rls.held_out import held_out_scores
-from tercet.learn.rls.kernels import (
-    Columns,
-    FeatureColumns,
-    GivenColumns,
-    Kernel,
-    KernelColumns,
-    Matrix,
-)
+from tercet.learn.rls.kernels import Columns, GivenKernel, Kernel, Matrix, dense, symmetric
 from tercet.learn.rls.solving import (
     Comparisons,
     FullSystem,
-    PairsByQuery,
-    SingleRows,
     SparseSystem,
     System,
+    Vector,
     check_finite,
-    parts_of,
+    rows_at_once,
+    slices,
 )
+from tercet.learn.state import physical_memory
 from tercet.store import take_array
+
+RowNumbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Training:
     """Data of a fitted ranker for further penalties on the same rows; never saved.
 
+    basis : row numbers of the basis R, or None in the primal
     query : number of each row's query (n_rows,)
     """
 
     X: Any
-    basis: Places | None
+    basis: RowNumbers | None
     system: System
-    query: Places
+    query: RowNumbers
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -84,8 +76,8 @@ class KernelLeastSquares(FeatureRanker):
 
     _removed_parameters: ClassVar[dict[str, Any]] = {"basis": "random"}
 
-    coef_: NDArray[np.float64] = field(init=False)
-    dual_coef_: NDArray[np.float64] = field(init=False)
+    coef_: Vector = field(init=False)
+    dual_coef_: Vector = field(init=False)
 
     # -- learning -----------------------------------------------------------------------------------------------
 
@@ -103,62 +95,58 @@ class KernelLeastSquares(FeatureRanker):
             ``[len(X)]`` if all rows belong to the same query
         """
         rows, _, comparisons, query = self._prepared(X, y, self._queries(X, qid, group))
-        self._learn(rows, comparisons, query)
+        training = self._posed(rows, comparisons, query)
+        with np.errstate(over="ignore", invalid="ignore"):  # values that are not finite are refused below
+            learned = self._learned(training, training.system.solve(float(self.l2))[None])
+        check_finite(learned)
+        self._keep(training, learned[0])
         return self
 
-    def _prepared(self, X: Any, y: Any, qid: Any) -> tuple[Any, NDArray[np.float64], Comparisons, Places]:
+    def _prepared(self, X: Any, y: Any, qid: Any) -> tuple[Any, Vector, Comparisons, RowNumbers]:
         """Check the arguments of a fit; return rows, grades, comparisons, and the number of each row's query."""
         self._check_params()
+        current_executor().check(self)
         self._forget()
         rows, labels = self._validated(X, y, reset=True, dtype=np.float64, y_numeric=True)
         grades = np.asarray(labels, dtype=np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             comparisons, query = self._compared(grades, qid)
-        check_finite(comparisons.target)
+            check_finite(comparisons.target)
         return rows, grades, comparisons, query
 
     @abstractmethod
-    def _compared(self, y: NDArray[np.float64], qid: Any) -> tuple[Comparisons, Places]:
+    def _compared(self, y: Vector, qid: Any) -> tuple[Comparisons, RowNumbers]:
         """Return the comparisons between rows, and the number of each row's query."""
 
-    def _learn(self, X: Any, comparisons: Comparisons, query: Places) -> None:
-        training = self._posed(X, comparisons, query)
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found, and named
-            learned = self._learned(training, training.system.solve(float(self.l2))[None])
-        check_finite(learned)
-        self._keep(training, learned[0])
-
-    def _posed(self, X: Any, comparisons: Comparisons, query: Places) -> Training:
+    def _posed(self, X: Any, comparisons: Comparisons, query: RowNumbers) -> Training:
         """Return the unsolved system."""
-        current_executor().check(self)
+        n_rows, n_features = X.shape
+        basis = None if self.n_basis is None else basis_rows(self.n_basis, n_rows, int(self.random_state))
+        system: System
         with np.errstate(over="ignore", invalid="ignore"):
-            basis, columns = self._columns(X)
-            is_full = basis is not None and self.n_basis is None
-            check_memory(columns.n_columns, 1 if is_full else 3)
-            system = (FullSystem if is_full else SparseSystem)(columns, comparisons)
+            if self.kernel == "precomputed":
+                check_kernel_matrix(X, basis)
+            if basis is None and self.kernel == "linear" and n_features < n_rows:
+                check_memory(n_features, 3)
+                system = SparseSystem(Columns(X, n_features, dense), np.eye(n_features), comparisons)
+            elif basis is None:
+                check_memory(n_rows, 1)
+                basis = np.arange(n_rows)
+                system = FullSystem(self._columns(X, X, basis), comparisons)
+            else:
+                check_memory(len(basis), 3)
+                vectors = X[basis]
+                columns = self._columns(X, vectors, basis)
+                is_given = self.kernel == "precomputed"
+                gram = symmetric(columns.between(vectors)) if is_given else self._kernel(n_features).gram(vectors)
+                system = SparseSystem(columns, gram, comparisons)
         return Training(X, basis, system, query)
 
-    def _columns(self, X: Any) -> tuple[Places | None, Columns]:
-        """Return the rows of the basis, None in the primal, and the columns of the kernel."""
-        kernel, n_rows = self._kernel(X.shape[1]), X.shape[0]
-        given = None if self.n_basis is None or _is_number(self.n_basis) else given_rows(self.n_basis, n_rows)
-        if kernel.name == "precomputed":
-            check_kernel_matrix(X, given)
-        basis: Places | None = given
-        if self.n_basis is None:
-            if kernel.name == "linear" and X.shape[1] < n_rows:
-                return None, FeatureColumns(X)
-            basis = np.arange(n_rows)
-        elif basis is None:
-            basis = random_rows(int(self.n_basis), n_rows, int(self.random_state))
-        if kernel.name == "precomputed":
-            return basis, GivenColumns(X, self._places_of(X, basis), basis)
-        vectors = X if self.n_basis is None else X[basis]
-        return basis, KernelColumns(kernel, X, vectors)
-
-    def _places_of(self, K: Any, basis: Places) -> Places:
-        """Return the columns of the basis in a given kernel matrix."""
-        return basis if K.shape[1] == K.shape[0] else np.arange(len(basis))
+    def _columns(self, X: Any, vectors: Any, basis: RowNumbers) -> Columns:
+        """Return the columns of the kernel of rows with the basis vectors."""
+        if self.kernel != "precomputed":
+            return Columns(X, len(basis), self._kernel(X.shape[1]).with_vectors(vectors))
+        return Columns(X, len(basis), GivenKernel(_positions(X, basis)))
 
     def _kernel(self, n_features: int) -> Kernel:
         gamma = 1.0 / n_features if self.gamma is None else float(self.gamma)
@@ -171,7 +159,7 @@ class KernelLeastSquares(FeatureRanker):
         vectors = training.X if self.n_basis is None else training.X[training.basis]
         return np.ascontiguousarray((vectors.T @ coefficients.T).T)
 
-    def _keep(self, training: Training, learned: NDArray[np.float64]) -> None:
+    def _keep(self, training: Training, learned: Vector) -> None:
         """Store the learned coefficients."""
         self._training, X, basis = training, training.X, training.basis
         if basis is not None and self.n_basis is not None:
@@ -180,26 +168,23 @@ class KernelLeastSquares(FeatureRanker):
             self.coef_ = learned
             return
         self.dual_coef_ = learned
+        assert basis is not None
         if self.kernel == "precomputed":
-            assert basis is not None
-            self._places = self._places_of(X, basis)
+            self._places = _positions(X, basis)
         else:
             # A copy in any case: scores must not change when the caller changes X.
             self.basis_ = X.copy() if self.n_basis is None else X[basis]
 
     def _forget(self) -> None:
         for name in ("coef_", "dual_coef_", "basis_", "basis_rows_", "_places", "_training"):
-            if hasattr(self, name):
-                delattr(self, name)
+            self.__dict__.pop(name, None)
 
     # -- using --------------------------------------------------------------------------------------------------
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
+    def predict(self, X: Any) -> Vector:
         """Return the score of each row; within a query, the highest score ranks first."""
         check_is_fitted(self)
-        if hasattr(self, "coef_"):
-            return self._scores(X, self.coef_)
-        return self._scores(X, self.dual_coef_)
+        return self._scores(X, self.coef_ if hasattr(self, "coef_") else self.dual_coef_)
 
     def _scores(self, X: Any, learned: NDArray[np.float64]) -> NDArray[np.float64]:
         """Of coefficients (n,) or several (n, n_l2s)."""
@@ -207,10 +192,10 @@ class KernelLeastSquares(FeatureRanker):
         if hasattr(self, "coef_"):
             return np.asarray(features @ learned, dtype=np.float64)
         if self.kernel == "precomputed":
-            columns: Columns = GivenColumns(features, self._places, self._places)
+            columns = Columns(features, len(learned), GivenKernel(self._places))
         else:
-            columns = KernelColumns(self._kernel(self.n_features_in_), features, self.basis_)
-        parts = parts_of(features.shape[0], len(learned))
+            columns = self._columns(features, self.basis_, np.arange(len(learned)))
+        parts = slices(features.shape[0], rows_at_once(len(learned)))
         return np.concatenate([columns.block(part) @ learned for part in parts])
 
     def path(self, l2s: ArrayLike) -> RLSPath:
@@ -222,15 +207,7 @@ class KernelLeastSquares(FeatureRanker):
         with np.errstate(over="ignore", invalid="ignore"):
             learned = self._learned(training, training.system.spectrum.coefficients(penalties))
         check_finite(learned)
-        fitted = copy(self)  # which another fit of this ranker does not change
-        return RLSPath(penalties, learned, fitted, partial(fitted._with, training))
-
-    def _with(self, training: Training, l2: float, learned: NDArray[np.float64]) -> Self:
-        """Return the ranker fitted with this l2."""
-        ranker = clone(self).set_params(l2=l2)
-        ranker._note_features(self)
-        ranker._keep(training, learned.copy())
-        return ranker
+        return RLSPath(penalties, learned, copy(self))  # a copy, which another fit of this ranker does not change
 
     def leave_query_out(self, l2s: ArrayLike) -> Matrix:
         """Return scores of every training row under the ranker learned without its query, for each l2 (n_rows, n_l2s).
@@ -239,22 +216,7 @@ class KernelLeastSquares(FeatureRanker):
         O(Σ n_q² n_basis + n_q³) over queries of n_q rows. With ``n_basis`` rows are read a block at a time, and memory
         holds some n_basis × n_basis matrices and the scores.
         """
-        training, penalties = self._known_training("leave_query_out"), checked_l2s(l2s)
-        return self._held_out(training, training.query, penalties)
-
-    def _held_out(self, training: Training, group: Places, l2s: NDArray[np.float64]) -> Matrix:
-        """Return the score of every row without its group."""
-        if (group == group[0]).all():
-            raise InputError("there is one query only; without it there is nothing to learn from")
-        rows = training.system.comparisons.rows
-        order = np.argsort(group[rows], kind="stable")
-        blocks = np.split(order, np.flatnonzero(np.diff(group[rows][order])) + 1)
-        with np.errstate(over="ignore", invalid="ignore"):
-            held_out = held_out_scores(training.system, blocks, l2s)
-        check_finite(held_out)
-        scores = np.empty_like(held_out)
-        scores[rows] = held_out
-        return scores
+        return held_out_scores(self._known_training("leave_query_out"), checked_l2s(l2s))
 
     def _known_training(self, what: str) -> Training:
         check_is_fitted(self)
@@ -355,7 +317,7 @@ class RankRLS(KernelLeastSquares):
     True
     """
 
-    def _compared(self, y: NDArray[np.float64], qid: Any) -> tuple[Comparisons, Places]:
+    def _compared(self, y: Vector, qid: Any) -> tuple[Comparisons, RowNumbers]:
         query, n_queries = query_numbers(qid, len(y))
         rows = np.argsort(query, kind="stable")
         starts = np.searchsorted(query[rows], np.arange(n_queries + 1))
@@ -364,7 +326,7 @@ class RankRLS(KernelLeastSquares):
                 "no query has two documents of different grades, so there is nothing to learn from "
                 f"(n_samples={len(y)})"
             )
-        return PairsByQuery(y, rows, starts), query
+        return Comparisons(y, rows, starts), query
 
 
 class RLSRegressor(RegressorMixin, KernelLeastSquares):
@@ -386,12 +348,13 @@ class RLSRegressor(RegressorMixin, KernelLeastSquares):
     __metadata_request__score: ClassVar[dict[str, bool | str | None]] = {"qid": UNUSED}
     _compares_within_queries = False
 
-    def _compared(self, y: NDArray[np.float64], qid: Any) -> tuple[Comparisons, Places]:
+    def _compared(self, y: Vector, qid: Any) -> tuple[Comparisons, RowNumbers]:
         every = np.arange(len(y))
-        return SingleRows(y, every), every if qid is None else query_numbers(qid, len(y))[0]
+        alone = Comparisons(y, every, np.arange(len(y) + 1), within_queries=False)
+        return alone, every if qid is None else query_numbers(qid, len(y))[0]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RLSPath:
     """Solutions for many l2; made by ``RankRLS.path`` and ``RLSRegressor.path``.
 
@@ -400,6 +363,7 @@ class RLSPath:
     l2s : penalties (n,)
     coefficients : one row for each (n, n_coefficients): of the basis vectors, or of the features if the ranker has a
         ``coef_``
+    ranker : fitted ranker, with a single l2
 
     Examples
     --------
@@ -407,88 +371,91 @@ class RLSPath:
     >>> from tercet.learn.rls import RankRLS
     >>> X = np.array([[1.0, 0.2], [0.0, 0.1], [0.9, 0.3], [0.1, 0.2]])
     >>> path = RankRLS().fit(X, [1, 0, 1, 0], qid=["a", "a", "b", "b"]).path([0.1, 1.0, 10.0])
-    >>> path.predict(X).shape, path.ranker(1).l2
-    ((4, 3), 1.0)
+    >>> path, path.predict(X).shape
+    (RLSPath(3 penalties, 0.1 to 10), (4, 3))
     """
 
-    l2s: NDArray[np.float64]
-    coefficients: NDArray[np.float64]
-    _ranker: KernelLeastSquares = field(repr=False)
-    _make: Callable[[float, NDArray[np.float64]], Any] = field(repr=False)
-
-    def __len__(self) -> int:
-        return len(self.l2s)
+    l2s: Vector
+    coefficients: Matrix
+    ranker: KernelLeastSquares
 
     def __repr__(self) -> str:
-        return f"RLSPath({len(self)} penalties, {self.l2s.min():g} to {self.l2s.max():g})"
+        return f"RLSPath({len(self.l2s)} penalties, {self.l2s.min():g} to {self.l2s.max():g})"
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
+    def predict(self, X: Any) -> Matrix:
         """Return the scores of all rows for every l2 (n_rows, n); the kernel of the rows is made once."""
-        return self._ranker._scores(X, self.coefficients.T)
+        return self.ranker._scores(X, self.coefficients.T)
 
-    def ranker(self, i: int) -> Any:
-        """Return the ranker with the i-th l2, equal to a new fit."""
-        if not isinstance(i, Integral) or not -len(self) <= i < len(self):
-            raise InputError(f"there is no l2 number {i!r}; the path has {len(self)}")
-        return self._make(float(self.l2s[int(i)]), self.coefficients[int(i)])
+
+def held_out_scores(training: Training, l2s: Vector) -> Matrix:
+    """Return the score of every row under the solution without its query, for each l2 (n_rows, n_l2s)."""
+    if (training.query == training.query[0]).all():
+        raise InputError("there is one query only; without it there is nothing to learn from")
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = training.system.held_out(training.query, l2s)
+    check_finite(scores)
+    return scores
 
 
 # -- checks -----------------------------------------------------------------------------------------------------------
 
 
-def _is_number(n_basis: Any) -> bool:
-    return isinstance(n_basis, Integral) or (isinstance(n_basis, np.ndarray) and n_basis.ndim == 0)
-
-
-def checked_l2s(l2s: ArrayLike) -> NDArray[np.float64]:
-    """Check one or more penalties, all above 0."""
-    values = np.atleast_1d(real_numbers(l2s, "l2s"))
-    if values.ndim != 1 or not values.size:
-        raise InputError(f"l2s must be one or more numbers; got shape {values.shape}")
-    wrong = ~(np.isfinite(values) & (values > 0))
+def basis_rows(n_basis: Any, n_rows: int, seed: int) -> RowNumbers:
+    """Return given row numbers, with repeats, or so many drawn at random, in rising order."""
+    if isinstance(n_basis, Integral) or np.ndim(n_basis) == 0:
+        if int(n_basis) > n_rows:
+            raise InputError(f"n_basis is {n_basis}, but X has {n_rows} rows (n_samples={n_rows}); None takes them all")
+        return np.sort(np.random.default_rng(seed).choice(n_rows, int(n_basis), replace=False))
+    rows = np.asarray(n_basis)
+    if rows.ndim != 1 or not rows.size or rows.dtype.kind not in "iu":
+        raise InputError(
+            f"n_basis must be a number, or row numbers, at least one; got shape {rows.shape} of dtype {rows.dtype}"
+        )
+    wrong = (rows < 0) | (rows >= n_rows)
     if wrong.any():
         first = int(wrong.argmax())
-        raise InputError(f"l2s[{first}] is {values[first]}; every l2 must be finite and above 0")
-    return values
+        raise InputError(f"n_basis[{first}] is row {rows[first]}, but X has {n_rows} rows (0 to {n_rows - 1})")
+    return rows.astype(np.int64)
 
 
-def real_numbers(given: Any, name: str) -> NDArray[np.float64]:
-    """Return an array of doubles; refuse all else, text with digits included."""
-    try:
-        values = np.asarray(given)
-    except ValueError:  # rows of different lengths
-        raise InputError(f"{name} must be real numbers; got rows of different lengths") from None
-    if values.size and values.dtype.kind not in "iuf":
-        raise InputError(f"{name} must be real numbers; got {type(given).__name__} of dtype {values.dtype}")
-    return values.astype(np.float64)
+def _positions(K: Any, basis: RowNumbers) -> RowNumbers:
+    """Return the columns of the basis in a given kernel matrix, of all rows or of the basis."""
+    return basis if K.shape[1] == K.shape[0] else np.arange(len(basis))
 
 
-def check_kernel_matrix(K: Any, basis: Places | None) -> None:
+def check_kernel_matrix(K: Any, basis: RowNumbers | None) -> None:
     """Raise an InputError if a given matrix is no kernel of its rows, or of its rows with the basis."""
     n_rows, n_columns = K.shape
-    if n_columns != n_rows:
-        if basis is None or n_columns != len(basis):
-            raise InputError(
-                f"X has shape {K.shape}; with kernel='precomputed' it must have a column for each of its {n_rows} rows"
-                + ("" if basis is None else f", or for each of the {len(basis)} rows of n_basis")
-            )
-        K, names = K[basis], basis
-    else:
-        names = np.arange(n_rows)
-    for part in parts_of(len(names), len(names)):
-        block, mirrored = K[part], K[:, part].T
-        block, mirrored = (each.toarray() if sparse.issparse(each) else each for each in (block, mirrored))
-        wrong = np.abs(block - mirrored) > 1e-8 * max(float(np.abs(block).max()), np.finfo(np.float64).tiny)
-        if wrong.any():
-            row, column = (int(index) for index in np.argwhere(wrong)[0])
-            raise InputError(
-                f"the kernel of rows {names[part][row]} and {names[column]} is {block[row, column]}, but the other way "
-                f"round {mirrored[row, column]}; a kernel matrix is symmetric"
-            )
-    own = K.diagonal()
-    if (own < 0).any():
-        index = int((own < 0).argmax())
-        raise InputError(f"the kernel of row {names[index]} with itself is {own[index]}; it must not be below 0")
+    if n_columns != n_rows and (basis is None or n_columns != len(basis)):
+        raise InputError(
+            f"X has shape {K.shape}; with kernel='precomputed' it must have a column for each of its {n_rows} rows"
+            + ("" if basis is None else f", or for each of the {len(basis)} rows of n_basis")
+        )
+    own = K if n_columns == n_rows else K[basis]
+    worst = float(abs(own - own.T).max())
+    if worst > 1e-8 * float(abs(own).max()):
+        raise InputError(f"X is no kernel matrix: it is not symmetric; an entry and its mirror image differ by {worst}")
+
+
+def check_memory(n: int, n_matrices: int) -> None:
+    """Raise a MemoryLimitError if ``n_matrices`` n × n matrices exceed the memory of this machine."""
+    needed, available = 8 * n_matrices * n * n, physical_memory()
+    if needed > available:
+        raise MemoryLimitError(
+            f"a kernel of {n:,} basis vectors, or features, needs {needed / 2**30:.1f} GiB, but this machine has "
+            f"{available / 2**30:.1f} GiB; a smaller n_basis needs less"
+        )
+
+
+def checked_l2s(l2s: ArrayLike) -> Vector:
+    """Check one or more penalties, all above 0."""
+    try:
+        values = np.atleast_1d(np.asarray(l2s, dtype=np.float64))
+    except (TypeError, ValueError, OverflowError):
+        values = np.empty(0)
+    if values.ndim != 1 or not values.size or not (np.isfinite(values) & (values > 0)).all():
+        raise InputError(f"l2s must be one or more finite numbers above 0; got {l2s!r}")
+    return values
 
 
 def saved_basis(arrays: dict[str, NDArray[Any]], shape: tuple[int, int], where: str) -> Any:

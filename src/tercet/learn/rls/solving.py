@@ -1,22 +1,20 @@
 """The least-squares problems of RankRLS (Tsivtsivadze et al. 2008), solved by Cholesky or an eigendecomposition.
 
-The Laplacian L of the paper defines the compared rows, as a factor C with ``L = C'C``, never formed.
+The Laplacian L of the paper (equation 5) is held as a factor C with ``L = C'C``, never formed: within a query of n rows
+``C = √n (I - 11'/n)``; ``C = I`` for a regression. With targets ``t = C y`` learning is ``|t - C f|² + λ |f|²``.
 
-Learning is the least-squares system ``|t - C f|² + l2 |f|²`` over functions f of the rows, with one target ``t`` for
-each row of C. With columns K of a basis, ``Z = C K``, the system needs ``Z'Z`` and ``Z't`` (``moments``). With all rows
-as the basis, the space of C's rows suffices: ``(C K C' + l2 I) b = t`` and ``a = C'b`` (``dual``, ``back``). From
-``(C K C' + l2 I) b = t`` follows ``C'C K C'b + l2 C'b = C't``: a is the paper's ``(L K + l2 I)⁻¹ L y``. The
-matrix is symmetric, none of its eigenvalues is below l2, and K need not have an inverse.
+- sparse form (equation 8), with ``Z = C K_MR``: ``(Z'Z + λ K_RR) a = Z't``
+- basic form (equation 7), in the space of C's rows: ``(C K C' + λ I) b = t``, ``a = C'b``. Hence
+  ``C'C K C'b + λ C'b = C't``: a is the paper's ``(L K + λ I)⁻¹ L y``. The matrix is symmetric, none of its eigenvalues
+  is below λ, and K need not have an inverse
 
-With ``Z = C K_MR`` and ``G = Z'Z`` the sparse form is ``(G + l2 K_RR) a = Z't`` (equation 8). With ``K_RR = F F'`` the
-sparse form becomes ``(T + l2 I) u = F⁻¹ Z't`` and ``a = F'⁻¹ u`` with ``T = F⁻¹ G F'⁻¹ = V Λ V'`` (section 4.1): each
-further l2, the paper's λ, changes a diagonal only. The basic form is ``(S + l2 I) b = t``, ``a = C'b`` with
-``S = C K C' = V Λ V'`` (see `Comparisons`). Both are ``a = E (Λ + l2)⁻¹ r`` for some E and r, a ``Spectrum``.
+Every λ at once (section 4.1): in terms of orthonormal functions of the rows both forms are ``(Λ + λ I) u = r`` with
+diagonal Λ, a `Spectrum`. Sparse: ``K_RR = F F'``, ``F⁻¹ Z'Z F'⁻¹ = V Λ V'``, functions ``K F'⁻¹ V``. Basic:
+``C K C' = V Λ V'``, functions ``K C' V Λ^-½``.
 
-A basis with repeats, or with vectors near combinations of other vectors, makes K_RR singular, though the solution
-stays well defined. A Cholesky decomposition with pivots drops dependent functions, with the coefficient 0. T is then
-made from the orthonormal functions ``K F'⁻¹`` of the rows instead of from G, at the cost of another G. Small pivots
-then enlarge errors of K, not of its square.
+Repeats in the basis make K_RR singular, though the function stays well defined. A Cholesky decomposition with pivots
+drops dependent vectors, with the coefficient 0. ``Z'Z`` is then made again from the orthonormal functions ``K F'⁻¹``:
+small pivots enlarge errors of K and not of its square.
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,201 +31,118 @@ from scipy.linalg import lapack
 from scipy.linalg.blas import dsyrk
 
 from tercet.errors import InputError
-from tercet.learn.rls.kernels import Columns, Matrix, Rows, WhitenedColumns
+from tercet.learn.rls.kernels import Columns, Matrix, Rows
 
 Vector = NDArray[np.float64]
 
 BYTES_AT_ONCE = 2**24  # of a block of rows of K
-_NUMBERS_AT_ONCE = 2**16  # of those, that are worked on in turn
+_NUMBERS_AT_ONCE = 2**16  # of a block that is centered in a cache
 _EPS = float(np.finfo(np.float64).eps)
-# A Cholesky solution is taken when the estimated inverse condition is at least this; the rest goes the longer way.
-_WELL_CONDITIONED = 1e-10
-# Where T is made from G, its errors are those of G times the condition of K_RR.
-_WELL_CONDITIONED_GRAM = 1e-5
-# How much of its norm a basis function must have for itself.
-_INDEPENDENT = 1e-13
+# A Cholesky decomposition is taken when no pivot is below this share of the largest diagonal entry.
+_LEAST_PIVOT = 1e-10
+_LEAST_PIVOT_OF_BASIS = 1e-5  # of K_RR, whose condition enlarges errors of Z'Z
+_LEAST_PIVOT_OF_BLOCK = 1e-6  # of rows left out
+_INDEPENDENT = 1e-13  # smallest share of its norm that a basis function must have for itself
 
 
-class Comparisons(ABC):
-    """Compared rows.
-
-    Attributes
-    ----------
-    rows : the compared training rows, in the order of ``dual``, ``back`` and ``spread``
-    target : t, one number for each row of C
-    strength : L's largest eigenvalue, or an upper bound
-    """
-
-    rows: NDArray[np.int64]
-    target: Vector
-    strength: float = 1.0
-
-    @abstractmethod
-    def moments(self, columns: Columns) -> tuple[Matrix, Vector]:
-        """Return ``Z'Z``, its lower triangle only, Fortran-ordered, and ``Z't``."""
-
-    @abstractmethod
-    def dual(self, K: Matrix) -> Matrix:
-        """Return ``C K C'`` of the kernel of ``rows`` with themselves; K may be overwritten."""
-
-    @abstractmethod
-    def back(self, b: Matrix) -> Matrix:
-        """Return ``C'b`` for one or more columns."""
-
-    @abstractmethod
-    def forward(self, values: Matrix) -> Matrix:
-        """Return ``C v`` for one or more columns of values of ``rows``; a new array."""
-
-    @abstractmethod
-    def take(self, positions: NDArray[np.int64]) -> Comparisons:
-        """Return the comparisons among some of ``rows``, in this order; no other rows may be compared with these."""
-
-
-class SingleRows(Comparisons):
-    """No comparisons, C = I: regression."""
-
-    def __init__(self, y: Vector, rows: NDArray[np.int64]) -> None:
-        self._y, self.rows, self.target = y, rows, y[rows]
-
-    def moments(self, columns: Columns) -> tuple[Matrix, Vector]:
-        gram, right = _no_moments(columns)
-        for part in parts_of(len(self.rows), columns.n_columns):
-            _add(gram, right, columns.block(run_of(self.rows[part])), self.target[part])
-        return gram, right
-
-    def dual(self, K: Matrix) -> Matrix:
-        return K
-
-    def back(self, b: Matrix) -> Matrix:
-        return b
-
-    def forward(self, values: Matrix) -> Matrix:
-        return values.copy()
-
-    def take(self, positions: NDArray[np.int64]) -> SingleRows:
-        return SingleRows(self._y, self.rows[positions])
-
-
-class PairsByQuery(Comparisons):
-    """All pairs of rows of a query: ``C = √n (I - 11'/n)`` within a query of n rows.
+@dataclass(frozen=True, eq=False)
+class Comparisons:
+    """Compared rows: the factor C of the Laplacian.
 
     Parameters
     ----------
     y : (n_rows,) grades
     rows : row numbers, query by query
     starts : (n_queries + 1,) first position of each query in ``rows``
+    within_queries : False for ``C = I``
     """
 
-    def __init__(self, y: Vector, rows: NDArray[np.int64], starts: NDArray[np.int64]) -> None:
-        self._y, self.rows, self.starts = y, rows, starts
-        self.sizes = np.diff(starts)
-        self.target = self.forward(y[rows])
-        self.strength = float(self.sizes.max())
+    y: Vector
+    rows: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    within_queries: bool = True
+
+    @cached_property
+    def target(self) -> Vector:
+        """``t = C y``."""
+        return self.forward(self.y[self.rows])
+
+    @property
+    def strength(self) -> float:
+        """The largest eigenvalue of L."""
+        return float(np.diff(self.starts).max()) if self.within_queries else 1.0
+
+    def forward(self, values: Matrix) -> Matrix:
+        """Return ``C v`` for one or more columns of values of ``rows``, a new array; C is symmetric."""
+        copy = np.array(values, dtype=np.float64)
+        if self.within_queries:
+            _center(copy, self.starts)
+        return copy
+
+    def dual(self, K: Matrix) -> Matrix:
+        """Return ``C K C'`` of the kernel of ``rows`` with themselves; K is overwritten."""
+        if self.within_queries:
+            _center(K, self.starts)
+            _center_columns(K, self.starts)
+        return K
 
     def moments(self, columns: Columns) -> tuple[Matrix, Vector]:
-        gram, right = _no_moments(columns)
-        at_once = rows_at_once(columns.n_columns)
-        for first, last in self._runs(at_once):
-            if last > first + 1 or self.sizes[first] <= at_once:
-                part = slice(self.starts[first], self.starts[last])
-                block = columns.block(run_of(self.rows[part]))
-                _centre(block, self.starts[first : last + 1] - self.starts[first])
-                _add(gram, right, block, self.target[part])
-            else:
-                self._add_piecewise(gram, right, columns, first, at_once)
+        """Return ``Z'Z``, its lower triangle only, Fortran-ordered, and ``Z't``, reading rows a block at a time."""
+        n_columns = columns.n_columns
+        gram, right = np.zeros((n_columns, n_columns), order="F"), np.zeros(n_columns)
+        for first, last in self.runs(at_once := rows_at_once(n_columns)):
+            start, end = self.starts[first], self.starts[last]
+            parts = [slice(at, min(at + at_once, end)) for at in range(start, end, at_once)]
+            mean = 0.0
+            if len(parts) > 1:  # a query of more rows than a block is read twice
+                mean = sum(columns.block(run_of(self.rows[part])).sum(axis=0) for part in parts) / (end - start)
+            for part in parts:
+                Z = columns.block(run_of(self.rows[part]))
+                if len(parts) > 1 and self.within_queries:
+                    Z -= mean
+                    Z *= np.sqrt(end - start)
+                elif self.within_queries:
+                    _center(Z, self.starts[first : last + 1] - start)
+                added = dsyrk(1.0, Z.T, beta=1.0, c=gram, lower=1, overwrite_c=1)
+                assert np.shares_memory(added, gram)
+                right += self.target[part] @ Z
         return gram, right
 
-    def _runs(self, at_once: int) -> Iterator[tuple[int, int]]:
+    def runs(self, at_once: int) -> Iterator[tuple[int, int]]:
         """Yield runs of queries with at most ``at_once`` rows in all; a larger query is a run alone."""
         first = 0
-        while first < len(self.sizes):
+        while first < len(self.starts) - 1:
             limit = self.starts[first] + at_once
             last = max(first + 1, int(np.searchsorted(self.starts, limit, side="right")) - 1)
             yield first, last
             first = last
 
-    def _add_piecewise(self, gram: Matrix, right: Vector, columns: Columns, query: int, at_once: int) -> None:
-        # Differences to the mean of the query are differences to the mean of the piece, and those of the pieces'
-        # means to the query's, which are orthogonal: no large numbers are subtracted from one another.
-        start, n = int(self.starts[query]), int(self.sizes[query])
-        n_pieces = -(-n // at_once)
-        bounds = start + n * np.arange(n_pieces + 1) // n_pieces
-        means = np.empty((n_pieces, columns.n_columns))
-        targets = np.empty(n_pieces)
-        for i, (begin, end) in enumerate(pairwise(bounds)):
-            block, target = columns.block(run_of(self.rows[begin:end])), self.target[begin:end]
-            means[i], targets[i] = block.mean(axis=0), target.mean()
-            block -= means[i]
-            block *= np.sqrt(n)
-            _add(gram, right, block, target - targets[i])
-        counts = np.diff(bounds)
-        means -= (counts / n) @ means
-        means *= np.sqrt(n * counts)[:, None]
-        _add(gram, right, means, np.sqrt(counts) * targets)
 
-    def dual(self, K: Matrix) -> Matrix:
-        _centre(K, self.starts)
-        _centre_columns(K, self.starts)
-        return K
-
-    def back(self, b: Matrix) -> Matrix:
-        return self.forward(b)  # C is symmetric
-
-    def forward(self, values: Matrix) -> Matrix:
-        copy = np.array(values, dtype=np.float64)
-        _centre(copy, self.starts)
-        return copy
-
-    def take(self, positions: NDArray[np.int64]) -> PairsByQuery:
-        """Of whole queries, the rows of each together."""
-        query = np.searchsorted(self.starts, positions, side="right")
-        starts = np.flatnonzero(np.diff(query, prepend=-1, append=-1))
-        return PairsByQuery(self._y, self.rows[positions], starts)
-
-
-def _centre(values: Matrix, starts: NDArray[np.int64]) -> None:
-    """``√n (v - their mean)`` for the rows of each query, in place."""
+def _center(values: Matrix, starts: NDArray[np.int64]) -> None:
+    """``√n (v - mean)`` over the rows of each query, in place."""
     sizes = np.diff(starts)
     roots = np.sqrt(sizes.astype(np.float64))
-    # Some queries at a time: few calls where they are small, and numbers that stay in a cache.
+    wide = (-1, *[1] * (values.ndim - 1))
+    # Some queries at a time: few calls for small queries, and numbers that stay in a cache.
     step = max(1, _NUMBERS_AT_ONCE * len(sizes) // max(1, values.size))
     for first in range(0, len(sizes), step):
         last = min(first + step, len(sizes))
         part = values[starts[first] : starts[last]]
-        if last == first + 1:
-            part -= part.mean(axis=0)
-            part *= roots[first]
-            continue
-        wide = (-1, *[1] * (values.ndim - 1))
         means = np.add.reduceat(part, starts[first:last] - starts[first], axis=0)
         means /= sizes[first:last].reshape(wide)
         part -= np.repeat(means, sizes[first:last], axis=0)
         part *= np.repeat(roots[first:last], sizes[first:last]).reshape(wide)
 
 
-def _centre_columns(K: Matrix, starts: NDArray[np.int64]) -> None:
-    """The same for the columns of each query."""
+def _center_columns(K: Matrix, starts: NDArray[np.int64]) -> None:
+    """The same over the columns of each query."""
     sizes = np.diff(starts)
     roots = np.repeat(np.sqrt(sizes.astype(np.float64)), sizes)
-    step = max(1, _NUMBERS_AT_ONCE // max(1, K.shape[1]))
-    for first in range(0, len(K), step):
-        part = K[first : first + step]
-        means = np.add.reduceat(part, starts[:-1], axis=1)
+    for part in slices(len(K), max(1, _NUMBERS_AT_ONCE // max(1, K.shape[1]))):
+        means = np.add.reduceat(K[part], starts[:-1], axis=1)
         means /= sizes
-        part -= np.repeat(means, sizes, axis=1)
-        part *= roots
-
-
-def _no_moments(columns: Columns) -> tuple[Matrix, Vector]:
-    n = columns.n_columns
-    return np.zeros((n, n), order="F"), np.zeros(n)
-
-
-def _add(gram: Matrix, right: Vector, Z: Matrix, t: Vector) -> None:
-    """Add ``Z'Z`` to the lower triangle and ``Z't``."""
-    added = dsyrk(1.0, Z.T, beta=1.0, c=gram, lower=1, overwrite_c=1)
-    assert np.shares_memory(added, gram)
-    right += t @ Z
+        K[part] -= np.repeat(means, sizes, axis=1)
+        K[part] *= roots
 
 
 def rows_at_once(n_columns: int) -> int:
@@ -236,8 +150,7 @@ def rows_at_once(n_columns: int) -> int:
     return max(64, BYTES_AT_ONCE // (8 * max(1, n_columns)))
 
 
-def parts_of(n: int, n_columns: int) -> Iterator[slice]:
-    step = rows_at_once(n_columns)
+def slices(n: int, step: int) -> Iterator[slice]:
     return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
@@ -253,16 +166,22 @@ def run_of(rows: NDArray[np.int64]) -> Rows:
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Every solution at once: ``a = E (values + l2)⁻¹ right``.
+    """Every solution at once: ``a = E (values + λ)⁻¹ right``.
 
-    values (k,) eigenvalues, none below 0; right (k,); E (n_coefficients, k); noise is how far rounding can have moved
-    an eigenvalue
+    values (k,) eigenvalues Λ, none below 0; right (k,); E (n_coefficients, k): coefficients of orthonormal functions;
+    noise is how far rounding can have moved an eigenvalue
     """
 
     values: Vector
     right: Vector
     E: Matrix
     noise: float = 0.0
+
+    @property
+    def floor(self) -> float:
+        """Bound of the rounding error of an eigenvalue."""
+        relative = len(self.values) * _EPS * float(self.values.max(initial=0.0))
+        return max(relative, self.noise, float(np.finfo(np.float64).tiny))
 
     def inverse(self, l2: float) -> Vector:
         """Return ``(values + l2)⁻¹``, 0 below the rounding error.
@@ -272,23 +191,37 @@ class Spectrum:
         total = self.values + l2
         return np.divide(1.0, total, out=np.zeros_like(total), where=total > self.floor)
 
-    @property
-    def floor(self) -> float:
-        """Bound of the rounding error."""
-        relative = len(self.values) * _EPS * float(self.values.max(initial=0.0))
-        return max(relative, self.noise, float(np.finfo(np.float64).tiny))
-
     def coefficients(self, l2s: Vector) -> Matrix:
         """Return one row for each l2 (n_l2s, n_coefficients); each costs O(k n_coefficients)."""
         inner = np.stack([self.inverse(float(l2)) * self.right for l2 in l2s])
         return inner @ self.E.T
 
+    def without(self, Q: Matrix, target: Vector, l2: float) -> Vector:
+        """Return the solution u without a block of rows, from the compared functions Q of the block and its target."""
+        if len(target) < len(self.values):
+            # Woodbury: residuals e = (I - Q d Q')⁻¹ (t - Q d r) with d = (Λ + l2)⁻¹, and u = d (r - Q'e).
+            inverse = self.inverse(l2)
+            weighted = Q * inverse
+            own = -(weighted @ Q.T)
+            own[np.diag_indices(len(own))] += 1.0
+            residuals = cholesky_solution(own, target - weighted @ self.right, _LEAST_PIVOT_OF_BLOCK)
+            if residuals is not None:
+                return inverse * (self.right - residuals @ Q)
+        # A block that decides a function nearly alone, or of more rows than functions: what the others leave.
+        gram, right = np.diag(self.values) - Q.T @ Q, self.right - target @ Q
+        least = _LEAST_PIVOT * (float(self.values.max(initial=0.0)) + l2)
+        solution = cholesky_solution(gram + l2 * np.eye(len(gram)), right, least)
+        if solution is not None:
+            return solution
+        values, V = linalg.eigh(gram, check_finite=False)
+        return Spectrum(np.maximum(values, 0.0), right @ V, V, self.floor).coefficients(np.array([l2]))[0]
+
 
 class System(ABC):
     """Unsolved system: columns of a kernel, and the compared rows."""
 
-    def __init__(self, columns: Columns, comparisons: Comparisons) -> None:
-        self.columns, self.comparisons = columns, comparisons
+    columns: Columns
+    comparisons: Comparisons
 
     @abstractmethod
     def solve(self, l2: float) -> Vector:
@@ -302,6 +235,33 @@ class System(ABC):
         """The decomposition, made when first asked for."""
         return self._decompose()
 
+    def held_out(self, group: NDArray[np.int64], l2s: Vector) -> Matrix:
+        """Return scores of every row under the solution without the row's group, for each l2 (n_rows, n_l2s).
+
+        ``group`` has the query of each row, with comparisons within groups only. Some groups are read at a time:
+        memory does not grow with the number of rows.
+        """
+        y, rows, compared = self.comparisons.y, self.comparisons.rows, self.comparisons
+        order = rows[np.argsort(group[rows], kind="stable")]
+        starts = np.concatenate([[0], np.flatnonzero(np.diff(group[order])) + 1, [len(order)]])
+        groups = Comparisons(y, order, starts, compared.within_queries)
+        scores = np.empty((len(group), len(l2s)))
+        for first, last in groups.runs(rows_at_once(self.columns.n_columns)):
+            start, end = starts[first], starts[last]
+            here = Comparisons(y, order[start:end], starts[first : last + 1] - start, compared.within_queries)
+            P = self._functions(here.rows)
+            Q = here.forward(P)
+            for begin, stop in zip(here.starts[:-1], here.starts[1:], strict=True):
+                own = slice(begin, stop)
+                solutions = [self.spectrum.without(Q[own], here.target[own], float(l2)) for l2 in l2s]
+                scores[here.rows[own]] = P[own] @ np.column_stack(solutions)
+        return scores
+
+    def _functions(self, rows: NDArray[np.int64]) -> Matrix:
+        """Values of the orthonormal functions for these rows (n, k)."""
+        parts = slices(len(rows), rows_at_once(self.columns.n_columns))
+        return np.concatenate([self.columns.block(run_of(rows[part])) @ self.spectrum.E for part in parts])
+
 
 class SparseSystem(System):
     """Equation 8: ``A = (K_RM L K_MR + λ K_RR)⁻¹ K_RM L Y``.
@@ -309,10 +269,10 @@ class SparseSystem(System):
     With a column for each feature and the identity for their kernel, the linear kernel in the primal.
     """
 
-    def __init__(self, columns: Columns, comparisons: Comparisons) -> None:
-        super().__init__(columns, comparisons)
+    def __init__(self, columns: Columns, basis_gram: Matrix, comparisons: Comparisons) -> None:
+        self.columns, self.comparisons = columns, comparisons
         self.gram, self.right = comparisons.moments(columns)  # the gram's lower triangle only
-        self.basis_gram = columns.gram().T  # symmetric, so that this is nothing but its Fortran order
+        self.basis_gram = basis_gram.T  # symmetric, so that this is nothing but its Fortran order
         for each in (self.gram, self.right, self.basis_gram):
             check_finite(each)
 
@@ -320,42 +280,46 @@ class SparseSystem(System):
         scale = max(1.0, l2)  # so that no l2 is too large
         matrix = self.basis_gram * (l2 / scale)
         matrix += self.gram / scale if scale > 1.0 else self.gram
-        solution = _cholesky_solution(matrix, self.right / scale)
+        solution = cholesky_solution(matrix, self.right / scale, _LEAST_PIVOT * largest_of(matrix))
         return self.spectrum.coefficients(np.array([l2]))[0] if solution is None else solution
 
     def _decompose(self) -> Spectrum:
         n = self.columns.n_columns
-        factor, info = lapack.dpotrf(self.basis_gram, lower=1, clean=1)
-        if info == 0 and _inverse_condition(factor, self.basis_gram) >= _WELL_CONDITIONED_GRAM:
+        factor = cholesky(self.basis_gram.copy(order="F"), _LEAST_PIVOT_OF_BASIS * largest_of(self.basis_gram))
+        if factor is not None:
+            kept = np.arange(n)
             # F⁻¹ G F'⁻¹ by one half of the work that two triangular systems would be; only lower triangles are read.
-            T, info = lapack.dsygst(self.gram, factor, lower=1)
-            values, V = _eigen(T)
-            inner = linalg.solve_triangular(factor, self.right, lower=True, check_finite=False)
-            E = linalg.solve_triangular(factor, V, lower=True, trans="T", check_finite=False)
-            return Spectrum(values, inner @ V, E)
-        factor, kept = independent(self.basis_gram)
-        T, inner = self.comparisons.moments(WhitenedColumns(self.columns, factor, kept))
+            T, _ = lapack.dsygst(self.gram, factor, lower=1)
+            right = linalg.solve_triangular(factor, self.right, lower=True, check_finite=False)
+        else:
+            factor, kept = independent(self.basis_gram)
+
+            def whitened(block: Matrix) -> Matrix:
+                chosen = np.take(block, kept, axis=1)
+                return linalg.solve_triangular(factor, chosen.T, lower=True, overwrite_b=True, check_finite=False).T
+
+            T, right = self.comparisons.moments(self.columns.mapped(len(kept), whitened))
         values, V = _eigen(T)
         E = np.zeros((n, len(kept)))
         E[kept] = linalg.solve_triangular(factor, V, lower=True, trans="T", check_finite=False)
-        return Spectrum(values, inner @ V, E)
+        return Spectrum(values, right @ V, E)
 
 
 class FullSystem(System):
-    """Equation 7: ``A = (K L K + λ K)⁻¹ K L Y``.
-
-    Every compared row is a basis vector. Columns belong to all training rows.
-    """
+    """Equation 7: ``A = (K L K + λ K)⁻¹ K L Y``; every compared row is a basis vector."""
 
     noise = 0.0
+
+    def __init__(self, columns: Columns, comparisons: Comparisons) -> None:
+        self.columns, self.comparisons = columns, comparisons
 
     def _dual(self) -> Matrix:
         rows = self.comparisons.rows
         K = np.empty((len(rows), len(rows)))
-        whole = len(rows) == self.columns.n_columns and bool((rows == np.arange(len(rows))).all())
-        for part in parts_of(len(rows), self.columns.n_columns):
+        in_order = bool((rows == np.arange(len(rows))).all())
+        for part in slices(len(rows), rows_at_once(len(rows))):
             block = self.columns.block(run_of(rows[part]))
-            K[part] = block if whole else block[:, rows]
+            K[part] = block if in_order else block[:, rows]
         check_finite(K)
         # How far rounding of K moves eigenvalues of C K C', which may be far smaller where a kernel is nearly flat.
         self.noise = _EPS * len(rows) * float(K.diagonal().max(initial=0.0)) * self.comparisons.strength
@@ -368,31 +332,24 @@ class FullSystem(System):
         if scale > 1.0:
             matrix /= scale
         matrix[np.diag_indices(len(matrix))] += l2 / scale
-        solution = None
         if l2 > self.noise:
-            solution = _cholesky_solution(matrix, self.comparisons.target / scale)
-        return self.spectrum.coefficients(np.array([l2]))[0] if solution is None else self._all(solution)
+            solution = cholesky_solution(matrix, self.comparisons.target / scale, _LEAST_PIVOT * largest_of(matrix))
+            if solution is not None:
+                return self._all(solution)
+        return self.spectrum.coefficients(np.array([l2]))[0]
 
     def _all(self, dual: Matrix) -> Matrix:
-        """Coefficients of all training rows from a solution in the space of comparisons."""
-        coefficients = np.zeros((self.columns.n_columns, *dual.shape[1:]))
-        coefficients[self.comparisons.rows] = self.comparisons.back(dual)
+        """Coefficients of all training rows, ``C'b``, from a solution in the space of C's rows."""
+        coefficients = np.empty_like(dual)
+        coefficients[self.comparisons.rows] = self.comparisons.forward(dual)
         return coefficients
 
-    @cached_property
-    def eigenvectors(self) -> tuple[Vector, Matrix]:
-        """Λ and V of ``C K C'``."""
-        return _eigen(self._dual())
-
     def _decompose(self) -> Spectrum:
-        values, V = self.eigenvectors
-        return Spectrum(values, self.comparisons.target @ V, self._all(V), self.noise)
-
-    def functions(self) -> Matrix:
-        """P with ``P (values + l2)⁻¹ right`` the scores of the training rows (in the order of ``rows``)."""
-        rows, E = self.comparisons.rows, self.spectrum.E
-        parts = parts_of(len(rows), self.columns.n_columns)
-        return np.concatenate([self.columns.block(run_of(rows[part])) @ E for part in parts])
+        values, V = _eigen(self._dual())
+        floor = Spectrum(values, values, V, self.noise).floor
+        values, V = values[values > floor], V[:, values > floor]
+        roots = np.sqrt(values)
+        return Spectrum(values, roots * (self.comparisons.target @ V), self._all(V / roots), self.noise)
 
 
 def check_finite(values: Matrix) -> None:
@@ -404,9 +361,34 @@ def check_finite(values: Matrix) -> None:
         )
 
 
+def largest_of(matrix: Matrix) -> float:
+    """Return the largest diagonal entry."""
+    return float(matrix.diagonal().max(initial=0.0))
+
+
+def cholesky(matrix: Matrix, least_pivot: float) -> Matrix | None:
+    """Return the lower factor, or None for a smaller pivot.
+
+    Only the lower triangle is read; a Fortran-ordered matrix is overwritten.
+    """
+    factor, info = lapack.dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
+    # A NaN is not regular.
+    is_regular = info == 0 and float(np.square(factor.diagonal()).min(initial=np.inf)) >= least_pivot
+    return factor if is_regular else None
+
+
+def cholesky_solution(matrix: Matrix, right: Vector, least_pivot: float) -> Vector | None:
+    """Return the solution, or None for a smaller pivot."""
+    factor = cholesky(matrix, least_pivot)
+    if factor is None:
+        return None
+    solution, _ = lapack.dpotrs(factor, right, lower=1)
+    return solution if np.isfinite(solution).all() else None
+
+
 def independent(gram: Matrix) -> tuple[Matrix, NDArray[np.int64]]:
     """Return a Cholesky factor of the kernel of independent basis vectors, and the numbers of these vectors."""
-    largest = float(gram.diagonal().max(initial=0.0))
+    largest = largest_of(gram)
     if float(gram.diagonal().min(initial=0.0)) < -1e-6 * np.abs(gram).max(initial=0.0):
         raise InputError(_not_positive(float(gram.diagonal().min())))
     if largest <= 0.0:
@@ -415,53 +397,13 @@ def independent(gram: Matrix) -> tuple[Matrix, NDArray[np.int64]]:
     pivoted, pivots, rank, _ = lapack.dpstrf(gram, tol=_INDEPENDENT * largest, lower=1)
     kept = pivots[:rank].astype(np.int64) - 1
     factor = np.tril(pivoted[:rank, :rank])
-    left_out = pivots[rank:].astype(np.int64) - 1
-    if len(left_out):
-        rest = linalg.solve_triangular(factor, gram[np.ix_(kept, left_out)], lower=True, check_finite=False)
-        residual = gram[np.ix_(left_out, left_out)] - rest.T @ rest
-        worst = float(np.abs(residual).max())
+    dropped = pivots[rank:].astype(np.int64) - 1
+    if len(dropped):
+        rest = linalg.solve_triangular(factor, gram[np.ix_(kept, dropped)], lower=True, check_finite=False)
+        worst = float(np.abs(gram[np.ix_(dropped, dropped)] - rest.T @ rest).max())
         if worst > 1e-6 * largest:
             raise InputError(_not_positive(-worst))
     return factor, kept
-
-
-def cholesky_of(matrix: Matrix, inverse_condition: float) -> Matrix | None:
-    """Return the lower factor, or None for a worse condition.
-
-    The matrix is Fortran-ordered; only its lower triangle is read, and overwritten.
-    """
-    norm = _norm_of_lower(matrix)
-    factor, info = lapack.dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
-    if info != 0:
-        return None
-    reciprocal, _ = lapack.dpocon(factor, norm, uplo="L")
-    return factor if reciprocal >= inverse_condition else None  # a NaN is not
-
-
-def _cholesky_solution(matrix: Matrix, right: Vector) -> Vector | None:
-    """Return the solution, or None for a bad condition."""
-    factor = cholesky_of(matrix, _WELL_CONDITIONED)
-    if factor is None:
-        return None
-    solution, _ = lapack.dpotrs(factor, right, lower=1)
-    return solution if np.isfinite(solution).all() else None
-
-
-def _inverse_condition(factor: Matrix, matrix: Matrix) -> float:
-    return float(lapack.dpocon(factor, float(np.abs(matrix).sum(axis=0).max(initial=0.0)), uplo="L")[0])
-
-
-def _norm_of_lower(matrix: Matrix) -> float:
-    """Return the largest sum of sizes in a row of a symmetric matrix, given by its lower triangle."""
-    sums, n = np.zeros(len(matrix)), len(matrix)
-    for start in range(0, n, 256):  # columns of a Fortran-ordered matrix
-        end = min(start + 256, n)
-        below = np.abs(matrix[start:, start:end])
-        corner = below[: end - start]
-        corner[np.triu_indices(end - start, 1)] = 0.0
-        sums[start:] += below.sum(axis=1)
-        sums[start:end] += below.sum(axis=0) - corner.diagonal()
-    return float(sums.max(initial=0.0))
 
 
 def _eigen(matrix: Matrix) -> tuple[Vector, Matrix]:
