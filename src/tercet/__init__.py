@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tercet.fitting import fit_labelled as fit_labelled
     from tercet.fitting import fit_letor as fit_letor
     from tercet.fitting import fit_linked as fit_linked
+    from tercet.fitting import fit_parallel as fit_parallel
     from tercet.learn import Checkpoint as Checkpoint
     from tercet.learn import CosineRanker as CosineRanker
     from tercet.learn import DenseRanker as DenseRanker
@@ -68,6 +69,7 @@ else:
                 "fit_labelled",
                 "fit_letor",
                 "fit_linked",
+                "fit_parallel",
             ),
             "tercet.learn": (
                 "Checkpoint",

@@ -20,6 +20,7 @@ from tercet.cli.inputs import (
     read_clicks,
     read_evidence,
     read_judgements,
+    read_parallel,
     with_columns,
 )
 from tercet.cli.options import (
@@ -43,7 +44,7 @@ from tercet.data.link_tables import read_links
 from tercet.data.taught import TaughtFile, is_taught, read_taught
 from tercet.data.triplets import Triplet, read_triplets, table_paths
 from tercet.errors import InputError
-from tercet.fitting import TextModel, fit_labelled, fit_linked
+from tercet.fitting import TextModel, fit_labelled, fit_linked, fit_parallel
 from tercet.fitting import fit as fit_judged
 from tercet.fitting.outcome import next_step
 from tercet.fitting.rankers import NAMED_RANKERS, NameWithParameters
@@ -56,7 +57,7 @@ VALIDATION_NAMES = ("validation", "dev", "valid", "vali")
 
 SECTIONS = {
     "Data": (
-        *("clicks", "evidence", "qrels", "preferences", "links", "queries", "test"),
+        *("clicks", "evidence", "qrels", "preferences", "links", "parallel", "queries", "test"),
         *("id_column", "text_columns", "column", "fields", "features", "encoding", "skip_bad"),
     ),
     "Method": ("rankers", "measure", "new_documents", "language", "vocabulary"),
@@ -83,6 +84,7 @@ SECTIONS = {
     help="Table of query, better, worse; or INDEX.taught.db; may be repeated.",
 )
 @click.option("--links", type=ANY, multiple=True, help="Links between documents; may be repeated.")
+@click.option("--parallel", type=FILE, help="Documents in the language of queries: id, text.")
 @judged_options
 @click.option("--test", metavar="SPLIT|FILE", help="Judgements for the report.  [default: of DATA, else folds]")
 @click.option("--field", "fields", multiple=True, metavar="COLUMN[:WEIGHT]", help="Text column with a weight: title:2.")
@@ -124,7 +126,7 @@ def fit(data: Path, queries: Path | None, qrels: Path | None, output: Path, devi
     """Learn to rank DATA, print the result on held-out queries, and write the model. DATA is a table of documents (CSV,
     JSONL, Parquet), a BEIR folder or labelled texts.
     """
-    has_pairs = any(options[name] for name in ("preferences", "clicks", "evidence", "links"))
+    has_pairs = any(options[name] for name in ("preferences", "clicks", "evidence", "links", "parallel"))
     texts = open_data(data, queries, qrels, known_only=True)
     if isinstance(texts, JudgedTexts):
         if has_pairs and qrels is None and texts.qrels:
@@ -158,6 +160,7 @@ def _fit_texts(
     clicks: tuple[Path, ...],
     evidence: Path | None,
     links: tuple[Path, ...],
+    parallel: Path | None,
     test: str | None,
     fields: tuple[str, ...],
     features: tuple[str, ...],
@@ -190,11 +193,20 @@ def _fit_texts(
     }
     if isinstance(texts, Labelled):
         _refuse(
-            {**given, "--links": links, "--new-documents": new_documents},
+            {**given, "--links": links, "--parallel": parallel, "--new-documents": new_documents},
             "labelled texts have classes and nothing else to learn from",
         )
         held_out = None if texts.test is None else (texts.test.texts, texts.test.labels)
         return fit_labelled(texts.train.texts, texts.train.labels, test=held_out, measure=measure or "AP", **settings)
+    if parallel:
+        others = {"--judgements": texts.qrels, "--links": links, "--vocabulary": vocabulary, "--measure": measure}
+        _refuse(
+            {**given, **others, "--new-documents": new_documents, "--budget": budget},
+            "--parallel learns from translations alone",
+        )
+        translated = read_parallel(parallel, texts.docs)
+        analyzer = analyzer_of(language)
+        return fit_parallel(translated, texts.docs, doc_analyzer=analyzer, n_steps=steps, random_state=seed)
     if links:
         _refuse({**given, "--judgements": texts.qrels}, "with --links documents are queries, and a tenth is held out")
         linked = _read_links(links, texts)

@@ -194,6 +194,17 @@ def tell_once(message: str) -> None:
         echo(message)
 
 
+def read_parallel(path: Path, docs: Mapping[str, str]) -> Documents:
+    """Read a table of translations: the id of a document and its text in another language."""
+    translated = read_documents(path)
+    unknown = next((doc_id for doc_id in translated if doc_id not in docs), None)
+    if unknown is not None:
+        message = f"there is no document {unknown!r}; each row needs the id of a document and its translation"
+        raise InputError(f"{path}: {message}")
+    echo(f"{path}: {len(translated):,} translations")
+    return translated
+
+
 def read_judgements(path: Path, queries: Mapping[str, str] | None, docs: Container[str] | None = None) -> JudgedQueries:
     """Read judgements of any kind, and print the skipped rows; without queries, they name queries by text."""
     with naming_table_options():
