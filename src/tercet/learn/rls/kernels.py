@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.metrics.pairwise import pairwise_kernels
 
 Matrix = NDArray[np.float64]
 Rows = NDArray[np.int64] | slice
@@ -69,6 +68,8 @@ class KernelWithVectors:
     def __call__(self, rows: Any) -> Matrix:
         rows = rows - self.shift if np.ndim(self.shift) else rows
         with np.errstate(over="ignore", invalid="ignore"):  # systems refuse values that are not finite
+            from sklearn.metrics.pairwise import pairwise_kernels  # loads Rich and much of scikit-learn
+
             kernel = pairwise_kernels(rows, self.vectors, metric=self.metric, filter_params=True, **self.parameters)
         return np.ascontiguousarray(kernel, dtype=np.float64)
 
