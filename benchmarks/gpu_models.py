@@ -43,7 +43,7 @@ from common import (
 )
 from reproductions.datasets import load_dataset
 from reproductions.links import PreferenceTask
-from reproductions.plan_reading import find_plan
+from reproductions.plan import find_plan
 from tercet.data import read_beir
 from tercet.errors import DeviceError, DivergedError, MissingExtraError
 from tercet.gpu import Gpu, device, find_gpu

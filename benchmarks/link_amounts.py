@@ -28,7 +28,7 @@ import tercet as tc
 from common import add_shared_options, check_data_home, machine_facts, print_facts, print_table, write_json
 from reproductions.datasets import load_dataset
 from reproductions.links import LinkTask
-from reproductions.plan_reading import find_plan
+from reproductions.plan import find_plan
 from tercet.data import JudgementSampler
 from tercet.errors import DivergedError
 from tercet.gpu import device

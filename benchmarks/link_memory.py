@@ -23,7 +23,7 @@ import tercet as tc
 from common import machine_facts, parse_arguments, print_facts, print_table, write_json
 from reproductions.datasets import load_dataset
 from reproductions.links import LinkTask
-from reproductions.plan_reading import find_plan
+from reproductions.plan import find_plan
 from tercet.learn import SampledSource
 from tercet.measure import HeldOutQueries, paired_test, parse_measure
 from tercet.weights import Weights

@@ -35,7 +35,7 @@ from common import (
 )
 from reproductions.datasets import load_dataset
 from reproductions.links import LinkTask
-from reproductions.plan import Data, Quick
+from reproductions.plan import PlanData, Quick
 from ssi_matching import BUCKETS, N_COMPONENTS, test_time
 from tercet.learn.loop import CHUNK
 from tercet.learn.sparse import SparseState
@@ -67,7 +67,7 @@ QUICK = Quick(train_rows=400)
 
 def load_links(data_home: Path, quick: bool) -> LinkTask:
     """Articles as sublinear tf-idf of their most frequent words without English stop words; links are relevant."""
-    data = Data(
+    data = PlanData(
         "Wikispeedia",
         "wikispeedia",
         ("wikispeedia",),

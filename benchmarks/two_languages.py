@@ -23,7 +23,7 @@ from common import machine_facts, parse_arguments, print_facts, print_table, wri
 from cross_language import CL_LSI, best_starts, learn
 from reproductions.datasets import load_dataset
 from reproductions.links import LinkTask, split_links
-from reproductions.plan_reading import find_plan
+from reproductions.plan import find_plan
 from tercet.learn import LSIRanker
 from tercet.learn.starts import turned
 from tercet.measure import HeldOutQueries, paired_test

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 
-from reproductions.folds import FoldTask, QueryRows, first_queries, folds_digest, folds_statistics, in_random_order
+import tercet
+from reproductions.folds import FoldTask, QueryRows, first_queries, folds_statistics, in_random_order
 from reproductions.links import Links, LinkTask, PreferenceTask, split_links
-from reproductions.mentions import find_mentions
 from reproductions.plan import Plan, PlanData, Quick
 from reproductions.readers import (
+    find_mentions,
     make_offsets,
     read_kyoto,
     read_mnist,
@@ -27,28 +29,29 @@ from reproductions.readers import (
 )
 from reproductions.tasks import ClassTask
 from tercet.data import LetorData, read_20newsgroups, read_letor_folds
-from tercet.errors import FormatError, MissingDataError, MissingExtraError
+from tercet.errors import FormatError, MissingBundleError, MissingDataError, MissingExtraError
+from tercet.store import canonical_bytes, read_bundle, write_bundle
 from tercet.text import Analyzer, Vectorizer
 
 _MOST_MENTIONED = 0.01  # articles that a larger share mentions, such as Kyoto itself, say little about who does
 _FEW = 10  # mentions are never too many
 _SEED = 0  # of keyword queries, of the order of documents, of made-up rows and of users
 _TEST_QUERIES = 1000  # where the plan does not say; of classes all rows are asked then
-_PACKED = (".bz2", ".gz")
+_PACKED = ("", ".bz2", ".gz")
 _YEAR = re.compile(r"\d{1,4}(s|_BC|_AD)?")  # links to calendar years say nothing of what an article is about
+_DESCRIPTION = ("title", "note", "compare", "measures", "instead")  # without influence on a task
 
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """Tasks of a data set, one for each fold, with a digest and statistics."""
+    """Tasks of a data set, one for each fold, with statistics."""
 
     tasks: tuple[PreferenceTask | FoldTask, ...]
-    digest: str
     statistics: dict[str, int]
 
     def known(self) -> dict[str, Any]:
         """Return facts for the results, with query names if any."""
-        facts: dict[str, Any] = {"digest": self.digest, "statistics": self.statistics}
+        facts: dict[str, Any] = {"statistics": self.statistics}
         folds = [task for task in self.tasks if isinstance(task, FoldTask)]
         if folds:
             facts["splits"] = [fold.name for fold in folds]
@@ -56,96 +59,148 @@ class DataSet:
         return facts
 
 
-def found_data(data: PlanData, home: Path) -> PlanData:
-    """Return the data set, or the first complete replacement."""
-    for candidate in (data, *data.instead):
-        if not _lacking(candidate, home):
-            break
-    else:
+def with_data_found(plan: Plan, home: Path, quick: Quick | None, prepared: Path) -> Plan:
+    """Replace each data set by its first complete candidate, if any."""
+
+    def found(data: PlanData) -> PlanData:
+        for candidate in (data, *data.instead):
+            if _paths(candidate, home) or _prepared_path(candidate, quick, prepared).exists():
+                return replace(candidate, instead=())
         return data
-    if candidate is data:
-        return replace(data, instead=())
-    lacking = _lacking(data, home)
-    if len(lacking) < len(data.files):
-        note = f"{candidate.note} The paper's own files are not complete: there is no {' and no '.join(lacking)}."
-        return replace(candidate, note=note.lstrip())
-    return candidate
+
+    return replace(plan, datasets={name: found(data) for name, data in plan.datasets.items()})
 
 
-def with_data_found(plan: Plan, home: Path) -> Plan:
-    """Replace data sets of the plan by the data sets that will be read."""
-    return replace(plan, datasets={name: found_data(data, home) for name, data in plan.datasets.items()})
+def load_dataset(data: PlanData, home: Path, quick: Quick | None = None, prepared: Path | None = None) -> DataSet:
+    """Read and prepare a data set; a missing file is a MissingDataError.
 
-
-def load_dataset(data: PlanData, home: Path, quick: Quick | None = None) -> DataSet:
-    """Read and prepare a data set, or what is to be read instead; a missing file is a MissingDataError.
-
-    Takes seconds.
+    Takes seconds. Tasks of words are stored in the folder ``prepared``, if given, and read from there again: the files
+    of a data set are taken to stay the same.
     """
-    data = found_data(data, home)
-    if data.instead:
-        wanted = "; or for ".join(", ".join(str(home / name) for name in each.files) for each in (data, *data.instead))
-        raise MissingDataError(f"looked for {wanted}: not there")
     if data.task == "rows":
         folds = _read_folds(data, home)
         if quick is not None:
             folds = tuple(first_queries(fold, quick.queries) for fold in folds[: quick.folds])
-        return DataSet(folds, folds_digest(folds), folds_statistics(folds))
-    task: ClassTask | LinkTask
-    if data.task == "classes":
-        task = _class_task(data, home)
-        task = task if quick is None else task.with_fewer_rows(quick.train_rows, quick.test_rows)
-    else:
-        task = _link_task(data, home, None if quick is None else quick.train_rows)
-    return DataSet((task,), task.digest(), task.statistics())
+        return DataSet(folds, folds_statistics(folds))
+    task = None if prepared is None else _read_task(_prepared_path(data, quick, prepared))
+    if task is None:
+        if data.task == "classes":
+            task = _class_task(data, home)
+            task = task if quick is None else task.with_fewer_rows(quick.train_rows, quick.test_rows)
+        else:
+            task = _link_task(data, home, None if quick is None else quick.train_rows)
+        if prepared is not None:
+            _write_task(_prepared_path(data, quick, prepared), task)
+    return DataSet((task,), task.statistics())
 
 
-def _n_test_queries(data: PlanData) -> int:
-    return _TEST_QUERIES if data.test_queries is None else data.test_queries
-
-
-def _lacking(data: PlanData, home: Path) -> list[str]:
-    """Return the missing files."""
-    if data.task == "rows":
-        return [] if data.reader == "made-up" or _positions(data, home) else list(data.files)
-    lacking = [name for name in data.files if not _maybe_packed(home / name).exists()]
-    return [] if data.reader == "20newsgroups" and len(lacking) < len(data.files) else lacking
-
-
-def _maybe_packed(path: Path) -> Path:
-    """Return the path, or the compressed path if only that exists."""
-    packed = (path.with_name(path.name + ending) for ending in _PACKED)
-    return path if path.exists() else next((other for other in packed if other.exists()), path)
-
-
-def _files(home: Path, names: tuple[str, ...], one_is_enough: bool = False) -> list[Path]:
-    """Return the existing files: all of them, or at least one."""
-    paths = [_maybe_packed(home / name) for name in names]
+def _paths(data: PlanData, home: Path) -> list[Path]:
+    """Return the paths to read; none if a needed path is missing."""
+    if data.reader == "made-up":
+        return [home]
+    paths = [home / f"{name}{end}" for name in data.files for end in _PACKED]
     there = [path for path in paths if path.exists()]
-    if len(there) == len(paths) or (there and one_is_enough):
-        return there
-    missing = [str(path) for path in paths if not path.exists()]
-    raise MissingDataError(f"looked for {(' and ' if one_is_enough else ', ').join(missing)}: not there")
+    if data.reader == "parses":
+        there = [path for path in there if (path / "rank_train.features").is_file()]
+    if data.reader == "letor-folds":
+        there = [path for path in there if path.is_file() or any(path.glob("Fold[0-9]*"))]
+    one_is_enough = data.task == "rows" or data.reader == "20newsgroups"
+    return there if len(there) >= len(data.files) or one_is_enough else []
+
+
+def _needed(data: PlanData, home: Path) -> list[Path]:
+    paths = _paths(data, home)
+    if not paths:
+        wanted = (", ".join(str(home / name) for name in each.files) for each in (data, *data.instead))
+        raise MissingDataError(f"looked for {'; or for '.join(wanted)}: not there")
+    return paths
+
+
+# -- prepared tasks ---------------------------------------------------------------------------------------------------
+
+
+@cache
+def source_digest() -> str:
+    """Digest of all source files of tercet and of the reproductions: other code, other results."""
+    digest = hashlib.sha256()
+    for folder in (Path(tercet.__file__).parent, Path(__file__).parent):
+        for file in sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".cu", ".cuh")):
+            if "tests" not in file.relative_to(folder).parts:
+                digest.update(file.relative_to(folder).as_posix().encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def data_settings(data: PlanData, quick: Quick | None) -> dict[str, Any]:
+    """Everything about a data set that decides its task."""
+    settings = {name: value for name, value in asdict(data).items() if name not in _DESCRIPTION}
+    return {"data": settings, "quick": None if quick is None else asdict(quick)}
+
+
+def _prepared_path(data: PlanData, quick: Quick | None, folder: Path) -> Path:
+    settings = canonical_bytes(data_settings(data, quick) | {"source": source_digest()})
+    return folder / f"{data.reader}-{hashlib.sha256(settings).hexdigest()[:16]}"
+
+
+def _write_task(path: Path, task: PreferenceTask) -> None:
+    meta: dict[str, Any] = {"is_links": isinstance(task, LinkTask)}
+    arrays: dict[str, NDArray[Any]] = {}
+    for field in fields(task):
+        value = getattr(task, field.name)
+        if sparse.issparse(value) and not (field.name == "D" and value is task.Q):
+            meta[field.name] = {"shape": list(value.shape)}
+            arrays |= {f"{field.name}.{part}": getattr(value, part) for part in ("data", "indices", "indptr")}
+        elif isinstance(value, np.ndarray):
+            arrays[field.name] = value
+        elif field.name == "words" and value is not None:
+            arrays["words"] = np.frombuffer("\n".join(value).encode(), np.uint8)
+        elif field.name.endswith("_blocks"):
+            meta[field.name] = {name: [block.start, block.stop] for name, block in value.items()}
+        elif not sparse.issparse(value):
+            meta[field.name] = value
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bundle(path, kind="task", meta=meta, arrays=arrays)
+
+
+def _read_task(path: Path) -> PreferenceTask | None:
+    """Return a prepared task, or None if there is none."""
+    try:
+        bundle = read_bundle(path, kind="task")
+    except MissingBundleError:
+        return None
+    meta = dict(bundle.meta)
+    cls = LinkTask if meta.pop("is_links") else ClassTask
+    values: dict[str, Any] = {}
+    for field in fields(cls):
+        name, value = field.name, meta.get(field.name)
+        if isinstance(value, dict) and "shape" in value:
+            parts = tuple(bundle.arrays[f"{name}.{part}"] for part in ("data", "indices", "indptr"))
+            values[name] = sparse.csr_array(parts, shape=tuple(value["shape"]))
+        elif name == "words" and name in bundle.arrays:
+            values[name] = bytes(bundle.arrays[name]).decode().split("\n")
+        elif name in bundle.arrays:
+            values[name] = bundle.arrays[name]
+        elif name.endswith("_blocks"):
+            values[name] = {block: slice(*ends) for block, ends in meta[name].items()}
+        else:
+            values[name] = values["Q"] if name == "D" else value
+    return cls(**values)
 
 
 # -- LETOR rows -------------------------------------------------------------------------------------------------------
 
 
 def _read_folds(data: PlanData, home: Path) -> tuple[FoldTask, ...]:
-    """Read the first existing path; a MissingDataError names all paths."""
     if data.reader == "made-up":
         sizes = data.train_queries, _n_test_queries(data), data.rows_of_query
         train, test = make_offsets(*sizes, data.n_features or data.rows_of_query, _SEED)
         return (FoldTask("train-test", train, None, test),)
-    there = _positions(data, home)
-    if not there:
-        raise MissingDataError(f"looked for {' and '.join(str(home / name) for name in data.files)}: not there")
+    path = _needed(data, home)[0]
     if data.reader == "parses":
-        train, test = read_parses(there[0])
+        train, test = read_parses(path)
         return (FoldTask("train-test", train, None, test),)
-    folds = read_letor_folds(there[0], comments=False)
     return tuple(
-        FoldTask(fold.name, *(_random_rows(part) for part in (fold.train, fold.vali, fold.test))) for fold in folds
+        FoldTask(fold.name, *(_random_rows(part) for part in (fold.train, fold.vali, fold.test)))
+        for fold in read_letor_folds(path, comments=False)
     )
 
 
@@ -153,49 +208,44 @@ def _random_rows(part: LetorData) -> QueryRows:
     return in_random_order(QueryRows(part.X, part.y, part.qid.astype(np.str_)), _SEED)
 
 
-def _positions(data: PlanData, home: Path) -> list[Path]:
-    """Paths of the data set's rows that exist: a file or a folder of folds, or a folder of parses."""
-    paths = [home / name for name in data.files]
-    if data.reader == "parses":
-        return [path for path in paths if (path / "rank_train.features").is_file()]
-    return [path for path in paths if path.is_file() or (path.is_dir() and any(path.glob("Fold[0-9]*")))]
-
-
 # -- rows with classes ------------------------------------------------------------------------------------------------
 
 
+def _n_test_queries(data: PlanData) -> int:
+    return _TEST_QUERIES if data.test_queries is None else data.test_queries
+
+
 def _class_task(data: PlanData, home: Path) -> ClassTask:
+    paths = _needed(data, home)
     if data.reader == "20newsgroups":
-        return _newsgroups(data, home)
-    if data.reader == "mnist":
-        [folder] = _files(home, data.files)
-        X, y, X_test, y_test = read_mnist(folder)
-        return ClassTask(_finished(X, data), y, _finished(X_test, data), y_test, test_queries=data.test_queries)
-    train, test = (_svmlight_rows(path, data.n_features) for path in _files(home, data.files))
+        return _newsgroups(data, paths[0])
     columns = None
-    if data.max_features is not None:
-        frequency = np.bincount(train[0].indices, minlength=train[0].shape[1])
-        columns = np.sort(np.argsort(-frequency, kind="stable")[: data.max_features])
-    queries = data.test_queries
-    return ClassTask(
-        _finished(train[0], data, columns), train[1], _finished(test[0], data, columns), test[1], test_queries=queries
-    )
+    if data.reader == "mnist":
+        X, y, X_test, y_test = read_mnist(paths[0])
+    else:
+        (X, y), (X_test, y_test) = (_svmlight_rows(path, data.n_features) for path in paths)
+        if data.max_features is not None:
+            frequency = np.bincount(X.indices, minlength=X.shape[1])
+            columns = np.sort(np.argsort(-frequency, kind="stable")[: data.max_features])
+    sides = (_finished(X, data, columns), y, _finished(X_test, data, columns), y_test)
+    return ClassTask(*sides, test_queries=data.test_queries)
 
 
-def _svmlight_rows(path: Path, n_features: int | None) -> tuple[Any, NDArray[np.float64]]:
+def _svmlight_rows(path: Path, n_features: int | None) -> tuple[Any, NDArray[np.int64]]:
     try:
-        return load_svmlight_file(str(path), n_features=n_features, zero_based=False)
+        X, y = load_svmlight_file(str(path), n_features=n_features, zero_based=False)
     except (OSError, EOFError, ValueError) as error:
         raise FormatError(path, None, f"these are no SVMlight rows of {n_features} features: {error}") from error
+    return X, y.astype(np.int64)
 
 
-def _newsgroups(data: PlanData, home: Path) -> ClassTask:
-    [path, *_] = _files(home, data.files, one_is_enough=True)
+def _newsgroups(data: PlanData, path: Path) -> ClassTask:
     train, test = read_20newsgroups(path.parent if path.is_dir() else path)
     vectorizer = _vectorizer(data, Analyzer(html=False, stop_words=data.stop_words))
     X = vectorizer.fit_transform_docs(train.texts)
     X_test = vectorizer.transform_docs(test.texts)
-    y, y_test = np.array(train.labels), np.array(test.labels)
+    classes = np.unique([*train.labels, *test.labels])
+    y, y_test = (np.searchsorted(classes, part.labels) for part in (train, test))
     return ClassTask(X, y, X_test, y_test, vectorizer.words_, data.test_queries)
 
 
@@ -225,7 +275,7 @@ _kyoto_articles = lru_cache(maxsize=1)(read_kyoto)
 
 
 def _link_task(data: PlanData, home: Path, most: int | None) -> LinkTask:
-    [path] = _files(home, data.files)
+    [path] = _needed(data, home)
     if data.reader == "wikispeedia":
         return _wikispeedia(data, path, most)
     return _kyoto(data, path, most)

@@ -1,4 +1,4 @@
-"""Figures of a run: rows for CSV and JSON and, if matplotlib is installed, PNG files."""
+"""Figures of a run: rows for JSON and, if matplotlib is installed, PNG files."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from reproductions.verdicts import printed_of
 from tercet.errors import MissingExtraError
 
 Rows = list[dict[str, Any]]
-COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860")
+COLORS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860")
 MARKERS = "osD^vP"
 PRINTED = "printed in the paper"
 _BARS = "Bars: the standard error over queries. "
 _DIAMONDS = "Diamonds: printed in the paper's tables. "
-_MOST_LABELS = 7  # of a logarithmic axis
 _QUERIES = 500  # of a figure of precisions
 
 
@@ -38,17 +37,13 @@ class Drawing:
     png: bytes | None = None
 
     def figure(self) -> Any:
-        """Figure of matplotlib with a grid, labels on logarithmic axes, and legends."""
+        """Figure of matplotlib with a grid and legends."""
         from matplotlib.figure import Figure  # not pyplot, which keeps state and looks for a screen
 
         figure = Figure(figsize=(7.0 if self.n_panels == 1 else 11.0, 4.4), layout="constrained")
         panels = figure.subplots(1, self.n_panels, squeeze=False).ravel()
         self.plot(panels if self.n_panels > 1 else panels[0])
         for axes in panels:
-            if axes.get_xscale() == "log":
-                ticks = log_ticks(*axes.get_xlim())
-                axes.xaxis.set_ticks(ticks, [f"{tick:,.0f}" if tick >= 1000 else f"{tick:g}" for tick in ticks])
-                axes.xaxis.set_minor_formatter("")
             axes.grid(alpha=0.25, which="both")
             named = sorted(zip(*axes.get_legend_handles_labels(), strict=True), key=lambda entry: entry[1] == PRINTED)
             if named:
@@ -92,7 +87,7 @@ def _plot_bars(axes: Any, points: Rows, x: str, y: str, number: int, **look: Any
     """Points joined by a line, each with its standard error as a bar, in the style of series ``number``."""
     errors = [point.get("standard_error") or 0.0 for point in points]
     bars = {"yerr": errors, "elinewidth": 0.9, "capsize": 2.0} if any(errors) else {}
-    style = {"color": COLOURS[number % 6], "marker": MARKERS[(number + number // 6) % 6], "markersize": 4}
+    style = {"color": COLORS[number % 6], "marker": MARKERS[(number + number // 6) % 6], "markersize": 4}
     axes.errorbar([point[x] for point in points], [point[y] for point in points], **bars, **(style | look))
 
 
@@ -101,27 +96,8 @@ def _plot_printed(axes: Any, points: Rows, x: str, y: str, number: int) -> None:
     look = {"marker": "D", "markersize": 7, "markerfacecolor": "#ffffff", "markeredgewidth": 1.6, "linestyle": "none"}
     for point in points:
         label = None if PRINTED in axes.get_legend_handles_labels()[1] else PRINTED
-        look |= {"color": COLOURS[number % 6], "yerr": point.get("standard_error"), "zorder": 5}
+        look |= {"color": COLORS[number % 6], "yerr": point.get("standard_error"), "zorder": 5}
         axes.errorbar([point[x]], [point[y]], label=label, **look)
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """Labels of a logarithmic axis: powers of ten, else 1, 2, 5, else every digit, else evenly spaced.
-
-    Examples
-    --------
-    >>> log_ticks(900, 120_000), log_ticks(3, 40), log_ticks(1.2, 3.4)
-    ([1000.0, 10000.0, 100000.0], [5.0, 10.0, 20.0], [2.0, 3.0])
-    """
-    decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-    for digits, least in (((1,), 3), ((1, 2, 5), 3), (range(1, 10), 2)):
-        ticks = [digit * 10.0**decade for decade in decades for digit in digits]
-        inside = [tick for tick in ticks if low <= tick <= high]
-        if len(inside) >= least:
-            return inside[:: int(np.ceil(len(inside) / _MOST_LABELS))]
-    from matplotlib.ticker import MaxNLocator
-
-    return [float(tick) for tick in MaxNLocator(_MOST_LABELS).tick_values(low, high) if low <= tick <= high]
 
 
 def _split(rows: Rows, **fixed: Any) -> tuple[Rows, Rows]:
@@ -165,9 +141,9 @@ def _curves(results: PaperResults, curves: Curves, dataset: str) -> Drawing:
             steps, heights = [point["step"] for point in points], np.array([point[name] for point in points])
             errors = np.array([point.get(f"standard_error of {name}", 0.0) for point in points])
             label = title + (", training" if name == "training error" else "")
-            axes.plot(steps, heights, color=COLOURS[number % 6], label=label, linewidth=1.4, **look)
+            axes.plot(steps, heights, color=COLORS[number % 6], label=label, linewidth=1.4, **look)
             if errors.any():
-                axes.fill_between(steps, heights - errors, heights + errors, color=COLOURS[number % 6], alpha=0.18)
+                axes.fill_between(steps, heights - errors, heights + errors, color=COLORS[number % 6], alpha=0.18)
             _plot_printed(axes, [point for point in printed if name in point], "step", name, number)
         axes.set_xscale("log")
         axes.set_xlabel("steps")
@@ -198,8 +174,8 @@ def _precisions(results: PaperResults, precisions: Precisions) -> Drawing:
 
     def plot(axes: Any) -> None:
         axes.plot([0, 1], [0, 1], color="#888888", linewidth=1)
-        axes.plot(x, y, "o", color=COLOURS[0], markersize=3, alpha=0.5)
-        axes.plot([x.mean()], [y.mean()], "o", color=COLOURS[3], label="mean")
+        axes.plot(x, y, "o", color=COLORS[0], markersize=3, alpha=0.5)
+        axes.plot([x.mean()], [y.mean()], "o", color=COLORS[3], label="mean")
         axes.set_xlabel(f"average precision, {titles[0]} (better in {int((x > y).sum())})")
         axes.set_ylabel(f"{titles[1]} (better in {int((y > x).sum())})")
         axes.set_aspect("equal")

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from reproductions.tasks import digest_of
 from tercet.errors import InputError
 from tercet.measure import Orders, compare_orders, measure_rows
 
@@ -93,12 +92,6 @@ class FoldTask:
     def measure(self, ranker: Any, names: Iterable[str]) -> dict[str, NDArray[np.float64]]:
         """Each measure of each test query's ranking."""
         return measure_by_query(ranker.predict(self.test.X), self.test, names)
-
-
-def folds_digest(folds: Sequence[FoldTask]) -> str:
-    """Of everything a learner or a measure sees in any of the folds."""
-    parts = [(fold.name, part) for fold in folds for part in (fold.train, fold.validation, fold.test)]
-    return digest_of([digest_of(name, *(() if part is None else (part.X, part.y, part.qid))) for name, part in parts])
 
 
 def folds_statistics(folds: Sequence[FoldTask]) -> dict[str, int]:

@@ -17,7 +17,6 @@ from reproductions.tasks import (
     Measured,
     WeightedMatch,
     WordMap,
-    digest_of,
     wrong_preferences,
 )
 from tercet.data import JudgementSampler, Preferences
@@ -56,12 +55,6 @@ class LinkTask:
     words: list[str] | None = None
     query_blocks: Mapping[str, slice] = field(default_factory=dict)
     doc_blocks: Mapping[str, slice] = field(default_factory=dict)
-
-    def digest(self) -> str:
-        links = self.train_links, self.validation_links, self.test_links
-        firsts = (self.first_validation_doc, self.first_test_doc) if self.first_test_doc else (0,)
-        sizes = self.test_queries, self.validation_queries, *firsts, self.hides_itself
-        return digest_of(self.Q, self.D, *links, *sizes)
 
     def statistics(self) -> dict[str, int]:
         return {
@@ -170,7 +163,7 @@ class LinkTask:
 
     def measure(self, match: WeightedMatch, prefs: Preferences) -> Measured:
         held_out = self.held_out
-        Q, D = match.queries(held_out.Q), match.docs(held_out.D)
+        Q, D = match.queries(held_out.Q), held_out.D
         blocks, wrong = [], np.empty(len(prefs), dtype=bool)
         for block, scores in match.weights.score_blocks(Q, D):
             inside = np.flatnonzero((prefs.query >= block.start) & (prefs.query < block.stop))

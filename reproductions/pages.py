@@ -1,4 +1,4 @@
-"""Files of a run: results.json, CSV and PNG files, the page of the paper, and the index page over all papers."""
+"""Files of a run: results.json, PNG files, the page of the paper, and the index page over all papers."""
 
 from __future__ import annotations
 
@@ -6,68 +6,61 @@ import base64
 import json
 import re
 from collections.abc import Iterable
+from html import escape
 from pathlib import Path
 from typing import Any
 
+from reproductions.datasets import source_digest
 from reproductions.figures import Drawing, draw_all, make_drawings
-from reproductions.markup import Html, element, join, page
-from reproductions.plan_reading import find_plan, known_papers
+from reproductions.plan import find_plan, known_papers
 from reproductions.results import PaperResults
-from reproductions.table import Cell, Table, records_as_csv
-from reproductions.tables import make_tables
+from reproductions.tables import Cell, Table, make_tables
 from reproductions.verdicts import KINDS, count_kinds
 from tercet.errors import MissingExtraError
 from tercet.store import canonical_bytes, write_file_atomically
 
-_TITLE = "Papers, reproduced"
+_TITLE = "Four papers, run again"
 _COUNTED = {"table": "Printed numbers", "orderings": "Orderings of the paper", "our-orderings": "Orderings of ours"}
 _TOGETHER = re.compile(r" (?=[±%†])|(?<=±) ")  # a page breaks no line between a number, its ± and its unit
+_EMPTY = frozenset({"meta", "img"})
+_STYLE = (Path(__file__).parent / "style.css").read_text(encoding="utf-8")
 
 
-def write_results(results: PaperResults, output: Path) -> tuple[list[Table], MissingExtraError | None]:
-    """Write tables, figures and the page; return the tables, and the error if matplotlib is missing.
-
-    If the folder has the name of the paper, the parent folder gets the index of all papers.
-    """
+def write_results(results: PaperResults, output: Path) -> dict[str, Any]:
+    """Write tables, figures and the page of a paper, and the index of all papers beside it; return the overview."""
     output.mkdir(parents=True, exist_ok=True)
     tables, drawings = make_tables(results), make_drawings(results)
-    missing = None
+    lack = ""
     try:
         draw_all(drawings)
     except MissingExtraError as error:
-        missing = error
-    for table in tables:
-        write_file_atomically(output / f"{table.key}.csv", records_as_csv(table.records).encode())
-    for drawing in (drawing for drawing in drawings if drawing.rows):
-        write_file_atomically(output / f"{drawing.key}.csv", records_as_csv(drawing.rows).encode())
-        if drawing.png is not None:
-            write_file_atomically(output / f"{drawing.key}.png", drawing.png)
+        lack = str(error)
+    for drawing in (drawing for drawing in drawings if drawing.png is not None):
+        write_file_atomically(output / f"{drawing.key}.png", drawing.png or b"")
     overview = make_overview(results, tables)
-    numbers = results.as_json() | {"overview": overview}
+    numbers: dict[str, Any] = {"overview": overview, "missing": results.missing, "failed": results.failed}
     numbers["tables"] = {table.key: table.records for table in tables}
     numbers["figures"] = {drawing.key: drawing.rows for drawing in drawings if drawing.rows}
     write_file_atomically(output / "results.json", canonical_bytes(numbers))
-    lack = "" if missing is None else missing.lack
-    write_file_atomically(output / "index.html", _page(results, tables, drawings, overview, lack).encode())
-    if output.resolve().name in (results.plan.paper.key, f"{results.plan.paper.key}-quick"):
-        write_index(output.resolve().parent)
-    return tables, missing
+    write_file_atomically(output / "index.html", _page(results, tables, drawings, overview, lack))
+    write_index(output.resolve().parent)
+    return overview
 
 
 def make_overview(results: PaperResults, tables: list[Table]) -> dict[str, Any]:
     """Content of the index about one run: the paper, the size of the run, and the verdicts counted by kind."""
     plan, (n_run, n_all) = results.plan, results.n_fits()
-    n_seeds, minutes = len({seed for *_, seed in results.fits}), results.took() / 60
-    ran = f"Tercet {results.version}, {n_seeds} seed{'s' if n_seeds != 1 else ''}, {n_run:,} of {n_all:,} fits"
-    ran += f", {minutes:,.0f} min of work" if minutes >= 1 else ""
-    ran += f", learned on {results.gpu}" if results.gpu else ""
     return {
         "key": plan.paper.key,
         "title": plan.paper.title,
         "source": f"{plan.paper.authors}. {plan.paper.venue}.",
         "quick": results.quick,
-        "ran": ran,
+        "code": f"{results.version}, source {source_digest()[:12]}",
+        "fits": f"{n_run:,} of {n_all:,}",
+        "minutes": results.took() / 60,
+        "gpu": results.gpu,
         "missing": [plan.datasets[name].title for name in results.missing],
+        "failed": len(results.failed),
         "counts": {
             kind: count_kinds(
                 record.get("kind", "") for table in tables if table.kind == kind for record in table.records
@@ -88,13 +81,46 @@ def counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{counts[kind]:,} {kind}" for kind in KINDS if counts.get(kind))
 
 
-def _sentences(overview: dict[str, Any]) -> str:
-    """Verdicts on printed numbers and on orderings, in a sentence each."""
-    counts = {title: counted(overview["counts"][kind]) for kind, title in _COUNTED.items()}
-    return " ".join(f"{title}: {text}." for title, text in counts.items() if text)
+# -- HTML -------------------------------------------------------------------------------------------------------------
 
 
-# -- tables -----------------------------------------------------------------------------------------------------------
+class Html(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def join(parts: Iterable[object], between: str = "") -> Html:
+    """Several values one after the other, escaped unless they are HTML already."""
+    return Html(between.join(part if isinstance(part, Html) else escape(str(part)) for part in parts))
+
+
+def element(kind: str, /, *children: object, **attributes: object) -> Html:
+    """One element; None among children or attributes is left out.
+
+    Examples
+    --------
+    >>> element("a", "Rock & Roll", class_="title", href=None)
+    '<a class="title">Rock &amp; Roll</a>'
+    """
+    named = {key.rstrip("_"): value for key, value in attributes.items() if value is not None}
+    written = "".join(f' {key}="{escape(str(value))}"' for key, value in named.items())
+    if kind in _EMPTY:
+        return Html(f"<{kind}{written}>")
+    return Html(f"<{kind}{written}>{join(child for child in children if child is not None)}</{kind}>")
+
+
+def _document(title: str, *body: object) -> bytes:
+    """A document with the style sheet; pictures are inside the page, and nothing is loaded."""
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", title),
+        element("style", Html(_STYLE)),
+    )
+    page = element("html", head, "\n", element("body", element("main", join(body, "\n"))), "\n", lang="en")
+    return f"<!doctype html>\n{page}\n".encode()
 
 
 def _html_table(head: Iterable[str], rows: Iterable[Iterable[Html]]) -> Html:
@@ -121,53 +147,42 @@ def _table_section(table: Table) -> Html:
     content += [element("p", note, class_="soft") for note in table.footnotes]
     if not table.has_numbers:
         content = [element("details", element("summary", "Printed in the paper"), *content)] if table.rows else []
-    notes = [element("p", note, class_="soft") for note in (*table.notes, table.summary) if note]
+    notes = [element("p", note, class_="soft") for note in table.notes]
     return element("section", element("h3", table.title, id=table.key), *notes, *content)
 
 
 # -- the index over all papers ----------------------------------------------------------------------------------------
 
 
-def write_index(folder: Path) -> None:
-    """Write ``index.html`` over all papers with results in folders of this one; leave another page alone."""
-    path = folder / "index.html"
-    if path.exists() and f"<title>{_TITLE}</title>" not in path.read_text(encoding="utf-8", errors="replace"):
-        return
-    overviews: dict[str, dict[str, Any]] = {}
-    for file in sorted(folder.glob("*/results.json")):
-        try:
-            overview = json.loads(file.read_bytes())["overview"]
-            _sentences(overview)
-        except (ValueError, KeyError, TypeError):
-            continue  # results of another version
-        overviews[file.parent.name] = overview
-    write_file_atomically(path, make_index(overviews).encode())
-
-
-def make_index(overviews: dict[str, dict[str, Any]]) -> str:
-    """Make the index page from overviews by folder name; papers without results are listed with a command.
-
-    A complete run of a paper replaces a quick run.
-    """
-    complete = {overview["key"] for overview in overviews.values() if not overview["quick"]}
-    shown = {name: one for name, one in overviews.items() if not one["quick"] or one["key"] not in complete}
-    sections = []
-    for folder, one in shown.items():
-        missing = f" Not here: {', '.join(one['missing'])}." if one["missing"] else ""
-        sections.append(
-            element(
-                "section",
-                element("h2", element("a", one["title"], href=f"{folder}/index.html"), id=folder),
-                element("p", f"{one['source']} {one['ran']}.{missing}", class_="soft"),
-                element("p", "A quick run: its numbers mean little.", class_="warning") if one["quick"] else None,
-                element("p", _sentences(one)),
-            )
-        )
+def write_index(folder: Path) -> Path:
+    """Write ``index.html`` over the papers with results in folders of this one; a complete run replaces a quick one."""
+    runs: dict[str, tuple[str, dict[str, Any]]] = {}
     for key in known_papers():
-        if key not in {one["key"] for one in shown.values()}:
+        for name in (key, f"{key}-quick"):
+            file = folder / name / "results.json"
+            if key not in runs and file.is_file():
+                runs[key] = name, json.loads(file.read_bytes())["overview"]
+    rows = []
+    for key in known_papers():
+        name, run = runs.get(key, ("", {}))
+        if not run:
             command = element("code", f"python -m reproductions {key}")
-            sections.append(element("section", element("h2", find_plan(key).paper.title), "Not run: ", command))
-    return page(_TITLE, element("main", element("h1", _TITLE), *sections))
+            rows.append([element("td", find_plan(key).paper.title), element("td", "not run: ", command)])
+            continue
+        size = f"{run['fits']} fits, {run['minutes']:,.0f} min of work" + (f", {run['gpu']}" if run["gpu"] else "")
+        warning = "A quick run: its numbers mean little." if run["quick"] else None
+        failed = f"{run['failed']} jobs failed." if run["failed"] else None
+        cells = [element("td", element("a", run["title"], href=f"{name}/index.html"), element("small", run["source"]))]
+        cells.append(element("td", size, *(element("small", text, class_="bad") for text in (warning, failed) if text)))
+        cells += [element("td", counted(run["counts"][kind]) or "–") for kind in _COUNTED]
+        rows.append([*cells, element("td", ", ".join(run["missing"]) or "–")])
+    codes = sorted({run["code"] for _, run in runs.values()})
+    origin = f"All from Tercet {codes[0]}." if len(codes) == 1 else f"From different code: {'; '.join(codes)}."
+    head = ["paper", "run", *_COUNTED.values(), "not here"]
+    path = folder / "index.html"
+    body = element("h1", _TITLE), element("p", origin, class_="soft"), _html_table(head, rows)
+    write_file_atomically(path, _document(_TITLE, *body))
+    return path
 
 
 # -- the page of a paper ----------------------------------------------------------------------------------------------
@@ -175,24 +190,29 @@ def make_index(overviews: dict[str, dict[str, Any]]) -> str:
 
 def _page(
     results: PaperResults, tables: list[Table], drawings: list[Drawing], overview: dict[str, Any], lack: str
-) -> str:
-    """The page as HTML; pictures are inside the page."""
+) -> bytes:
     paper = results.plan.paper
+    counts = {title: counted(overview["counts"][kind]) for kind, title in _COUNTED.items()}
+    learned_on = f", learned on {results.gpu}" if results.gpu else ""
     body: list[object] = [
         element("h1", paper.title),
         element("p", overview["source"]),
         element(
             "p",
             "Ours, a mean over seeds (and folds) ± half the range of the seeds or the standard error over queries, "
-            f"beside the printed number, the difference and a verdict. Ours come from this run: {overview['ran']}. "
+            "beside the printed number, the difference and a verdict. Ours come from this run: Tercet "
+            f"{overview['code']}, {overview['fits']} fits, {overview['minutes']:,.0f} min of work{learned_on}. "
             f"Rankers, parameters and grids are in reproductions/papers/{paper.key}.toml.",
             class_="soft",
         ),
         *_warnings(results),
-        element("p", _sentences(overview)),
+        element("p", " ".join(f"{title}: {text}." for title, text in counts.items() if text)),
+        *(
+            [element("h2", "Notes"), element("ul", *(element("li", note) for note in paper.notes))]
+            if paper.notes
+            else []
+        ),
     ]
-    if paper.notes:
-        body += [element("h2", "What to know"), element("ul", *(element("li", note) for note in paper.notes))]
     for section in dict.fromkeys(table.section for table in tables):
         body.append(element("h2", section or "The paper"))
         own = [table for table in tables if table.section == section]
@@ -202,7 +222,7 @@ def _page(
             summary = f"Paired tests, which decide the orderings ({len(folded)})"
             body.append(element("details", element("summary", summary), *folded))
         body += [] if section else [_figure(drawing, lack) for drawing in drawings if drawing.rows]
-    return page(f"{paper.key}, reproduced", element("main", join(body, "\n")))
+    return _document(f"{paper.key}, reproduced", *body)
 
 
 def _warnings(results: PaperResults) -> list[Html]:
@@ -219,7 +239,7 @@ def _warnings(results: PaperResults) -> list[Html]:
 
 def _figure(drawing: Drawing, lack: str) -> Html:
     if drawing.png is None:
-        shown = element("p", f"Not drawn: {lack}. The numbers are in {drawing.key}.csv.", class_="soft")
+        shown = element("p", f"Not drawn: {lack}. The numbers are in results.json.", class_="soft")
     else:
         source = f"data:image/png;base64,{base64.b64encode(drawing.png).decode()}"
         caption = element("figcaption", drawing.caption) if drawing.caption else None

@@ -1,4 +1,4 @@
-"""Plan of a reproduction: the schema of ``papers/*.toml``.
+"""Plan of a reproduction: the schema of ``papers/*.toml``, its reader, and the plan of a quick run.
 
 A plan has data sets, measures and methods, then tables and figures of their models. A method is a ranker with
 parameters, a grid of parameters, and a rule for the choice. A method gives one model of the same name, or several
@@ -16,9 +16,15 @@ between words. On rows a method learns from the training part of each fold.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal, NewType
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from tercet.errors import FormatError, InputError
 from tercet.measure import parse_measure
 
 TaskKind = Literal["classes", "links", "rows"]
@@ -33,11 +39,8 @@ TASK_OF_READER: dict[str, TaskKind] = {
     "parses": "rows",
     "made-up": "rows",
 }
-# Keys into a plan; reading checks that each is known, and that a model is fitted on the data sets beside it.
-DatasetKey = NewType("DatasetKey", str)
-MeasureKey = NewType("MeasureKey", str)
-MethodKey = NewType("MethodKey", str)
-ModelKey = NewType("ModelKey", str)
+_PAPERS = Path(__file__).parent / "papers"
+_hints = cache(get_type_hints)
 
 
 @dataclass(frozen=True)
@@ -107,9 +110,8 @@ class PlanData:
     """Files of a data set, below the data home, and their preprocessing.
 
     Classes and links need all ``files``; 20 Newsgroups needs one. Rows are read from the first existing file; made-up
-    rows need no files. SVMlight files may be compressed, with ``.bz2`` or ``.gz`` after their names.
-
-    ``instead`` lists other data sets; the first complete one replaces a data set with missing files.
+    rows need no files. SVMlight files may be compressed, with ``.bz2`` or ``.gz`` after their names. ``instead`` lists
+    data sets to read if files are missing.
     """
 
     title: str
@@ -118,7 +120,7 @@ class PlanData:
     compare: bool = True  # false: not the paper's data, so printed numbers get no verdict
     note: str = ""
     instead: tuple[PlanData, ...] = ()
-    measures: tuple[MeasureKey, ...] = ()  # those that its grades allow; all when empty
+    measures: tuple[str, ...] = ()  # those that its grades allow; all when empty
     # words, or columns, of classes and links
     max_features: int | None = None  # the most frequent ones
     stop_words: str | None = None
@@ -160,7 +162,7 @@ class Statistics:
 
     title: str
     position: str
-    printed: dict[DatasetKey, dict[str, int]]
+    printed: dict[str, dict[str, int]]
 
 
 # -- methods ----------------------------------------------------------------------------------------------------------
@@ -193,7 +195,7 @@ class Model:
 class ChosenBy:
     """Another method, and the data set of its choice if that is not the same."""
 
-    method: MethodKey
+    method: str
     dataset: str = ""
 
 
@@ -205,7 +207,7 @@ class Method:
 
     - ``"training"``, of classes and links: the least error on other training preferences. The first seed chooses for
     all seeds.
-    - ``"validation"``: of links the best MAP on validation queries, by the first seed; of rows the best by the measure
+    - ``"validation"``: of links the best MAP on validation queries, by the first seed; of rows the best by the plan's
     ``choose_by`` on the validation part, for each fold and seed, with the ranker learned from the training part.
     Without a validation part, by cross-validation.
     - ``"cross-validation"``, of rows: on queries of the training and validation part left out in turn; the chosen
@@ -216,8 +218,7 @@ class Method:
     ``chosen_by``, of classes and links: takes the choice of another method's first seed. With ``early_stop`` a row is
     noted as still improving if the last validation is the best.
 
-    Ties go to the sparser setting, then to the earlier one. ``rule = "sparsest"`` takes the sparsest setting within one
-    standard error of the best. ``most_used`` drops settings with a larger share of the features.
+    Ties go to the sparser setting, then to the earlier one.
 
     ``reuse = {density = "l1"}``: the first seed searches for ``density``, and the other seeds take the ``l1`` found; a
     quick run takes the parameters of ``quick``. ``blend`` adds two models of other methods, by an amount chosen on
@@ -230,22 +231,19 @@ class Method:
     key: str
     title: str
     ranker: str = ""
-    datasets: tuple[DatasetKey, ...] = ()  # all when empty
+    datasets: tuple[str, ...] = ()  # all when empty
     parameters: dict[str, Any] = field(default_factory=dict)
     by_dataset: dict[str, dict[str, Any]] = field(default_factory=dict)  # further parameters
     blend: tuple[str, ...] = ()  # two models, instead of a ranker
     models: tuple[Model, ...] = ()  # one of the method's own name when empty
     seeds: int | None = None  # the plan's when None; 1 for what draws nothing at random, 0 for what has curves only
-    last: bool = False  # slow, so that it runs after all others
+    slow: bool = False  # so that it starts before all others
     quick: dict[str, Any] = field(default_factory=dict)
     note: str = ""
     # choosing
     choose: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     choose_on: Literal["training", "validation", "cross-validation", "leave-query-out"] = "validation"
-    choose_by: str = ""  # a measure; "" for the plan's
     chosen_by: ChosenBy | None = None
-    rule: Literal["best", "sparsest"] = "best"
-    most_used: float | None = None
     cv_folds: int = 5
     reuse: dict[str, str] = field(default_factory=dict)
     # classes and links
@@ -263,12 +261,8 @@ class Method:
     drawn_as: Literal["examples", "basis"] = "examples"
 
     def all_models(self) -> tuple[Model, ...]:
-        return self.models or (Model(self.key, self.full_title),)
-
-    @property
-    def full_title(self) -> str:
-        """Title, with the rule of choice for cross-validation."""
-        return self.title + (", by cross-validation" if self.choose_on == "cross-validation" else "")
+        suffix = ", by cross-validation" if self.choose_on == "cross-validation" and self.choose else ""
+        return self.models or (Model(self.key, self.title + suffix),)
 
     def parameters_for(self, dataset: str) -> dict[str, Any]:
         return self.parameters | self.by_dataset.get(dataset, {})
@@ -285,10 +279,10 @@ class Row:
     row without a model has a title and a reason.
     """
 
-    model: ModelKey = ModelKey("")
+    model: str = ""
     title: str = ""
     reason: str = ""
-    dataset: DatasetKey = DatasetKey("")  # if it is not the table's
+    dataset: str = ""  # if it is not the table's
     printed: dict[str, float] = field(default_factory=dict)
     plus_minus: dict[str, float] = field(default_factory=dict)
     params: str = ""
@@ -300,8 +294,8 @@ class PaperTable:
 
     key: str
     title: str
-    datasets: tuple[DatasetKey, ...]
-    measures: tuple[MeasureKey, ...]
+    datasets: tuple[str, ...]
+    measures: tuple[str, ...]
     rows: tuple[Row, ...]
     kind: Literal["paper", "ours"] = "paper"  # "ours" has no printed numbers
     position: str = ""
@@ -318,10 +312,10 @@ class Claim:
 
     text: str
     position: str
-    better: ModelKey
-    worse: tuple[ModelKey, ...]
-    measures: tuple[MeasureKey, ...]
-    datasets: tuple[DatasetKey, ...]
+    better: str
+    worse: tuple[str, ...]
+    measures: tuple[str, ...]
+    datasets: tuple[str, ...]
     printed: dict[str, float] = field(default_factory=dict)
     ours: bool = False  # an ordering of our own models or data
 
@@ -332,10 +326,10 @@ class PairedTests:
 
     key: str
     title: str
-    dataset: DatasetKey
-    measures: tuple[MeasureKey, ...]
-    models: tuple[ModelKey, ...]
-    against: ModelKey = ModelKey("")
+    dataset: str
+    measures: tuple[str, ...]
+    models: tuple[str, ...]
+    against: str = ""
     test: Literal["permutation", "wilcoxon"] = "permutation"
 
 
@@ -346,8 +340,8 @@ class Words:
     key: str
     title: str
     position: str
-    dataset: DatasetKey
-    model: ModelKey
+    dataset: str
+    model: str
     printed: dict[str, tuple[str, ...]]
     of: Literal["weights", "map"] = "weights"
 
@@ -362,8 +356,8 @@ class Curves:
     key: str
     title: str
     position: str
-    datasets: tuple[DatasetKey, ...]
-    methods: tuple[MethodKey, ...]
+    datasets: tuple[str, ...]
+    methods: tuple[str, ...]
     first: int
     points: int
     test_preferences: int
@@ -377,9 +371,9 @@ class Precisions:
     key: str
     title: str
     position: str
-    dataset: DatasetKey
-    x: ModelKey
-    y: ModelKey
+    dataset: str
+    x: str
+    y: str
 
 
 @dataclass(frozen=True)
@@ -389,20 +383,9 @@ class Cutoffs:
     key: str
     title: str
     position: str
-    datasets: tuple[DatasetKey, ...]
-    measures: tuple[MeasureKey, ...]
-    models: tuple[ModelKey, ...]
-
-
-@dataclass(frozen=True)
-class TradeOff:
-    """The cost of choosing: the chosen setting of a grid against the best one on the test parts."""
-
-    key: str
-    title: str
-    dataset: DatasetKey
-    measure: MeasureKey
-    models: tuple[ModelKey, ...]
+    datasets: tuple[str, ...]
+    measures: tuple[str, ...]
+    models: tuple[str, ...]
 
 
 # -- the plan ---------------------------------------------------------------------------------------------------------
@@ -426,7 +409,6 @@ class Plan:
     curves: tuple[Curves, ...] = ()
     precisions: tuple[Precisions, ...] = ()
     cutoffs: tuple[Cutoffs, ...] = ()
-    tradeoffs: tuple[TradeOff, ...] = ()
 
     def model(self, key: str) -> Model:
         return next(model for method in self.methods for model in method.all_models() if model.key == key)
@@ -460,6 +442,107 @@ class Plan:
         allowed: tuple[str, ...] = self.datasets[dataset].measures or tuple(self.measures)
         return {name: measure for name, measure in self.measures.items() if name in allowed}
 
-    def chooses_by(self, method: Method) -> str:
-        """The key of the measure a method's parameters are chosen by, of rows."""
-        return method.choose_by or self.choose_by
+
+# -- from a file ------------------------------------------------------------------------------------------------------
+
+
+def known_papers() -> list[str]:
+    """Names of the plans of the four papers."""
+    return sorted(file.stem for file in _PAPERS.glob("*.toml"))
+
+
+def find_plan(name: str) -> Plan:
+    """Plan of a paper by its name, or of your own by the path of its TOML file.
+
+    Examples
+    --------
+    >>> find_plan("chen2010").paper.venue
+    'ICDM 2010'
+    """
+    path = _PAPERS / f"{name}.toml" if name in known_papers() else Path(name)
+    if not path.is_file():
+        raise InputError(f"no paper {name!r}; known: {', '.join(known_papers())}, or give the path of a TOML file")
+    try:
+        plan: Plan = decode(Plan, tomllib.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError, and those of decode
+        raise FormatError(path, None, str(error)) from error
+    return plan
+
+
+def decode(hint: Any, value: Any, where: str = "") -> Any:
+    """Return the value as the type says; a ValueError names the key and the type that is needed.
+
+    Examples
+    --------
+    >>> decode(Model, {"key": "sparse", "title": "Sparse", "thin": 1}).thin
+    1.0
+    >>> decode(Model, {"key": "sparse", "name": "Sparse"}, "models[0]")
+    Traceback (most recent call last):
+    ValueError: models[0].name is unknown; known here: key, title, weights, thin
+    """
+    kind, inner = get_origin(hint), get_args(hint)
+    if kind in (Union, UnionType):
+        [member] = [each for each in inner if each is not NoneType]
+        return decode(member, value, where)
+    if isinstance(hint, type) and is_dataclass(hint) and isinstance(value, Mapping):
+        prefix = f"{where}." if where else ""
+        known = {each.name: each for each in fields(hint)}
+        for name in value:
+            if name not in known:
+                raise ValueError(f"{prefix}{name} is unknown; known here: {', '.join(known)}")
+        for name, each in known.items():
+            if name not in value and each.default is MISSING and each.default_factory is MISSING:
+                raise ValueError(f"{prefix}{name} is missing")
+        hints = _hints(hint)
+        return hint(**{name: decode(hints[name], item, f"{prefix}{name}") for name, item in value.items()})
+    if kind is tuple and isinstance(value, list):
+        return tuple(decode(inner[0], item, f"{where}[{number}]") for number, item in enumerate(value))
+    if kind is dict and isinstance(value, Mapping):
+        return {name: decode(inner[1], item, f"{where}.{name}") for name, item in value.items()}
+    if hint is float and type(value) is int:
+        return float(value)
+    if hint is Any or (kind is Literal and value in inner) or type(value) is hint:
+        return value
+    needed = f"one of {', '.join(map(repr, inner))}" if kind is Literal else getattr(hint, "__name__", hint)
+    raise ValueError(f"{where} is {str(value)[:60]!r}; {needed} is needed")
+
+
+# -- a quick run ------------------------------------------------------------------------------------------------------
+
+
+def quick_plan(plan: Plan) -> Plan:
+    """The plan with fewer seeds, preferences, words, values to choose from and points; readers cut rows and folds."""
+    quick = plan.quick
+
+    def fewer(test_preferences: int) -> int:
+        return min(test_preferences, quick.test_preferences or test_preferences)
+
+    return replace(
+        plan,
+        seeds=min(plan.seeds, quick.seeds),
+        test_preferences=fewer(plan.test_preferences),
+        datasets={
+            name: replace(data, max_features=data.max_features and (quick.max_features or data.max_features))
+            for name, data in plan.datasets.items()
+        },
+        methods=tuple(_quick_method(method, quick) for method in plan.methods),
+        curves=tuple(
+            replace(curves, points=min(curves.points, quick.points), test_preferences=fewer(curves.test_preferences))
+            for curves in plan.curves
+        ),
+    )
+
+
+def _quick_method(method: Method, quick: Quick) -> Method:
+    def not_searched(parameters: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in parameters.items() if name not in method.reuse}
+
+    return replace(
+        method,
+        seeds=None if method.seeds is None else min(method.seeds, quick.seeds),
+        preferences=min(method.preferences, max(1, round(quick.share * method.preferences))),
+        per_query=min(method.per_query, quick.per_query),
+        choose={name: values[: quick.values] for name, values in method.choose.items()},
+        parameters=not_searched(method.parameters) | method.quick,
+        by_dataset={name: not_searched(own) for name, own in method.by_dataset.items()},
+    )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reproductions.plan import PaperTable, Plan
+from reproductions.plan import Plan
 from tercet.measure import PairedTest, paired_test
 
 Seeds = tuple[int, ...] | None  # None for all that have run
@@ -28,7 +27,6 @@ class PaperResults:
     version: str
     data: dict[str, dict[str, Any]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)  # data set -> what was looked for
-    unavailable: dict[str, str] = field(default_factory=dict)  # method -> why it could not run
     gpu: str = ""  # name of the GPU that learned
     seconds: float = 0.0  # of this run; cached results took their own time
     failed: list[str] = field(default_factory=list)  # jobs without a result, with the reason
@@ -54,27 +52,15 @@ class PaperResults:
         by_seed = self.by_seed(dataset, model)
         return [folds for seed, folds in by_seed.items() if seeds is None or seed in seeds]
 
-    def first_facts(self, dataset: str, model: str) -> list[dict[str, Any]]:
-        """Return the facts of the first seed, by fold."""
-        runs = self.runs(dataset, model)
-        return [fit["facts"] for fit in runs[0]] if runs else []
-
-    def n_fits(self, models: Iterable[tuple[str, str]] | None = None) -> tuple[int, int]:
-        """Return the numbers of finished and of planned fits, of some data sets and models or of the whole plan."""
-        pairs = [(dataset, self.plan.method_of(model)) for dataset, model in models or () if model]
-        if models is None:
-            pairs = [(dataset, method) for method in self.plan.methods for dataset in self.plan.datasets_of(method)]
-        methods = {(dataset, method.key): method for dataset, method in pairs if dataset in self.data}
+    def n_fits(self) -> tuple[int, int]:
+        """Return the numbers of finished and of planned fits."""
         n_all = sum(
             len(self.data[dataset].get("splits", [""])) * self.plan.n_seeds(method)
-            for (dataset, _), method in methods.items()
+            for method in self.plan.methods
+            for dataset in self.plan.datasets_of(method)
+            if dataset in self.data
         )
-        n_run = sum(len(folds) for (dataset, method, _), folds in self.fits.items() if (dataset, method) in methods)
-        return n_run, n_all
-
-    def fits_of(self, table: PaperTable) -> tuple[int, int]:
-        """The same of the fits behind a table."""
-        return self.n_fits((row.dataset or dataset, row.model) for row in table.rows for dataset in table.datasets)
+        return sum(map(len, self.fits.values())), n_all
 
     def took(self) -> float:
         """Seconds of all jobs together, cached ones included."""
@@ -168,38 +154,3 @@ class PaperResults:
         else:
             a, b = (np.array(self.values(dataset, model, measure, seeds)) for model in models)
         return paired_test(a, b) if len(a) > 1 else None
-
-    # -- as JSON ------------------------------------------------------------------------------------------------------
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the content of results.json, without tables and figures.
-
-        Values of named queries are included; other values stay in the cache.
-        """
-        names = ("quick", "version", "data", "missing", "unavailable", "gpu", "failed")
-        return {name: getattr(self, name) for name in names} | {
-            "paper": self.plan.paper.key,
-            "took": self.took(),
-            "fits": dict(zip(("run", "all"), self.n_fits(), strict=True)),
-            "fits by table": {
-                table.key: dict(zip(("run", "all"), self.fits_of(table), strict=True)) for table in self.plan.tables
-            },
-            "methods": [
-                self._fit_as_json(dataset, method, seed, number, fit)
-                for (dataset, method, seed), folds in self.fits.items()
-                for number, fit in enumerate(folds)
-            ],
-        }
-
-    def _fit_as_json(self, dataset: str, method: str, seed: int, number: int, fit: dict[str, Any]) -> dict[str, Any]:
-        keys = {measure.name or key: key for key, measure in self.plan.measures.items()}
-        shown: dict[str, Any] = {"dataset": dataset, "method": method, "seed": seed}
-        if self.has_folds(dataset):
-            shown["fold"] = self.data[dataset]["splits"][number]
-        shown |= {"facts": fit["facts"], "related": fit["related"], "took": fit["took"]}
-        for part in ("means", "by_query") if self.has_folds(dataset) else ("means",):
-            shown["models" if part == "means" else part] = {
-                model: {keys.get(name, name): value for name, value in measured[part].items()}
-                for model, measured in fit["models"].items()
-            }
-        return shown

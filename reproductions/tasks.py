@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -24,33 +23,18 @@ TEST_SEED = 1000  # added to the seed for test preferences
 _QUERY_SEED = 0  # of the test queries, where some are drawn
 
 
-def digest_of(*values: Any) -> str:
-    """SHA-256 of arrays, CSR matrices and plain values."""
-    digest = sha256()
-    for value in values:
-        arrays = (value.indptr, value.indices, value.data) if sparse.issparse(value) else (value,)
-        for array in arrays:
-            if isinstance(array, np.ndarray) and array.dtype.kind not in "UO":
-                digest.update(f"{array.dtype.str} {array.shape} ".encode() + np.ascontiguousarray(array).tobytes())
-            else:
-                digest.update(repr(array.tolist() if isinstance(array, np.ndarray) else array).encode())
-    return digest.hexdigest()
-
-
 # -- tasks of preferences ---------------------------------------------------------------------------------------------
-
-
-def _as_they_are(X: sparse.csr_array) -> sparse.csr_array:
-    return X
 
 
 @dataclass(frozen=True)
 class WeightedMatch:
-    """A weights value, and the representations of queries and documents."""
+    """A weights value, and the representation of queries if that is not their own."""
 
     weights: Weights
-    queries: Callable[[sparse.csr_array], sparse.csr_array] = _as_they_are
-    docs: Callable[[sparse.csr_array], sparse.csr_array] = _as_they_are
+    represent: Callable[[sparse.csr_array], sparse.csr_array] | None = None
+
+    def queries(self, Q: sparse.csr_array) -> sparse.csr_array:
+        return Q if self.represent is None else self.represent(Q)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +74,8 @@ def wrong_preferences(
     for start in range(0, len(prefs), _CHUNK):
         chunk = prefs[start : start + _CHUNK]
         queries = match.queries(Q[chunk.query])
-        better, worse = (match.docs(D[rows]) for rows in (chunk.better, chunk.worse))
-        weights = match.weights
-        margins[start : start + _CHUNK] = weights.score_rows(queries, better) - weights.score_rows(queries, worse)
+        better, worse = (match.weights.score_rows(queries, D[rows]) for rows in (chunk.better, chunk.worse))
+        margins[start : start + _CHUNK] = better - worse
     return margins <= 0
 
 
@@ -110,14 +93,10 @@ class ClassTask:
     y_test: NDArray[Any]
     words: list[str] | None = None
     test_queries: int | None = None
-    validation = None  # classes have no validation queries
 
     @property
     def D(self) -> sparse.csr_array:
         return self.Q
-
-    def digest(self) -> str:
-        return digest_of(self.Q, self.Q_test, self.y, self.y_test, self.test_queries)
 
     def statistics(self) -> dict[str, int]:
         return {
@@ -138,9 +117,8 @@ class ClassTask:
 
     def measure(self, match: WeightedMatch, prefs: Preferences) -> Measured:
         """Average precision of each test query, wrong test preferences, and their means."""
-        X = match.docs(self.Q_test)  # a row is query and document
-        precision = average_precision_of_classes(match.weights, X, self.y_test, self._asked())
-        wrong = wrong_preferences(WeightedMatch(match.weights), X, X, prefs)
+        precision = average_precision_of_classes(match.weights, self.Q_test, self.y_test, self._asked())
+        wrong = self.wrong(match, prefs)
         means = {"map": float(precision.mean()), "error": float(wrong.mean())}
         return Measured(means, {"map": precision.tolist()}, np.flatnonzero(wrong).tolist())
 

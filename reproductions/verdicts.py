@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
-
-import numpy as np
 
 from reproductions.plan import PaperMeasure, PaperTable, Plan, Row
 from tercet.choose import ThreeWay
@@ -73,18 +71,13 @@ def compare(ours: float, printed: float, measure: PaperMeasure, error: float = 0
     return Verdict("short", text)
 
 
-def judge_claim(outcome: ThreeWay) -> Verdict:
-    """An ordering holds if the model that is said to be better is."""
-    return {
-        "better": Verdict("hold", "holds"),
-        "no difference seen": Verdict("not decided"),
-        "worse": Verdict("opposite", "the opposite holds"),
-    }[outcome]
-
-
-def judge_pair(outcome: ThreeWay) -> Verdict:
-    """Verdict of a paired test."""
-    return Verdict("not decided", outcome) if outcome == "no difference seen" else Verdict(outcome)
+def judge_pair(outcome: ThreeWay, is_claim: bool = False) -> Verdict:
+    """Verdict of a paired test, or of an ordering: it holds if the model that is said to be better is."""
+    if outcome == "no difference seen":
+        return Verdict("not decided", "" if is_claim else outcome)
+    if not is_claim:
+        return Verdict(outcome)
+    return Verdict("hold", "holds") if outcome == "better" else Verdict("opposite", "the opposite holds")
 
 
 def outcome_of_p(difference: float, p: float, measure: PaperMeasure) -> ThreeWay:
@@ -144,7 +137,7 @@ def printed_of(plan: Plan, dataset: str, model: str, measure: str) -> PrintedNum
 
     Examples
     --------
-    >>> from reproductions.plan_reading import find_plan
+    >>> from reproductions.plan import find_plan
     >>> printed_of(find_plan("chen2010"), "mnist", "sparse-r", "error").value
     0.075
     """
@@ -182,19 +175,6 @@ def shown(value: float, measure: PaperMeasure, digits: int | None = None, like: 
 
 def signed(value: float, measure: PaperMeasure, digits: int | None = None, like: float | None = None) -> str:
     return ("+" if value >= 0 else "−") + shown(abs(value), measure, digits, like)
-
-
-def mean_and_half_range(values: Sequence[float], measure: PaperMeasure) -> str:
-    """Mean over seeds and half their range; one seed has no range."""
-    half = (max(values) - min(values)) / 2 if len(values) > 1 else None
-    return with_plus_minus(float(np.mean(values)), half, measure)
-
-
-def shown_ours(record: Mapping[str, Any], measure: PaperMeasure) -> str:
-    """Our number of a table's record, with the ± of its measure; one seed has no range."""
-    half = record["half_range"] if record["seeds"] > 1 else None
-    error = record["standard_error"] if measure.spread == "standard error" else None
-    return with_plus_minus(record["ours"], half if error is None else error, measure)
 
 
 def with_plus_minus(value: float, plus_minus: float | None, measure: PaperMeasure) -> str:

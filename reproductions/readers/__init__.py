@@ -2,6 +2,7 @@
 
 from reproductions.readers.kyoto import ParallelTexts, read_kyoto
 from reproductions.readers.made_up import make_offsets
+from reproductions.readers.mentions import find_mentions
 from reproductions.readers.mnist import read_mnist
 from reproductions.readers.parses import read_parses
 from reproductions.readers.wikispeedia import LinkedTexts, read_wikispeedia
@@ -9,6 +10,7 @@ from reproductions.readers.wikispeedia import LinkedTexts, read_wikispeedia
 __all__ = [
     "LinkedTexts",
     "ParallelTexts",
+    "find_mentions",
     "make_offsets",
     "read_kyoto",
     "read_mnist",

@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reproductions.datasets import found_data, load_dataset, with_data_found
-from reproductions.plan import PlanData
-from reproductions.plan_reading import find_plan
+from reproductions.datasets import load_dataset, with_data_found
+from reproductions.plan import PlanData, find_plan
 from reproductions.tasks import ClassTask, WeightedMatch
 from tercet.errors import FormatError, MissingDataError
 from tercet.measure import average_precision_of_classes
@@ -61,32 +60,30 @@ def load_task(data: PlanData, home: Path) -> ClassTask:
 
 
 @pytest.mark.parametrize("ending", PACK)
-def test_the_papers_files_come_first_packed_or_not(home, ending):
+def test_files_may_be_packed(home, ending):
     for part, n, n_classes in (("train", 60, 5), ("test", 70, 7)):
         (home / f"rows/all_{part}.multiclass.bz2").unlink()
         write_rows(home / f"rows/all_{part}.multiclass", n, n_classes, ending)
-    found = found_data(ROWS, home)
-    assert (found.compare, found.instead, found.files) == (True, (), ROWS.files)
-    assert found.description == "MAP is over 9 test queries drawn with a fixed seed, each against all test documents."
     # Two of the classes are in the test half alone.
-    facts = load_dataset(ROWS, home).statistics
-    assert list(facts.values()) == [60, 70, 7, 12, 144]
+    assert list(load_dataset(ROWS, home).statistics.values()) == [60, 70, 7, 12, 144]
 
 
-def test_others_are_read_instead_and_say_so(home):
+def test_a_missing_file_is_named(home):
     (home / "rows/all_test.multiclass.bz2").unlink()
-    found = found_data(ROWS, home)
-    lacking = "Others. The paper's own files are not complete: there is no rows/all_test.multiclass."
-    assert found == replace(SMALL, note=lacking)
-    assert load_dataset(ROWS, home).statistics["training samples"] == 12
-    (home / "rows/all_train.multiclass.bz2").unlink()
-    assert found_data(ROWS, home) == SMALL
-    (home / "rows/small_test.svm").unlink()
-    assert found_data(ROWS, home) == ROWS
-    with pytest.raises(
-        MissingDataError, match=r"all_train.multiclass, .*all_test.multiclass; or for .*small_train.svm"
-    ):
+    with pytest.raises(MissingDataError, match=r"all_test.multiclass; or for .*small_train.svm"):
         load_dataset(ROWS, home)
+
+
+def test_a_prepared_task_is_the_same(home, tmp_path):
+    first = load_dataset(ROWS, home, prepared=tmp_path / "data")
+    (home / "rows/all_test.multiclass.bz2").unlink()
+    again = load_dataset(ROWS, home, prepared=tmp_path / "data")
+    assert again.statistics == first.statistics
+    [one], [other] = first.tasks, again.tasks
+    for name in ("Q", "Q_test"):
+        np.testing.assert_array_equal(getattr(one, name).toarray(), getattr(other, name).toarray())
+    np.testing.assert_array_equal(one.y_test, other.y_test)
+    assert one.test_queries == other.test_queries == 9
 
 
 @pytest.mark.parametrize(
@@ -122,18 +119,17 @@ def test_a_sample_of_queries_is_asked_against_all_documents(home):
     asked = np.sort(np.random.default_rng(0).choice(70, 9, replace=False))
     assert measured.by_query["map"] == everyone[asked].tolist()
     assert measured.means["map"] == everyone[asked].mean()
-    assert task.digest() != replace(task, test_queries=None).digest()
     more = replace(task, test_queries=71).measure(WeightedMatch(weights), task.test(50, 0))
     assert more.by_query["map"] == everyone.tolist()
 
 
 def test_chen_et_al_are_compared_on_libsvms_rcv1_and_not_on_a_subset(tmp_path):
-    plan = find_plan("chen2010")
+    def found():
+        return with_data_found(find_plan("chen2010"), tmp_path, None, tmp_path / "data").datasets["rcv1"]
+
     for part in ("train", "test"):
         write_rows(tmp_path / f"rcv1/rcv1_level2_multiclass_{part}.svm.gz", 8, 2)
-    subset = with_data_found(plan, tmp_path).datasets["rcv1"]
-    assert (subset.compare, subset.test_queries, "subset" in subset.description) == (False, None, True)
+    assert (found().compare, found().test_queries, "subset" in found().description) == (False, None, True)
     for part in ("train", "test"):
         write_rows(tmp_path / f"rcv1/rcv1_{part}.multiclass", 8, 2, ".bz2")
-    whole = with_data_found(plan, tmp_path).datasets["rcv1"]
-    assert (whole.compare, whole.test_queries, whole.n_features, whole.max_features) == (True, 1_000, 47_236, 10_000)
+    assert (found().compare, found().test_queries, found().n_features) == (True, 1_000, 47_236)

@@ -1,21 +1,25 @@
-"""Tasks of queries with links: splits, hidden documents, measures and words."""
+"""Tasks of queries with links: splits, hidden documents, measures and words; fits on them, choices and curves."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 
 from reproductions.datasets import load_dataset
 from reproductions.links import LinkTask, split_links
-from reproductions.plan import Method, PlanData, WordSelection
-from reproductions.tasks import WeightedMatch
-from reproductions.term_jobs import learn
+from reproductions.plan import Curves, Method, PlanData, WordSelection
+from reproductions.tasks import WeightedMatch, measure_size
+from reproductions.term_jobs import fit_method, run_curve
 from support.linked_corpus import N
 from support.random_data import random_texts
-from tercet.weights import Identity, Weights
+from tercet.errors import DivergedError
+from tercet.weights import Identity, LowRank, Weights
 
 
 def wiki(**settings) -> PlanData:
@@ -137,7 +141,7 @@ def test_documents_can_be_cut(linked_home):
 def test_a_fit_on_some_words_scores_as_if_there_were_no_others(linked_home):
     task = load_task(wiki(), linked_home)
     method = Method("x", "x", "LowRankRanker", preferences=200, map=WordSelection(n_frequent=20))
-    fitted = learn(method, task, {"n_components": 3}, 0)
+    fitted = fit_method(method, task, {"n_components": 3}, 0)
     frequency = np.bincount(task.D.indices, minlength=task.D.shape[1])
     kept = np.sort(np.argsort(-frequency, kind="stable")[:20])
     lifted = fitted.match(method.all_models()[0]).weights
@@ -191,16 +195,16 @@ def test_two_languages(linked_home):
 def test_a_plan_starts_from_mates_and_draws_hard_negatives(linked_home):
     task = load_task(PlanData("K", "kyoto", ("kyoto-ja-en",), relevant="translation"), linked_home)
     block = WordSelection(block="ja")
-    lsi = learn(Method("lsi", "LSI", "LSIRanker", parallel=True, map=block), task, {"n_components": 4}, 0)
+    lsi = fit_method(Method("lsi", "LSI", "LSIRanker", parallel=True, map=block), task, {"n_components": 4}, 0)
     method = Method(
         "x", "x", "LowRankRanker", preferences=20_000, parallel=True, negatives="hard", early_stop=True, map=block
     )
     parameters = {"n_components": 4, "diagonal": "none", "start": "parallel", "normalise": "latent", "margin": 0.3}
-    still = learn(method, task, parameters | {"rate": 1e-30}, 0)
+    still = fit_method(method, task, parameters | {"rate": 1e-30}, 0)
     assert still.ranker.n_steps_ == 0, "nothing was better than the start, which is cross-language LSI"
     ours, theirs = (fitted.match(method.all_models()[0]).weights.rank(task.Q, task.D, N) for fitted in (still, lsi))
     np.testing.assert_array_equal(ours[0], theirs[0])
-    fitted = learn(method, task, parameters | {"rate": 0.01}, 0)
+    fitted = fit_method(method, task, parameters | {"rate": 0.01}, 0)
     assert task.validation(fitted.match(method.all_models()[0]).weights) >= task.validation(
         lsi.match(method.all_models()[0]).weights
     )
@@ -211,7 +215,7 @@ def test_a_plan_learns_three_tasks_at_once(linked_home):
     method = Method(
         "x", "x", "MultiTaskRanker", preferences=500, second="en", third=True, map=WordSelection(block="ja")
     )
-    fitted = learn(method, task, {"n_components": 3}, 0)
+    fitted = fit_method(method, task, {"n_components": 3}, 0)
     assert fitted.ranker.n_steps_ == 1500
     words = task.query_blocks["ja"]
     assert fitted.ranker.third_weights_.shape == (words.stop - words.start,) * 2
@@ -222,15 +226,94 @@ def test_a_blend_is_the_best_amount_on_validation(linked_home):
     width = task.D.shape[1]
     good = Weights([Identity(n_terms=width)])
     noise = np.random.default_rng(0).standard_normal((width, 4)).astype(np.float32)
-    from tercet.weights import LowRank
-
     bad = Weights([LowRank(query_factors=noise, doc_factors=noise[::-1].copy())])
     models = {"good": good, "bad": bad}
 
     def blended(*keys: str):
-        return learn(Method("x", "x", blend=keys), task, {}, 0, component=models.__getitem__).ranker
+        return fit_method(Method("x", "x", blend=keys), task, {}, 0, component=models.__getitem__)
 
-    assert blended("good", "bad").amount_ < 0.2
-    blend = blended("bad", "good")
-    assert task.validation(blend.weights_) >= max(task.validation(good) - 0.05, task.validation(bad))
-    assert blended("good", "good").amount_ == 0.0
+    assert blended("good", "bad").facts["amount_"] < 0.2
+    both = blended("bad", "good").ranker
+    assert task.validation(both) >= max(task.validation(good) - 0.05, task.validation(bad))
+    assert blended("good", "good").facts["amount_"] == 0.0
+
+
+# -- choosing -------------------------------------------------------------------------------------------------------
+
+RATES = (1e-6, 1e-4, 0.01, 0.3)
+
+
+@pytest.fixture(scope="module")
+def task(linked_home) -> LinkTask:
+    return load_task(wiki(), linked_home)
+
+
+def method(ranker: str = "LowRankRanker", **settings) -> Method:
+    parameters = settings.pop("parameters", {"n_components": 3, "diagonal": "none", "validate_every": 300})
+    return Method(
+        "m",
+        "M",
+        ranker,
+        preferences=9000,
+        parameters=parameters,
+        choose={"rate": RATES},
+        **settings,
+    )
+
+
+def dense(ranker) -> np.ndarray:
+    n, m = ranker.weights_.shape
+    return ranker.weights_.score(sparse.eye_array(n, format="csr"), sparse.eye_array(m, format="csr"))
+
+
+def test_settings_are_compared_after_all_steps(task):
+    chooses = method(choose_on="training")
+    fitted = fit_method(chooses, task, chooses.parameters, 0)
+    tried = {one["rate"]: one["value"] for one in fitted.facts["tried"]}
+    assert list(tried) == list(RATES)
+    for rate, error in tried.items():
+        alone = replace(chooses, choose={})
+        straight = fit_method(alone, task, alone.parameters | {"rate": rate}, 0)
+        others = task.train(10_000, 2000)
+        assert (straight.ranker.margins(task.Q, others, task.D) <= 0).mean() == pytest.approx(error, abs=1e-4)
+        if rate == fitted.facts["chosen"]["rate"]:
+            np.testing.assert_array_equal(dense(fitted.ranker), dense(straight.ranker))
+    assert tried[fitted.facts["chosen"]["rate"]] == min(tried.values())
+
+
+def test_what_diverges_is_not_chosen(task):
+    wild = replace(method(choose_on="training"), choose={"rate": (1e12, 0.1)})
+    fitted = fit_method(wild, task, wild.parameters, 0)
+    assert fitted.facts["chosen"] == {"rate": 0.1}
+    assert fitted.facts["tried"][0] == {"rate": 1e12, "diverged": True}
+    with pytest.raises(DivergedError):
+        fit_method(replace(wild, choose={"rate": (1e12, 1e13)}), task, wild.parameters, 0)
+
+
+def test_a_ranker_without_preferences_is_chosen_by_map_on_validation(task):
+    lsi = Method("lsi", "LSI", "LSIRanker", parallel=True, choose={"n_components": (1, 2, 3)}, choose_on="validation")
+    fitted = fit_method(lsi, task, {}, 0)
+    tried = {one["n_components"]: one["value"] for one in fitted.facts["tried"]}
+    for n, value in tried.items():
+        assert (
+            task.validation(fit_method(replace(lsi, choose={}), task, {"n_components": n}, 0).ranker.weights_) == value
+        )
+    assert tried[fitted.facts["chosen"]["n_components"]] == max(tried.values())
+    assert fitted.ranker.n_components_ == fitted.facts["chosen"]["n_components"]
+
+
+# -- curves ---------------------------------------------------------------------------------------------------------
+
+SPARSE = Method("m", "M", "SparseRanker", preferences=20_000, parameters={"l1": 1e-4, "rate": 0.1, "refit": True})
+
+
+@pytest.mark.slow
+def test_a_curve_ends_with_the_fit(task):
+    curves = Curves("c", "C", "Figure 1", ("wiki",), ("m",), first=1000, points=4, test_preferences=200)
+    series = run_curve(curves, SPARSE, SPARSE.parameters, task)["series"]
+    assert list(series) == ["weights_before_refit_", "weights_"]
+    for points in series.values():
+        assert [point["step"] for point in points] == [1000, 2714, 7368, 20_000]
+    whole = fit_method(SPARSE, task, SPARSE.parameters, 0).ranker
+    for name, points in series.items():
+        assert points[-1]["density"] == measure_size(getattr(whole, name))["density"]

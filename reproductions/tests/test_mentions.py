@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reproductions.mentions import find_mentions
-from tercet.errors import InputError
+from reproductions.readers import find_mentions
 
 
 def mentioned(text: str, *titles: str) -> list[str]:
@@ -87,19 +86,6 @@ def test_an_article_does_not_mention_itself_nor_what_its_title_holds():
 
 def test_no_articles_have_no_links():
     assert find_mentions([], []).shape == (0, 2)
-
-
-@pytest.mark.parametrize(
-    ("texts", "titles", "message"),
-    [
-        (["a"], [], "1 texts and 0 titles; every text needs its title"),
-        ("a", ["a"], "texts must be a sequence of strings, found one string"),
-        (["a"], [None], r"titles\[0\] must be a string, found NoneType"),
-    ],
-)
-def test_refuses(texts, titles, message):
-    with pytest.raises(InputError, match=message):
-        find_mentions(texts, titles)
 
 
 TOKENS = st.sampled_from(["Ada", "Bede", "Cato", "Dido", "eel", ","])

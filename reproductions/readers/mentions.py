@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-from tercet.errors import InputError
-
 # Marks are tokens too, so that no title is found across a comma or the end of a sentence.
 _TOKENS = re.compile(r"[^\W_]+(?:-[^\W_]+)*|[^\w\s]|_")
 # One bracket within the gloss is allowed for.
@@ -46,14 +44,6 @@ def find_mentions(texts: Sequence[str], titles: Sequence[str]) -> NDArray[np.int
     array([[0, 1],
            [1, 0]])
     """
-    for name, strings in (("texts", texts), ("titles", titles)):
-        if isinstance(strings, str):
-            raise InputError(f"{name} must be a sequence of strings, found one string")
-        for i, string in enumerate(strings):
-            if not isinstance(string, str):
-                raise InputError(f"{name}[{i}] must be a string, found {type(string).__name__}")
-    if len(texts) != len(titles):
-        raise InputError(f"{len(texts)} texts and {len(titles)} titles; every text needs its title")
     articles = _Titles(titles)
     links: set[tuple[int, int]] = set()
     for i, text in enumerate(texts):
