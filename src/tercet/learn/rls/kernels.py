@@ -66,6 +66,8 @@ class KernelWithVectors:
         self.vectors = vectors - self.shift if np.ndim(self.shift) else vectors
 
     def __call__(self, rows: Any) -> Matrix:
+        from sklearn.metrics.pairwise import pairwise_kernels  # loads rich, too
+
         rows = rows - self.shift if np.ndim(self.shift) else rows
         with np.errstate(over="ignore", invalid="ignore"):  # systems refuse values that are not finite
             from sklearn.metrics.pairwise import pairwise_kernels  # loads Rich and much of scikit-learn
