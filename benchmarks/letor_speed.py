@@ -224,7 +224,7 @@ def compare(folds: tuple[LetorFold, ...], seed: int, quick: bool) -> dict[str, A
     print_chosen(folds, ours, theirs, seconds, values)
     ratios = print_ratios(seconds, used, means, repeats)
     a, b = np.concatenate(values[OURS]), np.concatenate(values[RIVAL])
-    difference = paired_test(a, b, "bootstrap", random_state=seed)
+    difference = paired_test(a, b, "permutation", random_state=seed)
     print(f"Tercet less XGBoost, all test queries: {difference}.")
     by_rounds = print_by_rounds(tried, float(seconds[OURS, READY].mean()), means[OURS])
     updaters = compare_updaters(theirs[0], matrices[0])

@@ -50,11 +50,10 @@ def test_hidden_documents_are_none_to_be_ranked_above():
         alone = tc.HeldOutQueries(Q[[row]], D[seen], sparse.csr_array(grades[[row]][:, seen]), names[:1], measure)
         expected.append(alone.values(weights)[0])
     assert 0 < min(expected) < max(expected)
-    for exclude in (None, np.ones(6, dtype=np.int64)):  # excluded and hidden is no more than either
-        held_out = tc.HeldOutQueries(
-            Q, D, sparse.csr_array(grades), names, measure, exclude, sparse.csr_array(hidden, dtype=np.int64)
-        )
-        np.testing.assert_allclose(held_out.values(weights), expected, atol=1e-12)
+    held_out = tc.HeldOutQueries(
+        Q, D, sparse.csr_array(grades), names, measure, sparse.csr_array(hidden, dtype=np.int64)
+    )
+    np.testing.assert_allclose(held_out.values(weights), expected, atol=1e-12)
     X = sparse.csr_array(np.array([[1, 1, 0], [0, 0, 1], [1, 1, 0]], dtype=np.float32))
     linked = tc.HeldOutQueries.from_links([(0, 1)], X, measure="RankLoss")
     assert linked(tc.CosineRanker().fit(X).weights_) == -1.0  # below the only other document
@@ -73,3 +72,18 @@ def test_links_that_cannot_be(links, known, message):
     X = sparse.eye_array(3, format="csr")
     with pytest.raises(InputError, match=message):
         tc.HeldOutQueries.from_links(links, X, known=known)
+
+
+def test_a_query_without_its_own_text_has_no_grade_for_it():
+    rng = np.random.default_rng(1)
+    Q, D = (sparse.csr_array(rng.random((n, 4)), dtype=np.float32) for n in (5, 8))
+    grades, own = rng.integers(0, 3, (5, 8)), np.array([1, 0, 7, 3, 3])
+    grades[:, 5] = 1
+    names, weights = tuple("abcde"), tc.CosineRanker().fit(D).weights_
+    for name in ("AP", "nDCG@3", "RankLoss"):
+        measure = tc.measure.parse_measure(name)
+        held_out = tc.HeldOutQueries(Q, D, sparse.csr_array(grades), names, measure).without(own)
+        for row in range(5):
+            seen = np.flatnonzero(np.arange(8) != own[row])
+            alone = tc.HeldOutQueries(Q[[row]], D[seen], sparse.csr_array(grades[[row]][:, seen]), ("a",), measure)
+            assert held_out.values(weights)[row] == pytest.approx(alone.values(weights)[0])

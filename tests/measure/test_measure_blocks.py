@@ -58,25 +58,21 @@ def sorted_twin(scores, grades, name, exclude=-1):
 
 @st.composite
 def blocks(draw):
-    """Scores from few distinct values, so that ties are common, with grades and columns to leave out."""
+    """Scores from few distinct values, so that ties are common, with grades."""
     shape = draw(st.tuples(st.integers(1, 4), st.integers(1, 12)))
     dtype = draw(st.sampled_from([np.float32, np.float64]))
     values = st.sampled_from([-np.inf, -1.5, -0.0, 0.0, 0.25, 1.0, 1.0 + 1e-9, np.inf])
     scores = draw(hnp.arrays(np.float64, shape, elements=values)).astype(dtype)
     grades = draw(hnp.arrays(np.int64, shape, elements=st.integers(-2, 3)))
-    exclude = draw(hnp.arrays(np.int64, shape[0], elements=st.integers(-1, shape[1] - 1)))
-    return scores, grades, exclude
+    return scores, grades
 
 
 @given(blocks())
 @settings(deadline=None, max_examples=50)
 def test_agrees_with_sorting(block):
-    scores, grades, exclude = block
-    got = measure_block(scores, grades, NAMES, exclude=exclude)
-    want = [
-        [sorted_twin(*row, name, left_out) for name in NAMES]
-        for *row, left_out in zip(scores, grades, exclude, strict=True)
-    ]
+    scores, grades = block
+    got = measure_block(scores, grades, NAMES)
+    want = [[sorted_twin(*row, name) for name in NAMES] for row in zip(scores, grades, strict=True)]
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-12)
     assert np.all((got >= 0) & (got <= 1 + 1e-12))
 
@@ -84,10 +80,10 @@ def test_agrees_with_sorting(block):
 @given(blocks())
 @settings(deadline=None, max_examples=25)
 def test_sparse_grades_are_dense_grades(block):
-    scores, grades, exclude = block
-    want = measure_block(scores, grades, NAMES, exclude=exclude)
+    scores, grades = block
+    want = measure_block(scores, grades, NAMES)
     for form in (sp.csr_array, sp.coo_matrix, sp.csc_array):
-        np.testing.assert_array_equal(measure_block(scores, form(grades), NAMES, exclude=exclude), want)
+        np.testing.assert_array_equal(measure_block(scores, form(grades), NAMES), want)
 
 
 def test_sparse_grades_are_not_changed():
@@ -95,17 +91,6 @@ def test_sparse_grades_are_not_changed():
     value = measure_block([[3.0, 2.0, 1.0]], unsorted, "nDCG@1")
     assert value == [[1.0]]
     assert unsorted.indices.tolist() == [2, 0]
-
-
-def test_left_out_column_is_as_if_never_there():
-    random = np.random.default_rng(3)
-    scores, grades = random.normal(size=(5, 9)).round(1), random.integers(0, 3, size=(5, 9))
-    exclude = np.array([0, 8, 4, -1, 2])
-    got = measure_block(scores, grades, NAMES, exclude=exclude)
-    for row in range(5):
-        kept = np.arange(9) != exclude[row]
-        alone = measure_block(scores[row : row + 1, kept], grades[row : row + 1, kept], NAMES)
-        np.testing.assert_array_equal(got[row], alone[0])
 
 
 @given(
@@ -143,9 +128,9 @@ def test_rank_chosen_fills_ranks_and_ties():
     scores = np.array([0.5, 0.9, 0.5, 0.5, 0.1, 0.9])
     starts, columns = np.array([0, 3]), np.array([0, 3, 4], np.int32)
     rank, at_least = np.full(3, -9), np.full(3, -9)
-    rank_chosen(scores, np.array([0, 6]), np.array([5]), starts, columns, columns, rank, at_least)
-    assert rank.tolist() == [1, 3, 4]
-    assert at_least.tolist() == [4, 4, 5]
+    rank_chosen(scores, np.array([0, 6]), starts, columns, columns, rank, at_least)
+    assert rank.tolist() == [2, 4, 5]
+    assert at_least.tolist() == [5, 5, 6]
 
 
 def test_no_queries_and_no_documents():
@@ -161,10 +146,7 @@ def test_no_queries_and_no_documents():
         ({"scores": [["a", "b"]]}, "real numbers"),
         ({"scores": [[1j, 2.0]]}, "real numbers"),
         ({"grades": [[1, 0, 1]]}, "shape of the scores, (1, 2). Got (1, 3)"),
-        ({"grades": [[1.0, 0.0]]}, "integers. Got dtype float64"),
-        ({"exclude": [2]}, "column below 2, or -1 for none. Got 2 for query 0"),
-        ({"exclude": [-2]}, "Got -2 for query 0"),
-        ({"exclude": [0, 1]}, "shape (1,). Got shape (2,)"),
+        ({"grades": [[1.0, 0.0]]}, "Grades must be integers"),
         ({"measures": ["Foo"]}, "not known"),
     ],
 )

@@ -121,26 +121,12 @@ def test_integer_ids_are_named_as_they_print():
     assert measure_rows([1, 0], [1.0, 2.0], [7, 8], "AP").qids == ("7", "8")
 
 
-def test_queries_without_a_relevant_document_count_or_not():
+def test_queries_without_a_relevant_document_count_0():
     scores, y, qid = [1.0, 0.0, 1.0, 0.0, 1.0], [2, 0, 1, 0, 0], ["a", "a", "b", "b", "c"]
     counted = measure_rows(y, scores, qid, ["AP", "AP(rel=2)"])
     assert (counted.qids, counted["AP"].tolist(), counted["AP(rel=2)"].tolist()) == (
         ("a", "b", "c"), [1, 1, 0], [1, 0, 0],
     )  # fmt: skip
-    assert counted.irrelevant == 0
-    one = measure_rows(y, scores, qid, "AP", no_relevant="leave-out")
-    assert (one.qids, one.values.tolist(), one.irrelevant) == (("a", "b"), [[1], [1]], 1)
-    assert "2 queries, 1 without a relevant document left out" in str(one)
-    both = measure_rows(y, scores, qid, ["AP", "AP(rel=2)"], no_relevant="leave-out")
-    assert (both.qids, both.irrelevant) == (("a",), 2)
-    qrels = {"a": {"x": 2, "y": 0}, "b": {"x": 1}, "c": {"x": 0}}
-    run = {"a": {"x": 1.0, "y": 0.0}, "c": {"x": 1.0}}
-    kept = evaluate(qrels, run, "AP", no_relevant="leave-out")
-    assert (kept.qids, kept.values.tolist(), kept.missing, kept.irrelevant) == (("a", "b"), [[1], [0]], 1, 1)
-    with pytest.raises(InputError, match=r"None of the 3 queries has a relevant document for AP\(rel=5\)"):
-        measure_rows(y, scores, qid, "AP(rel=5)", no_relevant="leave-out")
-    with pytest.raises(InputError, match=r"must be 'zero' or 'leave-out'\. Got 'drop'"):
-        measure_rows(y, scores, qid, "AP", no_relevant="drop")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from scipy import stats
 from tercet.errors import InputError
 from tercet.measure import Evaluation, Measure, PairedTest, holm, paired_test
 
-METHODS = ["t", "wilcoxon", "permutation", "bootstrap"]
+METHODS = ["t", "wilcoxon", "permutation"]
 
 
 def two_systems(n_queries=40, gain=0.05, seed=0):
@@ -55,22 +55,12 @@ def test_permutation_counts_equally_extreme_signs():
     assert got.p_value == 1.0
 
 
-def test_bootstrap_is_near_the_t_test_for_many_queries():
-    a, b = two_systems(n_queries=400, gain=0.008)
-    t, bootstrap = paired_test(a, b), paired_test(a, b, "bootstrap", n=20_000)
-    assert bootstrap.p_value == pytest.approx(t.p_value, abs=0.02)
-    assert 0.02 < t.p_value < 0.98
-    assert (bootstrap.low, bootstrap.high) == pytest.approx((t.low, t.high), abs=0.002)
-
-
-@pytest.mark.parametrize("method", ["permutation", "bootstrap"])
-def test_batches_only_save_memory(method, monkeypatch):
+def test_batches_only_save_memory(monkeypatch):
     a, b = two_systems()
-    whole = paired_test(a, b, method, n=1000)
+    whole = paired_test(a, b, "permutation", n=1000)
     monkeypatch.setattr("tercet.measure.significance._NUMBERS_AT_ONCE", 40 * 300)
-    parts = paired_test(a, b, method, n=1000)
+    parts = paired_test(a, b, "permutation", n=1000)
     assert parts.p_value == pytest.approx(whole.p_value, abs=0.05)
-    assert parts.low == pytest.approx(whole.low, abs=0.01)
 
 
 @given(
@@ -112,10 +102,10 @@ def test_the_same_difference_everywhere():
 
 
 def test_random_state_is_used():
-    a, b = two_systems()
-    first, second = (paired_test(a, b, "bootstrap", n=500, random_state=seed) for seed in (1, 2))
+    a, b = two_systems(gain=0.01)
+    first, second, again = (paired_test(a, b, "permutation", n=500, random_state=seed) for seed in (1, 2, 1))
     assert first != second
-    assert first == paired_test(a, b, "bootstrap", n=500, random_state=np.random.default_rng(1))
+    assert first == again
 
 
 def test_evaluations_are_matched_by_query():
@@ -138,8 +128,8 @@ def test_evaluations_with_several_measures_need_a_choice():
 @pytest.mark.parametrize(
     ("first", "second", "complaint"),
     [
-        ("abc", "abd", "Query 'c' is in the first but not in the second"),
-        ("ab", "abz", "Query 'z' is in the second but not in the first"),
+        ("abc", "abd", "Query 'c' is in one evaluation only"),
+        ("ab", "abz", "Query 'z' is in one evaluation only"),
     ],
 )
 def test_different_queries_name_the_first(first, second, complaint):
@@ -151,7 +141,7 @@ def test_different_queries_name_the_first(first, second, complaint):
     ("arguments", "complaint"),
     [
         (([0.1, 0.2], [0.1, 0.2], "sign"), "'method' must be one of 't', 'wilcoxon'"),
-        (([0.1, 0.2], [0.1, 0.2], "t", 0), "'n', the number of resamples"),
+        (([0.1, 0.2], [0.1, 0.2], "t", 0), "'n', the number of permutations"),
         (([0.1, 0.2], [0.1, 0.2, 0.3]), r"Got shapes \(2,\) and \(3,\)"),
         (([0.1], [0.2]), "at least two queries"),
         (([0.1, float("nan")], [0.1, 0.2]), "Value 1 of the first system is nan"),

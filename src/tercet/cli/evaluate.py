@@ -53,7 +53,7 @@ significance_options = together(
         "method",
         default="t",
         show_default=True,
-        type=click.Choice(["t", "wilcoxon", "permutation", "bootstrap"]),
+        type=click.Choice(["t", "wilcoxon", "permutation"]),
         help="Paired test of two systems.",
     ),
     json_option,

@@ -99,9 +99,9 @@ class Judgements:
 
     def held_out(self, Q: sparse.csr_array, D: sparse.csr_array, qids: Sequence[str]) -> HeldOutQueries:
         """Queries to measure by; ``qids`` names the rows of Q."""
-        exclude = self.rows if self.linked else None  # the row of a document is that of the query
         names = tuple(qids[row] for row in self.rows)
-        return HeldOutQueries(Q[self.rows], D, self.grades, names, self.measure, exclude)
+        held_out = HeldOutQueries(Q[self.rows], D, self.grades, names, self.measure)
+        return held_out.without(self.rows) if self.linked else held_out  # the row of a document is that of the query
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,10 +153,10 @@ class Labels:
         """Each text against all other held-out texts, never against training texts with memorized labels."""
         classes = self.classes[self.rows]
         same = sparse.csr_array(classes[:, None] == classes[None, :], dtype=np.int64)
-        own = np.arange(self.size)
-        return HeldOutQueries(
-            Q[self.rows], D[self.rows], same, tuple(names[row] for row in self.rows), self.measure, own
+        held_out = HeldOutQueries(
+            Q[self.rows], D[self.rows], same, tuple(names[row] for row in self.rows), self.measure
         )
+        return held_out.without(np.arange(self.size))
 
 
 def usable_judgements(

@@ -19,8 +19,7 @@ from scipy import sparse
 
 from tercet.fitting.task import EVERY, KNOWN, NEW, Fold, Past, Space, TextHeldOut
 from tercet.kernels.topk import top_k
-from tercet.measure.blocks import measure_block
-from tercet.measure.formulas import dcg
+from tercet.measure.formulas import dcg, measure_block
 from tercet.measure.held_out import HeldOutPreferences, HeldOutQueries
 from tercet.measure.names import Measure
 from tercet.memory import MemorySettings
@@ -168,8 +167,6 @@ class ScoreTerms:
         assert isinstance(held_out, HeldOutQueries)
         for block in self.blocks():
             values = total(self.dense(block, [mix]), mix, scale).astype(np.float64)
-            if held_out.exclude is not None:
-                values[np.arange(len(values)), held_out.exclude[block]] = -np.inf
             if held_out.hidden is not None:
                 values[held_out.hidden[block].nonzero()] = -np.inf
             answers = held_out.grades[block].toarray() > 0
@@ -288,8 +285,6 @@ def _pooled_columns(terms: Mapping[Any, NDArray[np.float32]], held_out: TextHeld
         if not _is_top_ndcg(held_out.measure):
             judged = held_out.grades[block].tocoo()
             kept[judged.row, judged.col] = True
-    if held_out.exclude is not None:
-        kept[np.arange(kept.shape[0]), held_out.exclude[block]] = False
     if held_out.hidden is not None:
         hidden = held_out.hidden[block].tocoo()
         kept[hidden.row, hidden.col] = False

@@ -34,12 +34,11 @@ def count_before(sorted_scores, sorted_columns, first, value, column):
 
 
 @kernel
-def rank_chosen(scores, row_starts, exclude, starts, columns, chosen, rank, at_least):
+def rank_chosen(scores, row_starts, starts, columns, chosen, rank, at_least):
     """Rank the chosen documents of every query; equal scores rank in column order.
 
     scores     (n_scores,)     the rows of scores, consecutive, without NaN
     row_starts (n_q + 1,)      start of each query's scores
-    exclude    (n_q,)          column left out of the query's ranking, or -1; never a chosen column
     starts     (n_q + 1,)      start of each query's chosen documents
     columns    (n_chosen,)     their columns within the row, best first per query, of equal scores ascending
     chosen     (n_chosen,)     the same columns, ascending per query
@@ -64,7 +63,7 @@ def rank_chosen(scores, row_starts, exclude, starts, columns, chosen, rank, at_l
                 upcoming += 1
                 continue
             value = row[column]
-            if value < lowest or column == exclude[q]:
+            if value < lowest:
                 continue
             greater = count_greater(sorted_scores, value)
             before = greater

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from tercet._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from tercet.measure.blocks import measure_block as measure_block
     from tercet.measure.comparing import Comparison as Comparison
     from tercet.measure.comparing import PairContrast as PairContrast
     from tercet.measure.comparing import compare as compare
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
     from tercet.measure.confidence import Confidence as Confidence
     from tercet.measure.evaluation import Evaluation as Evaluation
     from tercet.measure.evaluation import evaluate as evaluate
+    from tercet.measure.formulas import measure_block as measure_block
     from tercet.measure.held_out import HeldOut as HeldOut
     from tercet.measure.held_out import HeldOutPreferences as HeldOutPreferences
     from tercet.measure.held_out import HeldOutQueries as HeldOutQueries
@@ -35,10 +35,10 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "tercet.measure.blocks": ("measure_block",),
             "tercet.measure.comparing": ("Comparison", "PairContrast", "compare", "compare_evaluations"),
             "tercet.measure.confidence": ("Confidence",),
             "tercet.measure.evaluation": ("Evaluation", "evaluate"),
+            "tercet.measure.formulas": ("measure_block",),
             "tercet.measure.held_out": (
                 "HeldOut",
                 "HeldOutPreferences",

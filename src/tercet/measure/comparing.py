@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import isnan
 from typing import Any, Literal, TypeAlias
@@ -16,7 +16,7 @@ from tercet.measure.evaluation import Evaluation, Qrels, Run, evaluate
 from tercet.measure.names import Measure, parse_measure, parse_measures
 from tercet.measure.significance import Method, PairedTest, holm, paired_test
 
-Missing: TypeAlias = Literal["zero", "error", "skip"]
+Missing: TypeAlias = Literal["zero", "skip"]
 # Differences of this size are rounding.
 _TIE = 1e-12
 _QUERIES_NAMED = 3
@@ -184,8 +184,8 @@ def compare(
     runs : name to run; a run without any result is an error, not a zero
     baseline : system to test all other systems against; None tests every pair, the later against the earlier
     method, n, random_state : as in `paired_test`
-    missing : a judged query without a result counts with the worst value (``"zero"``), is an ``"error"``, or is left
-        out for all systems (``"skip"``)
+    missing : a judged query without a result counts with the worst value (``"zero"``), or is left out for all systems
+        (``"skip"``)
 
     Examples
     --------
@@ -197,8 +197,8 @@ def compare(
     ('good', 4, 0, 0, 0.5)
     """
     parsed = parse_measures(measures)
-    if missing not in ("zero", "error", "skip"):
-        raise InputError(f"'missing' must be 'zero', 'error' or 'skip'. Got {missing!r}.")
+    if missing not in ("zero", "skip"):
+        raise InputError(f"'missing' must be 'zero' or 'skip'. Got {missing!r}.")
     lacking: dict[str, tuple[str, ...]] = {}
     for name, run in runs.items():
         lacks = tuple(qid for qid in qrels if not run.get(qid))
@@ -209,19 +209,14 @@ def compare(
             )
         if lacks:
             lacking[name] = lacks
-    if lacking and missing == "error":
-        name, lacks = next(iter(lacking.items()))
-        raise InputError(f"System {name!r} has no results for {_some(lacks)}.")
-    left_out: tuple[str, ...] = ()
-    if missing == "skip":
-        lost = {qid for lacks in lacking.values() for qid in lacks}
-        left_out = tuple(qid for qid in qrels if qid in lost)
-        if len(left_out) == len(qrels):
-            raise InputError(f"There is none of the {len(qrels)} judged queries that every system has results for.")
-    judged = {qid: grades for qid, grades in qrels.items() if qid not in set(left_out)} if left_out else qrels
-    evaluations = {name: evaluate(judged, _of(run, left_out), parsed) for name, run in runs.items()}
+    lost = {qid for lacks in lacking.values() for qid in lacks} if missing == "skip" else set()
+    if len(lost) == len(qrels):
+        raise InputError(f"There is none of the {len(qrels)} judged queries that every system has results for.")
+    judged = {qid: grades for qid, grades in qrels.items() if qid not in lost}
+    shown = {name: {qid: docs for qid, docs in run.items() if qid not in lost} for name, run in runs.items()}
+    evaluations = {name: evaluate(judged, run, parsed) for name, run in shown.items()}
     compared = compare_evaluations(evaluations, baseline=baseline, method=method, n=n, random_state=random_state)
-    return Comparison(compared.systems, compared.contrasts, compared.method, lacking, left_out)
+    return replace(compared, missing=lacking, left_out=tuple(qid for qid in qrels if qid in lost))
 
 
 def compare_evaluations(
@@ -271,12 +266,6 @@ def compare_evaluations(
         ties = len(difference) - wins - losses
         contrasts.append(PairContrast(system, against, measure, test, p_value, wins, ties, losses))
     return Comparison(dict(systems), tuple(contrasts), method)
-
-
-def _of(run: Run, left_out: tuple[str, ...]) -> Run:
-    """Drop the left-out queries from a run."""
-    gone = set(left_out)
-    return {qid: docs for qid, docs in run.items() if qid not in gone} if gone else run
 
 
 def _some(qids: tuple[str, ...]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,11 @@ from tercet._validate import is_integer
 from tercet.choose import standard_error
 from tercet.data.frames import frame_of
 from tercet.errors import InputError
-from tercet.measure.formulas import Standing, compute, find_standing, has_relevant
+from tercet.measure.formulas import compute, find_standing
 from tercet.measure.names import Measure, parse_measure, parse_measures
 
 Qrels = Mapping[str, Mapping[str, int]]
 Run = Mapping[str, Mapping[str, float]]
-NoRelevant: TypeAlias = Literal["zero", "leave-out"]
 _LARGEST_GRADE = 2**63 - 1
 
 
@@ -34,7 +33,6 @@ class Evaluation:
     values : (n_q, n_measures) float64, read-only
     missing : number of judged queries without a document in the run, counted with the worst value
     unjudged : number of left-out queries of the run without judgements
-    irrelevant : number of left-out queries without a relevant document
 
     Examples
     --------
@@ -49,7 +47,6 @@ class Evaluation:
     values: NDArray[np.float64]
     missing: int = 0
     unjudged: int = 0
-    irrelevant: int = 0
 
     def __post_init__(self) -> None:
         shape = (len(self.qids), len(self.measures))
@@ -121,8 +118,6 @@ class Evaluation:
             about += f", {self.missing} without results (counted as worst)"
         if self.unjudged:
             about += f", {self.unjudged} unjudged left out"
-        if self.irrelevant:
-            about += f", {self.irrelevant} without a relevant document left out"
         return about
 
 
@@ -130,7 +125,6 @@ def evaluate(
     qrels: Qrels,
     run: Run,
     measures: str | Measure | Iterable[str | Measure] = ("nDCG@10", "AP", "P@10"),
-    no_relevant: NoRelevant = "zero",
 ) -> Evaluation:
     """Measure a run against judgements.
 
@@ -139,8 +133,6 @@ def evaluate(
     qrels : qid to doc_id to integer grade; 1 or more is relevant
     run : qid to doc_id to score, higher is better
     measures : names as in ``"nDCG@10"``, or a single name
-    no_relevant : value of a query without a relevant document: ``"zero"``, as in ir_measures, or ``"leave-out"`` to
-        leave out a query without a relevant document for any of the measures; ``irrelevant`` counts left-out queries
 
     Notes
     -----
@@ -177,27 +169,8 @@ def evaluate(
     row_starts = np.cumsum([0, *map(len, ranked.values())])
     scores = np.concatenate([_scores(qid, run[qid], ranked[qid]) for qid in shown])
     query, column, grade, unseen = _positive_judgements(qrels, ranked)
-    standing = find_standing(scores, row_starts, np.full(len(qids), -1), query, column, grade, unseen)
-    unjudged = sum(qid not in qrels for qid in run)
-    values, kept = values_of(standing, parsed, no_relevant)
-    qids = tuple(qid for qid, keep in zip(qids, kept, strict=True) if keep)
-    missing = sum(not run.get(qid) for qid in qids)
-    return Evaluation(parsed, qids, values, missing, unjudged, int((~kept).sum()))
-
-
-def values_of(
-    standing: Standing, measures: tuple[Measure, ...], no_relevant: NoRelevant
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Measures of the kept queries, and the mask of the kept queries, (n_q,)."""
-    if no_relevant not in ("zero", "leave-out"):
-        raise InputError(f"'no_relevant' must be 'zero' or 'leave-out'. Got {no_relevant!r}.")
-    values = compute(standing, measures)
-    kept = has_relevant(standing, measures) if no_relevant == "leave-out" else np.ones(len(values), bool)
-    if not kept.any():
-        raise InputError(
-            f"None of the {len(values)} queries has a relevant document for {', '.join(map(str, measures))}."
-        )
-    return values[kept], kept
+    values = compute(find_standing(scores, row_starts, query, column, grade, unseen), parsed)
+    return Evaluation(parsed, qids, values, len(qids) - len(shown), sum(qid not in qrels for qid in run))
 
 
 def _scores(qid: str, documents: Mapping[str, float], order: list[str]) -> NDArray[np.float32]:

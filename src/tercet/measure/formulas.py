@@ -1,19 +1,21 @@
 """Formulas of the measures, from the ranks and grades of the relevant documents of every query.
 
-Arrays of scores and runs of ids share these formulas.
+Blocks of scores, rows of LETOR files and runs of ids share these formulas. Equal scores rank in column order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from tercet._lazy import sparse
 from tercet.errors import InputError
 from tercet.kernels.ranking import rank_chosen
-from tercet.measure.names import Measure
+from tercet.measure.names import Measure, parse_measures
 
 LARGEST_EXPONENTIAL_GRADE = 1000  # leaves room for sums below the largest float64
 
@@ -38,7 +40,6 @@ class Standing:
 def find_standing(
     scores: NDArray[np.floating],
     row_starts: NDArray[np.int64],
-    exclude: NDArray[np.int64],
     query: NDArray[np.int64],
     column: NDArray[np.int32],
     grade: NDArray[np.int64],
@@ -46,23 +47,76 @@ def find_standing(
 ) -> Standing:
     """Rank the documents (query, column, grade), sorted by query and column, among each query's scores.
 
-    `unseen` are queries and grades of unranked relevant documents. An excluded column is dropped from the relevant
-    documents too.
+    `unseen` are queries and grades of unranked relevant documents.
     """
-    n_queries = len(row_starts) - 1
-    kept = column != exclude[query]
-    if not kept.all():
-        query, column, grade = query[kept], column[kept], grade[kept]
-    starts = np.searchsorted(query, np.arange(n_queries + 1))
+    starts = np.searchsorted(query, np.arange(len(row_starts)))
     order = np.lexsort((-scores[row_starts[query] + column], query))  # stable, so ties keep column order
     rank, at_least = np.empty(len(query), np.int64), np.empty(len(query), np.int64)
-    rank_chosen(scores, row_starts, exclude, starts, column[order], column, rank, at_least)
+    rank_chosen(scores, row_starts, starts, column[order], column, rank, at_least)
     relevant_query, relevant_grade = query, grade
     if unseen is not None:
         relevant_query = np.concatenate([query, unseen[0]])
         relevant_grade = np.concatenate([grade, unseen[1]])
-    n_ranked = np.diff(row_starts) - (exclude >= 0)
-    return Standing(n_ranked, query, grade[order], rank, at_least, relevant_query, relevant_grade)
+    return Standing(np.diff(row_starts), query, grade[order], rank, at_least, relevant_query, relevant_grade)
+
+
+def standing_of_block(scores: ArrayLike, grades: ArrayLike | sparse.sparray) -> Standing:
+    """Rank the relevant documents in a block of scores."""
+    block, relevant = real_scores(scores, 2), sparse.csr_array(grades)
+    if relevant.shape != block.shape or not (np.issubdtype(relevant.dtype, np.integer) or relevant.dtype == bool):
+        raise InputError(
+            f"Grades must be integers in the shape of the scores, {block.shape}. Got {relevant.shape}, "
+            f"dtype {relevant.dtype}."
+        )
+    if sparse.issparse(grades):
+        relevant = relevant.copy()
+        relevant.sum_duplicates()  # sorts the columns as well
+    query = np.repeat(np.arange(block.shape[0]), np.diff(relevant.indptr))
+    kept = relevant.data > 0
+    column, grade = relevant.indices[kept].astype(np.int32), relevant.data[kept].astype(np.int64)
+    return find_standing(block.ravel(), np.arange(len(block) + 1) * block.shape[1], query[kept], column, grade)
+
+
+def measure_block(
+    scores: ArrayLike, grades: ArrayLike | sparse.sparray, measures: str | Measure | Iterable[str | Measure]
+) -> NDArray[np.float64]:
+    """Measure a block of rankings given as scores, (n_q, n_measures).
+
+    Parameters
+    ----------
+    scores : (n_q, n_d) scores, higher is better; equal scores rank in column order
+    grades : (n_q, n_d) integers, dense or sparse; 1 or more is relevant, 0 and below are not
+    measures : names as in ``"nDCG@10"``, or a single name
+
+    Notes
+    -----
+    Costs O(n_q n_d log r) for r relevant documents per query; rankings are not sorted. A query without a
+    relevant document gets 0 in every measure.
+
+    Examples
+    --------
+    >>> measure_block([[3.0, 2.0, 1.0]], [[0, 1, 1]], ["P@2", "RR", "RankLoss"])
+    array([[0.5, 0.5, 1. ]])
+    """
+    return compute(standing_of_block(scores, grades), parse_measures(measures))
+
+
+def real_scores(scores: ArrayLike, ndim: int) -> NDArray[Any]:
+    """Check scores: real numbers without NaN, (n_rows,) or (queries, documents)."""
+    try:
+        values = np.asarray(scores)
+    except ValueError:
+        raise InputError("Scores must be real numbers. Got rows of different lengths.") from None
+    if values.ndim != ndim or values.dtype.kind not in "iufb":
+        shape = "one per row" if ndim == 1 else "(queries, documents)"
+        raise InputError(f"Scores must be real numbers, {shape}. Got shape {values.shape}, dtype {values.dtype}.")
+    # Rows have a single type, to compile ranking once.
+    single = ndim == 2 and values.dtype == np.float32
+    values = np.ascontiguousarray(values, dtype=np.float32 if single else np.float64)
+    if np.isnan(values.min(initial=0)):  # one NaN makes the minimum NaN
+        where = " and document ".join(map(str, np.argwhere(np.isnan(values))[0]))
+        raise InputError(f"The score of {'row' if ndim == 1 else 'query'} {where} is NaN; scores must be numbers.")
+    return values
 
 
 def compute(standing: Standing, measures: Sequence[Measure]) -> NDArray[np.float64]:
@@ -73,14 +127,6 @@ def compute(standing: Standing, measures: Sequence[Measure]) -> NDArray[np.float
             raise InputError(f"{measure} is measured on preferences, and not on rankings; name another measure.")
         values[:, column] = _FORMULAS[measure.name](standing, measure)
     return values
-
-
-def has_relevant(standing: Standing, measures: Sequence[Measure]) -> NDArray[np.bool_]:
-    """Mask of the queries with a relevant document for every measure, (n_q,)."""
-    has_some = np.ones(len(standing.n_ranked), bool)
-    for level in {measure.rel for measure in measures}:
-        has_some &= np.isin(np.arange(len(has_some)), standing.relevant_query[standing.relevant_grade >= level])
-    return has_some
 
 
 def _average_precision(at: Standing, measure: Measure) -> NDArray[np.float64]:

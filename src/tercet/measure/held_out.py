@@ -15,9 +15,8 @@ from tercet._validate import is_integer
 from tercet.data.preferences import Preferences
 from tercet.data.sampling import check_grade
 from tercet.errors import InputError
-from tercet.measure.blocks import measure_block, standing_of_block
 from tercet.measure.evaluation import Evaluation
-from tercet.measure.formulas import compute
+from tercet.measure.formulas import compute, measure_block, standing_of_block
 from tercet.measure.names import PAIR_ACCURACY, Measure, parse_measure, parse_measures
 from tercet.weights import Weights
 
@@ -68,8 +67,7 @@ class HeldOutQueries(HeldOut):
     grades : CSR integers (n_q, n_d)
     qids : names of the queries, for reports
     measure : measure of a call
-    exclude : row of D to leave out for each query (the query itself), or None
-    hidden : CSR (n_q, n_d), non-zero for documents to leave out of a query's ranking, or None
+    hidden : CSR (n_q, n_d), non-zero for ungraded documents to leave out of a query's ranking, or None
 
     Examples
     --------
@@ -85,7 +83,6 @@ class HeldOutQueries(HeldOut):
     grades: sparse.csr_array
     qids: tuple[str, ...]
     measure: Measure
-    exclude: NDArray[np.int64] | None = None
     hidden: sparse.csr_array | None = None
 
     @classmethod
@@ -220,26 +217,25 @@ class HeldOutQueries(HeldOut):
             Q=self.Q[rows],
             grades=self.grades[rows],
             qids=tuple(self.qids[row] for row in rows),
-            exclude=None if self.exclude is None else self.exclude[rows],
             hidden=None if self.hidden is None else self.hidden[rows],
         )
 
     def measured(self, block: slice, scores: NDArray[np.float64], measures: tuple[Measure, ...]) -> NDArray[np.float64]:
         """Measures (n, n_measures) of a block of queries from scores; scores of hidden documents are overwritten."""
-        exclude = None if self.exclude is None else self.exclude[block]
-        grades = self.grades[block]
         if self.hidden is None:
-            return measure_block(scores, grades, measures, exclude=exclude)
-        query, doc = (positions.astype(np.int64) for positions in self.hidden[block].nonzero())
-        scores[query, doc] = -np.inf  # below all other documents
-        standing = standing_of_block(scores, grades, exclude=exclude)
-        # Hidden documents do not count as ranked; relevant and excluded documents never do.
-        relevant, answer = (positions.astype(np.int64) for positions in (grades > 0).nonzero())
-        is_other = ~np.isin(query * scores.shape[1] + doc, relevant * scores.shape[1] + answer)
-        if exclude is not None:
-            is_other &= doc != exclude[query]
-        n_hidden = np.bincount(query[is_other], minlength=len(scores))
-        return compute(replace(standing, n_ranked=standing.n_ranked - n_hidden), measures)
+            return measure_block(scores, self.grades[block], measures)
+        hidden = self.hidden[block]
+        scores[hidden.nonzero()] = -np.inf  # below all other documents
+        standing = standing_of_block(scores, self.grades[block])
+        return compute(replace(standing, n_ranked=standing.n_ranked - np.diff(hidden.indptr)), measures)
+
+    def without(self, own: NDArray[np.int64]) -> Self:
+        """Hide a document of each query, the query's own text, whatever its grade (n_q,)."""
+        shape, queries = self.grades.shape, np.arange(len(own))
+        hidden = sparse.csr_array((np.ones(len(own), np.int64), (queries, own)), shape=shape)
+        grades = sparse.csr_array(self.grades - self.grades.multiply(hidden))
+        grades.eliminate_zeros()
+        return replace(self, grades=grades, hidden=hidden)
 
 
 @dataclass(frozen=True, eq=False)
@@ -378,8 +374,10 @@ def average_precision_of_classes(
     """
     y = np.asarray(labels)
     rows = np.arange(len(y)) if queries is None else np.asarray(queries)
-    values = [
-        measure_block(scores, y[rows[block], None] == y, "AP", exclude=rows[block])
-        for block, scores in weights.score_blocks(X if queries is None else X[rows], X)
-    ]
+    values = []
+    for block, scores in weights.score_blocks(X if queries is None else X[rows], X):
+        own, same = rows[block], y[rows[block], None] == y
+        at = np.arange(len(own)), own
+        scores[at], same[at] = -np.inf, False
+        values.append(measure_block(scores, same, "AP"))
     return np.concatenate(values)[:, 0]

@@ -14,8 +14,8 @@ from tercet.data.letor import id_array, whole_grades
 from tercet.data.row_queries import queries_of, query_numbers
 from tercet.errors import InputError
 from tercet.kernels.orders import disagreement, pair_counts
-from tercet.measure.evaluation import Evaluation, NoRelevant, values_of
-from tercet.measure.formulas import find_standing
+from tercet.measure.evaluation import Evaluation
+from tercet.measure.formulas import compute, find_standing, real_scores
 from tercet.measure.names import Measure, parse_measure, parse_measures
 
 
@@ -24,7 +24,6 @@ def measure_rows(
     scores: ArrayLike,
     qid: ArrayLike,
     measures: str | Measure | Iterable[str | Measure] = ("nDCG(dcg='exp-log2')@10", "AP"),
-    no_relevant: NoRelevant = "zero",
 ) -> Evaluation:
     """Measure every query's ranking by score; of equal scores the earlier row is first.
 
@@ -35,8 +34,6 @@ def measure_rows(
     scores : (n_rows,) higher is better
     qid : (n_rows,) query ids, strings or integers; rows of a query need not stand together
     measures : names as in ``"nDCG(dcg='letor')@10"``, or a single name
-    no_relevant : value of a query without a relevant document: ``"zero"``, as in ir_measures and in LETOR's script, or
-        ``"leave-out"``, see `evaluate`
 
     Returns
     -------
@@ -44,7 +41,8 @@ def measure_rows(
 
     Notes
     -----
-    Costs O(n log r) for n rows and r relevant rows per query; rankings are not sorted.
+    Costs O(n log r) for n rows and r relevant rows per query; rankings are not sorted. A query without a relevant row
+    counts 0, as in ir_measures and in LETOR's script.
 
     Examples
     --------
@@ -57,7 +55,7 @@ def measure_rows(
     1 query
     """
     parsed = parse_measures(measures)
-    values = _checked_scores(scores)
+    values = _scores_of_rows(scores)
     grades, ids = whole_grades(y, len(values)), _checked_ids(qid, len(values))
     begins = np.concatenate([[True], ids[1:] != ids[:-1]])
     if len(set(ids[begins].tolist())) < begins.sum():
@@ -70,11 +68,8 @@ def measure_rows(
     relevant = np.flatnonzero(grades > 0)
     query = np.searchsorted(starts, relevant, side="right") - 1
     column = (relevant - starts[query]).astype(np.int32)
-    nothing = np.full(len(starts), -1)
-    standing = find_standing(values, row_starts, nothing, query, column, grades[relevant])
-    measured, kept = values_of(standing, parsed, no_relevant)
-    names = tuple(str(name) for name in ids[starts[kept]].tolist())
-    return Evaluation(parsed, names, measured, irrelevant=int((~kept).sum()))
+    standing = find_standing(values, row_starts, query, column, grades[relevant])
+    return Evaluation(parsed, tuple(map(str, ids[starts].tolist())), compute(standing, parsed))
 
 
 @dataclass(frozen=True)
@@ -153,7 +148,6 @@ class Orders:
     ----------
     qids : the queries with two rows or more, in the order of their first rows
     counts : (n_queries, 5) pairs in all, in opposite order, of equal grade, of equal score, of both
-    alone : number of left-out queries of a single row
 
     Examples
     --------
@@ -164,7 +158,6 @@ class Orders:
 
     qids: tuple[str, ...]
     counts: NDArray[np.int64]
-    alone: int = 0
 
     @property
     def disagreement(self) -> NDArray[np.float64]:
@@ -204,37 +197,25 @@ def compare_orders(scores: ArrayLike, y: ArrayLike, qid: ArrayLike | None = None
     Examples
     --------
     >>> orders = compare_orders([0.1, 0.3, 0.2, 0.2], [0, 1, 2, 1], [7, 7, 7, 8])
-    >>> orders.disagreement.round(3).tolist(), orders.concordance.round(3).tolist(), orders.alone
-    ([0.333], [0.667], 1)
+    >>> orders.qids, orders.disagreement.round(3).tolist(), orders.concordance.round(3).tolist()
+    (('7',), [0.333], [0.667])
     """
-    values = _checked_scores(scores).astype(np.float64)
+    values = _scores_of_rows(scores)
     grades = _checked_grades(y, len(values))
     ids = np.zeros(len(values), dtype=np.int64) if qid is None else _checked_ids(qid, len(values))
-    queries, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
-    number = np.empty(len(queries), dtype=np.int64)
-    number[np.argsort(first)] = np.arange(len(queries))
-    counts = pair_counts(values, grades, number[inverse], len(queries))
-    names = [str(name) for name in queries[np.argsort(first)].tolist()]
+    query, n_queries = query_numbers(ids, len(values))
+    counts = pair_counts(values, grades, query, n_queries)
     kept = counts[:, 0] > 0
     if not kept.any():
-        raise InputError(f"no query has two rows or more, so there are no pairs to compare ({len(queries)} queries)")
-    qids = tuple(name for name, keep in zip(names, kept, strict=True) if keep)
-    return Orders(qids, counts[kept], int((~kept).sum()))
+        raise InputError(f"no query has two rows or more, so there are no pairs to compare ({n_queries} queries)")
+    names = ids[np.unique(query, return_index=True)[1]].astype(str)
+    return Orders(tuple(names[kept].tolist()), counts[kept])
 
 
-def _checked_scores(scores: ArrayLike) -> NDArray[np.float64]:
-    """Check scores: a real number per row, without NaN."""
-    try:
-        values = np.asarray(scores)
-    except ValueError:
-        raise InputError("Scores must be real numbers, one per row. Got rows of different lengths.") from None
-    if values.ndim != 1 or values.dtype.kind not in "iufb":
-        raise InputError(f"Scores must be real numbers, one per row. Got shape {values.shape}, dtype {values.dtype}.")
+def _scores_of_rows(scores: ArrayLike) -> NDArray[np.float64]:
+    values = real_scores(scores, 1)
     if not len(values):
         raise InputError("There are no rows to measure.")
-    values = np.ascontiguousarray(values, dtype=np.float64)  # a single type, to compile ranking once
-    if np.isnan(values.min()):  # one NaN makes the minimum NaN
-        raise InputError(f"The score of row {np.isnan(values).argmax()} is NaN; scores must be numbers.")
     return values
 
 
@@ -250,17 +231,14 @@ def _checked_ids(qid: ArrayLike, n_rows: int) -> NDArray[np.generic]:
 
 
 def _checked_grades(y: Any, n_rows: int) -> NDArray[np.float64]:
-    try:
-        grades = np.asarray(y)
-    except ValueError:
-        raise InputError("Grades must be real numbers, one per score. Got rows of different lengths.") from None
+    """Check grades: a finite number per row."""
+    grades = np.asarray(y)
     if grades.shape != (n_rows,) or grades.dtype.kind not in "iufb":
         raise InputError(
             f"Grades must be real numbers, one per score, shape {(n_rows,)}. "
             f"Got shape {grades.shape}, dtype {grades.dtype}."
         )
-    grades = grades.astype(np.float64)
     if not np.isfinite(grades).all():
         row = int((~np.isfinite(grades)).argmax())
         raise InputError(f"The grade of row {row} is {grades[row]}; grades must be finite.")
-    return grades
+    return grades.astype(np.float64)
