@@ -5,8 +5,9 @@ sentences of its own documents, drawn at random, and count as not relevant. Mode
 training queries of each; the third collection takes the model of the first, with the statistics of its own words.
 
 A node is started on loopback (``make engines`` gets the distribution), or ``--url`` names a cluster. "Plain" is an
-index of the texts alone. Queries are asked one by one; times are those of the client, for ten hits. ``--models DIR``
-keeps the models and takes them from there the next time; ``--quick`` uses a tenth of the documents and queries.
+index of the texts alone. Queries are asked one by one, each of all systems in turn, so that a busy machine slows all of
+them; times are those of the client, for ten hits. ``--models DIR`` keeps the models and takes them from there the next
+time; ``--quick`` uses a tenth of the documents and queries.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import contextlib
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,7 +41,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from support.opensearch import missing, opensearch_cluster
 
-K, N_LARGE, MOST_QUERIES = 10, 200_000, 400
+K, N_LARGE, MOST_QUERIES, ROUNDS = 10, 200_000, 400, 3
+JAVA = "-Xms1g -Xmx1g"
 PLAIN, WITH_MEMORY, OURS = "tercet-benchmark-plain", "tercet-benchmark-memory", "tercet-benchmark"
 
 
@@ -67,6 +69,15 @@ def collections(options: argparse.Namespace) -> Iterator[Collection]:
         yield found
         if name == "nfcorpus" and options.large:
             yield among_many(found, options.large // (10 if options.quick else 1), options.seed)
+
+
+@dataclass(frozen=True)
+class System:
+    """Something that ranks: its name, how to ask it, and the megabytes of its index."""
+
+    name: str
+    ask: Callable[[str], dict[str, float]]
+    size: float | None
 
 
 def learned(options: argparse.Namespace, name: str, docs: Any, queries: Any, qrels: Any) -> tc.TextModel:
@@ -99,48 +110,51 @@ def among_many(small: Collection, n: int, seed: int) -> Collection:
     return Collection(f"nfcorpus among {n:,}", small.measure, docs, small.queries, small.qrels, model)
 
 
-def ask_all(queries: Mapping[str, str], ask: Callable[[str], dict[str, float]]) -> tuple[Any, list[float]]:
-    """Return a run and the milliseconds of each query; the queries are asked twice, and the second time counts."""
-    run: dict[str, dict[str, float]] = {}
-    times = []
-    for is_timed in (False, True):
-        for qid, text in queries.items():
-            start = time.perf_counter()
-            run[qid] = ask(text)
-            if is_timed:
-                times.append(1000 * (time.perf_counter() - start))
-    return run, times
+def ask_all(
+    queries: Mapping[str, str], systems: Sequence[System]
+) -> tuple[dict[str, dict[str, dict[str, float]]], dict[str, list[float]], dict[str, list[float]]]:
+    """Return a run of each system, the milliseconds of queries asked for the first time, and asked again.
+
+    Each query goes to all systems in turn, and the first of them changes from query to query.
+    """
+    runs: dict[str, dict[str, dict[str, float]]] = {system.name: {} for system in systems}
+    first: dict[str, list[float]] = {system.name: [] for system in systems}
+    again: dict[str, list[float]] = {system.name: [] for system in systems}
+    for times in (first, *[again] * ROUNDS):
+        for number, (qid, text) in enumerate(queries.items()):
+            turn = number % len(systems)
+            for system in (*systems[turn:], *systems[:turn]):
+                start = time.perf_counter()
+                runs[system.name][qid] = system.ask(text)
+                times[system.name].append(1000 * (time.perf_counter() - start))
+    return runs, first, again
 
 
 def measure(collection: Collection, url: str) -> list[list[Any]]:
     """Rows of the table of a collection."""
     from opensearchpy import OpenSearch, helpers
 
-    client = OpenSearch([url], timeout=120)
+    client = OpenSearch([url], timeout=300)
+    for name in (PLAIN, WITH_MEMORY, OURS):
+        client.indices.delete(index=name, ignore_unavailable=True)
     body = index_settings(collection.model)
     body["settings"] |= {"number_of_shards": 1, "number_of_replicas": 0}
-    past_queries = dict(memory_updates(collection.model))
-    for name in (PLAIN, WITH_MEMORY):
-        client.indices.delete(index=name, ignore_unavailable=True)
-        client.indices.create(index=name, body=body)
-
-        def source(doc_id: str, text: str, is_plain: bool = name == PLAIN) -> dict[str, str]:
-            past = {} if is_plain or doc_id not in past_queries else {MEMORY_FIELD: past_queries[doc_id]}
-            return {"text": text} | past
-
-        actions = ({"_index": name, "_id": i, "_source": source(i, text)} for i, text in collection.docs.items())
-        helpers.bulk(client, actions, chunk_size=500)
-    client.indices.delete(index=OURS, ignore_unavailable=True)
+    client.indices.create(index=PLAIN, body=body)
+    texts = ({"_index": PLAIN, "_id": doc_id, "text": text} for doc_id, text in collection.docs.items())
+    helpers.bulk(client, texts, chunk_size=500)
+    client.indices.add_block(index=PLAIN, block="write")
+    client.indices.clone(index=PLAIN, target=WITH_MEMORY)
+    client.indices.put_settings(index=WITH_MEMORY, body={"index.blocks.write": False})
+    updates = (
+        {"_op_type": "update", "_index": WITH_MEMORY, "_id": doc_id, "doc": {MEMORY_FIELD: past_queries}}
+        for doc_id, past_queries in memory_updates(collection.model)
+    )
+    helpers.bulk(client, updates, chunk_size=500)
     with tempfile.TemporaryDirectory() as folder:
         settings: dict[str, Any] = {"url": url, "collection": OURS}
         index = OpenSearchIndex.build(collection.docs, collection.model, f"{folder}/index", **settings)
         embedded = tc.Index.build(collection.docs, collection.model)
-        sizes = {}
-        for name in (PLAIN, WITH_MEMORY, OURS):
-            client.indices.forcemerge(index=name, max_num_segments=1)
-            client.indices.refresh(index=name)
-            client.indices.flush(index=name, wait_if_ongoing=True)  # else merged segments count as well
-            sizes[name] = client.indices.stats(index=name)["_all"]["primaries"]["store"]["size_in_bytes"] / 1e6
+        sizes = {name: merged_megabytes(client, name) for name in (PLAIN, WITH_MEMORY, OURS)}
 
         def by_engine(name: str, form: Any) -> Callable[[str], dict[str, float]]:
             def ask(text: str) -> dict[str, float]:
@@ -153,35 +167,48 @@ def measure(collection: Collection, url: str) -> list[list[Any]]:
         def by(searched: Any) -> Callable[[str], dict[str, float]]:
             return lambda text: {hit.doc_id: hit.score for hit in searched.search(text, K, cutoff=False)}
 
-        systems: list[tuple[str, Callable[[str], dict[str, float]], float | None]] = [
-            ("BM25", by_engine(PLAIN, "bm25"), sizes[PLAIN]),
-            ("+ memory field", by_engine(WITH_MEMORY, "memory"), sizes[WITH_MEMORY]),
-            ("+ rewritten query", by_engine(WITH_MEMORY, "words"), sizes[WITH_MEMORY]),
-            ("OpenSearchIndex", by(index), sizes[OURS]),
-            ("embedded index", by(embedded), None),
+        systems = [
+            System("BM25", by_engine(PLAIN, "bm25"), sizes[PLAIN]),
+            System("+ memory field", by_engine(WITH_MEMORY, "memory"), sizes[WITH_MEMORY]),
+            System("+ rewritten query", by_engine(WITH_MEMORY, "words"), sizes[WITH_MEMORY]),
+            System("OpenSearchIndex", by(index), sizes[OURS]),
+            System("embedded index", by(embedded), None),
         ]
         if collection.model.memory is None:
             del systems[1]
-        runs = {label: ask_all(collection.queries, ask) for label, ask, _ in systems}
+        rows = table_rows(collection, systems, *ask_all(collection.queries, systems))
     for name in (PLAIN, WITH_MEMORY, OURS):
         client.indices.delete(index=name, ignore_unavailable=True)
-    return table_rows(collection, systems, runs)
+    return rows
 
 
-def table_rows(collection: Collection, systems: Any, runs: Any) -> list[list[Any]]:
+def merged_megabytes(client: Any, name: str) -> float:
+    """Merge the segments of an index and return its size on disk."""
+    client.indices.put_settings(index=name, body={"index.blocks.write": False})
+    client.indices.forcemerge(index=name, max_num_segments=1)
+    client.indices.refresh(index=name)
+    client.indices.flush(index=name, wait_if_ongoing=True)  # else merged segments count as well
+    return float(client.indices.stats(index=name)["_all"]["primaries"]["store"]["size_in_bytes"] / 1e6)
+
+
+def table_rows(collection: Collection, systems: Sequence[System], runs: Any, first: Any, again: Any) -> list[list[Any]]:
     values = {
-        label: tc.evaluate(collection.qrels, run, [collection.measure]).mean(collection.measure)
-        for label, (run, _) in runs.items()
+        name: tc.evaluate(collection.qrels, run, [collection.measure]).mean(collection.measure)
+        for name, run in runs.items()
     }
-    start, full = values["BM25"], values["embedded index"]
-    plain_size, plain_p99 = systems[0][2], float(np.percentile(runs["BM25"][1], 99))
+    plain, full = values["BM25"], values["embedded index"]
     rows = []
-    for label, _, size in systems:
-        p50, p99 = np.percentile(runs[label][1], (50, 99))
-        kept = "" if label == "BM25" else f"{(values[label] - start) / (full - start):.0%}"
-        of_plain = ("", "") if size is None else (f"{size:.1f}", f"{size / plain_size:.2f}")
-        times = (f"{p50:.1f}", f"{p99:.1f}", f"{p99 / plain_p99:.1f}")
-        rows.append([collection.name, label, f"{values[label]:.4f}", kept, *of_plain, *times])
+    for system in systems:
+        value = values[system.name]
+        kept = "" if system.name == "BM25" else f"{(value - plain) / (full - plain):.0%}"
+        sizes = (
+            ("", "") if system.size is None else (f"{system.size:.1f}", f"{system.size / (systems[0].size or 1):.2f}")
+        )
+        times: list[str] = []
+        for milliseconds in (again, first):
+            p50, p99 = np.percentile(milliseconds[system.name], (50, 99))
+            times += f"{p50:.1f}", f"{p99:.1f}", f"{p99 / np.percentile(milliseconds['BM25'], 99):.1f}"
+        rows.append([collection.name, system.name, f"{value:.4f}", kept, *sizes, *times])
     return rows
 
 
@@ -198,9 +225,10 @@ def main() -> None:
     facts = machine_facts("opensearch-py")
     print_facts(facts)
     with contextlib.ExitStack() as stack:
-        url = options.url or stack.enter_context(opensearch_cluster()).url
+        url = options.url or stack.enter_context(opensearch_cluster(java_options=JAVA)).url
         rows = []
         head = ["collection", "", "nDCG", "of the gain", "MB", "of plain", "p50 ms", "p99 ms", "of BM25"]
+        head += [f"first {name}" for name in head[-3:]]
         for collection in collections(options):
             measured = measure(collection, url)
             print_table(collection.name, head, measured)

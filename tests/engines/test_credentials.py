@@ -54,7 +54,7 @@ def test_a_key_of_the_environment_goes_where_the_user_says(qdrant, monkeypatch, 
 
 @pytest.mark.parametrize("given", [None, KEY])
 def test_no_key_goes_over_plain_http(qdrant, given: str | None) -> None:
-    with pytest.raises(InputError, match=r"the API key would go to 10\.0\.0\.5 without encryption; use https://"):
+    with pytest.raises(InputError, match=r"the secret for 10\.0\.0\.5 would go there without encryption; use TLS"):
         QdrantIndex.connect("http://10.0.0.5:6333", "papers", given, is_named=True)
     assert qdrant == []
 
@@ -108,10 +108,13 @@ def test_what_postgresql_is_given(monkeypatch: pytest.MonkeyPatch, url: str, is_
 @pytest.mark.parametrize("mode", ["disable", "allow", "prefer"])
 def test_no_password_goes_to_postgresql_without_tls(mode: str) -> None:
     pytest.importorskip("psycopg")
-    with pytest.raises(InputError, match=r"the password would go to db\.example\.org without encryption"):
+    with pytest.raises(InputError, match=r"the secret for db\.example\.org would go there without encryption"):
         PostgresIndex.connect(f"postgresql://me@db.example.org/papers?sslmode={mode}", "papers", None, is_named=True)
 
 
 def test_what_is_said_where_there_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PGPASSWORD")
-    assert credential(["db.example.org"], 5432, None, "PGPASSWORD", is_named=True) == (None, "; set PGPASSWORD")
+    assert credential(["db.example.org"], 5432, None, "PGPASSWORD", is_named=True, is_encrypted=True) == (
+        None,
+        "; set PGPASSWORD",
+    )

@@ -62,7 +62,7 @@ def test_refused_filters(tmp_path, index):
 
 def test_qdrant_refuses_filters():
     engine: Any = SimpleNamespace(name="Qdrant")
-    view = EngineView(engine, *[None] * 2)
+    view = EngineView(engine, *[None] * 5)
     assert not view.has_column("shelf")
     with pytest.raises(InputError, match="Qdrant keeps cannot be filtered by stored fields; asked for 'shelf'"):
         view.filter({"shelf": ["oak"]})

@@ -28,6 +28,7 @@ from support.databases import free_port
 SECONDS = 180.0  # that a node may take to start on a busy machine
 DISTRIBUTION = Path(sys.prefix) / "opensearch"  # where `make engines` puts the zip
 OLDEST_JAVA = 21
+JAVA_OPTIONS = "-Xms384m -Xmx384m -XX:TieredStopAtLevel=1"  # little memory, and a quick start
 
 
 def java_home() -> Path | None:
@@ -76,8 +77,8 @@ def missing() -> str | None:
 class Node:
     """One process of a cluster; it may be killed and started again with its data."""
 
-    def __init__(self, folder: Path, number: int, ports: list[tuple[int, int]]) -> None:
-        self.folder, self.number = folder, number
+    def __init__(self, folder: Path, number: int, ports: list[tuple[int, int]], java_options: str) -> None:
+        self.folder, self.number, self.java_options = folder, number, java_options
         self.port, self.transport = ports[number]
         self.seeds = ",".join(f"127.0.0.1:{transport}" for _, transport in ports)
         self.process: subprocess.Popen[bytes] | None = None
@@ -111,7 +112,7 @@ class Node:
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
             "OPENSEARCH_JAVA_HOME": str(java_home()),
-            "OPENSEARCH_JAVA_OPTS": "-Xms384m -Xmx384m -XX:TieredStopAtLevel=1",
+            "OPENSEARCH_JAVA_OPTS": self.java_options,
             "OPENSEARCH_PATH_CONF": str(config),
             "OPENSEARCH_TMPDIR": str(self.folder),
         }
@@ -129,7 +130,9 @@ class Node:
 
     def pause(self) -> None:
         """Stop answering; connections stay open."""
+        assert self.process is not None
         self._signal(signal.SIGSTOP)
+        os.waitpid(self.process.pid, os.WUNTRACED)  # on a busy machine it could answer once more
 
     def go_on(self) -> None:
         self._signal(signal.SIGCONT)
@@ -142,9 +145,9 @@ class Node:
 class Cluster:
     """Nodes that know each other."""
 
-    def __init__(self, folder: Path, n_nodes: int) -> None:
+    def __init__(self, folder: Path, n_nodes: int, java_options: str) -> None:
         ports = [(free_port(), free_port()) for _ in range(n_nodes)]
-        self.folder, self.nodes = folder, [Node(folder, i, ports) for i in range(n_nodes)]
+        self.folder, self.nodes = folder, [Node(folder, i, ports, java_options) for i in range(n_nodes)]
 
     @property
     def url(self) -> str:
@@ -181,7 +184,7 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def opensearch_cluster(n_nodes: int = 1) -> Iterator[Cluster]:
+def opensearch_cluster(n_nodes: int = 1, java_options: str = JAVA_OPTIONS) -> Iterator[Cluster]:
     """A cluster that is gone at the end of the block; skips where OpenSearch or Java is missing."""
     problem = missing()
     if problem is not None:
@@ -192,7 +195,7 @@ def opensearch_cluster(n_nodes: int = 1) -> Iterator[Cluster]:
     for script in folder.glob("opensearch-*/bin/*"):
         script.chmod(0o755)
     give_to_nobody(folder)
-    cluster = Cluster(folder, n_nodes)
+    cluster = Cluster(folder, n_nodes, java_options)
     try:
         cluster.start()
         yield cluster

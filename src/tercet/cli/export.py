@@ -68,19 +68,13 @@ def _write(output: Path | None, text: str) -> None:
             stream.write(f"{text}\n")
 
 
-@click.command(
-    epilog=examples(
-        "export memory --model model/ -o memory.ndjson",
-        "export memory --model model/ --field asked -o memory.ndjson",
-    )
-)
+@click.command(epilog=examples("export memory --model model/ -o memory.ndjson"))
 @text_model_option
-@click.option("--field", default=MEMORY_FIELD, show_default=True, help="Field of past queries.")
 @output_options("File to write.", required=True)
-def memory(model: Path, field: str, output: Path) -> None:
+def memory(model: Path, output: Path) -> None:
     """Write the past queries of documents as partial updates for the _bulk endpoint of OpenSearch or Elasticsearch."""
-    n = write_memory_updates(output, open_model(model), field)
-    echo(f"{output}: past queries of {n:,} documents, in the field {field}")
+    n = write_memory_updates(output, open_model(model))
+    echo(f"{output}: past queries of {n:,} documents, in the field {MEMORY_FIELD}")
 
 
 @click.command(

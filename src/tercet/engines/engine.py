@@ -13,7 +13,7 @@ import re
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -26,16 +26,13 @@ from tercet.errors import EngineAwayError, InputError
 from tercet.fitting.text_model import TextModel
 
 PAGE: Final = 1024  # documents that one request reads, lists or removes
+SHOWN: Final = ("doc_id", "text", "stored_fields", "position")  # what a read document has
 T = TypeVar("T")
-
-_NO_TERMS: Final = np.empty(0, dtype=np.int64)
-_NO_VALUES: Final = np.empty(0, dtype=np.float32)
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Patience:
+class Patience(NamedTuple):
     """Number of attempts, and the seconds between attempts: ``first``, doubled each time, up to ``most``."""
 
     attempts: int
@@ -48,11 +45,7 @@ WRITING: Final = Patience(10, 0.5, 20.0)  # a long upload outlasts the restart o
 
 
 class Passing(Exception):
-    """Temporary failure; ``after`` is the delay asked for by the server, in seconds."""
-
-    def __init__(self, problem: str, after: float = 0.0) -> None:
-        super().__init__(problem)
-        self.after = after
+    """Temporary failure."""
 
 
 def retried(call: Callable[[], T], purpose: str, where: str, patience: Patience) -> T:
@@ -69,7 +62,6 @@ def retried(call: Callable[[], T], purpose: str, where: str, patience: Patience)
                 ) from problem
             # Clients of a server that comes back must not all ask at the same moment.
             seconds = min(patience.most, patience.first * 2 ** (attempt - 1)) * random.uniform(0.75, 1.0)
-            seconds = max(seconds, min(problem.after, patience.most))
             _log.info("%s: %s: %s; trying again in %.2f s", where, purpose, problem, seconds)
             waited += seconds
             pause(seconds)
@@ -99,8 +91,13 @@ class EngineDocument:
     stored_fields: str
     position: int
     digest: str = ""
-    terms: NDArray[np.int64] = field(default_factory=lambda: _NO_TERMS)
-    values: NDArray[np.float32] = field(default_factory=lambda: _NO_VALUES)
+    terms: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    values: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, dtype=np.float32))
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """Return the stored fields of a document in all engines."""
+        return {name: getattr(self, name) for name in (*SHOWN, "digest")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,59 +106,42 @@ class CandidateQuery:
 
     Attributes
     ----------
-    terms, weights : columns of the model, ascending, and weights, possibly negative
-    words : (word, boost) for engines with BM25 scores; positive boosts, the strongest first
+    terms, weights : for engines with vectors, columns of the model, ascending, and weights, possibly negative
+    words : for engines with BM25 scores, (word, boost) with positive boosts, the strongest first
     doc_ids : additional documents to list
-    is_complete : True if the query has all words with a weight
     """
 
     terms: NDArray[np.int64]
     weights: NDArray[np.float32]
     words: tuple[tuple[str, float], ...]
     doc_ids: tuple[str, ...]
-    is_complete: bool
 
 
-class ListedDocument(NamedTuple):
+class Candidate(NamedTuple):
     """Id and position of a document; a rewritten document has another position."""
 
     doc_id: str
     position: int
 
 
-class Listing(NamedTuple):
-    """Documents listed by an engine, in any order.
-
-    Attributes
-    ----------
-    listed : documents
-    least : lowest score by words of a listed document; None if all documents with a word are listed
-    """
-
-    listed: list[ListedDocument]
-    least: float | None
-
-
 class Engine(ABC):
-    """Collection of documents. Methods raise `EngineError` for permanent failures.
+    """Collection of documents. Methods raise `EngineError` for permanent failures. Threads may share it.
 
     Attributes
     ----------
     name : display name
+    has_vectors : True if documents have their words as a sparse vector, False if the engine scores texts with BM25
     most_terms : largest number of different words of a document, or of terms of a query
-    most_words : largest number of words of a query for engines with BM25 scores
-    sums_products : True if scores are inner products of words and query in single precision
     url : address in errors, without user and password
     collection : name of the collection
     """
 
     name: ClassVar[str]
+    has_vectors: ClassVar[bool] = True
     most_terms: ClassVar[int] = 16_000
-    most_words: ClassVar[int] = 0
-    sums_products: ClassVar[bool] = True
 
-    def __init__(self, url: str, collection: str, patience: Patience = READING) -> None:
-        self.url, self.collection, self._patience = url, collection, patience
+    def __init__(self, url: str, collection: str) -> None:
+        self.url, self.collection, self._patience = url, collection, READING
 
     @property
     def where(self) -> str:
@@ -173,6 +153,24 @@ class Engine(ABC):
         engine = copy(self)
         engine._patience = WRITING
         return engine
+
+    def ask(self, purpose: str, call: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Call the client of the engine, also more than once; failures are errors of Tercet."""
+
+        def once() -> T:
+            try:
+                return call(*args, **options)
+            except Exception as error:
+                problem = self._problem(purpose, error)
+                if problem is None:
+                    raise
+                raise problem from None  # the client's own may show how it was called
+
+        return retried(once, purpose, self.url, self._patience)
+
+    @abstractmethod
+    def _problem(self, purpose: str, error: Exception) -> Exception | None:
+        """Return a `Passing` or an `EngineError` for an error of the client; None for other errors."""
 
     # -- the collection -----------------------------------------------------------------------------------------
 
@@ -207,34 +205,45 @@ class Engine(ABC):
         """Return the number of documents."""
 
     @abstractmethod
-    def fetch(self, doc_ids: Sequence[str]) -> list[EngineDocument]:
-        """Read documents by id, in any order, without missing documents."""
-
-    @abstractmethod
-    def digests(self, doc_ids: Sequence[str]) -> dict[str, str]:
-        """Return the digests of existing documents by id."""
+    def read(self, purpose: str, doc_ids: Sequence[str], names: Sequence[str]) -> list[Mapping[str, Any]]:
+        """Read fields of documents by id, in any order, without missing documents."""
 
     @abstractmethod
     def ids(self) -> Iterator[str]:
         """Return all ids in the order of positions."""
 
     @abstractmethod
-    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[Listing]:
+    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[list[Candidate]]:
         """List for each query the n best documents with a word of the query, and the query's ``doc_ids``."""
 
     def finish(self) -> None:  # noqa: B027  # most engines need not do anything
         """Make all writes visible to searches; called at the end of each change."""
 
+    def fetch(self, doc_ids: Sequence[str]) -> list[EngineDocument]:
+        """Read documents with their texts."""
+        found = (payload for page in pages(doc_ids) for payload in self.read("reading documents", page, SHOWN))
+        return [EngineDocument(each["doc_id"], each["text"], each["stored_fields"], each["position"]) for each in found]
 
-def key_of(doc_id: str) -> uuid.UUID:
-    """Return the key of a document in engines whose own ids are short.
+    def digests(self, doc_ids: Sequence[str]) -> dict[str, str]:
+        """Return the digests of existing documents by id."""
+        found = self.read("comparing documents", doc_ids, ("doc_id", "digest"))
+        return {payload["doc_id"]: payload["digest"] for payload in found}
+
+    def named(self, doc_ids: Sequence[str]) -> list[Candidate]:
+        """Return existing documents as candidates."""
+        found = self.read("searching", doc_ids, ("doc_id", "position")) if doc_ids else []
+        return [Candidate(payload["doc_id"], payload["position"]) for payload in found]
+
+
+def keys_of(doc_ids: Sequence[str]) -> list[str]:
+    """Return the keys of documents in engines whose own ids are short.
 
     Examples
     --------
-    >>> key_of("007")
-    UUID('b797c0db-213d-0981-f111-d755b86ab03b')
+    >>> keys_of(["007"])
+    ['b797c0db-213d-0981-f111-d755b86ab03b']
     """
-    return uuid.UUID(bytes=blake2b(doc_id.encode("utf-8"), digest_size=16).digest())
+    return [str(uuid.UUID(bytes=blake2b(doc_id.encode("utf-8"), digest_size=16).digest())) for doc_id in doc_ids]
 
 
 def pages(entries: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -254,32 +263,7 @@ def shown_url(url: str) -> str:
     return re.sub(r"//[^/@]*@", "//", url)
 
 
-def check_collection(name: Any, most: int = 200) -> None:
+def check_collection(name: Any, most: int) -> None:
     """Refuse an unsafe name for a part of a URL, a folder or a table."""
-    right = isinstance(name, str) and 0 < len(name) <= most and name.replace("-", "").replace("_", "").isalnum()
-    if not right or not name.isascii():
+    if not isinstance(name, str) or not re.fullmatch(rf"[A-Za-z0-9_-]{{1,{most}}}", name):
         raise InputError(f"collection is {name!r}; expected letters, digits, - and _, at most {most}")
-
-
-def payload_of(document: EngineDocument) -> dict[str, Any]:
-    """Return the stored fields of a document in all engines."""
-    return {
-        "doc_id": document.doc_id,
-        "text": document.text,
-        "stored_fields": document.stored_fields,
-        "position": document.position,
-        "digest": document.digest,
-    }
-
-
-def document_of(payload: Mapping[str, Any]) -> EngineDocument:
-    """Return a document from the fields of `payload_of`."""
-    text, stored_fields = payload["text"], payload.get("stored_fields") or ""
-    return EngineDocument(payload["doc_id"], text, stored_fields, int(payload["position"]))
-
-
-def with_documents(listed: Iterable[tuple[ListedDocument, float]], more: Iterable[ListedDocument], n: int) -> Listing:
-    """Return a listing of scored documents, best first, and of other documents."""
-    scored = list(listed)
-    least = scored[-1][1] if len(scored) >= n else None
-    return Listing([*dict.fromkeys([*(candidate for candidate, _ in scored), *more])], least)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.engines.engine import Engine, EngineDocument, check_collection, pages, shown_url
-from tercet.engines.engine_view import EngineView, check_documents
+from tercet.engines.engine_view import EngineView
 from tercet.engines.lucene_query import check_columns
 from tercet.errors import BundleError, EngineError, InputError
 from tercet.fitting.text_model import TextModel
@@ -40,7 +41,7 @@ from tercet.search.documents import (
 from tercet.search.folder import MODELS, Folder, check_fits, vectorizer_fingerprint
 from tercet.search.promotions import By, Evidence, Promotion, kept_models, last_to_undo, next_promotion
 from tercet.search.results import DocRows, DocumentView
-from tercet.search.scorer import ExpandedQueries, Scorer
+from tercet.search.scorer import ExpandedQueries
 from tercet.store import MANIFEST_NAME, check_destination, lock_folder, read_bundle, write_bundle
 from tercet.store.codec import decode, encode
 from tercet.text import Analyzer
@@ -76,8 +77,8 @@ class Location:
 class EngineIndex(BaseIndex):
     """Documents in a collection of an engine, with the interface of `Index`.
 
-    The engine lists at least 300 candidates for a query; the model scores candidates locally, with memory, equal to the
-    bit to an embedded index. `Results.exact` is False if a document outside the list could belong among the hits.
+    The engine lists at least 200 candidates for a query; the model scores candidates locally, with memory, equal to the
+    bit to an embedded index. `Results.exact` is False, as a document outside the list could belong among the hits.
 
     The folder holds the model and the address of the documents. Repeat an interrupted build to continue. Readers see
     changes of documents at once; one writer at a time may change an index.
@@ -146,7 +147,7 @@ class EngineIndex(BaseIndex):
         kept_url = cls.kept_url(url)
         engine = cls._reached(url, name, secret, is_named=True, **settings)
         _prepare(root, cls.kind)
-        with _writing(root):
+        with _locked(root):
             before = _location_or_none(root, cls.kind)
             model_name, digest = Folder(root).write_model(model)
             fits = vectorizer_fingerprint(model)
@@ -154,16 +155,14 @@ class EngineIndex(BaseIndex):
             patient = engine.patient()
             location = _begin(root, location, before, patient, cls.kind)
             patient.create(location.owner, model)
-            view = EngineView(patient, model, Scorer(model.weights))
-            written: set[str] = set()
-            Upload(view, "build").run(docs, written, progress)
+            written = _upload(patient, model, docs, progress)
             leftover = [doc_id for doc_id in patient.ids() if doc_id not in written]
             for page in pages(leftover):  # of a run that was interrupted and had other documents
                 patient.delete(page)
             patient.finish()
             location = replace(location, is_complete=True)
             _commit(root, location, cls.kind)
-        return cls._opened(model, root, location, engine)
+        return cls(model, root, location, EngineView.build(engine, model))
 
     @classmethod
     def open(
@@ -184,13 +183,11 @@ class EngineIndex(BaseIndex):
             raise BundleError(f"the upload of the index at {path} has not ended; give the same command again")
         if model is None:
             model = Folder(root).read_model(location.model, location.model_digest)
-        check_model(model, TextModel)
-        assert isinstance(model, TextModel)
-        check_columns(model)
-        check_fits(model, location.vectorizer, str(path))
+        words = _checked(model)
+        check_fits(words, location.vectorizer, str(path))
         engine = cls._reached(location.url, location.collection, secret)
         _check_owner(engine, location)
-        return cls._opened(model, root, location, engine)
+        return cls(words, root, location, EngineView.build(engine, words))
 
     @classmethod
     def _reached(
@@ -202,10 +199,6 @@ class EngineIndex(BaseIndex):
         return engine
 
     @classmethod
-    def _opened(cls, model: TextModel, folder: Path, location: Location, engine: Engine) -> Self:
-        return cls(model, folder, location, EngineView(engine, model, Scorer(model.weights)))
-
-    @classmethod
     def is_interrupted(cls, path: str | PathLike[str]) -> bool:
         """Return True for a folder with an unfinished build."""
         location = _location_or_none(Path(path), cls.kind)
@@ -213,13 +206,13 @@ class EngineIndex(BaseIndex):
 
     def with_model(self, model: TextModel | Weights) -> Self:
         """Return an index of the same documents with another model over the same vocabulary."""
-        check_model(model, TextModel)
-        assert isinstance(model, TextModel)
-        check_columns(model)
-        if not same_words(model, self._model):
-            check_fits(model, self._location.vectorizer, "the index")
-        view = EngineView(self._view.engine, model, Scorer(model.weights), self._view.cache)
-        return type(self)(model, self._folder, self._location, view)
+        words = _checked(model)
+        if not same_words(words, self._model):
+            check_fits(words, self._location.vectorizer, "the index")
+        return type(self)(words, self._folder, self._location, self._view_by(words))
+
+    def _view_by(self, model: TextModel) -> EngineView:
+        return EngineView.build(self._view.engine, model, self._view.cache)
 
     def refresh(self) -> bool:
         """Read the model of a promotion since opening; documents are always current."""
@@ -263,11 +256,15 @@ class EngineIndex(BaseIndex):
 
     def add(self, docs: Docs, progress: Progress | None = None) -> None:
         """Add documents; a taken id with other contents is an error, raised after earlier documents are added."""
-        self._upload("add", docs, progress)
+        with self._writing() as engine:
+            _upload(engine, self._model, docs, progress, may_replace=False)
+            engine.finish()
 
     def replace(self, docs: Docs, progress: Progress | None = None) -> None:
         """Add documents, in place of documents with the same ids."""
-        self._upload("replace", docs, progress)
+        with self._writing() as engine:
+            _upload(engine, self._model, docs, progress)
+            engine.finish()
 
     def remove(self, doc_ids: Iterable[str]) -> None:
         """Remove documents; if an id is missing, raise an error and remove nothing."""
@@ -291,46 +288,34 @@ class EngineIndex(BaseIndex):
         ----------
         model, by, evidence, over : as in `Index.promote`
         """
-        check_model(model, TextModel)
-        assert isinstance(model, TextModel)
-        check_columns(model)
-        check_fits(model, self._location.vectorizer, "the index")
-        with self._writing() as engine:
+        words = _checked(model)
+        check_fits(words, self._location.vectorizer, "the index")
+        with self._writing():
             if over is not None and over != self._location.model:
                 raise InputError(f"the model of {self._folder} is {self._location.model} by now, no longer {over}")
-            name, digest = Folder(self._folder).write_model(model)
+            name, digest = Folder(self._folder).write_model(words)
             if name == self._location.model:
                 raise InputError(f"{name} is the model of {self._folder} already; nothing was changed")
-            return self._promoted(engine, model, name, digest, by, None, evidence)
+            return self._promoted(words, name, digest, by, None, evidence)
 
     def take_back(self) -> Promotion:
         """Undo the last promotion."""
-        with self._writing() as engine:
+        with self._writing():
             last = last_to_undo(self._location.promotions)
             if last is None:
                 raise InputError(f"{self._folder} has no promotion to take back")
-            model = Folder(self._folder).read_model(last.before, last.before_digest)
-            assert isinstance(model, TextModel)
-            return self._promoted(engine, model, last.before, last.before_digest, "hand", last.number, None)
+            model = _checked(Folder(self._folder).read_model(last.before, last.before_digest))
+            return self._promoted(model, last.before, last.before_digest, "hand", last.number, None)
 
     def _promoted(
-        self,
-        engine: Engine,
-        model: TextModel,
-        name: str,
-        digest: str,
-        by: By,
-        undoes: int | None,
-        evidence: Evidence | None,
+        self, model: TextModel, name: str, digest: str, by: By, undoes: int | None, evidence: Evidence | None
     ) -> Promotion:
         before = self._location
         models = (before.model, before.model_digest), (name, digest)
         entry = next_promotion(before.promotions, *models, by, undoes, evidence)
-        engine.finish()
         location = replace(before, model=name, model_digest=digest, promotions=(*before.promotions, entry))
         _commit(self._folder, location, self.kind)
-        view = EngineView(self._view.engine, model, Scorer(model.weights), self._view.cache)
-        self._model, self._location, self._view = model, location, view
+        self._model, self._location, self._view = model, location, self._view_by(model)
         return entry
 
     @property
@@ -341,69 +326,79 @@ class EngineIndex(BaseIndex):
         last = last_to_undo(self.promotions)
         return None if last is None else Folder(self._folder).read_model(last.before, last.before_digest)
 
-    def _upload(self, kind: str, docs: Docs, progress: Progress | None) -> None:
-        with self._writing() as engine:
-            Upload(replace(self._view, engine=engine), kind).run(docs, set(), progress)
-            engine.finish()
-
     @contextmanager
     def _writing(self) -> Iterator[Engine]:
-        with self._changing, _writing(self._folder):
+        with self._changing, _locked(self._folder):
             engine = self._view.engine.patient()
             _check_owner(engine, self._location)
             yield engine
 
 
-class Upload:
-    """Writes documents in batches, without documents already in the engine.
+def _checked(model: TextModel | Weights) -> TextModel:
+    """Return the model of an index in an engine, or raise an error."""
+    check_model(model, TextModel)
+    assert isinstance(model, TextModel)
+    check_columns(model)
+    return model
 
-    ``kind`` is ``"build"``, ``"add"`` or ``"replace"``.
+
+def default_collection(path: Path) -> str:
+    """A collection named after a folder.
+
+    Examples
+    --------
+    >>> default_collection(Path("my index"))
+    'tercet-my-index'
     """
+    return "tercet-" + (re.sub(r"[^a-z0-9_-]+", "-", path.resolve().name.lower()).strip("-") or "index")
 
-    def __init__(self, view: EngineView, kind: str) -> None:
-        self.engine, self.model, self.kind = view.engine, view.model, kind
-        # Later uploads get larger positions, so that documents of equal scores stay in the order in which they came.
-        self.next_position = time.time_ns() // 1000
 
-    def run(self, docs: Docs, written: set[str], progress: Progress | None) -> None:
-        """Write all documents and record their ids."""
-        entries = listed_one_by_one(docs)
-        while block := next_documents(entries, _BATCH_DOCS, len(written)):
+# -- uploads --------------------------------------------------------------------------------------------------------
+
+
+def _upload(
+    engine: Engine, model: TextModel, docs: Docs, progress: Progress | None, *, may_replace: bool = True
+) -> set[str]:
+    """Write documents in batches, without documents already in the engine; return their ids."""
+    # Later uploads get larger positions, so that documents of equal scores stay in the order in which they came.
+    position, written = time.time_ns() // 1000, set[str]()
+    entries = listed_one_by_one(docs)
+    while block := next_documents(entries, _BATCH_DOCS, len(written)):
+        digests = {doc_id: _digest_of(doc_id, *rest) for doc_id, *rest in block}
+        if len(digests) < len(block) or not written.isdisjoint(digests):
             ids = [doc_id for doc_id, _, _ in block]
-            last = {doc_id: i for i, doc_id in enumerate(ids)}
-            twice = next((doc_id for i, doc_id in enumerate(ids) if doc_id in written or last[doc_id] != i), None)
-            if twice is not None:
-                raise InputError(f"document {twice!r} is there twice; ids must differ")
-            self._write(block)
-            written.update(ids)
-            if progress is not None:
-                progress(len(written))
-
-    def _write(self, block: Sequence[tuple[str, str, str]]) -> None:
-        digests = [_digest_of(*entry) for entry in block]
-        there = self.engine.digests([doc_id for doc_id, _, _ in block])
-        new = [i for i, (doc_id, _, _) in enumerate(block) if there.get(doc_id) != digests[i]]
-        clash = next((block[i][0] for i in new if block[i][0] in there), None)
-        if clash is not None and self.kind == "add":
+            twice = next(doc_id for doc_id in ids if doc_id in written or ids.count(doc_id) > 1)
+            raise InputError(f"document {twice!r} is there twice; ids must differ")
+        present = engine.digests(list(digests))
+        new = [i for i, (doc_id, _, _) in enumerate(block) if present.get(doc_id) != digests[doc_id]]
+        clash = next((block[i][0] for i in new if block[i][0] in present), None)
+        if clash is not None and not may_replace:
             raise InputError(f"document {clash!r} is in the index already; replace takes it")
-        D = canonical(self.model.docs([block[i][1] for i in new])) if new else None
-        documents = []
-        for number, i in enumerate(new):
-            assert D is not None
-            entries = slice(D.indptr[number], D.indptr[number + 1])
-            documents.append(
-                EngineDocument(
-                    *block[i],
-                    self.next_position + i,
-                    digests[i],
-                    D.indices[entries].astype(np.int64),
-                    D.data[entries].astype(np.float32),
-                )
-            )
-        self.next_position += len(block)
-        check_documents(self.engine, documents)
+        documents = [EngineDocument(*block[i], position + i, digests[block[i][0]]) for i in new]
+        if engine.has_vectors and documents:
+            documents = _with_words(documents, model, engine)
         for request in _requests(documents):
-            self.engine.put(request)
+            engine.put(request)
+        position += len(block)
+        written.update(digests)
+        if progress is not None:
+            progress(len(written))
+    return written
+
+
+def _with_words(documents: Sequence[EngineDocument], model: TextModel, engine: Engine) -> list[EngineDocument]:
+    """Return documents with their words; refuse documents beyond an engine's limits."""
+    D = canonical(model.docs([document.text for document in documents]))
+    rows = [slice(start, stop) for start, stop in pairwise(D.indptr.tolist())]
+    for document, row in zip(documents, rows, strict=True):
+        if row.stop - row.start > engine.most_terms:
+            raise InputError(
+                f"document {document.doc_id!r} has {row.stop - row.start:,} different words; {engine.name} takes "
+                f"{engine.most_terms:,}"
+            )
+    terms, values = D.indices.astype(np.int64), D.data.astype(np.float32)
+    pairs = zip(documents, rows, strict=True)
+    return [replace(document, terms=terms[row], values=values[row]) for document, row in pairs]
 
 
 def _requests(documents: Sequence[EngineDocument]) -> Iterator[Sequence[EngineDocument]]:
@@ -430,17 +425,6 @@ def _digest_of(*parts: str) -> str:
     return digest.hexdigest()
 
 
-def default_collection(path: Path) -> str:
-    """A collection named after a folder.
-
-    Examples
-    --------
-    >>> default_collection(Path("my index"))
-    'tercet-my-index'
-    """
-    return "tercet-" + (re.sub(r"[^a-z0-9_-]+", "-", path.resolve().name.lower()).strip("-") or "index")
-
-
 # -- the folder -----------------------------------------------------------------------------------------------------
 
 
@@ -465,7 +449,7 @@ def _prepare(folder: Path, kind: str) -> None:
 
 
 @contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     """Let one writer at a time change the index from this machine."""
     try:
         (folder / MODELS).mkdir(exist_ok=True)  # empty ones get lost where an index is copied by file

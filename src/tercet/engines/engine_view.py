@@ -10,8 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -20,9 +19,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.data.values import Record
-from tercet.engines.engine import CandidateQuery, Engine, EngineDocument, ListedDocument, Listing, pages
+from tercet.engines.engine import Candidate, CandidateQuery, Engine, EngineDocument
 from tercet.engines.lucene_query import boosted_words
-from tercet.errors import EngineError, InputError
+from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
 from tercet.kernels.rows import QueryRow
 from tercet.search.base import Best
@@ -33,12 +32,12 @@ from tercet.search.stored_fields import unpacked_record
 from tercet.weights import Part
 from tercet.weights.scoring import Matrix, as_matrix
 
-_CANDIDATES: Final = 300  # listed for a query, at least
-_REMEMBERED: Final = 100  # documents with the largest amounts of memory, listed as well
+_CANDIDATES: Final = 200  # listed for a query, at least
+_REMEMBERED: Final = 50  # documents with the largest amounts of memory, listed as well
 _MORE: Final = 10  # candidates beyond the hits that are asked for
+_MOST_WORDS: Final = 32  # of a query to an engine that scores texts with BM25
 _KEPT_CHARACTERS: Final = 2**25  # of texts in the cache
 _QUERIES_AT_ONCE: Final = 16
-_SLACK: Final = 1e-5  # relative error of sums in single precision
 
 Row = tuple[NDArray[np.int32], NDArray[np.float32]]
 
@@ -51,12 +50,12 @@ class DocumentCache:
         self._n_characters = 0
         self._lock = threading.Lock()
 
-    def documents(self, engine: Engine, listed: Sequence[ListedDocument]) -> list[EngineDocument]:
+    def documents(self, engine: Engine, listed: Sequence[Candidate]) -> list[EngineDocument]:
         """Return listed documents with their texts, in any order; missing documents are read."""
         with self._lock:
             known = [self._entries[each.position][0] for each in listed if each.position in self._entries]
             missing = [each.doc_id for each in listed if each.position not in self._entries]
-        return known + [document for page in pages(missing) for document in engine.fetch(page)]
+        return known + engine.fetch(missing)
 
     def rows(self, documents: Sequence[EngineDocument], model: TextModel) -> list[Row]:
         """Return the row of each document; new rows are made together."""
@@ -96,15 +95,24 @@ class EngineView:
     engine: Engine
     model: TextModel
     scorer: Scorer
-    cache: DocumentCache = field(default_factory=DocumentCache)
+    unseen: Part | None  # part of W for documents without past queries
+    columns: Mapping[str, int]  # of documents in memory
+    cache: DocumentCache
     documents: dict[int, EngineDocument] = field(default_factory=dict)
+
+    @classmethod
+    def build(cls, engine: Engine, model: TextModel, cache: DocumentCache | None = None) -> EngineView:
+        """Prepare a model for searches; a cache of the same words may be shared."""
+        scorer, memory = Scorer(model.weights), model.memory
+        unseen, columns = None, {}
+        if memory is not None:
+            columns = {doc_id: column for column, doc_id in enumerate(memory.doc_ids)}
+            unseen = memory.unseen_part(scorer.n_terms) if memory.settings.unseen else None
+        return cls(engine, model, scorer, unseen, columns, cache or DocumentCache())
 
     def for_search(self) -> EngineView:
         """Return the same view with documents of its own."""
-        _ = self.unseen, self.columns  # which the copy keeps
-        view = copy(self)
-        view.__dict__["documents"] = {}
-        return view
+        return replace(self, documents={})
 
     # -- documents ----------------------------------------------------------------------------------------------
 
@@ -121,7 +129,7 @@ class EngineView:
         return self.engine.ids()
 
     def doc_ids(self, rows: DocRows) -> list[str]:
-        return [self.documents[row].doc_id for row in rows.tolist()]
+        return [document.doc_id for document in self._at(rows)]
 
     def text(self, row: int) -> str:
         return self.documents[row].text
@@ -140,7 +148,7 @@ class EngineView:
         )
 
     def matrix(self, row: int) -> sparse.csr_array:
-        return self._matrix([self.documents[row]])
+        return self.rows_of([self.documents[row]])
 
     def terms(self, row: int) -> NDArray[np.int32]:
         [(terms, _)] = self.cache.rows([self.documents[row]], self.model)
@@ -148,12 +156,10 @@ class EngineView:
 
     def rescore(self, query: ExpandedQueries, rows: Any) -> NDArray[np.float64]:
         """Exact scores of documents by words for a lone query."""
-        return ExactScores(self.scorer, query)(self._matrix([self.documents[row] for row in rows.tolist()]))
+        return ExactScores(self.scorer, query)(self.rows_of(self._at(rows)))
 
-    def _remember(self, documents: Sequence[EngineDocument]) -> None:
-        self.documents.update((document.position, document) for document in documents)
-
-    def _matrix(self, documents: Sequence[EngineDocument]) -> sparse.csr_array:
+    def rows_of(self, documents: Sequence[EngineDocument]) -> sparse.csr_array:
+        """Return the words of documents as a matrix."""
         rows = self.cache.rows(documents, self.model)
         indptr = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum([terms.size for terms, _ in rows], out=indptr[1:])
@@ -163,124 +169,89 @@ class EngineView:
         matrix.has_canonical_format = True
         return matrix
 
+    def _at(self, rows: DocRows) -> list[EngineDocument]:
+        return [self.documents[row] for row in rows.tolist()]
+
+    def _remember(self, documents: Sequence[EngineDocument]) -> None:
+        self.documents.update((document.position, document) for document in documents)
+
     # -- search -------------------------------------------------------------------------------------------------
 
     def best(self, Q: Matrix | QueryRow, queries: ExpandedQueries, k: int) -> list[Best]:
         """Return rows and exact scores of the k best candidates of each query, best first, ties by lower row.
 
-        The third value is False if a document that the engine did not list may belong among these.
+        The third value is False: a document that the engine did not list may belong among these.
         """
         Q, answers = as_matrix(Q), []
         for start in range(0, Q.shape[0], _QUERIES_AT_ONCE):
             block = range(start, min(start + _QUERIES_AT_ONCE, Q.shape[0]))
             scored = [QueryScores(self, Q[[i]], queries.one(i)) for i in block]
             n = max(_CANDIDATES, *(k + _MORE + each.n_lowered for each in scored))
-            asked = [each.candidate_query(self.engine.most_terms) for each in scored]
-            listed = self.engine.candidates(asked, n)
-            answers += [
-                self._best_of(each, query, found, k) for each, query, found in zip(scored, asked, listed, strict=True)
-            ]
+            listed = self.engine.candidates([each.candidate_query() for each in scored], n)
+            answers += [self._best_of(each, found, k) for each, found in zip(scored, listed, strict=True)]
         return answers
 
-    def _best_of(self, scored: QueryScores, query: CandidateQuery, found: Listing, k: int) -> Best:
-        """Return the k best listed documents."""
-        documents = {document.position: document for document in self.cache.documents(self.engine, found.listed)}
+    def _best_of(self, scored: QueryScores, listed: Sequence[Candidate], k: int) -> Best:
+        documents = {document.position: document for document in self.cache.documents(self.engine, listed)}
         rows = np.array(list(documents), dtype=np.int64)
         scores = scored(list(documents.values())) if documents else np.empty(0)
         best = np.lexsort((rows, -scores))[:k]
         rows, scores = rows[best], scores[best]
         self._remember([documents[row] for row in rows.tolist()])
-        # By words, a document that is not listed has at most the score of the last one that is, or 0.
-        if not query.is_complete or (found.least is not None and (self.scorer.latent or not self.engine.sums_products)):
-            return rows, scores, False
-        ceiling = found.least or 0.0
-        ceiling += _SLACK * abs(ceiling) + scored.largest_amount(set(query.doc_ids))
-        return rows, scores, ceiling <= 0 or (rows.size == k and ceiling <= float(scores[-1]))
+        return rows, scores, False
 
     def scores(self, q: Matrix | QueryRow, query: ExpandedQueries, rows: DocRows) -> NDArray[np.float64]:
         """Exact scores of documents for a lone query, with memory."""
-        return QueryScores(self, as_matrix(q), query)([self.documents[row] for row in rows.tolist()])
-
-    @cached_property
-    def columns(self) -> dict[str, int]:
-        """Column of each document in memory, by id."""
-        memory = self.model.memory
-        return {} if memory is None else {doc_id: column for column, doc_id in enumerate(memory.doc_ids)}
-
-    @cached_property
-    def unseen(self) -> Part | None:
-        """Part of W for documents without past queries, or None."""
-        memory = self.model.memory
-        return None if memory is None or not memory.settings.unseen else memory.unseen_part(self.scorer.n_terms)
+        return QueryScores(self, as_matrix(q), query)(self._at(rows))
 
 
 class QueryScores:
-    """Scores of documents for one query: W, and memory for documents with past queries.
-
-    ``weights`` for candidates are W with the part for documents without past queries.
-    """
+    """Scores of documents for one query: W, and memory for documents with past queries."""
 
     def __init__(self, view: EngineView, q: sparse.csr_array, query: ExpandedQueries) -> None:
         self.view, self.q, self.memory = view, q, view.model.memory
-        self._words = ExactScores(view.scorer, query)
-        self._unseen_words = self._words
-        self.weights = view.scorer.weights
+        self._seen_words = ExactScores(view.scorer, query)
+        self._unseen_words = self._seen_words
+        self._candidate_weights = view.scorer.weights
         if view.unseen is not None:
             wider = view.scorer.with_part(view.unseen)
-            self.weights = wider.weights
+            self._candidate_weights = wider.weights
             self._unseen_words = ExactScores(wider, query.with_part(view.unseen.expand_entries(q)))
         amounts = sparse.csr_array((1, 0)) if self.memory is None else self.memory.scores(q)
         self.amounts = dict(zip(amounts.indices.tolist(), amounts.data.tolist(), strict=True))
-        self.n_lowered = sum(amount < 0 for amount in self.amounts.values())
+
+    @cached_property
+    def n_lowered(self) -> int:
+        """Number of documents that memory moves down the list of an engine."""
+        return sum(amount < 0 for amount in self.amounts.values())
 
     def __call__(self, documents: Sequence[EngineDocument]) -> NDArray[np.float64]:
-        D = self.view._matrix(documents)
+        D = self.view.rows_of(documents)
         if self.memory is None:
-            return self._words(D)
+            return self._seen_words(D)
         columns = [self.view.columns.get(document.doc_id) for document in documents]
-        remembered = np.array([column is not None for column in columns], dtype=bool)
+        is_seen = np.array([column is not None for column in columns], dtype=bool)
         scores = np.empty(len(documents))
-        scores[remembered] = self._words(D[remembered])
-        scores[remembered] += [self.amounts.get(column, 0.0) for column in columns if column is not None]
-        scores[~remembered] = self._unseen_words(D[~remembered])
+        scores[is_seen] = self._seen_words(D[is_seen])
+        scores[is_seen] += [self.amounts.get(column, 0.0) for column in columns if column is not None]
+        scores[~is_seen] = self._unseen_words(D[~is_seen])
         return scores
 
-    def candidate_query(self, most: int) -> CandidateQuery:
+    def candidate_query(self) -> CandidateQuery:
         """Expand the query to the strongest words, and name the remembered documents."""
         model, engine = self.view.model, self.view.engine
-        expanded = self.weights.expand(self.q)
-        terms, values = expanded.indices.astype(np.int64), expanded.data.astype(np.float32)
+        expanded = self._candidate_weights.expand(self.q)
+        terms, weights = np.empty(0, np.int64), np.empty(0, np.float32)
         words: tuple[tuple[str, float], ...] = ()
-        if engine.most_words:
-            n_words = min(engine.most_words, most)
-            words = boosted_words(model, self.q, expanded, n_words)
-            is_complete = len(words) < n_words and bool((values >= 0).all())
+        if engine.has_vectors:
+            strength = np.abs(expanded.data) * model.doc_vectorizer.idf_[expanded.indices]
+            strongest = np.argsort(-strength, kind="stable")[: engine.most_terms]
+            strongest = strongest[np.argsort(expanded.indices[strongest])]
+            terms, weights = expanded.indices[strongest].astype(np.int64), expanded.data[strongest].astype(np.float32)
         else:
-            is_complete = terms.size <= most
-            if not is_complete:
-                chosen = np.argsort(-np.abs(values) * model.doc_vectorizer.idf_[terms], kind="stable")[:most]
-                terms, values = terms[chosen], values[chosen]
-            order = np.argsort(terms)
-            terms, values = terms[order], values[order]
-        above = sorted(((amount, column) for column, amount in self.amounts.items() if amount > 0), reverse=True)
-        remembered = [] if self.memory is None else [self.memory.doc_ids[column] for _, column in above[:_REMEMBERED]]
-        return CandidateQuery(terms, values, words, tuple(remembered), is_complete)
-
-    def largest_amount(self, listed: Collection[str]) -> float:
-        """Return the largest amount of memory for a document outside the list."""
-        if self.memory is None:
-            return 0.0
-        others = (amount for column, amount in self.amounts.items() if self.memory.doc_ids[column] not in listed)
-        return max(0.0, *others, 0.0)
-
-
-def check_documents(engine: Engine, documents: Sequence[EngineDocument]) -> None:
-    """Refuse documents beyond an engine's limits."""
-    for document in documents:
-        if document.terms.size > engine.most_terms:
-            raise InputError(
-                f"document {document.doc_id!r} has {document.terms.size:,} different words; {engine.name} takes "
-                f"{engine.most_terms:,}"
-            )
-        if document.values.size and not np.isfinite(document.values).all():
-            raise EngineError(f"document {document.doc_id!r} has words whose weights are not finite")
+            words = boosted_words(model, self.q, expanded, _MOST_WORDS)
+        doc_ids: tuple[str, ...] = ()
+        if self.memory is not None:
+            above = sorted(((amount, column) for column, amount in self.amounts.items() if amount > 0), reverse=True)
+            doc_ids = tuple(self.memory.doc_ids[column] for _, column in above[:_REMEMBERED])
+        return CandidateQuery(terms, weights, words, doc_ids)

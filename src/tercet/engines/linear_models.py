@@ -82,12 +82,10 @@ def linear_export(model: FeatureModel, *, engine: Engine = "solr", name: str = "
     names = [row.name or f"feature_{row.feature}" for row in rows]
     fields = dict(zip(names, _field_names(names, [row.feature for row in rows]), strict=True))
     values = dict(zip(names, (row.weight for row in rows), strict=True))
-    n_left_out = int(np.count_nonzero(weights == 0))
-    if engine == "solr":
-        return LinearExport(_solr_features(fields, name), _solr_model(values, name), fields, n_left_out)
-    if engine == "elasticsearch":
-        return LinearExport(_feature_set(fields, name), _set_model(values, name), fields, n_left_out)
-    raise InputError(f"engine must be 'solr' or 'elasticsearch'; got {engine!r}")
+    if engine not in ("solr", "elasticsearch"):
+        raise InputError(f"engine must be 'solr' or 'elasticsearch'; got {engine!r}")
+    features, exported = (_solr if engine == "solr" else _elasticsearch)(fields, values, name)
+    return LinearExport(features, exported, fields, int(np.count_nonzero(weights == 0)))
 
 
 def _field_names(names: Sequence[str], numbers: Sequence[int]) -> list[str]:
@@ -101,43 +99,34 @@ def _field_names(names: Sequence[str], numbers: Sequence[int]) -> list[str]:
     return list(fields)
 
 
-def _solr_features(fields: dict[str, str], store: str) -> list[dict[str, Any]]:
+def _solr(fields: dict[str, str], weights: dict[str, float], name: str) -> tuple[Any, dict[str, Any]]:
     kind = f"{_SOLR}.feature.FieldValueFeature"
-    return [{"store": store, "name": name, "class": kind, "params": {"field": field}} for name, field in fields.items()]
-
-
-def _solr_model(weights: dict[str, float], name: str) -> dict[str, Any]:
-    return {
+    features = [
+        {"store": name, "name": feature, "class": kind, "params": {"field": field}} for feature, field in fields.items()
+    ]
+    model = {
         "class": f"{_SOLR}.model.LinearModel",
         "store": name,
         "name": name,
         "features": [{"name": feature} for feature in weights],
         "params": {"weights": weights},
     }
+    return features, model
 
 
-def _feature_set(fields: dict[str, str], name: str) -> dict[str, Any]:
+def _elasticsearch(fields: dict[str, str], weights: dict[str, float], name: str) -> tuple[Any, dict[str, Any]]:
+    def value_of(field: str) -> dict[str, Any]:
+        factor = {"field": field, "missing": 0}
+        score = {"query": {"match_all": {}}, "field_value_factor": factor, "boost_mode": "replace"}
+        return {"function_score": score}
+
     features = [
-        {
-            "name": feature,
-            "params": [],
-            "template_language": "mustache",
-            "template": {
-                "function_score": {
-                    "query": {"match_all": {}},
-                    "field_value_factor": {"field": field, "missing": 0},
-                    "boost_mode": "replace",
-                }
-            },
-        }
+        {"name": feature, "params": [], "template_language": "mustache", "template": value_of(field)}
         for feature, field in fields.items()
     ]
-    return {"featureset": {"name": name, "features": features}}
-
-
-def _set_model(weights: dict[str, float], name: str) -> dict[str, Any]:
     # The definition is text that holds JSON.
-    return {"model": {"name": name, "model": {"type": "model/linear", "definition": json.dumps(weights)}}}
+    model = {"name": name, "model": {"type": "model/linear", "definition": json.dumps(weights)}}
+    return {"featureset": {"name": name, "features": features}}, {"model": model}
 
 
 def write_ltr(

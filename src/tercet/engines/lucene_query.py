@@ -52,7 +52,6 @@ def search_body(
     form: Form = "words",
     size: int = 10,
     text_field: str = TEXT_FIELD,
-    memory_field: str = MEMORY_FIELD,
     max_clauses: int = MOST_CLAUSES,
 ) -> dict[str, Any]:
     """Write the body of a search request of OpenSearch or Elasticsearch.
@@ -64,7 +63,7 @@ def search_body(
     form : ``"bm25"``: the words of the query. ``"memory"``: also in the past queries of documents. ``"words"``: the
         weighted words of the expanded query, and past queries of a model with memory
     size : number of documents
-    text_field, memory_field : fields of `index_settings`
+    text_field : field of texts
     max_clauses : largest number of weighted words
 
     Examples
@@ -91,7 +90,7 @@ def search_body(
         words = boosted_words(model, row, model.weights.expand(row), max_clauses)
         should = term_clauses(text_field, words)
     if model.memory is not None:
-        should += memory_clauses(model, model.memory, query, text_field, memory_field)
+        should += memory_clauses(model, model.memory, query, text_field)
     return {"query": {"bool": {"should": should}} if should else {"match_none": {}}, "size": size}
 
 
@@ -129,14 +128,14 @@ def term_clauses(field: str, words: tuple[tuple[str, float], ...]) -> list[dict[
     return [{"term": {field: {"value": word, "boost": boost}}} for word, boost in words]
 
 
-def memory_clauses(
-    model: TextModel, memory: Memory, query: str, text_field: str, memory_field: str
-) -> list[dict[str, Any]]:
+def memory_clauses(model: TextModel, memory: Memory, query: str, text_field: str) -> list[dict[str, Any]]:
     """Return clauses of memory: past queries, and an extra weight for documents without past queries."""
-    clauses: list[dict[str, Any]] = [{"match": {memory_field: {"query": query, "boost": memory_boost(model)}}}]
+    if model not in _BOOSTS:
+        _BOOSTS[model] = _estimated_boost(model, memory)
+    clauses: list[dict[str, Any]] = [{"match": {MEMORY_FIELD: {"query": query, "boost": _BOOSTS[model]}}}]
     if memory.settings.unseen:
         extra = {"query": query, "boost": memory.settings.unseen / own_weight(model)}
-        has_none = [{"exists": {"field": memory_field}}]
+        has_none = [{"exists": {"field": MEMORY_FIELD}}]
         clauses.append({"bool": {"must": [{"match": {text_field: extra}}], "must_not": has_none}})
     return clauses
 
@@ -177,20 +176,12 @@ def own_weight(model: TextModel) -> float:
     return identity if identity > 0 else 1.0
 
 
-def memory_boost(model: TextModel) -> float:
-    """Boost of a match in the field of past queries.
+def _estimated_boost(model: TextModel, memory: Memory) -> float:
+    """Estimate the boost of a match in the field of past queries.
 
     The boost is the mean ratio of what memory adds to a document for one of its past queries to the BM25 of these past
     queries, in units of plain matching.
     """
-    if model.memory is None:
-        raise InputError("the model has no memory")
-    if model not in _BOOSTS:
-        _BOOSTS[model] = _estimated_boost(model, model.memory)
-    return _BOOSTS[model]
-
-
-def _estimated_boost(model: TextModel, memory: Memory) -> float:
     fields = dict(memory_updates(model))
     texts, columns = list(fields.values()), [memory.ids.find(doc_id) for doc_id in fields]
     plain = TextModel.bm25(texts, model.doc_vectorizer.analyzer)
@@ -233,6 +224,7 @@ def memory_updates(model: TextModel) -> Iterator[tuple[str, str]]:
     analyzer = vectorizer.analyzer or Analyzer()
     find_words = replace(analyzer, stemmer=None)
     words = [{analyzer.term_of(word): word for word in find_words(text)} for text in memory.texts]
+    idf, rarest = dict(zip(vectorizer.words_, vectorizer.idf_.tolist(), strict=True)), vectorizer.idf_.max(initial=1.0)
     by_document = memory.evidence.T.tocsr()
     for column, doc_id in enumerate(memory.doc_ids):
         entries = slice(by_document.indptr[column], by_document.indptr[column + 1])
@@ -242,19 +234,13 @@ def memory_updates(model: TextModel) -> Iterator[tuple[str, str]]:
         for row in rows.tolist():
             counts.update(list(words[row]))
             spelled |= words[row]
-        strength = {term: min(n, MOST_TIMES) * _idf(vectorizer, term) for term, n in counts.items()}
+        strength = {term: min(n, MOST_TIMES) * idf.get(term, rarest) for term, n in counts.items()}
         strongest = sorted(strength, key=lambda term: (-strength[term], term))[:MOST_PAST_WORDS]
         if strongest:
             yield doc_id, " ".join(spelled[term] for term in strongest for _ in range(min(counts[term], MOST_TIMES)))
 
 
-def _idf(vectorizer: Vectorizer, term: str) -> float:
-    """Return the idf of a word, or the largest idf for an unknown word."""
-    column = vectorizer.index_.get(term)
-    return float(vectorizer.idf_.max(initial=1.0) if column is None else vectorizer.idf_[column])
-
-
-def write_memory_updates(path: str | PathLike[str], model: TextModel, memory_field: str = MEMORY_FIELD) -> int:
+def write_memory_updates(path: str | PathLike[str], model: TextModel) -> int:
     """Write past queries for the ``_bulk`` endpoint, as partial updates of documents; return their number.
 
     Examples
@@ -271,15 +257,13 @@ def write_memory_updates(path: str | PathLike[str], model: TextModel, memory_fie
     n = 0
     with write_atomically(path) as stream:
         for doc_id, words in memory_updates(model):
-            for line in ({"update": {"_id": doc_id, "retry_on_conflict": 3}}, {"doc": {memory_field: words}}):
+            for line in ({"update": {"_id": doc_id, "retry_on_conflict": 3}}, {"doc": {MEMORY_FIELD: words}}):
                 stream.write(json.dumps(line, ensure_ascii=False) + "\n")
             n += 1
     return n
 
 
-def index_settings(
-    model: TextModel, *, text_field: str = TEXT_FIELD, memory_field: str = MEMORY_FIELD
-) -> dict[str, Any]:
+def index_settings(model: TextModel, *, text_field: str = TEXT_FIELD) -> dict[str, Any]:
     """Return settings and mappings of an index with the tokens and word weights of a model.
 
     Raises
@@ -299,7 +283,7 @@ def index_settings(
         settings["similarity"] = {"tercet": {"type": "BM25", "k1": words.k1, "b": words.b}}
         field["similarity"] = "tercet"
     past_queries = field | {"index_options": "freqs"}  # nobody asks for phrases of them
-    return {"settings": settings, "mappings": {"properties": {text_field: field, memory_field: past_queries}}}
+    return {"settings": settings, "mappings": {"properties": {text_field: field, MEMORY_FIELD: past_queries}}}
 
 
 def _analysis(analyze: Analyzer) -> dict[str, Any]:
@@ -308,17 +292,21 @@ def _analysis(analyze: Analyzer) -> dict[str, Any]:
             f"an engine cannot tokenize texts as {analyze} does; words by the ordinary pattern, without n-grams, can be"
         )
     filters: dict[str, Any] = {}
-    names = ["lowercase"] if analyze.lowercase else []
     if analyze.stop_words is not None:
         listed = sorted(ENGLISH) if analyze.stop_words == "english" else list(analyze.stop_words)
-        if analyze.lowercase:  # the engine compares stop words with words in lower case
-            listed = [word.lower() for word in listed]
-        filters["tercet_stop"] = {"type": "stop", "stopwords": listed}
+        # The engine compares stop words with words in lower case.
+        filters["tercet_stop"] = {
+            "type": "stop",
+            "stopwords": [word.lower() for word in listed] if analyze.lowercase else listed,
+        }
     if analyze.stemmer is not None:
         filters["tercet_stems"] = {"type": "snowball", "language": analyze.stemmer.capitalize()}
-    analyzer: dict[str, Any] = {"type": "custom", "tokenizer": "tercet_words", "filter": [*names, *filters]}
-    if analyze.html:
-        analyzer["char_filter"] = ["html_strip"]
+    analyzer = {
+        "type": "custom",
+        "char_filter": ["html_strip"] if analyze.html else [],
+        "tokenizer": "tercet_words",
+        "filter": [*(["lowercase"] if analyze.lowercase else []), *filters],
+    }
     return {
         "tokenizer": {"tercet_words": {"type": "pattern", "pattern": _JAVA_WORDS, "group": 0}},
         "filter": filters,

@@ -1,38 +1,22 @@
-"""An index in an OpenSearch cluster, through the official client; Elasticsearch's REST interface is the same here."""
+"""An index in an OpenSearch cluster, through the official client."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Final, TypeVar
-from urllib.parse import urlsplit
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from tercet._validate import check_integer
-from tercet.engines.credentials import Credential, check_encrypted, credential, http_url
-from tercet.engines.engine import (
-    PAGE,
-    READING,
-    CandidateQuery,
-    Engine,
-    EngineDocument,
-    ListedDocument,
-    Listing,
-    Passing,
-    document_of,
-    payload_of,
-    retried,
-)
+from tercet.engines.credentials import Credential, http_credential, http_url, require_client
+from tercet.engines.engine import PAGE, Candidate, CandidateQuery, Engine, EngineDocument, Passing
 from tercet.engines.engine_index import EngineIndex
 from tercet.engines.lucene_query import TEXT_FIELD, index_settings, term_clauses
-from tercet.errors import EngineError, InputError, MissingExtraError
+from tercet.errors import EngineError, InputError
 from tercet.fitting.text_model import TextModel
 from tercet.store.kinds import OPENSEARCH_INDEX
-
-T = TypeVar("T")
 
 PASSWORD: Final = "OPENSEARCH_PASSWORD"
 _TIMEOUT_SECONDS: Final = 60
 _PASSING: Final = frozenset({408, 429, 502, 503, 504})
-_SHOWN: Final = ["doc_id", TEXT_FIELD, "stored_fields", "position"]
 # Doc values alone: texts are read by id, and only those that are not in the cache.
 _POSITIONS: Final[dict[str, Any]] = {"stored_fields": "_none_", "docvalue_fields": ["doc_id", "position"]}
 _NAMED_FIRST: Final = 1e9  # score of documents that a query names
@@ -74,21 +58,13 @@ class OpenSearchIndex(EngineIndex):
         shards: int = 1,
         replicas: int = 0,
     ) -> Engine:
+        require_client("opensearchpy", "opensearch-py", "opensearch")
         check_integer(shards, "shards")
         check_integer(replicas, "replicas", 0)
         if collection != collection.lower():
             raise InputError(f"collection is {collection!r}; names in OpenSearch have no capital letters")
         nodes = _nodes(url)
-        try:
-            import opensearchpy  # noqa: F401
-        except ImportError as error:
-            raise MissingExtraError("opensearch-py", "opensearch", "an index in OpenSearch") from error
-        parts = [urlsplit(node) for node in nodes]
-        hosts = [part.hostname or "" for part in parts]
-        user = credential(hosts, parts[0].port, secret, PASSWORD, is_named=is_named)
-        if user.secret is not None:
-            is_encrypted = all(part.scheme == "https" for part in parts)
-            check_encrypted(hosts, is_encrypted, "the password", f"use https:// or no password (unset {PASSWORD})")
+        user = http_credential(nodes, secret, PASSWORD, is_named=is_named)
         return OpenSearchEngine(nodes, collection, user, shards, replicas)
 
     @classmethod
@@ -102,60 +78,47 @@ def _nodes(url: Any) -> list[str]:
 
 
 class OpenSearchEngine(Engine):
-    """Index of the cluster as a collection; shared by threads."""
+    """Index of the cluster as a collection."""
 
     name = "OpenSearch"
-    sums_products = False
-    most_terms: ClassVar[int] = 100_000
-    most_words: ClassVar[int] = 32
+    has_vectors = False
 
     def __init__(self, nodes: Sequence[str], collection: str, user: Credential, shards: int, replicas: int) -> None:
         from opensearchpy import OpenSearch
 
-        super().__init__(",".join(nodes), collection, READING)
-        self._lack, self._shards, self._replicas = user.lack, shards, replicas
+        super().__init__(",".join(nodes), collection)
+        self._lack, self._copies = user.lack, {"number_of_shards": shards, "number_of_replicas": replicas}
         auth = None if user.secret is None else tuple(user.secret.partition(":")[::2])
         self._client = OpenSearch(
             list(nodes), http_auth=auth, timeout=_TIMEOUT_SECONDS, max_retries=len(nodes), retry_on_timeout=False
         )
 
-    def _ask(self, purpose: str, call: Callable[..., T], **options: Any) -> T:
+    def _problem(self, purpose: str, error: Exception) -> Exception | None:
         from opensearchpy import ConnectionError as NotConnected
         from opensearchpy import SSLError, TransportError
 
-        def once() -> T:
-            try:
-                return call(**options)
-            except SSLError as error:
-                raise EngineError(f"{self.url}: {purpose}: {error.error}") from error
-            except NotConnected as error:  # also a timeout
-                raise Passing(f"{type(error).__name__}: {error.error}") from error
-            except TransportError as error:
-                if error.status_code in _PASSING:
-                    raise Passing(f"status {error.status_code}: {_reason(error)}") from error
-                hint = self._lack if error.status_code in (401, 403) else ""
-                raise EngineError(
-                    f"{self.where}: {purpose}: status {error.status_code}: {_reason(error)}{hint}"
-                ) from error
-
-        return retried(once, purpose, self.url, self._patience)
+        if isinstance(error, NotConnected) and not isinstance(error, SSLError):  # also a timeout
+            return Passing(f"{type(error).__name__}: {error.error}")
+        if not isinstance(error, TransportError):
+            return None
+        reason = f"status {error.status_code}: {_reason(error)}"
+        if error.status_code in _PASSING:
+            return Passing(reason)
+        return EngineError(f"{self.where}: {purpose}: {reason}{self._lack if error.status_code in (401, 403) else ''}")
 
     def check_version(self) -> None:
-        version = self._ask("asking for its version", self._client.info).get("version", {})
-        number = str(version.get("number", ""))
-        if version.get("distribution") == "opensearch" and number[:1] not in ("", "1"):
-            return
-        raise EngineError(
-            f"{self.url} is {version.get('distribution', 'no OpenSearch')} {number}; expected OpenSearch 2+"
-        )
+        version = self.ask("asking for its version", self._client.info).get("version", {})
+        name, number = version.get("distribution", "no OpenSearch"), str(version.get("number", ""))
+        if name != "opensearch" or number[:1] in ("", "1"):
+            raise EngineError(f"{self.url} is {name} {number}; expected OpenSearch 2+")
 
     # -- the collection -----------------------------------------------------------------------------------------
 
     def owner(self) -> str | None:
         indices = self._client.indices
-        if not self._ask("looking at the index", indices.exists, index=self.collection):
+        if not self.ask("looking at the index", indices.exists, index=self.collection):
             return None
-        mappings = self._ask("looking at the index", indices.get_mapping, index=self.collection)
+        mappings = self.ask("looking at the index", indices.get_mapping, index=self.collection)
         meta = [mapping["mappings"].get("_meta", {}).get("tercet", {}) for mapping in mappings.values()]
         return str(meta[0].get("owner", "")) if len(meta) == 1 else ""
 
@@ -163,92 +126,76 @@ class OpenSearchEngine(Engine):
         if self.owner() == owner:
             return
         body = index_settings(model)
-        body["settings"] |= {"number_of_shards": self._shards, "number_of_replicas": self._replicas}
+        body["settings"] |= self._copies
         body["mappings"] |= {"_meta": {"tercet": {"owner": owner}}, "dynamic": False}
         body["mappings"]["properties"] |= _KEPT_AS_THEY_ARE
         try:
-            self._ask("creating the index", self._client.indices.create, index=self.collection, body=body)
+            self.ask("creating the index", self._client.indices.create, index=self.collection, body=body)
         except EngineError:
             if self.owner() != owner:  # an attempt whose answer was lost has created the index
                 raise
 
     def drop(self) -> None:
-        self._ask("removing the index", self._client.indices.delete, index=self.collection, ignore_unavailable=True)
+        self.ask("removing the index", self._client.indices.delete, index=self.collection, ignore_unavailable=True)
 
     def finish(self) -> None:
-        self._ask("making changes visible", self._client.indices.refresh, index=self.collection)
+        self.ask("making changes visible", self._client.indices.refresh, index=self.collection)
 
     # -- documents ----------------------------------------------------------------------------------------------
 
     def put(self, documents: Sequence[EngineDocument]) -> None:
-        lines: list[Any] = []
-        for document in documents:
-            lines += [{"index": {"_id": _key(document.doc_id)}}, payload_of(document)]
-        self._bulk(f"writing {len(documents)} documents", lines, 2)
+        actions = [[{"index": {"_id": _key(document.doc_id)}}, document.payload] for document in documents]
+        self._bulk(f"writing {len(documents)} documents", actions)
 
     def delete(self, doc_ids: Sequence[str]) -> None:
-        lines = [{"delete": {"_id": _key(doc_id)}} for doc_id in doc_ids]
-        self._bulk(f"removing {len(lines)} documents", lines, 1)
+        self._bulk(f"removing {len(doc_ids)} documents", [[{"delete": {"_id": _key(doc_id)}}] for doc_id in doc_ids])
 
-    def _bulk(self, purpose: str, lines: list[Any], n_lines: int) -> None:
+    def _bulk(self, purpose: str, actions: list[list[Any]]) -> None:
         """Send actions of one or two lines each; actions on missing documents do nothing."""
 
         def send() -> None:
-            nonlocal lines
-            if not lines:
+            nonlocal actions
+            if not actions:
                 return
-            answer = self._client.bulk(body=lines, index=self.collection)
-            failed: list[Any] = []
-            problem = ""
-            for number, item in enumerate(answer["items"]):
-                [result] = item.values()
-                if result["status"] < 300 or result["status"] == 404:
-                    continue
+            body = [line for action in actions for line in action]
+            items = self._client.bulk(body=body, index=self.collection)["items"]
+            outcomes = [(action, *item.values()) for action, item in zip(actions, items, strict=True)]
+            failed = [(action, result) for action, result in outcomes if 300 <= result["status"] != 404]
+            actions = [action for action, _ in failed]  # the others are there
+            for _, result in failed:
                 problem = f"document {result.get('_id')!r}: {result.get('error', {}).get('reason')}"
                 if result["status"] not in _PASSING:
                     raise EngineError(f"{self.where}: {purpose}: status {result['status']}: {problem}")
-                failed += lines[n_lines * number : n_lines * (number + 1)]
-            lines = failed  # the others are there
             if failed:
                 raise Passing(problem)
 
-        self._ask(purpose, send)
+        self.ask(purpose, send)
 
     def count(self) -> int:
-        return int(self._ask("counting", self._client.count, index=self.collection)["count"])
+        return int(self.ask("counting", self._client.count, index=self.collection)["count"])
 
-    def fetch(self, doc_ids: Sequence[str]) -> list[EngineDocument]:
-        return [document_of(entry["_source"]) for entry in self._get("reading documents", doc_ids, _SHOWN)]
-
-    def digests(self, doc_ids: Sequence[str]) -> dict[str, str]:
-        found = self._get("comparing documents", doc_ids, ["doc_id", "digest"])
-        return {entry["_source"]["doc_id"]: entry["_source"]["digest"] for entry in found}
-
-    def _get(self, purpose: str, doc_ids: Sequence[str], fields: list[str]) -> list[Any]:
+    def read(self, purpose: str, doc_ids: Sequence[str], names: Sequence[str]) -> list[Mapping[str, Any]]:
         if not doc_ids:
             return []
         body = {"ids": [_key(doc_id) for doc_id in doc_ids]}
-        entries = self._ask(purpose, self._client.mget, index=self.collection, body=body, _source_includes=fields)[
-            "docs"
-        ]
+        options = {"index": self.collection, "body": body, "_source_includes": list(names)}
+        entries = self.ask(purpose, self._client.mget, **options)["docs"]
         for entry in entries:
             if "error" in entry:
                 raise EngineError(f"{self.where}: {purpose}: {entry['error'].get('reason')}")
-        return [entry for entry in entries if entry.get("found")]
+        return [entry["_source"] for entry in entries if entry.get("found")]
 
     def ids(self) -> Iterator[str]:
-        after: list[Any] | None = None
         self.finish()
+        body: dict[str, Any] = {"size": PAGE, "sort": ["position", "doc_id"], "_source": ["doc_id"]}
         while True:
-            body: dict[str, Any] = {"size": PAGE, "sort": ["position", "doc_id"], "_source": ["doc_id"]}
-            body |= {} if after is None else {"search_after": after}
-            hits = self._search("listing ids", body)
+            [hits] = self._search("listing ids", [body])
             yield from (hit["_source"]["doc_id"] for hit in hits)
             if len(hits) < PAGE:
                 return
-            after = hits[-1]["sort"]
+            body["search_after"] = hits[-1]["sort"]
 
-    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[Listing]:
+    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[list[Candidate]]:
         bodies = []
         for query in queries:
             should: list[dict[str, Any]] = term_clauses(TEXT_FIELD, query.words)
@@ -258,32 +205,26 @@ class OpenSearchEngine(Engine):
             found = {"bool": {"should": should}} if should else {"match_none": {}}
             size = min(n + len(query.doc_ids), _MOST_RESULTS)
             bodies.append({"query": found, "size": size, "track_total_hits": False} | _POSITIONS)
-        if len(bodies) == 1:
-            return [_candidates(self._search("searching", bodies[0]), bodies[0])]
+        return [
+            [Candidate(hit["fields"]["doc_id"][0], hit["fields"]["position"][0]) for hit in hits]
+            for hits in self._search("searching", bodies)
+        ]
+
+    def _search(self, purpose: str, bodies: Sequence[dict[str, Any]]) -> list[list[Any]]:
+        """Return the hits of each search."""
+        # A search that lacks a shard is an error, which is tried again, and no shorter answer.
         lines = [line for body in bodies for line in ({"allow_partial_search_results": False}, body)]
 
-        def search_many() -> Any:
+        def search() -> list[list[Any]]:
             answers = self._client.msearch(body=lines, index=self.collection)["responses"]
             for answer in answers:
-                if "error" in answer and answer.get("status") in _PASSING:
-                    raise Passing(f"status {answer['status']}: {answer['error'].get('reason')}")
                 if "error" in answer:
-                    raise EngineError(f"{self.where}: searching: {answer['error'].get('reason')}")
-            return answers
+                    problem = f"status {answer.get('status')}: {answer['error'].get('reason')}"
+                    passes = answer.get("status") in _PASSING
+                    raise Passing(problem) if passes else EngineError(f"{self.where}: {purpose}: {problem}")
+            return [answer["hits"]["hits"] for answer in answers]
 
-        answers = self._ask("searching", search_many)
-        return [_candidates(each["hits"]["hits"], body) for each, body in zip(answers, bodies, strict=True)]
-
-    def _search(self, purpose: str, body: dict[str, Any]) -> list[Any]:
-        # A search that lacks a shard is an error, which is tried again, and no shorter answer.
-        options = {"index": self.collection, "body": body, "allow_partial_search_results": False}
-        hits: list[Any] = self._ask(purpose, self._client.search, **options)["hits"]["hits"]
-        return hits
-
-
-def _candidates(hits: list[Any], body: dict[str, Any]) -> Listing:
-    listed = [ListedDocument(hit["fields"]["doc_id"][0], hit["fields"]["position"][0]) for hit in hits]
-    return Listing(listed, hits[-1]["_score"] if len(hits) == body["size"] else None)
+        return self.ask(purpose, search)
 
 
 def _key(doc_id: str) -> str:

@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import urlsplit
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
-from tercet.engines.credentials import Credential, check_encrypted, credential, http_url
-from tercet.engines.engine import (
-    PAGE,
-    READING,
-    CandidateQuery,
-    Engine,
-    EngineDocument,
-    ListedDocument,
-    Listing,
-    Passing,
-    document_of,
-    key_of,
-    payload_of,
-    retried,
-    with_documents,
-)
+from tercet.engines.credentials import Credential, http_credential, http_url, require_client
+from tercet.engines.engine import PAGE, Candidate, CandidateQuery, Engine, EngineDocument, Passing, keys_of
 from tercet.engines.engine_index import EngineIndex
-from tercet.errors import EngineError, InputError, MissingExtraError
+from tercet.errors import EngineError
 from tercet.fitting.text_model import TextModel
 from tercet.store.kinds import QDRANT_INDEX
-
-if TYPE_CHECKING:
-    from qdrant_client import QdrantClient
-
-T = TypeVar("T")
 
 API_KEY: Final = "QDRANT_API_KEY"
 OLDEST, BEFORE = (1, 10), (2, 0)  # 1.10 has the query API
@@ -39,8 +19,7 @@ VECTOR: Final = "words"  # the sparse vector of a document
 _TIMEOUT_SECONDS: Final = 60
 _PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
 _MARKER: Final = "00000000-0000-0000-0000-000000000000"  # the point that names the owner of the collection
-_SHOWN: Final = ["doc_id", "text", "stored_fields", "position"]
-_POSITION: Final = ["doc_id", "position"]
+_POSITION: Final = ("doc_id", "position")
 
 
 class QdrantIndex(EngineIndex):
@@ -57,24 +36,10 @@ class QdrantIndex(EngineIndex):
     kind = QDRANT_INDEX
 
     @classmethod
-    def connect(
-        cls, url: str, collection: str, secret: str | None, *, is_named: bool = False, **settings: Any
-    ) -> Engine:
-        if settings:
-            raise InputError(f"an index on Qdrant takes no {', '.join(settings)}")
+    def connect(cls, url: str, collection: str, secret: str | None, *, is_named: bool = False) -> Engine:
+        require_client("qdrant_client", "qdrant-client", "qdrant")
         url = cls.kept_url(url)
-        try:
-            import qdrant_client  # noqa: F401
-        except ImportError as error:
-            raise MissingExtraError("qdrant-client", "qdrant", "an index on Qdrant") from error
-        parts = urlsplit(url)
-        hosts = [parts.hostname or ""]
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        key = credential(hosts, port, secret, API_KEY, is_named=is_named)
-        if key.secret is not None:
-            remedy = f"use https://, a tunnel to localhost, or no key (unset {API_KEY})"
-            check_encrypted(hosts, parts.scheme == "https", "the API key", remedy)
-        return QdrantEngine(url, collection, key)
+        return QdrantEngine(url, collection, http_credential([url], secret, API_KEY, is_named=is_named))
 
     @classmethod
     def kept_url(cls, url: Any) -> str:
@@ -82,22 +47,39 @@ class QdrantIndex(EngineIndex):
 
 
 class QdrantEngine(Engine):
-    """A collection of a server. Threads may share it."""
+    """A collection of a server."""
 
     name = "Qdrant"
 
     def __init__(self, url: str, collection: str, key: Credential) -> None:
         from qdrant_client import QdrantClient
 
-        super().__init__(url, collection, READING)
+        super().__init__(url, collection)
         self._lack = key.lack
         # `check_version` looks at the version, with an error instead of a warning from a thread.
-        self._client: QdrantClient = QdrantClient(
-            url=url, api_key=key.secret, timeout=_TIMEOUT_SECONDS, check_compatibility=False
-        )
+        self._client = QdrantClient(url=url, api_key=key.secret, timeout=_TIMEOUT_SECONDS, check_compatibility=False)
+
+    def _problem(self, purpose: str, error: Exception) -> Exception | None:
+        import httpx
+        from qdrant_client.common.client_exceptions import QdrantException
+        from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+        if isinstance(error, QdrantException):  # too many requests
+            return Passing(str(error))
+        if isinstance(error, UnexpectedResponse):
+            reason = f"status {error.status_code}: {_reason(error.content)}"
+            if error.status_code in _PASSING:
+                return Passing(reason)
+            hint = self._lack if error.status_code in (401, 403) else ""
+            return EngineError(f"{self.where}: {purpose}: {reason}{hint}")
+        if not isinstance(error, ResponseHandlingException):
+            return None
+        if isinstance(error.source, httpx.TransportError | OSError):
+            return Passing(f"{type(error.source).__name__}: {error.source}")
+        return EngineError(f"{self.url}: {purpose}: the answer cannot be understood: {error.source}")
 
     def check_version(self) -> None:
-        version = str(self._ask("asking for its version", self._client.info).version)
+        version = str(self.ask("asking for its version", self._client.info).version)
         try:
             major, minor = (int(number) for number in version.split(".")[:2])
         except ValueError as error:
@@ -107,55 +89,30 @@ class QdrantEngine(Engine):
                 f"{self.url} is Qdrant {version}; supported are {OLDEST[0]}.{OLDEST[1]} and later, before {BEFORE[0]}.0"
             )
 
-    def _ask(self, purpose: str, call: Callable[..., T], *args: Any, **options: Any) -> T:
-        import httpx
-        from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
-        from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
-
-        def once() -> T:
-            try:
-                return call(*args, **options)
-            except ResourceExhaustedResponse as error:
-                raise Passing(str(error), float(error.retry_after_s)) from error
-            except QdrantException as error:
-                raise Passing(str(error)) from error
-            except UnexpectedResponse as error:
-                reason = f"status {error.status_code}: {_reason(error.content)}"
-                if error.status_code in _PASSING:
-                    raise Passing(reason) from error
-                hint = self._lack if error.status_code in (401, 403) else ""
-                raise EngineError(f"{self.where}: {purpose}: {reason}{hint}") from error
-            except ResponseHandlingException as error:
-                if isinstance(error.source, httpx.TransportError | OSError):
-                    raise Passing(f"{type(error.source).__name__}: {error.source}") from error
-                raise EngineError(f"{self.url}: {purpose}: the answer cannot be understood: {error.source}") from error
-
-        return retried(once, purpose, self.url, self._patience)
-
     # -- the collection -----------------------------------------------------------------------------------------
 
     def owner(self) -> str | None:
-        if not self._ask("looking at the collection", self._client.collection_exists, self.collection):
+        if not self.ask("looking at the collection", self._client.collection_exists, self.collection):
             return None
-        points = self._retrieve("looking at the collection", [_MARKER], ["owner"])
-        return str((points[0].payload or {}).get("owner", "")) if points else ""
+        markers = self._retrieve("looking at the collection", [_MARKER], ["owner"])
+        return str(markers[0].get("owner", "")) if markers else ""
 
     def create(self, owner: str, _model: TextModel) -> None:
         from qdrant_client import models
 
-        if self.owner() == owner:
+        present = self.owner()
+        if present == owner:
             return
-        if self.owner() is None:
+        purpose = "creating the collection"
+        if present is None:
             vectors = {VECTOR: models.SparseVectorParams()}
-            create = self._client.create_collection
-            self._ask(
-                "creating the collection", create, self.collection, vectors_config={}, sparse_vectors_config=vectors
-            )
+            options: dict[str, Any] = {"vectors_config": {}, "sparse_vectors_config": vectors}
+            self.ask(purpose, self._client.create_collection, self.collection, **options)
         marker = models.PointStruct(id=_MARKER, vector={}, payload={"owner": owner})
-        self._ask("creating the collection", self._client.upsert, self.collection, [marker], wait=True)
+        self.ask(purpose, self._client.upsert, self.collection, [marker], wait=True)
 
     def drop(self) -> None:
-        self._ask("removing the collection", self._client.delete_collection, self.collection)
+        self.ask("removing the collection", self._client.delete_collection, self.collection)
 
     # -- documents ----------------------------------------------------------------------------------------------
 
@@ -163,41 +120,37 @@ class QdrantEngine(Engine):
         from qdrant_client import models
 
         points = []
-        for document in documents:
+        keys = keys_of([document.doc_id for document in documents])
+        for key, document in zip(keys, documents, strict=True):
             words = models.SparseVector(indices=document.terms.tolist(), values=document.values.tolist())
             vector: Any = {VECTOR: words} if document.terms.size else {}
-            key = str(key_of(document.doc_id))
-            points.append(models.PointStruct(id=key, vector=vector, payload=dict(payload_of(document))))
-        self._ask(f"writing {len(points)} documents", self._client.upsert, self.collection, points, wait=True)
+            points.append(models.PointStruct(id=key, vector=vector, payload=document.payload))
+        self.ask(f"writing {len(points)} documents", self._client.upsert, self.collection, points, wait=True)
 
     def delete(self, doc_ids: Sequence[str]) -> None:
         from qdrant_client import models
 
-        chosen = models.PointIdsList(points=[*_keys(doc_ids)])
-        self._ask(f"removing {len(doc_ids)} documents", self._client.delete, self.collection, chosen, wait=True)
+        chosen = models.PointIdsList(points=[*keys_of(doc_ids)])
+        self.ask(f"removing {len(doc_ids)} documents", self._client.delete, self.collection, chosen, wait=True)
 
     def count(self) -> int:
-        return int(self._ask("counting", self._client.count, self.collection, exact=True).count) - 1  # the marker
+        return int(self.ask("counting", self._client.count, self.collection, exact=True).count) - 1  # the marker
 
-    def fetch(self, doc_ids: Sequence[str]) -> list[EngineDocument]:
-        return [document_of(point.payload) for point in self._retrieve("reading documents", _keys(doc_ids), _SHOWN)]
-
-    def digests(self, doc_ids: Sequence[str]) -> dict[str, str]:
-        points = self._retrieve("comparing documents", _keys(doc_ids), ["doc_id", "digest"])
-        return {point.payload["doc_id"]: point.payload["digest"] for point in points}
+    def read(self, purpose: str, doc_ids: Sequence[str], names: Sequence[str]) -> list[Mapping[str, Any]]:
+        return self._retrieve(purpose, keys_of(doc_ids), names)
 
     def ids(self) -> Iterator[str]:
         listed: list[tuple[int, str]] = []  # pages come by key
         offset: Any = None
         while True:
-            options: dict[str, Any] = {"limit": PAGE, "offset": offset, "with_payload": ["doc_id", "position"]}
-            page, offset = self._ask("listing ids", self._client.scroll, self.collection, **options)
+            options: dict[str, Any] = {"limit": PAGE, "offset": offset, "with_payload": [*_POSITION]}
+            page, offset = self.ask("listing ids", self._client.scroll, self.collection, **options)
             payloads = (point.payload or {} for point in page if point.id != _MARKER)
             listed += [(payload["position"], payload["doc_id"]) for payload in payloads]
             if offset is None:
                 return (doc_id for _, doc_id in sorted(listed))
 
-    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[Listing]:
+    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[list[Candidate]]:
         from qdrant_client import models
 
         # Without exact, several shards are asked for as many documents as chance says will do: some may be missing.
@@ -205,31 +158,22 @@ class QdrantEngine(Engine):
         requests = [
             models.QueryRequest(
                 query=models.SparseVector(indices=query.terms.tolist(), values=query.weights.tolist()),
-                with_payload=_POSITION,
+                with_payload=[*_POSITION],
                 **common,
             )
             for query in queries
         ]
-        answers = self._ask("searching", self._client.query_batch_points, self.collection, requests)
-        found = []
+        answers = self.ask("searching", self._client.query_batch_points, self.collection, requests)
+        listed = []
         for query, answer in zip(queries, answers, strict=True):
-            named = self._retrieve("searching", _keys(query.doc_ids), _POSITION) if query.doc_ids else []
-            listed = [(_candidate(point), float(point.score)) for point in answer.points]
-            found.append(with_documents(listed, map(_candidate, named), n))
-        return found
+            payloads = [point.payload or {} for point in answer.points]
+            found = [Candidate(payload["doc_id"], payload["position"]) for payload in payloads]
+            listed.append([*dict.fromkeys([*found, *self.named(query.doc_ids)])])
+        return listed
 
-    def _retrieve(self, purpose: str, keys: Sequence[str], payload: list[str]) -> Sequence[Any]:
-        retrieve = self._client.retrieve
-        points: Sequence[Any] = self._ask(purpose, retrieve, self.collection, list(keys), with_payload=payload)
-        return points
-
-
-def _candidate(point: Any) -> ListedDocument:
-    return ListedDocument(point.payload["doc_id"], int(point.payload["position"]))
-
-
-def _keys(doc_ids: Sequence[str]) -> list[str]:
-    return [str(key_of(doc_id)) for doc_id in doc_ids]
+    def _retrieve(self, purpose: str, keys: Sequence[str], names: Sequence[str]) -> list[Mapping[str, Any]]:
+        points = self.ask(purpose, self._client.retrieve, self.collection, [*keys], with_payload=[*names])
+        return [point.payload or {} for point in points]
 
 
 def _reason(content: bytes) -> str:
