@@ -117,7 +117,7 @@ class CandidateQuery:
     doc_ids: tuple[str, ...]
 
 
-class Candidate(NamedTuple):
+class ListedDocument(NamedTuple):
     """Id and position of a document; a rewritten document has another position."""
 
     doc_id: str
@@ -213,7 +213,7 @@ class Engine(ABC):
         """Return all ids in the order of positions."""
 
     @abstractmethod
-    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[list[Candidate]]:
+    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[list[ListedDocument]]:
         """List for each query the n best documents with a word of the query, and the query's ``doc_ids``."""
 
     def finish(self) -> None:  # noqa: B027  # most engines need not do anything
@@ -229,10 +229,10 @@ class Engine(ABC):
         found = self.read("comparing documents", doc_ids, ("doc_id", "digest"))
         return {payload["doc_id"]: payload["digest"] for payload in found}
 
-    def named(self, doc_ids: Sequence[str]) -> list[Candidate]:
+    def named(self, doc_ids: Sequence[str]) -> list[ListedDocument]:
         """Return existing documents as candidates."""
         found = self.read("searching", doc_ids, ("doc_id", "position")) if doc_ids else []
-        return [Candidate(payload["doc_id"], payload["position"]) for payload in found]
+        return [ListedDocument(payload["doc_id"], payload["position"]) for payload in found]
 
 
 def keys_of(doc_ids: Sequence[str]) -> list[str]:

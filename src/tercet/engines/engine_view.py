@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tercet.data.values import Record
-from tercet.engines.engine import Candidate, CandidateQuery, Engine, EngineDocument
+from tercet.engines.engine import CandidateQuery, Engine, EngineDocument, ListedDocument
 from tercet.engines.lucene_query import boosted_words
 from tercet.errors import InputError
 from tercet.fitting.text_model import TextModel
@@ -50,7 +50,7 @@ class DocumentCache:
         self._n_characters = 0
         self._lock = threading.Lock()
 
-    def documents(self, engine: Engine, listed: Sequence[Candidate]) -> list[EngineDocument]:
+    def documents(self, engine: Engine, listed: Sequence[ListedDocument]) -> list[EngineDocument]:
         """Return listed documents with their texts, in any order; missing documents are read."""
         with self._lock:
             known = [self._entries[each.position][0] for each in listed if each.position in self._entries]
@@ -191,7 +191,7 @@ class EngineView:
             answers += [self._best_of(each, found, k) for each, found in zip(scored, listed, strict=True)]
         return answers
 
-    def _best_of(self, scored: QueryScores, listed: Sequence[Candidate], k: int) -> Best:
+    def _best_of(self, scored: QueryScores, listed: Sequence[ListedDocument], k: int) -> Best:
         documents = {document.position: document for document in self.cache.documents(self.engine, listed)}
         rows = np.array(list(documents), dtype=np.int64)
         scores = scored(list(documents.values())) if documents else np.empty(0)

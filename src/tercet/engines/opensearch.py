@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tercet._validate import check_integer
 from tercet.engines.credentials import Credential, http_credential, http_url, require_client
-from tercet.engines.engine import PAGE, Candidate, CandidateQuery, Engine, EngineDocument, Passing
+from tercet.engines.engine import PAGE, CandidateQuery, Engine, EngineDocument, ListedDocument, Passing
 from tercet.engines.engine_index import EngineIndex
 from tercet.engines.lucene_query import TEXT_FIELD, index_settings, term_clauses
 from tercet.errors import EngineError, InputError
@@ -195,7 +195,7 @@ class OpenSearchEngine(Engine):
                 return
             body["search_after"] = hits[-1]["sort"]
 
-    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[list[Candidate]]:
+    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[list[ListedDocument]]:
         bodies = []
         for query in queries:
             should: list[dict[str, Any]] = term_clauses(TEXT_FIELD, query.words)
@@ -206,7 +206,7 @@ class OpenSearchEngine(Engine):
             size = min(n + len(query.doc_ids), _MOST_RESULTS)
             bodies.append({"query": found, "size": size, "track_total_hits": False} | _POSITIONS)
         return [
-            [Candidate(hit["fields"]["doc_id"][0], hit["fields"]["position"][0]) for hit in hits]
+            [ListedDocument(hit["fields"]["doc_id"][0], hit["fields"]["position"][0]) for hit in hits]
             for hits in self._search("searching", bodies)
         ]
 

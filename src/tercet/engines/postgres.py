@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from tercet.engines.credentials import Credential, credential, is_loopback, require_client
 from tercet.engines.engine import (
     PAGE,
-    Candidate,
     CandidateQuery,
     Engine,
     EngineDocument,
+    ListedDocument,
     Passing,
     keys_of,
     shown_url,
@@ -299,7 +299,7 @@ class PostgresEngine(Engine):
             yield from (doc_id for doc_id, _, _ in rows)
             after = (rows[-1][1], str(rows[-1][2]))
 
-    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[list[Candidate]]:
+    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[list[ListedDocument]]:
         # <#> is the negative inner product; documents without a word of the query have a product of 0.
         statement = (
             f"SELECT doc_id, position, words <#> %s::sparsevec AS product FROM {self._table} "
@@ -309,7 +309,7 @@ class PostgresEngine(Engine):
         for query in queries:
             vector = _sparsevec(query.terms, query.weights)
             rows = self._rows("searching", statement, [vector, n]) if query.terms.size else []
-            found = [Candidate(doc_id, position) for doc_id, position, product in rows if product]
+            found = [ListedDocument(doc_id, position) for doc_id, position, product in rows if product]
             listed.append([*dict.fromkeys([*found, *self.named(query.doc_ids)])])
         return listed
 

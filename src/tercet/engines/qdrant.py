@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tercet.engines.credentials import Credential, http_credential, http_url, require_client
-from tercet.engines.engine import PAGE, Candidate, CandidateQuery, Engine, EngineDocument, Passing, keys_of
+from tercet.engines.engine import PAGE, CandidateQuery, Engine, EngineDocument, ListedDocument, Passing, keys_of
 from tercet.engines.engine_index import EngineIndex
 from tercet.errors import EngineError
 from tercet.fitting.text_model import TextModel
@@ -150,7 +150,7 @@ class QdrantEngine(Engine):
             if offset is None:
                 return (doc_id for _, doc_id in sorted(listed))
 
-    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[list[Candidate]]:
+    def candidates(self, queries: Sequence[CandidateQuery], n: int) -> list[list[ListedDocument]]:
         from qdrant_client import models
 
         # Without exact, several shards are asked for as many documents as chance says will do: some may be missing.
@@ -167,7 +167,7 @@ class QdrantEngine(Engine):
         listed = []
         for query, answer in zip(queries, answers, strict=True):
             payloads = [point.payload or {} for point in answer.points]
-            found = [Candidate(payload["doc_id"], payload["position"]) for payload in payloads]
+            found = [ListedDocument(payload["doc_id"], payload["position"]) for payload in payloads]
             listed.append([*dict.fromkeys([*found, *self.named(query.doc_ids)])])
         return listed
 
