@@ -34,7 +34,7 @@ import tercet as tc
 from common import Clock, machine_facts, median, parse_arguments, print_facts, print_table, verdict, write_json
 from search_speed import K, bm25s_over, columns_of, documents_at, drawn_words, in_turn
 from start_up import PYTHON, TERCET, cpu_seconds
-from tercet.data.beir import read_corpus, read_queries
+from tercet.data import read_queries, read_table
 from tercet.search import in_numpy
 
 OURS, ENGINES = "tercet", ("tercet", "bm25s", "tantivy", "scipy")
@@ -285,10 +285,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         if "processes" in wanted:
-            rows |= whole_processes(read_corpus(home / "corpus.jsonl.gz"), folder, quick)
+            rows |= whole_processes(read_table(home / "corpus.jsonl.gz"), folder, quick)
         if "query" in wanted:
             queries = list(read_queries(home / "queries.jsonl").values())[: 50 if quick else 300]
-            docs = read_corpus(home / "corpus.jsonl.gz")
+            docs = read_table(home / "corpus.jsonl.gz")
             rows["one text query, 3,633 documents"] = one_text_query(docs, queries, clock)
         if "texts" in wanted:
             n_docs = LIMIT_OF_TEXTS // (10 if quick else 1)

@@ -204,7 +204,7 @@ def test_half_a_surrogate_pair_is_refused_wherever_it_stands(tmp_path: Path) -> 
     for name, row in rows.items():
         (tmp_path / name).write_text(row)
         with pytest.raises(FormatError, match="half a surrogate pair"):
-            data.read_corpus(tmp_path / name)
+            data.read_table(tmp_path / name)
 
 
 def test_a_zero_byte_is_a_character_like_any_other(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_clicks_go_to_the_lists_that_a_search_of_all_finds(by_id, events) -> Non
             clicks.append((key, f"d{doc}", len(clicks)))
             lists.click(key, f"d{doc}")
         else:
-            lists.show(key, f"d{doc}", float(position), None)
+            lists.show(key, [f"d{doc}"], [float(position)], [None])
     expected = []
     for key, doc_id, order in clicks:
         matching = [one for one in lists._of_key.get(key, ()) if doc_id in one.positions]
@@ -289,7 +289,7 @@ def test_clicks_go_to_the_lists_that_a_search_of_all_finds(by_id, events) -> Non
         if matching:
             expected.append((id(before[-1] if before else matching[0]), doc_id))
     lists.close()
-    assert {(id(one), doc_id) for one in lists.lists for doc_id in one.clicks} == set(expected)
+    assert {(id(one), doc_id) for one in lists.lists for doc_id in one.clicks or ()} == set(expected)
     assert lists.n_lost == len(clicks) - len(expected)
 
 

@@ -80,15 +80,14 @@ def test_a_wrong_link_is_named_by_file_and_line(tmp_path, text, line, message):
     assert str(path) in str(error.value)
 
 
-def test_unknown_documents_are_left_out_and_counted_only_when_asked(tmp_path):
+def test_links_to_unknown_documents_are_bad_rows(tmp_path):
     path = written(tmp_path / "links.tsv", "source\ttarget\na\t007\na\tmoon\nmars\ta\na\ta\n")
-    links = read_links(path, DOCS, skip_unknown=True)
-    assert (links.links, links.n_unknown, links.n_own) == ({"a": ["007"]}, 2, 1)
     problems = []
-    assert read_links(path, DOCS, refused=problems.append).links == {"a": ["007"]}
+    links = read_links(path, DOCS, refused=problems.append)
+    assert (links.links, links.n_own) == ({"a": ["007"]}, 1)
     assert [problem.line for problem in problems] == [3, 4]
-    with pytest.raises(FormatError, match="no link is between documents: are these the documents that link"):
-        read_links(path, {"x": "", "y": ""}, skip_unknown=True)
+    with pytest.raises(FormatError, match="'moon' is not among the documents"):
+        read_links(path, DOCS)
 
 
 def test_all_that_is_wrong_with_links_is_listed(tmp_path):

@@ -9,23 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tercet.data.beir import read_beir, read_corpus, read_queries
+from tercet.data import read_beir, read_qrels, read_queries, read_run, read_table
 from tercet.data.letor import read_letor
-from tercet.data.trec import read_qrels, read_run
 from tercet.data.triplets import read_triplets
 from tercet.errors import FormatError, InputError
 
-WANTS_4 = (
-    "TREC judgements have 4 (qid, iteration, document id, grade), "
-    r"and BEIR judgements begin with the line 'query-id\tcorpus-id\tscore'"
-)
+WANTS_4 = "TREC judgements have 4 (qid, iteration, document id, grade)"
 HEADER = "query-id\tcorpus-id\tscore\n"
 
 BROKEN: list[tuple[Callable[[str], object], str, str]] = [
     (read_qrels, "q 0 d 1\nq 0 d2\n", f":2: 3 columns; {WANTS_4}"),
-    (read_qrels, "q 0 d 1 tag\n", f":1: 5 columns; {WANTS_4}"),
-    (read_qrels, "q\td\t1\n", f":1: 3 columns; {WANTS_4}"),
-    (read_qrels, "q 0 d 1.0\n", ":1: grade '1.0'; a whole number is needed"),
     (
         read_qrels,
         "q 0 d 1\n\nq 0 e 1\nq 0 d 2\n",
@@ -36,17 +29,19 @@ BROKEN: list[tuple[Callable[[str], object], str, str]] = [
         HEADER + "q\td\t1\nq\td\t0\n",
         ":3: query 'q', document 'd' has grade 0 here and 1 at line 2",
     ),
-    (read_qrels, HEADER + "q d 1\n", ":2: 1 columns; after this header there are 3, separated by tabs"),
-    (read_qrels, HEADER + "\td\t1\n", ":2: the query id is empty; every id needs at least one character"),
-    (read_qrels, HEADER + "q\t\t1\n", ":2: the document id is empty; every id needs at least one character"),
-    (read_qrels, HEADER + "q\td\t1\n" + HEADER, ":3: grade 'score'; a whole number is needed"),
     (
         read_qrels,
-        "q 0 d 1\n\ufeffq 0 e 1\n",
-        r":2: the query id '\ufeffq' begins with a byte order mark; were two files joined?",
+        HEADER + "q d 1\n",
+        r":2: 1 cell under 3 columns; quote a text that holds '\t' or a line break",
     ),
-    (read_qrels, "", ": the file holds no judgements"),
-    (read_qrels, HEADER, ": the file holds no judgements"),
+    (read_qrels, HEADER + "\td\t1\n", ":2: query-id is empty; every row needs an id"),
+    (read_qrels, HEADER + "q\t\t1\n", ":2: corpus-id is empty; every row needs an id"),
+    (
+        read_qrels,
+        HEADER + "q\td\t1\n" + HEADER,
+        ":3: score 'score'; a grade is a whole number, and 0 is not relevant",
+    ),
+    (read_qrels, HEADER, ": the table has no rows"),
     (
         read_run,
         "q Q0 d 1 2.5\n",
@@ -58,7 +53,7 @@ BROKEN: list[tuple[Callable[[str], object], str, str]] = [
     (
         read_run,
         "q Q0 d 1 2 t\np Q0 d 1 2 t\n\nq Q0 d 2 1 t\n",
-        ":4: query 'q' already has document 'd' at line 1",
+        ":4: query 'q' already has document 'd'",
     ),
     (read_run, "\n \n", ": the file holds no results"),
     (
@@ -92,47 +87,28 @@ BROKEN: list[tuple[Callable[[str], object], str, str]] = [
         ": the file holds no preferences",
     ),
     (
-        read_corpus,
+        read_table,
         '{"_id": "a", "text": ""}\n{"_id": "b" "text"}',
         ":2: column 13: broken JSON: Expecting ',' delimiter",
     ),
-    (read_corpus, '["a"]', ":1: found a JSON array; each line holds one object, {…}"),
-    (read_corpus, "[" * 100_000, ":1: the JSON cannot be taken in: "),
-    (read_corpus, '{"_id": ' + "9" * 5000 + "}", ":1: the JSON cannot be taken in: "),
-    (read_corpus, '{"id": "a", "text": "b"}', ':1: the key "_id" is missing; found "id", "text"'),
-    (read_corpus, '{"_id": "a", "title": "b"}', ':1: the key "text" is missing; found "_id", "title"'),
     (
-        read_corpus,
+        read_table,
         '{"_id": 1e5, "text": "b"}',
-        ':1: the "_id" is the number 100000.0; a number would lose digits, write it in quotes: "100000.0"',
+        ":1: _id is 100000.0, a number with a point; ids are strings or whole numbers",
     ),
-    (read_corpus, '{"_id": null, "text": "b"}', ':1: the "_id" is None; a string is needed'),
+    (read_table, '{"_id": null, "text": "b"}', ":1: _id is empty; every row needs an id"),
     (
-        read_corpus,
-        '{"_id": "", "text": "b"}',
-        ':1: the "_id" is empty; every id needs at least one character',
-    ),
-    (read_corpus, '{"_id": "a", "text": ["b"]}', ':1: "text" is a JSON array; a string is needed'),
-    (read_corpus, '{"_id": "a", "text": null}', ':1: "text" is a JSON null; a string is needed'),
-    (read_corpus, '{"_id": "a", "title": 3, "text": ""}', ':1: "title" is a JSON number; a string is needed'),
-    (
-        read_corpus,
+        read_table,
         '{"_id": "a", "text": "x\\ud800"}',
-        r':1: "text" holds half a surrogate pair, \ud800, which is no character',
+        r":1: 'text' holds half a surrogate pair, \ud800, which is no character",
     ),
     (
-        read_corpus,
+        read_table,
         '\n{"_id": "a", "text": "1"}\n{"_id": "b", "text": ""}\n\n{"_id": "a", "text": "3"}\n',
-        ":5: \"_id\" 'a' is already used at line 2",
+        ":5: the id 'a' is already used at line 2",
     ),
-    (read_corpus, "\n", ": the file holds no documents"),
-    (read_queries, '{"_id": "a", "text": " "}', ":1: query 'a' has an empty text; a query needs words"),
-    (
-        read_queries,
-        '{"_id": "a", "text": "1"}\n{"_id": "a", "text": "1"}',
-        ":2: \"_id\" 'a' is already used at line 1",
-    ),
-    (read_queries, "", ": the file holds no queries"),
+    (read_queries, '{"_id": "a", "text": " "}', ":1: text is empty; a query needs words"),
+    (read_queries, '{"_id": "a", "text": "1"}\n{"_id": "a", "text": "2"}', ":2: the id 'a' is already used"),
 ]
 
 
@@ -152,9 +128,7 @@ def test_broken_files_say_where_and_what(
     Path("data.txt").write_bytes(gzip.compress(raw) if packed else raw)
     with pytest.raises(FormatError) as caught:
         read("data.txt")
-    # What follows "taken in:" is Python's own wording.
-    found = str(caught.value)
-    assert found == f"data.txt{message}" or (message.endswith("taken in: ") and found.startswith(f"data.txt{message}"))
+    assert str(caught.value) == f"data.txt{message}"
 
 
 def test_a_file_may_be_packed_by_bzip2(tmp_path: Path) -> None:
@@ -167,27 +141,22 @@ def test_a_file_may_be_packed_by_bzip2(tmp_path: Path) -> None:
         read_letor(file)
 
 
-READERS = [read_qrels, read_run, read_corpus, read_queries, read_letor]
-
-
-@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("read", [read_qrels, read_run, read_table, read_queries, read_letor])
 def test_every_reader_checks_encoding_and_packing(read: Callable[[Path], object], tmp_path: Path) -> None:
     file = tmp_path / "data.txt"
-    file.write_bytes(b"\xff1 qid:1 1:1\n")
+    content = b"id,text\nid 1:1\n" if read in (read_table, read_queries) else b"1 qid:1 1:1\n"
+    file.write_bytes(b"\xff" + content)
     with pytest.raises(FormatError, match=r"data\.txt:1: byte 0xff at offset 0 is not UTF-8; convert"):
         read(file)
-    file.write_bytes("1 qid:1 1:1\n".encode("utf-16"))
-    with pytest.raises(FormatError, match=r"data\.txt:1: the file is UTF-16"):
+    file.write_bytes(gzip.compress(content)[:-4])
+    with pytest.raises(FormatError, match=r"data\.txt(:\d)?: the gzip data ends in the middle"):
         read(file)
-    file.write_bytes(gzip.compress(b"1 qid:1 1:1\n")[:-4])
-    with pytest.raises(FormatError, match=r"data\.txt:\d: the gzip data ends in the middle"):
+    file.write_bytes(bz2.compress(content)[:-4])
+    with pytest.raises(FormatError, match=r"data\.txt(:\d)?: the bzip2 data ends in the middle"):
         read(file)
-    file.write_bytes(bz2.compress(b"1 qid:1 1:1\n")[:-4])
-    with pytest.raises(FormatError, match=r"data\.txt:\d: the bzip2 data ends in the middle"):
-        read(file)
-    packed = bz2.compress(b"1 qid:1 1:1\n")
+    packed = bz2.compress(content)
     file.write_bytes(packed[:10] + bytes(4) + packed[14:])  # its checksum
-    with pytest.raises(FormatError, match=r"data\.txt:\d: the bzip2 data is damaged \(Invalid data stream\)"):
+    with pytest.raises(FormatError, match=r"data\.txt(:\d)?: the bzip2 data is damaged \(Invalid data stream\)"):
         read(file)
     with pytest.raises(FormatError, match="there is no such file"):
         read(tmp_path / "nothing")
@@ -224,19 +193,14 @@ LAYOUT = "a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/*.tsv, plain
             "beir/qrels: both train.tsv and train.tsv.gz are here; remove one of them",
         ),
         (
-            {"qrels/train.tsv": "q\td\t1\n"},
-            r"beir/qrels/train.tsv:1: found 'q\td\t1'; the first line must be the header "
-            r"'query-id\tcorpus-id\tscore'",
-        ),
-        (
             {"qrels/train.tsv": HEADER + "q\td\t1\nx\td\t1\n"},
-            "beir/qrels/train.tsv:3: query 'x' is judged here and is not in queries.jsonl",
+            "beir/qrels/train.tsv:3: query 'x' is not among the queries, neither as an id nor as a text",
         ),
         (
             {"qrels/dev.tsv": HEADER + "q\td\t1\nq\tD\t1\n"},
-            "beir/qrels/dev.tsv:3: document 'D' is judged here and is not in corpus.jsonl",
+            "beir/qrels/dev.tsv:3: document 'D' is not among the documents",
         ),
-        ({"qrels/dev.tsv": ""}, "beir/qrels/dev.tsv: the file holds no judgements"),
+        ({"qrels/dev.tsv": HEADER}, "beir/qrels/dev.tsv: the table has no rows"),
     ],
 )
 def test_broken_beir_folders_name_the_file(

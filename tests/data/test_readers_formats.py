@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tercet.data import labelled
+from tercet.data import labelled, read_qrels, read_run
 from tercet.data.beir import read_beir
 from tercet.data.labelled import read_20newsgroups, read_labelled_folder
 from tercet.data.letor import read_letor
 from tercet.data.recognition import recognise
-from tercet.data.trec import read_qrels, read_run
 from tercet.data.triplets import read_triplets
 from tercet.errors import FormatError, InputError
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tercet.data import read_qrels, read_run, write_qrels, write_run
 from tercet.data.beir import read_beir, write_beir
-from tercet.data.trec import read_qrels, read_run, write_qrels, write_run
 from tercet.errors import InputError
 
 pytestmark = pytest.mark.slow  # make test has it, make check has not

@@ -22,7 +22,7 @@ def test_documents_come_before_the_next_line_is_read(tmp_path: Path) -> None:
     (tmp_path / "f").write_text('{"_id": "007", "text": "a"}\n{"_id": "7", "text": "b"}\n{"_id": "007", "text": "c"}\n')
     stream = iter_corpus(tmp_path / "f")
     assert [next(stream), next(stream)] == [("007", "a"), ("7", "b")]
-    with pytest.raises(FormatError, match=":3: \"_id\" '007' is already used at line 1"):
+    with pytest.raises(FormatError, match=":3: the id '007' is already used at line 1"):
         next(stream)
 
 

@@ -194,7 +194,7 @@ def test_a_line_that_is_not_utf_8_is_a_bad_row_wherever_it_stands(tmp_path, n_be
     problems = []
     assert len(list(iter_rows(path, refused=problems.append))) == n_before + 1
     assert [(problem.kind, problem.line) for problem in problems] == [("encoding", n_before + 2)]
-    with pytest.raises(FormatError, match=rf":{n_before + 2}: byte 0xe9 .* or name the encoding of the file"):
+    with pytest.raises(FormatError, match=rf":{n_before + 2}: byte 0xe9 .*iconv"):
         read_table(path)
 
 
@@ -214,9 +214,7 @@ def test_an_encoding_that_is_none_of_texts_is_refused(tmp_path, encoding):
 def test_latin_1_is_read_when_it_is_named(tmp_path):
     path = written(tmp_path, "id,text\n1,café\n", encoding="latin-1")
     assert read_table(path, encoding="latin-1")["1"] == "café"
-    with pytest.raises(
-        FormatError, match=r"byte 0xe9 at offset 13 is not UTF-8.*iconv.*or name the encoding"
-    ) as caught:
+    with pytest.raises(FormatError, match=r"byte 0xe9 at offset 13 is not UTF-8.*iconv") as caught:
         read_table(path)
     assert (caught.value.line, caught.value.kind) == (2, "encoding")
 
@@ -308,10 +306,6 @@ def test_pandas_missing_values_and_a_named_index():
     assert docs.columns["stock"] == [3.0, None]
 
 
-def test_a_series_is_texts_by_its_index():
-    assert dict(as_documents(pd.Series({"a": "tea", "b": "milk"}))) == {"a": "tea", "b": "milk"}
-
-
 def test_documents_are_a_mapping_like_any_other():
     without_header = pd.DataFrame([["a", "tea"], ["b", "milk"]])
     assert dict(as_documents(without_header, id="0", text="1")) == {"a": "tea", "b": "milk"}
@@ -339,7 +333,6 @@ def test_the_key_of_a_record_is_its_id_whatever_columns_later_records_have():
         ({"a\tb": "tea"}, "docs: an id 'a.*' holds a tab"),
         ({"\ud800": "tea"}, "docs: an id holds half a surrogate pair"),
         ({"a": "\udc00"}, r"docs\['a'\] holds half a surrogate pair"),
-        (pd.Series(["\udc00"], index=["a"], dtype=object), r"docs\[0\] holds half a surrogate pair"),
     ],
 )
 def test_texts_by_id_are_checked_as_records_are(docs, message):
@@ -451,8 +444,6 @@ def test_a_row_of_parquet_and_of_records_is_named(tmp_path):
         as_documents(pl.LazyFrame({"id": ["a"], "text": ["tea"]}))
     with pytest.raises(InputError, match="docs has two columns called 'text'"):
         as_documents(pd.DataFrame([["a", "tea", "milk"]], columns=["id", "text", "text"]))
-    with pytest.raises(InputError, match="docs has an index of several levels"):
-        as_documents(pd.Series({("a", 1): "tea", ("b", 1): "milk"}))
     with pytest.raises(InputError, match=r"docs must be a mapping of ids to texts or records.*got int"):
         as_documents(3)
 

@@ -46,7 +46,7 @@ def grades(query, doc="doc", grade="grade"):
     [
         (PRODUCTS, QUERIES, QRELS),
         ({doc_id: {"title": text} for doc_id, text in ANIMALS.items()}, QUERIES, grades("qid", "sku", "relevance")),
-        (pd.DataFrame(PRODUCTS), pd.Series(QUERIES), pd.DataFrame(grades("query")).astype({"grade": float})),
+        (pd.DataFrame(PRODUCTS), QUERIES, pd.DataFrame(grades("query")).astype({"grade": float})),
         (pl.DataFrame(PRODUCTS), [{"qid": q, "query": t} for q, t in QUERIES.items()], pl.DataFrame(grades("query"))),
         (
             pl.DataFrame(PRODUCTS).to_arrow(),
@@ -115,7 +115,7 @@ def test_what_is_no_id_is_told(given, message):
 @pytest.mark.slow
 def test_a_model_ranks_what_it_was_fitted_to(judged):
     model = fit(pd.DataFrame(PRODUCTS), QUERIES, QRELS)
-    assert model.rank(pd.Series(QUERIES), pl.DataFrame(PRODUCTS)) == judged
+    assert model.rank(QUERIES, pl.DataFrame(PRODUCTS)) == judged
     assert model.rank(list(QUERIES.values()), PRODUCTS) == {QUERIES[qid]: run for qid, run in judged.items()}
 
 

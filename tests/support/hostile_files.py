@@ -180,7 +180,7 @@ ATTACKS = {
     "a tar header": Attack(_tar_header, data.read_20newsgroups, "a header of 41,943,040 bytes", 40, 3_000),
     "tar headers of headers": Attack(_tar_chain, data.read_20newsgroups, "broken", 2_000, 100_000),
     "a key of its own in each row": Attack(_key_a_row, data.read_table, "10,001 columns or more", 12_000, 1_000_000),
-    "a wide row before narrow ones": Attack(_wide_then_narrow, data.read_corpus, None, 3_000, 100_000),
+    "a wide row before narrow ones": Attack(_wide_then_narrow, data.read_table, None, 3_000, 100_000),
     "many queries of one text": Attack(_one_text, _judged_by_text, "5,000 queries have the text 'tea'", 1_000, 100_000),
     "one list of many rows": Attack(_one_list, data.read_click_log, None, 20_000, 500_000),
     "one session of many lists": Attack(_one_session, data.read_click_log, None, 20_000, 500_000),

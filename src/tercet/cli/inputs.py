@@ -21,22 +21,21 @@ from tercet.data import (
     LabelledTexts,
     read_20newsgroups,
     read_beir,
-    read_corpus,
     read_labelled_folder,
     read_queries,
+    read_table,
     recognise,
 )
-from tercet.data.beir import iter_corpus_with_fields, plain_or_packed
+from tercet.data.beir import plain_or_packed
 from tercet.data.click_counts import ClickCounts, read_click_counts
 from tercet.data.click_tables import read_click_log
 from tercet.data.clicks import ClickLog
 from tercet.data.documents import DocumentStream, gather_documents
-from tercet.data.judgements import JudgedQueries, queries_of_table
+from tercet.data.judgements import JudgedQueries
 from tercet.data.judgements import read_judgements as read_any_judgements
-from tercet.data.lines import parse_json_object
 from tercet.data.recognition import TableKind
 from tercet.data.roles import DocumentRoles, document_roles
-from tercet.data.tables import DataTable, first_line, is_parquet
+from tercet.data.tables import DataTable, open_table
 from tercet.engines import open_index
 from tercet.errors import BundleError, InputError
 from tercet.fitting.text_model import TextModel
@@ -133,9 +132,7 @@ def _read_files(corpus: Path, queries: Path | None, qrels: Path | None, known_on
 
 
 def read_documents(path: Path) -> Documents:
-    """Read the documents of a BEIR corpus or of a table, and print the columns of the table."""
-    if is_beir_texts(path):
-        return read_corpus(path)
+    """Read the documents of a table, and print its columns."""
     with naming_table_options():
         table, roles = _open_documents(path)
         docs = gather_documents(table, roles, bad_rows())
@@ -161,28 +158,16 @@ def _open_documents(path: Path) -> tuple[DataTable, DocumentRoles]:
 
 def with_columns(model: TextModel, data: Path) -> TextModel:
     """Return the model with the names of the document columns."""
-    if kind_of(data) not in TABLES or is_beir_texts(data):
+    if kind_of(data) not in TABLES:
         return model
     _, roles = _open_documents(data)
     return replace(model, id_column=roles.id, text_columns=roles.text)
 
 
 def read_query_texts(path: Path) -> dict[str, str]:
-    """Read the queries of a BEIR file or of a table."""
-    if is_beir_texts(path):
-        return read_queries(path)
-    said = table_settings(path)
+    """Read the queries of a table."""
     with naming_table_options():
-        return queries_of_table(said.open(path), bad_rows(), columns=said.columns)
-
-
-def is_beir_texts(path: Path) -> bool:
-    """Return True for the corpus or the queries of a BEIR folder, unless table options are given."""
-    if replace(table_settings(path), columns={}) or is_parquet(path):
-        return False
-    with naming_table_options():
-        line, first = first_line(path)
-    return first.lstrip().startswith("{") and "_id" in parse_json_object(first, path, line)
+        return read_queries(path, **evidence_settings(path))
 
 
 def tell_once(message: str) -> None:
@@ -237,12 +222,11 @@ def documents_of(data: Path) -> Iterable[tuple[Any, ...]]:
     """Iterate over id, text and stored fields of documents, as a stream if the format allows."""
     kind = kind_of(data)
     if kind in TABLES:
-        if is_beir_texts(data):
-            return iter_corpus_with_fields(data)
         with naming_table_options():
             return DocumentStream(*_open_documents(data), bad_rows(), partial(_tell_formats, data))
     if kind == "beir":
-        return iter_corpus_with_fields(plain_or_packed(data, "corpus.jsonl"))
+        table = open_table(plain_or_packed(data, "corpus.jsonl"))
+        return DocumentStream(table, document_roles(table))
     texts = open_data(data, None, None)
     if isinstance(texts, Labelled):
         parts = [part for part in (texts.train, texts.test) if part is not None]
@@ -258,7 +242,7 @@ def documents_for(model: TextModel, data: Path) -> Iterable[Any]:
 def _with_columns(data: Path) -> Documents:
     kind = kind_of(data)
     if kind == "beir":
-        return read_documents(plain_or_packed(data, "corpus.jsonl"))
+        return read_table(plain_or_packed(data, "corpus.jsonl"))
     if kind not in TABLES:
         raise InputError(f"{data} has no columns, and the model scores some; it takes a table or a BEIR folder")
     return read_documents(data)

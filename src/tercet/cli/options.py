@@ -15,8 +15,9 @@ from tercet.adapters.ir_datasets import PREFIX
 from tercet.cli.project import Project
 from tercet.cli.terminal import echo
 from tercet.data.cells import UNKNOWN_ID
+from tercet.data.lines import ENCODING_PROBLEM
 from tercet.data.roles import ColumnsError, TableSettings
-from tercet.data.tables import DELIMITER_PROBLEM, ENCODING_PROBLEM, BadRows
+from tercet.data.tables import BadRows
 from tercet.errors import FormatError, InputError
 from tercet.store import bundle_kind, check_destination
 
@@ -219,7 +220,6 @@ def naming_table_options() -> Iterator[None]:
     """Add the options that help to errors about tables."""
     advice = {
         ENCODING_PROBLEM: "--encoding latin-1, for example",
-        DELIMITER_PROBLEM: "a first line sep=; names the delimiter",
         UNKNOWN_ID: "--skip-bad N leaves out so many",
     }
     try:

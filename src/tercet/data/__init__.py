@@ -6,10 +6,7 @@ from tercet._lazy import lazy_names
 
 if TYPE_CHECKING:
     from tercet.data.beir import JudgedTexts as JudgedTexts
-    from tercet.data.beir import iter_corpus as iter_corpus
     from tercet.data.beir import read_beir as read_beir
-    from tercet.data.beir import read_corpus as read_corpus
-    from tercet.data.beir import read_queries as read_queries
     from tercet.data.beir import write_beir as write_beir
     from tercet.data.click_counts import ClickCounts as ClickCounts
     from tercet.data.click_counts import read_click_counts as read_click_counts
@@ -18,8 +15,11 @@ if TYPE_CHECKING:
     from tercet.data.clicks import Impression as Impression
     from tercet.data.documents import Documents as Documents
     from tercet.data.documents import as_documents as as_documents
+    from tercet.data.documents import iter_corpus as iter_corpus
     from tercet.data.documents import read_table as read_table
     from tercet.data.feature_names import read_feature_names as read_feature_names
+    from tercet.data.judgements import read_qrels as read_qrels
+    from tercet.data.judgements import read_queries as read_queries
     from tercet.data.labelled import LabelledTexts as LabelledTexts
     from tercet.data.labelled import read_20newsgroups as read_20newsgroups
     from tercet.data.labelled import read_labelled_folder as read_labelled_folder
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from tercet.data.stored_rows import open_rows as open_rows
     from tercet.data.stored_rows import write_rows as write_rows
     from tercet.data.tables import iter_rows as iter_rows
-    from tercet.data.trec import read_qrels as read_qrels
     from tercet.data.trec import read_run as read_run
     from tercet.data.trec import write_qrels as write_qrels
     from tercet.data.trec import write_run as write_run
@@ -49,19 +48,13 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "tercet.data.beir": (
-                "JudgedTexts",
-                "iter_corpus",
-                "read_beir",
-                "read_corpus",
-                "read_queries",
-                "write_beir",
-            ),
+            "tercet.data.beir": ("JudgedTexts", "read_beir", "write_beir"),
             "tercet.data.click_counts": ("ClickCounts", "read_click_counts"),
             "tercet.data.click_tables": ("read_click_log",),
             "tercet.data.clicks": ("ClickLog", "Impression"),
-            "tercet.data.documents": ("Documents", "as_documents", "read_table"),
+            "tercet.data.documents": ("Documents", "as_documents", "iter_corpus", "read_table"),
             "tercet.data.feature_names": ("read_feature_names",),
+            "tercet.data.judgements": ("read_qrels", "read_queries"),
             "tercet.data.labelled": ("LabelledTexts", "read_20newsgroups", "read_labelled_folder"),
             "tercet.data.letor": (
                 "LetorData",
@@ -76,7 +69,7 @@ else:
             "tercet.data.sampling": ("JudgementSampler", "LabelSampler"),
             "tercet.data.stored_rows": ("open_rows", "write_rows"),
             "tercet.data.tables": ("iter_rows",),
-            "tercet.data.trec": ("read_qrels", "read_run", "write_qrels", "write_run"),
+            "tercet.data.trec": ("read_run", "write_qrels", "write_run"),
             "tercet.data.triplets": ("ReadTriplets", "read_triplets"),
         },
     )

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.data.cells import Columns, Row, read_rows
+from tercet.data.cells import Columns, read_rows
 from tercet.data.click_tables import as_click_log
 from tercet.data.clicks import ClickLog
 from tercet.data.frames import IndexedTexts, as_table
-from tercet.data.lines import FilePath, Refused
+from tercet.data.lines import FilePath, Refused, refuse
 from tercet.data.roles import find_roles, kind_of_columns
 from tercet.data.tables import NO_ROWS, DataTable, open_table
 from tercet.errors import FormatError, InputError
@@ -59,7 +59,6 @@ def read_click_counts(
     columns: Columns | None = None,
     refused: Refused | None = None,
     encoding: str | None = None,
-    delimiter: str | None = None,
 ) -> ClickCounts:
     r"""Read aggregated clicks from a table: a query, a document, times shown, clicks and expected clicks on each row.
 
@@ -68,7 +67,7 @@ def read_click_counts(
     path : CSV, TSV, JSONL, each gzipped or not, or Parquet
     columns : role -> column, for the roles query, doc, shown, clicked and expected; other roles are guessed
     refused : takes the error of a bad row, and the row is left out
-    encoding, delimiter : as in `iter_rows`
+    encoding : as in `iter_rows`
 
     Examples
     --------
@@ -79,7 +78,7 @@ def read_click_counts(
     ...     read_click_counts(file).expected
     array([4.5])
     """
-    return _counts_of(open_table(path, encoding=encoding, delimiter=delimiter), columns, refused)
+    return _counts_of(open_table(path, encoding=encoding), columns, refused)
 
 
 def as_clicks(clicks: Any) -> ClickLog | ClickCounts:
@@ -106,15 +105,12 @@ def _is_aggregated(path: FilePath) -> bool:
 def _counts_of(table: DataTable, columns: Columns | None = None, refused: Refused | None = None) -> ClickCounts:
     roles = find_roles(table, CLICK_COUNTS, columns)
     counts: dict[tuple[str, str], list[float]] = {}
-
-    def pair(row: Row) -> tuple[str, str, list[float]]:
-        query, doc_id, numbers = row["query"], row["doc"], [row[role] for role in _COUNTS]
+    for line, query, doc_id, *numbers in read_rows(table, roles, ("query", "doc", *_COUNTS), refused):
         shown, clicked, _ = numbers
         if clicked > shown:
-            raise row.error(f"document {doc_id!r} was shown {shown:g} times and clicked {clicked:g} times")
-        return query, doc_id, numbers
-
-    for query, doc_id, numbers in read_rows(table, roles, pair, refused):
+            message = f"document {doc_id!r} was shown {shown:g} times and clicked {clicked:g} times"
+            refuse(table.error(line, message), refused)
+            continue
         before = counts.get((query, doc_id), [0.0, 0.0, 0.0])
         counts[query, doc_id] = [sum(both) for both in zip(before, numbers, strict=True)]
     if not counts:

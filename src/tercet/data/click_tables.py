@@ -6,31 +6,24 @@ Columns are found by their names (`roles`), or named. Lists are sorted by time i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import compress, pairwise
 from operator import ne
 from pathlib import Path
 from typing import Any
 
-from tercet.data.batches import Batches, Conversion, collector_paused, gathered
-from tercet.data.cells import Columns, Row, id_in, ids_in, position_in, query_in, read_rows, truth_in
+from tercet.data.batches import Conversion, Convert, collector_paused
+from tercet.data.cells import Columns, Readers, id_in, position_in, query_in, read_columns, read_rows, word_in
 from tercet.data.clicks import ClickLog, Impression, impression_problem
 from tercet.data.frames import MemoryTable, as_table, plain_shown
 from tercet.data.lines import FilePath, Refused, load_json, refuse
 from tercet.data.roles import RoleGuess, find_roles, guess_roles, kind_of_click_log, plain_name
-from tercet.data.shown_lists import (
-    NO_LISTS,
-    ListKey,
-    PlacedList,
-    ShownLists,
-    Times,
-    log_in_order,
-    session_in,
-)
+from tercet.data.shown_lists import NO_LISTS, ListKey, PlacedList, ShownLists, Times, log_in_order
 from tercet.data.tables import DataTable, open_table
 from tercet.data.ubi import ATTRIBUTES, INTERLEAVED, ubi_tables
-from tercet.data.values import Record, Value
+from tercet.data.values import Value
 from tercet.errors import FormatError, InputError
 
 CLICK_ACTIONS = frozenset(("click", "clicked", "click_through", "item_click", "product_click", "result_click"))
@@ -43,7 +36,6 @@ def read_click_log(
     columns: Columns | None = None,
     refused: Refused | None = None,
     encoding: str | None = None,
-    delimiter: str | None = None,
 ) -> ClickLog:
     r"""Read a click log of any shape.
 
@@ -55,7 +47,7 @@ def read_click_log(
     columns : role -> column, for the roles query, doc, shown, clicked, position, list, session, time, action and
         randomised; other roles are guessed
     refused : takes the error of a bad row, and the row is left out
-    encoding, delimiter : as in `iter_rows`
+    encoding : as in `iter_rows`
 
     Returns
     -------
@@ -74,9 +66,9 @@ def read_click_log(
     """
     paths: list[FilePath] = [path] if isinstance(path, str | os.PathLike) else list(path)
     if len(paths) == 1 and Path(paths[0]).is_dir():
-        opened = ubi_tables(Path(paths[0]), lambda one: open_table(one, encoding=encoding, delimiter=delimiter))
+        opened = ubi_tables(Path(paths[0]), lambda one: open_table(one, encoding=encoding))
         return click_log_of(opened, columns, refused)
-    return click_log_of([open_table(one, encoding=encoding, delimiter=delimiter) for one in paths], columns, refused)
+    return click_log_of([open_table(one, encoding=encoding) for one in paths], columns, refused)
 
 
 def as_click_log(clicks: Any) -> ClickLog:
@@ -140,11 +132,9 @@ def click_log_of(
     [table] = tables
     kind = kind_of_click_log(table.columns, given)
     roles = find_roles(table, kind, given)
-    if kind == "lists":
-        return _rows_of_lists(table, roles, given, refused)
-    if kind == "shown":
-        return _rows_of_documents(table, roles, given, refused)
-    return _Events(table, roles, None, None, given, refused).log()
+    return (
+        _log_of_lists(table, roles, given, refused) if kind == "lists" else _log_of_rows(table, roles, given, refused)
+    )
 
 
 def _two_tables(tables: Sequence[DataTable], given: Columns, refused: Refused | None) -> ClickLog:
@@ -157,107 +147,33 @@ def _two_tables(tables: Sequence[DataTable], given: Columns, refused: Refused | 
     ]
     first, second = zip(tables, own, strict=True)
     (events, of_events), (queries, of_queries) = (second, first) if actions[0] is None else (first, second)
-    searches = guess_roles(queries.columns, "searches", of_queries)
-    if actions.count(None) != 1 or not {"query", "shown"} & searches.columns.keys():
+    found = guess_roles(queries.columns, "searches", of_queries).columns
+    if actions.count(None) != 1 or not {"query", "shown"} & found.keys():
         listed = "; ".join(f"{table.name}: {', '.join(table.columns)}" for table in tables)
         raise InputError(f"of two tables one must have events (action_name) and one queries (user_query); got {listed}")
     roles = find_roles(events, "ubi-events", of_events)
-    return _Events(events, roles, queries, find_roles(queries, "searches", of_queries), given, refused).log()
+    searches = _Searches(queries, find_roles(queries, "searches", of_queries), given, refused)
+    return _log_of_rows(events, roles, given, refused, searches)
 
 
 # -- a row for each list ----------------------------------------------------------------------------------------------
 
 
-def _rows_of_lists(table: DataTable, roles: RoleGuess, given: Columns, refused: Refused | None) -> ClickLog:
+def _log_of_lists(table: DataTable, roles: RoleGuess, given: Columns, refused: Refused | None) -> ClickLog:
     times = Times(table, roles.get("time"), "time" in given)
-
-    def placed_list(row: Row) -> PlacedList:
-        impression = Impression(row["query"], row["shown"], row["clicked"])
+    wanted = ("query", "shown", "clicked", "session", "randomised", "time")
+    lists = []
+    for line, query, shown, clicked, session, is_random, time in read_rows(
+        table, roles, wanted, refused, {"session": word_in, "time": times.time_in}
+    ):
+        impression = Impression(query, shown, clicked)
         problem = impression_problem(impression)
-        if problem is not None:
-            raise row.error(problem)
-        session = None if "session" not in roles.columns else session_in(row.cells.get(roles["session"]))
-        return PlacedList(times.time_of(row.cells, row.number), impression, session, bool(row["randomised"]))
-
-    lists = list(read_rows(table, roles, placed_list, refused))
+        if problem is None:
+            lists.append(PlacedList(time, impression, session, bool(is_random)))
+        else:
+            refuse(table.error(line, problem), refused)
     form = f"{table.form}; a row for each list; {_summary(roles, times)}"
     return log_in_order(lists, form, times.notes, table.name)
-
-
-# -- a row for each document ------------------------------------------------------------------------------------------
-
-
-def _rows_of_documents(table: DataTable, roles: RoleGuess, given: Columns, refused: Refused | None) -> ClickLog:
-    query, doc, clicked = roles["query"], roles["doc"], roles["clicked"]
-    position, search, session, randomised = map(roles.get, ("position", "list", "session", "randomised"))
-    times = Times(table, roles.get("time"), "time" in given)
-    names = [query, doc, clicked, *filter(None, (randomised, position, search, session, times.column))]
-
-    checks: tuple[tuple[str | None, Callable[[Value, int], Any]], ...] = (
-        (query, lambda value, number: query_in(value, table, number, query)),
-        (doc, lambda value, number: id_in(value, table, number, doc)),
-        (clicked, lambda value, number: truth_in(value, table, number, clicked)),
-        (randomised, lambda value, number: truth_in(value, table, number, str(randomised))),
-        (position, lambda value, number: position_in(value, table, number, str(position))),
-        (times.column, times.time_in),
-    )
-
-    def gather(batches: Batches, refused: Refused | None) -> ShownLists:
-        lists = ShownLists()
-        conversions = [
-            None if column is None else Conversion(names.index(column), convert, are_ids=column == doc)
-            for column, convert in checks
-        ]
-        for batch in batches:
-            try:
-                none = [None] * len(batch.columns[0])
-                groups = [
-                    none if column is None else batch.columns[names.index(column)] for column in (search, session)
-                ]
-                texts, *columns = [none if conversion is None else conversion(batch) for conversion in conversions]
-            except FormatError as problem:
-                refuse(problem, refused)
-                continue
-            keys = list(zip(*groups, texts, strict=True))
-            begins = [0, *compress(range(1, len(keys)), map(ne, keys, keys[1:])), len(keys)]
-            for first, end in pairwise(begins):
-                search_id, who, text = keys[first]
-                run: list[Sequence[Any]] = [column[first:end] for column in columns]
-                _show(lists, ListKey.from_row(search_id, who, text), session_in(who), *run)
-        lists.close()
-        return lists
-
-    lists = gathered(table, names, gather, refused)
-    grouped = search or session
-    summary = f"lists by {grouped} and query" if grouped else "lists by rows of one query after each other"
-    form = f"{table.form}; a row for each document shown; {_summary(roles, times)}; {summary}"
-    notes = (*_repeated(lists), *times.notes)
-    return log_in_order(lists.take_placed(), form, notes, table.name)
-
-
-def _show(
-    lists: ShownLists,
-    key: ListKey,
-    session: str | None,
-    docs: Sequence[str],
-    clicks: Sequence[bool],
-    randomised: Sequence[bool | None],
-    positions: Sequence[float | None],
-    times: Sequence[float | None],
-) -> None:
-    """Add consecutive rows of one key."""
-    shown = lists.show_together(key, docs, positions, times)
-    if shown is None:
-        if len(docs) > 1:
-            for row in range(len(docs)):
-                one = slice(row, row + 1)
-                _show(lists, key, session, docs[one], clicks[one], randomised[one], positions[one], times[one])
-            return
-        shown = lists.show(key, docs[0], positions[0], times[0])
-    shown.is_random |= any(randomised)
-    shown.session = shown.session or session
-    for doc_id in compress(docs, clicks):
-        lists.click(key, doc_id)
 
 
 def _summary(roles: RoleGuess, times: Times) -> str:
@@ -265,166 +181,177 @@ def _summary(roles: RoleGuess, times: Times) -> str:
     return str(replace(roles, columns=read))
 
 
-def _repeated(lists: ShownLists) -> tuple[str, ...]:
-    count = lists.n_repeated
-    return (f"click log: {count:,} clicks on what was clicked in the same list before count once.",) if count else ()
+# -- a row for each document or event ---------------------------------------------------------------------------------
 
 
-# -- events -----------------------------------------------------------------------------------------------------------
+_CLICK, _SHOW = "click", "show"
+# Values inside objects, in a column of their own or as JSON in a cell.
+_DOCUMENT = ("event_attributes.object.object_id", "object.object_id", "object_id")
+_ORDINAL = ("event_attributes.position.ordinal", "position.ordinal")
 
 
-class _Events:
-    """Events of documents shown or clicked, and perhaps the searches of UBI.
+class _Searches:
+    """Queries of UBI by the id of the search, and the documents shown, if the queries have them."""
 
-    UBI has the id of a search in ``query_id``, and the documents shown in ``query_response_hit_ids`` of the search or
-    in impression events, by ``position.ordinal``.
-    """
+    def __init__(self, table: DataTable, roles: RoleGuess, given: Columns, refused: Refused | None) -> None:
+        times = Times(table, roles.get("time"), "time" in given)
+        readers: Readers = {
+            # A search without words is browsing.
+            "query": lambda cell: None if cell is None else query_in(cell),
+            "session": word_in,
+            "time": times.time_in,
+            "method": _inner_reader(table, (f"{ATTRIBUTES}.{INTERLEAVED}.method",)),
+            "marked": _inner_reader(table, (f"{ATTRIBUTES}.randomised",)),
+        }
+        self.notes, self.lists = times.notes, ShownLists()
+        self._queries: dict[str, str] = {}
+        wanted = ("list", "query", "shown", "session", "randomised", "time", "method", "marked")
+        rows = read_rows(table, roles, wanted, refused, readers, Counter(query=0))
+        for _, search, query, docs, session, is_random, time, method, marked in rows:
+            self._queries[search] = query
+            if docs:
+                places = list(map(float, range(len(docs))))
+                shown = self.lists.show(ListKey(search, query, True), docs, places, [time] * len(docs))
+                assert shown is not None  # a list with an id is one list
+                shown.session, shown.is_interleaved = session, method is not None
+                shown.is_random = bool(is_random) or marked is True
+        self.has_hits = bool(self.lists.lists)
 
-    def __init__(
-        self,
-        events: DataTable,
-        roles: RoleGuess,
-        queries: DataTable | None,
-        of_queries: RoleGuess | None,
-        given: Columns,
-        refused: Refused | None,
-    ) -> None:
-        self.events, self.queries, self.of_queries, self.refused = events, queries, of_queries, refused
-        self.action, self.given = roles["action"], given
-        self.query, self.doc, self.position, self.search, self.session, self.randomised = map(
-            roles.get, ("query", "doc", "position", "list", "session", "randomised")
-        )
-        self.times = Times(events, roles.get("time"), "time" in given)
-        self.notes: list[str] = []
+    def query_of(self, cell: Value) -> str | None:
+        """Return the query of a search by its id."""
+        return self._queries.get(str(cell))
 
-    def log(self) -> ClickLog:
-        lists = ShownLists()
-        searches = self._searches(lists)
-        has_hits = bool(lists.lists)
-        n_other = n_unknown = 0
-        for number, row in self.events.rows(self.refused):
-            try:
-                action = plain_name(str(row.get(self.action) or ""))
-                if action not in CLICK_ACTIONS and action not in SHOW_ACTIONS:
-                    n_other += 1
-                    continue
-                key = self._key_of(row, number, searches)
-                if key is None:
-                    n_unknown += 1
-                    continue
-                doc_id = self._document(row, number)
-                place = self._place(row, number)
-                time = self.times.time_of(row, number)
-                is_random = self.randomised is not None and truth_in(
-                    row.get(self.randomised), self.events, number, self.randomised
-                )
-            except FormatError as problem:
-                refuse(problem, self.refused)
-                continue
-            if action in CLICK_ACTIONS:
-                lists.click(key, doc_id)
-            elif not has_hits or key.group not in searches:
-                shown = lists.show(key, doc_id, place, time)
-                shown.is_random |= is_random
-                shown.session = shown.session or (None if self.session is None else session_in(row.get(self.session)))
-        lists.close()
-        for count, what in (
-            (n_other, "events are neither clicks nor impressions and were passed over"),
-            (n_unknown, "events are of searches that are not there and were passed over"),
-            (lists.n_lost, "clicks are on documents that were not shown for their query and were passed over"),
-        ):
-            if count:
-                self.notes.append(f"click log: {count:,} {what}.")
-        if not lists.lists:
+
+def _log_of_rows(
+    table: DataTable, roles: RoleGuess, given: Columns, refused: Refused | None, searches: _Searches | None = None
+) -> ClickLog:
+    times = Times(table, roles.get("time"), "time" in given)
+    readers: dict[str, Convert | Conversion] = {"list": word_in, "session": word_in, "time": times.time_in}
+    needed: Counter[str] = Counter()
+    if "action" in roles.columns:
+        needed["action"] = 0
+        readers["action"] = _action_in
+        for role, paths, read in (("doc", _DOCUMENT, id_in), ("position", _ORDINAL, position_in)):
+            if role not in given:
+                readers[role] = _inner_reader(table, paths, roles.columns.get(role, ()), read)
+        if isinstance(readers["doc"], Conversion) and not readers["doc"].names:
             raise FormatError(
-                self.events.name,
-                None,
-                f"{NO_LISTS}: neither queries with query_response_hit_ids nor impression events are there",
+                table.name, None, f"no column has the documents of events, such as {_DOCUMENT[0]}", "columns"
             )
-        source = "the queries' hits" if has_hits else "impression events"
-        form = f"{self.events.form}; events by {self.action}; lists by {self.search or self.session}, from {source}"
-        self.notes += _repeated(lists)
-        ordered = lists.take_placed()
-        return log_in_order(ordered, f"{form}{self.times}", (*self.notes, *self.times.notes), self.events.name)
-
-    def _searches(self, lists: ShownLists) -> dict[Any, str]:
-        """Return the query of each search by id, and put the documents shown into lists."""
-        if self.queries is None:
-            return {}
-        table = self.queries
-        assert self.of_queries is not None
-        search, text = self.of_queries["list"], self.of_queries["query"]
-        hits, client, randomised = map(self.of_queries.get, ("shown", "session", "randomised"))
-        times = Times(table, self.of_queries.get("time"), "time" in self.given)
-        searches: dict[Any, str] = {}
-        for number, row in table.rows(self.refused):
-            try:
-                key = id_in(row.get(search), table, number, search)
-                if row.get(text) is None:
-                    continue  # a search without words, such as browsing a category
-                query = query_in(row.get(text), table, number, text)
-                shown = () if hits is None else ids_in(row.get(hits), table, number, hits)
-                time = times.time_of(row, number)
-                who = None if client is None else session_in(row.get(client))
-                is_interleaved = _attribute(row, (ATTRIBUTES, INTERLEAVED, "method")) is not None
-                is_random = _attribute(row, (ATTRIBUTES, "randomised")) is True
-                if randomised is not None:
-                    is_random |= truth_in(row.get(randomised), table, number, randomised)
-            except FormatError as problem:
-                refuse(problem, self.refused)
-                continue
-            searches[key] = query
-            for place, doc_id in enumerate(dict.fromkeys(shown)):
-                one = lists.show(ListKey(key, query, True), doc_id, place, time)
-                one.session, one.is_interleaved, one.is_random = who, is_interleaved, is_random
-        self.notes += times.notes
-        return searches
-
-    def _key_of(self, row: Record, number: int, searches: Mapping[Any, str]) -> ListKey | None:
-        """Return the key of an event's list; None for an unknown search."""
-        search, session = (None if column is None else row.get(column) for column in (self.search, self.session))
-        if self.search is not None and self.queries is not None:
-            search = str(search) if isinstance(search, int) else search
-            return None if search not in searches else ListKey(search, searches[search], True)
-        assert self.query is not None
-        return ListKey.from_row(search, session, query_in(row.get(self.query), self.events, number, self.query))
-
-    def _document(self, row: Record, number: int) -> str:
-        if "doc" in self.given and self.doc is not None:
-            return id_in(row.get(self.doc), self.events, number, self.doc)
-        for path in (("event_attributes", "object", "object_id"), ("object", "object_id"), ("object_id",)):
-            value = _attribute(row, path)
-            if value is not None:
-                return id_in(value, self.events, number, ".".join(path))
-        if self.doc is None:
-            raise self.events.error(number, "the event has no event_attributes.object.object_id, so no document")
-        return id_in(row.get(self.doc), self.events, number, self.doc)
-
-    def _place(self, row: Record, number: int) -> float | None:
-        column = self.position
-        if column is not None and not isinstance(row.get(column), str):
-            return position_in(row.get(column), self.events, number, column)
-        for path in (("event_attributes", "position", "ordinal"), ("position", "ordinal")):
-            value = _attribute(row, path)
-            if value is not None:
-                return position_in(value, self.events, number, ".".join(path))
-        return None if column is None else position_in(row.get(column), self.events, number, column)
+    if searches is not None:
+        needed["query"] = 0
+        readers["query"] = Conversion(roles.columns["list"], searches.query_of)
+    lists = ShownLists() if searches is None else searches.lists
+    has_hits = searches is not None and searches.has_hits
+    wanted = ("list", "session", "query", "doc", "position", "time", "randomised", "clicked", "action")
+    for numbers, cells in read_columns(table, roles, wanted, refused, readers, needed):
+        *groups, docs, positions, moments, randomised, is_clicked, actions = cells
+        is_shown: Sequence[bool] = [True] * len(numbers)
+        if "action" in roles.columns:
+            is_shown = [action == _SHOW and not has_hits for action in actions]
+            is_clicked = [action == _CLICK for action in actions]
+        keys = list(zip(*groups, strict=True))
+        begins = [*([0] if keys else []), *compress(range(1, len(keys)), map(ne, keys, keys[1:])), len(keys)]
+        for first, end in pairwise(begins):
+            key = ListKey.from_row(*keys[first])
+            run = (docs, positions, moments, randomised, is_shown, is_clicked)
+            _add_run(lists, key, keys[first][1], [column[first:end] for column in run])
+    lists.close()
+    return _finished_log(table, roles, times, lists, needed, searches)
 
 
-def _attribute(row: Record, path: Sequence[str]) -> Value:
-    """Return a value inside objects, from a column of its own or from JSON in a cell."""
-    for n in range(len(path), 0, -1):
-        name = plain_name(".".join(path[:n]))
-        for column, cell in row.items():
-            if plain_name(column.removeprefix("_source.")) != name or cell is None:
-                continue
-            value: Any = cell
-            for inner in path[n:]:
-                if isinstance(value, str):
-                    try:
-                        value = load_json(value)
-                    except (ValueError, RecursionError):
-                        return None
-                value = value.get(inner) if isinstance(value, Mapping) else None
-            return value if isinstance(value, str | int | float | bool) else None
-    return None
+def _add_run(lists: ShownLists, key: ListKey, session: str | None, run: Sequence[Sequence[Any]]) -> None:
+    """Add consecutive rows of one key: one by one, unless all are of one list."""
+    docs, positions, times, randomised, is_shown, is_clicked = run
+    shown = lists.show(key, docs, positions, times) if all(is_shown) else None
+    if shown is None and len(docs) > 1:
+        for row in range(len(docs)):
+            _add_run(lists, key, session, [column[row : row + 1] for column in run])
+        return
+    if shown is not None:
+        shown.is_random |= any(randomised)
+        shown.session = shown.session or session
+    for doc_id in compress(docs, is_clicked):
+        lists.click(key, doc_id)
+
+
+def _finished_log(
+    table: DataTable,
+    roles: RoleGuess,
+    times: Times,
+    lists: ShownLists,
+    left_out: Mapping[str, int],
+    searches: _Searches | None,
+) -> ClickLog:
+    """Return the log of all rows, with what it says of them."""
+    is_of_events = "action" in roles.columns
+    grouped = roles.get("list") or roles.get("session")
+    if is_of_events and not lists.lists:
+        without = "neither queries with query_response_hit_ids nor impression events are there"
+        raise FormatError(table.name, None, f"{NO_LISTS}: {without}")
+    if is_of_events:
+        source = "the queries' hits" if searches is not None and searches.has_hits else "impression events"
+        summary = f"events by {roles['action']}; lists by {grouped}, from {source}{times}"
+    else:
+        source = f"lists by {grouped} and query" if grouped else "lists by rows of one query after each other"
+        summary = f"a row for each document shown; {_summary(roles, times)}; {source}"
+    counted = (
+        (left_out.get("action", 0), "events are neither clicks nor impressions and were passed over"),
+        (left_out.get("query", 0), "events are of searches that are not there and were passed over"),
+        (
+            lists.n_lost if is_of_events else 0,
+            "clicks are on documents that were not shown for their query and were passed over",
+        ),
+        (lists.n_repeated, "clicks on what was clicked in the same list before count once"),
+    )
+    notes = (
+        *(searches.notes if searches is not None else ()),
+        *(f"click log: {count:,} {what}." for count, what in counted if count),
+        *times.notes,
+    )
+    return log_in_order(lists.take_placed(), f"{table.form}; {summary}", notes, table.name)
+
+
+def _action_in(cell: Value) -> str | None:
+    """Return a click or an impression; None for any other event."""
+    action = plain_name(str(cell or ""))
+    return _CLICK if action in CLICK_ACTIONS else _SHOW if action in SHOW_ACTIONS else None
+
+
+# -- values inside objects --------------------------------------------------------------------------------------------
+
+
+def _inner_reader(
+    table: DataTable, paths: Iterable[str], columns: Sequence[str] = (), read: Convert | None = None
+) -> Conversion:
+    """Return a conversion of the first value of several paths, or columns."""
+    names = {plain_name(column): column for column in table.columns}
+    inner: list[tuple[str, list[str]]] = []  # a column, and the path inside its cells
+    for path in paths:
+        keys = path.split(".")
+        for depth in range(len(keys), 0, -1):
+            outer = ".".join(keys[:depth])
+            column = names.get(plain_name(outer), outer if table.is_typed else None)  # later rows may have other keys
+            if column is not None:
+                inner.append((column, keys[depth:]))
+    inner += [(column, []) for column in columns]
+
+    def first_value(cells: Any) -> Any:
+        several = cells if len(inner) > 1 else (cells,)
+        values = (_inside(cell, path) for cell, (_, path) in zip(several, inner, strict=True))
+        value = next((value for value in values if value is not None), None)
+        return value if read is None else read(value)
+
+    return Conversion(tuple(name for name, _ in inner), first_value)
+
+
+def _inside(cell: Value, path: Sequence[str]) -> Value:
+    """Return the value inside the JSON of a cell, or None."""
+    value: Any = cell
+    for key in path:
+        try:
+            value = load_json(value) if isinstance(value, str) else value
+        except (ValueError, RecursionError):
+            return None
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value if isinstance(value, str | int | float | bool) else None

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from itertools import repeat
 from types import MappingProxyType
 from typing import Any
 
-from tercet.data.batches import Conversion, Irregular, collector_paused, column_batches
+from tercet.data.batches import BadCell, Column, Conversion, collector_paused, converted_columns
 from tercet.data.cells import id_in
 from tercet.data.frames import IndexedTexts, as_table
 from tercet.data.lines import FilePath, Refused, refuse
-from tercet.data.local_formats import NUMBERS, ColumnFormat, column_formats, typed_column, typed_row
+from tercet.data.local_formats import NUMBERS, ColumnFormat, typed_column
 from tercet.data.roles import ColumnsError, DocumentRoles, document_roles
 from tercet.data.tables import NO_ROWS, BadRows, CsvTable, DataTable, open_table
 from tercet.data.values import GatheredColumns, Record, Value, compact_column
@@ -91,13 +92,12 @@ def joined_text(values: Iterable[Value]) -> str:
 
 
 def as_documents(docs: Any, *, id: str | None = None, text: str | Iterable[str] | None = None) -> Documents:
-    """Return documents of a mapping, a list, a frame or a Series.
+    """Return documents of a mapping, a list or a frame.
 
     Parameters
     ----------
     docs : `Documents`, a mapping of ids to texts or to records (mappings of columns to values), a list of records or
-        of texts (ids are positions), a frame of pandas, polars, Arrow or another library of narwhals, or a Series of
-        texts with ids as its index
+        of texts (ids are positions), or a frame of pandas, polars, Arrow or another library of narwhals
     id, text : the column of ids and the columns of texts; None guesses them from the names of the columns
 
     Returns
@@ -143,7 +143,6 @@ def read_table(
     skip_bad: int = 0,
     *,
     encoding: str | None = None,
-    delimiter: str | None = None,
 ) -> Documents:
     r"""Read documents from a table: CSV, TSV, JSONL, each gzipped or not, or Parquet.
 
@@ -152,7 +151,7 @@ def read_table(
     path : the file
     id, text : the column of ids and the columns of texts; None guesses them from the names of the columns
     skip_bad : number of bad rows to leave out; the next bad row is an error
-    encoding, delimiter : of text, as in `iter_rows`
+    encoding : of text, as in `iter_rows`
 
     Examples
     --------
@@ -166,77 +165,57 @@ def read_table(
     >>> docs.stored_fields("007")
     {'price': 1.5}
     """
-    table = open_table(path, encoding=encoding, delimiter=delimiter)
+    table = open_table(path, encoding=encoding)
     return gather_documents(table, document_roles(table, id, text), BadRows(skip_bad))
 
 
-def gather_documents(table: DataTable, roles: DocumentRoles, refused: Refused | None = None) -> Documents:
-    """The documents of a table, in memory."""
-    if isinstance(table, CsvTable):
-        with (
-            suppress(Irregular, FormatError),
-            collector_paused(),
-        ):  # the row reader says what is wrong, or leaves rows out
-            return _regular_documents(table, roles)
-    ids: list[str] = []
-    rows: list[Record] = []
-    gathered = GatheredColumns((*roles.text, *roles.stored_fields))  # keys that only later rows of JSONL have come last
-    for _, doc_id, row in document_rows(table, roles, refused):
-        ids.append(doc_id)
-        row.pop(roles.id, None)
-        if table.is_typed:
-            gathered.add(row, partial(FormatError, table.name, None))
-        else:
-            rows.append(row)  # columns of CSV are converted when all texts are known
-    if not ids:
-        raise FormatError(table.name, None, NO_ROWS)
-    formats = {} if table.is_typed else column_formats(roles.stored_fields, rows)
-    for row in rows:
-        gathered.add(typed_row(row, formats), partial(FormatError, table.name, None))
-    return Documents(
-        ids,
-        gathered.finished(),
-        roles.text,
-        formats=local_names({column: found.name for column, found in formats.items()}),
-    )
+def iter_corpus(path: FilePath) -> Iterator[tuple[str, str]]:
+    """Yield id and text of each document of a table, such as BEIR's ``corpus.jsonl``; only ids stay in memory.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "corpus.jsonl")
+    ...     _ = file.write_text('{"_id": "1e5", "text": "A spy."}')
+    ...     list(iter_corpus(file))
+    [('1e5', 'A spy.')]
+    """
+    table = open_table(path)
+    for doc_id, text, _ in DocumentStream(table, replace(document_roles(table), stored_fields=())):
+        yield doc_id, text
 
 
 @collector_paused()
-def _regular_documents(table: CsvTable, roles: DocumentRoles) -> Documents:
-    """Return the documents of a CSV table without bad rows; else raise `Irregular`."""
-    names = (*roles.text, *roles.stored_fields)
+def gather_documents(table: DataTable, roles: DocumentRoles, refused: Refused | None = None) -> Documents:
+    """The documents of a table, in memory."""
+    check = _DocumentCheck(table, roles)
     ids: list[str] = []
-    columns: dict[str, list[Value]] = {name: [] for name in names}
-    for doc_ids, gathered in regular_batches(table, roles):
-        ids += doc_ids
-        for name, cells in gathered.items():
-            columns[name] += cells
-    if not ids or len(set(ids)) < len(ids):
-        raise Irregular
-    formats = {}
-    for name in roles.stored_fields:
-        columns[name], formats[name] = typed_column(columns[name])
-    compact = {name: compact_column(columns[name]) for name in names}
-    return Documents(ids, compact, roles.text, formats=local_names(formats))
+    formats: dict[str, str | None] = {}
+    columns: dict[str, Sequence[Value]]
+    if isinstance(table, CsvTable):
+        cells: dict[str, list[Value]] = {name: [] for name in (*roles.text, *roles.stored_fields)}
+        for doc_ids, batch in _document_columns(table, roles, refused, check):
+            ids += doc_ids
+            for gathered, column in zip(cells.values(), batch, strict=True):
+                gathered += column
+        for name in roles.stored_fields:
+            cells[name], formats[name] = typed_column(cells[name])
+        columns = {name: compact_column(column) for name, column in cells.items()}
+    else:  # keys that only later rows of JSONL have come last
+        rows = GatheredColumns((*roles.text, *roles.stored_fields))
+        for doc_id, row in _document_rows(table, roles, refused, check):
+            ids.append(doc_id)
+            rows.add(row, partial(FormatError, table.name, None))
+        columns = rows.finished()
+    if not ids:
+        raise FormatError(table.name, None, NO_ROWS)
+    return Documents(ids, columns, roles.text, formats=_local_names(formats))
 
 
-def local_names(formats: Mapping[str, str | None]) -> dict[str, str]:
+def _local_names(formats: Mapping[str, str | None]) -> dict[str, str]:
     """Return the local formats of columns, such as decimal commas."""
     return {column: name for column, name in formats.items() if name is not None and name != NUMBERS}
-
-
-def regular_batches(table: CsvTable, roles: DocumentRoles) -> Iterator[tuple[list[str], dict[str, Sequence[Value]]]]:
-    """Yield ids and columns of many rows at once; raise `Irregular` for a bad row."""
-    names = (*roles.text, *roles.stored_fields)
-    texts = range(1, len(roles.text) + 1)
-    ids_of = Conversion(0, lambda value, number: id_in(value, table, number, roles.id), are_ids=True)
-    for batch in column_batches(table, (roles.id, *names)):
-        ids = ids_of(batch)
-        if all(None in batch.columns[place] for place in texts):
-            rows = zip(*(batch.columns[place] for place in texts), strict=True)
-            if not all(any(row) for row in rows):
-                raise Irregular
-        yield ids, dict(zip(names, batch.columns[1:], strict=True))
 
 
 class DocumentStream:
@@ -256,38 +235,103 @@ class DocumentStream:
         self._formats: dict[str, ColumnFormat] | None = None
 
     def __iter__(self) -> Iterator[tuple[str, str, Record]]:
-        roles = self._roles
-        if self._formats is None:
-            kept = () if self._table.is_typed else document_rows(self._table, roles, self._refused)
-            self._formats = column_formats(roles.stored_fields, (row for _, _, row in kept))
-            if self._tell is not None:
-                self._tell(local_names({column: found.name for column, found in self._formats.items()}))
         is_empty = True
-        for _, doc_id, row in document_rows(self._table, roles, self._refused):
-            stored_fields = {name: value for name, value in row.items() if name != roles.id and name not in roles.text}
-            yield doc_id, joined_text(row.get(name) for name in roles.text), typed_row(stored_fields, self._formats)
+        for document in self._of_csv(self._table) if isinstance(self._table, CsvTable) else self._of_rows():
+            yield document
             is_empty = False
         if is_empty:
             raise FormatError(self._table.name, None, NO_ROWS)
 
+    def _check(self) -> _DocumentCheck:
+        return _DocumentCheck(self._table, self._roles)
 
-def document_rows(table: DataTable, roles: DocumentRoles, refused: Refused | None) -> Iterator[tuple[int, str, Record]]:
-    """Yield valid rows with ids that are new."""
-    number_of: dict[str, int] = {}
-    for number, row in table.rows(refused):
+    def _of_rows(self) -> Iterator[tuple[str, str, Record]]:
+        texts = self._roles.text
+        for doc_id, row in _document_rows(self._table, self._roles, self._refused, self._check()):
+            stored_fields = {name: value for name, value in row.items() if name not in texts}
+            yield doc_id, joined_text(map(row.get, texts)), stored_fields
+
+    def _of_csv(self, table: CsvTable) -> Iterator[tuple[str, str, Record]]:
+        names, n_texts = self._roles.stored_fields, len(self._roles.text)
+        if self._formats is None:
+            self._formats = {name: ColumnFormat() for name in names}
+            batches = _document_columns(table, self._roles, self._refused, self._check()) if names else ()
+            for _, columns in batches:
+                for name, cells in zip(names, columns[n_texts:], strict=True):
+                    self._formats[name].add_column(cells)
+            if self._tell is not None:
+                self._tell(_local_names({name: found.name for name, found in self._formats.items()}))
+        for doc_ids, columns in _document_columns(table, self._roles, self._refused, self._check()):
+            stored_fields = zip(names, columns[n_texts:], strict=True)
+            typed = [self._formats[name].convert_column(cells) for name, cells in stored_fields]
+            rows = zip(*typed, strict=True) if typed else repeat(())
+            for doc_id, *texts, values in zip(doc_ids, *columns[:n_texts], rows):  # noqa: B905
+                yield doc_id, joined_text(texts), dict(zip(names, values, strict=True))
+
+
+class _DocumentCheck:
+    """Refuses repeated ids, and documents without text."""
+
+    def __init__(self, table: DataTable, roles: DocumentRoles) -> None:
+        self._table, self._roles = table, roles
+        self._lines: dict[str, int] = {}
+
+    def add_all(self, lines: Sequence[int], doc_ids: Sequence[str], texts: Sequence[Column]) -> bool:
+        """Add many rows; False, and no row is added, if one of them is wrong."""
+        if len(set(doc_ids)) < len(doc_ids) or not self._lines.keys().isdisjoint(doc_ids):
+            return False
+        may_lack = not self._roles.may_be_empty and all(None in column for column in texts)
+        if may_lack and not all(map(any, zip(*texts, strict=True))):
+            return False
+        self._lines.update(zip(doc_ids, lines, strict=True))
+        return True
+
+    def add(self, line: int, doc_id: str, texts: Iterable[Value]) -> None:
+        """Add a row, or raise its error."""
+        if doc_id in self._lines:
+            message = f"the id {doc_id!r} is already used at {self._table.position(self._lines[doc_id])}"
+            raise self._table.error(line, message, "duplicate-id")
+        if not self._roles.may_be_empty and all(value is None or value == "" for value in texts):
+            names = self._roles.text
+            empty = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} empty"
+            raise self._table.error(line, f"document {doc_id!r} has no text: {empty}", "empty-text")
+        self._lines[doc_id] = line
+
+
+def _document_columns(
+    table: CsvTable, roles: DocumentRoles, refused: Refused | None, check: _DocumentCheck
+) -> Iterator[tuple[Sequence[str], list[Column]]]:
+    """Yield ids, and the columns of texts and stored fields, of many valid rows at once."""
+    names = (*roles.text, *roles.stored_fields)
+    n_texts = len(roles.text)
+    wanted = {"": Conversion((roles.id,), id_in, are_ids=True)} | {name: Conversion((name,)) for name in names}
+    for lines, (doc_ids, *columns) in converted_columns(table, wanted, refused):
+        if check.add_all(lines, doc_ids, columns[:n_texts]):
+            yield doc_ids, columns
+            continue
+        for row, (line, doc_id) in enumerate(zip(lines, doc_ids, strict=True)):
+            try:
+                check.add(line, doc_id, [column[row] for column in columns[:n_texts]])
+            except FormatError as problem:
+                refuse(problem, refused)
+            else:
+                yield [doc_id], [[column[row]] for column in columns]
+
+
+def _document_rows(
+    table: DataTable, roles: DocumentRoles, refused: Refused | None, check: _DocumentCheck
+) -> Iterator[tuple[str, Record]]:
+    """Yield the ids of valid rows, and the rows without their ids."""
+    for line, row in table.rows(refused):
         try:
-            doc_id = id_in(row.get(roles.id), table, number, roles.id)
-            if doc_id in number_of:
-                message = f"the id {doc_id!r} is already used at {table.position(number_of[doc_id])}"
-                raise table.error(number, message, "duplicate-id")
-            if all(value is None or value == "" for value in map(row.get, roles.text)):
-                columns = " and ".join(roles.text)
-                message = f"document {doc_id!r} has no text: {columns} {'is' if len(roles.text) == 1 else 'are'} empty"
-                raise table.error(number, message, "empty-text")
+            try:
+                doc_id = id_in(row.pop(roles.id, None))
+            except BadCell as problem:
+                raise table.error(line, f"{roles.id} {problem.message}", problem.kind) from None
+            check.add(line, doc_id, map(row.get, roles.text))
         except FormatError as problem:
             refuse(problem, refused)
         else:
-            number_of[doc_id] = number
             for name in roles.left_out:
                 row.pop(name, None)
-            yield number, doc_id, row
+            yield doc_id, row

@@ -51,7 +51,7 @@ class MemoryTable(DataTable):
 
 @dataclass(frozen=True)
 class IndexedTexts:
-    """Texts with an id each: a mapping of ids to texts, or a Series and its index."""
+    """Texts of a mapping of ids to texts."""
 
     ids: list[str]
     texts: list[str]
@@ -62,7 +62,7 @@ def as_table(thing: Any, name: str) -> DataTable | IndexedTexts | None:
 
     Parameters
     ----------
-    thing : a mapping of ids to texts or records, a list of records, a frame or a Series
+    thing : a mapping of ids to texts or records, a list of records or a frame
     name : name in errors
     """
     if isinstance(thing, Mapping):
@@ -93,7 +93,9 @@ def _of_mapping(thing: Mapping[Any, Any], name: str) -> DataTable | IndexedTexts
         for key, text in thing.items():
             if not isinstance(text, str):
                 raise InputError(f"{name}[{key!r}] is {plain_shown(text)}; a text, a string, is needed")
-            _check_text(text, f"{name}[{key!r}]")
+            problem = surrogate_problem(text)
+            if problem is not None:
+                raise InputError(f"{name}[{key!r}] {problem}")
         return IndexedTexts(_distinct([_checked_key(key, name) for key in thing], name), list(thing.values()))
     key = KEY
     columns = _keys(thing.values())
@@ -109,17 +111,11 @@ def plain_shown(value: object) -> str:
     return shown if len(shown) <= 60 else shown[:59] + "…"
 
 
-def _of_frame(thing: Any, name: str) -> DataTable | IndexedTexts | None:
+def _of_frame(thing: Any, name: str) -> DataTable | None:
     if type(thing).__module__.partition(".")[0] in ("builtins", "numpy") or not _may_be_frame(thing):
         return None
     import narwhals as nw
 
-    if nw.dependencies.is_into_series(thing):
-        series = nw.from_native(thing, series_only=True)
-        index = nw.maybe_get_index(series)
-        if index is None:
-            return None
-        return IndexedTexts(_index_ids(index, name), _texts(series.to_list(), name))
     if not nw.dependencies.is_into_dataframe(thing):
         frame = nw.from_native(thing, pass_through=True)
         if isinstance(frame, nw.LazyFrame):
@@ -149,22 +145,8 @@ def _two_columns(name: str, columns: Sequence[str]) -> str:
 
 
 def _may_be_frame(thing: Any) -> bool:
-    """Return True for objects like frames or Series, before narwhals is loaded."""
-    return any(hasattr(type(thing), name) for name in ("columns", "to_list", "column_names", "__narwhals_dataframe__"))
-
-
-def _index_ids(index: Any, name: str) -> list[str]:
-    ids = []
-    for number, value in enumerate(index):
-        if isinstance(value, tuple):
-            raise InputError(f"{name} has an index of several levels; one is needed, of ids")
-        plain = plain_value(value)
-        identifier = str(plain) if type(plain) is int else plain
-        problem = id_problem(identifier)
-        if problem is not None:
-            raise InputError(f"{name}: the index at {number} {problem}")
-        ids.append(str(identifier))
-    return _distinct(ids, f"the index of {name}")
+    """Return True for objects like frames, before narwhals is loaded."""
+    return any(hasattr(type(thing), name) for name in ("columns", "column_names", "__narwhals_dataframe__"))
 
 
 def key_id(key: Any, name: str) -> str:
@@ -189,22 +171,6 @@ def _distinct(ids: list[str], name: str) -> list[str]:
     if len(set(ids)) < len(ids):
         raise InputError(f"{name} has the id {first_repeated(ids)!r} twice")
     return ids
-
-
-def _texts(values: Iterable[Any], name: str) -> list[str]:
-    texts = []
-    for number, value in enumerate(values):
-        if not isinstance(value, str):
-            raise InputError(f"{name}[{number}] is {plain_shown(value)}; a text, a string, is needed")
-        _check_text(value, f"{name}[{number}]")
-        texts.append(value)
-    return texts
-
-
-def _check_text(text: str, name: str) -> None:
-    problem = surrogate_problem(text)
-    if problem is not None:
-        raise InputError(f"{name} {problem}")
 
 
 def frame_of(columns: Mapping[str, Sequence[Any]]) -> Any:

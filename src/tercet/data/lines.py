@@ -39,6 +39,7 @@ T = TypeVar("T")
 GZIP_MAGIC = b"\x1f\x8b"
 _BZIP2_MAGIC = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")  # of a stream with data, and of an empty one
 READ_AT_ONCE = 1 << 17
+ENCODING_PROBLEM = "encoding"  # kind of a FormatError
 UTF8_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -141,7 +142,7 @@ def codec_name(encoding: object) -> str | None:
 def decoding_error(path: FilePath, line: int, byte: int, offset: int, encoding: str, advice: str) -> FormatError:
     """Return the error for a byte outside the encoding; `offset` counts from the file's start."""
     which = f"byte 0x{byte:02x} at offset {offset} is not {encoding}"
-    return FormatError(path, line, f"{which}; {advice}", "encoding")
+    return FormatError(path, line, f"{which}; {advice}", ENCODING_PROBLEM)
 
 
 def open_lines(
@@ -152,15 +153,15 @@ def open_lines(
     Lines end at ``\n`` or ``\r\n`` only, for other Unicode separators in ids and texts. The error of a line is handed
     to `refused`, and the line is left out.
     """
-    if "\n".encode(encoding) != b"\n":
-        yield from _wide_lines(path, refused, encoding)
+    if encoding != "utf-8":
+        yield from _decoded_lines(path, refused, encoding)
         return
     number, offset = 0, 0
     with open_bytes(path) as stream:
         while raw := raw_line(stream, path, number + 1):
             number += 1
             try:
-                text = line_text(raw, path, number, offset, encoding)
+                text = line_text(raw, path, number, offset)
             except FormatError as problem:
                 if refused is None or (number == 1 and raw.startswith(UTF16_MARKS)):
                     raise
@@ -170,8 +171,8 @@ def open_lines(
             offset += len(raw)
 
 
-def _wide_lines(path: FilePath, refused: Refused | None, encoding: str) -> Generator[tuple[int, str], None, None]:
-    """Yield number and text of the lines of an encoding with long newlines, such as UTF-16."""
+def _decoded_lines(path: FilePath, refused: Refused | None, encoding: str) -> Generator[tuple[int, str], None, None]:
+    """Yield number and text of the lines of a named encoding."""
     number = 0
     with open_bytes(path) as stream, io.TextIOWrapper(stream, encoding, "replace", newline="\n") as texts:
         while True:
@@ -180,14 +181,16 @@ def _wide_lines(path: FilePath, refused: Refused | None, encoding: str) -> Gener
             except PACKING_DAMAGE as error:
                 raise FormatError(path, number + 1, damage_message(error), "packing") from error
             except UnicodeError as error:
-                raise FormatError(path, number + 1, f"this is not {encoding}: {error}", "encoding") from error
+                raise FormatError(path, number + 1, f"this is not {encoding}: {error}", ENCODING_PROBLEM) from error
             if not text:
                 return
             number += 1
             if len(text) > limits.LONGEST_LINE:
                 raise limits.too_long(path, number, "characters")
             if "\ufffd" in text:
-                problem = FormatError(path, number, f"the line is not {encoding}; name another encoding", "encoding")
+                problem = FormatError(
+                    path, number, f"the line is not {encoding}; name another encoding", ENCODING_PROBLEM
+                )
                 refuse(problem, refused)
                 continue
             yield number, text.removesuffix("\n").removesuffix("\r").removeprefix("\ufeff" if number == 1 else "")
@@ -204,27 +207,23 @@ def raw_line(stream: BinaryIO, path: FilePath, number: int) -> bytes:
     return raw
 
 
-def line_text(raw: bytes, path: FilePath, number: int, offset: int, encoding: str = "utf-8") -> str:
+def line_text(raw: bytes, path: FilePath, number: int, offset: int) -> str:
     """Return the text of a line, without its end and the byte order mark; `offset` is the beginning of the line."""
-    is_utf8, start = encoding == "utf-8", 0
-    if number == 1 and is_utf8:
+    start = 0
+    if number == 1:
         if raw.startswith(UTF16_MARKS):
             advice = "the file is UTF-16; convert it, for instance: iconv -f UTF-16 -t UTF-8"
-            raise FormatError(path, 1, advice, "encoding")
+            raise FormatError(path, 1, advice, ENCODING_PROBLEM)
         start = len(UTF8_MARK) if raw.startswith(UTF8_MARK) else 0
     end = len(raw)
     if raw.endswith(b"\n"):
         end -= 2 if raw.endswith(b"\r\n") else 1
     try:
-        text = raw[start:end].decode(encoding)
+        return raw[start:end].decode()
     except UnicodeDecodeError as error:
         wrong = start + error.start
-        advice = "name another encoding, or convert the file with iconv"
-        if is_utf8:
-            advice = "convert the file, for instance from Latin-1: iconv -f LATIN1 -t UTF-8"
-        shown = "UTF-8" if is_utf8 else encoding
-        raise decoding_error(path, number, raw[wrong], offset + wrong, shown, advice) from error
-    return text.removeprefix("\ufeff") if number == 1 and not is_utf8 else text
+        advice = "convert the file, for instance from Latin-1: iconv -f LATIN1 -t UTF-8"
+        raise decoding_error(path, number, raw[wrong], offset + wrong, "UTF-8", advice) from error
 
 
 def refuse(problem: FormatError, refused: Refused | None) -> None:
@@ -259,17 +258,6 @@ def within_a_line(lines: Iterable[tuple[int, str]], most: int) -> list[tuple[int
             break
         first.append((number, text))
     return first
-
-
-def find_line(path: FilePath, matches: Callable[[str], bool]) -> int:
-    """Return the number of the first line for which `matches` is true, by reading the file again.
-
-    Used for errors with two lines, at no cost for good files.
-    """
-    for number, text in open_lines(path):
-        if matches(text):
-            return number
-    raise FormatError(path, None, "the file changed while it was read; read it again")
 
 
 def split_columns(text: str) -> list[str]:
@@ -482,25 +470,6 @@ def parse_json_object(text: str, path: FilePath, line: int) -> dict[str, Any]:
     if repeated is not None:
         raise FormatError(path, line, f'the key "{repeated}" occurs twice')
     return record
-
-
-def json_field(record: dict[str, Any], key: str, path: FilePath, line: int) -> Any:
-    """Return a key's value; the error for a missing key lists the keys."""
-    if key not in record:
-        keys = ", ".join(f'"{name}"' for name in record) or "none"
-        raise FormatError(path, line, f'the key "{key}" is missing; found {keys}')
-    return record[key]
-
-
-def json_text(record: dict[str, Any], key: str, path: FilePath, line: int) -> str:
-    """Return a key's value, a string of real characters."""
-    value = json_field(record, key, path, line)
-    if not isinstance(value, str):
-        raise FormatError(path, line, f'"{key}" is a JSON {_json_name(value)}; a string is needed')
-    problem = surrogate_problem(value)
-    if problem is not None:
-        raise FormatError(path, line, f'"{key}" {problem}')
-    return value
 
 
 def _json_name(value: object) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tercet.data.cells import UNKNOWN_ID, Columns, DocumentCheck, Row, id_in, ids_in, read_rows
+from tercet.data.cells import Columns, DocumentCheck, id_in, ids_in, read_rows
 from tercet.data.frames import MemoryTable, as_table, key_id
 from tercet.data.lines import FilePath, Refused, refuse
 from tercet.data.roles import TARGET_LISTS, RoleGuess, find_roles, plain_name
 from tercet.data.tables import DataTable, open_table
+from tercet.data.values import Value
 from tercet.errors import FormatError, InputError
 
 NO_LINKS = "the file holds no links between two documents"
@@ -25,18 +26,16 @@ class ReadLinks:
     ----------
     links : ``{source: [target, …]}``, each link once, in file order
     n_own : number of links of documents to themselves, which are left out
-    n_unknown : number of skipped links from or to unknown documents
     form : description of the file and its columns
 
     Examples
     --------
-    >>> ReadLinks({"a": ["b", "c"]}, n_own=0, n_unknown=0, form="CSV").n_links
+    >>> ReadLinks({"a": ["b", "c"]}, n_own=0, form="CSV").n_links
     2
     """
 
     links: dict[str, list[str]]
     n_own: int
-    n_unknown: int
     form: str
 
     @property
@@ -51,9 +50,7 @@ def read_links(
     *,
     columns: Columns | None = None,
     refused: Refused | None = None,
-    skip_unknown: bool = False,
     encoding: str | None = None,
-    delimiter: str | None = None,
 ) -> ReadLinks:
     r"""Read links from a table with a source and a target on each row, or with a list of targets.
 
@@ -63,8 +60,7 @@ def read_links(
     docs : known document ids; any other id is an error
     columns : role -> column, for the roles source and target; other roles are guessed
     refused : takes the error of a bad row, and the row is left out
-    skip_unknown : leave out and count links from or to unknown documents
-    encoding, delimiter : as in `iter_rows`
+    encoding : as in `iter_rows`
 
     Examples
     --------
@@ -75,32 +71,26 @@ def read_links(
     ...     read_links(file).links
     {'007': ['1e5', '8']}
     """
-    table = open_table(path, encoding=encoding, delimiter=delimiter)
+    table = open_table(path, encoding=encoding)
     roles = _link_roles(table, columns)
-    check = DocumentCheck(docs)
+    check = DocumentCheck(docs, table)
     links: dict[str, dict[str, None]] = {}
-    n_own = n_unknown = 0
-    unknown: FormatError | None = None
-    for row, source, target in _links_of(table, roles, refused, "target" not in (columns or {})):
-        try:
-            check(row, source, target)
-        except FormatError as problem:
-            if skip_unknown:
-                unknown, n_unknown = unknown or problem, n_unknown + 1
-            else:
+    n_own = 0
+    for line, source, targets in _links_of(table, roles, refused, "target" not in (columns or {})):
+        for target in targets:
+            try:
+                check(line, source, target)
+            except FormatError as problem:
                 refuse(problem, refused)
-            continue
-        if source == target:
-            n_own += 1
-        else:
-            links.setdefault(source, {})[target] = None
-    if not links and unknown is not None:
-        message = f"{unknown.message}; no link is between documents: are these the documents that link?"
-        raise FormatError(unknown.path, unknown.line, message, UNKNOWN_ID)
+                continue
+            if source == target:
+                n_own += 1
+            else:
+                links.setdefault(source, {})[target] = None
     if not links:
         raise FormatError(table.name, None, NO_LINKS)
     lists = {source: list(targets) for source, targets in links.items()}
-    return ReadLinks(lists, n_own, n_unknown, f"{table.form}; {roles}")
+    return ReadLinks(lists, n_own, f"{table.form}; {roles}")
 
 
 def _link_roles(table: DataTable, columns: Columns | None = None) -> RoleGuess:
@@ -113,31 +103,26 @@ def _link_roles(table: DataTable, columns: Columns | None = None) -> RoleGuess:
 
 def _links_of(
     table: DataTable, roles: RoleGuess, refused: Refused | None = None, may_be_lists: bool = True
-) -> Iterator[tuple[Row, str, str]]:
-    """Yield the links of a table; a cell of a guessed column of lists holds many targets."""
-    column = roles["target"]
-    has_lists = may_be_lists and plain_name(column) in TARGET_LISTS
+) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """Yield line, source and targets of each row; a cell of a guessed column of lists holds many targets."""
+    has_lists = may_be_lists and plain_name(roles["target"]) in TARGET_LISTS
     table.lists_as_json = True
 
-    def targets_of(row: Row) -> tuple[Row, str, tuple[str, ...]]:
-        source, cell = row["source"], row.cells.get(column)
-        if has_lists or (table.is_typed and isinstance(cell, str) and cell.startswith("[")):
-            return row, source, ids_in(cell, table, row.number, column)
-        return row, source, (id_in(cell, table, row.number, column),)
+    def targets_in(cell: Value) -> tuple[str, ...]:
+        is_list = has_lists or (table.is_typed and isinstance(cell, str) and cell.startswith("["))
+        return ids_in(cell) if is_list else (id_in(cell),)
 
-    for row, source, targets in read_rows(table, roles, targets_of, refused):
-        for target in targets:
-            yield row, source, target
+    yield from read_rows(table, roles, ("source", "target"), refused, {"target": targets_in})
 
 
 def as_links(links: Any, docs: Container[str], name: str = "links") -> dict[str, list[str]]:
     """Return links by source of a mapping of ids to ids, pairs, records or a frame."""
     table = _table_of(links, name)
-    check = DocumentCheck(docs)
+    check = DocumentCheck(docs, table)
     gathered: dict[str, list[str]] = {}
-    for row, source, target in _links_of(table, _link_roles(table)):
-        check(row, source, target)
-        gathered.setdefault(source, []).append(target)
+    for number, source, targets in _links_of(table, _link_roles(table)):
+        check(number, source, *targets)
+        gathered.setdefault(source, []).extend(targets)
     return gathered
 
 

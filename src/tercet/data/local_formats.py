@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
 
-from tercet.data.values import Record, Value, number_in
+from tercet.data.values import Value, number_in
 
 NUMBERS = "numbers"
 DATES = ("dates, day first", "dates, month first")
@@ -92,6 +92,18 @@ class ColumnFormat:
         """The format, or None for texts."""
         return next((name for name, is_sure in self._is_sure.items() if is_sure), None)
 
+    def add_column(self, cells: Iterable[Value]) -> None:
+        """Add the texts of cells, each once, until no format remains."""
+        if self._is_sure:
+            all(self.add(text) for text in dict.fromkeys(cells) if isinstance(text, str))
+
+    def convert_column(self, cells: Sequence[Value]) -> list[Value]:
+        """Return the cells with converted texts."""
+        if self.name is None:
+            return list(cells)
+        values: dict[Value, Value] = {text: self.convert(text) for text in set(cells) if isinstance(text, str)}
+        return [values.get(cell) for cell in cells]
+
     def convert(self, text: str) -> Value:
         """The number or ISO 8601 date in a text; None for a text of another format."""
         name = self.name
@@ -100,29 +112,6 @@ class ColumnFormat:
 
 def typed_column(cells: list[Value]) -> tuple[list[Value], str | None]:
     """Return a column of CSV with converted texts, and the name of the format; None for texts."""
-    texts = [text for text in dict.fromkeys(cells) if isinstance(text, str)]
-    found = ColumnFormat(texts)
-    if found.name is None:
-        return cells, None
-    values: dict[Value, Value] = {text: found.convert(text) for text in texts}
-    return [values.get(cell) for cell in cells], found.name
-
-
-def column_formats(columns: Sequence[str], rows: Iterable[Record]) -> dict[str, ColumnFormat]:
-    """Return the formats of the columns of CSV that are not texts."""
-    found: dict[str, ColumnFormat] = {}
-    texts: set[str] = set()
-    for row in rows:
-        for name in columns:
-            cell = row[name]
-            if isinstance(cell, str) and name not in texts and not found.setdefault(name, ColumnFormat()).add(cell):
-                texts.add(name)
-    return {name: found[name] for name in columns if name in found and found[name].name is not None}
-
-
-def typed_row(row: Record, formats: Mapping[str, ColumnFormat]) -> Record:
-    """A row of CSV with the cells of these columns converted."""
-    return {
-        name: formats[name].convert(cell) if name in formats and isinstance(cell, str) else cell
-        for name, cell in row.items()
-    }
+    found = ColumnFormat()
+    found.add_column(cells)
+    return found.convert_column(cells), found.name

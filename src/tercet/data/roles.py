@@ -372,14 +372,13 @@ class TableSettings:
     ----------
     id, text : of documents, the column of ids and the columns of texts
     columns : of judgements and triplets, role -> column
-    encoding, delimiter : as in `iter_rows`
+    encoding : as in `iter_rows`
     """
 
     id: str | None = None
     text: tuple[str, ...] | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     encoding: str | None = None
-    delimiter: str | None = None
 
     def __bool__(self) -> bool:
         """Return True for any setting."""
@@ -387,7 +386,7 @@ class TableSettings:
 
     def open(self, path: FilePath) -> DataTable:
         """The table at a path."""
-        return open_table(path, encoding=self.encoding, delimiter=self.delimiter)
+        return open_table(path, encoding=self.encoding)
 
 
 @dataclass(frozen=True)
@@ -400,23 +399,32 @@ class DocumentRoles:
     text : the searched columns, the title first
     stored_fields : the other columns
     left_out : columns to drop
+    may_be_empty : True for BEIR, where a document may have no text
     """
 
     id: str
     text: tuple[str, ...]
     stored_fields: tuple[str, ...]
     left_out: tuple[str, ...] = ()
+    may_be_empty: bool = False
 
     def __str__(self) -> str:
         stored_fields = f"; stored: {', '.join(self.stored_fields)}" if self.stored_fields else ""
         return f"id: {self.id}; text: {', '.join(self.text)}{stored_fields}"
 
 
+_BEIR = ("_id", "text")  # the keys of each document of BEIR
+
+
 def document_roles(table: DataTable, id: str | None = None, text: str | Iterable[str] | None = None) -> DocumentRoles:
     """Return the roles of the columns of a table of documents, given or guessed.
 
-    All columns with the name of a title or a body of text are searched.
+    All columns with the name of a title or a body of text are searched; of BEIR's corpus, title and text alone.
     """
+    if id is None and text is None and set(_BEIR) <= set(table.columns):
+        texts = tuple(name for name in ("title", "text") if name in table.columns)
+        others = tuple(name for name in table.columns if name not in (*_BEIR, "title"))
+        return DocumentRoles("_id", texts, others, may_be_empty=True)
     given: dict[str, str | Sequence[str]] = {} if id is None else {"id": id}
     if text is not None:
         given["text"] = text if isinstance(text, str) else tuple(text)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from tercet.data.batches import BadCell
 from tercet.data.clicks import ClickLog, Impression
 from tercet.data.lines import Refused
 from tercet.data.local_formats import DATES, ColumnFormat
 from tercet.data.tables import DataTable
-from tercet.data.values import Record, Value, moment_in, number_in
+from tercet.data.values import Value, moment_in, number_in
 from tercet.errors import FormatError
 
 _FEW = 16  # positions of a list that are compared one by one
@@ -38,20 +39,27 @@ class ShownList:
     time: float | None = None
     positions: dict[str, float | None] = field(default_factory=dict)
     taken: set[float] | None = None  # the positions of a long list
-    clicks: dict[str, None] = field(default_factory=dict)
+    clicks: dict[str, None] | None = None
     session: str | None = None
     is_random: bool = False
     is_interleaved: bool = False
 
-    def add(self, documents: Mapping[str, float | None]) -> None:
+    def add(self, docs: Sequence[str], positions: Sequence[float | None]) -> None:
         """Add documents with their positions; a repeated document keeps its first position."""
-        for doc_id, position in documents.items():
-            self.positions.setdefault(doc_id, position)
+        fresh = dict(zip(docs, positions, strict=True))
+        if len(fresh) == len(docs) and fresh.keys().isdisjoint(self.positions.keys()):  # goes through the smaller
+            self.positions.update(fresh)
+        else:
+            for doc_id, position in zip(docs, positions, strict=True):
+                self.positions.setdefault(doc_id, position)
         if self.taken is not None:
-            self.taken.update(position for position in documents.values() if position is not None)
+            self.taken.update(position for position in positions if position is not None)
 
-    def has_position(self, position: float | None) -> bool:
-        """Return True if a document has the position."""
+    def has_any(self, docs: Sequence[str], positions: Sequence[float | None]) -> bool:
+        """Return True if one of the documents or of the positions is in the list."""
+        return any(doc_id in self.positions for doc_id in docs) or any(map(self._has_position, positions))
+
+    def _has_position(self, position: float | None) -> bool:
         if position is None:
             return False
         if len(self.positions) <= _FEW:
@@ -61,27 +69,25 @@ class ShownList:
         return position in self.taken
 
     def placed(self) -> PlacedList:
-        return PlacedList(self.time, self.impression(), self.session, self.is_random, self.is_interleaved)
-
-    def impression(self) -> Impression:
         docs = list(self.positions)
         positions = list(self.positions.values())
         if None not in positions and positions != sorted(positions):  # type: ignore[type-var]
             docs.sort(key=self.positions.__getitem__)  # type: ignore[arg-type]
-        clicked = tuple([doc_id for doc_id in self.clicks if doc_id in self.positions])
-        return Impression(self.query, tuple(docs), clicked)
+        clicked = tuple([doc_id for doc_id in self.clicks or () if doc_id in self.positions])
+        impression = Impression(self.query, tuple(docs), clicked)
+        return PlacedList(self.time, impression, self.session, self.is_random, self.is_interleaved)
 
 
 class ListKey(NamedTuple):
     """Key of the rows of a list: the id of the search, or else the session, if known; and the query."""
 
-    group: Any
+    group: str | None
     query: str
     is_id: bool
 
     @staticmethod
-    def from_row(search: Value, session: Value, query: str) -> ListKey:
-        return ListKey(session, query, False) if search in (None, "") else ListKey(search, query, True)
+    def from_row(search: str | None, session: str | None, query: str) -> ListKey:
+        return ListKey(session, query, False) if search is None else ListKey(search, query, True)
 
 
 class ShownLists:
@@ -96,45 +102,32 @@ class ShownLists:
         self._keys_waiting: set[ListKey] = set()
         self._last_key: ListKey | None = None
 
-    def show(self, key: ListKey, doc_id: str, position: float | None, time: float | None) -> ShownList:
-        """Add a document to its list."""
-        shown = self._open_list(key, doc_id, position)
-        if shown is None:
-            shown = ShownList(key.query, self._n_clicks, time)
-            self._of_key.setdefault(key, []).append(shown)
-            self.lists.append(shown)
-        shown.add({doc_id: position})
-        if time is not None and shown.time is not None:
-            shown.time = min(time, shown.time)
-        self._last_key = key
-        return shown
-
-    def _open_list(self, key: ListKey, doc_id: str, position: float | None) -> ShownList | None:
-        """Return the list that a document continues, or None for the first document of a list."""
-        lists = self._of_key.get(key)
-        if lists is None or key.is_id:
-            return lists[-1] if lists else None
-        again = doc_id in lists[-1].positions or lists[-1].has_position(position)
-        return None if again or (key.group is None and key != self._last_key) else lists[-1]
-
-    def show_together(
+    def show(
         self, key: ListKey, docs: Sequence[str], positions: Sequence[float | None], times: Sequence[float | None]
     ) -> ShownList | None:
-        """Add consecutive documents of a list; return None, and add none, if a document may begin a new list."""
-        shown = self._open_list(key, docs[0], positions[0])
-        fresh = dict(zip(docs, positions, strict=True))
-        taken = set(positions) - {None}
-        repeats = len(fresh) < len(docs) or (not key.is_id and len(taken) + positions.count(None) < len(docs))
-        if shown is not None:
-            repeats |= not fresh.keys().isdisjoint(shown.positions.keys())  # goes through the smaller
-            repeats |= not key.is_id and any(map(shown.has_position, taken))
-        if repeats:
-            return None
-        first = self.show(key, docs[0], positions[0], times[0])
-        first.add(fresh)
-        if first.time is not None and times[0] is not None:
-            first.time = min(first.time, min(times))  # type: ignore[type-var]
-        return first
+        """Add documents of consecutive rows to a list; return None, and add none, if they are of several lists.
+
+        Without the id of a search, a repeated document or position begins a new list.
+        """
+        shown = self._of_key[key][-1] if key in self._of_key else None
+        if not key.is_id:
+            n_distinct = len(set(positions) - {None}) + positions.count(None)
+            if len(set(docs)) < len(docs) or n_distinct < len(docs):
+                return None
+            is_other = key.group is None and key != self._last_key
+            if shown is not None and (is_other or shown.has_any(docs[:1], positions[:1])):
+                shown = None
+            elif shown is not None and shown.has_any(docs, positions):
+                return None
+        if shown is None:
+            shown = ShownList(key.query, self._n_clicks, times[0])
+            self._of_key.setdefault(key, []).append(shown)
+            self.lists.append(shown)
+        shown.add(docs, positions)
+        if shown.time is not None and times[0] is not None:
+            shown.time = min(shown.time, min(times))  # type: ignore[type-var]
+        self._last_key = key
+        return shown
 
     def click(self, key: ListKey, doc_id: str) -> None:
         """Add a click; the list may come later in the file."""
@@ -147,6 +140,8 @@ class ShownLists:
         self._n_clicks += 1
 
     def _add_click(self, shown: ShownList, doc_id: str) -> None:
+        if shown.clicks is None:
+            shown.clicks = {}
         self.n_repeated += doc_id in shown.clicks
         shown.clicks[doc_id] = None
 
@@ -178,7 +173,7 @@ class Times:
     """Reads times of a column, if any: ISO 8601, seconds or milliseconds since 1970, or local dates."""
 
     def __init__(self, table: DataTable, column: str | None, is_given: bool) -> None:
-        self.table, self.column = table, column
+        self.column = column
         self.notes: tuple[str, ...] = ()
         self._dates: ColumnFormat | None = None
         if column is None:
@@ -198,15 +193,14 @@ class Times:
             )
             self.column = None
 
-    def time_of(self, row: Record, number: int) -> float | None:
-        return None if self.column is None else self.time_in(row.get(self.column), number)
-
-    def time_in(self, value: Value, number: int) -> float:
-        """The seconds since 1970 in a cell."""
+    def time_in(self, value: Value) -> float | None:
+        """The seconds since 1970 in a cell; None without a column of times."""
+        if self.column is None:
+            return None
         text = self._dates.convert(str(value).strip()) if self._dates is not None and value is not None else value
         seconds = None if text is None else _seconds(text)
         if seconds is None:
-            raise self.table.error(number, f"{self.column} {value!r}; a time is ISO 8601, or seconds since 1970")
+            raise BadCell(f"{value!r}; a time is ISO 8601, or seconds since 1970")
         return seconds
 
     def __str__(self) -> str:
@@ -219,11 +213,6 @@ def _seconds(value: Value) -> float | None:
         return number / 1000 if number > 1e11 else float(number)
     moment = moment_in(str(value).strip())
     return None if moment is None else moment.timestamp()
-
-
-def session_in(value: Value) -> str | None:
-    """Return the session in a cell, or None."""
-    return None if value is None or value == "" else str(value)
 
 
 def log_in_order(lists: Iterable[PlacedList], form: str, notes: Sequence[str], name: str) -> ClickLog:

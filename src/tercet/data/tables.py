@@ -34,7 +34,6 @@ from tercet.errors import FormatError, InputError, MissingExtraError, TercetErro
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 NO_ROWS = "the table has no rows"
-ENCODING_PROBLEM = "encoding"
 DELIMITER_PROBLEM = "delimiter"
 RECORDS_LOOKED_AT = 100
 _ROWS_AT_ONCE = 4096
@@ -104,7 +103,7 @@ class BadRows:
 
 
 def iter_rows(
-    path: FilePath, *, encoding: str | None = None, delimiter: str | None = None, refused: Refused | None = None
+    path: FilePath, *, encoding: str | None = None, refused: Refused | None = None
 ) -> Iterator[tuple[int, Record]]:
     r"""Yield line and values by column of each row of a table.
 
@@ -112,7 +111,6 @@ def iter_rows(
     ----------
     path : CSV with any of the delimiters , ; | and tab, JSONL, each gzipped or not, or Parquet
     encoding : of text; by default UTF-8, or UTF-16 after its mark
-    delimiter : of CSV; None finds the delimiter
     refused : takes the error of a bad row, and the row is left out
 
     Returns
@@ -132,17 +130,14 @@ def iter_rows(
     ...     list(iter_rows(file))
     [(2, {'sku': '007', 'name': 'Tea; green', 'price': '1,50'})]
     """
-    return open_table(path, encoding=encoding, delimiter=delimiter).rows(refused)
+    return open_table(path, encoding=encoding).rows(refused)
 
 
-def open_table(path: FilePath, *, encoding: str | None = None, delimiter: str | None = None) -> DataTable:
+def open_table(path: FilePath, *, encoding: str | None = None) -> DataTable:
     """Open a table at a path; rows are read by ``rows``."""
     if is_parquet(path):
         return ParquetTable(path)
     encoding = encoding_of(path, encoding)
-    if delimiter is not None and delimiter not in DELIMITERS:
-        listed = ", ".join(map(repr, DELIMITERS))
-        raise InputError(f"{path}: delimiter must be one of {listed}; got {delimiter!r}")
     number, first = first_line(path, encoding)
     if not first:
         raise FormatError(path, None, "the file is empty; a table has a first line that names its columns")
@@ -154,7 +149,7 @@ def open_table(path: FilePath, *, encoding: str | None = None, delimiter: str | 
     if re.match(r"\s*\[\s*(\{|$)", first):
         advice = "a table has one object a line; for instance: jq -c '.[]'"
         raise FormatError(path, number, f"this is a JSON array; {advice}", "json")
-    return CsvTable(path, encoding, delimiter)
+    return CsvTable(path, encoding)
 
 
 # -- text -------------------------------------------------------------------------------------------------------------
@@ -173,31 +168,8 @@ def encoding_of(path: FilePath, encoding: str | None = None) -> str:
 
 def first_line(path: FilePath, encoding: str | None = None) -> tuple[int, str]:
     """Return number and text of the first nonblank line; 0 and nothing for an empty file."""
-    with closing(text_lines(path, encoding_of(path, encoding))) as lines:
+    with closing(open_lines(path, encoding=encoding_of(path, encoding))) as lines:
         return next(((number, text) for number, text in lines if text.strip()), (0, ""))
-
-
-def text_lines(
-    path: FilePath, encoding: str = "utf-8", refused: Refused | None = None
-) -> Generator[tuple[int, str], None, None]:
-    """Yield number and text of each line, in any encoding."""
-    if encoding != "utf-8":
-        yield from open_lines(path, refused, encoding)
-        return
-    try:
-        yield from open_lines(path, None if refused is None else lambda problem: refused(_with_advice(problem)))
-    except FormatError as error:
-        if error.kind != ENCODING_PROBLEM:
-            raise
-        raise _with_advice(error) from error
-
-
-def _with_advice(problem: FormatError) -> FormatError:
-    """Add advice about the encoding to an error."""
-    if problem.kind != ENCODING_PROBLEM:
-        return problem
-    message = f"{problem.message}, or name the encoding of the file, for instance 'cp1252' or 'latin-1'"
-    return FormatError(problem.path, problem.line, message, problem.kind)
 
 
 @contextmanager
@@ -268,10 +240,10 @@ class CsvTable(DataTable):
 
     is_typed = False
 
-    def __init__(self, path: FilePath, encoding: str, delimiter: str | None) -> None:
+    def __init__(self, path: FilePath, encoding: str) -> None:
         self.name = str(path)
         self.encoding = encoding
-        self.delimiter, self.n_skipped = delimiter or ",", 0
+        self.n_skipped = 0
         broken: list[FormatError] = []  # told again when the rows are read, which may leave lines out
         with closing(self._lines(broken.append)) as lines:
             numbered = within_a_line(lines, RECORDS_LOOKED_AT)
@@ -280,8 +252,7 @@ class CsvTable(DataTable):
         if said is not None:
             self.n_skipped = numbered[0][0]
             numbered = numbered[1:]
-        if delimiter is None:
-            self.delimiter = said[1] if said is not None else _delimiter_of(path, numbered)
+        self.delimiter = said[1] if said is not None else _delimiter_of(path, numbered)
         begins, names = next(csv_records(numbered, path, self.delimiter), (self.n_skipped + 1, []))
         self.columns = tuple(name.strip() or f"column {number}" for number, name in enumerate(names, start=1))
         _check_header(self, begins, names)
@@ -290,7 +261,7 @@ class CsvTable(DataTable):
         )
 
     def _lines(self, refused: Refused | None) -> Generator[tuple[int, str], None, None]:
-        for number, text in text_lines(self.name, self.encoding, refused):
+        for number, text in open_lines(self.name, refused, self.encoding):
             if number > self.n_skipped:
                 yield number, text
 
@@ -332,7 +303,7 @@ def _delimiter_of(path: FilePath, lines: Sequence[tuple[int, str]]) -> str:
     if len(marks) > 1 and marks[0][:2] == marks[1][:2]:
         both = " and ".join(DELIMITERS[delimiter] for *_, delimiter in marks[:2])
         raise FormatError(
-            path, lines[0][0], f"{both} could separate the columns; name the delimiter", DELIMITER_PROBLEM
+            path, lines[0][0], f"{both} could separate the columns; write sep=; as the first line", DELIMITER_PROBLEM
         )
     return marks[0][2]
 
@@ -382,7 +353,7 @@ class JsonTable(DataTable):
         self.columns = tuple(keys)
 
     def rows(self, refused: Refused | None = None) -> Iterator[tuple[int, Record]]:
-        for number, text in text_lines(self.name, self._encoding, refused):
+        for number, text in open_lines(self.name, refused, self._encoding):
             if not text.strip():
                 continue
             try:

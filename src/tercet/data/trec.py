@@ -1,19 +1,17 @@
-"""TREC files: judgements (qrels) and runs. Judgements may also be in BEIR's three-column form."""
+"""TREC files: judgements (qrels) and runs."""
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from os import fspath
 
 import numpy as np
 
-from tercet.data import limits
 from tercet.data.lines import (
     FilePath,
     Refused,
-    find_line,
     parse_float,
     parse_int,
     parsed_lines,
@@ -27,96 +25,25 @@ from tercet.data.values import Record
 from tercet.errors import FormatError, InputError
 
 BEIR_HEADER = "query-id\tcorpus-id\tscore"
-NO_JUDGEMENTS = "the file holds no judgements"
 NO_RESULTS = "the file holds no results"
-
-# line number, qid, doc_id, grade
-Judgement = tuple[int, str, str, int]
-
-
-def read_qrels(path: FilePath) -> dict[str, dict[str, int]]:
-    """Read judgements, ``qid iteration doc_id grade``, or a BEIR file with its header line.
-
-    Parameters
-    ----------
-    path : a text file, gzipped or not
-
-    Returns
-    -------
-    ``{qid: {doc_id: grade}}`` in file order. A repeated line counts once; two grades for a pair are an error.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "qrels.txt")
-    ...     _ = file.write_text("q1 0 d1 2\\nq1 0 d2 0\\n")
-    ...     read_qrels(file)
-    {'q1': {'d1': 2, 'd2': 0}}
-    """
-    return gather_judgements(path, iterate_judgements(path))
-
-
-def iterate_judgements(
-    path: FilePath, *, header_needed: bool = False, refused: Refused | None = None
-) -> Iterator[Judgement]:
-    """Yield the judgements of a file; `header_needed` refuses the four-column form."""
-    beir: bool | None = None
-
-    def parse(text: str, line: int) -> tuple[str, str, int] | None:
-        nonlocal beir
-        if beir is None:
-            beir = text == BEIR_HEADER
-            if header_needed and not beir:
-                beir = True  # what follows may well be right
-                message = f"found {text[:80]!r}; the first line must be the header {BEIR_HEADER!r}"
-                raise FormatError(path, line, message)
-            if beir:
-                return None
-        columns = text.split("\t", limits.MOST_VALUES) if beir else split_columns(text)
-        if len(columns) != (3 if beir else 4):
-            raise FormatError(path, line, _wrong_columns(columns, beir))
-        qid = read_id(columns[0], path, line, "query id")
-        doc_id = read_id(columns[-2], path, line, "document id")
-        return qid, doc_id, parse_int(columns[-1], path, line, "grade")
-
-    for line, judgement in parsed_lines(path, parse, refused):
-        if judgement is not None:
-            yield line, *judgement
 
 
 class JudgementLines(DataTable):
-    """Judgements in TREC or BEIR form, as a table."""
+    """Judgements in TREC's form, ``qid iteration doc_id grade``, as a table."""
 
     columns = ("query_id", "doc_id", "grade")
     form = "judgements"
 
     def rows(self, refused: Refused | None = None) -> Iterator[tuple[int, Record]]:
-        for line, *judgement in iterate_judgements(self.name, refused=refused):
-            yield line, dict(zip(self.columns, judgement, strict=True))  # type: ignore[arg-type]
+        def parse(text: str, line: int) -> Record:
+            columns = split_columns(text)
+            if len(columns) != 4:
+                wanted = "TREC judgements have 4 (qid, iteration, document id, grade)"
+                raise FormatError(self.name, line, f"{len(columns)} columns; {wanted}")
+            grade = parse_int(columns[3], self.name, line, "grade")
+            return {"query_id": columns[0], "doc_id": columns[2], "grade": grade}
 
-
-def _wrong_columns(columns: list[str], beir: bool) -> str:
-    if beir:
-        return f"{len(columns)} columns; after this header there are 3, separated by tabs"
-    return (
-        f"{len(columns)} columns; TREC judgements have 4 (qid, iteration, document id, grade), "
-        f"and BEIR judgements begin with the line {BEIR_HEADER!r}"
-    )
-
-
-def gather_judgements(path: FilePath, judgements: Iterable[Judgement]) -> dict[str, dict[str, int]]:
-    """Collect judgements into ``{qid: {doc_id: grade}}``, refusing contradictions and an empty file."""
-    qrels: dict[str, dict[str, int]] = {}
-    for line, qid, doc_id, grade in judgements:
-        first = qrels.setdefault(qid, {}).setdefault(doc_id, grade)
-        if first != grade:
-            before = next(number for number, q, d, _ in iterate_judgements(path) if (q, d) == (qid, doc_id))
-            message = f"query {qid!r}, document {doc_id!r} has grade {grade} here and {first} at line {before}"
-            raise FormatError(path, line, message)
-    if not qrels:
-        raise FormatError(path, None, NO_JUDGEMENTS)
-    return qrels
+        return parsed_lines(self.name, parse, refused)
 
 
 def write_qrels(path: FilePath, qrels: Mapping[str, Mapping[str, int]]) -> None:
@@ -135,20 +62,18 @@ def write_qrels(path: FilePath, qrels: Mapping[str, Mapping[str, int]]) -> None:
     'q1 0 d1 2\\n'
     """
     name = fspath(path).removesuffix(".gz")
-    is_table = name.endswith((".tsv", ".csv"))
+    forms = {".tsv": ("\t", BEIR_HEADER.split("\t")), ".csv": (",", ["query", "doc", "grade"])}
     if not any(qrels.values()):
         raise InputError(f"{path}: cannot write: there are no judgements")
     with write_atomically(path) as stream:
-        rows = checked_judgements(path, qrels, blanks=is_table)
-        if name.endswith(".csv"):
-            table = csv.writer(stream, lineterminator="\n")
-            table.writerow(("query", "doc", "grade"))
+        rows = checked_judgements(path, qrels, blanks=name[-4:] in forms)
+        if name[-4:] in forms:
+            delimiter, header = forms[name[-4:]]
+            table = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
+            table.writerow(header)
             table.writerows(rows)
-            return
-        if is_table:
-            stream.write(BEIR_HEADER + "\n")
-        for qid, doc_id, grade in rows:
-            stream.write(f"{qid}\t{doc_id}\t{grade}\n" if is_table else f"{qid} 0 {doc_id} {grade}\n")
+        else:
+            stream.writelines(f"{qid} 0 {doc_id} {grade}\n" for qid, doc_id, grade in rows)
 
 
 def checked_judgements(
@@ -194,8 +119,7 @@ def read_run(path: FilePath) -> dict[str, dict[str, float]]:
     for line, (qid, doc_id, score) in _results_of(path):
         scores = run.setdefault(qid, {})
         if doc_id in scores:
-            first = find_line(path, lambda text: split_columns(text)[:3:2] == [qid, doc_id])  # noqa: B023
-            raise FormatError(path, line, f"query {qid!r} already has document {doc_id!r} at line {first}")
+            raise FormatError(path, line, f"query {qid!r} already has document {doc_id!r}")
         scores[doc_id] = score
     if not run:
         raise FormatError(path, None, NO_RESULTS)

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from tercet.data.cells import UNKNOWN_ID, Columns, DocumentCheck, QueryLookup, Row, read_rows, unknown_id
+from tercet.data.cells import UNKNOWN_ID, Columns, DocumentCheck, QueryLookup, read_rows, unknown_id
 from tercet.data.frames import as_table, key_id
 from tercet.data.judgements import as_judgements, as_queries
-from tercet.data.lines import FilePath, Refused
-from tercet.data.roles import find_roles, kind_of_columns
+from tercet.data.lines import FilePath, Refused, refuse
+from tercet.data.roles import RoleGuess, find_roles, kind_of_columns
 from tercet.data.tables import DataTable, open_table
 from tercet.errors import FormatError, InputError
 
@@ -41,11 +41,15 @@ class ReadTriplets:
     form: str
 
 
-def _triplet(row: Row) -> Triplet:
-    query, better, worse, weight = row["query"], row["better"], row["worse"], row["weight"]
-    if better == worse:
-        raise row.error(f"better and worse are both {better!r}; a preference needs two documents")
-    return (query, better, worse) if weight is None else (query, better, worse, weight)
+def _triplets_of(table: DataTable, roles: RoleGuess, refused: Refused | None = None) -> Iterator[tuple[int, Triplet]]:
+    """Yield the line and the triplet of each row."""
+    for line, query, better, worse, weight in read_rows(table, roles, ("query", "better", "worse", "weight"), refused):
+        if better == worse:
+            refuse(
+                table.error(line, f"better and worse are both {better!r}; a preference needs two documents"), refused
+            )
+        else:
+            yield line, (query, better, worse) if weight is None else (query, better, worse, weight)
 
 
 def read_triplets(
@@ -56,7 +60,6 @@ def read_triplets(
     columns: Columns | None = None,
     refused: Refused | None = None,
     encoding: str | None = None,
-    delimiter: str | None = None,
 ) -> ReadTriplets:
     r"""Read preferences from a table with a query, a better and a worse document on each row, perhaps with a weight.
 
@@ -67,7 +70,7 @@ def read_triplets(
     docs : known document ids; any other id is an error
     columns : role -> column, for the roles query, better, worse and weight; other roles are guessed
     refused : takes the error of a bad row, and the row is left out
-    encoding, delimiter : as in `iter_rows`
+    encoding : as in `iter_rows`
 
     Examples
     --------
@@ -78,20 +81,21 @@ def read_triplets(
     ...     read_triplets(file).triplets
     [('green tea', '007', '1e5')]
     """
-    table = open_table(path, encoding=encoding, delimiter=delimiter)
+    table = open_table(path, encoding=encoding)
     roles = find_roles(table, "triplets", columns)
     lookup = None if queries is None else QueryLookup(queries)
-    check = DocumentCheck(docs)
-
-    def triplets_of(row: Row) -> list[Triplet]:
-        triplet = _triplet(row)
-        check(row, triplet[1], triplet[2])
-        qids = (triplet[0],) if lookup is None else lookup(triplet[0])
-        if not qids:
-            raise row.error(unknown_id("query", triplet[0]), UNKNOWN_ID)
-        return [(qid, *triplet[1:]) for qid in qids]
-
-    triplets = [triplet for some in read_rows(table, roles, triplets_of, refused) for triplet in some]
+    check = DocumentCheck(docs, table)
+    triplets: list[Triplet] = []
+    for line, triplet in _triplets_of(table, roles, refused):
+        try:
+            check(line, *triplet[1:3])
+            qids = (triplet[0],) if lookup is None else lookup(triplet[0])
+            if not qids:
+                raise table.error(line, unknown_id("query", triplet[0]), UNKNOWN_ID)
+        except FormatError as problem:
+            refuse(problem, refused)
+        else:
+            triplets += [(qid, *triplet[1:]) for qid in qids]
     if not triplets:
         raise FormatError(path, None, NO_PREFERENCES)
     return ReadTriplets(triplets, f"{table.form}; {roles}")
@@ -135,7 +139,7 @@ def as_triplets(preferences: Any, queries: Mapping[str, str] | None, name: str =
         table = as_table(preferences, name)
         if not isinstance(table, DataTable):
             return preferences
-        triplets = list(read_rows(table, find_roles(table, "triplets"), _triplet))
+        triplets = [triplet for _, triplet in _triplets_of(table, find_roles(table, "triplets"))]
     if queries is None:
         return triplets
     lookup = QueryLookup(queries)
