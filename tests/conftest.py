@@ -66,8 +66,7 @@ def corpus() -> Corpus:
 
 @pytest.fixture(scope="session")
 def model(corpus: Corpus) -> tc.TextModel:
-    parts = {"validation": corpus.part(200, 240), "test": corpus.part(240, 280)}
-    return tc.fit(corpus.docs, corpus.queries, corpus.part(0, 200), **parts, options={"n_steps": 20_000})
+    return tc.fit(corpus.docs, corpus.queries, corpus.part(0, 200), options={"n_steps": 20_000})
 
 
 @pytest.fixture(scope="session")

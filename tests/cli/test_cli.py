@@ -122,16 +122,6 @@ def test_fit_from_named_files_leaves_queries_out_in_turn(beir, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_split_plays_one_part(beir, tmp_path):
-    result = run("fit", beir, "-o", tmp_path / "m", "--test", "dev", "--ranker", "cosine")
-    assert result.exit_code == 0, result.output
-    assert "Each query was left out twice, in 5 folds" in result.output
-    assert "Test queries were given." in result.output
-    report = tc.load(tmp_path / "m").report
-    assert (report.n_train, report.n_test, report.crossed) == (120, 30, False)
-
-
-@pytest.mark.slow
 def test_the_share_of_new_documents_and_a_budget_can_be_given(beir, tmp_path):
     ok("fit", beir, "-o", tmp_path / "m", "--new-documents", 0, "--budget", "0.1", "--steps", 500)
     report = tc.load(tmp_path / "m").report
@@ -161,10 +151,9 @@ def test_fit_learns_from_preferences(beir, tmp_path):
     assert (tmp_path / "m" / "report.html").exists()
     ok("fit", beir / "corpus.jsonl", "--preferences", by_text, "-o", tmp_path / "by_text", *quick)
     assert tc.load(tmp_path / "by_text").report.accepted
-    for option in (("--test", "test"), ("--measure", "AP")):
-        wrong = run("fit", beir, "--preferences", by_id, *option, "-o", tmp_path / "x")
-        assert wrong.exit_code == 1
-        assert f"leave out {option[0]}" in wrong.output
+    wrong = run("fit", beir, "--preferences", by_id, "--measure", "AP", "-o", tmp_path / "x")
+    assert wrong.exit_code == 1
+    assert "leave out --measure" in wrong.output
 
 
 @pytest.mark.slow
@@ -216,7 +205,7 @@ def test_fit_labelled_folder(tmp_path):
     assert "120 training queries, 120 of them left out in turn. Each text was left out twice" in result.output
     assert tc.load(tmp_path / "m").report.measure == "AP"
     (tmp_path / "qrels.tsv").write_text("q\t0\td\t1\n")
-    for option, value in (("--judgements", tmp_path / "qrels.tsv"), ("--test", "dev")):
+    for option, value in (("--judgements", tmp_path / "qrels.tsv"), ("--field", "title")):
         result = run("fit", tmp_path / "data", option, value, "-o", tmp_path / "other")
         assert result.exit_code == 1
         assert option in result.output
@@ -261,7 +250,6 @@ def test_failures_are_one_line_and_exit_code_1(beir, model, index, tmp_path):
             "foreign.qrels:1: query 'unknown'",
         ),
         (("fit", tmp_path / "broken", "-o", tmp_path / "m"), "corpus.jsonl:2: "),
-        (("fit", beir, "-o", tmp_path / "m", "--test", "nope"), "no judgements for the split 'nope'"),
         (("fit", beir, "-o", tmp_path / "m", "--measure", "nDCG@x"), "nDCG@x"),
         (("explain", damaged, "--word", "car"), "manifest.json"),
         (("explain", tmp_path, "--word", "car"), str(tmp_path)),

@@ -73,7 +73,6 @@ def test_links_to_unknown_documents_are_refused_or_counted(tmp_path, pages):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--test", "dev"], "leave out --test"),
         (["--field", "title"], "leave out --field"),
         (["--preferences", "LINKS"], "leave out --preferences"),
     ],

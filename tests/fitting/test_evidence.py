@@ -278,16 +278,6 @@ def test_all_together_are_reported_each_and_the_same_seed_gives_the_same_bits():
     assert re.fullmatch(r"judgements \d+%, triplets \d+%, clicks \d+%", model.report.details.data["draws"])
 
 
-@pytest.mark.slow
-def test_judgements_to_test_on_tell_what_clicks_brought_in_rankings():
-    report = tc.fit(
-        CORPUS.docs, CORPUS.queries, clicks=LOG, test=CORPUS.part(0, 20), options={"n_steps": 5000, "verbose": False}
-    ).report
-    [judged] = [result for result in report.evidence if result.name == "judgements"]
-    assert (judged.name, judged.measure, judged.n_queries) == ("judgements", "nDCG@10", 20)
-    assert judged.verdict == "better"
-
-
 def test_clicks_that_say_the_same_are_one_preference_with_all_their_weight():
     lists = tuple(log_of(400, by_text=False)) * 2
     names, doc_rows = QueryNames(CORPUS.queries), {doc_id: row for row, doc_id in enumerate(CORPUS.docs)}

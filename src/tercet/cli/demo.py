@@ -20,9 +20,12 @@ from tercet.cli.groups import examples
 from tercet.cli.inputs import open_model
 from tercet.cli.options import NEW, seed_option
 from tercet.cli.terminal import open_console
+from tercet.data import JudgedTexts
 from tercet.errors import InputError
 from tercet.fitting.recipe import fit
 from tercet.fitting.text_model import TextModel
+from tercet.measure import compare
+from tercet.report import shown_interval
 from tercet.report.page import PAGE_NAME, write_report_page
 from tercet.search import Index
 from tercet.search.folder import FOLDERS
@@ -65,13 +68,13 @@ def demo(context: click.Context, output: Path, seed: int, serves: bool) -> None:
         collection.docs,
         collection.queries,
         {**collection.qrels["train"], **collection.qrels["validation"]},
-        test=collection.qrels["test"],
         measure="RR",
         random_state=seed,
         options={"name": NAME},
     )
     assert model.report is not None
     console.print(str(model.report), markup=False, soft_wrap=True)
+    _print_test(console, model, collection)
     _print_pairs(console, model)
     model.save(output / "model")
     write_report_page(model.report, output / "model" / PAGE_NAME)
@@ -110,6 +113,21 @@ def _refuse_others(output: Path) -> None:
             report = open_model(output / part).report
             if report is None or report.details is None or report.details.name != NAME:
                 raise InputError(f"{output / part} was not made by the demo; nothing was written. Name another -o")
+
+
+def _print_test(console: Console, model: TextModel, collection: JudgedTexts) -> None:
+    """Print BM25 and the model on queries that nothing was learned from."""
+    judged, docs = collection.qrels["test"], collection.docs
+    asked = {qid: collection.queries[qid] for qid in judged}
+    systems = {"BM25": TextModel.bm25(docs.values()), "learned": model}
+    runs = {name: one.rank(asked, docs, k=len(docs)) for name, one in systems.items()}
+    comparison = compare(judged, runs, "RR", baseline="BM25")
+    console.print(f"\n[bold]On {len(judged)} other queries[/], reciprocal rank of the first answer")
+    for name, evaluation in comparison.systems.items():
+        interval = shown_interval(evaluation.mean("RR"), *evaluation.interval("RR"))
+        console.print(f"{name:<10}{interval}", markup=False)
+    test = comparison.contrasts[0].test
+    console.print(f"difference {test.difference:+.3f} [{test.low:+.3f}, {test.high:+.3f}]", markup=False)
 
 
 def _print_pairs(console: Console, model: TextModel) -> None:

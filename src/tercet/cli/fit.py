@@ -19,7 +19,6 @@ from tercet.cli.inputs import (
     open_model,
     read_clicks,
     read_evidence,
-    read_judgements,
     read_parallel,
     with_columns,
 )
@@ -52,12 +51,9 @@ from tercet.fitting.text_model import TaughtRows
 from tercet.report.page import PAGE_NAME, write_report_page
 from tercet.store.kinds import TEXT_MODEL
 
-# Names of splits for the choice of a model.
-VALIDATION_NAMES = ("validation", "dev", "valid", "vali")
-
 SECTIONS = {
     "Data": (
-        *("clicks", "evidence", "qrels", "preferences", "links", "parallel", "queries", "test"),
+        *("clicks", "evidence", "qrels", "preferences", "links", "parallel", "queries"),
         *("id_column", "text_columns", "column", "fields", "features", "encoding", "skip_bad"),
     ),
     "Method": ("rankers", "measure", "new_documents", "language", "vocabulary"),
@@ -86,7 +82,6 @@ SECTIONS = {
 @click.option("--links", type=ANY, multiple=True, help="Links between documents; may be repeated.")
 @click.option("--parallel", type=FILE, help="Documents in the language of queries: id, text.")
 @judged_options
-@click.option("--test", metavar="SPLIT|FILE", help="Judgements for the report.  [default: of DATA, else folds]")
 @click.option("--field", "fields", multiple=True, metavar="COLUMN[:WEIGHT]", help="Text column with a weight: title:2.")
 @click.option(
     "--feature",
@@ -150,6 +145,8 @@ def fit(data: Path, queries: Path | None, qrels: Path | None, output: Path, devi
     echo(str(report))
     page = f", with {PAGE_NAME}" if report.systems else ""
     echo(f"{output}: written after {report.seconds:.1f} s of learning{page}")
+    if isinstance(texts, JudgedTexts) and "test" in texts.qrels:
+        echo(f"On the split test: tercet eval {data} --model {output}")
 
 
 def _fit_texts(
@@ -161,7 +158,6 @@ def _fit_texts(
     evidence: Path | None,
     links: tuple[Path, ...],
     parallel: Path | None,
-    test: str | None,
     fields: tuple[str, ...],
     features: tuple[str, ...],
     rankers: tuple[NameWithParameters, ...],
@@ -184,7 +180,6 @@ def _fit_texts(
     }
     settings: dict[str, Any] = {"ranker": list(rankers), "random_state": seed, "options": options}
     given = {
-        "--test": test,
         "--field": fields,
         "--feature": features,
         "--preferences": preferences,
@@ -196,8 +191,7 @@ def _fit_texts(
             {**given, "--links": links, "--parallel": parallel, "--new-documents": new_documents},
             "labelled texts have classes and nothing else to learn from",
         )
-        held_out = None if texts.test is None else (texts.test.texts, texts.test.labels)
-        return fit_labelled(texts.train.texts, texts.train.labels, test=held_out, measure=measure or "AP", **settings)
+        return fit_labelled(texts.train.texts, texts.train.labels, measure=measure or "AP", **settings)
     if parallel:
         others = {"--judgements": texts.qrels, "--links": links, "--vocabulary": vocabulary, "--measure": measure}
         _refuse(
@@ -216,10 +210,9 @@ def _fit_texts(
     if preferences or clicks or evidence:
         if clicks and evidence:
             raise InputError("--evidence is made of a click log; leave out --clicks, or --evidence")
-        judged = {"--test": test, "--measure": None if texts.qrels else measure}
         _refuse(
-            judged,
-            "with --preferences, --clicks or --evidence, a tenth of the queries is held out and measured by pairs",
+            {"--measure": None if texts.qrels else measure},
+            "with --preferences, --clicks or --evidence alone, left-out queries are measured by pairs",
         )
         taught = {path: read_taught(path) for path in preferences if is_taught(path)}
         triplets = _taught_triplets(taught, texts)
@@ -243,8 +236,6 @@ def _fit_texts(
         texts.docs,
         texts.queries,
         texts.split(ONLY_SPLIT),
-        validation=next((texts.qrels[name] for name in VALIDATION_NAMES if name in texts.qrels and name != test), None),
-        test=_test(texts, test),
         measure=measure or "nDCG@10",
         **settings,
     )
@@ -311,13 +302,6 @@ def _read_triplets(paths: tuple[Path, ...], texts: JudgedTexts) -> list[Triplet]
         triplets += part.triplets
     echo("1 preference" if len(triplets) == 1 else f"{len(triplets):,} preferences")
     return triplets
-
-
-def _test(texts: JudgedTexts, name: str | None) -> Mapping[str, Mapping[str, int]] | None:
-    """Return the judgements of the named split or file, else of the split "test", else None."""
-    if name is not None and name not in texts.qrels and Path(name).is_file():
-        return read_judgements(Path(name), texts.queries, texts.docs).qrels
-    return texts.qrels.get("test") if name is None else texts.split(name)
 
 
 def _name(data: Path) -> str:

@@ -121,17 +121,15 @@ class Labels:
     measure: Measure
 
     @classmethod
-    def from_labels(cls, texts: Sequence[str], labels: Sequence[str], what: str, measure: Measure) -> Labels:
-        """Check texts and labels; ``what`` is their name in errors."""
+    def from_labels(cls, texts: Sequence[str], labels: Sequence[str], measure: Measure) -> Labels:
+        """Check texts and labels."""
         if isinstance(texts, str) or isinstance(labels, str):
-            raise InputError(f"{what} must be lists, one text and one label each; got a single string")
+            raise InputError("texts and labels must be lists, one text and one label each; got a single string")
         if not all(hasattr(each, "__len__") for each in (texts, labels)):
             kinds = " and ".join(type(each).__name__ for each in (texts, labels))
-            raise InputError(f"{what} must be lists, one text and one label each; got {kinds}")
+            raise InputError(f"texts and labels must be lists, one text and one label each; got {kinds}")
         if len(texts) != len(labels):
-            raise InputError(f"{what}: there are {len(texts)} texts and {len(labels)} labels; each text has one")
-        if not len(texts):
-            raise InputError(f"{what}: there are no texts")
+            raise InputError(f"there are {len(texts)} texts and {len(labels)} labels; each text has one")
         return cls(np.asarray(labels), np.arange(len(texts)), measure)
 
     @property

@@ -94,11 +94,9 @@ def alike_notes(qids: Sequence[str], texts: Mapping[str, str]) -> tuple[str, ...
     )
 
 
-def split_text(n_folds: int, n_queries: int, *, tested: bool, what: str = "query") -> str:
-    """Describe the folds of queries, or texts; no fold means given validation queries."""
-    if not n_folds:
-        return "Validation queries were given."
-    why = f"to choose{'' if tested else ' and report on'} the model; the final model learned from all"
+def split_text(n_folds: int, n_queries: int, what: str = "query") -> str:
+    """Describe the folds of queries, or texts."""
+    why = "to choose and report on the model; the final model learned from all"
     if n_folds < N_FOLDS:
         many = {"query": "queries", "text": "texts"}[what]
         folds = "one fit" if n_folds == 1 else f"{n_folds} fits"

@@ -85,8 +85,7 @@ class Choice:
     mix : setting of the model, or the rejected setting
     decision : whether the mix is used, and why
     before, after : case -> values (n_queries, n_measures) of the start and, crossed, of the mix
-    alone : part name -> the best mix of the part alone
-    alone_after : part name -> crossed values of all answers (n_queries, n_measures)
+    alone : part name -> crossed values of all answers (n_queries, n_measures) by the part alone
     qids, sizes, measures : case -> queries, their answers or preferences, and the measures of the values
     """
 
@@ -94,8 +93,7 @@ class Choice:
     decision: Decision
     before: Mapping[str, Values]
     after: Mapping[str, Values]
-    alone: Mapping[str, Mix]
-    alone_after: Mapping[str, Values]
+    alone: Mapping[str, Values]
     qids: Mapping[str, tuple[str, ...]]
     sizes: Mapping[str, int]
     measures: Mapping[str, tuple[Measure, ...]]
@@ -220,14 +218,12 @@ class MixSearch:
         after = {name: crossed("learned", name) for name in self.cases}
         mix = chosen["learned"][0]
         decision = self._decide(mix, before, after, start_name, share_reason)
-        apart = {name: chosen[name][0] for name in alone if name in chosen}
         return Choice(
             mix,
             decision,
             before,
             after,
-            apart,
-            {name: crossed(name, EVERY) for name in apart},
+            {name: crossed(name, EVERY) for name in alone if name in chosen},
             {name: case.qids for name, case in self.cases.items()},
             {
                 name: case.size([evidence_size(one.held_out) for kind, one in self._terms if kind == name])

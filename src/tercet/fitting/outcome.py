@@ -13,7 +13,7 @@ from tercet.fitting.baselines import Appended, Posteriors
 from tercet.fitting.judged import Labels
 from tercet.fitting.mixes import Case, Choice
 from tercet.fitting.scored_columns import columns_notes
-from tercet.fitting.task import EVERY, KNOWN, LABELS, Facts, Fold, Space, Task, TextHeldOut, evidence_size
+from tercet.fitting.task import EVERY, KNOWN, LABELS, Facts, Fold, Space, Task, TextHeldOut
 from tercet.fitting.text_model import TextModel
 from tercet.measure import Evaluation, holm, paired_test
 from tercet.measure.names import PAIR_ACCURACY, Measure, parse_measure, parse_measures
@@ -43,7 +43,7 @@ def measures_of(measure: Measure) -> tuple[Measure, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The end of a fit, measured on test queries if given, else on the left-out queries of the folds.
+    """The end of a fit, measured on the left-out queries of the folds.
 
     Attributes
     ----------
@@ -51,7 +51,6 @@ class Outcome:
     space : the start
     measures : the measure of the choice, and further measures to report
     folds : the folds in use
-    systems : name -> model of words, memory and all learned parts, learned from everything; empty without test queries
     """
 
     task: Task
@@ -60,62 +59,39 @@ class Outcome:
     measures: tuple[Measure, ...]
     choice: Choice
     folds: Sequence[Fold]
-    systems: Mapping[str, TextModel]
-
-    @property
-    def is_given(self) -> bool:
-        """True if test queries were given."""
-        return bool(self.space.test)
 
     def evaluate(
         self, space: Space, values: Callable[[TextHeldOut, Fold, tuple[Measure, ...]], NDArray[np.float64]]
     ) -> Evaluation:
         """Evaluate a system without learning, in its space."""
-        if self.is_given:
-            held_out = space.test[0].held_out
-            everything = Fold(KNOWN, self.task.sampler, self.task.size, lambda Q, D: [], self.task.past)
-            return Evaluation(self.measures, held_out.qids, values(held_out, everything, self.measures))
         folds = [fold for fold in self.folds if fold.case == KNOWN]
         parts = [fold.parts(space.Q, space.D)[0].held_out for fold in folds]
         merged = Case(parts).mean([values(*one, self.measures) for one in zip(parts, folds, strict=True)])
-        return Evaluation(self.measures, self.choice.qids[EVERY], merged)
+        return self._of_all(merged)
 
-    def learned(self, name: str = "learned") -> Evaluation | None:
-        """Evaluate a learned part, used or not; None for an absent part."""
-        if self.is_given:
-            model = self.systems.get(name)
-            return None if model is None else self._measured(model, self.space.test[0].held_out)
-        after = self.choice.after[EVERY] if name == "learned" else self.choice.alone_after.get(name)
-        return None if after is None else Evaluation(self.measures, self.choice.qids[EVERY], after)
+    def learned(self) -> Evaluation:
+        """Evaluate all learned parts, used or not."""
+        return self._of_all(self.choice.after[EVERY])
+
+    def alone(self) -> dict[str, Evaluation]:
+        """Evaluate words and memory alone, if both were learned."""
+        alone = self.choice.alone
+        return {f"{name} alone": self._of_all(values) for name, values in alone.items()} if len(alone) > 1 else {}
+
+    def _of_all(self, values: NDArray[np.float64]) -> Evaluation:
+        return Evaluation(self.measures, self.choice.qids[EVERY], values)
 
     def evidence(self) -> tuple[EvidenceResult, ...]:
-        """Gains in each case, or on each part of the test queries."""
-        results = []
-        if self.is_given:
-            model = self.systems["learned"]
-            for part in self.space.test[1:]:
-                sides = part.held_out.evaluate(self.space.start), self._measured(model, part.held_out)
-                results.append(self._between(part.name, evidence_size(part.held_out), *sides))
-            return tuple(results)
-        choice = self.choice
+        """Gains in each case."""
+        choice, results = self.choice, []
         for case, qids in choice.qids.items():
             if case != EVERY:
-                measures = choice.measures[case]
-                before, after = (Evaluation(measures, qids, side[case]) for side in (choice.before, choice.after))
-                results.append(self._between(case, choice.sizes[case], before, after))
+                before, after = (
+                    Evaluation(choice.measures[case], qids, side[case]) for side in (choice.before, choice.after)
+                )
+                systems = (self.space.name, before), ("learned", after)
+                results.append(EvidenceResult.between(case, choice.sizes[case], *systems))
         return tuple(results)
-
-    def _measured(self, model: TextModel, held_out: TextHeldOut) -> Evaluation:
-        """A whole model on test queries."""
-        measures = self.measures if held_out.measure in self.measures else (held_out.measure,)
-        if model.memory is None:
-            return held_out.evaluate(model.weights, measures)
-        queries, docs = held_out.Q, held_out.D
-        blocks = model.memory.score_blocks(model.weights, queries, docs, self.task.doc_ids, model.n_words)
-        return held_out.evaluate_scores(blocks, measures)
-
-    def _between(self, name: str, size: int, start: Evaluation, learned: Evaluation) -> EvidenceResult:
-        return EvidenceResult.between(name, size, (self.space.name, start), ("learned", learned))
 
 
 def make_report(
@@ -137,8 +113,6 @@ def make_report(
     # The start comes last of the baselines, next to the learned parts.
     evaluations = {one.name: matching(one) for one in sorted(spaces, key=lambda one: one is space)}
     start, learned = evaluations[space.name], outcome.learned()
-    assert learned is not None
-    parts = {name: outcome.learned(name) for name in ("words", "memory")}
     rivals: dict[str, Evaluation] = {}
     labels = task.sources.get(LABELS)
     if isinstance(labels, Labels):
@@ -146,9 +120,7 @@ def make_report(
     if task.past is not None and task.past.rows.size:
         appended = Appended(space, task.counts(space.vectorizer))
         rivals[APPENDED] = outcome.evaluate(space, appended.values)
-    learned_parts = {name: found for name, found in parts.items() if found is not None}
-    if len(learned_parts) > 1:
-        rivals |= {f"{name} alone": found for name, found in learned_parts.items()}
+    rivals |= outcome.alone()
     if accepted:
         evaluations["learned"] = learned
     others = rivals | evaluations
@@ -168,7 +140,7 @@ def make_report(
         n_train=facts.n_train,
         n_validation=len(choice.before[EVERY]),
         n_test=len(start.qids),
-        split=facts.split if not outcome.is_given else f"{facts.split} Test queries were given.",
+        split=facts.split,
         systems=tuple(SystemResult.from_evaluation(name, evaluation) for name, evaluation in evaluations.items()),
         accepted=accepted,
         decision=f"{choice.decision.text} {next_step(model)}",
@@ -180,7 +152,7 @@ def make_report(
         notes=(*facts.notes, *columns_notes(model.doc_vectorizer, model.weights)),
         rejected=None if accepted else SystemResult.from_evaluation("learned", learned),
         evidence=outcome.evidence(),
-        crossed=not outcome.is_given,
+        crossed=True,
         expected=choice.decision.gain,
     )
 

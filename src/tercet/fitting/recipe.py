@@ -27,8 +27,6 @@ def fit(
     preferences: Any = None,
     clicks: Any = None,
     ranker: RankerChoice | None = None,
-    validation: Any = None,
-    test: Any = None,
     measure: str | None = None,
     new_documents: float | None = None,
     random_state: int = 0,
@@ -52,10 +50,9 @@ def fit(
         "lsi" or "cosine"), a term-pair ranker such as ``tc.SparseRanker(density=0.05)``, or a list of these to choose
         from; None is "low-rank". A ranker with the default rate and schedule is also tried with the settings of its
         short name
-    validation, test : judgements, or preferences, of other queries, to choose and to report on; by default training
-        queries are left out in turn, see docs/explain/recipe.md
-    measure : measure of the choice: "nDCG@10" by default. Preferences and clicks without judgements are measured by the
-        share of a query's pairs in the right order, "PairAccuracy"; equal scores count a half
+    measure : measure of the choice and of the report, on queries left out in turn; see docs/explain/recipe.md.
+        "nDCG@10" by default. Preferences and clicks without judgements are measured by the share of a query's pairs
+        in the right order, "PairAccuracy"; equal scores count a half
     new_documents : expected share of new documents among the answers, 0 to 1; 0 for a closed catalogue. None takes the
         share at the end of a click log, else .3 or more
     options : further options, as `FitOptions` or a mapping: tokenizer, fields, numbers, budget
@@ -83,8 +80,8 @@ def fit(
     if new_documents is not None and not is_number(new_documents, 0, 1):
         raise InputError(f"new_documents is a share from 0 to 1; got {new_documents!r}")
     docs = as_documents(docs)
-    queries, given = as_evidence(queries, qrels=qrels, preferences=preferences, validation=validation, test=test)
-    qrels, preferences, validation, test = given.values()
+    queries, given = as_evidence(queries, qrels=qrels, preferences=preferences)
+    qrels, preferences = given.values()
     if qrels is None and preferences is None and clicks is None:
         raise InputError("there must be something to learn from: qrels, preferences or clicks")
     if preferences is None and clicks is None and queries is None:
@@ -95,8 +92,6 @@ def fit(
         qrels=qrels,
         preferences=preferences,
         clicks=None if clicks is None else as_clicks(clicks),
-        validation=validation,
-        test=test,
         measure=measure,
         new_documents=new_documents,
         min_sessions=how.min_sessions,
@@ -110,16 +105,14 @@ def fit_labelled(
     labels: Sequence[str],
     *,
     ranker: RankerChoice | None = None,
-    test: tuple[Sequence[str], Sequence[str]] | None = None,
     measure: str = "AP",
     random_state: int = 0,
     options: FitOptions | Mapping[str, Any] | None = None,
 ) -> TextModel:
     """Learn from the labels of texts: each text is a query for the other texts of its class.
 
-    Texts are left out of learning in turn, and each left-out text is a query for the texts of its fold. The report is
-    on the ``test`` texts and labels, or on left-out training texts. Texts to come have no past queries: the model has
-    no memory. Other parameters as in ``fit``.
+    Texts are left out of learning in turn, and each left-out text is a query for the texts of its fold. Texts to come
+    have no past queries: the model has no memory. Other parameters as in ``fit``.
 
     Examples
     --------
@@ -131,7 +124,7 @@ def fit_labelled(
     'AP'
     """
     how, seed = _checked(options, ranker, random_state)
-    return solve(Task.from_labels(texts, labels, test, measure, seed), ranker, how, seed)
+    return solve(Task.from_labels(texts, labels, measure, seed), ranker, how, seed)
 
 
 def fit_linked(
@@ -139,8 +132,6 @@ def fit_linked(
     links: Any,
     *,
     ranker: RankerChoice | None = None,
-    validation: Any = None,
-    test: Any = None,
     measure: str = "AP",
     new_documents: float | None = None,
     random_state: int = 0,
@@ -152,8 +143,6 @@ def fit_linked(
     ----------
     docs : id -> text, or whatever `as_documents` takes: id -> record, a list of records, a frame
     links : id -> ids of the link targets, pairs (source, target), or records or a frame with a source and a target
-    validation, test : links of other documents, to choose and to report on; by default documents with links are left
-        out in turn
     ranker, measure, new_documents, random_state, options : as in ``fit``
 
     Examples
@@ -166,16 +155,10 @@ def fit_linked(
     """
     how, seed = _checked(options, ranker, random_state)
     docs = as_documents(docs)
-    to_learn, to_choose, to_report = (
-        None if part is None else links_as_judgements(as_links(part, docs, what))
-        for part, what in ((links, "links"), (validation, "validation"), (test, "test"))
-    )
     task = Task.from_evidence(
         docs,
         docs,
-        qrels=to_learn,
-        validation=to_choose,
-        test=to_report,
+        qrels=links_as_judgements(as_links(links, docs, "links")),
         measure=measure,
         linked=True,
         new_documents=new_documents,

@@ -13,7 +13,7 @@ from tercet._validate import is_number
 from tercet.choose import Trial, choose
 from tercet.errors import InputError
 from tercet.fitting.rankers import FOR_JUDGEMENTS, Candidate
-from tercet.fitting.task import Fold, Space, TextHeldOut
+from tercet.fitting.task import Fold, Space
 from tercet.learn import SampledSource
 from tercet.learn.joint import JointRanker, joined, taken_apart, words_of
 from tercet.text import Analyzer, FieldedVectorizer, Vectorizer
@@ -136,11 +136,6 @@ def words_alone(space: Space) -> Space:
     words = space.vectorizer
     if not isinstance(words, FieldedVectorizer):
         return space
-
-    def plain(held_out: TextHeldOut) -> TextHeldOut:
-        Q, D = words_of(words.layout_, held_out.Q, held_out.D)
-        return replace(held_out, Q=Q, D=D)
-
     Q, D = words_of(words.layout_, space.Q, space.D)
-    test = tuple(part._replace(held_out=plain(part.held_out)) for part in space.test)
-    return Space(space.name, words.plain_, Q, D, plain(space.queries), test)
+    asked = words_of(words.layout_, space.queries.Q, space.queries.D)
+    return Space(space.name, words.plain_, Q, D, replace(space.queries, Q=asked[0], D=asked[1]))

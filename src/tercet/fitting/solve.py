@@ -39,11 +39,8 @@ def solve(task: Task, ranker: RankerChoice | None, how: FitOptions, seed: int) -
     used = mix if choice.decision.accepted else Mix()
     if used.parts or model.doc_vectorizer is space.vectorizer:  # the start without fields has other scores
         model = replace(model, confidence=mixer.confidence(used, builder.unit(used)))
-    systems = {}
-    if space.test:
-        systems = {name: builder.learned(one)[0] for name, one in (("learned", mix), *choice.alone.items())}
     facts = _facts(task.facts, choice, folds, trials.folds)
-    outcome = Outcome(task, facts, space, mixer.measures, choice, trials.folds, systems)
+    outcome = Outcome(task, facts, space, mixer.measures, choice, trials.folds)
     report = make_report(outcome, model, spaces, chosen, how.name, seed, time.perf_counter() - began)
     return replace(model, report=report)
 

@@ -131,14 +131,13 @@ class Facts:
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """A way to weight words: matrices of all texts, queries to choose among spaces, and test queries if given."""
+    """A way to weight words: matrices of all texts, and queries to choose among spaces."""
 
     name: str
     vectorizer: Vectorizer
     Q: sparse.csr_array
     D: sparse.csr_array
     queries: TextHeldOut
-    test: tuple[HeldOutPart, ...] = ()
     given_start: Weights | None = None
 
     @property
@@ -162,27 +161,20 @@ class Task:
     Attributes
     ----------
     docs, texts : documents and queries by id, in the order of the rows of D and Q
-    sources : evidence by name; ``trained`` names the sources to learn from
+    sources : evidence by name
     measure : measure of the choice and of the report
-    free, validation, test : masks of the queries to learn from, to choose on and to report on, (n_queries,)
     seed : seed of the draw of left-out queries
     linked : queries are the documents, and no query is to find itself
     new_documents : expected share of new answers; None estimates the share
-    other_texts : texts to report on, with labels
     """
 
     docs: Mapping[str, str]
     texts: Mapping[str, str]
     sources: Mapping[str, Evidence]
-    trained: tuple[str, ...]
     measure: Measure
-    free: Mask
-    validation: Mask
-    test: Mask
     seed: int
     linked: bool = False
     new_documents: float | None = None
-    other_texts: tuple[Sequence[str], Labels] | None = None
 
     @classmethod
     def from_evidence(
@@ -193,8 +185,6 @@ class Task:
         qrels: Qrels | None = None,
         preferences: Triplets | None = None,
         clicks: ClickLog | ClickCounts | None = None,
-        validation: Qrels | Triplets | None = None,
-        test: Qrels | Triplets | None = None,
         measure: str | None = None,
         linked: bool = False,
         new_documents: float | None = None,
@@ -207,8 +197,7 @@ class Task:
         ----------
         docs, queries : texts by id; without queries, triplets and clicks name queries by text
         qrels, preferences, clicks : evidence to learn from
-        validation, test : judgements, or triplets, of other queries
-        measure : by default nDCG@10 if judgements can be held out, else the share of triplets and clicks in the right
+        measure : by default nDCG@10 with enough judged queries, else the share of triplets and clicks in the right
             order
         linked : queries are the documents, and no query is to find itself
         new_documents : expected share of new answers; None estimates the share
@@ -218,104 +207,41 @@ class Task:
             _check_texts(docs, queries)
         names = QueryNames(queries)
         doc_rows = {doc_id: row for row, doc_id in enumerate(docs)}
-        given: dict[str, Any] = {"qrels": qrels, "preferences": preferences, "validation": validation, "test": test}
-        graded = {
-            name: usable_judgements(part, name, docs, names.texts)
-            for name, part in given.items()
-            if (name == "qrels" and part is not None) or (name in ("validation", "test") and isinstance(part, Mapping))
-        }
-        triplets = {
-            name: PreferredPairs.from_triplets(part, name, names, doc_rows)
-            for name, part in given.items()
-            if part is not None and name not in graded
-        }
-        log: ClickPairs | CountedPairs | None = None
+        judged = None if qrels is None else usable_judgements(qrels, "qrels", docs, names.texts)
+        pairs: dict[str, PreferredPairs] = {}
+        if preferences is not None:
+            pairs[TRIPLETS] = PreferredPairs.from_triplets(preferences, "preferences", names, doc_rows)
         if isinstance(clicks, ClickCounts):
-            log = CountedPairs.from_counts(clicks, names, doc_rows)
+            pairs[CLICKS] = CountedPairs.from_counts(clicks, names, doc_rows)
         elif clicks is not None:
             clicks = by_known_names(without_odd_sessions(clicks), names)
             examination = choose_examination(clicks)
             clicks = replace(clicks, notes=(*clicks.notes, f"click log: {examination.source}."))
-            log = ClickPairs.from_log(clicks, names, doc_rows, examination.chances, min_sessions)
+            pairs[CLICKS] = ClickPairs.from_log(clicks, names, doc_rows, examination.chances, min_sessions)
         _check_texts(docs, names.texts)
-        qids, n_queries = tuple(names.texts), len(names.texts)
-        queries_of = {name: _mask([names.rows[qid] for qid in judged], n_queries) for name, judged in graded.items()}
-        queries_of |= {name: _mask(part.query, n_queries) for name, part in triplets.items()}
-        queries_of |= {} if log is None else {CLICKS: _mask(log.query, n_queries)}
-        for part in (graded, triplets):
-            check_disjoint({name: [qids[row] for row in np.flatnonzero(queries_of[name])] for name in part})
-        no_query = _mask([], n_queries)
-        to_choose, to_report = queries_of.get("validation", no_query), queries_of.get("test", no_query)
-        free = np.any([queries_of.get(name, no_query) for name in ("qrels", "preferences", CLICKS)], axis=0)
-        free &= ~(to_choose | to_report)
-        to_learn = (JUDGED, qrels), (TRIPLETS, preferences), (CLICKS, clicks)
-        trained = tuple(name for name, part in to_learn if part is not None)
-        n_judged = (queries_of.get("qrels", no_query) & free).sum()
-        is_judged = validation is None and n_judged >= (FEWEST_QUERIES if len(trained) > 1 else 1)
-        is_judged = (is_judged or "validation" in graded) and (test is None or "test" in graded)
-        if "validation" in graded and not is_judged:
-            raise InputError("validation has judgements, so test needs some, too; or give triplets to validate on")
-        chosen_by = parse_measure(measure or ("nDCG@10" if is_judged else PAIR_ACCURACY))
+        ranks = judged is not None and len(judged) >= (FEWEST_QUERIES if pairs else 1)
+        chosen_by = parse_measure(measure or ("nDCG@10" if ranks else PAIR_ACCURACY))
         by_pairs = str(chosen_by) == PAIR_ACCURACY
-        if not by_pairs and not is_judged:
+        if not by_pairs and not ranks:
             raise InputError(f"triplets and clicks are measured by {PAIR_ACCURACY}; got {measure!r}")
-        compared = np.any([no_query, *(queries for name, queries in queries_of.items() if name not in graded)], axis=0)
-        for name, queries_of_part in (("validation", to_choose), ("test", to_report)):
-            if by_pairs and queries_of_part.any() and not (queries_of_part & compared).any():
-                raise InputError(
-                    f"{name} has judgements, and {PAIR_ACCURACY} is measured on triplets and clicks, of which its "
-                    f"queries have none; give triplets as {name}"
-                    + ("" if measure else ", or judgements to validate on, too")
-                )
+        if by_pairs and not pairs:
+            raise InputError(f"{PAIR_ACCURACY} is measured on preferences and clicks; give some, or another measure")
         sources: dict[str, Evidence] = {}
-        if graded:
-            every = {qid: by_query for part in graded.values() for qid, by_query in part.items()}
+        if judged is not None:
             graded_by = parse_measure("nDCG@10") if by_pairs else chosen_by
-            sources[JUDGED] = Judgements.from_qrels(every, names.rows, doc_rows, graded_by, linked)
-        if triplets:
-            sources[TRIPLETS] = PreferredPairs.stacked(list(triplets.values()))
-        if log is not None:
-            sources[CLICKS] = log
-        masks = free, to_choose, to_report
-        task = cls(docs, names.texts, sources, trained, chosen_by, *masks, random_state, linked, new_documents)
-        if not (task.size and task.known):
-            raise InputError("there is nothing to learn from beside the queries that are left out")
-        return task
+            sources[JUDGED] = Judgements.from_qrels(judged, names.rows, doc_rows, graded_by, linked)
+        return cls(docs, names.texts, sources | pairs, chosen_by, random_state, linked, new_documents)
 
     @classmethod
-    def from_labels(
-        cls,
-        texts: Sequence[str],
-        labels: Sequence[str],
-        test: tuple[Sequence[str], Sequence[str]] | None,
-        measure: str,
-        random_state: int,
-    ) -> Task:
+    def from_labels(cls, texts: Sequence[str], labels: Sequence[str], measure: str, random_state: int) -> Task:
         """Make each text a query for the other texts of its class. Texts to come have no past queries: no memory."""
         chosen_by = parse_measure(measure)
-        labelled = Labels.from_labels(texts, labels, "training texts and labels", chosen_by)
-        others = None
-        if test is not None:
-            others = test[0], Labels.from_labels(*test, "test texts and labels", chosen_by)
+        labelled = Labels.from_labels(texts, labels, chosen_by)
         if len(texts) < _FEWEST_TEXTS:
             raise InputError(f"{len(texts)} labelled texts are too few; at least {_FEWEST_TEXTS} are needed")
         width = len(str(len(texts) - 1))
         named = {f"{number:0{width}d}": text for number, text in enumerate(texts)}
-        every, none = np.ones(len(texts), dtype=bool), np.zeros(len(texts), dtype=bool)
-        sources = {LABELS: labelled}
-        return cls(
-            named,
-            named,
-            sources,
-            (LABELS,),
-            chosen_by,
-            every,
-            none,
-            none,
-            random_state,
-            linked=True,
-            other_texts=others,
-        )
+        return cls(named, named, {LABELS: labelled}, chosen_by, random_state, linked=True)
 
     @property
     def labelled(self) -> bool:
@@ -326,11 +252,6 @@ class Task:
     def by_pairs(self) -> bool:
         """True if pairs of documents choose, not judgements."""
         return str(self.measure) == PAIR_ACCURACY
-
-    @property
-    def is_tested(self) -> bool:
-        """True if queries to report on were given."""
-        return bool(self.test.any()) or self.other_texts is not None
 
     @property
     def log(self) -> ClickPairs | None:
@@ -348,9 +269,12 @@ class Task:
     @cached_property
     def names(self) -> dict[str, str]:
         """Text of each query by its names in reports."""
-        named = dict(self.texts) | {qid + RECENTLY: text for qid, text in self.texts.items()}
-        others = [] if self.other_texts is None else self.other_texts[0]
-        return named | {_test_name(number): text for number, text in enumerate(others)}
+        return dict(self.texts) | {qid + RECENTLY: text for qid, text in self.texts.items()}
+
+    @cached_property
+    def asked(self) -> Mask:
+        """Mask of the queries with evidence, (n_queries,)."""
+        return _mask(np.concatenate([source.rows for source in self.sources.values()]), len(self.texts))
 
     # -- texts as rows -----------------------------------------------------------------------------------------------
 
@@ -360,17 +284,17 @@ class Task:
 
     def build(self, vectorizers: Sequence[Vectorizer]) -> list[tuple[sparse.csr_array, sparse.csr_array]]:
         """Q and D for each of several vectorizers with the same tokenizer; a fitted vectorizer keeps its words."""
-        asked = list(self.texts.values())
-        taught = [asked[row] for row in np.flatnonzero(self.free)]
+        texts = list(self.texts.values())
+        taught = [texts[row] for row in np.flatnonzero(self.asked)]
         if not self.linked and any(isinstance(words, FieldedVectorizer) for words in vectorizers):
             rows = [words.fit_transform_docs(docs_for(words, self.docs), queries=taught) for words in vectorizers]
-            return [(words.transform_queries(asked), D) for words, D in zip(vectorizers, rows, strict=True)]
+            return [(words.transform_queries(texts), D) for words, D in zip(vectorizers, rows, strict=True)]
         first, *others = vectorizers
         if hasattr(first, "words_"):
             counts = first.counts(self._counted)
         else:
             counts = first.fit_counts(self._counted, () if self.linked else taught)
-        asked_counts = counts if self.linked else first.counts(asked)
+        asked_counts = counts if self.linked else first.counts(texts)
         for words in others:
             words.adopt(first, counts)
         return [(words.query_rows(asked_counts), words.doc_rows(counts)) for words in vectorizers]
@@ -386,7 +310,7 @@ class Task:
         self, name: str, words: Vectorizer, Q: sparse.csr_array, D: sparse.csr_array, start: Weights | None = None
     ) -> Space:
         """A space of given rows."""
-        return Space(name, words, Q, D, self._choosing(Q, D), tuple(self._test_parts(words, Q, D)), start)
+        return Space(name, words, Q, D, self._choosing(Q, D), start)
 
     def counts(self, words: Vectorizer) -> sparse.csr_array:
         """Word counts of documents, (n_docs, n_words)."""
@@ -397,9 +321,8 @@ class Task:
 
     @cached_property
     def _everything(self) -> tuple[Sampler, int, dict[str, Any]]:
-        drawn = self._drawn(self._all_of(self.free))
-        if drawn is None:
-            raise InputError("there is nothing to learn from beside the queries that are held out")
+        drawn = self._drawn(self._all_of(self.asked))
+        assert drawn is not None  # no source is empty
         return drawn
 
     @property
@@ -415,7 +338,7 @@ class Task:
     @cached_property
     def past(self) -> Past | None:
         """Evidence for memory from all training evidence; None if documents have no memory."""
-        return self._past(self._all_of(self.free))
+        return self._past(self._all_of(self.asked))
 
     def _all_of(self, queries: Mask) -> Selection:
         return Selection(queries, np.zeros(len(self.docs), dtype=bool))
@@ -460,30 +383,29 @@ class Task:
     @property
     def _main_sources(self) -> list[str]:
         """Sources of the measured queries."""
-        others = [name for name in self.trained if name not in (JUDGED, LABELS)] if self.by_pairs else []
-        return others or ([LABELS] if self.labelled else [JUDGED])
+        if not self.by_pairs:
+            return [LABELS if self.labelled else JUDGED]
+        return [name for name in self.sources if name != JUDGED] or [JUDGED]
 
-    @cached_property
-    def _qids_of(self) -> dict[str, set[str]]:
-        """Training queries of each trained source."""
-        rows_of = {name: self.free & _mask(self.sources[name].rows, self.free.size) for name in self.trained}
-        return {name: {self.qids[row] for row in np.flatnonzero(rows)} for name, rows in rows_of.items()}
+    def _qids_of(self, names: Sequence[str]) -> set[str]:
+        """Queries with evidence of some sources."""
+        return {self.qids[row] for name in names for row in np.unique(self.sources[name].rows).tolist()}
 
     @cached_property
     def _measured(self) -> list[str]:
-        """Training queries of the main sources."""
-        return sorted(set().union(*(self._qids_of.get(name, set()) for name in self._main_sources)))
+        """Queries of the main sources."""
+        return sorted(self._qids_of(self._main_sources))
 
     @cached_property
     def _left_out(self) -> list[Mask]:
         """Left-out queries of each fold: equal parts of the measured queries, and equal parts of all other queries."""
-        if self.validation.any() or not self.can_validate:
-            return []
         measured = self._measured
+        if not self.can_validate:
+            return []
         # Documents of the same text are separate documents, also as queries.
         enough = {"enough": _MOST_LABELLED} if self.labelled else {}
         folds = folds_of(measured, self.seed, texts=None if self.linked else self.texts, **enough)
-        others = sorted(set().union(*self._qids_of.values()) - set(measured))
+        others = sorted(self._qids_of(list(self.sources)) - set(measured))
         order = np.random.default_rng(self.seed).permutation(len(others))
         siblings = [[others[number] for number in part] for part in np.array_split(order, N_FOLDS)]
         left_out = [{*fold, *siblings[number % N_FOLDS]} for number, fold in enumerate(folds)]
@@ -491,15 +413,15 @@ class Task:
 
     @property
     def can_validate(self) -> bool:
-        """True with validation queries, or with enough queries to leave some out."""
-        return bool(self.validation.any()) or len(self._measured) >= FEWEST_QUERIES
+        """True with enough queries to leave some out."""
+        return len(self._measured) >= FEWEST_QUERIES
 
     @cached_property
     def known(self) -> tuple[Fold, ...]:
         """Folds of known answers; the same folds choose the tokenizer."""
         known: list[Fold] = []
-        for out in self._left_out or [self.validation]:
-            known += self._fold(KNOWN, self._all_of(self.free & ~out), partial(self._parts, out))
+        for out in self._left_out:
+            known += self._fold(KNOWN, self._all_of(self.asked & ~out), partial(self._parts, out))
         return tuple(known)
 
     def folds(self, D: sparse.csr_array) -> tuple[Fold, ...]:
@@ -515,15 +437,15 @@ class Task:
 
     def _new_folds(self, D: sparse.csr_array) -> list[Fold]:
         """Folds of left-out answers."""
-        rows, answers = self._answers(self.free)
+        rows, answers = self._answers()
         rng = np.random.default_rng(self.seed)
         folds: list[Fold] = []
         for _ in range(1 if rows.size >= _MANY_QUERIES else 3):
             left_out = new_answers(answers, D, rng)
             if left_out is None:
                 break
-            out, docs = _mask(rows[left_out[0]], self.free.size), left_out[1]
-            folds += self._fold(NEW, Selection(self.free & ~out, docs), partial(self._new_part, out, docs))
+            out, docs = _mask(rows[left_out[0]], self.asked.size), left_out[1]
+            folds += self._fold(NEW, Selection(self.asked & ~out, docs), partial(self._new_part, out, docs))
         return folds
 
     def _new_part(self, queries: Mask, docs: Mask, Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
@@ -535,7 +457,7 @@ class Task:
         """Leave out the last tenth of the log, and measure the repeated queries of the last tenth."""
         if self.log is None:
             return []
-        keep = self._all_of(self.free)._replace(before=end_of(self.log.log))
+        keep = self._all_of(self.asked)._replace(before=end_of(self.log.log))
         asked_before = np.isin(self.log.query, self.log.select(keep).query)
         last = self.log.take(asked_before & (self.log.impression >= keep.before))
         if not last.size:
@@ -568,13 +490,9 @@ class Task:
         elif at_end is not None:
             new, reason = at_end[1], "as in the last tenth of the log"
         else:
-            _, answers = self._answers(self.free)
+            _, answers = self._answers()
             times = np.bincount(answers.indices, minlength=len(self.docs))
-            if self._left_out:  # a left-out query takes its own answers away
-                times -= 1
-            else:
-                _, answers = self._answers(self.validation)
-            alone = float((times[answers.indices] < 1).mean()) if answers.nnz else 0.0
+            alone = float((times[answers.indices] == 1).mean()) if answers.nnz else 0.0  # left out with its query
             new = max(_USUAL_NEW, alone)
             reason = "the default" if new > alone else "as among the queries that were left out"
         return {KNOWN: (1 - new) * (1 - repeated), REPEATED: (1 - new) * repeated, NEW: new}, reason
@@ -588,8 +506,8 @@ class Task:
         parts = [part for part in self._by_source(queries) if isinstance(part, PreferredPairs)]
         return parts[0] if len(parts) == 1 else PreferredPairs.stacked([part.by_query() for part in parts])
 
-    def _answers(self, queries: Mask) -> tuple[NDArray[np.int64], sparse.csr_array]:
-        main = self._main(queries)
+    def _answers(self) -> tuple[NDArray[np.int64], sparse.csr_array]:
+        main = self._main(self.asked)
         assert not isinstance(main, Labels)
         return main.answers()
 
@@ -598,38 +516,18 @@ class Task:
         return [part for part in parts if part.size]
 
     def _choosing(self, Q: sparse.csr_array, D: sparse.csr_array) -> TextHeldOut:
-        """Queries to choose among ways to weight words, validation queries included, as no weight is learned."""
+        """Queries to choose among ways to weight words, with which no weight is learned."""
         if self.labelled:
             drawn = np.random.default_rng(self.seed).permutation(len(self.docs))[:_MOST_LABELLED]
             return self._main(_mask(drawn, len(self.docs))).held_out(Q, D, self.qids)
-        queries = self._main(self.free | self.validation).held_out(Q, D, self.qids)
+        queries = self._main(self.asked).held_out(Q, D, self.qids)
         return some_queries(queries, _MOST_SCORES, _FEWEST_CHOOSING).at_most(_MOST_CHOOSING)
 
-    def _test_parts(self, words: Vectorizer, Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
-        """Parts to report on, if given."""
-        if self.other_texts is not None:
-            texts, labels = self.other_texts
-            rows = words.transform_queries(texts), words.transform_docs(texts)
-            return [HeldOutPart(EVERY, labels.held_out(*rows, [_test_name(number) for number in range(len(texts))]))]
-        if not self.test.any():
-            return []
-        assert self.past is not None
-        return self._parts(self.test, Q, D, self.past.known)
-
-    def _parts(
-        self, queries: Mask, Q: sparse.csr_array, D: sparse.csr_array, by_documents: Mask | None = None
-    ) -> list[HeldOutPart]:
-        """All of the evidence, the evidence by known and new documents, and the evidence of each of several sources."""
-        main = self._main(queries).held_out(Q, D, self.qids)
-        parts = [HeldOutPart(EVERY, main)]
-        if by_documents is not None:
-            for name, chosen in ((KNOWN, by_documents), (NEW, ~by_documents)):
-                part = main.by_documents(chosen)
-                if part is not None:
-                    parts.append(HeldOutPart(name, part))
-        sources = self._by_source(queries)
-        if len({*self.trained, *(source.name for source in sources)}) > 1:
-            parts += [HeldOutPart(one.name, one.held_out(Q, D, self.qids)) for one in sources]
+    def _parts(self, queries: Mask, Q: sparse.csr_array, D: sparse.csr_array) -> list[HeldOutPart]:
+        """All of the evidence, and the evidence of each of several sources."""
+        parts = [HeldOutPart(EVERY, self._main(queries).held_out(Q, D, self.qids))]
+        if len(self.sources) > 1:
+            parts += [HeldOutPart(one.name, one.held_out(Q, D, self.qids)) for one in self._by_source(queries)]
         return parts
 
     # -- facts -------------------------------------------------------------------------------------------------------
@@ -638,20 +536,20 @@ class Task:
     def facts(self) -> Facts:
         """Facts of the collection and the split for the report."""
         _, _, sizes = self._everything
-        kind = "preferences" if self.trained == (TRIPLETS,) else " and ".join(self.trained)
+        kind = "preferences" if [*self.sources] == [TRIPLETS] else " and ".join(self.sources)
         kind = "labelled texts" if self.labelled else "linked documents" if self.linked else kind
         kind = "judged queries" if kind == JUDGED else kind
         n_texts = {} if self.labelled else {"n_docs": len(self.docs), "n_queries": len(self.texts)}
-        return Facts({"kind": kind} | n_texts | sizes, int(self.free.sum()), self._split_text(), self._notes())
+        return Facts({"kind": kind} | n_texts | sizes, int(self.asked.sum()), self._split_text(), self._notes())
 
     def _split_text(self) -> str:
         left_out = self._left_out
-        if not (left_out or self.validation.any()):
+        if not left_out:
             return "No queries were left out."
         n_queries = sum(int(out.sum()) for out in left_out[:N_FOLDS])
-        text = split_text(len(left_out), n_queries, tested=self.is_tested, what="text" if self.labelled else "query")
-        if len(self.trained) > 1:
-            kinds = " and ".join(self.trained).capitalize()
+        text = split_text(len(left_out), n_queries, what="text" if self.labelled else "query")
+        if len(self.sources) > 1:
+            kinds = " and ".join(self.sources).capitalize()
             text += f" {kinds} are split alike: a query left out of one is left out of all."
         if self.log is not None:
             order = "by time" if self.log.log.is_timed else "in the order of the file"
@@ -661,8 +559,8 @@ class Task:
     def _notes(self) -> tuple[str, ...]:
         notes = []
         if self._left_out and not self.linked:
-            if JUDGED in self.trained and self._main_sources != [JUDGED]:
-                notes.append(f"{len(self._qids_of[JUDGED])} queries with judgements are too few to choose by.")
+            if JUDGED in self.sources and self._main_sources != [JUDGED]:
+                notes.append(f"{len(self._qids_of([JUDGED]))} queries with judgements are too few to choose by.")
             notes += alike_notes(self._measured, self.texts)
         clicks = self.sources.get(CLICKS)
         if isinstance(clicks, ClickPairs | CountedPairs):
@@ -681,10 +579,6 @@ class Task:
         return tuple(notes)
 
 
-def _test_name(number: int) -> str:
-    return f"test {number}"
-
-
 def _mask(rows: Sequence[int] | NDArray[np.int64], size: int) -> Mask:
     mask = np.zeros(size, dtype=bool)
     mask[rows] = True
@@ -697,17 +591,6 @@ def _check_texts(docs: Mapping[str, str], queries: Mapping[str, str]) -> None:
             raise InputError(f"{name} must be a mapping, id -> text; got {type(texts).__name__}")
     if not docs or not queries:
         raise InputError(f"there are {len(docs)} documents and {len(queries)} queries; both are needed")
-
-
-def check_disjoint(parts: Mapping[str, Sequence[str] | Mapping[str, Any]]) -> None:
-    """Refuse a query in two of the parts: training, validation, test."""
-    names = list(parts)
-    for number, one in enumerate(names):
-        for other in names[number + 1 :]:
-            others = set(parts[other])
-            both = [qid for qid in parts[one] if qid in others]
-            if both:
-                raise InputError(f"query {both[0]!r} is judged in both {one} and {other}; a query belongs to one part")
 
 
 def evidence_size(held_out: TextHeldOut) -> int:

@@ -30,7 +30,6 @@ def remember(task: Task, how: FitOptions, began: float) -> TextModel:
     facts, words = task.facts, space.vectorizer
     few = "1 query is" if facts.n_train == 1 else f"{facts.n_train:,} queries are"
     why = "" if task.can_validate else f": {few} too few; of {FEWEST_QUERIES} or more, some are left out in turn"
-    untold = ("Test queries are not reported on; tc.evaluate measures them.",) if task.is_tested else ()
     report = Report(
         measure=str(task.measure),
         n_train=facts.n_train,
@@ -42,6 +41,6 @@ def remember(task: Task, how: FitOptions, began: float) -> TextModel:
         decision=f"Used: memory of past queries over {space.name}. Nothing was validated{why}.",
         chosen=start_summary(space) | {"memory": _USUAL.weight},
         seconds=time.perf_counter() - began,
-        notes=(*facts.notes, *untold),
+        notes=facts.notes,
     )
     return TextModel(words, words, start, report, memory=memory, learned=LearnedParts(("memory",)))
