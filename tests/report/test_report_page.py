@@ -121,7 +121,7 @@ def test_the_page_shows_every_number_and_the_rule(model):
         assert f"{found.difference:+.3f} {found.low:+.3f} to {found.high:+.3f}" in text
     assert RULE in text
     assert "learning accepted" not in text
-    assert f"{report.verdict} {report.measure} went from" in text
+    assert f"{report.verdict} {report.measure} is expected to change by {report.expected[0]:+.3f}; it went from" in text
     for change in (*details.by_query.gains, *details.by_query.losses):
         assert f"{change.text} {change.qid} {change.before:.3f} {change.after:.3f}" in text
     for a, b, weight in details.pairs:
@@ -225,7 +225,13 @@ GAINS = [
 def test_the_verdict_is_that_of_the_interval_on_untouched_queries(model, tmp_path, change, measure, verdict, tone):
     start, learned = (replace(s, values={measure: (0.5, 0.4, 0.6)}) for s in model.report.systems[-2:])
     report = replace(
-        model.report, measure=measure, systems=(start, learned), rivals=(), details=None, changes={measure: change}
+        model.report,
+        measure=measure,
+        systems=(start, learned),
+        rivals=(),
+        details=None,
+        crossed=False,
+        changes={measure: change},
     )
     assert report.verdict == verdict
     assert f"Verdict: {verdict}\nUsed: " in str(report)
