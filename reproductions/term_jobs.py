@@ -18,7 +18,7 @@ from tercet.choose import Trial, choose, settings_of
 from tercet.data import Preferences
 from tercet.errors import DivergedError
 from tercet.learn import HardSource, SparseRanker
-from tercet.measure import HeldOutQueries
+from tercet.measure import HeldOutQueries, parse_measure
 from tercet.weights import Weights
 
 CHOOSING_SEED = 2000  # added to the seed for the training preferences a parameter is chosen on
@@ -28,6 +28,7 @@ _REFRESH_EVERY = 32_768  # steps between rankings that hard negatives are taken 
 _HARD_SHARE = 0.8  # of the worse documents
 _HARD_DEPTH = 30  # of the top of the current ranking
 _FACTS = ("l1_", "n_fits_", "n_steps_", "n_components_", "alpha_", "beta_", "n_expanded_")
+_AP = parse_measure("AP")
 _AMOUNTS = (0.0, *np.geomspace(0.01, 100, 33).tolist())  # of a blend, relative to the spreads of the scores
 
 
@@ -200,15 +201,22 @@ def still_improving(ranker: Any) -> bool:
 
 def blend(first: Weights, second: Weights, validation: HeldOutQueries) -> tuple[Weights, float]:
     """Return the sum of two models with the best amount of the second, of 34; the smaller of equal amounts wins."""
-    widths = [
-        np.concatenate([scores.std(axis=1) for _, scores in one.score_blocks(validation.Q, validation.D)]).mean()
-        for one in (first, second)
+    blocks = [
+        (block, scores, others)
+        for (block, scores), (_, others) in zip(
+            *(one.score_blocks(validation.Q, validation.D) for one in (first, second)), strict=True
+        )
     ]
-    ratio = widths[0] / widths[1] if min(widths) > 0 else 1.0
-    amounts = [float(ratio * amount) for amount in _AMOUNTS]
-    blends = [first + second * amount for amount in amounts]
-    best = int(np.argmax([validation(weights) for weights in blends]))
-    return blends[best], amounts[best]
+    widths = [np.concatenate([block[side].std(axis=1) for block in blocks]).mean() for side in (1, 2)]
+    ratio = float(widths[0] / widths[1]) if min(widths) > 0 else 1.0
+
+    def value(amount: float) -> float:
+        parts = [validation.measured(block, one + amount * other, (_AP,)) for block, one, other in blocks]
+        return float(np.concatenate(parts).mean())
+
+    amounts = [ratio * amount for amount in _AMOUNTS]
+    best = amounts[int(np.argmax([value(amount) for amount in amounts]))]
+    return first + second * best, best
 
 
 # -- one method on one data set with one seed -------------------------------------------------------------------------
