@@ -72,7 +72,7 @@ ENTRIES: dict[str, Entry] = {
 
 
 def read(meta: dict[str, Any]) -> Entry:
-    return decode(Entry, meta, where="entry", error=InputError, kinds=KINDS)
+    return decode(Entry, meta, where="entry", kinds=KINDS)
 
 
 def microseconds(call: Callable[[], Any], n_calls: int) -> float:

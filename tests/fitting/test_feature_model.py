@@ -124,14 +124,14 @@ FORGERIES = {
     "no choice": (at(*REPORT, "chosen", to=None), "2 penalties, and chosen is number None"),
     "a path without choice": (at(*REPORT, "path", to=[]), "0 penalties, and chosen is number"),
     "a rule there is not": (at(*REPORT, "choose", to="worst"), r"report\.choose is 'worst'"),
-    "a point of three": (at(*REPORT, "path", 0, to=[1.0, 2, 0.5]), r"report\.path\[0\]"),
-    "half a feature": (at(*REPORT, "path", 0, to=[1.0, 0.5, 0.5, 0.0]), r"report\.path\[0\]"),
-    "a point of words": (at(*REPORT, "path", 0, to=["a", 2, 0.5, 0.0]), r"report\.path\[0\]"),
-    "too large a number": (at(*REPORT, "path", 0, to=[10**400, 2, 0.5, 0.0]), r"report\.path\[0\]"),
+    "a point of three": (at(*REPORT, "path", 0, to=[1.0, 2, 0.5]), r"report\.path\.0"),
+    "half a feature": (at(*REPORT, "path", 0, to=[1.0, 0.5, 0.5, 0.0]), r"report\.path\.0"),
+    "a point of words": (at(*REPORT, "path", 0, to=["a", 2, 0.5, 0.0]), r"report\.path\.0"),
+    "too large a number": (at(*REPORT, "path", 0, to=[10**400, 2, 0.5, 0.0]), r"report\.path\.0"),
     "too few differences": (lambda m: m["meta"]["report"]["changes"].pop(), "one difference for each measure"),
     "a difference of two": (at(*REPORT, "changes", 0, to=[1.0, 2.0]), "expected a list of 4"),
     "notes of numbers": (at(*REPORT, "notes", to=[1]), "expected text"),
-    "folds of truth": (at(*REPORT, "used_by_fold", to=[True]), r"report\.used_by_fold\[0\]"),
+    "folds of truth": (at(*REPORT, "used_by_fold", to=[True]), r"report\.used_by_fold\.0"),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, get_args
 
 import numpy as np
@@ -16,7 +16,7 @@ from tercet.data.preferences import Preferences
 from tercet.errors import DamagedBundleError, InputError
 from tercet.kernels.rows import Chunk
 from tercet.learn.matrices import KernelInput
-from tercet.store.codec import copied, decode, encode
+from tercet.store.codec import decode, encode
 from tercet.store.schema import Bounds
 from tercet.weights import Weights
 
@@ -102,7 +102,7 @@ class State(ABC):
 
     def copy(self) -> Self:
         """The same state, in arrays of its own."""
-        return copied(self) if is_dataclass(self) else type(self).from_state(*self.to_state(), "copy")
+        return type(self).from_state(*self.to_state(), "copy")
 
 
 def check_order(order: NDArray[np.int32]) -> None:

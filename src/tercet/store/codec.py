@@ -21,8 +21,7 @@ Markers of ``schema.py`` add to a type by ``Annotated[type, marker, …]``: `Sha
 `WhenAbsent`, `LENGTH`, `OMIT_DEFAULT`. Rules between fields belong in ``__post_init__``: an `InputError` there becomes
 the error of the reader, with the key before the message.
 
-Each class is compiled once to a `_Plan`: a list of its fields with a function to read and a function to write. Reading
-a value then looks at no type hint. The path of a value is put together only when an error needs the path.
+Each type is compiled once to a `_Form`, each class to a `_Plan` of its fields: reading a value looks at no type hint.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -58,41 +57,37 @@ T = TypeVar("T")
 Arrays = dict[str, npt.NDArray[Any]]
 Kinds = Mapping[type, Mapping[str, type]]
 
-_TEXT = frozenset([str])
-_PLAIN: frozenset[type] = frozenset((str, int, float, bool, type(None)))
-
 
 class _Source(NamedTuple):
     """Arguments of one `decode`, and the names of the arrays used."""
 
     arrays: Mapping[str, npt.NDArray[Any]]
+    where: str
     kinds: Kinds
     copy: bool
     taken: set[str]
 
+    def take(self, name: str, dtypes: Any, shape: tuple[int | None, ...], prefix: str) -> npt.NDArray[Any]:
+        problem = array_problem(self.arrays, name, dtypes, shape)
+        if problem is not None:
+            raise self.error(prefix, problem)
+        self.taken.add(name)
+        return self.arrays[name].copy() if self.copy else self.arrays[name]
 
-# A value, its source and the prefix of its arrays; a value, the prefix of its arrays and all arrays.
+    def error(self, prefix: str, problem: str) -> DamagedBundleError:
+        """Return the error of the value whose arrays begin with the prefix."""
+        path = prefix.removesuffix(".")
+        return DamagedBundleError(
+            (f"{self.where}.{path}" if self.where and path else self.where or path or "it") + problem
+        )
+
+    def misfit(self, prefix: str, value: Any, expected: str) -> DamagedBundleError:
+        return self.error(prefix, f" is {described(value)}; expected {expected}")
+
+
+# A value, its source and the prefix of its arrays, which is its path; a value, the prefix and all arrays.
 Read = Callable[[Any, _Source, str], Any]
 Write = Callable[[Any, str, Arrays], Any]
-# The same of a field that needs lengths: the mapping around it and the lengths known so far come along.
-ReadField = Callable[[Mapping[str, Any], _Source, str, dict[str, int]], Any]
-WriteField = Callable[[Any, str, Arrays, dict[str, Any]], None]
-
-
-class _Misfit(Exception):
-    """A problem of a value, and the path to the value from the outermost value."""
-
-    def __init__(self, problem: str, path: str = "") -> None:
-        super().__init__(problem)
-        self.problem, self.path = problem, path
-
-    def inside(self, key: str) -> _Misfit:
-        self.path = key + self.path
-        return self
-
-    def message(self, where: str) -> str:
-        path = where + self.path if where else self.path.removeprefix(".")
-        return (path or "it") + self.problem
 
 
 def encode(value: Any) -> tuple[dict[str, Any], Arrays]:
@@ -118,7 +113,6 @@ def decode(
     arrays: Mapping[str, npt.NDArray[Any]] | None = None,
     *,
     where: str = "",
-    error: Callable[[str], Exception] = DamagedBundleError,
     kinds: Kinds | None = None,
     lengths: Mapping[str, int] | None = None,
     copy: bool = False,
@@ -130,15 +124,14 @@ def decode(
     cls : the dataclass, or a base class in ``kinds``
     meta : the JSON values, a mapping
     arrays : all of them must be used
-    where : start of messages, such as ``"model/: meta"``; the key comes after: ``model/: meta.curves[2].name``
-    error : makes the exception of a message; for files of people, an exception with the path
+    where : start of messages, such as ``"model/: meta"``; the key comes after: ``model/: meta.curves.2.name``
     kinds : for a base class, the classes by their ``kind``
     lengths : known lengths of arrays, by name
     copy : copy arrays, to change the value
 
     Raises
     ------
-    DamagedBundleError, or another exception of ``error``
+    DamagedBundleError
         With the key, the value and the expectation.
 
     Examples
@@ -150,19 +143,16 @@ def decode(
     ...     name: str
     >>> decode(Point, {"x": 1, "name": "origin"})
     Point(x=1.0, name='origin')
-    >>> decode(Point, {"x": 1, "y": 2}, where="points.json", error=InputError)
+    >>> decode(Point, {"x": 1, "y": 2}, where="point")
     Traceback (most recent call last):
-    tercet.errors.InputError: points.json.y is unknown; known here: x, name
+    tercet.errors.DamagedBundleError: point.y is unknown; known here: x, name
     """
-    source = _Source(arrays or {}, kinds or {}, copy, set())
-    try:
-        if type(meta) is not dict and not isinstance(meta, Mapping):
-            raise _Misfit(f" is {described(meta)}; expected a mapping")
-        value = _read_class(cls, meta, source, "", lengths)
-        if arrays and len(source.taken) < len(arrays):
-            raise _Misfit(f" has unexpected arrays {shortened(sorted(set(arrays) - source.taken))}")
-    except _Misfit as misfit:
-        raise error(misfit.message(where)) from misfit.__cause__
+    source = _Source(arrays or {}, where, kinds or {}, copy, set())
+    if type(meta) is not dict and not isinstance(meta, Mapping):
+        raise source.misfit("", meta, "a mapping")
+    value = _read_class(cls, meta, source, "", lengths)
+    if arrays and len(source.taken) < len(arrays):
+        raise source.error("", f" has unexpected arrays {shortened(sorted(set(arrays) - source.taken))}")
     return value
 
 
@@ -182,14 +172,22 @@ class _Key(NamedTuple):
     write: Write
     omitted: Any  # the value that is not stored; MISSING for none
 
+    def read_from(self, meta: Mapping[str, Any], source: _Source, prefix: str) -> dict[str, Any]:
+        """Return the value by name; empty for the default of the class."""
+        if self.name in meta:
+            return {self.name: self.read(meta[self.name], source, prefix + self.dot)}
+        if self.absent is None:
+            raise source.error(prefix + self.dot, f" is missing; expected {self.expected}")
+        return self.absent
 
-class _Rest(NamedTuple):
-    """A field read after all keys: an array with named lengths, or a field with `SameAs`."""
+
+class _Later(NamedTuple):
+    """A field read after all keys: arrays with named lengths, or a value that may be the `SameAs` another."""
 
     name: str
     same: SameAs | None
-    read: ReadField
-    write: WriteField
+    read: Callable[[Mapping[str, Any], _Source, str, dict[str, int]], Any]
+    write: Callable[[Any, str, Arrays, dict[str, Any]], None]
 
 
 class _Plan(NamedTuple):
@@ -200,7 +198,7 @@ class _Plan(NamedTuple):
     known: Mapping[str, None]
     keys: tuple[_Key, ...]
     written: tuple[_Key, ...]
-    rest: tuple[_Rest, ...]
+    later: tuple[_Later, ...]
     lengths: tuple[str, ...]
     shape_lengths: tuple[str, ...]
     old_names: Mapping[str, str]
@@ -209,42 +207,40 @@ class _Plan(NamedTuple):
 @functools.cache
 def _plan_of(cls: Any) -> _Plan:
     hints = get_type_hints(cls, include_extras=True)
-    kind = None if "kind" in (field.name for field in fields(cls)) else getattr(cls, "kind", None)
+    stored = [field for field in fields(cls) if field.init]
+    kind = None if any(field.name == "kind" for field in stored) else getattr(cls, "kind", None)
     shape_lengths = tuple(getattr(cls, "shape_lengths", ()))
     keys: list[_Key] = []
-    rest: list[_Rest] = []
-    lengths, late = [], []
-    for field in fields(cls):
+    later: list[_Later] = []
+    lengths, late_keys = [], []
+    for field in stored:
         hint, markers = unmarked(hints[field.name])
         same, csr = _marker(markers, SameAs), _marker(markers, Csr)
         array_types = [member for member in members_of(hint) if get_origin(member) is np.ndarray]
         may_be_none = type(None) in members_of(hint)
-        if not field.init:
-            continue
         if LENGTH in markers:
             lengths.append(field.name)
         elif csr is not None:
-            rest.append(_Rest(field.name, same, *_csr_field(field.name, csr, may_be_none)))
+            later.append(_csr_field(field.name, same, csr, may_be_none))
         elif array_types:
             dtypes = tuple(get_args(get_args(member)[1])[0] for member in array_types)
-            shape = _marker(markers, Shape) or Shape(None)
-            rest.append(_Rest(field.name, same, *_array_field(field.name, shape, dtypes, may_be_none)))
+            later.append(_array_field(field.name, same, _marker(markers, Shape) or Shape(None), dtypes, may_be_none))
         elif same is not None:
-            late.append(field.name)
-            rest.append(_Rest(field.name, same, *_late_field(_key_of(field, hint, markers))))
+            late_keys.append(field.name)
+            later.append(_late_field(_key_of(field, hint, markers), same))
         else:
             keys.append(_key_of(field, hint, markers))
     written = tuple(keys)
     if shape_lengths:
-        keys.insert(0, _named_key("shape", tuple[tuple([int] * len(shape_lengths))]))  # type: ignore[misc]
-    keys += [_named_key(each.same.flag, bool) for each in rest if each.same is not None]
+        keys.insert(0, _named_key("shape", _form_of(tuple[tuple([int] * len(shape_lengths))])))  # type: ignore[misc]
+    keys += [_named_key(each.same.flag, _form_of(bool)) for each in later if each.same is not None]
     return _Plan(
         kind,
         {} if kind is None else {kind: cls},
-        dict.fromkeys([*(["kind"] if kind is not None else []), *(key.name for key in keys), *late]),
+        dict.fromkeys([*(["kind"] if kind is not None else []), *(key.name for key in keys), *late_keys]),
         tuple(keys),
         written,
-        tuple(rest),
+        tuple(later),
         tuple(lengths),
         shape_lengths,
         {old: new for old, new in OLD_FIELDS.items() if new in hints and old not in hints},
@@ -255,13 +251,8 @@ def _marker(markers: tuple[Any, ...], kind: type[T]) -> T | None:
     return next((marker for marker in markers if isinstance(marker, kind)), None)
 
 
-def _named_key(name: str, hint: Any) -> _Key:
-    form = _form_of(hint)
-    return _Key(name, f"{name}.", None, form.read, None, form.expected, *_writer(hint), MISSING)
-
-
 def _key_of(field: Any, hint: Any, markers: tuple[Any, ...]) -> _Key:
-    form, when_absent = _form_of(hint, markers), _marker(markers, WhenAbsent)
+    when_absent = _marker(markers, WhenAbsent)
     has_factory = field.default_factory is not MISSING
     absent, omitted = None, MISSING
     if when_absent is not None:
@@ -270,8 +261,17 @@ def _key_of(field: Any, hint: Any, markers: tuple[Any, ...]) -> _Key:
         omitted = field.default_factory() if has_factory else field.default
         absent = {} if has_factory else {field.name: omitted}
     exact = hint if hint in (str, bool) and set(markers) <= {OMIT_DEFAULT} else None
-    writer = _writer(hint, markers)
-    return _Key(field.name, f"{field.name}.", exact, form.read, absent, form.expected, *writer, omitted)
+    return _named_key(field.name, _form_of(hint, markers), exact, absent, omitted)
+
+
+def _named_key(
+    name: str,
+    form: _Form,
+    exact: type | None = None,
+    absent: dict[str, Any] | None = None,
+    omitted: Any = MISSING,
+) -> _Key:
+    return _Key(name, f"{name}.", exact, form.read, absent, form.expected, form.as_is, form.write, omitted)
 
 
 def _read_class(
@@ -282,39 +282,33 @@ def _read_class(
         kind = meta.get("kind")
         if type(kind) is not str or kind not in classes:
             problem = f" is {described(kind)}" if "kind" in meta else " is missing"
-            raise _Misfit(f"{problem}; expected one of {', '.join(map(repr, classes))}", ".kind")
+            raise source.error(f"{prefix}kind.", f"{problem}; expected one of {', '.join(map(repr, classes))}")
         cls = classes[kind]
     plan = _plan_of(cls)
     if plan.old_names:
         meta = {plan.old_names.get(name, name): value for name, value in meta.items()}
     if not meta.keys() <= plan.known.keys():
         unknown = next(name for name in meta if name not in plan.known)
-        raise _Misfit(f" is unknown; known here: {', '.join(plan.known)}", f".{unknown}")
+        raise source.error(f"{prefix}{unknown}.", f" is unknown; known here: {', '.join(plan.known)}")
     values: dict[str, Any] = {}
-    name = ""
-    try:
-        for name, dot, exact, read, absent, expected, _, _, _ in plan.keys:
-            if name in meta:
-                value = meta[name]
-                values[name] = value if type(value) is exact else read(value, source, prefix + dot)
-            elif absent is None:
-                raise _Misfit(f" is missing; expected {expected}")
-            else:
-                values |= absent
-    except _Misfit as misfit:
-        raise misfit.inside(f".{name}") from misfit.__cause__
-    if plan.rest or plan.shape_lengths or plan.lengths:
-        _read_rest(plan, meta, source, prefix, dict(lengths or {}), values)
+    for key in plan.keys:
+        name = key[0]
+        if name in meta and type(meta[name]) is key[2]:  # most values are texts
+            values[name] = meta[name]
+        else:
+            values |= key.read_from(meta, source, prefix)
+    if plan.later or plan.shape_lengths or plan.lengths:
+        _read_later(plan, meta, source, prefix, dict(lengths or {}), values)
     try:
         value = cls(**values)
     except InputError as problem:
-        raise _Misfit(f" does not fit together: {problem}") from problem
+        raise source.error(prefix, f" does not fit together: {problem}") from problem
     if plan.shape_lengths and list(value.shape) != meta["shape"]:
-        raise _Misfit(f" has shape {meta['shape']} and is of shape {list(value.shape)}")
+        raise source.error(prefix, f" has shape {meta['shape']} and is of shape {list(value.shape)}")
     return value
 
 
-def _read_rest(
+def _read_later(
     plan: _Plan, meta: Mapping[str, Any], source: _Source, prefix: str, lengths: dict[str, int], values: dict[str, Any]
 ) -> None:
     """Add arrays, `SameAs` fields and lengths to the values."""
@@ -322,101 +316,19 @@ def _read_rest(
         shape = values.pop("shape")
         for name, length in zip(plan.shape_lengths, shape, strict=True):
             if not 0 <= length < 2**31 or lengths.setdefault(name, length) != length:
-                raise _Misfit(f" is {described(list(shape))}; expected {', '.join(plan.shape_lengths)}", ".shape")
+                raise source.misfit(f"{prefix}shape.", list(shape), ", ".join(plan.shape_lengths))
     for name, value in values.items():
         if type(value) is int:
             lengths.setdefault(name, value)
-    for name, same, read, _ in plan.rest:
+    for name, same, read, _ in plan.later:
         if same is not None and values.pop(same.flag):
             values[name] = values[same.field]
         else:
             values[name] = read(meta, source, prefix, lengths)
     for name in plan.lengths:
         if name not in lengths:
-            raise _Misfit(" is the length of no array", f".{name}")
+            raise source.error(f"{prefix}{name}.", " is the length of no array")
         values[name] = lengths[name]
-
-
-def _late_field(key: _Key) -> tuple[ReadField, WriteField]:
-    def read(meta: Mapping[str, Any], source: _Source, prefix: str, lengths: dict[str, int]) -> Any:
-        try:
-            if key.name not in meta:
-                raise _Misfit(f" is missing; expected {key.expected}")
-            return key.read(meta[key.name], source, prefix + key.dot)
-        except _Misfit as misfit:
-            raise misfit.inside(f".{key.name}") from misfit.__cause__
-
-    def write(value: Any, prefix: str, arrays: Arrays, meta: dict[str, Any]) -> None:
-        meta[key.name] = key.write(value, prefix + key.dot, arrays)
-
-    return read, write
-
-
-def _take(source: _Source, name: str, dtypes: Any, shape: tuple[int | None, ...]) -> npt.NDArray[Any]:
-    problem = array_problem(source.arrays, name, dtypes, shape)
-    if problem is not None:
-        raise _Misfit(problem)
-    source.taken.add(name)
-    return source.arrays[name].copy() if source.copy else source.arrays[name]
-
-
-def _known(lengths: dict[str, int], of: tuple[int | str | None, ...]) -> tuple[int | None, ...]:
-    return tuple(lengths.get(length) if isinstance(length, str) else length for length in of)
-
-
-def _note(lengths: dict[str, int], of: tuple[int | str | None, ...], shape: tuple[int, ...]) -> None:
-    lengths.update((length, real) for length, real in zip(of, shape, strict=True) if isinstance(length, str))
-
-
-def _array_field(name: str, shape: Shape, dtypes: Any, may_be_none: bool) -> tuple[ReadField, WriteField]:
-    stored_name, bounds = shape.name or name, shape.bounds
-
-    def read(meta: Mapping[str, Any], source: _Source, prefix: str, lengths: dict[str, int]) -> Any:
-        name = prefix + stored_name
-        if name not in source.arrays and may_be_none:
-            return None
-        array = _take(source, name, dtypes, _known(lengths, shape.lengths))
-        _note(lengths, shape.lengths, array.shape)
-        if bounds is not None and array.size and not (bounds.hold(array.min()) and bounds.hold(array.max())):
-            raise _Misfit(f": array {name!r} has values that are not {bounds}")
-        return array
-
-    def write(value: Any, prefix: str, arrays: Arrays, meta: dict[str, Any]) -> None:
-        if value is not None:
-            arrays[prefix + stored_name] = value
-
-    return read, write
-
-
-def _csr_field(name: str, csr: Csr, may_be_none: bool) -> tuple[ReadField, WriteField]:
-    names = csr.names or (f"{name}.data", f"{name}.indices", f"{name}.indptr")
-    of = (csr.rows, csr.columns)
-
-    def read(meta: Mapping[str, Any], source: _Source, prefix: str, lengths: dict[str, int]) -> Any:
-        data_name, columns_name, ends_name = (prefix + name for name in names)
-        if ends_name not in source.arrays and may_be_none:
-            return None
-        n_rows, n_columns = _known(lengths, of)
-        indptr = _take(source, ends_name, np.int64, (None if n_rows is None else n_rows + 1,))
-        data = _take(source, data_name, np.float32, (None,))
-        indices = _take(source, columns_name, np.int32, (data.size,))
-        if n_columns is None:
-            n_columns = int(indices.max()) + 1 if indices.size else 0
-        problem = csr_problem(indptr, indices, n_columns)
-        if problem is not None:
-            raise _Misfit(f": the matrix of {ends_name!r} {problem}")
-        matrix = sparse.csr_array((indptr.size - 1, n_columns), dtype=np.float32)
-        # Passed to SciPy together, integers of two sizes would be copied.
-        matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
-        _note(lengths, of, matrix.shape)
-        return matrix
-
-    def write(value: Any, prefix: str, arrays: Arrays, meta: dict[str, Any]) -> None:
-        if value is not None:
-            integers = value.indices.astype(np.int32, copy=False), value.indptr.astype(np.int64, copy=False)
-            arrays.update((prefix + name, array) for name, array in zip(names, (value.data, *integers), strict=True))
-
-    return read, write
 
 
 def _write_class(value: Any, prefix: str, arrays: Arrays) -> dict[str, Any]:
@@ -429,7 +341,7 @@ def _write_class(value: Any, prefix: str, arrays: Arrays) -> dict[str, Any]:
         stored = getattr(value, name)
         if omitted is MISSING or not (stored is omitted or (type(stored) is type(omitted) and bool(stored == omitted))):
             meta[name] = stored if type(stored) in as_is else write(stored, prefix + dot, arrays)
-    for name, same, _, write_field in plan.rest:
+    for name, same, _, write_field in plan.later:
         stored = getattr(value, name)
         if same is not None:
             meta[same.flag] = stored is getattr(value, same.field)
@@ -439,65 +351,110 @@ def _write_class(value: Any, prefix: str, arrays: Arrays) -> dict[str, Any]:
     return meta
 
 
-# -- values -----------------------------------------------------------------------------------------------------------
+# -- fields read after all keys ---------------------------------------------------------------------------------------
 
 
-def _writer(hint: Any, markers: tuple[Any, ...] = ()) -> tuple[frozenset[type], Write]:
-    """Return the types of values stored unchanged, and a function that writes a value of any type."""
-    via = _marker(markers, Via)
-    if via is not None:
-        write_stored = _writer(via.hint)[1]
-        return frozenset(), lambda value, prefix, arrays: write_stored(via.write(value), prefix, arrays)
-    member = next((member for member in members_of(hint) if member is not type(None)), Any)
-    is_float = member is float  # an int may stand for a float, but not on disk
-    as_is: frozenset[type] = frozenset((float, type(None))) if is_float else _PLAIN
-    hints, is_repeated = _item_hints(member)
+def _late_field(key: _Key, same: SameAs) -> _Later:
+    def write(value: Any, prefix: str, arrays: Arrays, meta: dict[str, Any]) -> None:
+        meta[key.name] = key.write(value, prefix + key.dot, arrays)
 
-    def write(value: Any, prefix: str, arrays: Arrays) -> Any:
-        if value is None:
+    return _Later(
+        key.name, same, lambda meta, source, prefix, lengths: key.read_from(meta, source, prefix)[key.name], write
+    )
+
+
+def _array_field(name: str, same: SameAs | None, shape: Shape, dtypes: Any, may_be_none: bool) -> _Later:
+    stored_name, bounds = shape.name or name, shape.bounds
+
+    def read(meta: Mapping[str, Any], source: _Source, prefix: str, lengths: dict[str, int]) -> Any:
+        array_name = prefix + stored_name
+        if array_name not in source.arrays and may_be_none:
             return None
-        if isinstance(value, (tuple, list)):
-            if not is_repeated:
-                pairs = zip(value, items, strict=True)
-                return [write_item(item, f"{prefix}{i}.", arrays) for i, (item, (_, write_item)) in enumerate(pairs)]
-            item_as_is, write_item = items[0]
-            if item_as_is.issuperset(map(type, value)):
-                return list(value)
-            return [write_item(item, f"{prefix}{i}.", arrays) for i, item in enumerate(value)]
-        if hasattr(value, "to_state"):
-            meta, own = value.to_state()
-            arrays.update((prefix + name, array) for name, array in own.items())
-            return meta
-        if is_dataclass(value):
-            return _write_class(value, prefix, arrays)
-        if isinstance(value, Mapping):
-            write_item = items[0][1]
-            return {key: write_item(item, f"{prefix}{key}.", arrays) for key, item in value.items()}
-        if isinstance(value, np.generic):
-            value = value.item()
-        return float(value) if is_float else value
+        array = source.take(array_name, dtypes, _known(lengths, shape.lengths), prefix)
+        _note(lengths, shape.lengths, array.shape)
+        if bounds is not None and array.size and not (bounds.hold(array.min()) and bounds.hold(array.max())):
+            raise source.error(prefix, f": array {array_name!r} has values that are not {bounds}")
+        return array
 
-    items = [_writer(*unmarked(inner)) for inner in hints] or [(as_is, write)]
-    return as_is, write
+    def write(value: Any, prefix: str, arrays: Arrays, meta: dict[str, Any]) -> None:
+        if value is not None:
+            arrays[prefix + stored_name] = value
+
+    return _Later(name, same, read, write)
+
+
+def _csr_field(name: str, same: SameAs | None, csr: Csr, may_be_none: bool) -> _Later:
+    names = csr.names or (f"{name}.data", f"{name}.indices", f"{name}.indptr")
+    shape = (csr.rows, csr.columns)
+
+    def read(meta: Mapping[str, Any], source: _Source, prefix: str, lengths: dict[str, int]) -> Any:
+        data_name, columns_name, ends_name = (prefix + name for name in names)
+        if ends_name not in source.arrays and may_be_none:
+            return None
+        n_rows, n_columns = _known(lengths, shape)
+        indptr = source.take(ends_name, np.int64, (None if n_rows is None else n_rows + 1,), prefix)
+        data = source.take(data_name, np.float32, (None,), prefix)
+        indices = source.take(columns_name, np.int32, (data.size,), prefix)
+        if n_columns is None:
+            n_columns = int(indices.max()) + 1 if indices.size else 0
+        problem = csr_problem(indptr, indices, n_columns)
+        if problem is not None:
+            raise source.error(prefix, f": the matrix of {ends_name!r} {problem}")
+        matrix = sparse.csr_array((indptr.size - 1, n_columns), dtype=np.float32)
+        # Passed to SciPy together, integers of two sizes would be copied.
+        matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
+        _note(lengths, shape, matrix.shape)
+        return matrix
+
+    def write(value: Any, prefix: str, arrays: Arrays, meta: dict[str, Any]) -> None:
+        if value is not None:
+            integers = value.indices.astype(np.int32, copy=False), value.indptr.astype(np.int64, copy=False)
+            arrays.update((prefix + name, array) for name, array in zip(names, (value.data, *integers), strict=True))
+
+    return _Later(name, same, read, write)
+
+
+def _known(lengths: dict[str, int], shape: tuple[int | str | None, ...]) -> tuple[int | None, ...]:
+    return tuple(lengths.get(length) if isinstance(length, str) else length for length in shape)
+
+
+def _note(lengths: dict[str, int], shape: tuple[int | str | None, ...], real: tuple[int, ...]) -> None:
+    lengths.update((name, length) for name, length in zip(shape, real, strict=True) if isinstance(name, str))
+
+
+# -- types ------------------------------------------------------------------------------------------------------------
 
 
 class _Form(NamedTuple):
-    """A compiled type: its name in messages, a quick test of values, and the function to read."""
+    """A compiled type: its name in messages, a quick test of JSON values, and the functions to read and to write."""
 
     expected: str
     fits: Callable[[Any], bool]
     read: Read
+    write: Write
+    as_is: frozenset[type] = frozenset()  # types of values written unchanged
 
 
 def _form_of(hint: Any, markers: tuple[Any, ...] = ()) -> _Form:
     """Compile a type hint and its markers."""
-    via = _marker(markers, Via)
+    via, bounds = _marker(markers, Via), _marker(markers, Bounds)
     if via is not None:
         return _via_form(via)
     forms = [_member_form(member) for member in members_of(hint)]
     form = forms[0] if len(forms) == 1 else _union_form(forms)
-    bounds = _marker(markers, Bounds)
     return form if bounds is None else form._replace(read=_bounded_reader(form, bounds))
+
+
+def _member_form(hint: Any) -> _Form:
+    """Compile a type without alternatives."""
+    if hint in _SCALARS:
+        return _SCALARS[hint]
+    if get_origin(hint) is Literal:
+        options = [(type(option), option) for option in get_args(hint)]
+        return _scalar("one of " + ", ".join(map(repr, get_args(hint))), lambda value: (type(value), value) in options)
+    if get_origin(hint) in (tuple, list) or hint is list or _is_named_tuple(hint):
+        return _list_form(hint)
+    return _dict_form(hint) if get_origin(hint) is dict or hint is dict else _class_form(hint)
 
 
 def _via_form(via: Via) -> _Form:
@@ -508,16 +465,19 @@ def _via_form(via: Via) -> _Form:
         try:
             return via.read(stored)
         except InputError as problem:
-            raise _Misfit(f" does not fit: {problem}") from problem
+            raise source.error(prefix, f" does not fit: {problem}") from problem
 
-    return form._replace(read=read)
+    def write(value: Any, prefix: str, arrays: Arrays) -> Any:
+        return form.write(via.write(value), prefix, arrays)
+
+    return _Form(form.expected, form.fits, read, write)
 
 
 def _bounded_reader(form: _Form, bounds: Bounds) -> Read:
     def read(value: Any, source: _Source, prefix: str) -> Any:
         number = form.read(value, source, prefix)
         if number is not None and not bounds.hold(number):
-            raise _Misfit(f" is {described(value)}; expected {form.expected} {bounds}")
+            raise source.misfit(prefix, value, f"{form.expected} {bounds}")
         return number
 
     return read
@@ -525,73 +485,87 @@ def _bounded_reader(form: _Form, bounds: Bounds) -> Read:
 
 def _union_form(forms: list[_Form]) -> _Form:
     expected = " or ".join(form.expected for form in forms)
+    first = next(form for form in forms if form is not _NOTHING)
 
     def read(value: Any, source: _Source, prefix: str) -> Any:
         for form in forms:
             if form.fits(value):
                 return form.read(value, source, prefix)
-        raise _Misfit(f" is {described(value)}; expected {expected}")
+        raise source.misfit(prefix, value, expected)
 
-    return _Form(expected, lambda value: any(form.fits(value) for form in forms), read)
+    def write(value: Any, prefix: str, arrays: Arrays) -> Any:
+        if isinstance(value, (tuple, list)):  # such as of ``str | tuple[str, ...]``
+            return next(form for form in forms if form.fits([])).write(value, prefix, arrays)
+        return None if value is None else first.write(value, prefix, arrays)
 
-
-def _member_form(hint: Any) -> _Form:
-    """Compile a type without alternatives."""
-    if hint is Any:
-        return _Form("a value", lambda value: True, lambda value, source, prefix: value)
-    if hint is float:
-        return _Form("a number", lambda value: type(value) in (int, float), _read_float)
-    if hint is int:
-        return _Form("a whole number", lambda value: type(value) is int, _read_int)
-    if hint is bool:
-        return _form_that_fits("true or false", lambda value: type(value) is bool)
-    if hint is str:
-        return _form_that_fits("text", lambda value: type(value) is str)
-    if hint is type(None):
-        return _form_that_fits("nothing", lambda value: value is None)
-    if get_origin(hint) is Literal:
-        options = [(type(option), option) for option in get_args(hint)]
-        expected = "one of " + ", ".join(map(repr, get_args(hint)))
-        return _form_that_fits(expected, lambda value: (type(value), value) in options)
-    if get_origin(hint) in (tuple, list) or hint is list or _is_named_tuple(hint):
-        return _list_form(hint)
-    return _dict_form(hint) if get_origin(hint) is dict or hint is dict else _class_form(hint)
+    as_is = first.as_is | {type(None)}
+    return _Form(expected, lambda value: any(form.fits(value) for form in forms), read, write, as_is)
 
 
-def _form_that_fits(expected: str, fits: Callable[[Any], bool]) -> _Form:
+def _write_scalar(value: Any, prefix: str, arrays: Arrays) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _write_anything(value: Any, prefix: str, arrays: Arrays) -> Any:
+    if isinstance(value, (tuple, list)):
+        return [_write_anything(item, prefix, arrays) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _write_anything(item, prefix, arrays) for key, item in value.items()}
+    return _write_scalar(value, prefix, arrays)
+
+
+def _scalar(expected: str, fits: Callable[[Any], bool]) -> _Form:
     def read(value: Any, source: _Source, prefix: str) -> Any:
         if not fits(value):
-            raise _Misfit(f" is {described(value)}; expected {expected}")
+            raise source.misfit(prefix, value, expected)
         return value
 
-    return _Form(expected, fits, read)
+    return _Form(expected, fits, read, _write_scalar, frozenset((str, int, bool, type(None))))
 
 
 def _read_float(value: Any, source: _Source, prefix: str) -> float:
     if type(value) is not float:
         if type(value) is not int:
-            raise _Misfit(f" is {described(value)}; expected a number")
+            raise source.misfit(prefix, value, "a number")
         try:
             value = float(value)
         except OverflowError:
-            raise _Misfit(" is a number that no float holds") from None
+            raise source.error(prefix, " is a number that no float holds") from None
     if not math.isfinite(value):
-        raise _Misfit(f" is {value}; expected a finite number")
+        raise source.error(prefix, f" is {value}; expected a finite number")
     return float(value)
 
 
 def _read_int(value: Any, source: _Source, prefix: str) -> int:
     if type(value) is not int:
-        raise _Misfit(f" is {described(value)}; expected a whole number")
+        raise source.misfit(prefix, value, "a whole number")
     if not -(2**63) <= value < 2**63:
-        raise _Misfit(f" is {described(value)}; expected a whole number of at most 64 bits")
+        raise source.misfit(prefix, value, "a whole number of at most 64 bits")
     return value
+
+
+_NOTHING = _scalar("nothing", lambda value: value is None)
+_SCALARS: dict[Any, _Form] = {
+    Any: _scalar("a value", lambda value: True)._replace(write=_write_anything),
+    float: _Form(
+        "a number",
+        lambda value: type(value) in (int, float),
+        _read_float,
+        lambda value, prefix, arrays: float(value),  # an int may stand for a float, but not on disk
+        frozenset([float]),
+    ),
+    int: _scalar("a whole number", lambda value: type(value) is int)._replace(read=_read_int),
+    bool: _scalar("true or false", lambda value: type(value) is bool),
+    str: _scalar("text", lambda value: type(value) is str),
+    type(None): _NOTHING,
+}
 
 
 def _list_form(hint: Any) -> _Form:
     hints, is_repeated = _item_hints(hint)
-    readers = [_form_of(*unmarked(inner)).read for inner in hints or [Any]]
-    is_of_texts = hints == [str] and is_repeated
+    items = [_form_of(*unmarked(inner)) for inner in hints or [Any]]
+    forms = itertools.repeat(items[0]) if is_repeated else items
+    plain = frozenset([str]) if hints == [str] else frozenset[type]()  # what most lists are of
     expected = "a list" if is_repeated else f"a list of {len(hints)}"
     make: Callable[[list[Any]], Any] = list
     if _is_named_tuple(hint):
@@ -600,89 +574,71 @@ def _list_form(hint: Any) -> _Form:
         make = tuple
 
     def read(value: Any, source: _Source, prefix: str) -> Any:
-        if not isinstance(value, list) or not (is_repeated or len(value) == len(readers)):
-            raise _Misfit(f" is {described(value)}; expected {expected}")
-        if is_of_texts and _TEXT.issuperset(map(type, value)):
-            return make(value)  # what most lists are
-        items: list[Any] = []
-        try:
-            for read_item, item in zip(itertools.cycle(readers), value):
-                items.append(read_item(item, source, f"{prefix}{len(items)}."))
-        except _Misfit as misfit:
-            raise misfit.inside(f"[{len(items)}]") from misfit.__cause__
-        return make(items)
+        if not isinstance(value, list) or not (is_repeated or len(value) == len(items)):
+            raise source.misfit(prefix, value, expected)
+        if is_repeated and plain.issuperset(map(type, value)):
+            return make(value)
+        pairs = zip(forms, value, strict=False)
+        return make([form.read(item, source, f"{prefix}{i}.") for i, (form, item) in enumerate(pairs)])
 
-    return _Form(expected, lambda value: isinstance(value, list), read)
+    def write(value: Any, prefix: str, arrays: Arrays) -> Any:
+        if is_repeated and items[0].as_is.issuperset(map(type, value)):
+            return list(value)
+        pairs = zip(forms, value, strict=not is_repeated)
+        return [form.write(item, f"{prefix}{i}.", arrays) for i, (form, item) in enumerate(pairs)]
 
-
-def _dict_form(hint: Any) -> _Form:
-    read_item = _form_of(*unmarked(*get_args(hint)[1:] or [Any])).read
-
-    def read(value: Any, source: _Source, prefix: str) -> Any:
-        if not _is_mapping(value):
-            raise _Misfit(f" is {described(value)}; expected a mapping")
-        items = {}
-        key = ""
-        try:
-            for key, item in value.items():
-                items[key] = read_item(item, source, f"{prefix}{key}.")
-        except _Misfit as misfit:
-            raise misfit.inside(f".{key}") from misfit.__cause__
-        return items
-
-    return _Form("a mapping", _is_mapping, read)
+    return _Form(expected, lambda value: isinstance(value, list), read, write)
 
 
-def _class_form(cls: Any) -> _Form:
-    def read(value: Any, source: _Source, prefix: str) -> Any:
-        if not _is_mapping(value):
-            raise _Misfit(f" is {described(value)}; expected a mapping")
-        if not hasattr(cls, "from_state"):
-            return _read_class(cls, value, source, prefix)
-        own = {name.removeprefix(prefix): array for name, array in source.arrays.items() if name.startswith(prefix)}
-        source.taken.update(prefix + name for name in own)
-        return cls.from_state(value, own)
-
-    return _Form("a mapping", _is_mapping, read)
-
-
-def _is_mapping(value: Any) -> bool:
-    return isinstance(value, Mapping)
+def _item_hints(hint: Any) -> tuple[list[Any], bool]:
+    """Return the types of the items of a list, and True for one type of all items; empty for any type."""
+    if _is_named_tuple(hint):
+        return list(get_type_hints(hint, include_extras=True).values()), False
+    inner = get_args(hint)
+    if get_origin(hint) is tuple and (len(inner) != 2 or inner[1] is not Ellipsis):
+        return list(inner), False
+    return list(inner[:1]), True
 
 
 def _is_named_tuple(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields")
 
 
-def _item_hints(hint: Any) -> tuple[list[Any], bool]:
-    """Return the types of the items of a list or mapping, and True for one type of all items; empty for any type."""
-    if _is_named_tuple(hint):
-        return list(get_type_hints(hint, include_extras=True).values()), False
-    inner = get_args(hint) if get_origin(hint) in (tuple, list, dict) else ()
-    if get_origin(hint) is tuple and (len(inner) != 2 or inner[1] is not Ellipsis):
-        return list(inner), False
-    return list(inner[1:] if get_origin(hint) is dict else inner[:1]), True
+def _dict_form(hint: Any) -> _Form:
+    form = _form_of(*unmarked(*get_args(hint)[1:] or [Any]))
+
+    def read(value: Any, source: _Source, prefix: str) -> Any:
+        if not _is_mapping(value):
+            raise source.misfit(prefix, value, "a mapping")
+        return {key: form.read(item, source, f"{prefix}{key}.") for key, item in value.items()}
+
+    def write(value: Any, prefix: str, arrays: Arrays) -> Any:
+        return {key: form.write(item, f"{prefix}{key}.", arrays) for key, item in value.items()}
+
+    return _Form("a mapping", _is_mapping, read, write)
 
 
-# -- copying ----------------------------------------------------------------------------------------------------------
+def _class_form(cls: Any) -> _Form:
+    has_state = hasattr(cls, "from_state")
+
+    def read(value: Any, source: _Source, prefix: str) -> Any:
+        if not _is_mapping(value):
+            raise source.misfit(prefix, value, "a mapping")
+        if not has_state:
+            return _read_class(cls, value, source, prefix)
+        own = {name.removeprefix(prefix): array for name, array in source.arrays.items() if name.startswith(prefix)}
+        source.taken.update(prefix + name for name in own)
+        return cls.from_state(value, own)
+
+    def write(value: Any, prefix: str, arrays: Arrays) -> Any:
+        if not has_state:
+            return _write_class(value, prefix, arrays)
+        meta, own = value.to_state()
+        arrays.update((prefix + name, array) for name, array in own.items())
+        return meta
+
+    return _Form("a mapping", _is_mapping, read, write)
 
 
-def copied(value: T) -> T:
-    """Copy a value and its arrays, shared arrays once; unstored fields begin anew."""
-    copies: dict[int, Any] = {}
-    return _copied(value, copies)
-
-
-def _copied(value: Any, copies: dict[int, Any]) -> Any:
-    if isinstance(value, np.ndarray) or hasattr(value, "indptr"):
-        if id(value) not in copies:
-            copies[id(value)] = value.copy()
-        return copies[id(value)]
-    if is_dataclass(value) and not isinstance(value, type):
-        copied_fields = {
-            field.name: _copied(getattr(value, field.name), copies) for field in fields(value) if field.init
-        }
-        return type(value)(**copied_fields)
-    if type(value) is tuple:
-        return tuple(_copied(item, copies) for item in value)
-    return value
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping)
