@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from tercet.data.ubi import CLICK_SECONDS, LoggedList
 from tercet.errors import InputError
-from tercet.measure import duels
 from tercet.measure.duels import Assignment, Contest, Tally
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()
@@ -21,49 +20,36 @@ DOCS = ("a", "b", "c", "d", "e")
 TEAMS = ("first", "second", "second", "first", None)
 
 
-def shown(client="c", query="tea", clicked=(), at=0.0, address=None, contest=CONTEST, docs=DOCS) -> LoggedList:
-    meta = Assignment(contest, TEAMS[: len(docs)], address=address).to_meta()
+def shown(client="c", query="tea", clicked=(), at=0.0, contest=CONTEST, docs=DOCS) -> LoggedList:
+    meta = Assignment(contest, TEAMS[: len(docs)]).to_meta()
     return LoggedList(NOON + at, "id", client, query, tuple(docs), tuple(clicked), {"interleaved": meta})
 
 
-def counted(lists, address_clients, settle):
+def counted(lists, settle):
     """The rules one by one, each list against all before it: slow and obvious. Wins less losses by client."""
-    first, admitted, leads = {}, [], {}
+    first, leads = {}, {}
     for one in lists:
-        meta = one.attributes["interleaved"]
-        if one.client not in first:
-            place = meta.get("address_id"), datetime.fromtimestamp(one.shown_at, UTC).date()
-            if place[0] and admitted.count(place) >= address_clients:
-                continue
-            admitted.append(place)
-            first[one.client] = one.shown_at
-        if one.shown_at <= first[one.client] + 3 * settle:
-            owned = zip(one.shown, meta["teams"], strict=True)
+        began = first.setdefault(one.client, one.shown_at)
+        if one.shown_at <= began + 3 * settle:
+            owned = zip(one.shown, one.attributes["interleaved"]["teams"], strict=True)
             sides = [team for doc, team in owned if doc in one.clicked]
             clicks = [sides.count(1), sides.count(2)]
             leads.setdefault(one.client, []).append((clicks[0] > clicks[1]) - (clicks[0] < clicks[1]))
     return leads
 
 
-visits = st.tuples(
-    st.sampled_from("uvwxyz"),
-    st.sampled_from(["tea", "oil", "sky"]),
-    st.sets(st.sampled_from(DOCS)),
-    st.sampled_from([None, "x", "y"]),
-)
+visits = st.tuples(st.sampled_from("uvwxyz"), st.sampled_from(["tea", "oil", "sky"]), st.sets(st.sampled_from(DOCS)))
 
 
 @settings(max_examples=60)
 @given(st.lists(visits, max_size=60), st.sampled_from([60.0, 600.0, 20_000.0]))
 def test_counted_lists_are_those_of_the_rules(visited, pause):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(duels, "ADDRESS_CLIENTS", 2)  # so that the limit is reached
-        lists = [shown(*visit[:3], i * pause, visit[3]) for i, visit in enumerate(visited)]
-        tally = Tally()
-        for one in lists:
-            tally.take(one)
+    lists = [shown(*visit, i * pause) for i, visit in enumerate(visited)]
+    tally = Tally()
+    for one in lists:
+        tally.take(one)
     tally.close(NOON + 10 * DAY * len(lists))
-    leads = counted(lists, 2, CLICK_SECONDS)
+    leads = counted(lists, CLICK_SECONDS)
     scores = [sum(lead) / max(sum(map(abs, lead)), 1) for lead in leads.values()]
     assert sorted(Counter(scores).items()) == sorted(tally.duel(CONTEST).scores.items())
     assert sum(tally.left_out.values()) == len(lists) - sum(map(len, leads.values()))
@@ -82,20 +68,6 @@ def test_a_client_counts_once_by_its_first_visit():
     tally.close(NOON + 2400)
     assert tally.duel(CONTEST).scores == {1 / 3: 1}
     assert (tally.running[CONTEST].n_lists, tally.left_out) == (4, {"later": 5})
-
-
-def test_an_address_brings_so_many_clients_a_day():
-    tally = Tally()
-    for number in range(1000):
-        tally.take(shown(f"name-{number}", clicked=["b"], at=number / 10, address="proxy"))
-        tally.take(shown(f"name-{number}", clicked=["b"], at=number / 10, address="proxy"))
-    for number in range(300):  # for whom somebody vouches
-        tally.take(shown(f"visitor-{number}", clicked=["b"], at=200))
-    tally.take(shown("name-999", clicked=["a"], at=DAY, address="proxy"))
-    tally.close(NOON + 2 * DAY)
-    duel = tally.duel(CONTEST)
-    assert (duel.wins, duel.losses) == (1, duels.ADDRESS_CLIENTS + 300)
-    assert tally.left_out == {"address": 2 * (1000 - duels.ADDRESS_CLIENTS)}
 
 
 def test_no_few_clients_decide_alone():
@@ -136,7 +108,7 @@ def test_contests_are_told_apart():
     assert {contest: tally.duel(contest).wins for contest in tally.running} == dict.fromkeys(contests, 1)
 
 
-@given(st.lists(st.sampled_from(TEAMS), max_size=8), st.sampled_from([None, "x"]), st.integers(0, 9))
-def test_an_assignment_comes_back_from_the_log(teams, address, promotion):
-    assignment = Assignment(Contest("a", "b", promotion), tuple(teams), address=address)
+@given(st.lists(st.sampled_from(TEAMS), max_size=8), st.integers(0, 9))
+def test_an_assignment_comes_back_from_the_log(teams, promotion):
+    assignment = Assignment(Contest("a", "b", promotion), tuple(teams))
     assert Assignment.from_meta(assignment.to_meta(), len(teams)) == assignment

@@ -11,12 +11,11 @@ import click
 
 from tercet.cli.terminal import echo
 from tercet.data.values import moment_in
-from tercet.measure.duels import ADDRESS_CLIENTS, Contest, DuelReport, LeftOut, RunningDuel, read_duels
+from tercet.measure.duels import Contest, DuelReport, LeftOut, RunningDuel, read_duels
 from tercet.measure.interleaving import Duel
 
 _REASONS: dict[LeftOut, str] = {
     "later": "shown after the first visit of their client",
-    "address": f"of clients beyond {ADDRESS_CLIENTS} of an address on a day; send a token to name more clients",
     "broken": "without the model of each document",
 }
 

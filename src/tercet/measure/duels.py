@@ -1,9 +1,8 @@
 """Duels of contenders in an impressions log: the contenders of each list, the counted lists, and the leader.
 
 A client counts once in a duel, by the lists of the first visit, after the clicks of the visit are settled. Later visits
-do not count, because a client brings its taste along. Admission of a client depends on the time and on the address,
-never on clicks. If clients prefer neither contender on average, each score has the mean 0 given all earlier scores, as
-the test of `Duel` requires.
+do not count, because a client brings its taste along. If clients prefer neither contender on average, each score has
+the mean 0 given all earlier scores, as the test of `Duel` requires.
 """
 
 from __future__ import annotations
@@ -22,10 +21,8 @@ from tercet.measure.interleaving import TEAMS, Duel, Team, credit
 
 ATTRIBUTE: Final = INTERLEAVED
 VISIT: Final = 3  # length of a visit, as a multiple of the settling time of a list
-ADDRESS_CLIENTS: Final = 200  # counted clients of an address on a day (UTC)
-_DAY: Final = 86_400.0
 
-LeftOut = Literal["later", "address", "broken"]
+LeftOut = Literal["later", "broken"]
 
 
 class Contest(NamedTuple):
@@ -50,12 +47,10 @@ class Assignment:
     ----------
     contest : contenders of the list
     teams : team of each shown document, or None
-    address : name of the client's address, if unauthenticated
     """
 
     contest: Contest
     teams: tuple[Team | None, ...] = ()
-    address: str | None = None
 
     def credit(self, clicked: list[bool]) -> int:
         """Winner by clicks: 1 the first, -1 the second, 0 neither."""
@@ -71,24 +66,22 @@ class Assignment:
         """
         first, second, promotion = self.contest
         teams = [0 if team is None else TEAMS.index(team) + 1 for team in self.teams]
-        summary: dict[str, Any] = {"contenders": [first, second], "method": "team-draft"}
-        summary |= {"promotion": promotion, "teams": teams}
-        return summary if self.address is None else summary | {"address_id": self.address}
+        return {"contenders": [first, second], "method": "team-draft", "promotion": promotion, "teams": teams}
 
     @classmethod
     def from_meta(cls, meta: Any, n_shown: int) -> Assignment:
         """Read the assignment of a list of ``n_shown`` documents; raise an InputError if malformed."""
         try:
             first, second = meta["contenders"]
-            promotion, address = meta.get("promotion", 0), meta.get("address_id")
+            promotion = meta.get("promotion", 0)
             teams = tuple((None, *TEAMS)[int(team)] for team in meta["teams"])
             valid = all(isinstance(name, str) for name in (first, second)) and len(teams) == n_shown
-            valid = valid and isinstance(promotion, int) and isinstance(address, str | None)
+            valid = valid and isinstance(promotion, int)
         except (TypeError, KeyError, ValueError, IndexError, AttributeError) as error:
             raise InputError(f"{ATTRIBUTE!r} of a list is {meta!r:.200}, which does not say whose it is") from error
         if not valid:
             raise InputError(f"{ATTRIBUTE!r} of a list is {meta!r:.200}, which does not say whose it is")
-        return cls(Contest(first, second, promotion), teams, address)
+        return cls(Contest(first, second, promotion), teams)
 
 
 @dataclass
@@ -123,10 +116,6 @@ class RunningDuel:
     _visits: dict[str, _Visit] = field(default_factory=dict)  # open visits, in the order of time
     _clients: set[str] = field(default_factory=set)
 
-    def __contains__(self, client: object) -> bool:
-        """Return True if the client has a visit."""
-        return client in self._clients
-
     @property
     def n_open(self) -> int:
         """Number of clients with an open visit."""
@@ -157,7 +146,7 @@ class RunningDuel:
 class Tally:
     """Scores of clients from settled lists, in the order of time.
 
-    The lists of a client's first visit to a duel count, and 200 clients a day of an unauthenticated address.
+    The lists of a client's first visit to a duel count.
 
     Parameters
     ----------
@@ -174,7 +163,6 @@ class Tally:
         self.settle_seconds, self.level = settle_seconds, level
         self.running: dict[Contest, RunningDuel] = {}
         self.left_out: Counter[LeftOut] = Counter()
-        self._admitted: dict[float, Counter[str]] = {}  # clients of addresses, by day
 
     def duel(self, contest: Contest | None) -> Duel:
         """Return the standing of a contest."""
@@ -191,11 +179,7 @@ class Tally:
         except InputError:
             self.left_out["broken"] += 1
             return
-        running = self.running.get(assignment.contest) or RunningDuel(shown.shown_at)
-        if shown.client not in running and not self._admits(assignment.address, shown.shown_at):
-            self.left_out["address"] += 1
-            return
-        self.running[assignment.contest] = running
+        running = self.running.setdefault(assignment.contest, RunningDuel(shown.shown_at))
         clicked = set(shown.clicked)
         outcome = assignment.credit([doc_id in clicked for doc_id in shown.shown])
         if not running.take(shown.client, shown.shown_at, outcome, VISIT * self.settle_seconds):
@@ -205,19 +189,6 @@ class Tally:
         """Close the visits with settled lists alone, by a time in seconds since 1970."""
         for running in self.running.values():
             running.close(now - (VISIT + 1) * self.settle_seconds)
-
-    def _admits(self, address: str | None, shown_at: float) -> bool:
-        """Count a new client of an address; False if the address has brought its share today."""
-        if address is None:
-            return True
-        today = shown_at // _DAY
-        if today not in self._admitted:  # yesterday stays, because lines of two threads may come in either order
-            self._admitted = {day: admitted for day, admitted in self._admitted.items() if day >= today - 1}
-        admitted = self._admitted.setdefault(today, Counter())
-        if admitted[address] >= ADDRESS_CLIENTS:
-            return False
-        admitted[address] += 1
-        return True
 
 
 @dataclass(frozen=True)

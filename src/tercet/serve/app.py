@@ -122,9 +122,8 @@ class _Search:
             raise HttpProblem(400, "GET takes no body at this path", "no-body", closes=True)
         asked = requests.SearchQuery.from_query_string(scope["query_string"])
         client = network_of(scope["client"][0]) if scope.get("client") else "local"
-        address = None if self._access.teaches(scope) else client
         name = client if asked.client is None else f"{client}/{asked.client}"
-        body = to_json(await self._service.search(asked, name, address), inf_nan_mode="null")
+        body = to_json(await self._service.search(asked, name), inf_nan_mode="null")
         length = str(len(body)).encode()
         sent = [(b"content-type", b"application/json"), (b"content-length", length)]
         await send({"type": "http.response.start", "status": 200, "headers": sent})

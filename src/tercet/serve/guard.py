@@ -94,10 +94,6 @@ class Access:
         detail = "this token is not known" if sent else "a token is required: 'Authorization: Bearer …'"
         raise HttpProblem(401, detail, "token")
 
-    def teaches(self, scope: Scope) -> bool:
-        """Return True for a request of a teacher, who may also name clients."""
-        return bool(scope["state"]["holder"]) or (not self.teach_tokens and scope["state"]["is_local"])
-
     def check_host(self, method: str, headers: Headers) -> None:
         """Raise a problem for an unknown host name, or a page of another site."""
         host = headers.get("host", "")

@@ -33,11 +33,9 @@ class RejectedCandidate(InputError):
 class Draft:
     """Interleaved list for one request; `assignment` is set once both rankings were drafted."""
 
-    def __init__(
-        self, interleaver: Interleaver, now: Published, contest: Contest, client: str, query: str, address: str | None
-    ) -> None:
+    def __init__(self, interleaver: Interleaver, now: Published, contest: Contest, client: str, query: str) -> None:
         self._interleaver, self._now, self._contest = interleaver, now, contest
-        self._client, self._query, self._address = client, query, address
+        self._client, self._query = client, query
         self.assignment: Assignment | None = None
 
     def mixed(
@@ -54,9 +52,8 @@ class Draft:
             return None
         log = self._interleaver.log
         coins = log.coins(self._client, self._query.strip(), *map(str, self._contest))
-        address = None if self._address is None else log.client_id(self._address)
         drafted = team_draft(served, other, k, coins)
-        self.assignment = Assignment(self._contest, drafted.teams, address=address)
+        self.assignment = Assignment(self._contest, drafted.teams)
         return drafted.docs
 
     def _search(self, k: int, everything: bool, where: Where | None) -> Results:
@@ -172,10 +169,10 @@ class Interleaver:
         second = BASELINE if now.rival is None else now.rival.model_label
         return Contest(now.served.model_label, second, promotions[-1].number if promotions else 0)
 
-    def draft(self, now: Published, client: str, query: str, address: str | None) -> Draft | None:
+    def draft(self, now: Published, client: str, query: str) -> Draft | None:
         """Return a draft of an interleaved list, or None if lists are not interleaved."""
         contest = self.contest(now)
-        return None if contest is None else Draft(self, now, contest, client, query, address)
+        return None if contest is None else Draft(self, now, contest, client, query)
 
     def close(self) -> None:
         if self._reader is not None:

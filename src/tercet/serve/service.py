@@ -163,15 +163,15 @@ class Service:
         """Run a job in a thread, on the version served when the job starts."""
         return await self.reads.run(lambda: job(self.served))
 
-    async def search(self, asked: SearchQuery, client: str, address: str | None = None) -> dict[str, Any]:
-        """Answer a search; ``address`` is given for clients without a token."""
+    async def search(self, asked: SearchQuery, client: str) -> dict[str, Any]:
+        """Answer a search."""
         check_query(self.served, asked.q)
 
         def find() -> dict[str, Any]:
             began, started, now = time.thread_time(), time.perf_counter(), self.now
             where = where_of(asked.filter, now.served.index.has_column)
             shared = self.interleaver
-            draft = None if shared is None else shared.draft(now, client, asked.q, address)
+            draft = None if shared is None else shared.draft(now, client, asked.q)
             answer = answers.search(
                 now.served,
                 asked.q,
