@@ -14,7 +14,7 @@ IN_ORDER: set[str] = set()  # for sums whose order is promised: each product and
 
 def kernel(function: Callable[..., Any], fast_math: Iterable[str] = FAST_MATH) -> Any:
     """Compile a function over arrays on first call; cached on disk, releases the GIL, no Python objects."""
-    return _deferred(function, fast_math, is_helper=False)
+    return _deferred(function, fast_math, {})
 
 
 def kernel_in_order(function: Callable[..., Any]) -> Any:
@@ -23,13 +23,22 @@ def kernel_in_order(function: Callable[..., Any]) -> Any:
 
 
 def helper(function: Callable[..., Any], fast_math: Iterable[str] = FAST_MATH) -> Any:
-    """Like `kernel` for a function called by kernels only, in half the compile time."""
-    return _deferred(function, fast_math, is_helper=True)
+    """Like `kernel` for a function called by kernels only, in half the compile time.
+
+    A helper makes no arrays and returns none, so references to arrays are not counted: counting takes longer than most
+    helpers.
+    """
+    return _deferred(function, fast_math, {"no_cpython_wrapper": True, "_nrt": False})
 
 
 def helper_in_order(function: Callable[..., Any]) -> Any:
     """Like `helper`, but sums are taken in their written order."""
     return helper(function, IN_ORDER)
+
+
+def array_helper(function: Callable[..., Any]) -> Any:
+    """Like `helper` for a function that makes, copies or returns arrays."""
+    return _deferred(function, FAST_MATH, {"no_cpython_wrapper": True})
 
 
 def intrinsic(function: Callable[..., Any]) -> Any:
@@ -52,10 +61,10 @@ def _carray() -> Any:
 array_at = Deferred(_carray, _carray)  # within kernels: an array from its address, its shape and its type
 
 
-def _deferred(function: Callable[..., Any], fast_math: Iterable[str], is_helper: bool) -> Any:
+def _deferred(function: Callable[..., Any], fast_math: Iterable[str], options: dict[str, bool]) -> Any:
     def make() -> Any:
         from tercet.kernels.machine_code import compiled
 
-        return compiled(function, fast_math, is_helper)
+        return compiled(function, fast_math, options)
 
     return Deferred(function, make)

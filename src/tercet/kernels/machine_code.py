@@ -98,16 +98,18 @@ class Helper(CPUDispatcher):
         raise TypeError(f"{self.py_func.__name__} is a helper, which only kernels call; @kernel makes it one")
 
 
-def compiled(function: Callable[..., Any], fast_math: Iterable[str], is_helper: bool) -> Any:
-    """Return a function that Numba compiles for each type of arguments: cached, without the GIL and Python objects."""
-    options = {"no_cpython_wrapper": True} if is_helper else {}
+def compiled(function: Callable[..., Any], fast_math: Iterable[str], options: dict[str, bool]) -> Any:
+    """Return a function that Numba compiles for each type of arguments: cached, without the GIL and Python objects.
+
+    ``options`` are those of a helper, else empty.
+    """
     jit: Any = numba.njit  # whose stubs do not know all options
     dispatcher: Any = jit(nogil=True, fastmath=set(fast_math), error_model="numpy", no_cfunc_wrapper=True, **options)(
         function
     )
     if hasattr(dispatcher, "_cache"):  # not where Numba is switched off
         dispatcher._cache = KernelCache(function)
-        if is_helper:
+        if options:
             dispatcher.__class__ = Helper
     return dispatcher
 

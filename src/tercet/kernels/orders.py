@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.kernels.compiler import helper, kernel
+from tercet.kernels.compiler import array_helper, kernel
 
 
-@helper
+@array_helper
 def count_inversions(values, spare):
     """Pairs of which the earlier value is greater; sorts ``values`` (n,) in place, ``spare`` (n,) is overwritten."""
     n, inversions, width = values.size, 0, 1

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.kernels.compiler import helper, kernel
+from tercet.kernels.compiler import array_helper, helper, kernel
 
 SQUARED_HINGE = 2  # the square of the violation
 LISTNET = 3  # cross entropy of the top-one probabilities
@@ -58,7 +58,7 @@ def tree_sum(tree, n):
     return total
 
 
-@helper
+@array_helper
 def in_score_order(scores, grades, margin):
     """Return documents from the lowest score up: their order, scores, scores less the margin, and grades.
 
@@ -75,7 +75,7 @@ def in_score_order(scores, grades, margin):
     return order, score, lowered, grade
 
 
-@helper
+@array_helper
 def slopes_within_margin(scores, lowest, grades, n_grades, margin, slopes):
     """Compute `hinge_slopes` for scores within a margin: every pair is violated, in any order."""
     n = scores.size

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.kernels.compiler import array_at, helper, helper_in_order, intrinsic, kernel, kernel_in_order
+from tercet.kernels.compiler import array_at, array_helper, helper, helper_in_order, intrinsic, kernel, kernel_in_order
 from tercet.kernels.rows import CsrRows
 
 TOGETHER = 32  # sums that are compared side by side
@@ -51,7 +51,7 @@ def _pointer(typing_context, address):
     return types.voidptr(types.int64), generate
 
 
-@helper
+@array_helper
 def segment_at(table, lengths, i):
     """The segment in a row of a table, its dead rows and the number of its first document."""
     at = table[i]
